@@ -1,0 +1,7 @@
+// The Python module kernels._native: each source file here registers its own functions.
+#include "native.hpp"
+
+PYBIND11_MODULE(_native, m) {
+    m.doc() = "C++ kernels: order-free accumulators, sums and block stencils";
+    register_stencil(m);
+}

@@ -1,0 +1,21 @@
+// Shared by the sources of kernels._native.
+#pragma once
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+
+namespace py = pybind11;
+
+// One wheel for every x86-64: the compiler makes a clone per instruction set and the loader picks one.
+// Sums keep their written order in every clone (no reassociation, no contraction), so bits do not depend on it.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define FPNA_CLONES __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))
+#else
+#define FPNA_CLONES
+#endif
+
+template <typename T>
+using array = py::array_t<T, py::array::c_style>;
+
+void register_stencil(py::module_ &m);
