@@ -1,0 +1,1 @@
+"""Numerical and communication kernels whose order of additions is stated, chosen and tested."""
