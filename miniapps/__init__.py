@@ -1,0 +1,3 @@
+"""MPI mini-apps in which the order of floating-point additions is an explicit, recorded, replayable choice."""
+
+__version__ = "0.1.0"
