@@ -1,0 +1,90 @@
+"""Logical blocks: pieces of a periodic grid whose shape depends on the problem alone, and who owns them."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+class BlocksError(ValueError):
+    """The grid cannot be cut as asked, or there are more ranks than blocks."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A periodic grid of `ny x nx` points in blocks of `by x bx`, dealt to `size` ranks.
+
+    Blocks are numbered row by row. Rank `rank` owns the blocks `own`, in ascending order; local index i of
+    a field array is block `own[i]`. `shuffle` = 0 deals contiguous runs of nearly equal length; any other
+    value permutes that assignment (for tests: no result may depend on it).
+
+    Raises BlocksError if the grid is not divisible or `size` exceeds the number of blocks.
+    """
+
+    ny: int
+    nx: int
+    by: int
+    bx: int
+    size: int = 1
+    rank: int = 0
+    shuffle: int = 0
+    owner: np.ndarray = field(init=False, repr=False, compare=False)  # (count,) rank of each block
+    own: np.ndarray = field(init=False, repr=False, compare=False)  # global indices of this rank's blocks
+
+    def __post_init__(self):
+        for name, points, block in (("ny", self.ny, self.by), ("nx", self.nx, self.bx)):
+            if block < 1 or points < 1 or points % block:
+                divisors = ", ".join(str(d) for d in range(4, points + 1) if points % d == 0)
+                raise BlocksError(
+                    f"grid.{name} = {points} points cannot be cut into blocks of {block}; "
+                    f"choose a block edge among {divisors}"
+                )
+        if self.size > self.count:
+            raise BlocksError(
+                f"{self.size} ranks for {self.count} blocks of {self.by} x {self.bx} points: every rank needs at "
+                f"least one block; start at most {self.count} ranks, or choose smaller blocks or a larger grid"
+            )
+        owner = contiguous_owner(self.count, self.size)
+        if self.shuffle:
+            owner = np.random.Generator(np.random.Philox(key=self.shuffle)).permutation(owner)
+        object.__setattr__(self, "owner", owner)
+        object.__setattr__(self, "own", np.flatnonzero(owner == self.rank))
+
+    @property
+    def rows(self) -> int:
+        """Rows of blocks."""
+        return self.ny // self.by
+
+    @property
+    def columns(self) -> int:
+        """Columns of blocks."""
+        return self.nx // self.bx
+
+    @property
+    def count(self) -> int:
+        """Number of blocks in the whole grid."""
+        return self.rows * self.columns
+
+    def neighbour(self, block: int, dj: int, di: int) -> int:
+        """Global index of the block `dj` rows and `di` columns of blocks away, periodically."""
+        j, i = divmod(block, self.columns)
+        return (j + dj) % self.rows * self.columns + (i + di) % self.columns
+
+    def origin(self, block: int) -> tuple[int, int]:
+        """Global (row, column) of the block's first point."""
+        j, i = divmod(block, self.columns)
+        return j * self.by, i * self.bx
+
+    def local(self, block: int) -> int | None:
+        """Local index of a block, or None if another rank owns it."""
+        where = np.searchsorted(self.own, block)
+        return int(where) if where < len(self.own) and self.own[where] == block else None
+
+    def zeros(self, pad: int = 0, dtype=np.float64, xp=np):
+        """A field `(own blocks, by + 2 pad, bx + 2 pad)` of zeros."""
+        return xp.zeros((len(self.own), self.by + 2 * pad, self.bx + 2 * pad), dtype)
+
+
+def contiguous_owner(count: int, size: int) -> np.ndarray:
+    """(count,) int32: rank r owns a contiguous run of count/size blocks, the first ranks one more."""
+    base, extra = divmod(count, size)
+    return np.repeat(np.arange(size, dtype=np.int32), [base + (r < extra) for r in range(size)])
