@@ -1,0 +1,89 @@
+"""The wheel holds all that the program needs, and works away from the checkout."""
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.launch import run_mpi, run_python
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("kernels", "miniapps", "analysis", "jobs")
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel, built from a copy so that the checkout's own build is left alone."""
+    copy = tmp_path_factory.mktemp("checkout")
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    for name in (*ROOMS, "tests"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    pip("wheel", "--no-deps", "--no-build-isolation", "-w", copy / "dist", copy)
+    (built,) = (copy / "dist").glob("fpna_miniapps-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """A directory with the wheel's content; what it depends on comes from this environment."""
+    target = tmp_path_factory.mktemp("installed")
+    pip("install", "--no-deps", "--target", target, wheel)
+    return target
+
+
+def pip(*arguments):
+    run = subprocess.run(
+        [sys.executable, "-m", "pip", "--quiet", *map(str, arguments)],
+        text=True,
+        capture_output=True,
+        timeout=280,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_every_package_and_every_data_file_is_in_the_wheel(wheel):
+    packed = set(zipfile.ZipFile(wheel).namelist())
+    expected = {
+        str(path.relative_to(ROOT))
+        for room in ROOMS
+        for pattern in ("*.py", "*.toml", "*.cu", "templates/*")
+        for path in (ROOT / room).rglob(pattern)
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert sorted(expected - packed) == []
+    assert {"miniapps/coupled/decks/S.toml", "jobs/templates/slurm.sh"} <= packed
+
+
+def test_the_wheel_holds_the_four_rooms_and_nothing_else(wheel):
+    packed = zipfile.ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in packed}
+    assert {top for top in tops if not top.endswith(".dist-info")} == set(ROOMS)
+    assert [name for name in packed if name.startswith("kernels/_native.") and name.endswith((".so", ".pyd"))]
+
+
+def test_the_installed_wheel_runs_the_main_job_and_reports(installed, tmp_path):
+    env = {"PYTHONPATH": str(installed)}
+    where = run_python(["-c", "import kernels._native as k; print(k.__file__)"], env, cwd=tmp_path)
+    assert Path(where.stdout.strip()).is_relative_to(installed), "the wheel is tested, not the checkout"
+
+    doctor = run_python(["-m", "miniapps", "doctor"], env, cwd=tmp_path)
+    assert doctor.returncode == 0, doctor.stdout + doctor.stderr
+
+    for ranks in (1, 2):
+        arguments = ["--steps", "2", "--guarantee", "layout", "--out", f"runs/{ranks}"]
+        run = run_mpi(ranks, ["-m", "miniapps.coupled", *arguments], env=env, cwd=tmp_path)
+        assert run.returncode == 0, run.stdout + run.stderr
+
+    report = run_python(["-m", "analysis", "report", "runs", "-o", "report.html"], env, cwd=tmp_path)
+    assert report.returncode == 0, report.stdout + report.stderr
+    assert (
+        (tmp_path / "report.html").read_text(encoding="utf-8").lstrip().lower().startswith("<!doctype html>")
+    )
+
+    job = ["-m", "jobs", "render", "--account", "a", "--nodes", "1", "--ntasks-per-node", "2", "--time", "5"]
+    assert "miniapps.coupled" in run_python(job, env, cwd=tmp_path).stdout
