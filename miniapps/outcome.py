@@ -1,0 +1,90 @@
+"""What a repeat of an application returns, and the lines and the file that are made of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+RESULT = "result.json"
+
+
+class RunError(Exception):
+    """A run cannot go on for a reason of its numbers, not of the program; the message is enough to act on."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One verified property of a finished repeat."""
+
+    name: str
+    passed: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a repeat came to: figures of merit {name: (value, unit)}, checks, and the fingerprint of the final state
+    in hex. That of rank 0 counts."""
+
+    fom: dict[str, tuple[float, str]] = field(default_factory=dict)
+    checks: list[Check] = field(default_factory=list)
+    fingerprint: str = ""
+
+
+def all_checks(outcomes: list[Outcome], guarantee: str) -> list[dict[str, Any]]:
+    """The checks of all repeats, and that repeats agree where the guarantee promises it."""
+    checks = [asdict(check) | {"repeat": r} for r, outcome in enumerate(outcomes) for check in outcome.checks]
+    prints = [outcome.fingerprint for outcome in outcomes]
+    if guarantee != "none" and len(prints) > 1:
+        same = len(set(prints)) == 1
+        detail = f"{len(set(prints))} different states in {len(prints)} repeats under --guarantee {guarantee}"
+        checks.append({"name": "repeats", "passed": same, "detail": "" if same else detail, "repeat": -1})
+    return checks
+
+
+def figures(outcomes: list[Outcome]) -> dict[str, dict[str, Any]]:
+    """{name: value (median over repeats), unit, values (one per repeat)}."""
+    found = {}
+    for name, (_, unit) in outcomes[0].fom.items():
+        values = [float(outcome.fom[name][0]) for outcome in outcomes]
+        found[name] = {"value": statistics.median(values), "unit": unit, "values": values}
+    return found
+
+
+def lines(result: dict[str, Any]) -> list[str]:
+    """The stable lines of a finished run, for people and harnesses."""
+    several = len(result["fingerprints"]) > 1
+    shown = [f"FOM {name}={fom['value']:.6g} {fom['unit']}".rstrip() for name, fom in result["fom"].items()]
+    for repeat, print_ in enumerate(result["fingerprints"]):
+        if print_:
+            shown.append(f"FINGERPRINT state={print_}" + (f" repeat={repeat}" if several else ""))
+    failed = [check for check in result["checks"] if not check["passed"]]
+    for check in failed:
+        where = f" (repeat {check['repeat']})" if several and check["repeat"] >= 0 else ""
+        shown.append(f"CHECK FAIL {check['name']}{where}: {check['detail']}")
+    shown.append(f"VERIFICATION: {'FAIL' if failed else 'PASS'}")
+    shown.append(f"RUN {result['run']}")
+    return shown
+
+
+def write(out: Path, result: dict[str, Any], rank: int = 0) -> bool:
+    """Write RUN/result.json in one piece, unless there is one; whether it was written here.
+
+    The first rank to write it speaks for the run: a link, unlike a rename, never replaces what is there.
+    """
+    target, draft = out / RESULT, out / f".{RESULT}.{rank}"
+    draft.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    try:
+        os.link(draft, target)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without links
+        os.replace(draft, target)
+        return True
+    finally:
+        draft.unlink(missing_ok=True)
+    return True

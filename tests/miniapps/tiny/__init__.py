@@ -1,0 +1,75 @@
+"""The smallest application, for tests of what all applications share: sums blocks over and over."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from miniapps.blocks import Blocks
+from miniapps.config import UsageError, option, section
+from miniapps.main import App, Check, Context, Outcome, RunError
+from miniapps.options import RunOptions
+from miniapps.trace import fingerprint
+
+
+@dataclass
+class Work:
+    """What is summed, and how often."""
+
+    steps: int = option(6, help="steps", minimum=1, flag="--steps")
+    blocks: int = option(8, help="blocks", minimum=1)
+    cells: int = option(16, help="cells per block", unit="cells")
+    regions: int = option(0, role="control", help="empty regions per step, to fill the trace")
+    scale: float = option(1.0, help="factor of the initial state")
+    method: str = option("plain", help="a choice", choices=("plain", "fancy"), role="method")
+    limit: float | None = option(None, help="largest sum that passes the check")
+    diverge: int = option(-1, help="step at which to give up; -1: never")
+
+
+@dataclass
+class TinyConfig:
+    """The configuration of `tiny`."""
+
+    work: Work = section(Work)
+
+
+def validate(config: TinyConfig, options: RunOptions, size: int) -> None:
+    """More ranks than blocks cannot be run."""
+    Blocks(config.work.blocks, 1, 1, 1, size)
+    if config.work.scale == 0:
+        raise UsageError("work.scale is 0, which leaves nothing to sum; choose another factor")
+
+
+def run(ctx: Context) -> Outcome:
+    """Sum the blocks, scale each by the sum, over and over."""
+    work = ctx.config.work
+    blocks = Blocks(work.blocks, 1, 1, 1, ctx.size, ctx.rank, ctx.options.shuffle_blocks)
+    state = np.stack(
+        [
+            work.scale * np.random.Generator(np.random.Philox(key=[ctx.seed, b])).random(work.cells)
+            for b in blocks.own
+        ]
+    )
+    reduce = ctx.reducer("total")
+    region = ctx.tracer.name("region")
+    total = 0.0
+    for step in range(1, work.steps + 1):
+        ctx.begin_step(
+            step, work.steps, lambda b: state[list(blocks.own).index(b)] if b in blocks.own else None
+        )
+        if step == work.diverge:
+            raise RunError(f"gave up in step {step}, as work.diverge asks")
+        for _ in range(work.regions):
+            ctx.tracer.event(region, ctx.tracer.clock())
+        total = float(reduce(state.sum(axis=1)))
+        state += total / state.size / ctx.size
+        ctx.tracer.value("total", total)
+        for block, row in zip(blocks.own, state, strict=True):
+            ctx.tracer.fingerprint("state", block, fingerprint(row))
+    whole = np.concatenate(ctx.comm.allgather(state))
+    limit = np.inf if work.limit is None else work.limit
+    checks = [Check("finite", bool(np.isfinite(whole).all()), "the state is not finite")]
+    checks.append(Check("limit", not total > limit, f"the sum {total} exceeds work.limit = {limit}"))
+    return Outcome({"total": (total, "")}, checks, fingerprint(whole).hex())
+
+
+APP = App("tiny", TinyConfig, run, "Sums blocks over and over.", validate, package="tests.miniapps.tiny")

@@ -1,0 +1,8 @@
+"""`python -m tests.miniapps.tiny`."""
+
+import sys
+
+from miniapps.main import main
+from tests.miniapps.tiny import APP
+
+sys.exit(main(APP))
