@@ -30,5 +30,5 @@ def known(what: str, name: str, names: Iterable[str]) -> str:
 
 
 def meets(level: str, asked: str) -> bool:
-    """Whether what promises `level` may be used where `asked` is asked for; ChoiceError for unknown levels."""
+    """Whether what promises `level` may serve where `asked` is asked for; ChoiceError for unknown levels."""
     return LEVELS.index(known("guarantee", level, LEVELS)) >= LEVELS.index(known("guarantee", asked, LEVELS))

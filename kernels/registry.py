@@ -77,8 +77,8 @@ def variants(operation: str) -> list[Variant]:
 def get(operation: str, name: str, backend: str | None = None) -> Variant:
     """The variant of that name; of several backends the first that can run here, unless one is named.
 
-    Raises ChoiceError for an unknown operation, name or backend (the message lists those that exist), and for a
-    backend that cannot run here (the message says why).
+    Raises ChoiceError for an unknown operation, name or backend (the message lists those that exist), and
+    for a backend that cannot run here (the message says why).
     """
     found = variants(operation)
     known(operation, name, dict.fromkeys(v.name for v in found))
@@ -96,7 +96,7 @@ def get(operation: str, name: str, backend: str | None = None) -> Variant:
 
 
 def check(operation: str, name: str, asked: str, backend: str | None = None) -> Variant:
-    """As `get`, and raises ChoiceError, listing the variants that do, when it does not meet the level asked for."""
+    """As `get`; raises ChoiceError, which lists the variants that would do, below the level asked for."""
     v = get(operation, name, backend)
     if not meets(v.guarantee, asked):
         enough = dict.fromkeys(o.name for o in variants(operation) if meets(o.guarantee, asked))

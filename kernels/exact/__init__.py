@@ -1,17 +1,31 @@
 """Order-free accumulators: sums whose bits do not depend on the order of the additions.
 
-Superaccumulator (Neal, arXiv 1505.05571): a sum is `WORDS` = 70 int64 words, 67 chunks of 32 bits that cover
-every float64, and three counters of NaN, +inf and -inf. Adding words adds sums, so that ranks combine them by
-integer SUM, in any order.
+Superaccumulator: every sum correctly rounded, 560 bytes each. Fixed point: one exponent for a whole tensor,
+8 or 16 bytes per element. Both combine by integer SUM, in any order. `kernels.exact.reference` has the same
+in plain NumPy.
 """
 
-import numpy as np
+from kernels.exact.fixedpoint import (
+    EMPTY,
+    MAX_CONTRIBUTIONS,
+    NONFINITE,
+    fixed_decode,
+    fixed_encode,
+    fixed_exponent,
+)
+from kernels.exact.superaccumulator import WORDS, add, add_products, carry, round, zeros
 
-from kernels.exact.reference import WORDS, add, add_products, carry, round
-
-__all__ = ["WORDS", "add", "add_products", "carry", "round", "zeros"]
-
-
-def zeros(shape=()) -> np.ndarray:
-    """Words of empty sums: int64 (*shape, WORDS)."""
-    return np.zeros((*np.atleast_1d(np.asarray(shape, dtype=int)).tolist(), WORDS), dtype=np.int64)
+__all__ = [
+    "EMPTY",
+    "MAX_CONTRIBUTIONS",
+    "NONFINITE",
+    "WORDS",
+    "add",
+    "add_products",
+    "carry",
+    "fixed_decode",
+    "fixed_encode",
+    "fixed_exponent",
+    "round",
+    "zeros",
+]

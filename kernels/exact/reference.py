@@ -1,4 +1,4 @@
-"""Order-free accumulators in plain NumPy and Python integers: slow, short, and what the C++ is tested against.
+"""Order-free accumulators in NumPy and Python integers: short, slow, and what the C++ is tested against.
 
 The arithmetic is integer arithmetic throughout, so nothing here depends on an order or on rounding modes.
 Shapes and meaning of the words are in `kernels.exact`.
@@ -16,8 +16,13 @@ NAN, PINF, NINF = CHUNKS, CHUNKS + 1, CHUNKS + 2
 WORDS = CHUNKS + 3
 LOWEST = -1075  # chunk i counts multiples of 2**(32 i + LOWEST)
 
-HEADROOM = 20  # bits: 2**20 contributions fit
-STEP = 42  # bits of one limb of the fixed-point form
+HEADROOM = 20  # bits: sums of 2**20 contributions fit
+LIMB = 42  # bits of one fixed-point limb; LIMB + HEADROOM leave the sign of an int64
+EMPTY = -1074  # exponent of a tensor of zeros: below that of any other
+NONFINITE = 1 << 20  # exponent of a tensor with a NaN or an infinity: above that of any other
+FLAG = 21  # bits of each of the three counters (NaN, +inf, -inf) that then replace the numbers
+
+DIGITS = {np.dtype(np.float64): (53, -1074), np.dtype(np.float32): (24, -149)}  # precision, lowest bit
 
 
 def carry(words: np.ndarray) -> None:
@@ -28,55 +33,53 @@ def carry(words: np.ndarray) -> None:
 
 
 def add(words: np.ndarray, x: np.ndarray) -> None:
-    """Add float64 `x` (k, *shape) over axis 0 to `words` (*shape, WORDS), in place."""
-    for start in range(0, len(x), 1024):  # 1024 deposits of less than 2**53 fit beside words from 2**20 ranks
-        _deposit(words, x[start : start + 1024])
-        carry(words)
-    if len(x) == 0:
-        carry(words)
-
-
-def add_products(words: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
-    """Add the products of float64 `a` and `b` (n,) to `words` (WORDS,), each as p = fl(ab) and fl(ab - p)."""
-    with np.errstate(all="ignore"):
-        p = a * b
-        error = np.array(
-            [_product_error(*abp) for abp in zip(a.tolist(), b.tolist(), p.tolist(), strict=True)]
-        )
-    add(words, p)
-    add(words, error.reshape(-1))
-
-
-def _product_error(a: float, b: float, p: float) -> float:
-    """What fma(a, b, -p) gives where p is finite; 0 where it is not, for p has then said all there is to say."""
-    return float(Fraction(a) * Fraction(b) - Fraction(p)) if math.isfinite(p) else 0.0
-
-
-def _deposit(words: np.ndarray, x: np.ndarray) -> None:
-    bits = np.ascontiguousarray(x, dtype=np.float64).reshape(len(x), -1).view(np.int64)
-    column = np.broadcast_to(np.arange(bits.shape[1]), bits.shape)
+    """Add float64 `x` (k, *shape) over axis 0 to contiguous `words` (*shape, WORDS), in place."""
+    x = np.ascontiguousarray(x)
     flat = words.reshape(-1, WORDS)
-    if not np.shares_memory(flat, words):
-        raise ValueError("words must be contiguous")
+    columns = np.arange(len(flat))
+    for start in range(0, len(x), 512):  # 512 deposits below 2**53 fit beside the sum of 2**20 ranks' words
+        rows = x[start : start + 512]
+        bits = rows.view(np.int64).reshape(len(rows), len(flat))
+        _deposit(flat, bits, np.broadcast_to(columns, bits.shape))
+        carry(flat)
+    carry(flat)
+
+
+def _deposit(words: np.ndarray, bits: np.ndarray, column: np.ndarray) -> None:
     exponent = (bits >> 52) & 0x7FF
     fraction = bits & (2**52 - 1)
     sign = np.where(bits < 0, -1, 1)
 
     special = exponent == 0x7FF
     flag = np.where(fraction != 0, NAN, np.where(bits < 0, NINF, PINF))
-    np.add.at(flat, (column[special], flag[special]), 1)
+    np.add.at(words, (column[special], flag[special]), 1)
 
     mantissa = np.where(special, 0, fraction + np.where(exponent > 0, 2**52, 0))
     exponent = np.where(special, 1, np.maximum(exponent, 1))
     chunk, shift = exponent >> 5, exponent & 31
-    np.add.at(flat, (column, chunk), sign * ((mantissa << shift) & 0xFFFFFFFF))
-    np.add.at(flat, (column, chunk + 1), sign * (mantissa >> (32 - shift)))
+    np.add.at(words, (column, chunk), sign * ((mantissa << shift) & 0xFFFFFFFF))
+    np.add.at(words, (column, chunk + 1), sign * (mantissa >> (32 - shift)))
+
+
+def add_products(words: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
+    """Add the products of float64 `a` and `b` (n,) to `words` (WORDS,), each as p = fl(ab) and fl(ab - p)."""
+    with np.errstate(all="ignore"):
+        p = a * b
+    add(words, p)
+    add(
+        words, np.array([_error(*abp) for abp in zip(a.tolist(), b.tolist(), p.tolist(), strict=True)], float)
+    )
+
+
+def _error(a: float, b: float, p: float) -> float:
+    """What fma(a, b, -p) gives; 0 where p is a NaN or an infinity, which then is all there is to add."""
+    return float(Fraction(a) * Fraction(b) - Fraction(p)) if math.isfinite(p) else 0.0
 
 
 def round(words: np.ndarray) -> np.ndarray:
     """The sums in `words` (*shape, WORDS), rounded to nearest even, float64 (*shape,)."""
-    flat = words.reshape(-1, WORDS).tolist()
-    return np.array([_value(w) for w in flat], dtype=np.float64).reshape(words.shape[:-1])
+    sums = [_value(w) for w in words.reshape(-1, WORDS).tolist()]
+    return np.array(sums, dtype=np.float64).reshape(words.shape[:-1])
 
 
 def _value(words: list[int]) -> float:
@@ -87,9 +90,72 @@ def _value(words: list[int]) -> float:
     return nearest(sum(c << (32 * i) for i, c in enumerate(words[:CHUNKS])), LOWEST)
 
 
-def nearest(integer: int, exponent: int) -> float:
-    """integer * 2**exponent, rounded once to float64 (Python divides integers with a single rounding)."""
+def nearest(integer: int, exponent: int, dtype=np.float64) -> float:
+    """integer * 2**exponent rounded once, to nearest even, to a number of `dtype` (float32 or float64)."""
+    digits, lowest = DIGITS[np.dtype(dtype)]
+    magnitude = abs(integer)
+    drop = max(magnitude.bit_length() - digits, lowest - exponent, 0)
+    kept, rest = magnitude >> drop, magnitude & ((1 << drop) - 1)
+    half = (1 << drop) >> 1
+    kept += rest > half or (rest == half != 0 and kept & 1)
     try:
-        return (integer << exponent) / 1 if exponent >= 0 else integer / (1 << -exponent)
+        value = math.ldexp(kept, exponent + drop)
     except OverflowError:
-        return math.inf if integer > 0 else -math.inf
+        value = math.inf
+    if value > np.finfo(dtype).max:
+        value = math.inf
+    return -value if integer < 0 else value
+
+
+def fixed_exponent(x: np.ndarray) -> int:
+    """The least e with max|x| < 2**e; EMPTY where all is zero or there is nothing, NONFINITE as it says."""
+    largest = np.abs(x).max(initial=0.0)
+    if not np.isfinite(largest):
+        return NONFINITE
+    return int(np.frexp(largest)[1]) if largest else EMPTY
+
+
+def fixed_encode(x: np.ndarray, exponent: int, limbs: int) -> np.ndarray:
+    """`x` (k, *shape) in units of 2**(exponent - LIMB * limbs), summed over axis 0: (limbs, *shape)."""
+    x = np.asarray(x, dtype=np.float64)
+    if exponent >= NONFINITE:
+        counts = (
+            np.isnan(x)
+            + ((x == np.inf).astype(np.int64) << FLAG)
+            + ((x == -np.inf).astype(np.int64) << 2 * FLAG)
+        )
+        rest = np.zeros((limbs - 1, *x.shape[1:]), dtype=np.int64)
+        return np.concatenate([counts.sum(axis=0, dtype=np.int64)[None], rest])
+    # Two steps, for one factor could overflow. What underflows is far below the last limb.
+    shift = LIMB - exponent
+    x = np.ldexp(np.ldexp(x, shift // 2), shift - shift // 2)
+    words = []
+    for _ in range(limbs):
+        whole = np.rint(x)
+        words.append(whole.astype(np.int64).sum(axis=0))
+        x = np.ldexp(x - whole, LIMB)
+    return np.array(words, dtype=np.int64).reshape(limbs, *x.shape[1:])
+
+
+def fixed_decode(words: np.ndarray, exponent: int, dtype) -> np.ndarray:
+    """The sums in `words` (limbs, *shape), rounded to nearest even: `dtype` (*shape,)."""
+    limbs, shape = len(words), words.shape[1:]
+    columns = words.reshape(limbs, -1).T.tolist()
+    if exponent >= NONFINITE:
+        values = [_flagged(column[0]) for column in columns]
+    else:
+        unit = exponent - LIMB * limbs
+        values = [
+            nearest(sum(w << (LIMB * (limbs - 1 - i)) for i, w in enumerate(column)), unit, dtype)
+            for column in columns
+        ]
+    return np.array(values, dtype=dtype).reshape(shape)
+
+
+def _flagged(counts: int) -> float:
+    nan, pinf, ninf = ((counts >> (i * FLAG)) & ((1 << FLAG) - 1) for i in range(3))
+    if pinf and not ninf and not nan:
+        return math.inf
+    if ninf and not pinf and not nan:
+        return -math.inf
+    return math.nan  # a NaN, infinities of both signs, or finite: then the exponent is unknown

@@ -3,5 +3,7 @@
 
 PYBIND11_MODULE(_native, m) {
     m.doc() = "C++ kernels: order-free accumulators, sums and block stencils";
+    register_exact(m);
     register_stencil(m);
+    register_sums(m);
 }

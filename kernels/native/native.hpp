@@ -10,7 +10,7 @@ namespace py = pybind11;
 // One wheel for every x86-64: the compiler makes a clone per instruction set and the loader picks one.
 // Sums keep their written order in every clone (no reassociation, no contraction), so bits do not depend on it.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define FPNA_CLONES __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))
+#define FPNA_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
 #else
 #define FPNA_CLONES
 #endif
@@ -18,4 +18,6 @@ namespace py = pybind11;
 template <typename T>
 using array = py::array_t<T, py::array::c_style>;
 
+void register_exact(py::module_ &m);
 void register_stencil(py::module_ &m);
+void register_sums(py::module_ &m);

@@ -1,0 +1,98 @@
+"""Superaccumulator: sums as integers wide enough for every float64, so that no addition ever rounds.
+
+Words are C-contiguous int64 arrays (*shape, WORDS): per sum 67 chunks, the value being
+`sum(chunk[i] * 2**(32 i - 1075))`, then the counts of NaN, +inf and -inf (Neal, arXiv 1505.05571). Every
+function leaves the words carried, so no sequence of calls can overflow; words of up to 2**20 ranks may be
+added as integers before `round`, `carry`, `add` or `add_products` sees them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernels import _native
+from kernels.exact.reference import WORDS
+
+
+def zeros(shape: int | tuple[int, ...] = ()) -> np.ndarray:
+    """Words of empty sums: int64 (*shape, WORDS). To start over in place, assign 0 to all words."""
+    return np.zeros((*((shape,) if isinstance(shape, int) else shape), WORDS), dtype=np.int64)
+
+
+def add(words: np.ndarray, x: np.ndarray) -> None:
+    """Add `x` (k, *shape) over its first axis to `words` (*shape, WORDS), in place.
+
+    x is float64, or a narrower floating type, which float64 holds exactly; k may be 0. Words are carried
+    afterwards. Allocates nothing for C-contiguous float64. Raises TypeError for other types, ValueError for
+    other shapes.
+    """
+    x = _doubles(x)
+    if words.shape[:-1] != x.shape[1:] or words.shape[-1] != WORDS:
+        raise ValueError(
+            f"words of shape {words.shape} cannot take contributions of shape {x.shape[1:]}: "
+            f"make them with zeros({x.shape[1:]})"
+        )
+    _call(_native.exact_add, words, x)
+
+
+def add_products(words: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
+    """Add the sum of all products a*b (arrays of one shape) to `words` (WORDS,), in place.
+
+    A product enters as p = fl(ab) and e = fl(ab - p) (TwoProduct by fused multiply-add), which is exact when
+    |ab| >= 2**-969 (about 2e-292) or ab is a multiple of 2**-1074. Any other is off by at most 2**-1075,
+    always in the same way, so that the sum stays free of order. A product beyond the largest float64 counts
+    as an infinity, as it does in IEEE multiplication. Exactness without these two limits would take twice the
+    words, to be sent with every sum. Raises as `add`.
+    """
+    a, b = _doubles(a), _doubles(b)
+    if a.shape != b.shape or words.shape != (WORDS,):
+        raise ValueError(
+            f"factors of shapes {a.shape} and {b.shape} into words of shape {words.shape}: "
+            f"the factors need one shape, the words ({WORDS},)"
+        )
+    _call(_native.exact_add_products, words, a, b)
+
+
+def carry(words: np.ndarray) -> None:
+    """Bring `words` into the one form that each value has, in place: to be compared, or sent again."""
+    _call(_native.exact_carry, words)
+
+
+def round(words: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    """The sums in `words` (*shape, WORDS), each rounded once, to nearest even: float64 (*shape,).
+
+    `words` need not be carried and are left as they are. A NaN, or infinities of both signs, give the quiet
+    NaN 0x7ff8000000000000, infinities of one sign that infinity, and so does a sum too large for float64. A
+    zero sum is +0.0, even of negative zeros alone, for which IEEE addition gives -0.0. `out`: C-contiguous
+    float64 (*shape,) to be filled and returned. Raises ValueError for shapes that do not fit.
+    """
+    if out is None:
+        out = np.empty(words.shape[:-1])
+    if words.shape[-1] != WORDS or out.shape != words.shape[:-1]:
+        raise ValueError(
+            f"words of shape {words.shape} cannot be rounded into shape {out.shape}: "
+            f"expected ({', '.join(map(str, (*out.shape, WORDS)))})"
+        )
+    _call(_native.exact_round, words, out)
+    return out
+
+
+def _doubles(x: np.ndarray) -> np.ndarray:
+    x = np.asarray(x)
+    if x.dtype != np.float64:
+        if x.dtype.kind != "f" or x.dtype.itemsize > 8:
+            raise TypeError(
+                f"cannot add {x.dtype} exactly: convert it to float64 first, or to float32 or float16"
+            )
+        x = x.astype(np.float64)
+    return x if x.flags.c_contiguous else np.ascontiguousarray(x)
+
+
+def _call(function, words: np.ndarray, *arrays: np.ndarray) -> None:
+    try:
+        function(words, *arrays)
+    except TypeError:  # of the binding: it takes no conversions, for it works in place
+        given = ", ".join(
+            f"{a.dtype} {'C-contiguous' if a.flags.c_contiguous else 'strided'}" for a in (words, *arrays)
+        )
+        raise TypeError(f"needs C-contiguous words of int64 and arrays of float64, not {given}") from None
