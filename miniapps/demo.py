@@ -1,0 +1,211 @@
+"""`python -m miniapps.demo`: the same program several times, first without and then with a guarantee.
+
+It only runs other commands, shows each before it runs it, and compares the fingerprints they print.
+Exit codes: 0 all runs that were promised the same bits had them; 1 a command failed; 2 usage, or something is
+missing; 3 a promise was broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+FREE = ("--guarantee", "none", "--allreduce", "arrival")
+FREE_RANKS = 4
+PROMISED = ("--guarantee", "layout")
+PROMISED_RANKS = (1, 2, 3, 4)
+EXTRAS = {"torch": "torch", "pandas": "analysis", "jinja2": "analysis", "matplotlib": "analysis"}
+LAST_LINES = 25
+
+
+class DemoError(Exception):
+    """A demonstration that cannot go on; `code` is the exit code."""
+
+    def __init__(self, message: str, code: int = 1):
+        super().__init__(message)
+        self.code = code
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the demonstration; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m miniapps.demo",
+        description="Runs that may differ, runs that may not, and the report on both.",
+    )
+    parser.add_argument("--launches", type=int, default=3, help="runs without a guarantee, at least 2 (3)")
+    parser.add_argument(
+        "--out", type=Path, help="directory for the runs and the report, new or empty (runs/demo-TIME)"
+    )
+    parser.add_argument(
+        "--mpirun", help="how to launch (the mpirun beside this python, else the one on PATH)"
+    )
+    parser.add_argument(
+        "arguments", nargs="*", metavar="-- OPTION", help="more options for every run, such as --steps 10"
+    )
+    options = parser.parse_args(argv)
+    if options.launches < 2:
+        parser.error(f"--launches {options.launches}: at least 2, or there is nothing to compare")
+    try:
+        return demonstrate(
+            launcher(options.mpirun), out_directory(options.out), options.launches, tuple(options.arguments)
+        )
+    except DemoError as error:
+        print(f"\ndemo: {error}", file=sys.stderr)
+        return error.code
+    except KeyboardInterrupt:
+        print("\ndemo: interrupted", file=sys.stderr)
+        return 130
+
+
+def demonstrate(mpirun: list[str], out: Path, launches: int, arguments: tuple[str, ...]) -> int:
+    """Both groups of runs, the comparison and the report; returns 0, or 3 where a promise was broken."""
+    begin = time.monotonic()
+    total = launches + len(PROMISED_RANKS)
+    say(f"{total} runs of one program; everything goes to {out}/")
+
+    say(f"\nWithout a guarantee: one command, {launches} times. Partial sums are added in the order in which")
+    say("they arrive, which is up to the machine.")
+    free = {}
+    for launch in range(1, launches + 1):
+        path = out / f"none-{launch}"
+        free[path] = coupled(mpirun, FREE_RANKS, (*FREE, *arguments), path, f"{len(free) + 1}/{total}")
+
+    say(f"\nWith --guarantee layout: the same bits on any number of ranks, here {listing(PROMISED_RANKS)}.")
+    promised = {}
+    for ranks in PROMISED_RANKS:
+        path = out / f"layout-{ranks}-ranks"
+        promised[path] = coupled(
+            mpirun, ranks, (*PROMISED, *arguments), path, f"{launches + len(promised) + 1}/{total}"
+        )
+
+    if pair := first_difference(free) or first_difference(promised):
+        say("\nWhere two runs that differ parted:")
+        analysis(["divergence", *map(str, pair)], fine=(0, 3))
+    report = out / "report.html"
+    say("\nThe report on all runs:")
+    analysis(["report", str(out), "-o", str(report)], fine=(0, 3))
+
+    kept = first_difference(promised) is None
+    say(f"\nwithout guarantee   {same_or_not(free)}")
+    if first_difference(free) is None:
+        say("                    They happened to agree this time, which nothing forbids; try --launches 10.")
+    say(f"--guarantee layout  {same_or_not(promised)}" + ("" if kept else "   THE PROMISE IS BROKEN"))
+    say(f"\nReport: {report}   ({time.monotonic() - begin:.0f} s in all)")
+    return 0 if kept else 3
+
+
+def coupled(mpirun: list[str], ranks: int, arguments: tuple[str, ...], path: Path, count: str) -> str:
+    """Run `coupled` on that many ranks and return the fingerprint of its final state."""
+    module = ["-m", "miniapps.coupled", *arguments, "--out", str(path)]
+    command = [*mpirun, "-n", str(ranks), sys.executable, *module]
+    begin = time.monotonic()
+    output = run(command, shown=["mpirun", "-n", str(ranks), "python", *module], before=f"[{count}] ")
+    states = [line.partition("state=")[2] for line in output.splitlines() if line.startswith("FINGERPRINT ")]
+    if not (states and states[-1]):
+        raise DemoError(
+            f"no line 'FINGERPRINT state=...' in the output of {shlex.join(command)}:\n{tail(output)}"
+        )
+    say(f"      state {states[-1]}   {time.monotonic() - begin:.0f} s")
+    return states[-1]
+
+
+def analysis(arguments: list[str], fine: tuple[int, ...]) -> None:
+    """Run `python -m analysis`, its output shown indented."""
+    output = run(
+        [sys.executable, "-m", "analysis", *arguments], ["python", "-m", "analysis", *arguments], fine
+    )
+    say("\n".join(f"      {line}" for line in output.rstrip().splitlines()))
+
+
+def run(command: list[str], shown: list[str], before: str = "", fine: tuple[int, ...] = (0,)) -> str:
+    """Show and run a command; return what it printed. Raises DemoError on an exit code not in `fine`."""
+    say(f"{before}$ {shlex.join(shown)}")
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+        )
+    except OSError as error:
+        raise DemoError(
+            f"{command[0]} cannot be run: {error.strerror}; choose another with --mpirun", 2
+        ) from error
+    if done.returncode not in fine:
+        raise DemoError(
+            f"exit code {done.returncode} from {shlex.join(command)}; its last lines:\n{tail(done.stdout)}"
+        )
+    return done.stdout
+
+
+def launcher(asked: str | None) -> list[str]:
+    """The mpirun to use, as a list. Raises DemoError where there is none or a package is missing."""
+    missing = [package for package in EXTRAS if find_spec(package) is None]
+    if missing:
+        extras = ", ".join(sorted({EXTRAS[package] for package in missing}))
+        raise DemoError(
+            f"not installed: {', '.join(missing)}; install this package with its extras {extras}", 2
+        )
+    if asked:
+        return shlex.split(asked)
+    beside = Path(sys.executable).parent / "mpirun"
+    found = str(beside) if beside.exists() else shutil.which("mpirun")
+    if found is None:
+        raise DemoError(
+            "no mpirun beside this python or on PATH: install this package with its extra mpi, or name one: --mpirun ...",
+            2,
+        )
+    return [found]
+
+
+def out_directory(asked: Path | None) -> Path:
+    """The directory of this demonstration, created. Raises DemoError where it is in use or cannot be made."""
+    out = asked or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        used = any(out.iterdir())
+    except OSError as error:
+        raise DemoError(f"--out {out}: {error.strerror}; name a directory that can be written", 2) from error
+    if used:
+        raise DemoError(f"--out {out} is not empty; name a new directory, so that nothing is overwritten", 2)
+    return out
+
+
+def first_difference(states: dict[Path, str]) -> tuple[Path, Path] | None:
+    """The first run, and the first that differs from it; None if all agree."""
+    first = next(iter(states))
+    return next(((first, path) for path, state in states.items() if state != states[first]), None)
+
+
+def same_or_not(states: dict[Path, str]) -> str:
+    """One line: how many final states these runs have."""
+    distinct = len(set(states.values()))
+    verdict = "the same bits" if distinct == 1 else "NOT the same bits"
+    return f"{len(states)} runs, {distinct} final state{'s' if distinct > 1 else ''}: {verdict}"
+
+
+def listing(numbers: tuple[int, ...]) -> str:
+    """`1, 2 and 3`."""
+    return f"{', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
+
+
+def tail(output: str) -> str:
+    """The last lines of an output, indented."""
+    return "\n".join(f"  | {line}" for line in output.rstrip().splitlines()[-LAST_LINES:])
+
+
+def say(text: str) -> None:
+    """Print at once, whatever stdout is connected to."""
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
