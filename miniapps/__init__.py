@@ -1,3 +1,4 @@
-"""MPI mini-apps in which the order of floating-point additions is an explicit, recorded, replayable choice."""
+"""MPI mini-apps in which the order of floating-point additions is an explicit, recorded, replayable
+choice."""
 
 __version__ = "0.1.0"

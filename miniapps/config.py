@@ -1,4 +1,5 @@
-"""Configuration: dataclasses of options, filled from default, deck, environment and command line in that order.
+"""Configuration: dataclasses of options, filled from default, deck, environment and command line in that
+order.
 
 A configuration is a dataclass whose fields are sections; a section is a dataclass whose fields are options:
 
@@ -8,7 +9,7 @@ A configuration is a dataclass whose fields are sections; a section is a datacla
 
     @dataclass
     class Config:
-        grid: Grid = section(Grid)
+        grid: Grid = field(default_factory=Grid)
 
 `grid.n` is then set by `--cells 64`, `--set grid.n=64`, `FPNA_GRID_N=64` or `[grid] n = 64` in a deck.
 """
@@ -33,7 +34,8 @@ WORDS = {int: "an integer", float: "a number", str: "text", bool: "true or false
 
 
 class UsageError(Exception):
-    """Something asked for cannot be: an option, deck, name or place. The message says where, why and what can."""
+    """Something asked for cannot be: an option, deck, name or place. The message says where, why and what
+    can."""
 
 
 @dataclass(frozen=True)
@@ -76,20 +78,16 @@ def option(
     flag: str | None = None,
     minimum: float | None = None,
 ) -> Any:
-    """A field of a section. `role` says what runs that differ in it are: other experiments ("problem"), the same
-    experiment by other means ("method"), or the same in every bit ("control"). `flag` makes it a command-line
-    option of its own; `choices` may be a function, so that a registry is asked only when needed."""
+    """A field of a section. `role` says what runs that differ in it are: other experiments ("problem"), the
+    same experiment by other means ("method"), or the same in every bit ("control"). `flag` makes it a
+    command-line option of its own; `choices` may be a function, so that a registry is asked only when
+    needed."""
     if role not in ROLES:
         raise ValueError(f"role {role!r} of an option is unknown; the roles are {', '.join(ROLES)}")
     return dataclasses.field(
         default=default,
         metadata=dict(help=help, unit=unit, choices=choices, role=role, flag=flag, minimum=minimum),
     )
-
-
-def section(cls: type) -> Any:
-    """A field of a configuration that holds the section `cls`."""
-    return dataclasses.field(default_factory=cls)
 
 
 def options(config: type) -> list[Option]:
@@ -113,7 +111,8 @@ def build(config: type, values: Mapping[str, Any]) -> Any:
 
 
 def effective(*configs: Any) -> dict[str, dict[str, Any]]:
-    """Every option of the given configurations, defaults included, as {section: {name: value}}, fit for JSON."""
+    """Every option of the given configurations, defaults included, as {section: {name: value}}, fit for
+    JSON."""
     merged: dict[str, dict[str, Any]] = {}
     for config in configs:
         merged |= dataclasses.asdict(config)

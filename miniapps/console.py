@@ -12,8 +12,8 @@ REDRAW_S = 0.2
 
 
 def logger(app: str, rank: int, level: str, file: Path | None) -> logging.Logger:
-    """The log of one rank: rank 0 from `level` on to stderr, others from warning on; everything from `level` on to
-    `file` if given. Calling it again replaces the handlers."""
+    """The log of one rank: rank 0 from `level` on to stderr, others from warning on; everything from `level`
+    on to `file` if given. Calling it again replaces the handlers."""
     log = logging.getLogger(f"miniapps.{app}.rank{rank}")
     log.propagate = False
     close(log)

@@ -1,4 +1,5 @@
-"""What an application is given: communicator, configuration, trace, log, reducers and the beginning of a step."""
+"""What an application is given: communicator, configuration, trace, log, reducers and the beginning of a
+step."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from miniapps.trace import Tracer
 
 
 class Reducer:
-    """A planned all-reduce that leaves an event `allreduce.NAME` in the trace; otherwise as `kernels.allreduce.plan`.
+    """A planned all-reduce that leaves an event `allreduce.NAME` in the trace; otherwise as
+    `kernels.allreduce.plan`.
 
     `reducer(contributions)`: (k, *shape) of this rank's k blocks -> (*shape,), valid until the next call.
     """
@@ -38,7 +40,8 @@ class Reducer:
         return total
 
     def sum_words(self, words: np.ndarray) -> np.ndarray:
-        """The sum of superaccumulators, int64 (*shape, WORDS), rounded once; only where the ordering is `exact`."""
+        """The sum of superaccumulators, int64 (*shape, WORDS), rounded once; only where the ordering is
+        `exact`."""
         start = self._clock()
         total = self._inner.sum_words(words)
         self._event(self._name, start, self.nbytes)
@@ -86,8 +89,8 @@ class Context:
     def reducer(self, name: str, shape: tuple[int, ...] = (), dtype: str = "float64") -> Reducer:
         """An all-reduce of arrays of `shape` by the ordering that the options ask for; freed with the repeat.
 
-        Collective. Raises ChoiceError when the ordering is below the guarantee, ValueError for a name in use, and
-        UsageError when the run to be replayed has no orders for it.
+        Collective. Raises ChoiceError when the ordering is below the guarantee, ValueError for a name in use,
+        and UsageError when the run to be replayed has no orders for it.
         """
         from kernels import allreduce
 
@@ -143,7 +146,8 @@ class Context:
         if (name, self.repeat) not in self.replay:
             recorded = ", ".join(f"{n} (repeat {r})" for n, r in self.replay)
             raise UsageError(
-                f"--replay {self.options.replay}: no orders of reducer {name!r} in repeat {self.repeat}; it has "
+                f"--replay {self.options.replay}: no orders of reducer {name!r} in repeat {self.repeat}; it "
+                "has "
                 f"{recorded or 'none'}; record with --allreduce arrival and the same --repeats"
             )
         return list(self.replay[name, self.repeat])

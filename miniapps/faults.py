@@ -38,8 +38,8 @@ class Fault:
     index: int = 0
 
     def strike(self, rank: int, peek: Callable[[int], np.ndarray | None] | None) -> bool:
-        """Do it if it is this rank's to do; whether it was. `peek(block)` is the writable state array of an owned
-        block, or None."""
+        """Do it if it is this rank's to do; whether it was. `peek(block)` is the writable state array of an
+        owned block, or None."""
         if self.rank is not None:
             if self.rank == rank and self.kind == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -63,7 +63,7 @@ class Fault:
 
 def parse(spec: str, size: int, repeats: int) -> Fault:
     """The fault that `KIND@step=S,key=value,...` describes, for a run of `size` ranks; raises UsageError."""
-    kind, at, rest = spec.partition("@")
+    kind, _, rest = spec.partition("@")
     if kind not in KINDS:
         raise UsageError(f"--fault {spec}: unknown kind {kind!r}{closest(kind, KINDS)}")
     needed, optional = ("step", *KINDS[kind][0]), ("repeat", *KINDS[kind][1])
@@ -89,7 +89,8 @@ def parse(spec: str, size: int, repeats: int) -> Fault:
 
 
 def inject(faults: list[Fault], comm, repeat: int, step: int, peek: Callable | None) -> list[Fault]:
-    """Let the faults of this step strike and return them; collective where one is due, free of charge elsewhere.
+    """Let the faults of this step strike and return them; collective where one is due, free of charge
+    elsewhere.
 
     Raises UsageError on all ranks when a fault concerns a block that no rank owns.
     """

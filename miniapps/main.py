@@ -1,4 +1,5 @@
-"""The one entry of all applications: configuration, communicator, repeats, abort, figures of merit and exit code."""
+"""The one entry of all applications: configuration, communicator, repeats, abort, figures of merit and exit
+code."""
 
 from __future__ import annotations
 
@@ -74,10 +75,12 @@ class Launch:
 
 
 def main(app: App, argv: list[str] | None = None, comm: Any = None) -> int:
-    """Run `app` as the command line `argv` says, on all ranks of `comm` (default: sys.argv, the world); the exit code.
+    """Run `app` as the command line `argv` says, on all ranks of `comm` (default: sys.argv, the world); the
+    exit code.
 
-    0 done; 1 failure; 2 usage or configuration; 3 done, but a check failed. With several ranks, a failure of any of
-    them ends the whole job through MPI_Abort with codes 1, 130 (SIGINT) or 143 (SIGTERM) and does not return.
+    0 done; 1 failure; 2 usage or configuration; 3 done, but a check failed. With several ranks, a failure of
+    any of them ends the whole job through MPI_Abort with codes 1, 130 (SIGINT) or 143 (SIGTERM) and does not
+    return.
     """
     from mpi4py import MPI
 
@@ -99,7 +102,8 @@ def main(app: App, argv: list[str] | None = None, comm: Any = None) -> int:
 
 
 def _prepare(app: App, argv: list[str], size: int) -> Launch | None:
-    """Rank 0: parse, check, create the directory of the run. None where the listing was all that was wanted."""
+    """Rank 0: parse, check, create the directory of the run. None where the listing was all that was
+    wanted."""
     options, own, listing = commandline.parse(app, argv, os.environ)
     if listing:
         from miniapps.listing import listing as text
@@ -228,7 +232,8 @@ def _attributes(app: App, comm: Any, launch: Launch, offset: float, device: str)
 
 
 def _agree(comm: Any, app: App, prepare: Callable[[], Launch | None]) -> tuple[int, Launch | None]:
-    """(exit code, launch or None) on all ranks, from what `prepare` does on rank 0; bad usage is printed once."""
+    """(exit code, launch or None) on all ranks, from what `prepare` does on rank 0; bad usage is printed
+    once."""
     answer = None
     if comm.rank == 0:
         try:
@@ -243,17 +248,20 @@ def _agree(comm: Any, app: App, prepare: Callable[[], Launch | None]) -> tuple[i
 
 
 def _directory(out: Path) -> Path:
-    """Create the directory of the run; raises UsageError where it is used or cannot be created, touching nothing."""
+    """Create the directory of the run; raises UsageError where it is used or cannot be created, touching
+    nothing."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         used = next(out.iterdir(), None)
     except OSError as error:
         raise config.UsageError(
-            f"--out {out}: cannot be created: {error.strerror}; choose a directory on disk that you may write to"
+            f"--out {out}: cannot be created: {error.strerror}; choose a directory on disk that you may "
+            "write to"
         ) from error
     if used:
         raise config.UsageError(
-            f"--out {out}: is in use ({used.name} is in it) and is left as it is; choose a new or an empty directory"
+            f"--out {out}: is in use ({used.name} is in it) and is left as it is; choose a new or an empty "
+            "directory"
         )
     if not os.access(out, os.W_OK | os.X_OK):
         raise config.UsageError(f"--out {out}: may not be written to; choose another directory")
@@ -261,13 +269,14 @@ def _directory(out: Path) -> Path:
 
 
 def _replay(options: RunOptions, app: str, problem: str, size: int) -> dict[tuple[str, int], Any] | None:
-    """The recorded orders of the run to be replayed, uint16 (calls, size) by (reducer, repeat); raises UsageError
-    where the run does not fit this one."""
+    """The recorded orders of the run to be replayed, uint16 (calls, size) by (reducer, repeat); raises
+    UsageError where the run does not fit this one."""
     if options.replay is None:
         return None
     if options.allreduce not in (None, "arrival"):
         raise config.UsageError(
-            f"--replay repeats an order of arrival and cannot be combined with --allreduce {options.allreduce}"
+            "--replay repeats an order of arrival and cannot be combined with --allreduce "
+            f"{options.allreduce}"
         )
     try:
         trace = read(rank_files(options.replay)[0], tables=["order"])
@@ -280,7 +289,8 @@ def _replay(options: RunOptions, app: str, problem: str, size: int) -> dict[tupl
     ):
         if theirs != ours:
             raise config.UsageError(
-                f"--replay {options.replay}: its {what} is {theirs}, here it is {ours}; orders can only be repeated "
+                f"--replay {options.replay}: its {what} is {theirs}, here it is {ours}; orders can only be "
+                "repeated "
                 "with the same application, options and number of ranks"
             )
     order = trace.tables["order"]
@@ -304,9 +314,12 @@ def _foreign_launcher(size: int) -> str | None:
 
     library = MPI.Get_library_version().strip("\0 \n").splitlines()[0]
     return (
-        f"the launcher started {told[0]} processes, but each of them is alone in its MPI: mpirun belongs to another "
-        f"MPI library than the one mpi4py uses here ({library}). Use the mpirun of that library (with the mpich wheel: "
-        f"{Path(sys.executable).parent / 'mpirun'}), or point mpi4py to the launcher's library with MPI4PY_MPIABI and "
+        f"the launcher started {told[0]} processes, but each of them is alone in its MPI: mpirun belongs to "
+        "another "
+        f"MPI library than the one mpi4py uses here ({library}). Use the mpirun of that library (with the "
+        "mpich wheel: "
+        f"{Path(sys.executable).parent / 'mpirun'}), or point mpi4py to the launcher's library with "
+        "MPI4PY_MPIABI and "
         "MPI4PY_LIBMPI. `python -m miniapps doctor` shows what is here."
     )
 

@@ -27,8 +27,8 @@ class Check:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a repeat came to: figures of merit {name: (value, unit)}, checks, and the fingerprint of the final state
-    in hex. That of rank 0 counts."""
+    """What a repeat came to: figures of merit {name: (value, unit)}, checks, and the fingerprint of the final
+    state in hex. That of rank 0 counts."""
 
     fom: dict[str, tuple[float, str]] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)

@@ -19,9 +19,9 @@ from miniapps.trace.schema import FORMAT, JSON_ATTRIBUTES, SCHEMA, TABLES, Trace
 class RankTrace:
     """The trace of one rank.
 
-    `attributes` of the root group, JSON decoded, with those of the group `tracer` as a dict under "tracer" (empty
-    where the run was killed); `names[i]` is the name that the integer `i` of a `name` column stands for;
-    `tables[table][column]` is an array of the committed rows.
+    `attributes` of the root group, JSON decoded, with those of the group `tracer` as a dict under "tracer"
+    (empty where the run was killed); `names[i]` is the name that the integer `i` of a `name` column stands
+    for; `tables[table][column]` is an array of the committed rows.
     """
 
     path: Path
@@ -36,11 +36,11 @@ class RankTrace:
 
 
 def read(path: str | os.PathLike, tables: Iterable[str] | None = None) -> RankTrace:
-    """Read one `rank-*.h5`: the attributes, and the given `tables` (all of events, values, fingerprints, order
-    where None, none where empty).
+    """Read one `rank-*.h5`: the attributes, and the given `tables` (all of events, values, fingerprints,
+    order where None, none where empty).
 
-    Raises TraceError, naming the file and the remedy, when it is missing, not HDF5, damaged, not a trace or of a
-    newer schema.
+    Raises TraceError, naming the file and the remedy, when it is missing, not HDF5, damaged, not a trace or
+    of a newer schema.
     """
     import h5py
 
@@ -62,7 +62,8 @@ def read(path: str | os.PathLike, tables: Iterable[str] | None = None) -> RankTr
             _check(path, columns, names, committed)
     except (OSError, RuntimeError, KeyError, ValueError) as error:
         raise TraceError(
-            f"{path}: damaged or truncated, it cannot be read ({_first_line(error)}); copy it again from where the "
+            f"{path}: damaged or truncated, it cannot be read ({_first_line(error)}); copy it again from "
+            "where the "
             "run wrote it, or leave this run out"
         ) from error
     return RankTrace(path, attributes, names, columns)

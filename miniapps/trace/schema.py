@@ -47,9 +47,9 @@ def rank_file(rank: int) -> str:
 def fingerprint(array: np.ndarray) -> bytes:
     """16 bytes that identify the dtype, the shape and the bits of `array` (any shape, any plain dtype).
 
-    BLAKE2b over `dtype.str` in little-endian form, the shape and the little-endian bytes in C order, so that the
-    hash depends neither on the memory layout nor on the byte order of the machine. +0.0 and -0.0 differ, and so
-    do NaNs with different payloads.
+    BLAKE2b over `dtype.str` in little-endian form, the shape and the little-endian bytes in C order, so that
+    the hash depends neither on the memory layout nor on the byte order of the machine. +0.0 and -0.0 differ,
+    and so do NaNs with different payloads.
     """
     array = np.asarray(array)
     if array.dtype.hasobject:

@@ -1,8 +1,8 @@
 """Writes the trace of one rank: rows are collected in memory and written in blocks at step boundaries.
 
-A region costs two clock reads and one append of packed bytes (0.2 us); HDF5 is touched only from `at`, `flush`
-and `close`. The rows of a table are written, then the file is flushed, and only then is `committed` raised and
-flushed: whatever kills the process, the rows below `committed` are whole.
+A region costs two clock reads and one append of packed bytes (0.2 us); HDF5 is touched only from `at`,
+`flush` and `close`. The rows of a table are written, then the file is flushed, and only then is `committed`
+raised and flushed: whatever kills the process, the rows below `committed` are whole.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Tracer:
 
     Parameters: `path` of the file, which must not exist; `attributes` of the root group (docs/trace.md; those
     named there as JSON are given as Python objects); `size` of the communicator; `level` "regions", or "off",
-    which records no events but all values, fingerprints and orders, so that the cost of tracing can be measured
-    on the same bits; `block`: rows of events that trigger a flush.
+    which records no events but all values, fingerprints and orders, so that the cost of tracing can be
+    measured on the same bits; `block`: rows of events that trigger a flush.
 
     `name` is an integer from `tracer.name(...)` in `event`, where speed matters, and an integer or a string
     everywhere else. Raises TraceError when the file cannot be written; the tracer then writes no more.
@@ -85,7 +85,8 @@ class Tracer:
         return self._names.setdefault(name, len(self._names))
 
     def at(self, repeat: int, step: int) -> None:
-        """All that follows belongs to `step` of `repeat`; writes rows to the file when a block is full or old."""
+        """All that follows belongs to `step` of `repeat`; writes rows to the file when a block is full or
+        old."""
         self.repeat, self.step = repeat, step
         if len(self._rows) >= self._block * _EVENT.size or self.clock() - self._last_flush > INTERVAL_NS:
             self.flush()
@@ -113,7 +114,8 @@ class Tracer:
         )
 
     def order(self, name: int | str, orders: Iterable[np.ndarray]) -> None:
-        """Record the orders, each uint16 (size,), in which a reducer called `name` added its contributions."""
+        """Record the orders, each uint16 (size,), in which a reducer called `name` added its
+        contributions."""
         orders = list(orders)
         if orders:
             self._add("order", name, ranks=np.array(orders, np.uint16).reshape(len(orders), self.size))
@@ -131,7 +133,8 @@ class Tracer:
         self._flush_ns += self._last_flush - started
 
     def close(self, complete: bool = True) -> None:
-        """Write what is left and close the file; only `complete=True` marks it as the trace of a regular end."""
+        """Write what is left and close the file; only `complete=True` marks it as the trace of a regular
+        end."""
         if self._file is None:
             return
         self.flush()
@@ -217,7 +220,8 @@ class Tracer:
     def _failed(self, verb: str, error: Exception) -> TraceError:
         self._file = None  # the HDF5 library would only fail again: the file is abandoned as it is
         return TraceError(
-            f"rank {self.rank}: the trace {self.path} cannot be {verb}: {_reason(error)}; free or choose other disk "
+            f"rank {self.rank}: the trace {self.path} cannot be {verb}: {_reason(error)}; free or choose "
+            "other disk "
             "space (--out DIR), or record less (--trace off). Rows committed before are readable."
         )
 
@@ -283,6 +287,7 @@ def _set_attributes(file, attributes: Mapping[str, Any]) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """The reason in words: the system's where HDF5 passes an errno on, else the first line of its own message."""
+    """The reason in words: the system's where HDF5 passes an errno on, else the first line of its own
+    message."""
     number = getattr(error, "errno", None)
     return os.strerror(number) if number else str(error).splitlines()[0]

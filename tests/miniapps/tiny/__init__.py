@@ -1,11 +1,11 @@
 """The smallest application, for tests of what all applications share: sums blocks over and over."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from miniapps.blocks import Blocks
-from miniapps.config import UsageError, option, section
+from miniapps.config import UsageError, option
 from miniapps.main import App, Check, Context, Outcome, RunError
 from miniapps.options import RunOptions
 from miniapps.trace import fingerprint
@@ -29,7 +29,7 @@ class Work:
 class TinyConfig:
     """The configuration of `tiny`."""
 
-    work: Work = section(Work)
+    work: Work = field(default_factory=Work)
 
 
 def validate(config: TinyConfig, options: RunOptions, size: int) -> None:
@@ -49,13 +49,16 @@ def run(ctx: Context) -> Outcome:
             for b in blocks.own
         ]
     )
+    local = {block: i for i, block in enumerate(blocks.own)}
     reduce = ctx.reducer("total")
     region = ctx.tracer.name("region")
     total = 0.0
+
+    def peek(block: int) -> np.ndarray | None:
+        return state[local[block]] if block in local else None
+
     for step in range(1, work.steps + 1):
-        ctx.begin_step(
-            step, work.steps, lambda b: state[list(blocks.own).index(b)] if b in blocks.own else None
-        )
+        ctx.begin_step(step, work.steps, peek)
         if step == work.diverge:
             raise RunError(f"gave up in step {step}, as work.diverge asks")
         for _ in range(work.regions):
