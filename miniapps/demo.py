@@ -160,7 +160,7 @@ def launcher(asked: str | None) -> list[str]:
     found = str(beside) if beside.exists() else shutil.which("mpirun")
     if found is None:
         raise DemoError(
-            "no mpirun beside this python or on PATH: install this package with its extra mpi, or name one: --mpirun ...",
+            "no mpirun beside this python or on PATH: install the extra mpi, or name one with --mpirun",
             2,
         )
     return [found]
