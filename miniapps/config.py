@@ -9,7 +9,7 @@ A configuration is a dataclass whose fields are sections; a section is a datacla
 
     @dataclass
     class Config:
-        grid: Grid = field(default_factory=Grid)
+        grid: Grid = section(Grid)
 
 `grid.n` is then set by `--cells 64`, `--set grid.n=64`, `FPNA_GRID_N=64` or `[grid] n = 64` in a deck.
 """
@@ -88,6 +88,11 @@ def option(
         default=default,
         metadata=dict(help=help, unit=unit, choices=choices, role=role, flag=flag, minimum=minimum),
     )
+
+
+def section(cls: type) -> Any:
+    """A field of a configuration that holds the section `cls`."""
+    return dataclasses.field(default_factory=cls)
 
 
 def options(config: type) -> list[Option]:

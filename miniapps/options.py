@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kernels.guarantees import LEVELS
-from miniapps.config import option
+from miniapps.config import option, section
 from miniapps.trace.writer import LEVELS as TRACE_LEVELS
 
 
@@ -103,7 +103,7 @@ class RunOptions:
 class Common:
     """The configuration made of the common section alone."""
 
-    run: RunOptions = field(default_factory=RunOptions)
+    run: RunOptions = section(RunOptions)  # noqa: RUF009 - it makes a field
 
 
 # Orderings by guarantee: (for scalars, for vectors). Scalars are small enough for the superaccumulator, which

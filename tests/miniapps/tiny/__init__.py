@@ -1,11 +1,11 @@
 """The smallest application, for tests of what all applications share: sums blocks over and over."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from miniapps.blocks import Blocks
-from miniapps.config import UsageError, option
+from miniapps.config import UsageError, option, section
 from miniapps.main import App, Check, Context, Outcome, RunError
 from miniapps.options import RunOptions
 from miniapps.trace import fingerprint
@@ -29,7 +29,7 @@ class Work:
 class TinyConfig:
     """The configuration of `tiny`."""
 
-    work: Work = field(default_factory=Work)
+    work: Work = section(Work)  # noqa: RUF009 - it makes a field
 
 
 def validate(config: TinyConfig, options: RunOptions, size: int) -> None:
