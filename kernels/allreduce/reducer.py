@@ -1,0 +1,126 @@
+"""What all reducers share: checking what is passed in, comparing bits across ranks, and giving MPI back its handles."""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from hashlib import blake2b
+
+import numpy as np
+from mpi4py import MPI
+
+from kernels.allreduce.errors import RanksDisagree, ranks_text
+from kernels.allreduce.catalog import Ordering
+
+
+class Reducer:
+    """Sums contributions of all ranks; made by `kernels.allreduce.plan`, which documents its use.
+
+    A subclass sets `nbytes` and implements `_reduce(contributions) -> total`. It works on `self._comm`, a
+    communicator of its own, and registers its persistent requests in `self._requests`.
+    """
+
+    def __init__(
+        self, comm: MPI.Comm, ordering: Ordering, shape: tuple[int, ...], dtype: np.dtype, name: str
+    ):
+        self.ordering = ordering.name
+        self.guarantee = ordering.guarantee
+        self.name = name
+        self.shape = shape
+        self.dtype = dtype
+        self.nbytes = 0
+        self.calls = 0
+        self.checked = False
+        self._total = np.zeros(shape, dtype)
+        self._comm = comm.Dup()
+        self._requests: list[MPI.Request] = []
+        # Also when the reducer is never freed: MPICH complains about persistent requests left at its end. The
+        # communicator cannot be freed here, because that takes all ranks.
+        self._release = weakref.finalize(self, _free_requests, self._requests)
+
+    def __call__(self, contributions: np.ndarray) -> np.ndarray:
+        if contributions.shape[1:] != self.shape or contributions.dtype is not self.dtype:
+            contributions = self._admit(contributions)
+        total = self._reduce(contributions)
+        if self.checked:
+            self._compare(total)
+        return total
+
+    def _admit(self, contributions) -> np.ndarray:
+        """The contributions if they fit after all; else the error that says what was expected."""
+        x = np.asarray(contributions)
+        if x.dtype != self.dtype:
+            raise TypeError(f"{self} expects contributions of type {self.dtype}, got {x.dtype}")
+        if x.ndim != len(self.shape) + 1 or x.shape[1:] != self.shape:
+            expected = ", ".join(map(str, ("k", *self.shape)))
+            raise ValueError(f"{self} expects contributions of shape ({expected}), k >= 0, got {x.shape}")
+        return x
+
+    def _reduce(self, contributions: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    def _compare(self, total: np.ndarray) -> None:
+        """Raise RanksDisagree on all ranks unless all hold the same bits."""
+        self.calls += 1
+        digest = digest_of(total.tobytes())
+        if agree(self._comm, digest):
+            return
+        digests = np.empty((self._comm.size, 2), np.int64)
+        self._comm.Allgather(digest, digests)
+        holders = [tuple(row) for row in digests.tolist()]
+        # Of equally frequent ones the lowest rank's: Counter keeps the order of first appearance.
+        common, count = Counter(holders).most_common(1)[0]
+        minority = [rank for rank, holder in enumerate(holders) if holder != common]
+        raise RanksDisagree(
+            f"{self}: after checked call {self.calls}, {ranks_text(minority)} "
+            f"{'holds' if len(minority) == 1 else 'hold'} other bits than the {count} of {len(holders)} ranks that agree",
+            minority,
+        )
+
+    def drain_orders(self) -> list[np.ndarray]:
+        """The orders in which contributions were added since the last call: for `arrival`, on rank 0 (else none)."""
+        return []
+
+    def free(self) -> None:
+        """Give back requests and communicator; all ranks must call it. A second call does nothing."""
+        if self._release.alive:
+            self._release()
+            self._comm.Free()
+            self._reduce = self._freed
+
+    def _freed(self, contributions):
+        raise RuntimeError(f"{self} was freed; plan a new one")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception) -> None:
+        # After an exception the other ranks may be anywhere: freeing would wait for them.
+        if exception[0] is None:
+            self.free()
+
+    def __str__(self) -> str:
+        label = f"reducer {self.name!r}" if self.name else "reducer"
+        return f"{label} (ordering {self.ordering!r}, {self.dtype}, shape {self.shape})"
+
+
+def _free_requests(requests: list[MPI.Request]) -> None:
+    if MPI.Is_finalized():
+        return
+    for request in requests:
+        if request != MPI.REQUEST_NULL:
+            request.Free()
+
+
+def digest_of(data: bytes) -> np.ndarray:
+    """128-bit hash as int64 (2,)."""
+    return np.frombuffer(blake2b(data, digest_size=16).digest(), np.int64)
+
+
+def agree(comm: MPI.Comm, digest: np.ndarray) -> bool:
+    """Whether all ranks pass the same int64 vector: one small all-reduce. The MAX of ~x is the MIN of x."""
+    both = np.concatenate([digest, ~digest])
+    most = np.empty_like(both)
+    comm.Allreduce(both, most, op=MPI.MAX)
+    half = len(digest)
+    return bool((most[:half] == ~most[half:]).all())

@@ -1,0 +1,39 @@
+"""The reduction tree of one element: the expression that a schedule evaluates, as nested pairs and as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernels.allreduce.schedule import Schedule, chunk_of
+from kernels.allreduce.simulator import carry_out
+
+Tree = int | tuple["Tree", "Tree"]
+"""A rank's contribution (its number), or the sum of two trees."""
+
+
+def trees(schedule: Schedule, element: int, n: int) -> list[Tree]:
+    """The tree of an element of a vector of n, as each rank evaluates it."""
+    chunk = chunk_of(element, n, schedule.chunks)
+    own = [[rank] * schedule.chunks for rank in range(schedule.size)]
+    return [values[chunk] for values in carry_out(schedule, own, _pairs)]
+
+
+def _pairs(sources: list[Tree]) -> Tree:
+    total = sources[0]
+    for source in sources[1:]:
+        total = (total, source)
+    return total
+
+
+def expression(tree: Tree) -> str:
+    """The tree as text, ready for Python: '((x[0] + x[1]) + x[2])'."""
+    if isinstance(tree, int):
+        return f"x[{tree}]"
+    return f"({expression(tree[0])} + {expression(tree[1])})"
+
+
+def evaluate(tree: Tree, x: Any) -> Any:
+    """The value of the tree for the contributions `x`, indexed by rank."""
+    if isinstance(tree, int):
+        return x[tree]
+    return evaluate(tree[0], x) + evaluate(tree[1], x)
