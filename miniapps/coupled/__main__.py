@@ -1,0 +1,9 @@
+"""`mpirun -n 4 python -m miniapps.coupled`"""
+
+import sys
+
+from miniapps.coupled import APP
+from miniapps.main import main
+
+if __name__ == "__main__":
+    sys.exit(main(APP))

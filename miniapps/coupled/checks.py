@@ -1,0 +1,60 @@
+"""Verification after every run; each check can fail."""
+
+import math
+
+import numpy as np
+
+from miniapps.coupled.flow import view
+from miniapps.coupled.initial import DECAYING_SQUARE, vorticity
+from miniapps.coupled.physics import HALO
+from miniapps.outcome import Check
+
+# |E(t+dt) - E(t) - dt power| / (dt E |zeta|): the energy that appears from nowhere, per unit of what advection moves.
+# Arakawa's Jacobian moves none; what is left is third-order in dt, plus the tolerance of the Poisson solves.
+BUDGET_BOUND = 1e-3
+
+
+def verify(model) -> list[Check]:
+    """Checks of a finished repeat. Collective: every rank returns the same list."""
+    record, config = model.record, model.config
+    checks = [
+        Check(
+            "poisson",
+            record.failed_solves == 0,
+            f"{record.failed_solves} of {record.solves} solves did not reach poisson.tolerance = "
+            f"{config.poisson.tolerance:g} in {config.poisson.max_iterations} iterations; worst residual "
+            f"{record.worst_residual:.3g}",
+        ),
+        Check(
+            "energy budget",
+            record.worst_budget <= BUDGET_BOUND,
+            f"a step made or lost {record.worst_budget:.3g} of the energy that advection moved (bound {BUDGET_BOUND:g})",
+        ),
+        _finite(model),
+    ]
+    if config.flow.initial == "decaying":
+        checks.append(_exact_solution(model))
+    return checks
+
+
+def _finite(model) -> Check:
+    finite = math.isfinite(model.energy) and math.isfinite(model.enstrophy)
+    return Check("finite", finite, f"energy {model.energy:g}, enstrophy {model.enstrophy:g}")
+
+
+def decaying_error(model) -> float:
+    """Largest |zeta - exact| over the largest |exact|, for flow.initial = decaying. Collective."""
+    flow_config, blocks = model.config.flow, model.blocks
+    start = vorticity("decaying", blocks, flow_config.amplitude, flow_config.wavenumber, model.ctx.seed)
+    exact = start * math.exp(-flow_config.viscosity * DECAYING_SQUARE * model.state.time)
+    local = (float(np.max(np.abs(view(model.state.zeta, HALO) - exact))), float(np.max(np.abs(exact))))
+    worst, scale = (max(column) for column in zip(*model.comm.allgather(local), strict=True))
+    return worst / scale
+
+
+def _exact_solution(model) -> Check:
+    """Second order in space: the error over a few turnovers stays below (k h)^2 times time in turnovers."""
+    error = decaying_error(model)
+    turnovers = 1.0 + model.config.flow.amplitude * model.state.time
+    bound = DECAYING_SQUARE * model.h**2 * turnovers
+    return Check("exact solution", error <= bound, f"relative error {error:.3g}, bound |k|^2 h^2 turnovers = {bound:.3g}")

@@ -1,0 +1,99 @@
+"""The subgrid closure of a step: none, the physics, the surrogate, or the surrogate learning from the physics."""
+
+import numpy as np
+
+from miniapps.coupled.physics import HALO, dynamic_coefficient
+
+
+def make_surrogate(config, options):
+    """The network, if the closure is one that has it; imports torch only then. Raises UsageError without torch."""
+    closure = config.closure
+    if closure.kind not in ("surrogate", "online"):
+        return None
+    try:
+        import torch
+    except ImportError as error:
+        from miniapps.config import UsageError
+
+        raise UsageError(
+            f"--closure {closure.kind} needs torch, which cannot be imported ({error}); install it with "
+            "pip install 'fpna-miniapps[torch]', or choose --closure physics or none"
+        ) from error
+    from miniapps.coupled.surrogate import Surrogate
+
+    torch.set_num_threads(options.threads if closure_batch(config, options) == "rank" else 1)
+    return Surrogate(
+        closure.channels,
+        closure.limit,
+        closure.scale,
+        closure.learning_rate,
+        options.seed,
+        closure_batch(config, options),
+        options.device,
+    )
+
+
+def closure_batch(config, options) -> str:
+    """How the network is called: "rank" or "block". Raises ChoiceError if that is below the guarantee."""
+    from kernels.guarantees import ChoiceError, meets
+
+    asked, layout = config.closure.batch, meets(options.guarantee, "layout")
+    if asked == "rank" and layout:
+        raise ChoiceError(
+            f"closure.batch = rank meets guarantee run, below {options.guarantee}: a convolution's rounding depends on "
+            "the number of blocks in its batch; use closure.batch = block"
+        )
+    return asked if asked != "auto" else ("block" if layout else "rank")
+
+
+class Closure:
+    """Gives the eddy viscosity that drives a step; trains the network where asked to.
+
+    `gradients`: all-reduce of shape (parameters,), float32; `errors`: of shape (2,), float64; `same(array, what)`
+    raises if the ranks hold different bits.
+    """
+
+    def __init__(self, config, blocks, h, surrogate, gradients, errors, same, xp=np):
+        self.config, self.blocks, self.h, self.xp = config.closure, blocks, h, xp
+        self.surrogate, self.gradients, self.errors, self.same = surrogate, gradients, errors, same
+        self.error = None  # relative error of the surrogate against the physics, when last compared
+
+    def viscosity(self, step: int, state):
+        """nu_e padded by 1, `(own blocks, by + 2, bx + 2)`, or None; the halos of the state must be filled to 4.
+
+        The network that drives the step is the one from before its training in that step.
+        """
+        kind, h2 = self.config.kind, self.h * self.h
+        self.error = None
+        if kind == "none":
+            return None
+        if kind == "physics":
+            coefficient, magnitude = self._physics(state)
+            return coefficient * magnitude * h2
+        inputs, magnitude = self.surrogate.inputs(state.zeta, state.psi, HALO, self.h, self.xp)
+        coefficient = self.xp.from_dlpack(self.surrogate.coefficient(inputs)).astype(self.xp.float64)
+        if kind == "online" and step % self.config.every == 0:
+            self._train(inputs, coefficient, magnitude, state)
+        return coefficient * magnitude * h2
+
+    def _physics(self, state):
+        config = self.config
+        return dynamic_coefficient(state.zeta, state.psi, HALO, self.h, config.filters, config.limit, self.xp)
+
+    def _train(self, inputs, coefficient, magnitude, state) -> None:
+        target, _ = self._physics(state)
+        self.error = self._relative_error(coefficient, target, magnitude)
+        total = self.gradients(self.surrogate.gradients(inputs, target, magnitude))
+        self.surrogate.step(total * np.float32(1.0 / self.blocks.count))
+        self.same(self.surrogate.parameters(), "weights of the surrogate")
+
+    def _relative_error(self, coefficient, target, magnitude) -> float:
+        """|nu_surrogate - nu_physics| / |nu_physics| over the domain, 2-norm."""
+        inner = (slice(None), slice(1, -1), slice(1, -1))
+        physics = (target * magnitude)[inner]
+        difference = (coefficient * magnitude)[inner] - physics
+        for k, field in enumerate((difference, physics)):
+            field = self.xp.ascontiguousarray(field)
+            self.errors.put(k, field, 0, field, 0)
+        squared, reference = self.errors.total().tolist()
+        return (squared / reference) ** 0.5 if reference > 0.0 else 0.0

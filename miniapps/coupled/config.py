@@ -1,0 +1,104 @@
+"""Options of the coupled mini-app."""
+
+from dataclasses import dataclass
+
+from miniapps.config import option, section
+
+INITIAL = ("random", "kolmogorov", "decaying")
+CLOSURES = ("none", "physics", "surrogate", "online")
+
+
+@dataclass
+class Grid:
+    """The periodic grid and its logical blocks; the spacing is 2 pi / nx in both directions."""
+
+    nx: int = option(128, help="grid points in x", minimum=4)
+    ny: int = option(128, help="grid points in y", minimum=4)
+    bx: int = option(16, help="points of a logical block in x", minimum=4)
+    by: int = option(16, help="points of a logical block in y", minimum=4)
+
+
+@dataclass
+class Flow:
+    """Physics of the flow; lengths in units where the domain is 2 pi wide."""
+
+    forcing: float = option(1.0, help="amplitude of the Kolmogorov body force", unit="length/time^2")
+    wavenumber: int = option(4, help="wavenumber of the Kolmogorov force", minimum=1)
+    drag: float = option(0.05, help="linear drag", unit="1/time", minimum=0.0)
+    viscosity: float = option(1e-3, help="molecular viscosity", unit="length^2/time", minimum=0.0)
+    initial: str = option(
+        "random",
+        help="initial vorticity: random large-scale modes, the laminar Kolmogorov flow with a small perturbation, "
+        "or an exact decaying solution (set forcing = drag = 0 and closure none)",
+        choices=INITIAL,
+    )
+    amplitude: float = option(4.0, help="root mean square of the initial vorticity", unit="1/time", minimum=0.0)
+
+
+@dataclass
+class Time:
+    """Time stepping: third-order SSP Runge-Kutta."""
+
+    steps: int = option(40, help="time steps", minimum=0, flag="--steps")
+    cfl: float = option(0.6, help="Courant number of the adaptive step", minimum=0.0)
+    dt: float = option(0.0, help="fixed time step; 0 adapts it to the flow", unit="time", minimum=0.0)
+
+
+@dataclass
+class Poisson:
+    """Conjugate gradients for the streamfunction."""
+
+    tolerance: float = option(1e-8, help="relative residual to reach", minimum=0.0)
+    max_iterations: int = option(5000, help="iterations after which a solve counts as failed", minimum=1)
+
+
+@dataclass
+class Closure:
+    """Subgrid closure."""
+
+    kind: str = option(
+        "online",
+        help="none; physics: dynamic eddy viscosity every step; surrogate: the network alone; "
+        "online: the network drives the flow and learns from the physics every few steps",
+        choices=CLOSURES,
+        flag="--closure",
+    )
+    filters: int = option(8, help="test filters of the dynamic procedure", minimum=1)
+    limit: float = option(0.2, help="upper bound of the coefficient C in nu_e = C h^2 |S|", minimum=0.0)
+    scale: float = option(8.0, help="vorticity that scales the network's input", unit="1/time", minimum=1e-12)
+    channels: int = option(8, help="channels of the network", minimum=1)
+    every: int = option(2, help="online: steps between optimiser steps", unit="steps", minimum=1)
+    learning_rate: float = option(0.02, help="Adam's learning rate", minimum=0.0)
+    weights: str = option("", help="start from the weights in this checkpoint", flag="--weights")
+    batch: str = option(
+        "auto",
+        help="network calls: one per block, or one per rank (bits then follow the layout); auto: per rank under "
+        "guarantees none and run, per block under layout and exact",
+        choices=("auto", "block", "rank"),
+        role="method",
+    )
+
+
+@dataclass
+class Output:
+    """Files beside the trace."""
+
+    snapshot_every: int = option(
+        0, help="steps between field snapshots; 0: none", role="control", flag="--snapshot-every", minimum=0
+    )
+    checkpoint_every: int = option(
+        0, help="steps between checkpoints; 0: none", role="control", flag="--checkpoint-every", minimum=0
+    )
+    restart: str = option("", help="checkpoint file to continue from", role="control", flag="--restart")
+
+
+@dataclass
+class CoupledConfig:
+    """All options of `python -m miniapps.coupled` beside the common ones."""
+
+    grid: Grid = section(Grid)
+    flow: Flow = section(Flow)
+    time: Time = section(Time)
+    poisson: Poisson = section(Poisson)
+    closure: Closure = section(Closure)
+    output: Output = section(Output)

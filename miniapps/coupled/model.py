@@ -1,0 +1,266 @@
+"""The time loop: closure, Runge-Kutta stages, a Poisson solve at each, and what is recorded of a step."""
+
+from dataclasses import dataclass, field
+from math import inf, isfinite, pi, sqrt
+
+import numpy as np
+from mpi4py import MPI
+
+from kernels import stencil
+from kernels.allreduce import RanksDisagree
+from kernels.allreduce.reducer import agree, digest_of
+from miniapps import halo
+from miniapps.blocks import Blocks
+from miniapps.coupled import flow
+from miniapps.coupled.closure import Closure, make_surrogate
+from miniapps.coupled.flow import view
+from miniapps.coupled.initial import vorticity
+from miniapps.coupled.physics import HALO
+from miniapps.coupled.poisson import NegativeLaplacian
+from miniapps.coupled.state import State
+from miniapps.dots import GlobalDots
+from miniapps.outcome import RunError
+from miniapps.krylov import ConjugateGradients
+from miniapps.trace import fingerprint
+
+# Shu & Osher's third-order SSP Runge-Kutta in terms of its quadrature: the weight of each stage's rate
+QUADRATURE = (1.0 / 6.0, 1.0 / 6.0, 2.0 / 3.0)
+DIFFUSION_LIMIT = 0.25  # dt <= limit h^2 / (nu + nu_e): inside the stability region of RK3 (0.31)
+
+
+@dataclass
+class Record:
+    """What the checks after a run go by."""
+
+    solves: int = 0
+    iterations: int = 0
+    failed_solves: int = 0
+    worst_residual: float = 0.0
+    worst_budget: float = 0.0
+    closure_errors: list[tuple[int, float]] = field(default_factory=list)
+
+
+class Model:
+    """The flow on this rank. Collective to make; `free()` it at the end."""
+
+    def __init__(self, ctx):
+        config, options = ctx.config, ctx.options
+        self.ctx, self.config, self.comm, self.tracer = ctx, config, ctx.comm, ctx.tracer
+        grid = config.grid
+        self.blocks = blocks = Blocks(grid.ny, grid.nx, grid.by, grid.bx, ctx.size, ctx.rank, options.shuffle_blocks)
+        self.h = 2.0 * pi / grid.nx
+        self.kernels = kernels = stencil.backend("native")
+        self.state = State.at_rest(blocks)
+        self.force = flow.kolmogorov(blocks, config.flow.wavenumber, config.flow.forcing)
+        self.record = Record()
+        self.name = {name: self.tracer.name(name) for name in ("step", "poisson", "closure", "rhs", "halo", "checkpoint")}
+
+        self.halos = [
+            halo.plan(blocks, ctx.comm, pad, width, corners, kernels)
+            for pad, width, corners in ((HALO, HALO, True), (HALO, 1, True), (HALO, 1, False), (1, 1, False))
+        ]
+        self.fill_wide, self.fill, fill_faces, fill_residual = (self._traced(h) for h in self.halos)
+
+        exactly = options.guarantee == "exact"
+
+        def dots(name, n):
+            return GlobalDots(blocks, kernels, ctx.reducer(name, (n,)), n, exactly)
+
+        operator = NegativeLaplacian(kernels, fill_residual, fill_faces, HALO, self.h, blocks.zeros(), options.threads)
+        self.solver = ConjugateGradients(
+            blocks,
+            operator,
+            kernels,
+            dots("scalars", 2),
+            dots("norm", 1),
+            config.poisson.tolerance,
+            config.poisson.max_iterations,
+            options.threads,
+        )
+        self.budget = dots("budget", 5)
+        self.surrogate = make_surrogate(config, options)
+        gradients = errors = None
+        if config.closure.kind == "online":
+            gradients = ctx.reducer("gradients", self.surrogate.parameters().shape, "float32")
+            errors = dots("closure_error", 2)
+        self.closure = Closure(config, blocks, self.h, self.surrogate, gradients, errors, self._require_same)
+        self.energy = self.enstrophy = 0.0
+
+    def start(self) -> None:
+        """Initial vorticity and its streamfunction."""
+        flow_config = self.config.flow
+        inner = view(self.state.zeta, HALO)
+        inner[...] = vorticity(
+            flow_config.initial, self.blocks, flow_config.amplitude, flow_config.wavenumber, self.ctx.seed
+        )
+        self._solve_streamfunction()
+
+    def measure(self) -> None:
+        """Energy and enstrophy of the state, once before the first step."""
+        self._reduce_budget([])
+
+    def peek(self, block: int):
+        """Writable vorticity of an owned block, else None: where faults strike."""
+        k = self.blocks.local(block)
+        return None if k is None else view(self.state.zeta, HALO)[k]
+
+    def advance(self, step: int) -> None:
+        """One time step, recorded."""
+        tracer, state, clock = self.tracer, self.state, self.tracer.clock
+        begin = clock()
+        self.fill_wide(state.zeta)
+        self.fill_wide(state.psi)
+        start = clock()
+        eddy = self.closure.viscosity(step, state)
+        tracer.event(self.name["closure"], start)
+        dt = self._time_step(step, eddy)
+        powers = self._runge_kutta(dt, eddy)
+        before, scale = self.energy, dt * sqrt(max(self.enstrophy, 0.0)) * self.energy
+        power = self._reduce_budget(powers)
+        leak = abs(self.energy - before - dt * power) / scale if scale > 0.0 else 0.0
+        self.record.worst_budget = max(self.record.worst_budget, leak)
+        state.time, state.last_dt, state.step = state.time + dt, dt, step
+        self._trace_step(dt, leak, eddy)
+        tracer.event(self.name["step"], begin)
+
+    def free(self) -> None:
+        """Release the halo plans. Collective."""
+        for planned in self.halos:
+            planned.free()
+
+    # ---- parts of a step
+
+    def _time_step(self, step: int, eddy) -> float:
+        """dt by global maxima, which no order can change; also finds a state that is no longer finite."""
+        psi_x, psi_y = flow.gradient(self.state.psi, HALO, self.h)
+        viscosity = self.config.flow.viscosity
+        local = np.array([np.max(np.abs(psi_x) + np.abs(psi_y)), viscosity if eddy is None else viscosity + np.max(eddy)])
+        local[~np.isfinite(local)] = inf
+        if not np.isfinite(view(self.state.zeta, HALO)).all():
+            local[0] = inf
+        self.comm.Allreduce(MPI.IN_PLACE, local, op=MPI.MAX)
+        speed, diffusivity = local.tolist()
+        if not (isfinite(speed) and isfinite(diffusivity)):
+            self._refuse_nonfinite(step)
+        if self.config.time.dt > 0.0:
+            return self.config.time.dt
+        advective = self.config.time.cfl * self.h / speed if speed > 0.0 else inf
+        diffusive = DIFFUSION_LIMIT * self.h * self.h / diffusivity if diffusivity > 0.0 else inf
+        dt = min(advective, diffusive)
+        return dt if dt < inf else self.h
+
+    def _runge_kutta(self, dt: float, eddy):
+        """Advance the state by dt (Shu & Osher 1988). Returns the three stages' (psi interior, source) pairs."""
+        state = self.state
+        zeta, psi = view(state.zeta, HALO), view(state.psi, HALO)
+        zeta_old, psi_old = zeta.copy(), psi.copy()
+        powers = []
+
+        rate = self._rate(eddy, powers)
+        zeta += dt * rate
+        if state.last_dt > 0.0:
+            psi += state.change * (dt / state.last_dt)
+        self._solve_streamfunction()
+        self._fill_stage()
+        psi_one = psi.copy()
+
+        rate = self._rate(eddy, powers)
+        zeta[...] = 0.75 * zeta_old + 0.25 * (zeta + dt * rate)
+        psi[...] = 0.5 * (psi_old + psi_one)
+        self._solve_streamfunction()
+        self._fill_stage()
+
+        rate = self._rate(eddy, powers)
+        zeta[...] = (1.0 / 3.0) * zeta_old + (2.0 / 3.0) * (zeta + dt * rate)
+        psi[...] = psi_one
+        self._solve_streamfunction()
+        state.change[...] = psi - psi_old
+        return powers
+
+    def _fill_stage(self) -> None:
+        self.fill(self.state.zeta)
+        self.fill(self.state.psi)
+
+    def _rate(self, eddy, powers):
+        """d(zeta)/dt; appends (psi, source), whose product is minus the power fed into the flow."""
+        start = self.tracer.clock()
+        state, config = self.state, self.config.flow
+        source = flow.source(state.zeta, HALO, self.force, config.drag, config.viscosity, eddy, self.h)
+        powers.append((view(state.psi, HALO).copy(), source))
+        rate = source - flow.jacobian(state.psi, state.zeta, HALO, self.h)
+        self.tracer.event(self.name["rhs"], start)
+        return rate
+
+    def _solve_streamfunction(self) -> None:
+        start = self.tracer.clock()
+        solve = self.solver(-view(self.state.zeta, HALO), self.state.psi, HALO)
+        self.tracer.event(self.name["poisson"], start)
+        record = self.record
+        record.solves += 1
+        record.iterations += solve.iterations
+        record.failed_solves += not solve.converged
+        record.worst_residual = max(record.worst_residual, solve.residual if isfinite(solve.residual) else inf)
+
+    def _reduce_budget(self, powers) -> float:
+        """Energy and enstrophy of the state, in one all-reduce with the power of the stages; returns the power."""
+        state, cell = self.state, self.h * self.h
+        area = cell * self.blocks.nx * self.blocks.ny
+        pairs = [(state.psi, HALO, state.zeta, HALO), (state.zeta, HALO, state.zeta, HALO)]
+        pairs += [(psi, 0, source, 0) for psi, source in powers]
+        self.budget.partials[...] = 0.0
+        for k, pair in enumerate(pairs):
+            self.budget.put(k, *pair)
+        sums = self.budget.total().tolist()
+        self.energy, self.enstrophy = -0.5 * cell * sums[0], cell * sums[1] / area
+        return -cell * sum(weight * s for weight, s in zip(QUADRATURE, sums[2:], strict=True))
+
+    # ---- what is recorded
+
+    def _trace_step(self, dt: float, leak: float, eddy) -> None:
+        tracer, state, own = self.tracer, self.state, self.blocks.own
+        zeta = view(state.zeta, HALO)
+        if self.ctx.rank == 0:
+            for name, value in (
+                ("energy", self.energy),
+                ("enstrophy", self.enstrophy),
+                ("dt", dt),
+                ("budget", leak),
+                ("cg_iterations", self.record.iterations),
+            ):
+                tracer.value(name, value)
+        tracer.values("sample", own, np.ascontiguousarray(zeta[:, 0, 0]))
+        for k, block in enumerate(own):
+            tracer.fingerprint("vorticity", int(block), fingerprint(zeta[k]))
+        if self.closure.error is not None:
+            self.record.closure_errors.append((state.step, self.closure.error))
+            if self.ctx.rank == 0:
+                tracer.value("closure_error", self.closure.error)
+                tracer.fingerprint("weights", -1, fingerprint(self.surrogate.parameters()))
+
+    def _traced(self, exchange):
+        tracer, clock, event, name = self.tracer, self.tracer.clock, self.tracer.event, self.name["halo"]
+        nbytes = exchange.nbytes
+
+        def fill(target):
+            start = clock()
+            exchange(target)
+            event(name, start, nbytes)
+
+        return fill
+
+    def _require_same(self, array, what: str) -> None:
+        if not agree(self.comm, digest_of(array.tobytes())):
+            raise RanksDisagree(f"{what}: ranks hold different bits after step {self.state.step + 1}", [])
+
+    def _refuse_nonfinite(self, step: int):
+        """Name the first block whose vorticity is not finite; raises RunError on every rank."""
+        finite = np.isfinite(view(self.state.zeta, HALO)).all(axis=(1, 2))
+        bad = self.blocks.own[~finite]
+        first = self.comm.allreduce(int(bad[0]) if len(bad) else self.blocks.count, op=MPI.MIN)
+        where = "streamfunction or closure"
+        if first < self.blocks.count:
+            where = f"vorticity of block {first} (rank {self.blocks.owner[first]})"
+        raise RunError(
+            f"step {step}: {where} is not finite; the trace holds every step before. If no fault was injected, the "
+            "step is too long: lower time.cfl, or raise flow.viscosity"
+        )

@@ -1,0 +1,72 @@
+"""One repeat of the coupled mini-app, from start or checkpoint to the last step."""
+
+import time
+
+from miniapps import fields
+from miniapps.coupled.checks import verify
+from miniapps.coupled.flow import view
+from miniapps.coupled.model import Model
+from miniapps.coupled.physics import HALO
+from miniapps.coupled.state import load_checkpoint, load_weights, read_checkpoint, save_checkpoint, state_fingerprint
+from miniapps.outcome import Outcome
+
+
+def run(ctx) -> Outcome:
+    """Run to `time.steps`; collective. Raises RunError when the state is no longer finite."""
+    model = Model(ctx)
+    try:
+        _start(model)
+        steps, first = model.config.time.steps, model.state.step + 1
+        begin = time.perf_counter()
+        for step in range(first, steps + 1):
+            ctx.begin_step(step, steps, model.peek)
+            model.advance(step)
+            _write_files(model, step)
+        wall = time.perf_counter() - begin
+        weights = model.surrogate.parameters() if model.surrogate is not None else None
+        digest = state_fingerprint(model.blocks, ctx.comm, model.state, weights)
+        return Outcome(_figures(model, steps + 1 - first, wall), verify(model), digest)
+    finally:
+        model.free()
+
+
+def _start(model: Model) -> None:
+    ctx, config = model.ctx, model.config
+    if config.closure.weights:
+        arrays = read_checkpoint("--weights", config.closure.weights)[1] if ctx.rank == 0 else {}
+        load_weights(ctx.comm, model.surrogate, arrays)
+    if config.output.restart:
+        load_checkpoint(config.output.restart, model.blocks, ctx.comm, model.state, model.surrogate)
+    else:
+        model.start()
+    model.measure()
+
+
+def _write_files(model: Model, step: int) -> None:
+    output, ctx = model.config.output, model.ctx
+    start = ctx.tracer.clock()
+    if output.checkpoint_every and step % output.checkpoint_every == 0:
+        path = ctx.out / "checkpoints" / f"repeat-{ctx.repeat}-step-{step:06d}.h5"
+        save_checkpoint(path, model.blocks, ctx.comm, model.state, model.surrogate, model.config, ctx.seed)
+        ctx.tracer.event(model.name["checkpoint"], start)
+    if output.snapshot_every and step % output.snapshot_every == 0:
+        path = ctx.out / "snapshots" / f"repeat-{ctx.repeat}-step-{step:06d}.h5"
+        whole = {
+            name: fields.gather(model.blocks, ctx.comm, view(field, HALO))
+            for name, field in (("zeta", model.state.zeta), ("psi", model.state.psi))
+        }
+        if ctx.rank == 0:
+            attributes = {"format": "fpna-snapshot", "app": "coupled", "step": step, "time": model.state.time}
+            fields.save(path, attributes | {"spacing": model.h}, whole)
+
+
+def _figures(model: Model, steps: int, wall: float) -> dict[str, tuple[float, str]]:
+    points = model.config.grid.nx * model.config.grid.ny
+    figures = {
+        "steps": (wall / max(steps, 1), "s/step"),
+        "updates": (1e-6 * points * steps / wall if steps else 0.0, "Mpoint/s"),
+        "cg_iterations": (model.record.iterations / max(model.record.solves, 1), "per solve"),
+    }
+    if model.record.closure_errors:
+        figures["closure_error"] = (model.record.closure_errors[-1][1], "relative")
+    return figures

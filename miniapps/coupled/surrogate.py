@@ -1,0 +1,132 @@
+"""A small convolutional network that stands in for the dynamic closure, trained while the flow runs.
+
+Input on the block plus 3 points: vorticity and strain rate, both divided by a vorticity scale; two 3 x 3
+convolutions and one 1 x 1, so the output, the coefficient C in (0, limit), lies on the block plus 1 point.
+
+Where the bits come from: a convolution's rounding depends on the shape of its whole batch. Evaluated block by
+block every call has the same shape on any layout; evaluated in one batch per rank (`batch="rank"`, the natural
+way) the bits follow the number of blocks per rank.
+"""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from miniapps.coupled.flow import strain, view
+
+INPUTS = 2
+
+
+def shapes(channels: int):
+    """Shapes of weights and biases, in the order in which they lie in the flat parameter vector."""
+    return [
+        (channels, INPUTS, 3, 3),
+        (channels,),
+        (channels, channels, 3, 3),
+        (channels,),
+        (1, channels, 1, 1),
+        (1,),
+    ]
+
+
+class Surrogate:
+    """The network and its optimiser; every rank holds the same bits of both.
+
+    `theta`: flat float32 parameters. Initial weights are drawn from Philox(seed) by NumPy (He et al. 2015), so
+    they do not depend on torch's generators; the last bias starts at zero: C = limit / 2.
+    """
+
+    def __init__(self, channels, limit, scale, learning_rate, seed, batch, device="cpu"):
+        self.limit, self.scale, self.batch, self.device = limit, scale, batch, device
+        self.shapes = shapes(channels)
+        sizes = [int(np.prod(shape)) for shape in self.shapes]
+        self.bounds = np.cumsum([0, *sizes])
+        rng = np.random.Generator(np.random.Philox(key=seed))
+        theta = np.zeros(sum(sizes), np.float32)
+        for k in (0, 2, 4):
+            fan_in = sizes[k] // self.shapes[k][0]
+            theta[self.bounds[k] : self.bounds[k + 1]] = rng.standard_normal(sizes[k]) * np.sqrt(2.0 / fan_in)
+        self.theta = torch.from_numpy(theta).to(device).requires_grad_()
+        # foreach and fused would regroup elements; one plain element-wise update keeps the order fixed
+        self.optimiser = torch.optim.Adam([self.theta], lr=learning_rate, foreach=False, fused=False)
+
+    def parameters(self) -> np.ndarray:
+        """A copy of the flat parameters, float32 (n,)."""
+        return self.theta.detach().cpu().numpy().copy()
+
+    def inputs(self, zeta, psi, pad: int, h: float, xp):
+        """(network input, strain rate on the block plus 1 point): float32 (blocks, 2, by + 6, bx + 6), float64."""
+        magnitude = strain(psi, pad, h, 3, xp)
+        stacked = xp.stack([view(zeta, pad, 3), magnitude], axis=1) * (1.0 / self.scale)
+        return torch.from_dlpack(stacked.astype(xp.float32)), magnitude[:, 2:-2, 2:-2]
+
+    def coefficient(self, inputs) -> np.ndarray:
+        """C on the block plus 1 point, float32 `(blocks, by + 2, bx + 2)`."""
+        with torch.inference_mode():
+            theta = self.theta.detach()
+            if self.batch == "rank":
+                return self._forward(theta, inputs)[:, 0]
+            out = torch.empty(len(inputs), inputs.shape[2] - 4, inputs.shape[3] - 4, device=self.device)
+            layers = self._layers(theta)
+            for k in range(len(inputs)):
+                out[k] = self._network(layers, inputs[k : k + 1])[0, 0]
+            return out
+
+    def gradients(self, inputs, target, weight) -> np.ndarray:
+        """Per-block gradients of the squared error of nu_e, float32 `(k, n)`; k = 1 if evaluated in one batch.
+
+        target: C of the physics; weight: |S|; both `(blocks, by + 2, bx + 2)` float64. The loss of a block is
+        the mean over its points of ((C - target) |S| / scale)^2.
+        """
+        target = torch.as_tensor(target, dtype=torch.float32, device=self.device)
+        weight = torch.as_tensor(weight, device=self.device).to(torch.float32) * (1.0 / self.scale)
+        chunks = [slice(None)] if self.batch == "rank" else [slice(k, k + 1) for k in range(len(inputs))]
+        gradients = []
+        for chunk in chunks:
+            error = (self._forward(self.theta, inputs[chunk])[:, 0] - target[chunk]) * weight[chunk]
+            loss = (error * error).mean(dim=(1, 2)).sum()
+            (gradient,) = torch.autograd.grad(loss, self.theta)
+            gradients.append(gradient)
+        return torch.stack(gradients).cpu().numpy()
+
+    def step(self, gradient) -> None:
+        """One optimiser step with the summed gradient, float32 (n,)."""
+        self.theta.grad = torch.as_tensor(np.asarray(gradient, np.float32)).to(self.device).clone()
+        self.optimiser.step()
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What a checkpoint must hold for the same bits later: parameters and both moments, and the step count."""
+        moments = self.optimiser.state.get(self.theta, {})
+        zeros = torch.zeros_like(self.theta)
+        return {
+            "theta": self.parameters(),
+            "first_moment": moments.get("exp_avg", zeros).detach().cpu().numpy(),
+            "second_moment": moments.get("exp_avg_sq", zeros).detach().cpu().numpy(),
+            "steps": np.array([float(moments.get("step", 0.0))]),
+        }
+
+    def load(self, state) -> None:
+        """Take up a `state()`."""
+        with torch.no_grad():
+            self.theta.copy_(torch.from_numpy(np.asarray(state["theta"])))
+        if state["steps"][0]:
+            self.optimiser.state[self.theta] = {
+                "step": torch.tensor(float(state["steps"][0])),
+                "exp_avg": torch.from_numpy(np.asarray(state["first_moment"])).to(self.device),
+                "exp_avg_sq": torch.from_numpy(np.asarray(state["second_moment"])).to(self.device),
+            }
+
+    def _layers(self, theta):
+        return [
+            theta[a:b].view(shape)
+            for a, b, shape in zip(self.bounds[:-1].tolist(), self.bounds[1:].tolist(), self.shapes, strict=True)
+        ]
+
+    def _forward(self, theta, x):
+        return self._network(self._layers(theta), x)
+
+    def _network(self, layers, x):
+        w1, b1, w2, b2, w3, b3 = layers
+        x = F.relu(F.conv2d(x, w1, b1))
+        x = F.relu(F.conv2d(x, w2, b2))
+        return self.limit * torch.sigmoid(F.conv2d(x, w3, b3))

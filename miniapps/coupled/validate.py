@@ -1,0 +1,34 @@
+"""What can be refused before a run creates anything."""
+
+import importlib.util
+
+from miniapps.blocks import Blocks, BlocksError
+from miniapps.config import UsageError
+from miniapps.coupled.closure import closure_batch
+from miniapps.coupled.physics import HALO
+from miniapps.coupled.state import check_checkpoint
+
+
+def validate(config, options, size: int) -> None:
+    """Raises UsageError, BlocksError or ChoiceError naming the option, its allowed values and the remedy."""
+    grid, closure = config.grid, config.closure
+    Blocks(grid.ny, grid.nx, grid.by, grid.bx, size)
+    for name, points in (("grid.bx", grid.bx), ("grid.by", grid.by)):
+        if points < HALO:
+            raise BlocksError(f"{name} = {points}: the closure reads {HALO} points around a block; use at least {HALO}")
+    if config.flow.initial == "decaying" and (config.flow.forcing or config.flow.drag or closure.kind != "none"):
+        raise UsageError(
+            "flow.initial = decaying is exact only without forcing, drag and closure: "
+            "add --set flow.forcing=0 --set flow.drag=0 --closure none"
+        )
+    closure_batch(config, options)
+    if closure.kind in ("surrogate", "online") and importlib.util.find_spec("torch") is None:
+        raise UsageError(
+            f"--closure {closure.kind} needs torch, which is not installed; pip install 'fpna-miniapps[torch]', or "
+            "choose --closure physics or none"
+        )
+    if config.output.restart:
+        check_checkpoint("--restart", config.output.restart, config, options.seed)
+    if closure.weights:
+        # weights may come from another flow: only the network must be the same
+        check_checkpoint("--weights", closure.weights, config, options.seed, only=("closure.channels",))

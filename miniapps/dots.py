@@ -1,0 +1,43 @@
+"""Dot products of block fields over all blocks: several in one all-reduce.
+
+Where the bits come from: inside a block the products are added in the fixed 64-lane order; across blocks the
+reducer decides. With `exact_products` every product enters the superaccumulator with both parts, so that the
+sum is correctly rounded from the vectors on and no order is left anywhere.
+"""
+
+import numpy as np
+
+from kernels import exact
+
+
+class GlobalDots:
+    """`n` dot products, filled one by one (`put`) or by a fused kernel (`partials`), then summed (`total`).
+
+    `reducer` is an all-reduce of shape (n,), float64. `partials`: float64 `(own blocks, n)`, one row per block.
+    """
+
+    def __init__(self, blocks, kernels, reducer, n: int, exact_products: bool = False, xp=np):
+        self.exact_products = exact_products
+        self.partials = xp.zeros((len(blocks.own), n))
+        self._kernels, self._reducer, self._xp = kernels, reducer, xp
+        self._column = xp.zeros(len(blocks.own))
+        self._words = exact.zeros((n,)) if exact_products else None
+
+    def put(self, k: int, a, a_pad: int, b, b_pad: int) -> None:
+        """Sum k of the next total is the dot product of the interiors of a and b, padded fields."""
+        if self.exact_products:
+            self._words[k] = 0
+            exact.add_products(self._words[k], self._inner(a, a_pad), self._inner(b, b_pad))
+        else:
+            self._kernels.block_dots(a, a_pad, b, b_pad, self._column)
+            self.partials[:, k] = self._column
+
+    def total(self) -> np.ndarray:
+        """The sums over all blocks of all ranks, float64 (n,); owned by the reducer until its next call."""
+        if self.exact_products:
+            return self._reducer.sum_words(self._words)
+        return self._reducer(self.partials)
+
+    def _inner(self, field, pad: int):
+        rows, columns = field.shape[1:]
+        return self._xp.ascontiguousarray(field[:, pad : rows - pad, pad : columns - pad]).reshape(-1)
