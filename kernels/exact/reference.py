@@ -102,7 +102,7 @@ def nearest(integer: int, exponent: int, dtype=np.float64) -> float:
         value = math.ldexp(kept, exponent + drop)
     except OverflowError:
         value = math.inf
-    if value > np.finfo(dtype).max:
+    if value > float(np.finfo(dtype).max):
         value = math.inf
     return -value if integer < 0 else value
 

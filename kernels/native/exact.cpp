@@ -303,14 +303,54 @@ bool fixed_encode(const T *x, std::size_t rows, std::size_t columns, int exponen
     return bad;
 }
 
+// The next two round once, to the precision of normal numbers, then scale by f * g, which is exact unless the
+// result is subnormal. They return whether one may be.
+FPNA_CLONES bool decode_normal_float(const i64 *words, std::size_t n, double f, double g, float *out) {
+    i64 small = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        const double v = double(float(words[i])) * f * g;
+        small |= (std::fabs(v) < std::numeric_limits<float>::min()) & (words[i] != 0);
+        out[i] = float(v);
+    }
+    return small != 0;
+}
+
+FPNA_CLONES bool decode_normal_double(const i64 *words, std::size_t pitch, std::size_t n, double f, double g,
+                                      double *out) {
+    i64 small = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        const i64 low = words[pitch + i], high = words[i] + (low >> LIMB);
+        const double leading = double(high);  // the error of this is below 2^10, so that `rest` is below 2^53
+        const i64 rest = ((high - i64(leading)) << LIMB) + (low & ((i64(1) << LIMB) - 1));
+        const double v = (leading * LIMB_SCALE + double(rest)) * f * g;
+        small |= (std::fabs(v) < std::numeric_limits<double>::min()) & ((high | rest) != 0);
+        out[i] = v;
+    }
+    return small != 0;
+}
+
+inline bool decode_normal(const i64 *words, std::size_t, std::size_t n, double f, double g, float *out) {
+    return decode_normal_float(words, n, f, g, out);
+}
+
+inline bool decode_normal(const i64 *words, std::size_t pitch, std::size_t n, double f, double g, double *out) {
+    return decode_normal_double(words, pitch, n, f, g, out);
+}
+
 template <typename T>
 void fixed_decode(const i64 *words, std::size_t n, int exponent, T *out) {
     constexpr int limbs = sizeof(T) == 4 ? 1 : 2;
-    for (std::size_t i = 0; i < n; ++i) {
-        __int128 total = words[i];
-        if (limbs == 2) total = total * (__int128(1) << LIMB) + words[n + i];
-        const double value = nearest<T>(total < 0 ? -u128(total) : u128(total), false, exponent - LIMB * limbs);
-        out[i] = T(total < 0 ? -value : value);
+    const int unit = exponent - LIMB * limbs;
+    const double f = std::ldexp(1.0, unit >> 1), g = std::ldexp(1.0, unit - (unit >> 1));
+    for (std::size_t from = 0; from < n; from += BATCH) {
+        const std::size_t to = std::min(n, from + BATCH);
+        if (!decode_normal(words + from, n, to - from, f, g, out + from)) continue;
+        for (std::size_t i = from; i < to; ++i) {
+            __int128 total = words[i];
+            if (limbs == 2) total = total * (__int128(1) << LIMB) + words[n + i];
+            const double value = nearest<T>(total < 0 ? -u128(total) : u128(total), false, unit);
+            out[i] = T(total < 0 ? -value : value);
+        }
     }
 }
 

@@ -1,4 +1,6 @@
 // Sums of a float64 array on the CPU, each in its own order (see kernels/sums/native.py for what they promise).
+#include <omp.h>
+
 #include <cmath>
 #include <cstddef>
 
@@ -27,16 +29,16 @@ double neumaier(const double *x, std::size_t n) {
     return std::isfinite(sum) && std::isfinite(error) ? sum + error : sum;
 }
 
-double omp_reduction(const double *x, std::ptrdiff_t n) {
+double omp_reduction(const double *x, std::ptrdiff_t n, int threads) {
     double sum = 0.0;
-#pragma omp parallel for reduction(+ : sum) schedule(static)
+#pragma omp parallel for reduction(+ : sum) schedule(static) num_threads(threads)
     for (std::ptrdiff_t i = 0; i < n; ++i) sum += x[i];
     return sum;
 }
 
-double omp_atomic(const double *x, std::ptrdiff_t n) {
+double omp_atomic(const double *x, std::ptrdiff_t n, int threads) {
     double sum = 0.0;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) num_threads(threads)
     for (std::ptrdiff_t i = 0; i < n; ++i) {
 #pragma omp atomic
         sum += x[i];
@@ -44,17 +46,23 @@ double omp_atomic(const double *x, std::ptrdiff_t n) {
     return sum;
 }
 
-template <typename F>
-void sum(py::module_ &m, const char *name, F f) {
+void serial(py::module_ &m, const char *name, double (*f)(const double *, std::size_t)) {
     m.def(name, [f](array<double> x) { return f(x.data(), x.size()); }, py::arg("x").noconvert());
+}
+
+// threads = 0: as many as OpenMP would take.
+void parallel(py::module_ &m, const char *name, double (*f)(const double *, std::ptrdiff_t, int)) {
+    m.def(name, [f](array<double> x, int threads) {
+        return f(x.data(), x.size(), threads > 0 ? threads : omp_get_max_threads());
+    }, py::arg("x").noconvert(), py::arg("threads") = 0);
 }
 
 }  // namespace
 
 void register_sums(py::module_ &m) {
-    sum(m, "sum_lanes", lanes);
-    sum(m, "sum_pairwise", pairwise);
-    sum(m, "sum_neumaier", neumaier);
-    sum(m, "sum_omp_reduction", omp_reduction);
-    sum(m, "sum_omp_atomic", omp_atomic);
+    serial(m, "sum_lanes", lanes);
+    serial(m, "sum_pairwise", pairwise);
+    serial(m, "sum_neumaier", neumaier);
+    parallel(m, "sum_omp_reduction", omp_reduction);
+    parallel(m, "sum_omp_atomic", omp_atomic);
 }

@@ -1,0 +1,31 @@
+"""The sum of torch, on the CPU."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import numpy as np
+
+from kernels.registry import variant
+from kernels.sums.reference import vector
+
+
+def _missing() -> str | None:
+    return (
+        None if find_spec("torch") else "torch is not installed; `pip install fpna-miniapps[torch]` brings it"
+    )
+
+
+@variant(
+    "sum",
+    "torch",
+    backend="torch",
+    guarantee="run",
+    why="cut among torch's threads and summed in vectors: repeats, but with other threads it may differ",
+    available=_missing,
+)
+def library(x: np.ndarray) -> float:
+    """`torch.sum`: its order depends on torch's number of threads and on the width of vector registers."""
+    import torch
+
+    return torch.from_numpy(np.require(vector(x), requirements=["C", "W"])).sum().item()
