@@ -16,7 +16,6 @@ set -euo pipefail
 # One directory per job, so that a job that is queued again never meets the traces of the first attempt.
 out=@{out}/$SLURM_JOB_NAME-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}
 
-export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK
 export OMP_PLACES=cores OMP_PROC_BIND=close
 
 # Into the job's output, before anything can go wrong: what is here, and on which nodes.
@@ -25,4 +24,4 @@ python -m miniapps doctor || echo "doctor: something is missing (above); going o
 
 # srun takes --cpus-per-task from the command line only: since Slurm 22.05 it no longer inherits it.
 srun@{mpi} --cpus-per-task="$SLURM_CPUS_PER_TASK" \
-    python -m miniapps.coupled --deck @{deck} --out "$out"@{arguments}
+    python -m miniapps.coupled --deck @{deck} --threads "$SLURM_CPUS_PER_TASK" --out "$out"@{arguments}

@@ -45,7 +45,7 @@ def test_running_the_script_starts_the_application_through_srun(tmp_path):
     (tools / "activate").write_text(f'PATH="{tools}:$PATH"\n')
     for name, body in (
         ("python", "echo python: $*; exit 1"),
-        ("srun", 'for a in "$@"; do echo "srun: <$a>"; done; echo "$OMP_NUM_THREADS threads"; exit 3'),
+        ("srun", 'for a in "$@"; do echo "srun: <$a>"; done; exit 3'),
     ):
         (tools / name).write_text(f"#!/bin/sh\n{body}\n")
         (tools / name).chmod(0o755)
@@ -61,10 +61,9 @@ def test_running_the_script_starts_the_application_through_srun(tmp_path):
     given = [line[7:-1] for line in run.stdout.splitlines() if line.startswith("srun: ")]
     assert given == [
         *("--mpi=pmi2", "--cpus-per-task=5", "python", "-m", "miniapps.coupled", "--deck", "M"),
-        *("--out", f"{tmp_path}/my runs/coupled-77-0", "--seed", "a b"),
+        *("--threads", "5", "--out", f"{tmp_path}/my runs/coupled-77-0", "--seed", "a b"),
     ]
     assert run.stdout.splitlines()[:2] == ["nodes: n[1-4]", "python: -m miniapps doctor"]
-    assert run.stdout.splitlines()[-1] == "5 threads"
     assert run.returncode == 3, (
         "a doctor that complains does not stop the job, the application's code is its own"
     )
@@ -74,7 +73,9 @@ def test_the_command_line_prints_the_script_with_this_environment(capsys):
     main([*ARGUMENTS, "--", "--guarantee", "layout"])
     script = capsys.readouterr().out
     assert f". {sys.prefix}/bin/activate" in script
-    assert script.endswith('python -m miniapps.coupled --deck S --out "$out" --guarantee layout\n')
+    assert script.endswith(
+        'python -m miniapps.coupled --deck S --threads "$SLURM_CPUS_PER_TASK" --out "$out" --guarantee layout\n'
+    )
     assert directives(script)["nodes"] == "2"
 
 
