@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kernels.allreduce.errors import PlanMismatch, RanksDisagree, ReplayError, ScheduleError
 from kernels.allreduce.catalog import Ordering, check, orderings, permuted
+from kernels.allreduce.errors import PlanMismatch, RanksDisagree, ReplayError, ScheduleError
 from kernels.allreduce.schedule import Message, Round, Schedule, Sum
 
 __all__ = [
@@ -44,19 +44,19 @@ def plan(
 ):
     """Make a reducer for one communicator, shape and type; collective over `comm`, with the same arguments.
 
-    `reducer(contributions)` sums `contributions` (k, *shape), the partial sums of this rank's k >= 0 blocks in
-    ascending global block index, over all blocks of all ranks, and returns the total (*shape,). The array
-    belongs to the reducer: it is valid until the next call.
+    `reducer(contributions)` sums `contributions` (k, *shape), the partial sums of this rank's k >= 0 blocks
+    in ascending global block index, over all blocks of all ranks, and returns the total (*shape,). The array
+    belongs to the reducer: it is valid until the next call. No zero total is -0.0.
 
     `dtype` is float64, float32 or, except for fixed-point and exact, int64. `check` compares the bits of the
     total across ranks after every call and raises RanksDisagree. `replay` (arrival only) iterates over
-    recorded orders, one per call, each (size,); rank 0's is used, so other ranks may pass any iterable. `name`
-    appears in messages.
+    recorded orders, one per call, each (size,); rank 0's is used, so other ranks may pass any iterable.
+    `name` appears in messages.
 
-    Raises, on every rank alike: ChoiceError for an unknown ordering; TypeError for another dtype; ValueError for
-    an impossible shape; PlanMismatch where ranks ask for different things; ReplayError for a log that does
-    not fit. The reducer raises ReplayError when its log is used up, TypeError and ValueError for contributions
-    of another type or shape, RuntimeError after `free()`.
+    Raises, on every rank alike: ChoiceError for an unknown ordering; TypeError for another dtype; ValueError
+    for an impossible shape; PlanMismatch where ranks ask for different things; ReplayError for a log that
+    does not fit. The reducer raises ReplayError when its log is used up, TypeError and ValueError for
+    contributions of another type or shape, RuntimeError after `free()`.
     """
     from kernels.allreduce.planning import plan as make  # loads mpi4py, which starts MPI
 

@@ -24,7 +24,7 @@ def fold(contributions: np.ndarray, out: np.ndarray) -> None:
 
 
 def additions(sources: list[np.ndarray], into: np.ndarray, spare: np.ndarray) -> list[tuple[np.ndarray, ...]]:
-    """Triples (a, b, out) for `numpy.add` that add `sources` left to right into `into`, which may be a source.
+    """Triples (a, b, out) for `numpy.add` that add `sources` left to right into `into`, maybe one of them.
 
     `spare`, an array of the same length, holds the running sum while `into` is still to be read.
     """
@@ -48,9 +48,9 @@ def add_up(sources: list[np.ndarray]) -> np.ndarray:
 def narrow(words: np.ndarray, rounded: np.ndarray, out: np.ndarray) -> None:
     """Round the exact sums in `words` (*shape, WORDS) to float32 `out`, given them `rounded` to float64.
 
-    Rounding twice could miss the nearest float32 where `rounded` lies halfway between two. So it is first rounded
-    to odd: where it is inexact and its last bit even, its neighbour on the side of the sum is taken instead
-    (Boldo and Melquiond 2008). `words` and `rounded` are used up.
+    Rounding twice could miss the nearest float32 where `rounded` lies halfway between two. So it is first
+    rounded to odd: where it is inexact and its last bit even, its neighbour on the side of the sum is taken
+    instead (Boldo and Melquiond 2008). `words` and `rounded` are used up.
     """
     finite = np.isfinite(rounded)
     exact.add(words, -np.where(finite, rounded, 0)[None])

@@ -74,10 +74,11 @@ class ArrivalReducer(Reducer):
         return order
 
     def _next_logged(self) -> np.ndarray | None:
-        """The order for this call. Every rank knows the length of the log, so that all raise at the same call."""
+        """The order for this call. Every rank knows the log's length, so that all raise at the same call."""
         if self._replayed == len(self._log):
             raise ReplayError(
-                f"{self}: the log to replay holds {len(self._log)} orders, all used: the recorded run made fewer calls"
+                f"{self}: the log to replay holds {len(self._log)} orders, all used up: "
+                "the recorded run made fewer calls"
             )
         self._replayed += 1
         return self._log[self._replayed - 1]
@@ -88,7 +89,7 @@ class ArrivalReducer(Reducer):
 
 
 def read_log(comm: MPI.Comm, replay: Iterable | None) -> np.ndarray | None:
-    """Rank 0's orders as uint16 (calls, size), only their number elsewhere; None where rank 0 replays nothing.
+    """Rank 0's orders as uint16 (calls, size), only their number elsewhere; None where rank 0 has none.
 
     What other ranks pass is not read, but they may not replay where rank 0 does not. Raises ReplayError, on
     all ranks, for an order that is not rank 0 followed by a permutation of the others. Collective.
@@ -116,11 +117,12 @@ def _validated(replay: Iterable, size: int) -> np.ndarray:
     for call, order in enumerate(log):
         if order.shape != (size,):
             raise ReplayError(
-                f"order {call} of the log to replay has shape {order.shape}; it was recorded with another number of "
-                f"ranks than the {size} of this communicator"
+                f"order {call} of the log to replay has shape {order.shape}: it was recorded with another "
+                f"number of ranks than the {size} of this communicator"
             )
         if order[0] != 0 or not np.array_equal(np.sort(order), expected):
             raise ReplayError(
-                f"order {call} of the log to replay, {order.tolist()}, is not rank 0 followed by each of the other ranks"
+                f"order {call} of the log to replay, {order.tolist()}, "
+                "is not rank 0 followed by each of the other ranks"
             )
     return np.array(log, np.uint16).reshape(len(log), size)

@@ -32,7 +32,7 @@ _orderings: dict[str, Ordering] = {}
 
 
 def ordering(name: str, *, guarantee: str, why: str) -> Callable[[Callable], Callable]:
-    """Decorator that registers `function(size) -> Schedule | None` as an ordering and returns it unchanged."""
+    """Decorator that registers `function(size) -> Schedule | None` and returns it unchanged."""
     known("guarantee", guarantee, LEVELS)
 
     def register(function):
@@ -69,16 +69,12 @@ def native(size: int) -> None:
     """The MPI library's own all-reduce of floating-point numbers."""
 
 
-@ordering(
-    "arrival", guarantee="none", why="contributions are added in the order in which they arrive at rank 0"
-)
+@ordering("arrival", guarantee="none", why="whichever contribution arrives first at rank 0 is added first")
 def arrival(size: int) -> None:
-    """Rank 0 adds contributions as they arrive, its own first, and broadcasts; the order is logged for replay."""
+    """Rank 0 adds contributions as they arrive, its own first, and broadcasts; logs the order for replay."""
 
 
-@ordering(
-    "linear", guarantee="run", why="rank 0 adds the contributions in rank order; the rank count decides"
-)
+@ordering("linear", guarantee="run", why="rank 0 adds in rank order; the rank count decides")
 def linear(size: int) -> Schedule:
     """Gather at rank 0, sum in rank order, broadcast: the plainest fixed order, not a fast one."""
     return permuted(size, range(size))
@@ -156,10 +152,11 @@ def recursive_doubling(size: int) -> Schedule:
 @ordering(
     "ring",
     guarantee="run",
-    why="each chunk is summed around the ring from its own starting rank: rank count and position in the vector decide",
+    why="each chunk is summed around the ring from a rank of its own; "
+    "the rank count and the place in the vector decide",
 )
 def ring(size: int) -> Schedule:
-    """Reduce-scatter, then allgather around a ring of ranks: least bytes, most steps (Patarasuk and Yuan 2009)."""
+    """Reduce-scatter, then allgather around a ring: least bytes, most steps (Patarasuk and Yuan 2009)."""
 
     def program(rank: int) -> tuple[Round, ...]:
         after, before = (rank + 1) % size, (rank - 1) % size
@@ -187,7 +184,7 @@ def ring(size: int) -> Schedule:
     "direct", guarantee="run", why="every element is added in rank order by one owner; the rank count decides"
 )
 def direct(size: int) -> Schedule:
-    """Every rank receives its chunk from all, adds in rank order, and sends the sum to all: least bytes, two steps.
+    """Each rank gets its chunk from all, adds in rank order, sends the sum to all: least bytes, two steps.
 
     The same additions as `linear`, shared among the ranks.
     """

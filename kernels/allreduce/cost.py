@@ -9,8 +9,11 @@ from kernels.allreduce.schedule import Round, Schedule, bounds, transfers
 
 @dataclass(frozen=True)
 class Cost:
-    """Counts of one all-reduce. `messages` and `bytes` are totals over all ranks; `critical_*` add up, over the
-    rounds, the most that any rank sends or receives, and `critical_additions` the most that any rank adds."""
+    """Counts of one all-reduce.
+
+    `messages` and `bytes` are totals over all ranks. `critical_*` add up, over the rounds, the most that any
+    one rank sends or receives, or adds.
+    """
 
     rounds: int
     messages: int

@@ -75,7 +75,7 @@ def _length(cut: tuple[int, int]) -> int:
 
 
 def _slots(rounds: tuple[Round, ...], own: np.ndarray, chunks: int) -> dict[int, tuple[np.ndarray, int]]:
-    """Storage of each slot and the element it begins with: no more than the span of the chunks it ever holds."""
+    """Storage of each slot, no more than the span of the chunks it ever holds, and its first element."""
     spans: dict[int, tuple[int, int]] = {}
     for current in rounds:
         written = [(m.slot, m.chunk) for m in current.receives] + [(s.into, s.chunk) for s in current.sums]

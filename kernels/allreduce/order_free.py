@@ -35,13 +35,16 @@ class ExactReducer(Reducer):
         return self._sum_own()
 
     def sum_words(self, words: np.ndarray) -> np.ndarray:
-        """The total over all ranks of sums that the caller accumulated exactly: int64 (*shape, WORDS), left as is.
+        """The total over all ranks of sums that the caller accumulated exactly.
 
-        Raises ValueError for words of another shape or type.
+        `words`: int64 (*shape, WORDS), left as they are. Raises ValueError for another shape or type.
         """
+        if not self._comm:
+            self._freed()
         if words.shape != self._own.shape or words.dtype != np.int64:
             raise ValueError(
-                f"{self} expects words int64 {self._own.shape} (kernels.exact.zeros), got {words.dtype} {words.shape}"
+                f"{self} expects words int64 {self._own.shape}, as kernels.exact.zeros makes them, "
+                f"got {words.dtype} {words.shape}"
             )
         np.copyto(self._own, words)
         exact.carry(self._own)
@@ -88,7 +91,7 @@ class FixedPointReducer(Reducer):
             self._sum()
         if self._sum_words[-1] > exact.MAX_CONTRIBUTIONS:
             raise ValueError(
-                f"{self}: {self._sum_words[-1]} contributions in all, more than the {exact.MAX_CONTRIBUTIONS} that "
-                "fixed point has room for; sum blocks into fewer contributions first, or use 'exact'"
+                f"{self}: {self._sum_words[-1]} contributions in all, but fixed point has room for "
+                f"{exact.MAX_CONTRIBUTIONS}; sum blocks into fewer contributions first, or use 'exact'"
             )
         return exact.fixed_decode(self._sum_limbs, self._most[0], self.dtype, out=self._total)

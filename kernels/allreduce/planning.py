@@ -1,4 +1,4 @@
-"""Making a reducer: what is asked for is checked on every rank, and across the ranks, before anything is planned."""
+"""Making a reducer: what is asked for is checked on each rank, then across the ranks, then planned."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _understand(comm, ordering, shape, dtype, replay):
 
 
 def _agree_on(comm: MPI.Comm, asked: str, failure: Exception | None, name: str) -> None:
-    """Return only if every rank can plan, and plans the same; else raise on every rank, so that none waits."""
+    """Return if every rank can plan, and plans the same; else raise on every rank, so that none waits."""
     if not agree(comm, digest_of(asked.encode())):
         holders: dict[str, list[int]] = {}
         for rank, text in enumerate(comm.allgather(asked)):

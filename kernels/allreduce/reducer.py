@@ -1,4 +1,4 @@
-"""What all reducers share: checking what is passed in, comparing bits across ranks, and giving MPI back its handles."""
+"""What all reducers share: checks of what comes in, comparison of bits across ranks, return of MPI handles."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hashlib import blake2b
 import numpy as np
 from mpi4py import MPI
 
-from kernels.allreduce.errors import RanksDisagree, ranks_text
 from kernels.allreduce.catalog import Ordering
+from kernels.allreduce.errors import RanksDisagree, ranks_text
 
 
 class Reducer:
@@ -29,8 +29,8 @@ class Reducer:
         self.shape = shape
         self.dtype = dtype
         self.nbytes = 0
-        self.calls = 0
         self.checked = False
+        self._checks = 0
         self._total = np.zeros(shape, dtype)
         self._comm = comm.Dup()
         self._requests: list[MPI.Request] = []
@@ -39,7 +39,12 @@ class Reducer:
         self._release = weakref.finalize(self, _free_requests, self._requests)
 
     def __call__(self, contributions: np.ndarray) -> np.ndarray:
-        if contributions.shape[1:] != self.shape or contributions.dtype is not self.dtype:
+        if (
+            type(contributions) is not np.ndarray
+            or contributions.dtype is not self.dtype
+            or contributions.shape[1:] != self.shape
+            or not contributions.ndim
+        ):
             contributions = self._admit(contributions)
         total = self._reduce(contributions)
         if self.checked:
@@ -61,7 +66,7 @@ class Reducer:
 
     def _compare(self, total: np.ndarray) -> None:
         """Raise RanksDisagree on all ranks unless all hold the same bits."""
-        self.calls += 1
+        self._checks += 1
         digest = digest_of(total.tobytes())
         if agree(self._comm, digest):
             return
@@ -69,16 +74,16 @@ class Reducer:
         self._comm.Allgather(digest, digests)
         holders = [tuple(row) for row in digests.tolist()]
         # Of equally frequent ones the lowest rank's: Counter keeps the order of first appearance.
-        common, count = Counter(holders).most_common(1)[0]
+        common, _ = Counter(holders).most_common(1)[0]
         minority = [rank for rank, holder in enumerate(holders) if holder != common]
         raise RanksDisagree(
-            f"{self}: after checked call {self.calls}, {ranks_text(minority)} "
-            f"{'holds' if len(minority) == 1 else 'hold'} other bits than the {count} of {len(holders)} ranks that agree",
+            f"{self}: in call {self._checks}, {ranks_text(minority)} of {len(holders)} got other bits than "
+            f"{ranks_text(rank for rank, holder in enumerate(holders) if holder == common)}",
             minority,
         )
 
     def drain_orders(self) -> list[np.ndarray]:
-        """The orders in which contributions were added since the last call: for `arrival`, on rank 0 (else none)."""
+        """The orders of addition since the last call, uint16 (size,) each: of `arrival`, on rank 0 alone."""
         return []
 
     def free(self) -> None:
@@ -88,7 +93,7 @@ class Reducer:
             self._comm.Free()
             self._reduce = self._freed
 
-    def _freed(self, contributions):
+    def _freed(self, contributions=None):
         raise RuntimeError(f"{self} was freed; plan a new one")
 
     def __enter__(self):

@@ -65,7 +65,7 @@ class Schedule:
 
 
 def bounds(n: int, chunks: int, chunk: int) -> tuple[int, int]:
-    """First element of a chunk and of the next: lengths differ by at most one, and are 0 for some when n < chunks."""
+    """First element of a chunk and of the next. Lengths differ by at most one; some are 0 when n < chunks."""
     return n * chunk // chunks, n * (chunk + 1) // chunks
 
 
@@ -75,7 +75,7 @@ def chunk_of(element: int, n: int, chunks: int) -> int:
 
 
 def transfers(messages: tuple[Message, ...], n: int, chunks: int) -> list[tuple[int, int, int, int, int]]:
-    """What travels for the sends or the receives of a round: (peer, tag, slot, start, stop), elements of a slot.
+    """What travels for the sends, or the receives, of a round: (peer, tag, slot, first element, end).
 
     Empty chunks do not travel. Chunks that follow each other in the list and in the vector, between the same
     two ranks, make one message. Sender and receiver decide so alike, since a message's slot is the same

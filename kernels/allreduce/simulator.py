@@ -1,7 +1,7 @@
 """The serial simulator: schedules carried out without MPI, over a list that stands for the ranks.
 
-The values are whatever `add` adds: arrays with the executor's additions, or symbols, which gives the reduction
-tree. Carrying out a schedule also checks it, in ways in which a real network would hang or corrupt data.
+The values are whatever `add` adds: arrays with the executor's additions, or symbols, which gives the
+reduction tree. Carrying out a schedule also checks it, where a real network would hang or corrupt data.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from kernels import exact
 from kernels.allreduce import catalog
 from kernels.allreduce.arithmetic import add_up, fold, narrow
 from kernels.allreduce.errors import ScheduleError
-from kernels.allreduce.schedule import Schedule, bounds
+from kernels.allreduce.schedule import Round, Schedule, bounds
 
 Values = list[Any]  # of one rank, by chunk
 
 
 def carry_out(schedule: Schedule, own: Sequence[Values], add: Callable[[list], Any]) -> list[Values]:
-    """Slot 0 of every rank after the schedule, by chunk, from `own[rank][chunk]`; `add` sums a list left to right.
+    """Slot 0 of every rank after the schedule, by chunk, from `own[rank][chunk]`; `add` sums a list.
 
     Raises ScheduleError where messages do not match, a value is read before it is written, or a location
     is written twice, or written and sent, in one round.
@@ -38,50 +38,41 @@ def carry_out(schedule: Schedule, own: Sequence[Values], add: Callable[[list], A
     return [[state[0, chunk] for chunk in range(schedule.chunks)] for state in slots]
 
 
-def _round(current, slots: list[dict], add: Callable[[list], Any]) -> None:
-    post: dict[tuple[int, int], list] = {}
+def _round(current: tuple[Round, ...], slots: list[dict], add: Callable[[list], Any]) -> None:
+    post: dict[
+        tuple[int, int], list
+    ] = {}  # (sender, receiver) -> (chunk, slot of the sender, value), in order
     for rank, part in enumerate(current):
         for m in part.sends:
-            post.setdefault((rank, m.peer), []).append(
-                (m.chunk, m.slot, _read(slots[rank], rank, m.slot, m.chunk))
-            )
-    for (sender, receiver), sent in post.items():
-        if len({slot for _, slot, _ in sent}) > 1:
-            raise ScheduleError(f"rank {sender} sends to rank {receiver} from several slots")
+            sent = post.setdefault((rank, m.peer), [])
+            sent.append((m.chunk, m.slot, _read(slots[rank], rank, m.slot, m.chunk)))
+            if sent[0][1] != m.slot:
+                raise ScheduleError(f"rank {rank} sends to rank {m.peer} from several slots")
     for rank, part in enumerate(current):
-        sent = {(m.slot, m.chunk) for m in part.sends}
-        received: set[tuple[int, int]] = set()
+        busy = {(m.slot, m.chunk) for m in part.sends}
         into: dict[int, int] = {}
         for m in part.receives:
+            expected = f"rank {rank} expects chunk {m.chunk} from rank {m.peer}"
             waiting = post.get((m.peer, rank))
             if not waiting:
-                raise ScheduleError(
-                    f"rank {rank} expects chunk {m.chunk} from rank {m.peer}, which sends none"
-                )
+                raise ScheduleError(f"{expected}, which sends none")
             chunk, _, value = waiting.pop(0)
             if chunk != m.chunk:
-                raise ScheduleError(
-                    f"rank {rank} expects chunk {m.chunk} from rank {m.peer}, which sends {chunk}"
-                )
-            place = (m.slot, m.chunk)
-            if place in sent or place in received:
-                raise ScheduleError(
-                    f"rank {rank} receives into slot {m.slot}, chunk {m.chunk}, which is in use"
-                )
+                raise ScheduleError(f"{expected}, which sends chunk {chunk}")
+            if (m.slot, chunk) in busy:
+                raise ScheduleError(f"{expected} into slot {m.slot}, where that chunk is in use")
             if into.setdefault(m.peer, m.slot) != m.slot:
                 raise ScheduleError(f"rank {rank} receives from rank {m.peer} into several slots")
-            received.add(place)
-            slots[rank][place] = value
+            busy.add((m.slot, chunk))
+            slots[rank][m.slot, chunk] = value
     for (sender, receiver), rest in post.items():
         if rest:
-            raise ScheduleError(
-                f"rank {sender} sends chunk {rest[0][0]} to rank {receiver}, which expects none"
-            )
+            chunk = rest[0][0]
+            raise ScheduleError(f"rank {sender} sends chunk {chunk} to rank {receiver}, which expects none")
     for rank, part in enumerate(current):
         for s in part.sums:
-            slots[rank][s.into, s.chunk] = add(
-                [_read(slots[rank], rank, slot, s.chunk) for slot in s.sources]
-            )
+            sources = [_read(slots[rank], rank, slot, s.chunk) for slot in s.sources]
+            slots[rank][s.into, s.chunk] = add(sources)
 
 
 def _read(state: dict, rank: int, slot: int, chunk: int) -> Any:

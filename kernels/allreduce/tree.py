@@ -1,8 +1,6 @@
-"""The reduction tree of one element: the expression that a schedule evaluates, as nested pairs and as text."""
+"""The reduction tree of one element: what a schedule evaluates, as nested pairs and as text."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from kernels.allreduce.schedule import Schedule, chunk_of
 from kernels.allreduce.simulator import carry_out
@@ -26,14 +24,10 @@ def _pairs(sources: list[Tree]) -> Tree:
 
 
 def expression(tree: Tree) -> str:
-    """The tree as text, ready for Python: '((x[0] + x[1]) + x[2])'."""
-    if isinstance(tree, int):
-        return f"x[{tree}]"
-    return f"({expression(tree[0])} + {expression(tree[1])})"
-
-
-def evaluate(tree: Tree, x: Any) -> Any:
-    """The value of the tree for the contributions `x`, indexed by rank."""
-    if isinstance(tree, int):
-        return x[tree]
-    return evaluate(tree[0], x) + evaluate(tree[1], x)
+    """The tree as text that Python evaluates: '((x[0] + x[1]) + x[2])'."""
+    # Along the left side in a loop: in rank order a tree is as deep as there are ranks.
+    right = []
+    while not isinstance(tree, int):
+        tree, added = tree
+        right.append(f" + {expression(added)})")
+    return "(" * len(right) + f"x[{tree}]" + "".join(reversed(right))
