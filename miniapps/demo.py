@@ -86,10 +86,10 @@ def demonstrate(mpirun: list[str], out: Path, launches: int, arguments: tuple[st
 
     if pair := first_difference(free) or first_difference(promised):
         say("\nWhere two runs that differ parted:")
-        analysis(["divergence", *map(str, pair)], fine=(0, 3))
+        analysis("divergence", *map(str, pair))
     report = out / "report.html"
     say("\nThe report on all runs:")
-    analysis(["report", str(out), "-o", str(report)], fine=(0, 3))
+    analysis("report", str(out), "-o", str(report))
 
     kept = first_difference(promised) is None
     say(f"\nwithout guarantee   {same_or_not(free)}")
@@ -115,11 +115,10 @@ def coupled(mpirun: list[str], ranks: int, arguments: tuple[str, ...], path: Pat
     return states[-1]
 
 
-def analysis(arguments: list[str], fine: tuple[int, ...]) -> None:
-    """Run `python -m analysis`, its output shown indented."""
-    output = run(
-        [sys.executable, "-m", "analysis", *arguments], ["python", "-m", "analysis", *arguments], fine
-    )
+def analysis(*arguments: str) -> None:
+    """Run `python -m analysis`, its output shown indented; exit code 3 means that something differs."""
+    module = ["-m", "analysis", *arguments]
+    output = run([sys.executable, *module], shown=["python", *module], fine=(0, 3))
     say("\n".join(f"      {line}" for line in output.rstrip().splitlines()))
 
 

@@ -73,9 +73,7 @@ def test_the_command_line_prints_the_script_with_this_environment(capsys):
     main([*ARGUMENTS, "--", "--guarantee", "layout"])
     script = capsys.readouterr().out
     assert f". {sys.prefix}/bin/activate" in script
-    assert script.endswith(
-        'python -m miniapps.coupled --deck S --threads "$SLURM_CPUS_PER_TASK" --out "$out" --guarantee layout\n'
-    )
+    assert script.endswith(' --deck S --threads "$SLURM_CPUS_PER_TASK" --out "$out" --guarantee layout\n')
     assert directives(script)["nodes"] == "2"
 
 

@@ -24,10 +24,15 @@ RUNS = ("none-1", "none-2", "layout-1-ranks", "layout-2-ranks", "layout-3-ranks"
 
 @pytest.fixture
 def show(tmp_path, monkeypatch, capsys):
-    """Run the demonstration over given states, analysis left out; returns (exit code, stdout, stderr)."""
+    """Run the demonstration over given states; returns (exit code, stdout, stderr, calls of analysis).
+
+    What stands for python only notes its arguments, and ends like an analysis that found a difference."""
     (tmp_path / "mpirun.py").write_text(LAUNCHER)
-    asked = []
-    monkeypatch.setattr(demo, "analysis", lambda arguments, fine: asked.append(arguments))
+    mpirun = f"{sys.executable} {tmp_path}/mpirun.py"
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\necho "what analysis says"\necho "$@" >>{tmp_path}/asked\nexit 3\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
 
     def run(*states):
         (tmp_path / "states.json").write_text(json.dumps(dict(zip(RUNS, states, strict=True))))
@@ -45,22 +50,26 @@ def test_runs_that_differ_and_runs_that_agree(show, tmp_path):
     assert code == 0
     assert "without guarantee   2 runs, 2 final states: NOT the same bits" in out
     assert "--guarantee layout  4 runs, 1 final state: the same bits\n" in out
-    assert asked[0] == ["divergence", f"{tmp_path}/out/none-1", f"{tmp_path}/out/none-2"]
-    assert asked[1] == ["report", f"{tmp_path}/out", "-o", f"{tmp_path}/out/report.html"]
+    assert asked == [
+        f"-m analysis divergence {tmp_path}/out/none-1 {tmp_path}/out/none-2",
+        f"-m analysis report {tmp_path}/out -o {tmp_path}/out/report.html",
+    ]
+    assert out.count("      what analysis says\n") == 2
+    assert out.splitlines()[-1].startswith(f"Report: {tmp_path}/out/report.html")
 
 
 def test_a_broken_promise_is_exit_code_3_and_traced(show, tmp_path):
     code, out, _, asked = show("aa", "aa", "cc", "cc", "dd", "cc")
     assert code == 3
     assert "4 runs, 2 final states: NOT the same bits   THE PROMISE IS BROKEN" in out
-    assert asked[0] == ["divergence", f"{tmp_path}/out/layout-1-ranks", f"{tmp_path}/out/layout-3-ranks"]
+    assert asked[0] == f"-m analysis divergence {tmp_path}/out/layout-1-ranks {tmp_path}/out/layout-3-ranks"
 
 
 def test_agreement_by_chance_is_said(show):
     code, out, _, asked = show("aa", "aa", "cc", "cc", "cc", "cc")
     assert code == 0
     assert "They happened to agree this time" in out
-    assert [arguments[0] for arguments in asked] == ["report"]
+    assert [call.split()[2] for call in asked] == ["report"]
 
 
 def test_every_command_is_shown_and_counted_before_it_runs(show):
