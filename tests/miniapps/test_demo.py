@@ -37,9 +37,8 @@ def show(tmp_path, monkeypatch, capsys):
     def run(*states):
         (tmp_path / "states.json").write_text(json.dumps(dict(zip(RUNS, states, strict=True))))
         out = str(tmp_path / "out")
-        code = demo.main(
-            ["--launches", "2", "--out", out, "--mpirun", f"{sys.executable} {tmp_path}/mpirun.py"]
-        )
+        code = demo.main(["--launches", "2", "--out", out, "--mpirun", mpirun])
+        asked = (tmp_path / "asked").read_text().splitlines() if (tmp_path / "asked").exists() else []
         return code, *capsys.readouterr(), asked
 
     return run
