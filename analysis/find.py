@@ -1,0 +1,62 @@
+"""Where the runs are: paths and patterns to run directories."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+DEPTH = 4  # levels of directories searched below a given one: runs/campaign/configuration/repeat
+
+
+class NoRuns(Exception):
+    """Nothing to analyse; the message names the path and says what was expected there."""
+
+
+def find_runs(paths: Iterable[str | os.PathLike]) -> list[Path]:
+    """The run directories that `paths` name, sorted by place, each once.
+
+    A path is a run (a directory with rank-*.h5 or a result.json), a directory to search for runs down to
+    DEPTH levels, or a glob pattern of such. Raises NoRuns for a path under which there is none.
+    """
+    found: dict[Path, None] = {}
+    for path in paths:
+        places = [Path(path)] if os.path.lexists(path) else sorted(map(Path, glob.glob(str(path))))
+        if not places:
+            raise NoRuns(f"{path}: no such directory, and no match as a pattern; give the directory of a run")
+        runs = [run for place in places for run in _below(place, DEPTH)]
+        if not runs:
+            raise NoRuns(
+                f"{path}: no run here, nor in {DEPTH} levels below; a run is a directory with rank-00000.h5, "
+                "as written by `python -m miniapps.NAME --out DIRECTORY`"
+            )
+        found |= dict.fromkeys(runs)
+    return list(found)
+
+
+def is_run(directory: Path) -> bool:
+    """Whether a mini-app wrote into `directory`: a trace, or the result.json of a run without one."""
+    return any(directory.glob("rank-*.h5")) or (directory / "result.json").is_file()
+
+
+def labels(runs: list[Path]) -> list[str]:
+    """Short names that tell `runs` apart: their paths below the deepest directory they share."""
+    resolved = [run.resolve() for run in runs]
+    if len(resolved) == 1:
+        return [resolved[0].name]
+    shared = Path(os.path.commonpath([run.parent for run in resolved]))
+    return [run.relative_to(shared).as_posix() for run in resolved]
+
+
+def _below(place: Path, depth: int) -> list[Path]:
+    if place.is_file() and place.name.startswith("rank-"):
+        return [place.parent]
+    if not place.is_dir():
+        return []
+    if is_run(place):
+        return [place]
+    if depth == 0:
+        return []
+    children = sorted(child for child in place.iterdir() if child.is_dir() and not child.name.startswith("."))
+    return [run for child in children for run in _below(child, depth - 1)]

@@ -1,0 +1,105 @@
+"""Which runs belong together, and which of them are promised to be equal.
+
+Runs of one problem and one method form a group, whatever their rank count. Inside it, a cell holds the runs
+that are judged against each other: `layout` and `exact` promise one result for any number of ranks,
+ownership of blocks and threads, so that their group is one cell; `run` and `none` are judged at each rank
+count apart, so that a change of layout is never counted as run-to-run variation.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pandas as pd
+
+SPANS_LAYOUTS = ("layout", "exact")
+LEVELS = ("none", "run", "layout", "exact")
+COUNTS = ("size", "ranks")
+OWNERSHIP = (
+    "shuffle_blocks",
+    "ownership",
+    "threads",
+)  # what the promise of `layout` covers beside rank counts
+UNSET = (None, "", 0, False)  # values of factors that say nothing
+IN_LABEL = (
+    "guarantee",
+    "allreduce",
+    "orderings",
+)  # in the label already, `allreduce` as the ordering that was used
+
+
+def grouped(runs: pd.DataFrame) -> pd.DataFrame:
+    """`runs` with the columns `group` and `cell` (labels, unique over all problems) and `problem_name`,
+    sorted by app, problem, guarantee (weakest first), group, rank count, run and repeat."""
+    runs = runs.reset_index(drop=True)
+    names = problem_names(runs)
+    factors = [
+        _factors(method, level) for method, level in zip(runs["method"], runs["guarantee"], strict=True)
+    ]
+    base = runs["app"] + " " + runs["guarantee"] + "/" + runs["ordering"].str.replace(",", "+")
+    runs["problem_name"] = runs["problem"].map(names)
+    runs["group"] = ""
+    for _, same in runs.assign(base=base).groupby(["problem", "base"], sort=False):
+        told_apart = _told_apart([factors[i] for i in same.index])
+        for i in same.index:
+            extra = [f"{key}={factors[i][key]}" for key in told_apart if factors[i].get(key) not in UNSET]
+            extra += [names[runs.at[i, "problem"]]] if names[runs.at[i, "problem"]] else []
+            runs.at[i, "group"] = base[i] + (f" ({', '.join(extra)})" if extra else "")
+    spans = runs["guarantee"].isin(SPANS_LAYOUTS)
+    runs["cell"] = runs["group"].where(spans, runs["group"] + " on " + runs["size"].map(ranks_text))
+    runs["strength"] = runs["guarantee"].map({level: i for i, level in enumerate(LEVELS)}).fillna(0)
+    by = ["app", "problem", "strength", "group", "size", "run", "repeat"]
+    return runs.sort_values(by, kind="stable").drop(columns="strength").reset_index(drop=True)
+
+
+def ranks_text(size: int) -> str:
+    """`1 rank`, `4 ranks`."""
+    return f"{size} rank{'s' if size != 1 else ''}"
+
+
+def problem_names(runs: pd.DataFrame) -> dict[str, str]:
+    """{problem hash: what tells it from the other problems of its app, in words}; empty where there is
+    one."""
+    names: dict[str, str] = {}
+    for _, same in runs.groupby("app", sort=False):
+        problems = same.drop_duplicates("problem")
+        if len(problems) == 1:
+            names[problems["problem"].iloc[0]] = ""
+            continue
+        # Section `run` holds what is no part of the problem, except the seed.
+        options = [_options(config) for config in problems["config"]]
+        keys = dict.fromkeys(key for o in options for key in o)
+        telling = [k for k in keys if len({json.dumps(o.get(k)) for o in options}) > 1][:3]
+        for problem, o in zip(problems["problem"], options, strict=True):
+            words = ", ".join(f"{key.rpartition('.')[2]}={o.get(key)}" for key in telling)
+            names[problem] = words or f"problem {problem[:8]}"
+    return names
+
+
+def _options(config: str) -> dict[str, Any]:
+    sections = json.loads(config)
+    return {
+        f"{section}.{key}": value
+        for section, options in sections.items()
+        if isinstance(options, dict)
+        for key, value in options.items()
+        if section != "run" or key == "seed"
+    }
+
+
+def _factors(method: str, guarantee: str) -> dict[str, Any]:
+    """The factors that define a group, by their last name, and as text where they are not plain."""
+    covered = (*COUNTS, *IN_LABEL, *(OWNERSHIP if guarantee in SPANS_LAYOUTS else ()))
+    factors = {key.rpartition(".")[2]: value for key, value in json.loads(method).items()}
+    return {
+        key: value if isinstance(value, str | int | float | None) else " ".join(map(str, value))
+        for key, value in factors.items()
+        if key not in covered
+    }
+
+
+def _told_apart(methods: list[dict[str, Any]]) -> list[str]:
+    """The factors in which some of `methods` differ."""
+    keys = dict.fromkeys(key for factors in methods for key in factors)
+    return [key for key in keys if len({factors.get(key) for factors in methods}) > 1]

@@ -1,0 +1,106 @@
+"""Where the time goes: wall time per region, its spread over ranks, and what a guarantee costs."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+
+from analysis.groups import LEVELS, grouped
+from analysis.load import Frames
+
+
+def regions(frames: Frames) -> pd.DataFrame:
+    """Wall time of each region, one row per (run, repeat, name), in seconds.
+
+    `calls` over all ranks; `total_s` and `exclusive_s`: means over ranks of the time inside the region, and
+    inside it but in no region within it; `max_s`: the largest total of a rank; `imbalance` = max / mean - 1;
+    `share` = exclusive_s / wall time of the repeat. Ranks that never entered a region count as 0. Waiting
+    for other ranks inside a collective is part of its time.
+    """
+    keys = ["run", "repeat", "name"]
+    by_rank = (
+        frames.events.groupby([*keys, "rank"], observed=True)[["count", "total_ns", "exclusive_ns"]]
+        .sum()
+        .reset_index()
+    )
+    table = by_rank.groupby(keys, observed=True).agg(
+        calls=("count", "sum"),
+        total=("total_ns", "sum"),
+        own=("exclusive_ns", "sum"),
+        most=("total_ns", "max"),
+    )
+    table = table.reset_index().astype({"run": "str", "name": "str"})
+    table = table.merge(
+        grouped(frames.runs)[["run", "repeat", "group", "cell", "size", "complete", "wall_s"]]
+    )
+    mean = table["total"] / table["size"]
+    return table.assign(
+        total_s=mean / 1e9,
+        exclusive_s=table["own"] / table["size"] / 1e9,
+        max_s=table["most"] / 1e9,
+        imbalance=(table["most"] / mean - 1).where(mean > 0),
+        share=table["own"] / table["size"] / 1e9 / table["wall_s"],
+    ).drop(columns=["total", "own", "most"])
+
+
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """Medians over the complete runs of each (group, rank count) of what `regions` returned, with `runs`; the
+    regions with the most exclusive time first."""
+    numbers = ["calls", "total_s", "exclusive_s", "max_s", "imbalance", "share"]
+    by = table[table["complete"]].groupby(["group", "size", "name"], sort=False)
+    medians = by[numbers].median().assign(runs=by.size()).reset_index()
+    most = medians.groupby("name")["exclusive_s"].transform("max")
+    return medians.assign(most=most).sort_values(
+        ["most", "name", "group", "size"], ascending=[False, True, True, True], kind="stable"
+    ).drop(columns="most").reset_index(drop=True)  # fmt: skip
+
+
+def costs(frames: Frames) -> pd.DataFrame:
+    """Wall time of complete runs relative to the weakest guarantee measured on the same problem, rank count
+    and device: one row per (run, repeat).
+
+    `base` is the group that the others are divided by: of those of the weakest guarantee, the one with the
+    smallest median; `relative` = wall time / median wall time of the base. Empty where there is no second
+    group to compare.
+    """
+    runs = grouped(frames.runs)
+    runs = runs[runs["complete"] & runs["wall_s"].notna()]
+    runs = runs.assign(device=[_factor(method, "device") for method in runs["method"]])
+    pieces = []
+    for _, same in runs.groupby(["app", "problem", "size", "device"], sort=False):
+        if same["group"].nunique() < 2:
+            continue
+        weakest = min(same["guarantee"], key=LEVELS.index)
+        medians = same[same["guarantee"] == weakest].groupby("group", sort=False)["wall_s"].median()
+        pieces.append(same.assign(base=medians.idxmin(), relative=same["wall_s"] / medians.min()))
+    columns = ["group", "size", "guarantee", "run", "repeat", "wall_s", "base", "relative"]
+    return pd.concat(pieces, ignore_index=True)[columns] if pieces else pd.DataFrame(columns=columns)
+
+
+def cost_summary(points: pd.DataFrame) -> pd.DataFrame:
+    """Median, minimum and maximum of `costs` per (group, size), with the number of `runs` and of the base."""
+    rows = []
+    for (group, size), same in points.groupby(["group", "size"], sort=False):
+        base = same["base"].iloc[0]
+        n_base = int(((points["group"] == base) & (points["size"] == size)).sum())
+        relative = same["relative"]
+        rows.append(
+            (
+                group,
+                size,
+                base,
+                len(same),
+                n_base,
+                same["wall_s"].median(),
+                relative.median(),
+                relative.min(),
+                relative.max(),
+            )
+        )
+    names = ["group", "size", "base", "runs", "base_runs", "median_s", "relative", "lowest", "highest"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def _factor(method: str, name: str) -> str:
+    return next((str(v) for key, v in json.loads(method).items() if key.rpartition(".")[2] == name), "")

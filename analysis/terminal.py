@@ -1,0 +1,217 @@
+"""Frames and verdicts as text: tables on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+
+import pandas as pd
+
+from analysis import bits
+from analysis.divergence import Comparison, Point
+from analysis.load import Frames
+from analysis.regions import regions, summary
+from analysis.variability import label
+from analysis.verdict import BROKEN, HOLDS, Group, place
+
+COLOURS = {HOLDS: "green", BROKEN: "bold red"}
+PLAIN_WIDTH = 160  # where the output is no terminal: wide enough that no cell is broken
+
+
+def console():
+    """A rich console: colours and the width of the terminal, or plain text where the output is none."""
+    from rich.console import Console
+
+    plain = {"highlight": False, "emoji": False, "markup": False}
+    out = Console(**plain)
+    return out if out.is_terminal else Console(**plain, width=PLAIN_WIDTH)
+
+
+def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], numbers: Iterable[str] = ()):
+    """A rich table; columns named in `numbers` are set to the right."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        made.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(cell, style=COLOURS.get(cell, "")) for cell in map(str, row)))
+    return made
+
+
+def groups_table(groups: list[Group]):
+    """What each group is, how many results it has, and the verdict."""
+    rows = [
+        (
+            group.label, ", ".join(map(str, group.sizes)),
+            f"{group.runs}" + (f" + {group.incomplete} incomplete" if group.incomplete else ""),
+            group.distinct, group.state[:16] or "-", group.verdict,
+        )
+        for group in groups
+    ]  # fmt: skip
+    columns = ("group", "ranks", "runs", "distinct results", "final state", "verdict")
+    return table("Groups of runs", columns, rows, numbers=("distinct results",))
+
+
+def excluded_lines(excluded: pd.DataFrame) -> list[str]:
+    """One line for each thing that was left out or is doubtful."""
+    return [
+        f"{what}: {reason} [kept: {kept}]" for _, what, _, reason, kept in excluded.itertuples(index=False)
+    ]
+
+
+def variability_tables(frame: pd.DataFrame):
+    """What `variability` returned: one table for each set of runs that are judged against each other."""
+    columns = ("name", "of", "against", "pairs", "distinct", "effective", "max |V_s|", "V_ermv", "V_c",
+               "max ULP", "undefined", "p at 95 %")  # fmt: skip
+    for cell, same in frame.groupby("cell", sort=False):
+        rows = [
+            (
+                row.name, "blocks" if row.kind == "fingerprints" else "values", row.against, row.pairs,
+                f"{row.distinct}/{row.runs}", number(row.effective), number(row.v_s_max),
+                number(row.v_ermv_mean), number(row.v_c_mean), number(row.ulp_max), row.undefined or "",
+                f"< {row.bound:.1%}" if row.bound == row.bound else "",
+            )
+            for row in same.itertuples(index=False)
+        ]  # fmt: skip
+        yield table(f"{cell}: last common step", columns, rows, numbers=columns[3:])
+
+
+def comparison_lines(found: Comparison, frames: Frames) -> list[str]:
+    """Where two runs part, in words."""
+    a, b = label(found.a), label(found.b)
+    only = [f"{n} only in {who}" for n, who in ((found.only_a, a), (found.only_b, b)) if n]
+    scope = f"{found.compared} fingerprints and values up to step {found.through}" + (
+        f"; {', '.join(only)}" if only else ""
+    )
+    if found.equal:
+        return [f"{a} and {b} are equal: the same bits in {scope}."]
+    sizes = frames.runs.set_index(["run", "repeat"])["size"]
+    lines = [f"{a} and {b} differ: first at {place(found.first)}."]
+    if found.fingerprint:
+        lines.append(
+            f"  fingerprint   {place(found.fingerprint)}: {_owners(found.fingerprint, found, sizes)}"
+        )
+        if found.fingerprint.recorded > 1:
+            some = f"{found.fingerprint.differing} of {found.fingerprint.recorded}"
+            lines.append(f"                {some} blocks of {found.fingerprint.name} differ there")
+    for point in found.values:
+        lines.append(f"  value there   {difference(point)}")
+    if found.value and found.value not in found.values:
+        lines.append(f"  first value   {place(found.value)}: {difference(found.value)}")
+    if found.order:
+        step, name, call, first, second = found.order
+        lines.append(f"  arrival order first differs at step {step}, {name}, call {call + 1}: ")
+        lines[-1] += f"{_sequence(first)} against {_sequence(second)}"
+    lines.append(f"  compared      {scope}")
+    return lines
+
+
+def difference(point: Point) -> str:
+    """`sample[17]: -2.5 against -2.5000000000000004 (1 ULP, relative 1.8e-16)`."""
+    where = f"[{point.block}]" if point.block >= 0 else ""
+    ulp = float(bits.ulp_distance(point.a, point.b))
+    relative = float(bits.relative_difference(point.a, point.b))
+    size = "NaN or infinite" if math.isnan(ulp) else f"{number(ulp)} ULP, relative {number(relative)}"
+    return f"{point.name}{where} {point.a!r} against {point.b!r} ({size})"
+
+
+def growth_table(frame: pd.DataFrame, steps: int = 12):
+    """Selected steps of what `growth` returned: those where something differs, evenly thinned to about
+    `steps`."""
+    differing = frame[frame["differing"] > 0]
+    known = differing["step"].drop_duplicates().tolist()
+    chosen = {known[round(i * (len(known) - 1) / max(1, steps - 1))] for i in range(min(steps, len(known)))}
+    rows = [
+        (
+            row.step,
+            row.name,
+            f"{row.differing} of {row.elements}",
+            number(row.max_relative),
+            number(row.max_ulp),
+        )
+        for row in differing.itertuples(index=False)
+        if row.step in chosen
+    ]
+    columns = ("step", "name", "differ", "max relative", "max ULP")
+    return table("Growth of the difference", columns, rows, numbers=columns[:1] + columns[2:])
+
+
+def show(frames: Frames):
+    """What is in the runs of `frames`: renderables for the console."""
+    for run, repeats in frames.runs.groupby("run", sort=False):
+        first = repeats.iloc[0]
+        method = ", ".join(f"{key}={_plain(value)}" for key, value in json.loads(first["method"]).items())
+        rows = [
+            ("path", first["path"]), ("run id", first["run_id"]), ("started", first["started"]),
+            ("application", first["app"]), ("problem", first["problem"]), ("ranks", first["size"]),
+            ("guarantee", first["guarantee"]), ("ordering", first["ordering"]), ("seed", first["seed"]),
+            ("method", method),
+            ("events", f"{first['events']:,} over all ranks; tracing took {number(first['tracing_s'])} s"),
+        ]  # fmt: skip
+        yield table(f"Run {run}", ("", ""), rows)
+        columns = ("repeat", "whole", "last step", "wall time, s", "final state")
+        rows = [
+            (r.repeat, "yes" if r.complete else "NO", r.last_step, number(r.wall_s), r.state or "-")
+            for r in repeats.itertuples(index=False)
+        ]
+        yield table("Repeats", columns, rows, numbers=columns[2:4])
+        columns = ("table", "name", "rows", "steps", "blocks")
+        yield table("Recorded", columns, _recorded(frames, run), numbers=columns[2:])
+        yield from _times(frames, run)
+
+
+def _times(frames: Frames, run: str):
+    measured = regions(frames)
+    medians = summary(measured[measured["run"] == run])
+    if medians.empty:
+        return
+    rows = [
+        (
+            r.name,
+            int(r.calls),
+            number(r.total_s),
+            number(r.exclusive_s),
+            number(r.imbalance),
+            f"{r.share:.1%}",
+        )
+        for r in medians.itertuples(index=False)
+    ]
+    columns = ("region", "calls", "s inclusive", "s exclusive", "imbalance", "share")
+    yield table("Wall time per region, mean over ranks, median over repeats", columns, rows, columns[1:])
+
+
+def number(x: float) -> str:
+    """Three digits, as few characters as that takes; empty for what does not exist."""
+    if isinstance(x, float) and math.isnan(x):
+        return ""
+    return f"{x:,.0f}" if x == int(x) and abs(x) < 1e7 else f"{x:.3g}" if math.isfinite(x) else str(x)
+
+
+def _recorded(frames: Frames, run: str) -> list[tuple[object, ...]]:
+    rows = []
+    for name in ("fingerprints", "values", "order"):
+        frame = getattr(frames, name)
+        for what, same in frame[(frame["run"] == run).to_numpy()].groupby("name", observed=True):
+            blocks = same["block"][same["block"] >= 0].nunique() if "block" in same else 0
+            rows.append((name, what, len(same), same["step"].nunique(), blocks or "-"))
+    return rows
+
+
+def _owners(point: Point, found: Comparison, sizes: pd.Series) -> str:
+    return (
+        f"recorded by rank {point.rank_a} of {sizes[found.a]} in {label(found.a)}, "
+        f"rank {point.rank_b} of {sizes[found.b]} in {label(found.b)}"
+    )
+
+
+def _sequence(order: tuple[int, ...]) -> str:
+    shown = " ".join(map(str, order[:16]))
+    return f"{shown} ..." if len(order) > 16 else shown
+
+
+def _plain(value: object) -> str:
+    return json.dumps(value) if isinstance(value, dict | list) else str(value)

@@ -1,0 +1,235 @@
+"""How much runs differ at their end: distinct outcomes, the published metrics, and what no difference
+means."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import reduce
+
+import numpy as np
+import pandas as pd
+
+from analysis import bits
+from analysis.groups import grouped
+from analysis.load import Frames
+
+Id = tuple[str, int]  # (run, repeat)
+BITS = {"fingerprints": ["hi", "lo"], "values": ["value"]}
+CONFIDENCE = 0.95
+EACH_OTHER = "each other"
+
+PAIRS = {"group": "str", "cell": "str", "name": "str", "kind": "str", "step": "int32", "against": "str",
+         "a": "str", "b": "str", "elements": "int64", "v_c": "float64", "v_s": "float64", "v_ermv": "float64",
+         "max_ulp": "float64", "mean_ulp": "float64", "undefined": "int64"}  # fmt: skip
+METRICS = ("v_s_median", "v_s_max", "v_ermv_mean", "v_ermv_max", "v_c_mean", "v_c_max", "ulp_mean", "ulp_max")
+VARIABILITY = ["group", "cell", "ranks", "name", "kind", "step", "against", "runs", "distinct",
+               "effective", "pairs", *METRICS, "undefined", "bound"]  # fmt: skip
+
+
+def bound(runs: int, confidence: float = CONFIDENCE) -> float:
+    """What the probability p of a difference per run stays below, when `runs` runs showed none: 1 - (1 -
+    confidence) ** (1 / runs), about 3 / runs at 95 %."""
+    return 1 - (1 - confidence) ** (1 / runs)
+
+
+def effective(counts: list[int]) -> float:
+    """Effective number of outcomes 1 / sum p_k^2: 1 where all are equal, the number of runs where none
+    are."""
+    p = np.array(counts) / sum(counts)
+    return float(1 / (p * p).sum())
+
+
+def label(run: Id) -> str:
+    """`run:repeat`, as the command line takes it."""
+    return f"{run[0]}:{run[1]}"
+
+
+def ids(runs: pd.DataFrame) -> list[Id]:
+    """The (run, repeat) of the rows of `runs`."""
+    return list(zip(runs["run"], runs["repeat"].tolist(), strict=True))
+
+
+def final(frames: Frames, table: str, name: str, runs: list[Id]) -> tuple[int, list[np.ndarray]] | None:
+    """(step, bits of each run) of what all `runs` recorded as `name` in the last step in which all did:
+    uint64 (rows, words), sorted by occurrence and block. None where there is no such step, or the runs
+    recorded other blocks."""
+    found = _last(frames, table, name, runs)
+    if found is None or len({_keys(rows) for rows in found[1]}) > 1:
+        return None
+    return found[0], [_words(rows, table) for rows in found[1]]
+
+
+def outcomes(frames: Frames, runs: pd.DataFrame) -> list[str] | None:
+    """What each row of `runs` came to, as a hash: of every final fingerprint and value whose name all of them
+    recorded, and of the state in result.json where all have one. Equal bits, equal hash. None where there is
+    nothing that all recorded."""
+    hashes = [hashlib.blake2b(digest_size=16) for _ in range(len(runs))]
+    compared = 0
+    for table in BITS:
+        for name in _names(frames, table):
+            if found := _last(frames, table, name, ids(runs)):
+                compared += 1
+                for digest, rows in zip(hashes, found[1], strict=True):
+                    digest.update(_keys(rows) + _words(rows, table).tobytes())
+    if (runs["state"] != "").all():
+        compared += 1
+        for digest, state in zip(hashes, runs["state"], strict=True):
+            digest.update(state.encode())
+    return [digest.hexdigest() for digest in hashes] if compared else None
+
+
+def reference(runs: pd.DataFrame) -> Id | None:
+    """The run of `grouped` runs of one problem that the others are compared with where none is given: the
+    first complete one of the strongest guarantee, which must be at least `run`."""
+    complete = runs[runs["complete"]]
+    for level in ("exact", "layout", "run"):
+        if found := ids(complete[complete["guarantee"] == level]):
+            return found[0]
+    return None
+
+
+def pairs(frames: Frames, against: Id | None = None) -> pd.DataFrame:
+    """Every complete run against every other of its cell, and against the reference of its problem; columns
+    PAIRS.
+
+    The two are told apart by `against`: run-to-run variation has EACH_OTHER there, the change of algorithm
+    the label of the reference, which is `against` or, where that is None or of another problem, `reference`.
+    One row per pair and name: `v_c` is the fraction of blocks (fingerprints) or elements (values) whose bits
+    differ; the other metrics are of values, `v_s` only where there is one element (analysis.bits).
+    """
+    runs = grouped(frames.runs)
+    pieces = []
+    for _, problem in runs[runs["complete"]].groupby(["app", "problem"], sort=False):
+        chosen = against if against in ids(problem) else reference(problem)
+        for (group, cell), members in problem.groupby(["group", "cell"], sort=False):
+            own = ids(members)
+            for table in BITS:
+                for name in _names(frames, table):
+                    where = {"group": group, "cell": cell, "name": name, "kind": table}
+                    pieces += _within(frames, where, own)
+                    if chosen is not None:
+                        pieces += _to_reference(frames, where, chosen, [run for run in own if run != chosen])
+    return pd.concat(pieces, ignore_index=True).astype(PAIRS) if pieces else pd.DataFrame(columns=list(PAIRS))
+
+
+def variability(frames: Frames, against: Id | None = None, found: pd.DataFrame | None = None) -> pd.DataFrame:
+    """One row per (group, cell, name, against): `runs`, `distinct` bit patterns, `effective` outcomes,
+    `pairs` compared and, over these, the median and maximum of |V_s|, mean and maximum of V_ermv, V_c and
+    ULP.
+
+    `bound` is filled where no difference was seen: the probability of one is below it at 95 % confidence.
+    `found` is what `pairs` returned, where the caller has it.
+    """
+    found = pairs(frames, against) if found is None else found
+    runs = grouped(frames.runs)
+    runs = runs[runs["complete"]]
+    rows = []
+    for (group, cell), members in runs.groupby(["group", "cell"], sort=False):
+        for table in BITS:
+            for name in _names(frames, table):
+                last = final(frames, table, name, ids(members))
+                if last is None:
+                    continue
+                counts = _counts(last[1])
+                here = found[(found["cell"] == cell) & (found["name"] == name) & (found["kind"] == table)]
+                for against_ in dict.fromkeys([EACH_OTHER, *here["against"]]):
+                    some = here[here["against"] == against_]
+                    same = len(some) and not (some["v_c"] > 0).any()
+                    tries = len(members) if against_ == EACH_OTHER else len(some)
+                    rows.append(
+                        {
+                            "group": group, "cell": cell, "ranks": sorted(set(members["size"])),
+                            "name": name, "kind": table, "step": last[0], "against": against_,
+                            "runs": len(members), "distinct": len(counts), "effective": effective(counts),
+                            "pairs": len(some), **_summary(some),
+                            "bound": bound(tries) if same else np.nan,
+                        }
+                    )  # fmt: skip
+    return pd.DataFrame(rows, columns=VARIABILITY)
+
+
+def _summary(some: pd.DataFrame) -> dict[str, float]:
+    size = some["v_s"].abs()
+    return {
+        "v_s_median": size.median(), "v_s_max": size.max(),
+        "v_ermv_mean": some["v_ermv"].mean(), "v_ermv_max": some["v_ermv"].max(),
+        "v_c_mean": some["v_c"].mean(), "v_c_max": some["v_c"].max(),
+        "ulp_mean": some["mean_ulp"].mean(), "ulp_max": some["max_ulp"].max(),
+        "undefined": int(some["undefined"].sum()),
+    }  # fmt: skip
+
+
+def _within(frames: Frames, where: dict[str, str], runs: list[Id]) -> list[pd.DataFrame]:
+    last = final(frames, where["kind"], where["name"], runs) if len(runs) > 1 else None
+    if last is None:
+        return []
+    step, words = last
+    return [
+        _metrics(
+            where | {"step": step, "against": EACH_OTHER}, runs[i], words[i], runs[i + 1 :], words[i + 1 :]
+        )
+        for i in range(len(runs) - 1)
+    ]
+
+
+def _to_reference(frames: Frames, where: dict[str, str], chosen: Id, runs: list[Id]) -> list[pd.DataFrame]:
+    pieces = []
+    for run in runs:  # one by one, so that a run that recorded other blocks leaves out only itself
+        if last := final(frames, where["kind"], where["name"], [chosen, run]):
+            step, (a, b) = last
+            pieces.append(_metrics(where | {"step": step, "against": label(chosen)}, chosen, a, [run], [b]))
+    return pieces
+
+
+def _metrics(
+    where: dict[str, object], a: Id, one: np.ndarray, others: list[Id], many: list[np.ndarray]
+) -> pd.DataFrame:
+    """Rows of PAIRS: `one` (rows, words) of `a` against each of `many`."""
+    stacked = np.stack(many)
+    changed = np.any(stacked != one, axis=2)
+    frame = pd.DataFrame(where, index=range(len(others))).assign(
+        a=label(a), b=[label(run) for run in others], elements=len(one), v_c=changed.mean(axis=1),
+        v_s=np.nan, v_ermv=np.nan, max_ulp=np.nan, mean_ulp=np.nan, undefined=0,
+    )  # fmt: skip
+    if where["kind"] == "values":
+        x, y = one[:, 0].view(np.float64), stacked[:, :, 0].view(np.float64)
+        distance = bits.ulp_distance(x[None], y)
+        frame["v_ermv"], frame["undefined"] = bits.v_ermv(x[None], y)
+        frame["max_ulp"], frame["mean_ulp"] = bits.largest(distance), bits.mean(distance)
+        if len(one) == 1:
+            frame["v_s"] = bits.v_s(x, y[:, 0])
+    return frame
+
+
+def _counts(words: list[np.ndarray]) -> list[int]:
+    """How many runs had each outcome."""
+    seen: dict[bytes, int] = {}
+    for word in words:
+        seen[word.tobytes()] = seen.get(word.tobytes(), 0) + 1
+    return list(seen.values())
+
+
+def _names(frames: Frames, table: str) -> list[str]:
+    """The names recorded in `table`, in the order in which the first run recorded them."""
+    frame = getattr(frames, table)
+    return frame["name"].unique().tolist()
+
+
+def _last(frames: Frames, table: str, name: str, runs: list[Id]) -> tuple[int, list[pd.DataFrame]] | None:
+    """The last step in which all `runs` recorded `name`, and the rows of each run there."""
+    rows = []
+    for run in runs:
+        frame = frames.of(table, *run)
+        rows.append(frame[(frame["name"] == name).to_numpy()])
+    steps = reduce(np.intersect1d, [frame["step"].unique() for frame in rows])
+    if not len(steps):
+        return None
+    return int(steps[-1]), [frame[(frame["step"] == steps[-1]).to_numpy()] for frame in rows]
+
+
+def _keys(rows: pd.DataFrame) -> bytes:
+    return rows[["occurrence", "block"]].to_numpy().tobytes()
+
+
+def _words(frame: pd.DataFrame, table: str) -> np.ndarray:
+    return np.stack([frame[column].to_numpy().view(np.uint64) for column in BITS[table]], axis=1)
