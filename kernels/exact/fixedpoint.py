@@ -63,9 +63,9 @@ def fixed_decode(words: np.ndarray, exponent: int, dtype, out: np.ndarray | None
     """The sums in `words` (limbs, *shape), rounded once, to nearest even: `dtype` (*shape,).
 
     For n contributions in all, the sum before this rounding is off by at most n * 2**(exponent - 43)
-    (float32) or n * 2**(exponent - 85) (float64). Zero is +0.0. With `exponent` NONFINITE, an element is an infinity
-    if infinities of that one sign and no NaN were added to it, and NaN otherwise: the finite ones too, for
-    their exponent is not known. Raises ValueError when limbs and dtype do not fit.
+    (float32) or n * 2**(exponent - 85) (float64). Zero is +0.0. With `exponent` NONFINITE, an element is an
+    infinity if infinities of that one sign and no NaN were added to it, and NaN otherwise: the finite ones
+    too, for their exponent is not known. Raises ValueError when limbs and dtype do not fit.
     """
     dtype, exponent = np.dtype(dtype), int(exponent)
     if len(words) != LIMBS.get(dtype):

@@ -55,6 +55,8 @@ def add_products(words: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
 
 def carry(words: np.ndarray) -> None:
     """Bring `words` into the one form that each value has, in place: to be compared, or sent again."""
+    if words.shape[-1] != WORDS:
+        raise ValueError(f"{words.shape} is no shape of words: the last dimension has {WORDS}, see zeros()")
     _call(_native.exact_carry, words)
 
 

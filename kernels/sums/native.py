@@ -22,7 +22,7 @@ def _contiguous(x: np.ndarray) -> np.ndarray:
     why="64 lanes and a binary tree over them: the length fixes the order, a partition changes it",
 )
 def lanes(x: np.ndarray) -> float:
-    """Lane l adds x[l], x[l+64], ... to +0.0, then a binary tree the lanes, as a GPU block of 64 threads does.
+    """Lane l adds x[l], x[l+64], ... to +0.0, a binary tree the lanes: as a GPU block of 64 threads.
 
     Fixed by the length: neither vector width nor threads enter. Summing parts apart is another order.
     """
@@ -67,7 +67,7 @@ def neumaier(x: np.ndarray) -> float:
     why="OpenMP leaves open in which order the threads' partial sums are combined",
 )
 def omp_reduction(x: np.ndarray, threads: int = 0) -> float:
-    """`reduction(+)` of OpenMP: `threads` (0: OpenMP's default) sum a part each, and the parts meet as they come.
+    """`reduction(+)` of OpenMP: `threads` (0: OpenMP's default) sum a part each, the parts meet as they come.
 
     Not fixed: OpenMP does not say in which order the partial sums are combined, nor from which cut.
     """
@@ -82,7 +82,7 @@ def omp_reduction(x: np.ndarray, threads: int = 0) -> float:
     why="one atomic addition per element, in the order in which the threads arrive",
 )
 def omp_atomic(x: np.ndarray, threads: int = 0) -> float:
-    """One `omp atomic` per element, by `threads` (0: OpenMP's default). Not fixed: the scheduler interleaves them."""
+    """One `omp atomic` per element, by `threads` (0: OpenMP's default), interleaved by chance: not fixed."""
     return _native.sum_omp_atomic(_contiguous(x), threads)
 
 

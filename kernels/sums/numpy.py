@@ -16,6 +16,6 @@ from kernels.sums.reference import vector
     why="pairwise in one thread, in an order that belongs to NumPy and its version",
 )
 def library(x: np.ndarray) -> float:
-    """`np.sum`: pairwise over runs of up to 128 elements, in one thread, so it repeats; the order is NumPy's."""
+    """`np.sum`: pairwise over runs of up to 128 elements, in one thread: it repeats, in NumPy's order."""
     with np.errstate(all="ignore"):
         return float(np.sum(vector(x)))
