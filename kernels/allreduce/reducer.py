@@ -1,4 +1,4 @@
-"""What all reducers share: checks of what comes in, comparison of bits across ranks, return of MPI handles."""
+"""What all reducers share: checks of what comes in, comparison of bits across ranks, freeing of MPI handles."""
 
 from __future__ import annotations
 
