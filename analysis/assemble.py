@@ -95,22 +95,23 @@ def _result(run: Run) -> dict[str, Any]:
 
 def _usable(run: Run, files: list[RankData | TraceError]) -> list[RankData]:
     """The files that can be read and belong together, by rank."""
+    errors = [file for file in files if isinstance(file, TraceError)]
+    for error in errors[:SHOWN]:
+        run.note("unreadable", run.path, str(error), "nothing of this rank")
+    if len(errors) > SHOWN:
+        reason = f"{run.path}: {len(errors) - SHOWN} more files cannot be read either; copy the run again"
+        run.note("unreadable", run.path, reason, "nothing of these ranks")
     ranks: list[RankData] = []
     for file in files:
         if isinstance(file, TraceError):
-            run.note("unreadable", run.path, str(file), "nothing of this rank")
             continue
         if ranks and any(file.attributes[k] != ranks[0].attributes[k] for k in ("run_id", "size", "problem")):
-            reason = (
-                f"{file.path}: of another launch than {ranks[0].path.name}; give every run its own directory"
-            )
-            run.note("foreign rank", file.path, reason, "nothing of this rank")
+            reason = f"{file.path}: of another launch than {ranks[0].path.name}"
+            run.note("foreign rank", file.path, f"{reason}; give every run its own directory", "nothing of it")
             continue
         if file.backwards:
-            reason = (
-                f"{file.path}: {file.backwards} events end before they start; the clock of this node jumped"
-            )
-            run.note("clock", file.path, f"{reason}, do not trust its times", "all but these events")
+            reason = f"{file.path}: {file.backwards} events end before they start: the clock of the node jumped"
+            run.note("clock", file.path, f"{reason}; do not trust the times of this run", "all other events")
         ranks.append(file)
     return sorted(ranks, key=lambda rank: rank.attributes["rank"])
 

@@ -120,24 +120,23 @@ def difference(point: Point) -> str:
 
 
 def growth_table(frame: pd.DataFrame, steps: int = 12):
-    """Selected steps of what `growth` returned: those where something differs, evenly thinned to about
-    `steps`."""
-    differing = frame[frame["differing"] > 0]
-    known = differing["step"].drop_duplicates().tolist()
-    chosen = {known[round(i * (len(known) - 1) / max(1, steps - 1))] for i in range(min(steps, len(known)))}
-    rows = [
-        (
-            row.step,
-            row.name,
-            f"{row.differing} of {row.elements}",
-            number(row.max_relative),
-            number(row.max_ulp),
-        )
-        for row in differing.itertuples(index=False)
-        if row.step in chosen
-    ]
-    columns = ("step", "name", "differ", "max relative", "max ULP")
-    return table("Growth of the difference", columns, rows, numbers=columns[:1] + columns[2:])
+    """What `growth` returned, a row per step: blocks whose fingerprints differ, and the largest relative
+    difference of values. Of the steps where something differs about `steps` are shown, evenly chosen."""
+    known = frame.loc[frame["differing"] > 0, "step"].drop_duplicates().tolist()
+    last = max(1, min(steps, len(known)) - 1)
+    chosen = {known[round(i * (len(known) - 1) / last)] for i in range(min(steps, len(known)))}
+    names = frame["name"].drop_duplicates().tolist()
+    rows = []
+    for step, same in frame[frame["step"].isin(chosen)].groupby("step"):
+        cells = {
+            row.name: f"{row.differing}/{row.elements}"
+            if row.kind == "fingerprints"
+            else number(row.max_relative)
+            for row in same.itertuples(index=False)
+        }
+        rows.append((step, *(cells.get(name, "") for name in names)))
+    title = "Growth: blocks that differ, and the largest relative difference of values"
+    return table(title, ("step", *names), rows, numbers=("step", *names))
 
 
 def show(frames: Frames):

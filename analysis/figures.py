@@ -1,0 +1,237 @@
+"""The figures of the report: frames in, SVG out. Every run or pair of runs is a point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from analysis import svg
+from analysis.groups import ranks_text
+from analysis.svg import Figure
+from analysis.variability import EACH_OTHER
+
+ROW_IN = 0.46  # height of a row that has its label above the points
+REGIONS = 10  # the longest regions are drawn, the table has all
+POINTS = 6000  # of one figure: more are not told apart; steps are thinned, never runs
+SPREAD = 0.09  # vertical distance of points in one row, so that equal ones are seen
+
+
+def divergence_figures(growths: pd.DataFrame, groups: list[str]) -> list[Figure]:
+    """Fraction of differing blocks and largest relative difference against the step; `growths` as
+    `divergence.growths` returns it, with a column `group` (a series each, numbered as in `groups`)."""
+    figures = []
+    fingerprints = growths[growths["kind"] == "fingerprints"]
+    for name in _most_elements(fingerprints):
+        caption = (
+            f"Share of the blocks whose {name} has other bits than in the first run of the group, after each step. "
+            "One line per run; 0 means equal."
+        )
+        plot = _by_step(
+            fingerprints[fingerprints["name"] == name], "fraction", f"blocks that differ, {name}", groups
+        )
+        figures.append(
+            _figure("blocks", f"How far the difference has spread: {name}", plot, caption, growths, groups)
+        )
+    values = growths[growths["kind"] == "values"]
+    for name in _most_elements(values):
+        caption = (
+            f"Largest relative difference of {name} from the first run of the group, after each step, on a logarithmic "
+            "scale. One line per run; points at the bottom are equal to the last bit. A straight rise is exponential "
+            "growth; a plateau is as different as two states of this flow can be."
+        )
+        plot = _by_step(
+            values[values["name"] == name], "max_relative", f"largest relative difference, {name}", groups
+        )
+        figures.append(
+            _figure("growth", f"How large the difference has grown: {name}", plot, caption, growths, groups)
+        )
+    return figures
+
+
+def variability_figure(pairs: pd.DataFrame, groups: list[str]) -> Figure | None:
+    """V_ermv of the value with the most elements, every pair a point, run-to-run apart from against the
+    reference."""
+    values = pairs[pairs["kind"] == "values"]
+    for name in _most_elements(values):
+        rows = [
+            (f"{cell}, {_against(against)}", groups.index(group), same["v_ermv"].to_numpy())
+            for (group, cell, against), same in values[values["name"] == name].groupby(
+                ["group", "cell", "against"], sort=False
+            )
+        ]
+        caption = (
+            f"V_ermv of {name} at the last step, every pair of runs a point: runs of a group against each other, and "
+            "apart from that against the reference, which also holds the change of algorithm. Points at the left "
+            "edge are equal."
+        )
+        plot = _rows(rows, f"mean relative difference of {name} (V_ermv)", log=True)
+        return _figure("variability", f"How far runs lie apart: {name}", plot, caption, rows=len(rows))
+    return None
+
+
+def region_figures(table: pd.DataFrame, groups: list[str], most: int = 4) -> list[Figure]:
+    """Exclusive time per region, one figure per rank count (of the `most` with the most runs), every run a
+    point."""
+    table = table[table["complete"]]
+    counts = table.groupby("size")[["run", "repeat"]].apply(lambda rows: len(rows.drop_duplicates()))
+    figures = []
+    for size in sorted(counts.sort_values(ascending=False, kind="stable").index[:most]):
+        same = table[table["size"] == size]
+        names = (
+            same.groupby("name")["exclusive_s"].median().sort_values(ascending=False).index[:REGIONS].tolist()
+        )
+        present = [group for group in groups if group in set(same["group"])]
+        caption = (
+            f"Time inside each region and in none within it, mean over the {ranks_text(size)}, every run a point. "
+            "Waiting for other ranks counts to the collective in which it happens."
+        )
+        plot = _regions(same, names, present, groups)
+        figures.append(
+            _figure(f"regions{size}", f"Wall time per region on {ranks_text(size)}", plot, caption, same, groups, len(names) * 0.6)
+        )  # fmt: skip
+    return figures
+
+
+def cost_figure(points: pd.DataFrame, groups: list[str]) -> Figure | None:
+    """Relative wall time, every run a point and the median a bar, one row per (rank count, group)."""
+    if points.empty:
+        return None
+    rows = []
+    for (size, group), same in points.groupby(["size", "group"]):
+        text = f"{ranks_text(size)}, {group} (n = {len(same)})"
+        rows.append((text, groups.index(group), same["relative"].to_numpy()))
+    caption = (
+        "Wall time of a whole repeat over the median of the weakest guarantee on the same problem and rank count. "
+        "Every run is a point, the bar is the median."
+    )
+    plot = _rows(rows, "wall time relative to the weakest guarantee", log=False, median=True)
+    return _figure("cost", "What a guarantee costs", plot, caption, rows=len(rows))
+
+
+def _figure(name, title, plot, caption, frame=None, groups=(), rows: float = 0) -> Figure:
+    present = () if frame is None else tuple((i, g) for i, g in enumerate(groups) if g in set(frame["group"]))
+    height = 0.75 + rows * ROW_IN if rows else 3.1
+    return Figure(title, svg.draw(name, plot, height, alt=f"{title}. {caption}"), caption, present)
+
+
+def _most_elements(frame: pd.DataFrame) -> list[str]:
+    """The name with the most elements, the first recorded of these, as a list; empty for an empty frame."""
+    most = frame.groupby("name", sort=False)["elements"].max()
+    return [most.idxmax()] if len(most) else []
+
+
+def _by_step(frame: pd.DataFrame, column: str, label: str, groups: list[str]) -> Callable:
+    def plot(axes) -> None:
+        log = column != "fraction"
+        floor = _floor(frame[column]) if log else 0.0
+        thinned = frame[frame["step"].isin(_some_steps(frame))]
+        for (group, _, _), same in thinned.groupby(["group", "run", "repeat"], sort=False):
+            y = same[column].to_numpy()
+            shown = np.where(y == 0, floor, y)
+            look = svg.series(groups.index(group))
+            axes.plot(same["step"], np.where(y == 0, np.nan, y) if log else y, color=look["color"], alpha=0.7)
+            axes.plot(same["step"], shown, linestyle="none", alpha=0.8, **look)
+        axes.set_xlabel("step")
+        axes.set_ylabel(label)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        if log:
+            _log(axes.yaxis, axes.set_yscale, floor)
+        else:
+            axes.set_ylim(-0.04, 1.04)
+
+    return plot
+
+
+def _some_steps(frame: pd.DataFrame) -> np.ndarray:
+    """Every step, or evenly chosen ones where all would be more than POINTS points."""
+    steps = frame["step"].unique()
+    return steps[:: -(-len(frame) // POINTS)]
+
+
+def _rows(rows: list[tuple[str, int, np.ndarray]], label: str, log: bool, median: bool = False) -> Callable:
+    """One row of points per (text, series, numbers), the text above its points."""
+
+    def plot(axes) -> None:
+        floor = _floor(np.concatenate([numbers for _, _, numbers in rows])) if log else 0.0
+        for y, (text, series, numbers) in enumerate(rows):
+            x = np.where(numbers == 0, floor, numbers)
+            offset = SPREAD * (np.arange(len(x)) % 3 - 1)
+            axes.plot(
+                x,
+                y + 0.12 + offset,
+                linestyle="none",
+                alpha=0.8,
+                clip_on=False,
+                rasterized=len(x) > POINTS,
+                **svg.series(series),
+            )
+            if median:
+                axes.vlines(np.median(x), y - 0.12, y + 0.36, color=svg.INK, linewidth=1.6)
+            axes.annotate(text, (0.0, y - 0.3), xycoords=("axes fraction", "data"), va="center", fontsize=8.5)
+        axes.set_ylim(len(rows) - 0.45, -0.6)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.set_xlabel(label)
+        if log:
+            _log(axes.xaxis, axes.set_xscale, floor)
+
+    return plot
+
+
+def _regions(table: pd.DataFrame, names: list[str], present: list[str], groups: list[str]) -> Callable:
+    from matplotlib.ticker import LogLocator
+
+    def plot(axes) -> None:
+        for k, group in enumerate(present):
+            own = table[table["group"] == group]
+            shift = 0.6 * ((k + 0.5) / len(present) - 0.5)
+            for y, name in enumerate(names):
+                x = own.loc[own["name"] == name, "exclusive_s"].to_numpy()
+                x = x[x > 0]  # a logarithmic axis has no place for a region that took no time
+                axes.plot(
+                    x,
+                    np.full(len(x), y + shift),
+                    linestyle="none",
+                    alpha=0.8,
+                    **svg.series(groups.index(group)),
+                )
+        axes.set_yticks(range(len(names)), names)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.grid(axis="y", visible=False)
+        axes.set_xlabel("exclusive time, s")
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if _decades(axes) < 2 else (1.0,)))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("")
+
+    return plot
+
+
+def _floor(numbers) -> float:
+    """Where equal is drawn on a logarithmic axis: a decade and more below the smallest difference."""
+    positive = np.asarray(numbers, float)
+    positive = positive[np.isfinite(positive) & (positive > 0)]
+    return 10.0 ** (np.floor(np.log10(positive.min())) - 1) if len(positive) else 1e-17
+
+
+def _decades(axes) -> float:
+    low, high = axes.get_xlim()
+    return float(np.log10(high / low))
+
+
+def _log(axis, set_scale: Callable, floor: float) -> None:
+    set_scale("log")
+    low, high = axis.get_view_interval()
+    high = max(high, floor * 1e3)
+    axis.axes.set(**{f"{axis.axis_name}lim": (floor / 2, high)})
+    first, last = round(np.log10(floor)) + 1, int(np.floor(np.log10(high)))
+    stride = max(1, -(-(last - first + 1) // 6))
+    ticks = [10.0**k for k in range(first, last + 1, stride)]
+    axis.set_ticks([floor, *ticks], ["equal", *map(svg.power_of_ten, ticks)])
+    axis.set_ticks([], minor=True)
+
+
+def _against(against: str) -> str:
+    return against if against == EACH_OTHER else f"against {against}"
