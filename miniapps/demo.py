@@ -96,7 +96,7 @@ def demonstrate(mpirun: list[str], out: Path, launches: int, arguments: tuple[st
     if first_difference(free) is None:
         say("                    They happened to agree this time, which nothing forbids; try --launches 10.")
     say(f"--guarantee layout  {same_or_not(promised)}" + ("" if kept else "   THE PROMISE IS BROKEN"))
-    say(f"\nReport: {report}   ({time.monotonic() - begin:.0f} s in all)")
+    say(f"\n{time.monotonic() - begin:.0f} s in all. Open {report} in a browser.")
     return 0 if kept else 3
 
 
@@ -119,7 +119,7 @@ def analysis(*arguments: str) -> None:
     """Run `python -m analysis`, its output shown indented; exit code 3 means that something differs."""
     module = ["-m", "analysis", *arguments]
     output = run([sys.executable, *module], shown=["python", *module], fine=(0, 3))
-    say("\n".join(f"      {line}" for line in output.rstrip().splitlines()))
+    say("\n".join(f"  {line}".rstrip() for line in output.rstrip().splitlines()))
 
 
 def run(command: list[str], shown: list[str], before: str = "", fine: tuple[int, ...] = (0,)) -> str:

@@ -53,8 +53,8 @@ def test_runs_that_differ_and_runs_that_agree(show, tmp_path):
         f"-m analysis divergence {tmp_path}/out/none-1 {tmp_path}/out/none-2",
         f"-m analysis report {tmp_path}/out -o {tmp_path}/out/report.html",
     ]
-    assert out.count("      what analysis says\n") == 2
-    assert out.splitlines()[-1].startswith(f"Report: {tmp_path}/out/report.html")
+    assert out.count("  what analysis says\n") == 2
+    assert out.endswith(f" s in all. Open {tmp_path}/out/report.html in a browser.\n")
 
 
 def test_a_broken_promise_is_exit_code_3_and_traced(show, tmp_path):
