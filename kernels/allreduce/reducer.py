@@ -1,4 +1,4 @@
-"""What all reducers share: checks of what comes in, comparison of bits across ranks, freeing of MPI handles."""
+"""What all reducers share: checks of what comes in, comparison of bits across ranks, release of MPI objects."""
 
 from __future__ import annotations
 
