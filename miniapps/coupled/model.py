@@ -57,21 +57,21 @@ class Model:
 
         self.halos = [
             halo.plan(blocks, ctx.comm, pad, width, corners, kernels)
-            for pad, width, corners in ((HALO, HALO, True), (HALO, 1, True), (HALO, 1, False), (1, 1, False))
+            for pad, width, corners in ((HALO, HALO, True), (HALO, 1, True), (HALO, 1, False))
         ]
-        self.fill_wide, self.fill, fill_faces, fill_residual = (self._traced(h) for h in self.halos)
+        self.fill_wide, self.fill, fill_faces = (self._traced(h) for h in self.halos)
 
         exactly = options.guarantee == "exact"
 
         def dots(name, n):
             return GlobalDots(blocks, kernels, ctx.reducer(name, (n,)), n, exactly)
 
-        operator = NegativeLaplacian(kernels, fill_residual, fill_faces, HALO, self.h, blocks.zeros(), options.threads)
+        operator = NegativeLaplacian(kernels, self.fill_wide, fill_faces, HALO, self.h, options.threads)
         self.solver = ConjugateGradients(
             blocks,
             operator,
             kernels,
-            dots("scalars", 2),
+            dots("scalars", 3),
             dots("norm", 1),
             config.poisson.tolerance,
             config.poisson.max_iterations,

@@ -18,17 +18,32 @@ def same_bits(a, b):
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
+COEFFICIENTS = np.array([[0.3, 0.01], [0.2, 0.02], [0.7, 0.005]])
+
+
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("pad", [1, 4])
+@pytest.mark.parametrize("degree", [0, 1, 3])
 @pytest.mark.parametrize("threads", [1, 3])
-def test_laplacian_and_its_dot_products(shape, pad, threads):
-    r = field(np.random.default_rng(1), *shape, pad)
+def test_preconditioned_laplacian_and_its_dot_products(shape, degree, threads):
+    r = field(np.random.default_rng(1), *shape, 4)
     results = []
     for module in (reference, native):
-        w, dots = np.zeros(shape), np.zeros((shape[0], 2))
-        module.laplacian_dots(r, pad, w, dots, 17.5, threads)
-        results.append((w, dots))
+        u, w, dots = np.zeros(shape), np.zeros(shape), np.zeros((shape[0], 3))
+        module.chebyshev_laplacian(r, 4, u, w, dots, 17.5, 0.007, COEFFICIENTS[:degree].copy(), threads)
+        results.append((u, w, dots))
     assert all(same_bits(a, b) for a, b in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_residual(shape, threads):
+    results = []
+    for module in (reference, native):
+        rng = np.random.default_rng(5)
+        b, x, r = field(rng, *shape, 0), field(rng, *shape, 4), field(rng, *shape, 1)
+        module.poisson_residual(b, x, 4, r, 1, 17.5, threads)
+        results.append(r)
+    assert same_bits(*results)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -38,9 +53,9 @@ def test_vector_updates(shape, threads):
     for module in (reference, native):
         rng = np.random.default_rng(2)
         r, x = field(rng, *shape, 1), field(rng, *shape, 4)
-        w, p, s = (field(rng, *shape, 0) for _ in range(3))
-        module.cg_update(0.3, -1.7, r, 1, w, p, s, x, 4, threads)
-        results.append((r, x, w, p, s))
+        u, w, p, s = (field(rng, *shape, 0) for _ in range(4))
+        module.cg_update(0.3, -1.7, u, w, p, s, x, 4, r, 1, threads)
+        results.append((r, x, p, s))
     assert all(same_bits(a, b) for a, b in zip(*results, strict=True))
 
 
@@ -55,13 +70,17 @@ def test_dot_products(shape):
 
 
 def test_a_block_has_the_same_bits_whatever_blocks_lie_beside_it():
-    r = field(np.random.default_rng(4), 6, 16, 16, 1)
-    w, dots = np.zeros((6, 16, 16)), np.zeros((6, 2))
-    native.laplacian_dots(r, 1, w, dots, 2.0, 1)
+    r = field(np.random.default_rng(4), 6, 16, 16, 4)
+
+    def apply(r):
+        u, w, dots = np.zeros((len(r), 16, 16)), np.zeros((len(r), 16, 16)), np.zeros((len(r), 3))
+        native.chebyshev_laplacian(r, 4, u, w, dots, 2.0, 0.1, COEFFICIENTS, 1)
+        return u, w, dots
+
+    together = apply(r)
     for k in range(6):
-        w_alone, dots_alone = np.zeros((1, 16, 16)), np.zeros((1, 2))
-        native.laplacian_dots(r[k : k + 1].copy(), 1, w_alone, dots_alone, 2.0, 1)
-        assert same_bits(w_alone[0], w[k]) and same_bits(dots_alone[0], dots[k])
+        alone = apply(r[k : k + 1].copy())
+        assert all(same_bits(a[0], b[k]) for a, b in zip(alone, together, strict=True))
 
 
 def test_strided_copies():
@@ -76,7 +95,7 @@ def test_strided_copies():
 
 @pytest.mark.parametrize("wrong", ["dtype", "pad", "blocks"])
 def test_fields_that_do_not_fit_are_refused(wrong):
-    r, w, dots = np.zeros((2, 6, 6)), np.zeros((2, 4, 4)), np.zeros((2, 2))
+    r, u, w, dots = np.zeros((2, 6, 6)), np.zeros((2, 4, 4)), np.zeros((2, 4, 4)), np.zeros((2, 3))
     if wrong == "dtype":
         w = w.astype(np.float32)
     elif wrong == "pad":
@@ -84,7 +103,7 @@ def test_fields_that_do_not_fit_are_refused(wrong):
     else:
         w = np.zeros((3, 4, 4))
     with pytest.raises((TypeError, ValueError)):
-        native.laplacian_dots(r, 1, w, dots, 1.0, 1)
+        native.chebyshev_laplacian(r, 1, u, w, dots, 1.0, 1.0, COEFFICIENTS[:0].copy(), 1)
 
 
 def test_an_unknown_backend_lists_the_known():
