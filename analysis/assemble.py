@@ -107,10 +107,14 @@ def _usable(run: Run, files: list[RankData | TraceError]) -> list[RankData]:
             continue
         if ranks and any(file.attributes[k] != ranks[0].attributes[k] for k in ("run_id", "size", "problem")):
             reason = f"{file.path}: of another launch than {ranks[0].path.name}"
-            run.note("foreign rank", file.path, f"{reason}; give every run its own directory", "nothing of it")
+            run.note(
+                "foreign rank", file.path, f"{reason}; give every run its own directory", "nothing of it"
+            )
             continue
         if file.backwards:
-            reason = f"{file.path}: {file.backwards} events end before they start: the clock of the node jumped"
+            reason = (
+                f"{file.path}: {file.backwards} events end before they start: the clock of the node jumped"
+            )
             run.note("clock", file.path, f"{reason}; do not trust the times of this run", "all other events")
         ranks.append(file)
     return sorted(ranks, key=lambda rank: rank.attributes["rank"])

@@ -25,89 +25,106 @@ def divergence_figures(growths: pd.DataFrame, groups: list[str]) -> list[Figure]
     fingerprints = growths[growths["kind"] == "fingerprints"]
     for name in _most_elements(fingerprints):
         caption = (
-            f"Share of the blocks whose {name} has other bits than in the first run of the group, after each step. "
-            "One line per run; 0 means equal."
+            f"Share of the blocks whose {name} has other bits than in the first run of the group, after each "
+            "step. One line per run; 0 means equal."
         )
-        plot = _by_step(
-            fingerprints[fingerprints["name"] == name], "fraction", f"blocks that differ, {name}", groups
-        )
-        figures.append(
-            _figure("blocks", f"How far the difference has spread: {name}", plot, caption, growths, groups)
-        )
+        same = fingerprints[fingerprints["name"] == name]
+        plot = _by_step(same, "fraction", f"blocks that differ, {name}", groups)
+        figures.append(_figure("blocks", f"How far it has spread: {name}", plot, caption, same, groups))
     values = growths[growths["kind"] == "values"]
     for name in _most_elements(values):
         caption = (
-            f"Largest relative difference of {name} from the first run of the group, after each step, on a logarithmic "
-            "scale. One line per run; points at the bottom are equal to the last bit. A straight rise is exponential "
-            "growth; a plateau is as different as two states of this flow can be."
+            f"Largest relative difference of {name} from the first run of the group, after each step, on a "
+            "logarithmic scale. One line per run; points at the bottom are equal to the last bit. A straight rise "
+            "is exponential growth; a plateau is as different as two states of this problem become."
         )
-        plot = _by_step(
-            values[values["name"] == name], "max_relative", f"largest relative difference, {name}", groups
-        )
-        figures.append(
-            _figure("growth", f"How large the difference has grown: {name}", plot, caption, growths, groups)
-        )
+        same = values[values["name"] == name]
+        plot = _by_step(same, "max_relative", f"largest relative difference, {name}", groups)
+        figures.append(_figure("growth", f"How large it has grown: {name}", plot, caption, same, groups))
     return figures
 
 
-def variability_figure(pairs: pd.DataFrame, groups: list[str]) -> Figure | None:
-    """V_ermv of the value with the most elements, every pair a point, run-to-run apart from against the
-    reference."""
+def variability_figures(pairs: pd.DataFrame, groups: list[str]) -> list[Figure]:
+    """V_ermv of the value with the most elements and |V_s| of the first single number, every pair a point,
+    run-to-run apart from against the reference."""
+    figures = []
     values = pairs[pairs["kind"] == "values"]
-    for name in _most_elements(values):
+    singles = values[(values["elements"] == 1) & (values["v_s"] != 0)]
+    chosen = [(name, "v_ermv", "V_ermv", "mean relative difference") for name in _most_elements(values)]
+    chosen += [(name, "v_s", "|V_s|", "relative difference") for name in singles["name"].head(1)]
+    for name, column, metric, words in chosen:
+        by = values[values["name"] == name].groupby(["group", "cell", "against"], sort=False)
         rows = [
-            (f"{cell}, {_against(against)}", groups.index(group), same["v_ermv"].to_numpy())
-            for (group, cell, against), same in values[values["name"] == name].groupby(
-                ["group", "cell", "against"], sort=False
-            )
+            (f"{cell}, {_against(against)}", groups.index(group), same[column].abs().to_numpy())
+            for (group, cell, against), same in by
         ]
         caption = (
-            f"V_ermv of {name} at the last step, every pair of runs a point: runs of a group against each other, and "
-            "apart from that against the reference, which also holds the change of algorithm. Points at the left "
-            "edge are equal."
+            f"{metric} of {name} at the last step, every pair of runs a point: runs of a group against each other, "
+            "and apart from that against the reference, which also holds the change of algorithm."
         )
-        plot = _rows(rows, f"mean relative difference of {name} (V_ermv)", log=True)
-        return _figure("variability", f"How far runs lie apart: {name}", plot, caption, rows=len(rows))
-    return None
-
-
-def region_figures(table: pd.DataFrame, groups: list[str], most: int = 4) -> list[Figure]:
-    """Exclusive time per region, one figure per rank count (of the `most` with the most runs), every run a
-    point."""
-    table = table[table["complete"]]
-    counts = table.groupby("size")[["run", "repeat"]].apply(lambda rows: len(rows.drop_duplicates()))
-    figures = []
-    for size in sorted(counts.sort_values(ascending=False, kind="stable").index[:most]):
-        same = table[table["size"] == size]
-        names = (
-            same.groupby("name")["exclusive_s"].median().sort_values(ascending=False).index[:REGIONS].tolist()
-        )
-        present = [group for group in groups if group in set(same["group"])]
-        caption = (
-            f"Time inside each region and in none within it, mean over the {ranks_text(size)}, every run a point. "
-            "Waiting for other ranks counts to the collective in which it happens."
-        )
-        plot = _regions(same, names, present, groups)
-        figures.append(
-            _figure(f"regions{size}", f"Wall time per region on {ranks_text(size)}", plot, caption, same, groups, len(names) * 0.6)
-        )  # fmt: skip
+        plot = _rows(rows, f"{words} of {name}, {metric}", log=True)
+        title = f"How far runs lie apart: {name}"
+        figures.append(_figure(f"variability-{column}", title, plot, caption, rows=len(rows)))
     return figures
 
 
-def cost_figure(points: pd.DataFrame, groups: list[str]) -> Figure | None:
-    """Relative wall time, every run a point and the median a bar, one row per (rank count, group)."""
-    if points.empty:
-        return None
-    rows = []
-    for (size, group), same in points.groupby(["size", "group"]):
-        text = f"{ranks_text(size)}, {group} (n = {len(same)})"
-        rows.append((text, groups.index(group), same["relative"].to_numpy()))
-    caption = (
-        "Wall time of a whole repeat over the median of the weakest guarantee on the same problem and rank count. "
-        "Every run is a point, the bar is the median."
+def time_figures(table: pd.DataFrame, groups: list[str]) -> list[Figure]:
+    """Exclusive time and imbalance per region at the rank count at which most groups were measured, every
+    run a point. `table` as `regions` returns it."""
+    table = table[table["complete"]]
+    # Of equally many groups the highest rank count: that is where communication shows.
+    size = max(sorted(set(table["size"])), key=lambda n: (table[table["size"] == n]["group"].nunique(), n))
+    same = table[table["size"] == size]
+    longest = same.groupby("name")["exclusive_s"].median().sort_values(ascending=False)
+    names = longest.index[:REGIONS].tolist()
+    on = ranks_text(size)
+    time = (
+        f"Time inside each region and in none within it, mean over the {on}, every run a point. Waiting for other "
+        "ranks counts to the collective in which it happens."
     )
-    plot = _rows(rows, "wall time relative to the weakest guarantee", log=False, median=True)
-    return _figure("cost", "What a guarantee costs", plot, caption, rows=len(rows))
+    plots = [("exclusive_s", "exclusive time, s", f"Wall time per region on {on}", time)]
+    if size > 1:
+        balance = (
+            "Time of the slowest rank over the mean, less one: 0 is perfect balance. A region that waits takes "
+            "longest on the rank that comes first."
+        )
+        plots.append(("imbalance", "imbalance, max / mean - 1", f"Imbalance per region on {on}", balance))
+    return [
+        _figure(
+            column,
+            title,
+            _regions(same, column, label, names, groups),
+            caption,
+            same,
+            groups,
+            len(names) * 0.75,
+        )
+        for column, label, title, caption in plots
+    ]
+
+
+def cost_figures(points: pd.DataFrame, runs: pd.DataFrame, groups: list[str]) -> list[Figure]:
+    """Relative wall time, every run a point and the median a bar, one row per (rank count, group); and the
+    wall time of `runs` (grouped) against the rank count, where there are several."""
+    figures = []
+    if len(points):
+        order = points.assign(place=points["group"].map(groups.index)).groupby(["size", "place"])
+        rows = [
+            (f"{ranks_text(size)}, {groups[place]} (n = {len(same)})", place, same["relative"].to_numpy())
+            for (size, place), same in order
+        ]
+        caption = (
+            "Wall time of a whole repeat over the median of the weakest guarantee on the same problem and rank "
+            "count. Every run is a point, the bar is the median."
+        )
+        plot = _rows(rows, "wall time relative to the weakest guarantee", log=False, median=True)
+        figures.append(_figure("cost", "What a guarantee costs", plot, caption, rows=len(rows)))
+    if runs["size"].nunique() > 1:
+        caption = "Wall time of a whole repeat, every run a point. Both axes are logarithmic."
+        figures.append(
+            _figure("wall", "Wall time and rank count", _by_size(runs, groups), caption, runs, groups)
+        )
+    return figures
 
 
 def _figure(name, title, plot, caption, frame=None, groups=(), rows: float = 0) -> Figure:
@@ -180,31 +197,40 @@ def _rows(rows: list[tuple[str, int, np.ndarray]], label: str, log: bool, median
     return plot
 
 
-def _regions(table: pd.DataFrame, names: list[str], present: list[str], groups: list[str]) -> Callable:
-    from matplotlib.ticker import LogLocator
+def _regions(table: pd.DataFrame, column: str, label: str, names: list[str], groups: list[str]) -> Callable:
+    present = [group for group in groups if group in set(table["group"])]
 
     def plot(axes) -> None:
         for k, group in enumerate(present):
             own = table[table["group"] == group]
             shift = 0.6 * ((k + 0.5) / len(present) - 0.5)
             for y, name in enumerate(names):
-                x = own.loc[own["name"] == name, "exclusive_s"].to_numpy()
-                x = x[x > 0]  # a logarithmic axis has no place for a region that took no time
-                axes.plot(
-                    x,
-                    np.full(len(x), y + shift),
-                    linestyle="none",
-                    alpha=0.8,
-                    **svg.series(groups.index(group)),
-                )
+                x = own.loc[own["name"] == name, column].to_numpy()
+                look = svg.series(groups.index(group))
+                axes.plot(x, np.full(len(x), y + shift), linestyle="none", alpha=0.8, clip_on=False, **look)
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.set_xlim(left=0)
         axes.grid(axis="y", visible=False)
-        axes.set_xlabel("exclusive time, s")
-        axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if _decades(axes) < 2 else (1.0,)))
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_formatter("")
+        axes.set_xlabel(label)
+
+    return plot
+
+
+def _by_size(runs: pd.DataFrame, groups: list[str]) -> Callable:
+    from matplotlib.ticker import LogLocator
+
+    def plot(axes) -> None:
+        for group, same in runs.groupby("group", sort=False):
+            look = svg.series(groups.index(group))
+            axes.plot(same["size"], same["wall_s"], linestyle="none", alpha=0.8, **look)
+        sizes = sorted(set(runs["size"]))
+        axes.set(xlabel="ranks", ylabel="wall time, s", xscale="log", yscale="log")
+        axes.set_xticks(sizes, list(map(str, sizes)))
+        axes.set_xticks([], minor=True)
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("")
 
     return plot
 
@@ -223,8 +249,7 @@ def _decades(axes) -> float:
 
 def _log(axis, set_scale: Callable, floor: float) -> None:
     set_scale("log")
-    low, high = axis.get_view_interval()
-    high = max(high, floor * 1e3)
+    high = max(axis.get_view_interval()[1], floor * 1e3)
     axis.axes.set(**{f"{axis.axis_name}lim": (floor / 2, high)})
     first, last = round(np.log10(floor)) + 1, int(np.floor(np.log10(high)))
     stride = max(1, -(-(last - first + 1) // 6))

@@ -17,7 +17,17 @@ from analysis.regions import cost_summary, costs, regions, summary
 from analysis.svg import GLYPHS, SERIES, Figure
 from analysis.terminal import number
 from analysis.variability import Id, ids, label, pairs, variability
-from analysis.verdict import MEANING, UNTESTED, Group, clause, judge, place, ranks, sentence
+from analysis.verdict import (
+    MEANING,
+    Group,
+    by_weight,
+    clause,
+    counted,
+    doubts,
+    judge,
+    place,
+    sentence,
+)
 
 LISTED = 6  # runs named in a cell of a table before "and N more"
 
@@ -50,7 +60,7 @@ class Section:
     intro: str = ""
     figures: list[Figure] = field(default_factory=list)
     tables: list[tuple[str, Table]] = field(default_factory=list)
-    items: list[tuple[str, list[str]]] = field(default_factory=list)
+    items: list[tuple[str, list[tuple[str, str]], str]] = field(default_factory=list)
 
 
 def build(frames: Frames, against: Id | None = None) -> Report:
@@ -61,6 +71,7 @@ def build(frames: Frames, against: Id | None = None) -> Report:
     labels = [group.label for group in groups]
     verdict = sentence(groups, frames.excluded)
     found = pairs(frames, against)
+    launches = frames.runs["run"].nunique()
     sections = [
         _groups(groups),
         _first(frames, groups),
@@ -77,11 +88,12 @@ def build(frames: Frames, against: Id | None = None) -> Report:
     )  # fmt: skip
     html = environment.get_template("report.html.j2").render(
         verdict=verdict,
-        clauses=[(group.label, group.verdict, clause(group)) for group in groups],
+        lead=counted(len(groups), "group") if groups else "No group",
+        clauses=[(group.label, group.verdict, clause(group)) for group in by_weight(groups)],
+        doubts=doubts(frames.excluded),
         sections=sections,
         meaning=MEANING,
-        repeats=len(frames.runs),
-        launches=frames.runs["run"].nunique(),
+        scope=f"{counted(len(frames.runs), 'run')} from {launches} launch{'es' if launches != 1 else ''}",
         now=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         glyphs=GLYPHS,
         series=len(SERIES),
@@ -120,19 +132,15 @@ def _groups(groups: list[Group]) -> Section:
 def _first(frames: Frames, groups: list[Group]) -> Section:
     items = []
     paths = frames.runs.set_index(["run", "repeat"])["path"]
-    for group in groups:
-        for cell in group.cells:
-            if cell.first is None:
-                continue
-            _, *lines = terminal.comparison_lines(cell.first, frames)
-            a, b = cell.first.a, cell.first.b
-            command = f"python -m analysis divergence {paths[a]}:{a[1]} {paths[b]}:{b[1]}"
-            title = f"{cell.label}: {place(cell.first.first)}"
-            items.append((title, [f"between {label(a)} and {label(b)}", *map(str.strip, lines), command]))
+    for cell in (cell for group in groups for cell in group.cells if cell.first):
+        a, b = cell.first.a, cell.first.b
+        lines = [("between", f"{label(a)} and {label(b)}"), *terminal.facts(cell.first, frames)]
+        command = f"python -m analysis divergence {paths[a]}:{a[1]} {paths[b]}:{b[1]}"
+        items.append((f"{cell.label}: {place(cell.first.first)}", lines, command))
     intro = (
-        "The earliest step at which any run of a group has other bits than its first run; within the step the name "
-        "that was recorded first, then the lowest block. Where arrival orders were recorded, the first order that "
-        "differs is given, which is where the cause lies."
+        "The earliest step at which any run of a group has other bits than its first run; within the step the "
+        "name that was recorded first, then the lowest block. Where arrival orders were recorded, the first that "
+        "differs is given: it may be the cause, and orders that are equal up to the divergence rule it out."
     )
     return Section("First divergence", "No group has runs that differ.", intro if items else "", items=items)
 
@@ -184,13 +192,12 @@ def _variability(frames: Frames, against: Id | None, found: pd.DataFrame, labels
         ]  # fmt: skip
         if rows:
             tables.append((cell, Table(columns, rows, columns[2:])))
-    figure = figures.variability_figure(found, labels)
     intro = (
         "At the last step that all runs recorded. Run-to-run variation (against each other) is kept apart from the "
         "difference to the reference, which also holds the change of algorithm. The last column is filled where no "
         "difference was seen: with 95 % confidence the probability of one per run is below it."
     )
-    return Section("Variability", "", intro, [figure] if figure else [], tables)
+    return Section("Variability", "", intro, figures.variability_figures(found, labels), tables)
 
 
 def _times(frames: Frames, labels: list[str]) -> Section:
@@ -222,27 +229,31 @@ def _times(frames: Frames, labels: list[str]) -> Section:
         "slowest rank over the mean, less one."
     )
     table = ("All regions", Table(columns, rows, columns[2:]))
-    return Section("Wall time per region", "", intro, figures.region_figures(measured, labels), [table])
+    return Section("Wall time per region", "", intro, figures.time_figures(measured, labels), [table])
 
 
 def _costs(frames: Frames, labels: list[str]) -> Section:
     points = costs(frames)
-    if points.empty:
-        return Section(
-            "Cost of the guarantees",
-            "No two groups were measured on the same problem and rank count, so no cost can be given.",
-        )
-    columns = ("group", "ranks", "runs", "median, s", "relative", "lowest", "highest", "relative to")
-    rows = [
-        (
-            row.group, row.size, row.runs, number(row.median_s), f"{row.relative:.3f}", f"{row.lowest:.3f}",
-            f"{row.highest:.3f}", f"{row.base} (n = {row.base_runs})",
-        )
-        for row in cost_summary(points).itertuples(index=False)
-    ]  # fmt: skip
-    intro = "Medians; with so few runs read the points, not the third digit."
-    figure = figures.cost_figure(points, labels)
-    return Section("Cost of the guarantees", "", intro, [figure], [("", Table(columns, rows, columns[1:7]))])
+    runs = grouped(frames.runs)
+    runs = runs[runs["complete"] & runs["wall_s"].notna()]
+    nothing = "No two groups were measured on the same problem and rank count, so no cost can be given."
+    tables = []
+    if len(points):
+        columns = ("group", "ranks", "runs", "median, s", "relative", "lowest", "highest", "relative to")
+        rows = [
+            (
+                row.group, row.size, row.runs, number(row.median_s), f"{row.relative:.3f}", f"{row.lowest:.3f}",
+                f"{row.highest:.3f}", f"{row.base} (n = {row.base_runs})",
+            )
+            for row in cost_summary(points).itertuples(index=False)
+        ]  # fmt: skip
+        tables = [("", Table(columns, rows, columns[1:7]))]
+    intro = (
+        "Medians of whole repeats; with few runs read the points, not the third digit." if tables else nothing
+    )
+    return Section(
+        "Cost of the guarantees", nothing, intro, figures.cost_figures(points, runs, labels), tables
+    )
 
 
 def _environment(frames: Frames) -> Section:

@@ -48,7 +48,7 @@ def groups_table(groups: list[Group]):
         (
             group.label, ", ".join(map(str, group.sizes)),
             f"{group.runs}" + (f" + {group.incomplete} incomplete" if group.incomplete else ""),
-            group.distinct, group.state[:16] or "-", group.verdict,
+            group.distinct, group.state[:16] or ("several" if group.distinct > 1 else "-"), group.verdict,
         )
         for group in groups
     ]  # fmt: skip
@@ -83,31 +83,36 @@ def variability_tables(frame: pd.DataFrame):
 def comparison_lines(found: Comparison, frames: Frames) -> list[str]:
     """Where two runs part, in words."""
     a, b = label(found.a), label(found.b)
-    only = [f"{n} only in {who}" for n, who in ((found.only_a, a), (found.only_b, b)) if n]
-    scope = f"{found.compared} fingerprints and values up to step {found.through}" + (
-        f"; {', '.join(only)}" if only else ""
-    )
     if found.equal:
-        return [f"{a} and {b} are equal: the same bits in {scope}."]
-    sizes = frames.runs.set_index(["run", "repeat"])["size"]
-    lines = [f"{a} and {b} differ: first at {place(found.first)}."]
+        return [f"{a} and {b} are equal: the same bits in {compared(found)}."]
+    head = f"{a} and {b} differ: first at {place(found.first)}."
+    return [head, *(f"  {what:<14}{text}" for what, text in facts(found, frames))]
+
+
+def facts(found: Comparison, frames: Frames) -> list[tuple[str, str]]:
+    """What is known about the first divergence of two runs, as (label, text)."""
+    lines = []
     if found.fingerprint:
-        lines.append(
-            f"  fingerprint   {place(found.fingerprint)}: {_owners(found.fingerprint, found, sizes)}"
-        )
-        if found.fingerprint.recorded > 1:
-            some = f"{found.fingerprint.differing} of {found.fingerprint.recorded}"
-            lines.append(f"                {some} blocks of {found.fingerprint.name} differ there")
-    for point in found.values:
-        lines.append(f"  value there   {difference(point)}")
+        at = found.fingerprint
+        lines.append(("fingerprint", f"{place(at)}: {_owners(at, found, frames)}"))
+        if at.recorded > 1:
+            lines.append(("spread", f"{at.differing} of {at.recorded} blocks of {at.name} differ there"))
+    lines += [("value there", difference(point)) for point in found.values]
     if found.value and found.value not in found.values:
-        lines.append(f"  first value   {place(found.value)}: {difference(found.value)}")
+        lines.append(("first value", f"{place(found.value)}: {difference(found.value)}"))
     if found.order:
         step, name, call, first, second = found.order
-        lines.append(f"  arrival order first differs at step {step}, {name}, call {call + 1}: ")
-        lines[-1] += f"{_sequence(first)} against {_sequence(second)}"
-    lines.append(f"  compared      {scope}")
-    return lines
+        orders = f"{_sequence(first)} against {_sequence(second)}"
+        lines.append(("arrival order", f"first differs at step {step}, {name}, call {call + 1}: {orders}"))
+    return [*lines, ("compared", compared(found))]
+
+
+def compared(found: Comparison) -> str:
+    """How much of two runs was compared."""
+    alone = [
+        f"{n} only in {label(run)}" for n, run in ((found.only_a, found.a), (found.only_b, found.b)) if n
+    ]
+    return "; ".join([f"{found.compared} fingerprints and values up to step {found.through}", *alone])
 
 
 def difference(point: Point) -> str:
@@ -200,11 +205,10 @@ def _recorded(frames: Frames, run: str) -> list[tuple[object, ...]]:
     return rows
 
 
-def _owners(point: Point, found: Comparison, sizes: pd.Series) -> str:
-    return (
-        f"recorded by rank {point.rank_a} of {sizes[found.a]} in {label(found.a)}, "
-        f"rank {point.rank_b} of {sizes[found.b]} in {label(found.b)}"
-    )
+def _owners(point: Point, found: Comparison, frames: Frames) -> str:
+    sizes = frames.runs.set_index(["run", "repeat"])["size"]
+    owners = ((point.rank_a, found.a), (point.rank_b, found.b))
+    return "owned by " + ", ".join(f"rank {rank} of {sizes[run]} in {label(run)}" for rank, run in owners)
 
 
 def _sequence(order: tuple[int, ...]) -> str:

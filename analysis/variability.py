@@ -93,9 +93,10 @@ def pairs(frames: Frames, against: Id | None = None) -> pd.DataFrame:
     PAIRS.
 
     The two are told apart by `against`: run-to-run variation has EACH_OTHER there, the change of algorithm
-    the label of the reference, which is `against` or, where that is None or of another problem, `reference`.
-    One row per pair and name: `v_c` is the fraction of blocks (fingerprints) or elements (values) whose bits
-    differ; the other metrics are of values, `v_s` only where there is one element (analysis.bits).
+    the label of the reference (not for the cell that it is in), which is `against` or, where that is None or
+    of another problem, `reference`. One row per pair and name: `v_c` is the fraction of blocks
+    (fingerprints) or elements (values) whose bits differ; the other metrics are of values, `v_s` only where
+    there is one element (analysis.bits).
     """
     runs = grouped(frames.runs)
     pieces = []
@@ -107,8 +108,8 @@ def pairs(frames: Frames, against: Id | None = None) -> pd.DataFrame:
                 for name in _names(frames, table):
                     where = {"group": group, "cell": cell, "name": name, "kind": table}
                     pieces += _within(frames, where, own)
-                    if chosen is not None:
-                        pieces += _to_reference(frames, where, chosen, [run for run in own if run != chosen])
+                    if chosen is not None and chosen not in own:
+                        pieces += _to_reference(frames, where, chosen, own)
     return pd.concat(pieces, ignore_index=True).astype(PAIRS) if pieces else pd.DataFrame(columns=list(PAIRS))
 
 

@@ -96,17 +96,28 @@ def sentence(groups: list[Group], excluded: pd.DataFrame) -> str:
     """The verdict on one line: broken promises first, then every group, then what was left out."""
     if not groups:
         return "No usable run: nothing can be said."
-    ordered = sorted(groups, key=lambda group: group.verdict != BROKEN)
-    parts = [f"{group.label}: {clause(group)}" for group in ordered]
-    left_out = excluded[excluded["kept"] == "nothing"]["run"].nunique()
-    if left_out:
-        parts.append(f"{left_out} run{'s' if left_out > 1 else ''} left out")
-    disagree = excluded[excluded["what"] == "ranks disagree"]["run"].nunique()
-    if disagree:
-        parts.append(
-            f"ranks of {disagree} run{'s' if disagree > 1 else ''} disagree about what they hold in common"
-        )
-    return f"{len(groups)} group{'s' if len(groups) > 1 else ''}: {'; '.join(parts)}."
+    parts = [f"{group.label}: {clause(group)}" for group in by_weight(groups)] + doubts(excluded)
+    return f"{counted(len(groups), 'group')}: {'; '.join(parts)}."
+
+
+def by_weight(groups: list[Group]) -> list[Group]:
+    """Broken promises first, the others in their order."""
+    return sorted(groups, key=lambda group: group.verdict != BROKEN)
+
+
+def doubts(excluded: pd.DataFrame) -> list[str]:
+    """What limits the verdict: runs that were left out, and runs whose ranks contradict each other."""
+    found = []
+    if left_out := excluded[excluded["kept"] == "nothing"]["run"].nunique():
+        found.append(f"{counted(left_out, 'run')} left out")
+    if disagree := excluded[excluded["what"] == "ranks disagree"]["run"].nunique():
+        found.append(f"ranks of {counted(disagree, 'run')} disagree about what they hold in common")
+    return found
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 run`, `3 runs`."""
+    return f"{count} {noun}{'s' if count != 1 else ''}"
 
 
 def clause(group: Group) -> str:
@@ -116,10 +127,10 @@ def clause(group: Group) -> str:
         if not group.runs:
             return f"no complete run ({group.incomplete} incomplete)"
         if any(cell.runs > 1 for cell in group.cells):
-            return f"{_runs(group.runs)} recorded nothing in common to compare"
-        return f"{_runs(group.runs)} on {ranks(group.sizes)}: nothing to compare with"
+            return f"{counted(group.runs, 'run')} recorded nothing in common to compare"
+        return f"{counted(group.runs, 'run')} on {ranks(group.sizes)}: nothing to compare with"
     if verdict in (HOLDS, SAME):
-        text = f"{_runs(group.runs)} on {ranks(group.sizes)}: {_one_hash(group)}"
+        text = f"{counted(group.runs, 'run')} on {ranks(group.sizes)}: {_one_hash(group)}"
         if verdict == SAME:
             most = max(cell.runs for cell in group.cells)
             return f"{text}; differences rarer than {bound(most):.0%} of runs would go unseen in {most}"
@@ -146,16 +157,12 @@ def ranks(sizes: tuple[int, ...]) -> str:
     return ranks_text(sizes[0]) if len(sizes) == 1 else f"{', '.join(map(str, sizes))} ranks"
 
 
-def _runs(count: int) -> str:
-    return f"{count} run{'s' if count != 1 else ''}"
-
-
 def _one_hash(group: Group) -> str:
     tested = [cell for cell in group.cells if cell.runs > 1]
     if len(group.cells) == 1 or group.distinct == 1:
         return "one hash"
     untested = len(group.cells) - len(tested)
-    more = f" ({untested} rank count{'s' if untested > 1 else ''} with one run only)" if untested else ""
+    more = f" ({counted(untested, 'rank count')} with one run only)" if untested else ""
     return f"one hash per rank count{more}"
 
 

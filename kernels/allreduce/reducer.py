@@ -1,4 +1,4 @@
-"""What all reducers share: checks of what comes in, comparison of bits across ranks, release of MPI objects."""
+"""What all reducers share: checks of what comes in, comparison of bits across ranks, release of handles."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import numpy as np
 from miniapps.coupled.physics import HALO
 
 DEGREE = HALO - 1  # of the preconditioner: it and the operator together read HALO points around a block
-RANGE = 30.0  # the preconditioner damps the spectrum between its top and a RANGE-th of it; the rest is left to CG
+RANGE = 100.0  # the preconditioner damps the spectrum between its top and a RANGE-th of it; the rest is left to CG
 
 
 def chebyshev(top: float, bottom: float, degree: int) -> tuple[float, np.ndarray]:

@@ -23,7 +23,8 @@ class State:
 
     zeta: Any  # vorticity, (own blocks, by + 2 HALO, bx + 2 HALO) float64
     psi: Any  # streamfunction, likewise
-    change: Any  # psi's change over the last step, (own blocks, by, bx): extrapolates the first guess
+    slope: Any  # last_dt times d(psi)/dt, (own blocks, by, bx), and last_dt^2 / 2 times the second derivative:
+    curvature: Any  # from the last step, they extrapolate the first guess of the Poisson solves
     last_dt: float = 0.0
     time: float = 0.0
     step: int = 0
@@ -31,7 +32,7 @@ class State:
     @classmethod
     def at_rest(cls, blocks, xp=np) -> "State":
         """Zero flow at time 0."""
-        return cls(blocks.zeros(HALO, xp=xp), blocks.zeros(HALO, xp=xp), blocks.zeros(xp=xp))
+        return cls(blocks.zeros(HALO, xp=xp), blocks.zeros(HALO, xp=xp), blocks.zeros(xp=xp), blocks.zeros(xp=xp))
 
 
 def state_fingerprint(blocks, comm, state: State, weights: np.ndarray | None) -> str:
@@ -70,7 +71,8 @@ def save_checkpoint(path: Path, blocks, comm, state: State, surrogate, config, s
     arrays = {
         "zeta": fields.gather(blocks, comm, view(state.zeta, HALO)),
         "psi": fields.gather(blocks, comm, view(state.psi, HALO)),
-        "change": fields.gather(blocks, comm, state.change),
+        "slope": fields.gather(blocks, comm, state.slope),
+        "curvature": fields.gather(blocks, comm, state.curvature),
     }
     if comm.rank:
         return
@@ -93,7 +95,13 @@ def load_checkpoint(path: str, blocks, comm, state: State, surrogate) -> None:
     """Take up a checkpoint that `check_checkpoint` let pass. Collective."""
     attributes, arrays = read_checkpoint("--restart", path) if comm.rank == 0 else (None, {})
     attributes = comm.bcast(attributes)
-    for name, target in (("zeta", view(state.zeta, HALO)), ("psi", view(state.psi, HALO)), ("change", state.change)):
+    targets = {
+        "zeta": view(state.zeta, HALO),
+        "psi": view(state.psi, HALO),
+        "slope": state.slope,
+        "curvature": state.curvature,
+    }
+    for name, target in targets.items():
         target[...] = fields.scatter(blocks, comm, arrays.get(name))
     state.step, state.time = int(attributes["step"]), float(attributes["time"])
     state.last_dt = float(attributes["last_dt"])

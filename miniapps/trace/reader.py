@@ -53,13 +53,18 @@ def read(path: str | os.PathLike, tables: Iterable[str] | None = None) -> RankTr
     try:
         with h5py.File(path, "r") as file:
             attributes = _attributes(path, file)
-            committed = dict(zip(file["committed"].attrs["tables"], file["committed"][:], strict=True))
-            columns = {
-                table: {column: file[table][column][: committed[table]] for column in TABLES[table]}
-                for table in wanted
-            }
-            names = [name.decode() for name in file["names"][:]]
-            _check(path, columns, names, committed)
+            order = list(file["committed"].attrs["tables"])
+            rows, tail_rows = (
+                dict(zip(order, counts, strict=True)) for counts in file["committed"][:].tolist()
+            )
+            columns = {}
+            for table in wanted:
+                columns[table] = {
+                    column: _column(file, table, column, rows[table], tail_rows[table])
+                    for column in TABLES[table]
+                }
+            names = [name.decode() for name in file["names"][: rows["names"]]]
+            _check(columns, names)
     except (OSError, RuntimeError, KeyError, ValueError) as error:
         raise TraceError(
             f"{path}: damaged or truncated, it cannot be read ({_first_line(error)}); copy it again from "
@@ -108,11 +113,17 @@ def _attributes(path: Path, file) -> dict[str, Any]:
     return attributes
 
 
-def _check(path: Path, columns, names, committed) -> None:
+def _column(file, table: str, column: str, rows: int, tail_rows: int) -> np.ndarray:
+    """The committed rows of a column: those in full chunks, then those of the tail."""
+    main = file[table][column][:rows]
+    tail = file["tail"][table][column][:tail_rows]
+    if (len(main), len(tail)) != (rows, tail_rows):
+        raise ValueError(f"{table}/{column} has {len(main) + len(tail)} of {rows + tail_rows} committed rows")
+    return np.concatenate([main, tail]) if tail_rows else main
+
+
+def _check(columns: dict[str, dict[str, np.ndarray]], names: list[str]) -> None:
     for table, arrays in columns.items():
-        for column, rows in arrays.items():
-            if len(rows) != committed[table]:
-                raise ValueError(f"{table}/{column} has {len(rows)} of {committed[table]} committed rows")
         if len(arrays["name"]) and not 0 <= arrays["name"].min() <= arrays["name"].max() < len(names):
             raise ValueError(f"{table}/name points outside the {len(names)} names")
 

@@ -32,6 +32,8 @@ TABLES: dict[str, dict[str, str]] = {
     "order": {"repeat": "int32", "step": "int32", "name": "int32", "ranks": "uint16"},
 }
 
+COMMITTED = [*TABLES, "names"]  # what the columns of `committed` count
+
 JSON_ATTRIBUTES = ("config", "method", "environment")
 
 
