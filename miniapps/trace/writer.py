@@ -1,7 +1,7 @@
 """Writes the trace of one rank: rows are collected in memory and written in blocks at step boundaries.
 
-A region costs two clock reads and one append of packed bytes (0.2 us). HDF5 is touched only from `at`, `flush`
-and `close`: by blocks when there are enough rows, and every two seconds for all of them.
+A region costs two clock reads and one append of packed bytes (0.2 us). HDF5 is touched only from `at`,
+`flush` and `close`: by blocks when there are enough rows, and every two seconds for all of them.
 """
 
 from __future__ import annotations
