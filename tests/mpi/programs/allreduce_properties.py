@@ -32,11 +32,11 @@ def section(function):
 
 
 def numbers(seed, shape, dtype=np.float64):
-    """The same on every rank; over 24 orders of magnitude, so that nearly any other order has other bits."""
+    """The same on every rank; of near magnitudes, where another order most often has other bits."""
     rng = np.random.default_rng(seed)
     if np.dtype(dtype) == np.int64:
         return rng.integers(-(2**40), 2**40, shape)
-    return (rng.standard_normal(shape) * 10.0 ** rng.integers(-12, 12, shape)).astype(dtype)
+    return (rng.standard_normal(shape) * 10.0 ** rng.integers(-1, 2, shape)).astype(dtype)
 
 
 def all_contributions(seed, shape, dtype=np.float64):
@@ -59,7 +59,7 @@ def schedules_give_the_bits_of_the_simulator():
         for dtype in ("float64", "float32", "int64"):
             for shape in [(n,) for n in LENGTHS] + [(), (3, 2)]:
                 with plan(COMM, name, shape, dtype) as reducer:
-                    for seed in (1, 2, 1):
+                    for seed in (1, 2, 3, 1):
                         xs = all_contributions(seed, shape, dtype)
                         total = reducer(xs[RANK])
                         expected = simulate(name, xs)[RANK]
@@ -309,12 +309,17 @@ def the_caller_s_messages_are_left_alone():
 
 
 @section
-def freed_reducers_give_their_communicator_back():
+def reducers_give_back_what_they_took():
     # An MPI library has about 2,000 communicators.
     for _ in range(2500 if SIZE == 2 else 3):
         with plan(COMM, "ring", (2,)):
             pass
-    return ()
+    for name in (o.name for o in orderings()):
+        reducer = plan(COMM, name, (2,))
+        requests = reducer._requests
+        del reducer
+        if any(request != MPI.REQUEST_NULL for request in requests):
+            yield f"{name}: a reducer that was dropped kept its requests"
 
 
 def main():
