@@ -35,8 +35,9 @@ def divergence_figures(growths: pd.DataFrame, groups: list[str]) -> list[Figure]
     for name in _most_elements(values):
         caption = (
             f"Largest relative difference of {name} from the first run of the group, after each step, on a "
-            "logarithmic scale. One line per run; points at the bottom are equal to the last bit. A straight rise "
-            "is exponential growth; a plateau is as different as two states of this problem become."
+            "logarithmic scale. One line per run; points at the bottom are equal to the last bit. A "
+            "straight rise is exponential growth; a plateau is as different as two states of this problem "
+            "become."
         )
         same = values[values["name"] == name]
         plot = _by_step(same, "max_relative", f"largest relative difference, {name}", groups)
@@ -59,8 +60,8 @@ def variability_figures(pairs: pd.DataFrame, groups: list[str]) -> list[Figure]:
             for (group, cell, against), same in by
         ]
         caption = (
-            f"{metric} of {name} at the last step, every pair of runs a point: runs of a group against each other, "
-            "and apart from that against the reference, which also holds the change of algorithm."
+            f"{metric} of {name} at the last step, every pair of runs a point: runs of a group against each "
+            "other, and apart from that against the reference, which also holds the change of algorithm."
         )
         plot = _rows(rows, f"{words} of {name}, {metric}", log=True)
         title = f"How far runs lie apart: {name}"
@@ -79,14 +80,14 @@ def time_figures(table: pd.DataFrame, groups: list[str]) -> list[Figure]:
     names = longest.index[:REGIONS].tolist()
     on = ranks_text(size)
     time = (
-        f"Time inside each region and in none within it, mean over the {on}, every run a point. Waiting for other "
-        "ranks counts to the collective in which it happens."
+        f"Time inside each region and in none within it, mean over the {on}, every run a point. Waiting for "
+        "other ranks counts to the collective in which it happens."
     )
     plots = [("exclusive_s", "exclusive time, s", f"Wall time per region on {on}", time)]
     if size > 1:
         balance = (
-            "Time of the slowest rank over the mean, less one: 0 is perfect balance. A region that waits takes "
-            "longest on the rank that comes first."
+            "Time of the slowest rank over the mean, less one: 0 is perfect balance. A region that waits "
+            "takes longest on the rank that comes first."
         )
         plots.append(("imbalance", "imbalance, max / mean - 1", f"Imbalance per region on {on}", balance))
     return [
@@ -114,8 +115,8 @@ def cost_figures(points: pd.DataFrame, runs: pd.DataFrame, groups: list[str]) ->
             for (size, place), same in order
         ]
         caption = (
-            "Wall time of a whole repeat over the median of the weakest guarantee on the same problem and rank "
-            "count. Every run is a point, the bar is the median."
+            "Wall time of a whole repeat over the median of the weakest guarantee on the same problem and "
+            "rank count. Every run is a point, the bar is the median."
         )
         plot = _rows(rows, "wall time relative to the weakest guarantee", log=False, median=True)
         figures.append(_figure("cost", "What a guarantee costs", plot, caption, rows=len(rows)))
@@ -186,7 +187,7 @@ def _rows(rows: list[tuple[str, int, np.ndarray]], label: str, log: bool, median
             )
             if median:
                 axes.vlines(np.median(x), y - 0.12, y + 0.36, color=svg.INK, linewidth=1.6)
-            axes.annotate(text, (0.0, y - 0.3), xycoords=("axes fraction", "data"), va="center", fontsize=8.5)
+            axes.annotate(text, (0.0, y - 0.3), xycoords=("axes fraction", "data"), va="center", fontsize=9)
         axes.set_ylim(len(rows) - 0.45, -0.6)
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
@@ -211,6 +212,7 @@ def _regions(table: pd.DataFrame, column: str, label: str, names: list[str], gro
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(len(names) - 0.5, -0.5)
         axes.set_xlim(left=0)
+        axes.locator_params(axis="x", nbins=5)
         axes.grid(axis="y", visible=False)
         axes.set_xlabel(label)
 

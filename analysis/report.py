@@ -120,9 +120,9 @@ def _groups(groups: list[Group]) -> Section:
         for g in groups
     ]  # fmt: skip
     intro = (
-        "A group is one problem computed by one method. Under layout and exact all its runs must have the same bits, "
-        "whatever their rank count; under run those of one rank count; under none nothing is promised. Only complete "
-        "runs are counted; each repeat of a launch is a run."
+        "A group is one problem computed by one method. Under layout and exact all its runs must have the "
+        "same bits, whatever their rank count; under run those of one rank count; under none nothing is "
+        "promised. Only complete runs are counted; each repeat of a launch is a run."
     )
     return Section(
         "Groups", "No usable run.", intro, tables=[("", Table(columns, rows, ("runs", "distinct results")))]
@@ -138,9 +138,10 @@ def _first(frames: Frames, groups: list[Group]) -> Section:
         command = f"python -m analysis divergence {paths[a]}:{a[1]} {paths[b]}:{b[1]}"
         items.append((f"{cell.label}: {place(cell.first.first)}", lines, command))
     intro = (
-        "The earliest step at which any run of a group has other bits than its first run; within the step the "
-        "name that was recorded first, then the lowest block. Where arrival orders were recorded, the first that "
-        "differs is given: it may be the cause, and orders that are equal up to the divergence rule it out."
+        "The earliest step at which any run of a group has other bits than its first run; within the step "
+        "the name that was recorded first, then the lowest block. Where arrival orders were recorded, the "
+        "first that differs is given: it may be the cause, and orders that are equal up to the divergence "
+        "rule it out."
     )
     return Section("First divergence", "No group has runs that differ.", intro if items else "", items=items)
 
@@ -193,9 +194,10 @@ def _variability(frames: Frames, against: Id | None, found: pd.DataFrame, labels
         if rows:
             tables.append((cell, Table(columns, rows, columns[2:])))
     intro = (
-        "At the last step that all runs recorded. Run-to-run variation (against each other) is kept apart from the "
-        "difference to the reference, which also holds the change of algorithm. The last column is filled where no "
-        "difference was seen: with 95 % confidence the probability of one per run is below it."
+        "At the last step that all runs recorded. Run-to-run variation (against each other) is kept apart "
+        "from the difference to the reference, which also holds the change of algorithm. The last column "
+        "is filled where no difference was seen: with 95 % confidence the probability of one per run is "
+        "below it."
     )
     return Section("Variability", "", intro, figures.variability_figures(found, labels), tables)
 
@@ -218,15 +220,15 @@ def _times(frames: Frames, labels: list[str]) -> Section:
     )
     rows = [
         (
-            row.name, row.group, row.size, row.runs, int(row.calls), number(row.total_s), number(row.exclusive_s),
-            f"{row.share:.1%}", f"{row.imbalance:.1%}",
+            row.name, row.group, row.size, row.runs, int(row.calls), number(row.total_s),
+            number(row.exclusive_s), f"{row.share:.1%}", f"{row.imbalance:.1%}",
         )
         for row in medians.itertuples(index=False)
     ]  # fmt: skip
     intro = (
-        "Inclusive time is spent inside a region, exclusive time inside it and in no region within it; both are means "
-        "over ranks, and medians over runs. Share is exclusive time over the wall time of the run. Imbalance is the "
-        "slowest rank over the mean, less one."
+        "Inclusive time is spent inside a region, exclusive time inside it and in no region within it; "
+        "both are means over ranks, and medians over runs. Share is exclusive time over the wall time of "
+        "the run. Imbalance is the slowest rank over the mean, less one."
     )
     table = ("All regions", Table(columns, rows, columns[2:]))
     return Section("Wall time per region", "", intro, figures.time_figures(measured, labels), [table])
@@ -236,24 +238,20 @@ def _costs(frames: Frames, labels: list[str]) -> Section:
     points = costs(frames)
     runs = grouped(frames.runs)
     runs = runs[runs["complete"] & runs["wall_s"].notna()]
-    nothing = "No two groups were measured on the same problem and rank count, so no cost can be given."
+    intro = "No two groups were measured on the same problem and rank count, so no cost can be given."
     tables = []
     if len(points):
         columns = ("group", "ranks", "runs", "median, s", "relative", "lowest", "highest", "relative to")
         rows = [
             (
-                row.group, row.size, row.runs, number(row.median_s), f"{row.relative:.3f}", f"{row.lowest:.3f}",
-                f"{row.highest:.3f}", f"{row.base} (n = {row.base_runs})",
+                row.group, row.size, row.runs, number(row.median_s), f"{row.relative:.3f}",
+                f"{row.lowest:.3f}", f"{row.highest:.3f}", f"{row.base} (n = {row.base_runs})",
             )
             for row in cost_summary(points).itertuples(index=False)
         ]  # fmt: skip
         tables = [("", Table(columns, rows, columns[1:7]))]
-    intro = (
-        "Medians of whole repeats; with few runs read the points, not the third digit." if tables else nothing
-    )
-    return Section(
-        "Cost of the guarantees", nothing, intro, figures.cost_figures(points, runs, labels), tables
-    )
+        intro = "Medians of whole repeats; with few runs read the points, not the third digit."
+    return Section("Cost of the guarantees", "", intro, figures.cost_figures(points, runs, labels), tables)
 
 
 def _environment(frames: Frames) -> Section:
