@@ -11,7 +11,7 @@ from miniapps.outcome import Check
 
 # |E(t+dt) - E(t) - dt power| / (dt E |zeta|): the energy that appears from nowhere, per unit of what advection moves.
 # Arakawa's Jacobian moves none; what is left is third-order in dt, plus the tolerance of the Poisson solves.
-BUDGET_BOUND = 1e-3
+BUDGET_BOUND = 1e-4
 
 
 def verify(model) -> list[Check]:

@@ -68,7 +68,7 @@ class Closure:
     scale: float = option(8.0, help="vorticity that scales the network's input", unit="1/time", minimum=1e-12)
     channels: int = option(8, help="channels of the network", minimum=1)
     every: int = option(2, help="online: steps between optimiser steps", unit="steps", minimum=1)
-    learning_rate: float = option(0.02, help="Adam's learning rate", minimum=0.0)
+    learning_rate: float = option(0.01, help="Adam's learning rate", minimum=0.0)
     weights: str = option("", help="start from the weights in this checkpoint", flag="--weights")
     batch: str = option(
         "auto",

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from miniapps.coupled.flow import strain, view
 
 INPUTS = 2
+START = -2.5  # logit of the first coefficient, as a part of the limit
 
 
 def shapes(channels: int):
@@ -33,7 +34,7 @@ class Surrogate:
     """The network and its optimiser; every rank holds the same bits of both.
 
     `theta`: flat float32 parameters. Initial weights are drawn from Philox(seed) by NumPy (He et al. 2015), so
-    they do not depend on torch's generators; the last bias starts at zero: C = limit / 2.
+    they do not depend on torch's generators; the last bias starts the coefficient near limit / 13, a usual value.
     """
 
     def __init__(self, channels, limit, scale, learning_rate, seed, batch, device="cpu"):
@@ -46,6 +47,8 @@ class Surrogate:
         for k in (0, 2, 4):
             fan_in = sizes[k] // self.shapes[k][0]
             theta[self.bounds[k] : self.bounds[k + 1]] = rng.standard_normal(sizes[k]) * np.sqrt(2.0 / fan_in)
+        theta[self.bounds[4] : self.bounds[5]] *= 0.1  # so that the first coefficient is near START everywhere
+        theta[-1] = START
         self.theta = torch.from_numpy(theta).to(device).requires_grad_()
         # foreach and fused would regroup elements; one plain element-wise update keeps the order fixed
         self.optimiser = torch.optim.Adam([self.theta], lr=learning_rate, foreach=False, fused=False)

@@ -1,0 +1,46 @@
+"""A model of the coupled app inside the test's own process: one rank, no launcher, no run directory."""
+
+import contextlib
+import logging
+
+from mpi4py import MPI
+
+from miniapps.context import Context
+from miniapps.coupled.config import CoupledConfig
+from miniapps.coupled.model import Model
+from miniapps.options import RunOptions
+from miniapps.trace import Tracer
+
+
+def configured(settings) -> CoupledConfig:
+    """The default configuration with `settings` {"section.name": value}."""
+    config = CoupledConfig()
+    for key, value in settings.items():
+        part, name = key.split(".")
+        assert hasattr(getattr(config, part), name), key
+        setattr(getattr(config, part), name, value)
+    return config
+
+
+@contextlib.contextmanager
+def model(tmp_path, settings, **options):
+    """A started model on MPI.COMM_SELF; `settings` of the app, `options` of the common section."""
+    number = len(list(tmp_path.glob("*.h5")))
+    with Tracer(tmp_path / f"{number}.h5", {"rank": 0}, level="off") as tracer:
+        ctx = Context(
+            MPI.COMM_SELF, configured(settings), RunOptions(**options), tracer, logging.getLogger(), tmp_path
+        )
+        made = Model(ctx)
+        try:
+            made.start()
+            made.measure()
+            yield made
+        finally:
+            made.free()
+            ctx.end_repeat()
+
+
+def advance(made, steps: int) -> None:
+    """`steps` further time steps."""
+    for step in range(made.state.step + 1, made.state.step + steps + 1):
+        made.advance(step)
