@@ -7,7 +7,7 @@
 #SBATCH --time=@{time}
 #SBATCH --output=%x_%j.out
 
-# Follows the manual pages sbatch(1) and srun(1) of Slurm 24.05. Sites differ in what they want besides:
+# Follows the manual pages sbatch(1) and srun(1) of Slurm 22.05 and later. Sites differ in what they want besides:
 # add the partition, constraint or quality of service of yours above, and its modules here.
 set -euo pipefail
 
@@ -16,12 +16,11 @@ set -euo pipefail
 # One directory per job, so that a job that is queued again never meets the traces of the first attempt.
 out=@{out}/$SLURM_JOB_NAME-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}
 
-export OMP_PLACES=cores OMP_PROC_BIND=close
-
 # Into the job's output, before anything can go wrong: what is here, and on which nodes.
 echo "nodes: $SLURM_JOB_NODELIST"
 python -m miniapps doctor || echo "doctor: something is missing (above); going on" >&2
 
-# srun takes --cpus-per-task from the command line only: since Slurm 22.05 it no longer inherits it.
-srun@{mpi} --cpus-per-task="$SLURM_CPUS_PER_TASK" \
+# srun takes --cpus-per-task from the command line only: since Slurm 22.05 it no longer inherits it. It gives
+# every rank cores of its own; no OMP_PROC_BIND, which would crowd the ranks where a site has switched this off.
+srun@{mpi} --cpus-per-task="$SLURM_CPUS_PER_TASK" --cpu-bind=cores \
     python -m miniapps.coupled --deck @{deck} --threads "$SLURM_CPUS_PER_TASK" --out "$out"@{arguments}

@@ -60,7 +60,16 @@ def test_running_the_script_starts_the_application_through_srun(tmp_path):
     run = subprocess.run(["bash"], input=script, text=True, capture_output=True, env={**os.environ, **slurm})
     given = [line[7:-1] for line in run.stdout.splitlines() if line.startswith("srun: ")]
     assert given == [
-        *("--mpi=pmi2", "--cpus-per-task=5", "python", "-m", "miniapps.coupled", "--deck", "M"),
+        *(
+            "--mpi=pmi2",
+            "--cpus-per-task=5",
+            "--cpu-bind=cores",
+            "python",
+            "-m",
+            "miniapps.coupled",
+            "--deck",
+            "M",
+        ),
         *("--threads", "5", "--out", f"{tmp_path}/my runs/coupled-77-0", "--seed", "a b"),
     ]
     assert run.stdout.splitlines()[:2] == ["nodes: n[1-4]", "python: -m miniapps doctor"]
