@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from pathlib import Path
 
 from jobs.slurm import JobError, render
 
@@ -26,9 +27,9 @@ def main(argv=None):
     command.add_argument("--out", default="runs", help="where the job makes its run directory (runs)")
     command.add_argument(
         "--environment",
-        default=sys.prefix,
         metavar="DIR",
-        help="Python environment to activate (this one: %(default)s)",
+        default=sys.prefix if Path(sys.prefix, "bin/activate").exists() else None,
+        help="Python environment to activate, a directory with bin/activate (this one: %(default)s)",
     )
     command.add_argument(
         "--mpi", help="for srun --mpi; the MPICH of the package index needs pmi2 (site's default)"

@@ -26,7 +26,7 @@ def render(
     """Return the text of a batch script that runs `coupled` on `nodes` x `ntasks_per_node` ranks.
 
     `time` is a limit as sbatch takes it (minutes, or HH:MM:SS, or D-HH); `environment` the directory of
-    the Python environment to activate; `mpi` what `srun --mpi` gets, or None for the site's default (the
+    the Python environment to activate (with bin/activate); `mpi` what `srun --mpi` gets, or None for the site's default (the
     MPICH of the package index needs "pmi2"); `arguments` more options for the application. Raises JobError.
     """
     for option, value in (("account", account), ("name", name), ("mpi", mpi)):
@@ -39,6 +39,10 @@ def render(
     ):
         if value < 1:
             raise JobError(f"--{option} {value}: at least 1")
+    if environment is None:
+        raise JobError(
+            "--environment is needed: a directory with bin/activate, which this python does not have"
+        )
     if not DAYS_OR_CLOCK.fullmatch(time):
         raise JobError(f"--time {time!r}: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS")
     return ShellTemplate(files("jobs").joinpath("templates/slurm.sh").read_text(encoding="utf-8")).substitute(

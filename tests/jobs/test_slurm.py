@@ -97,6 +97,7 @@ def test_time_limits_that_slurm_takes(time):
         ({"nodes": 0}, "--nodes 0: at least 1"),
         ({"ntasks_per_node": -2}, "--ntasks-per-node -2: at least 1"),
         ({"time": "2 hours"}, "--time '2 hours': minutes"),
+        ({"environment": None}, "--environment is needed"),
         ({"account": "a b"}, "--account 'a b': letters"),
         ({"account": "x\n#SBATCH --nodes=99"}, "--account"),
     ],
