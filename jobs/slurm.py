@@ -25,9 +25,9 @@ def render(
 ):  # fmt: skip
     """Return the text of a batch script that runs `coupled` on `nodes` x `ntasks_per_node` ranks.
 
-    `time` is a limit as sbatch takes it (minutes, or HH:MM:SS, or D-HH); `environment` the directory of
-    the Python environment to activate (with bin/activate); `mpi` what `srun --mpi` gets, or None for the site's default (the
-    MPICH of the package index needs "pmi2"); `arguments` more options for the application. Raises JobError.
+    `time` is a limit as sbatch takes it (minutes, or HH:MM:SS, or D-HH); `environment` a Python environment,
+    a directory with bin/activate; `mpi` what `srun --mpi` gets, or None for the site's default (the MPICH of
+    the package index needs "pmi2"); `arguments` more options for the application. Raises JobError.
     """
     for option, value in (("account", account), ("name", name), ("mpi", mpi)):
         if value is not None and not PLAIN.fullmatch(value):

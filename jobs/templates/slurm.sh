@@ -20,7 +20,7 @@ out=@{out}/$SLURM_JOB_NAME-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}
 echo "nodes: $SLURM_JOB_NODELIST"
 python -m miniapps doctor || echo "doctor: something is missing (above); going on" >&2
 
-# srun takes --cpus-per-task from the command line only: since Slurm 22.05 it no longer inherits it. It gives
-# every rank cores of its own; no OMP_PROC_BIND, which would crowd the ranks where a site has switched this off.
-srun@{mpi} --cpus-per-task="$SLURM_CPUS_PER_TASK" --cpu-bind=cores \
+# srun takes --cpus-per-task from the command line only: since Slurm 22.05 it no longer inherits it. Binding
+# ranks to cores is srun's; OMP_PROC_BIND would crowd them on the first cores where a site has switched that off.
+srun@{mpi} --cpus-per-task="$SLURM_CPUS_PER_TASK" \
     python -m miniapps.coupled --deck @{deck} --threads "$SLURM_CPUS_PER_TASK" --out "$out"@{arguments}
