@@ -63,7 +63,6 @@ def test_running_the_script_starts_the_application_through_srun(tmp_path):
         *(
             "--mpi=pmi2",
             "--cpus-per-task=5",
-            "--cpu-bind=cores",
             "python",
             "-m",
             "miniapps.coupled",
