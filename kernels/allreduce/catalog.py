@@ -216,7 +216,7 @@ def direct(size: int) -> Schedule:
     why="contributions become integers in a common unit before they are added, and integers add exactly",
 )
 def fixed_point(size: int) -> None:
-    """MAX of the exponents, then integer SUM of two or more words per element, both by the MPI library."""
+    """MAX of the exponents, then integer SUM of two words per float64, one per float32, by the library."""
 
 
 @ordering(

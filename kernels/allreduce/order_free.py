@@ -50,7 +50,7 @@ class ExactReducer(Reducer):
         exact.carry(self._own)
         total = self._sum_own()
         if self.checked:
-            self._compare(total)
+            self._check_ranks(total)
         return total
 
     def _sum_own(self) -> np.ndarray:

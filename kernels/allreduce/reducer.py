@@ -48,7 +48,7 @@ class Reducer:
             contributions = self._admit(contributions)
         total = self._reduce(contributions)
         if self.checked:
-            self._compare(total)
+            self._check_ranks(total)
         return total
 
     def _admit(self, contributions) -> np.ndarray:
@@ -64,23 +64,9 @@ class Reducer:
     def _reduce(self, contributions: np.ndarray) -> np.ndarray:
         raise NotImplementedError
 
-    def _compare(self, total: np.ndarray) -> None:
-        """Raise RanksDisagree on all ranks unless all hold the same bits."""
+    def _check_ranks(self, total: np.ndarray) -> None:
         self._checks += 1
-        digest = digest_of(total.tobytes())
-        if agree(self._comm, digest):
-            return
-        digests = np.empty((self._comm.size, 2), np.int64)
-        self._comm.Allgather(digest, digests)
-        holders = [tuple(row) for row in digests.tolist()]
-        # Of equally frequent ones the lowest rank's: Counter keeps the order of first appearance.
-        common, _ = Counter(holders).most_common(1)[0]
-        minority = [rank for rank, holder in enumerate(holders) if holder != common]
-        raise RanksDisagree(
-            f"{self}: in call {self._checks}, {ranks_text(minority)} of {len(holders)} got other bits than "
-            f"{ranks_text(rank for rank, holder in enumerate(holders) if holder == common)}",
-            minority,
-        )
+        require_same_bits(self._comm, total, f"{self}, checked call {self._checks}")
 
     def drain_orders(self) -> list[np.ndarray]:
         """The orders of addition since the last call, uint16 (size,) each: of `arrival`, on rank 0 alone."""
@@ -115,6 +101,26 @@ def _free_requests(requests: list[MPI.Request]) -> None:
     for request in requests:
         if request != MPI.REQUEST_NULL:
             request.Free()
+
+
+def require_same_bits(comm: MPI.Comm, array: np.ndarray, what: str) -> None:
+    """Raise RanksDisagree on all ranks unless `array` (of one shape and type) has the same bits on all.
+
+    The message begins with `what` and names the ranks in the minority; of equally frequent bits, rank 0's or
+    those nearest to it count as the majority's. Collective: one all-reduce of 32 bytes where all is well.
+    """
+    digest = digest_of(array.tobytes())
+    if agree(comm, digest):
+        return
+    digests = np.empty((comm.size, 2), np.int64)
+    comm.Allgather(digest, digests)
+    holders = [tuple(row) for row in digests.tolist()]
+    common, _ = Counter(holders).most_common(1)[0]  # of equals, the first to appear
+    minority = [rank for rank, holder in enumerate(holders) if holder != common]
+    majority = [rank for rank, holder in enumerate(holders) if holder == common]
+    raise RanksDisagree(
+        f"{what}: {ranks_text(minority)} got other bits than {ranks_text(majority)}", minority
+    )
 
 
 def digest_of(data: bytes) -> np.ndarray:

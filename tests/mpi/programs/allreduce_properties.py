@@ -227,7 +227,7 @@ def ranks_that_hold_other_bits_are_named():
         if SIZE == 1:
             if message:
                 yield f"one rank disagrees with itself: {message}"
-        elif not all(part in message for part in ("'energy'", repr(name), "call 2", f"rank {culprit} of")):
+        elif not all(part in message for part in ("'energy'", repr(name), "call 2", f"rank {culprit} got")):
             yield f"{name}: {message or 'nothing was raised'}"
 
 
