@@ -285,7 +285,7 @@ def what_cannot_be_planned_or_added_says_why():
 def a_number_that_is_none_spreads_and_infinities_stay():
     for name in (o.name for o in orderings()):
         x = np.array([[1.0, np.inf, -np.inf if RANK else np.inf, np.nan if RANK == SIZE - 1 else 1.0]])
-        with np.errstate(invalid="ignore"), plan(COMM, name, (4,)) as reducer:
+        with np.errstate(invalid="ignore"), plan(COMM, name, (4,), check=True) as reducer:
             total = reducer(x)
         mixed = total[2] == np.inf if SIZE == 1 else np.isnan(total[2])
         # In fixed point the other elements share the exponent, so that a finite one is lost too.
