@@ -52,7 +52,8 @@ def attributes(rank, size, guarantee, ordering, **more):
 
 def write_run(
     out, size=2, guarantee="none", ordering="arrival", *, blocks=BLOCKS, steps=STEPS, first_step=0, repeats=1,
-    change=None, orders=None, method=None, shuffle=0, complete=True, stop=None, result=True, names=NAMES, **more,
+    change=None, orders=None, method=None, shuffle=0, complete=True, stop=None, result=True,
+    names=NAMES, **more,
 ):  # fmt: skip
     """Write a run into the new directory `out` and return it.
 
@@ -122,8 +123,8 @@ class Clock:
 
 
 def write_timed(out, regions, size=2, guarantee="none", ordering="arrival", steps=1, **more):
-    """A run whose regions take known times: `regions(rank, step)` is a list of (name, own milliseconds, inner),
-    with `inner` a list of the same kind that happens inside it, before its own time is spent."""
+    """A run whose regions take known times: `regions(rank, step)` is a list of (name, own milliseconds,
+    inner), with `inner` a list of the same kind that happens inside it, before its own time is spent."""
     out.mkdir(parents=True)
 
     def spend(tracer, clock, tree):
