@@ -60,7 +60,7 @@ def fixed_encode(x: np.ndarray, exponent: int) -> np.ndarray:
 
 
 def fixed_decode(words: np.ndarray, exponent: int, dtype, out: np.ndarray | None = None) -> np.ndarray:
-    """The sums in `words` (limbs, *shape), rounded once, to nearest even: `dtype` (*shape,).
+    """The sums in `words` (limbs, *shape) of fixed_encode, rounded once, to nearest even: `dtype` (*shape,).
 
     For n contributions in all, the sum before this rounding is off by at most n * 2**(exponent - 43)
     (float32) or n * 2**(exponent - 85) (float64). Zero is +0.0. With `exponent` NONFINITE, an element is an

@@ -134,7 +134,8 @@ void add_batch(i64 *w, const double *x, std::size_t n) {
     const u64 most = largest(x, n);
     if (most == 0) return;
     int e = int(most >> 52) - 1022;  // |x| < 2^e
-    if (n < 32 || e < -900 || e > 1000) {  // outside, a rounder or the third bin would leave the normal numbers
+    // Far up a rounder would overflow. Far down they underflow, but there all additions are exact without them.
+    if (n < 32 || e > 1000) {
         add_each(w, x, n, 1);
         return;
     }
@@ -172,16 +173,13 @@ void add_products(i64 *w, const double *a, const double *b, std::size_t n) {
 // ---------------------------------------------------------------- rounding
 
 // magnitude * 2^exponent, plus something below the last bit if `sticky`, rounded once to nearest even.
-template <typename T>
+// The lowest chunk begins at 2^LOWEST and all deposits end above it, so that subnormal sums are exact.
 inline double nearest(u128 magnitude, bool sticky, int exponent) {
-    constexpr int digits = std::numeric_limits<T>::digits;
-    constexpr int lowest = std::numeric_limits<T>::min_exponent - digits;
     if (magnitude == 0) return 0.0;
     const u64 top = u64(magnitude >> 64);
     const int length = top ? 128 - __builtin_clzll(top) : 64 - __builtin_clzll(u64(magnitude));
-    const int drop = std::max({length - digits, lowest - exponent, 0});
-    if (drop > length) return 0.0;  // below half of the smallest number
-    u64 kept = drop < 128 ? u64(magnitude >> drop) : 0;
+    const int drop = std::max(length - std::numeric_limits<double>::digits, 0);
+    u64 kept = u64(magnitude >> drop);
     if (drop > 0) {
         const u128 half = u128(1) << (drop - 1), rest = magnitude & (half | (half - 1));
         kept += rest > half || (rest == half && (sticky || (kept & 1)));
@@ -209,7 +207,7 @@ double round_words(const i64 *words) {
     for (int i = 0; i < 3; ++i) magnitude = magnitude << 32 | u128(w[t - i]);
     bool sticky = false;
     for (int i = 0; i < t - 2; ++i) sticky |= w[i] != 0;
-    const double value = nearest<double>(magnitude, sticky, 32 * (t - 2) + LOWEST);
+    const double value = nearest(magnitude, sticky, 32 * (t - 2) + LOWEST);
     return negative ? -value : value;
 }
 
@@ -303,55 +301,33 @@ bool fixed_encode(const T *x, std::size_t rows, std::size_t columns, int exponen
     return bad;
 }
 
-// The next two round once, to the precision of normal numbers, then scale by f * g, which is exact unless the
-// result is subnormal. They return whether one may be.
-FPNA_CLONES bool decode_normal_float(const i64 *words, std::size_t n, double f, double g, float *out) {
-    i64 small = 0;
-    for (std::size_t i = 0; i < n; ++i) {
-        const double v = double(float(words[i])) * f * g;
-        small |= (std::fabs(v) < std::numeric_limits<float>::min()) & (words[i] != 0);
-        out[i] = float(v);
-    }
-    return small != 0;
+// Rounds once, to the precision of normal numbers, and scales by f * g. Scaling is exact: a sum so small that it
+// is subnormal has no bits below the lowest one of its type, for its elements have none, and was not rounded.
+FPNA_CLONES void decode_float(const i64 *words, std::size_t n, double f, double g, float *out) {
+    for (std::size_t i = 0; i < n; ++i) out[i] = float(double(float(words[i])) * f * g);
 }
 
-FPNA_CLONES bool decode_normal_double(const i64 *words, std::size_t pitch, std::size_t n, double f, double g,
-                                      double *out) {
-    i64 small = 0;
+FPNA_CLONES void decode_double(const i64 *words, std::size_t n, double f, double g, double *out) {
     for (std::size_t i = 0; i < n; ++i) {
-        const i64 low = words[pitch + i], high = words[i] + (low >> LIMB);
+        const i64 low = words[n + i], high = words[i] + (low >> LIMB);
         const double leading = double(high);  // the error of this is below 2^10, so that `rest` is below 2^53
         const i64 rest = ((high - i64(leading)) << LIMB) + (low & ((i64(1) << LIMB) - 1));
-        const double v = (leading * LIMB_SCALE + double(rest)) * f * g;
-        small |= (std::fabs(v) < std::numeric_limits<double>::min()) & ((high | rest) != 0);
-        out[i] = v;
+        out[i] = (leading * LIMB_SCALE + double(rest)) * f * g;
     }
-    return small != 0;
 }
 
-inline bool decode_normal(const i64 *words, std::size_t, std::size_t n, double f, double g, float *out) {
-    return decode_normal_float(words, n, f, g, out);
+inline void decode(const i64 *words, std::size_t n, double f, double g, float *out) {
+    decode_float(words, n, f, g, out);
 }
 
-inline bool decode_normal(const i64 *words, std::size_t pitch, std::size_t n, double f, double g, double *out) {
-    return decode_normal_double(words, pitch, n, f, g, out);
+inline void decode(const i64 *words, std::size_t n, double f, double g, double *out) {
+    decode_double(words, n, f, g, out);
 }
 
 template <typename T>
 void fixed_decode(const i64 *words, std::size_t n, int exponent, T *out) {
-    constexpr int limbs = sizeof(T) == 4 ? 1 : 2;
-    const int unit = exponent - LIMB * limbs;
-    const double f = std::ldexp(1.0, unit >> 1), g = std::ldexp(1.0, unit - (unit >> 1));
-    for (std::size_t from = 0; from < n; from += BATCH) {
-        const std::size_t to = std::min(n, from + BATCH);
-        if (!decode_normal(words + from, n, to - from, f, g, out + from)) continue;
-        for (std::size_t i = from; i < to; ++i) {
-            __int128 total = words[i];
-            if (limbs == 2) total = total * (__int128(1) << LIMB) + words[n + i];
-            const double value = nearest<T>(total < 0 ? -u128(total) : u128(total), false, unit);
-            out[i] = T(total < 0 ? -value : value);
-        }
-    }
+    const int unit = exponent - LIMB * (sizeof(T) == 4 ? 1 : 2);
+    decode(words, n, std::ldexp(1.0, unit >> 1), std::ldexp(1.0, unit - (unit >> 1)), out);
 }
 
 // ---------------------------------------------------------------- Python

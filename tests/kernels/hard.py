@@ -23,11 +23,15 @@ def arrays(draw, max_size=80):
 
 @st.composite
 def long_arrays(draw):
-    """Float64 arrays around the lengths at which the C++ changes its ways, of narrow or wide range."""
+    """Float64 arrays around the lengths at which the C++ changes its ways, of all ranges and scales."""
     n = draw(st.sampled_from([31, 32, 33, 63, 64, 65, 511, 513, 2047, 2048, 2049, 5000]))
     decades = draw(st.sampled_from([0, 3, 20, 60, 300]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    return rng.standard_normal(n) * 10.0 ** rng.integers(-decades, decades + 1, n)
+    x = rng.standard_normal(n) * 10.0 ** rng.integers(-decades, decades + 1, n)
+    shift = draw(st.sampled_from([0, 0, 970, -960, -1000, -1040, -1070]))
+    with np.errstate(over="ignore", under="ignore"):
+        x = np.ldexp(x, shift)
+    return np.where(np.isfinite(x), x, 2.0**1000)
 
 
 def exactly(x) -> Fraction:

@@ -38,7 +38,14 @@ def test_a_sum_is_correctly_rounded(x):
 
 @given(long_arrays())
 @settings(deadline=None)
-def test_a_long_sum_is_what_fsum_gives(x):
+def test_a_long_sum_is_correctly_rounded(x):
+    assert bits(total(x)) == bits(rounded(exactly(x)))
+
+
+@pytest.mark.parametrize("decades", [0, 10, 100])
+def test_fsum_agrees(decades):
+    rng = np.random.default_rng(decades)
+    x = rng.standard_normal(100_000) * 10.0 ** rng.integers(-decades, decades + 1, 100_000)
     assert bits(total(x)) == bits(math.fsum(x))
 
 
@@ -101,6 +108,18 @@ def test_no_number_of_deposits_overflows(x, shape):
         assert all(0 <= c < 2**32 for c in w[:66])
 
 
+@pytest.mark.parametrize("x", [np.zeros(0), np.zeros(5), np.ones(5), np.ones(100)])
+def test_words_are_carried_after_every_addition(x):
+    words = words_of(np.full(3, -1 / 3)) * 2**20
+    products = words.copy()
+    exact.add(words, x)
+    exact.add_products(products, x, x)
+    for w in (words, products):
+        carried = w.copy()
+        exact.carry(carried)
+        assert bits(w) == bits(carried)
+
+
 def test_a_batch_of_wider_range_than_its_bins_loses_nothing():
     x = np.array([2.0**200, 1 / 3, -(2.0**-200) / 3] * 100 + [-(2.0**200)] * 100)
     assert value(words_of(x)) == exactly(x)
@@ -118,6 +137,8 @@ def test_a_batch_of_wider_range_than_its_bins_loses_nothing():
         ([LARGEST, 2.0**970], math.inf),
         ([-LARGEST, -(2.0**970)], -math.inf),
         ([LARGEST, LARGEST, -LARGEST], LARGEST),
+        ([LARGEST] * 2**14, math.inf),
+        ([-LARGEST] * 2**14, -math.inf),
         ([LARGEST] * 40 + [-LARGEST] * 40 + [5e-324], 5e-324),
         ([2.0**-1022, -5e-324], 2.0**-1022 - 5e-324),
         ([5e-324, 5e-324], 1e-323),
