@@ -79,6 +79,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if args.command and args.ranks < 1:
             raise ChoiceError(f"--ranks {args.ranks}: choose 1 or more")
+        if args.command and (args.length or 0) < 0:
+            raise ChoiceError(f"--length {args.length}: choose 0 or more")
         if args.command == "tree":
             print(tree_text(args.ordering, args.ranks, args.element, args.length, args.order))
         elif args.command == "cost":

@@ -436,6 +436,7 @@ def test_the_command_prints_table_tree_and_cost(capsys):
         (["tree", "ring", "--order", "0,1,2,3"], "--order is for arrival"),
         (["tree", "arrival", "--order", "0,1,x"], "--order 0,1,x"),
         (["cost", "-n", "0"], "choose 1 or more"),
+        (["cost", "--length", "-1"], "choose 0 or more"),
     ],
 )
 def test_wrong_commands_say_what_is_allowed(argv, message, capsys):

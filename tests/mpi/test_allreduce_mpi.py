@@ -1,6 +1,7 @@
 """All-reduce under real MPI libraries: what the simulator says is what the network does, bit for bit."""
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 
@@ -10,15 +11,7 @@ from tests.launch import LIBRARIES, run_mpi
 
 PROGRAM = Path(__file__).parent / "programs" / "allreduce_properties.py"
 SIZES = (1, 2, 3, 4, 8)
-SECTIONS = [
-    line.removeprefix("def ").removesuffix("():\n")
-    for before, line in zip(
-        ["", *PROGRAM.open()],
-        PROGRAM.open(),
-        strict=False,
-    )
-    if before == "@section\n"
-]
+SECTIONS = re.findall(r"^@section\ndef (\w+)", PROGRAM.read_text(), re.MULTILINE)
 
 
 @cache
