@@ -117,7 +117,7 @@ def variability(options: argparse.Namespace) -> int:
 
     frames, against = _frames(options)
     out = terminal.console()
-    out.print(sentence(judge(frames), frames.excluded), style="bold", soft_wrap=True)
+    out.print(sentence(judge(frames), frames), style="bold", soft_wrap=True)
     out.print()
     for renderable in terminal.variability_tables(variability(frames, against)):
         out.print(renderable)

@@ -47,7 +47,9 @@ def grouped(runs: pd.DataFrame) -> pd.DataFrame:
             extra += [names[runs.at[i, "problem"]]] if names[runs.at[i, "problem"]] else []
             runs.at[i, "group"] = base[i] + (f" ({', '.join(extra)})" if extra else "")
     spans = runs["guarantee"].isin(SPANS_LAYOUTS)
-    runs["cell"] = runs["group"].where(spans, runs["group"] + " on " + runs["size"].map(ranks_text))
+    runs["cell"] = runs["group"].where(
+        spans, runs["group"] + " on " + runs["size"].map(ranks_text).astype("str")
+    )
     runs["strength"] = runs["guarantee"].map({level: i for i, level in enumerate(LEVELS)}).fillna(0)
     by = ["app", "problem", "strength", "group", "size", "run", "repeat"]
     return runs.sort_values(by, kind="stable").drop(columns="strength").reset_index(drop=True)

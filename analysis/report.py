@@ -69,7 +69,7 @@ def build(frames: Frames, against: Id | None = None) -> Report:
 
     groups = judge(frames)
     labels = [group.label for group in groups]
-    verdict = sentence(groups, frames.excluded)
+    verdict = sentence(groups, frames)
     found = pairs(frames, against)
     launches = frames.runs["run"].nunique()
     sections = [
@@ -90,7 +90,7 @@ def build(frames: Frames, against: Id | None = None) -> Report:
         verdict=verdict,
         lead=counted(len(groups), "group") if groups else "No group",
         clauses=[(group.label, group.verdict, clause(group)) for group in by_weight(groups)],
-        doubts=doubts(frames.excluded),
+        doubts=doubts(frames),
         sections=sections,
         meaning=MEANING,
         scope=f"{counted(len(frames.runs), 'run')} from {launches} launch{'es' if launches != 1 else ''}",

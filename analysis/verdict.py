@@ -92,11 +92,11 @@ def judge(frames: Frames) -> list[Group]:
     return groups
 
 
-def sentence(groups: list[Group], excluded: pd.DataFrame) -> str:
+def sentence(groups: list[Group], frames: Frames) -> str:
     """The verdict on one line: broken promises first, then every group, then what was left out."""
     if not groups:
         return "No usable run: nothing can be said."
-    parts = [f"{group.label}: {clause(group)}" for group in by_weight(groups)] + doubts(excluded)
+    parts = [f"{group.label}: {clause(group)}" for group in by_weight(groups)] + doubts(frames)
     return f"{counted(len(groups), 'group')}: {'; '.join(parts)}."
 
 
@@ -105,11 +105,12 @@ def by_weight(groups: list[Group]) -> list[Group]:
     return sorted(groups, key=lambda group: group.verdict != BROKEN)
 
 
-def doubts(excluded: pd.DataFrame) -> list[str]:
+def doubts(frames: Frames) -> list[str]:
     """What limits the verdict: runs that were left out, and runs whose ranks contradict each other."""
     found = []
-    if left_out := excluded[excluded["kept"] == "nothing"]["run"].nunique():
-        found.append(f"{counted(left_out, 'run')} left out")
+    excluded = frames.excluded
+    if left_out := set(excluded["run"]) - set(frames.runs["run"]):
+        found.append(f"{counted(len(left_out), 'run')} left out")
     if disagree := excluded[excluded["what"] == "ranks disagree"]["run"].nunique():
         found.append(f"ranks of {counted(disagree, 'run')} disagree about what they hold in common")
     return found
