@@ -1,0 +1,109 @@
+"""What the coupled mini-app costs: guarantees, ranks, and 64 ranks on one small machine.
+
+    python -m benchmarks.coupled                      # all parts
+    python -m benchmarks.coupled guarantee efficiency --rounds 7 --json benchmarks/results/coupled.json
+
+guarantee    deck M on 4 ranks: time per step under run, layout and exact over that under none, round by round;
+             none is the natural fast way: the library's all-reduce, one network call per rank, NumPy sums
+efficiency   deck M: time per step on 1 rank over P times that on P ranks, P = min(4, cores)
+many         deck S on 64 ranks: wall time of the whole job, and memory of all ranks together (PSS)
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.side_by_side import in_turn, launch, machine, mpirun, ratio, report
+
+APP = "miniapps.coupled"
+
+
+def seconds_per_step(ranks: int, *options) -> float:
+    """FOM `steps` of one run; without start-up."""
+    return launch(ranks, APP, options)["fom"]["steps"]["value"]
+
+
+def guarantee(rounds: int, steps: int) -> list[dict]:
+    """Cost of the guarantees relative to none."""
+    common = ("--deck", "M", "--steps", str(steps))
+    levels = ("none", "run", "layout", "exact")
+    found = in_turn({g: lambda g=g: seconds_per_step(4, *common, "--guarantee", g) for g in levels}, rounds)
+    return [
+        {"part": "guarantee", "what": f"{g} / none", "figure": ratio(found[g], found["none"]), "raw_s": found[g]}
+        for g in levels[1:]
+    ]
+
+
+def efficiency(rounds: int, steps: int) -> list[dict]:
+    """Strong scaling of deck M inside one machine."""
+    ranks = min(4, len(os.sched_getaffinity(0)))
+    common = ("--deck", "M", "--steps", str(steps), "--guarantee", "layout")
+    found = in_turn({n: lambda n=n: seconds_per_step(n, *common) for n in (1, ranks)}, rounds)
+    value = ratio(found[1], [ranks * t for t in found[ranks]])
+    return [{"part": "efficiency", "what": f"T(1) / ({ranks} T({ranks}))", "figure": value, "raw_s": found[ranks]}]
+
+
+def many(rounds: int, steps: int) -> list[dict]:
+    """64 ranks of deck S, as a user types it."""
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [*mpirun(), "-n", "64", sys.executable, "-m", APP, "--deck", "S", "--out", f"{scratch}/run"]
+        begin, peak = time.perf_counter(), 0
+        with open(f"{scratch}/output", "w+") as output:
+            job = subprocess.Popen(command, stdout=output, stderr=output)
+            while job.poll() is None:
+                peak = max(peak, memory_of_children(job.pid))
+                time.sleep(2.0)
+            wall = time.perf_counter() - begin
+            if job.returncode:
+                output.seek(0)
+                raise RuntimeError(output.read())
+    return [
+        {"part": "many", "what": "wall, s", "figure": wall, "raw_s": [wall]},
+        {"part": "many", "what": "memory of all ranks, GiB", "figure": peak / 2**30, "raw_s": [peak]},
+    ]
+
+
+def memory_of_children(pid: int) -> int:
+    """Bytes of all descendants, shared pages counted once (proportional set size)."""
+    total, pending = 0, [pid]
+    while pending:
+        current = pending.pop()
+        try:
+            for thread in Path(f"/proc/{current}/task").iterdir():
+                pending += map(int, (thread / "children").read_text().split())
+            for line in Path(f"/proc/{current}/smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss:"):
+                    total += 1024 * int(line.split()[1])
+        except (OSError, ValueError):  # it has just ended
+            continue
+    return total
+
+
+PARTS = {"guarantee": guarantee, "efficiency": efficiency, "many": many}
+
+
+def main(argv=None) -> None:
+    """Measure the parts asked for."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.coupled", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; default: all")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds that count (default %(default)s)")
+    parser.add_argument("--steps", type=int, default=10, help="time steps per run of deck M (default %(default)s)")
+    parser.add_argument("--json", help="write table and raw values to this file")
+    options = parser.parse_args(argv)
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"unknown part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    where, rows = machine(), []
+    for part in options.parts or PARTS:
+        rows += PARTS[part](options.rounds, options.steps)
+    shown = [{k: row[k] for k in ("part", "what", "figure")} for row in rows]
+    report("coupled", shown, where | {"raw": rows}, options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""What the benchmarks share: launching runs in turn, ratios with their spread, the machine, table and JSON."""
+
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+PACKAGES = ("numpy", "mpi4py", "h5py", "torch", "fpna-miniapps")
+
+
+def launch(ranks: int, module: str, options, timeout: float = 1800.0) -> dict:
+    """Run `python -m module options` on `ranks` ranks; its result.json and `launch_s`, the whole job's wall time.
+
+    Raises RuntimeError with the output when it does not end with 0.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch) / "run"
+        command = [*mpirun(), "-n", str(ranks), sys.executable, "-m", module, *options]
+        command += ["--out", str(out), "--no-progress"]
+        begin = time.perf_counter()
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout, env=os.environ | {"OMP_NUM_THREADS": "1"}
+        )
+        wall = time.perf_counter() - begin
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+        return json.loads((out / "result.json").read_text()) | {"launch_s": wall}
+
+
+def mpirun() -> list[str]:
+    """The mpirun beside the interpreter, else the one on the PATH."""
+    beside = Path(sys.executable).parent / "mpirun"
+    found = str(beside) if beside.exists() else shutil.which("mpirun")
+    if not found:
+        raise RuntimeError("no mpirun beside the interpreter or on the PATH; pip install mpich")
+    return [found]
+
+
+def in_turn(variants: dict, rounds: int) -> dict[str, list]:
+    """Call every function of `variants` once per round, each round in another order; {name: results}.
+
+    Neighbours in time share the machine's mood, so ratios are taken within a round. The first round warms up
+    and does not count.
+    """
+    results = {name: [] for name in variants}
+    names = list(variants)
+    for k in range(rounds + 1):
+        for name in names[k % len(names) :] + names[: k % len(names)]:
+            value = variants[name]()
+            if k:
+                results[name].append(value)
+    return results
+
+
+def ratio(numerators, denominators) -> dict[str, float]:
+    """Median, minimum and maximum of the ratios round by round."""
+    ratios = [a / b for a, b in zip(numerators, denominators, strict=True)]
+    return {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios), "n": len(ratios)}
+
+
+def machine() -> dict:
+    """What the figures depend on."""
+    cpu = next((line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "")
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cores": len(os.sched_getaffinity(0)),
+        "cpu": cpu or platform.processor(),
+        "load_before": os.getloadavg()[0],
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "mpirun": subprocess.run([*mpirun(), "--version"], capture_output=True, text=True).stdout.split("\n")[1].strip(),
+    }
+
+
+def _lines(path: str):
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except ImportError:
+        return "absent"
+
+
+def report(title: str, rows: list[dict], where: dict, path: str | None) -> None:
+    """Print rows as a table (columns from the first row) and write everything as JSON to `path` if given."""
+    columns = list(rows[0])
+    texts = [[_text(row[c]) for c in columns] for row in rows]
+    widths = [max(len(c), *(len(t[k]) for t in texts)) for k, c in enumerate(columns)]
+    print(f"{title}: {where['cores']} cores, {where['cpu']}")
+    for line in [columns, *texts]:
+        print("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    if path:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(json.dumps({"title": title, "machine": where, "rows": rows}, indent=1) + "\n")
+        print(f"  written to {path}")
+
+
+def _text(value) -> str:
+    if isinstance(value, dict):
+        return f"{value['median']:.3f} ({value['min']:.3f} to {value['max']:.3f}, n = {value['n']})"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,161 @@
+"""The coupled app keeps its guarantees under real MPI, and says what is wrong when something is."""
+
+import json
+import re
+
+import h5py
+import numpy as np
+import pytest
+
+from miniapps.trace import read
+from tests.launch import libraries, run_mpi
+
+SMALL = ["--steps", "6", "--set", "grid.nx=64", "--set", "grid.ny=64", "--no-progress"]
+
+
+def coupled(n, *options, out=None, library="mpich", timeout=60, env=None):
+    """Run the small problem on n ranks; fails the test unless it ends with 0. Returns (fingerprints, result)."""
+    run = run_mpi(n, ["-m", "miniapps.coupled", *SMALL, *options, "--out", str(out)], library, env, timeout)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "VERIFICATION: PASS" in run.stdout
+    return re.findall(r"FINGERPRINT state=(\w+)", run.stdout), json.loads((out / "result.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """Fingerprint of the small problem on one rank, by guarantee."""
+    known = {}
+
+    def of(guarantee):
+        if guarantee not in known:
+            out = tmp_path_factory.mktemp("reference") / "run"
+            known[guarantee] = coupled(1, "--guarantee", guarantee, out=out)[0][0]
+        return known[guarantee]
+
+    return of
+
+
+@libraries
+@pytest.mark.parametrize("guarantee", ["layout", "exact"])
+@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
+def test_one_hash_for_any_number_of_ranks(tmp_path, reference, ranks, guarantee, library):
+    prints, _ = coupled(ranks, "--guarantee", guarantee, out=tmp_path / "run", library=library, timeout=120)
+    assert prints == [reference(guarantee)]
+
+
+@pytest.mark.parametrize("options", [["--shuffle-blocks", "3"], ["--threads", "2"], ["--check-ranks"]])
+def test_one_hash_for_any_ownership_and_number_of_threads(tmp_path, reference, options):
+    prints, _ = coupled(2, "--guarantee", "layout", *options, out=tmp_path / "run")
+    assert prints == [reference("layout")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [16])
+def test_one_hash_for_many_ranks(tmp_path, reference, ranks):
+    prints, _ = coupled(ranks, "--guarantee", "layout", out=tmp_path / "run", timeout=240)
+    assert prints == [reference("layout")]
+
+
+@pytest.mark.slow
+def test_one_hash_on_64_ranks(tmp_path):
+    """On deck S, which has 64 blocks."""
+    prints = []
+    for n in (1, 64):
+        command = ["-m", "miniapps.coupled", "--steps", "3", "--guarantee", "layout", "--out", str(tmp_path / str(n))]
+        run = run_mpi(n, command, timeout=280)
+        assert run.returncode == 0, run.stdout + run.stderr
+        prints += re.findall(r"FINGERPRINT state=(\w+)", run.stdout)
+    assert len(set(prints)) == 1 and len(prints) == 2
+
+
+@pytest.mark.parametrize("ordering", ["linear", "recursive-doubling", "ring", "direct"])
+def test_run_level_orderings_repeat_on_one_layout(tmp_path, ordering):
+    prints, _ = coupled(
+        3, "--guarantee", "run", "--allreduce", ordering, "--repeats", "2", "--check-ranks", out=tmp_path / "run"
+    )
+    assert len(prints) == 2 and len(set(prints)) == 1
+
+
+def test_orderings_differ_from_one_another(tmp_path):
+    """Else the orderings would not matter here, and every other test of this file would prove nothing."""
+    prints = {
+        coupled(4, "--guarantee", "none", "--allreduce", name, out=tmp_path / name)[0][0]
+        for name in ("linear", "recursive-doubling", "fixed-point")
+    }
+    assert len(prints) == 3
+
+
+def test_a_recorded_order_of_arrival_is_replayed_bit_for_bit(tmp_path):
+    recorded, _ = coupled(4, "--allreduce", "arrival", "--repeats", "2", out=tmp_path / "recorded")
+    replay = ["--replay", str(tmp_path / "recorded"), "--repeats", "2"]
+    assert coupled(4, *replay, out=tmp_path / "again")[0] == recorded
+    with h5py.File(tmp_path / "recorded" / "rank-00000.h5") as first, h5py.File(tmp_path / "again" / "rank-00000.h5") as second:
+        assert len(first["order/ranks"]) > 100
+        for table in ("values/value", "fingerprints/hi", "fingerprints/lo"):
+            assert first[table][...].tobytes() == second[table][...].tobytes()
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_restarted_run_ends_with_the_bits_of_the_straight_one(tmp_path, reference, ranks):
+    layout = ["--guarantee", "layout"]
+    coupled(2, *layout, "--checkpoint-every", "3", out=tmp_path / "straight")
+    checkpoint = tmp_path / "straight" / "checkpoints" / "repeat-0-step-000003.h5"
+    prints, _ = coupled(ranks, *layout, "--restart", str(checkpoint), out=tmp_path / "restarted")
+    assert prints == [reference("layout")]
+
+
+def test_snapshots_hold_the_whole_field(tmp_path):
+    coupled(3, "--guarantee", "layout", "--shuffle-blocks", "2", "--snapshot-every", "3", out=tmp_path / "run")
+    with h5py.File(tmp_path / "run" / "snapshots" / "repeat-0-step-000006.h5") as snapshot:
+        zeta, psi, h = snapshot["zeta"][...], snapshot["psi"][...], snapshot.attrs["spacing"]
+    laplacian = sum(np.roll(psi, shift, axis) for axis in (0, 1) for shift in (1, -1)) - 4.0 * psi
+    assert np.linalg.norm(laplacian / h**2 - zeta) < 1e-7 * np.linalg.norm(zeta)
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_nan_in_the_state_ends_the_run_and_is_named(tmp_path, ranks):
+    command = ["-m", "miniapps.coupled", *SMALL, "--fault", "nan@step=4,block=5", "--out", str(tmp_path / "run")]
+    run = run_mpi(ranks, command)
+    assert run.returncode == 1
+    assert re.search(r"step 4: vorticity of block 5 \(rank \d\) is not finite", run.stderr), run.stderr
+    trace = read(tmp_path / "run" / "rank-00000.h5")
+    assert not trace.attributes["complete"]
+    assert trace.tables["fingerprints"]["step"].max() == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--set", "grid.nx=100"], r"grid\.nx = 100 points cannot be cut into blocks of 16"),
+        (["--set", "grid.bx=64", "--set", "grid.by=64"], "2 ranks for 1 blocks"),
+        (["--set", "grid.bx=2"], r"grid\.bx"),
+        (["--guarantee", "layout", "--set", "closure.batch=rank"], r"closure\.batch = rank meets guarantee run"),
+        (["--guarantee", "layout", "--allreduce", "ring"], "fixed-point"),
+        (["--restart", "/nonexistent.h5"], r"--restart /nonexistent\.h5: cannot read it"),
+        (["--restart", "README.md"], r"--restart README\.md: cannot read it"),
+        (["--closure", "magic"], "physics"),
+        (["--set", "flow.initial=decaying"], "exact only without forcing"),
+        (["--deck", "XL"], "S"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_is_created(tmp_path, options, message):
+    run = run_mpi(2, ["-m", "miniapps.coupled", *SMALL, *options, "--out", str(tmp_path / "run")])
+    assert run.returncode == 2, run.stdout + run.stderr
+    assert re.search(message, run.stderr), run.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_checkpoint_of_another_problem_is_refused_with_the_difference(tmp_path):
+    coupled(1, "--checkpoint-every", "6", out=tmp_path / "first")
+    checkpoint = str(tmp_path / "first" / "checkpoints" / "repeat-0-step-000006.h5")
+    options = ["--restart", checkpoint, "--set", "flow.drag=0.5", "--out", str(tmp_path / "second")]
+    run = run_mpi(2, ["-m", "miniapps.coupled", *SMALL, *options])
+    assert run.returncode == 2 and "flow.drag = 0.05 there, 0.5 here" in run.stderr, run.stderr
+
+
+def test_weights_of_a_checkpoint_start_another_flow(tmp_path):
+    coupled(1, "--checkpoint-every", "6", out=tmp_path / "first")
+    checkpoint = str(tmp_path / "first" / "checkpoints" / "repeat-0-step-000006.h5")
+    fresh, _ = coupled(2, "--closure", "surrogate", "--seed", "2", out=tmp_path / "fresh")
+    trained, _ = coupled(2, "--closure", "surrogate", "--seed", "2", "--weights", checkpoint, out=tmp_path / "trained")
+    assert fresh != trained
