@@ -104,7 +104,8 @@ def compare(frames: Frames, a: Id, b: Id) -> Comparison:
 
 
 def growth(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
-    """How `b` differs from `a` step by step; columns GROWTH, one row per (step, kind, name).
+    """How `b` differs from `a` step by step; columns GROWTH, one row per (kind, step, name), names as
+    recorded.
 
     `kind` is "fingerprints" (elements are blocks) or "values"; the maxima are over the defined differences of
     values, NaN for fingerprints, and `undefined` counts the others (analysis.bits).
@@ -115,7 +116,7 @@ def growth(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
         if not len(left):
             continue
         changed = _differ(table, left, right)
-        rows = pd.DataFrame({"step": left["step"], "name": left["name"], "differing": changed})
+        rows = left[["step", "name", "seq"]].assign(differing=changed)
         if table == "values":
             rows["max_relative"] = bits.relative_difference(left["value"], right["value"])
             rows["max_ulp"] = bits.ulp_distance(left["value"], right["value"])
@@ -125,8 +126,8 @@ def growth(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
         by = rows.groupby(["step", "name"], observed=True, sort=True)
         piece = by.agg(
             elements=("differing", "size"), differing=("differing", "sum"), undefined=("undefined", "sum"),
-            max_relative=("max_relative", "max"), max_ulp=("max_ulp", "max"),
-        ).reset_index()  # fmt: skip
+            max_relative=("max_relative", "max"), max_ulp=("max_ulp", "max"), seq=("seq", "min"),
+        ).reset_index().sort_values(["step", "seq"], kind="stable")  # fmt: skip
         pieces.append(piece.assign(kind=table, fraction=piece["differing"] / piece["elements"]))
     frame = pd.concat(pieces) if pieces else pd.DataFrame(columns=list(GROWTH))
     return frame.astype({"name": "str"})[list(GROWTH)].astype(GROWTH).reset_index(drop=True)

@@ -29,6 +29,7 @@ from analysis.verdict import (
     sentence,
 )
 
+FOLD_FROM = 24  # rows
 LISTED = 6  # runs named in a cell of a table before "and N more"
 
 
@@ -49,6 +50,7 @@ class Table:
     columns: tuple[str, ...]
     rows: list[tuple[object, ...]]
     numbers: tuple[str, ...] = ()
+    folded: bool = False
 
 
 @dataclass(frozen=True)
@@ -192,7 +194,9 @@ def _variability(frames: Frames, against: Id | None, found: pd.DataFrame, labels
             if row.pairs
         ]  # fmt: skip
         if rows:
-            tables.append((cell, Table(columns, rows, columns[2:])))
+            same_bits = not (same["v_c_max"] > 0).any()
+            title = f"{cell}: no difference in any name" if same_bits else cell
+            tables.append((title, Table(columns, rows, columns[2:], folded=same_bits)))
     intro = (
         "At the last step that all runs recorded. Run-to-run variation (against each other) is kept apart "
         "from the difference to the reference, which also holds the change of algorithm. The last column "
@@ -230,7 +234,7 @@ def _times(frames: Frames, labels: list[str]) -> Section:
         "both are means over ranks, and medians over runs. Share is exclusive time over the wall time of "
         "the run. Imbalance is the slowest rank over the mean, less one."
     )
-    table = ("All regions", Table(columns, rows, columns[2:]))
+    table = ("All regions", Table(columns, rows, columns[2:], folded=len(rows) > FOLD_FROM))
     return Section("Wall time per region", "", intro, figures.time_figures(measured, labels), [table])
 
 

@@ -65,19 +65,20 @@ def excluded_lines(excluded: pd.DataFrame) -> list[str]:
 
 def variability_tables(frame: pd.DataFrame):
     """What `variability` returned: one table for each set of runs that are judged against each other."""
-    columns = ("name", "of", "against", "pairs", "distinct", "effective", "max |V_s|", "V_ermv", "V_c",
-               "max ULP", "undefined", "p at 95 %")  # fmt: skip
+    columns = ("name", "of", "step", "against", "pairs", "distinct", "effective", "max |V_s|", "V_ermv",
+               "V_c", "max ULP", "undefined", "p at 95 %")  # fmt: skip
     for cell, same in frame.groupby("cell", sort=False):
         rows = [
             (
-                row.name, "blocks" if row.kind == "fingerprints" else "values", row.against, row.pairs,
+                row.name,
+                "blocks" if row.kind == "fingerprints" else "values", row.step, row.against, row.pairs,
                 f"{row.distinct}/{row.runs}", number(row.effective), number(row.v_s_max),
                 number(row.v_ermv_mean), number(row.v_c_mean), number(row.ulp_max), row.undefined or "",
                 f"< {row.bound:.1%}" if row.bound == row.bound else "",
             )
             for row in same.itertuples(index=False)
         ]  # fmt: skip
-        yield table(f"{cell}: last common step", columns, rows, numbers=columns[3:])
+        yield table(f"Variability: {cell}", columns, rows, numbers=(columns[2], *columns[4:]))
 
 
 def comparison_lines(found: Comparison, frames: Frames) -> list[str]:
@@ -99,7 +100,7 @@ def facts(found: Comparison, frames: Frames) -> list[tuple[str, str]]:
             lines.append(("spread", f"{at.differing} of {at.recorded} blocks of {at.name} differ there"))
     lines += [("value there", difference(point)) for point in found.values]
     if found.value and found.value not in found.values:
-        lines.append(("first value", f"{place(found.value)}: {difference(found.value)}"))
+        lines.append(("first value", f"step {found.value.step}: {difference(found.value)}"))
     if found.order:
         step, name, call, first, second = found.order
         orders = f"{_sequence(first)} against {_sequence(second)}"

@@ -211,9 +211,14 @@ def _counts(words: list[np.ndarray]) -> list[int]:
 
 
 def _names(frames: Frames, table: str) -> list[str]:
-    """The names recorded in `table`, in the order in which the first run recorded them."""
-    frame = getattr(frames, table)
-    return frame["name"].unique().tolist()
+    """The names in `table`, in the order in which they are recorded within a step."""
+    return (
+        getattr(frames, table)
+        .groupby("name", observed=True)["seq"]
+        .min()
+        .sort_values(kind="stable")
+        .index.tolist()
+    )
 
 
 def _last(frames: Frames, table: str, name: str, runs: list[Id]) -> tuple[int, list[pd.DataFrame]] | None:
