@@ -94,9 +94,9 @@ def _version(name: str) -> str:
         return "absent"
 
 
-def report(title: str, rows: list[dict], where: dict, path: str | None) -> None:
-    """Print rows as a table (columns from the first row) and write everything as JSON to `path` if given."""
-    columns = list(rows[0])
+def report(title: str, rows: list[dict], where: dict, path: str | None, hidden=("raw",)) -> None:
+    """Print rows as a table (columns from the first row, but for the hidden) and write everything as JSON to `path`."""
+    columns = [c for c in rows[0] if c not in hidden]
     texts = [[_text(row[c]) for c in columns] for row in rows]
     widths = [max(len(c), *(len(t[k]) for t in texts)) for k, c in enumerate(columns)]
     print(f"{title}: {where['cores']} cores, {where['cpu']}")
