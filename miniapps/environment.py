@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,9 @@ VARIABLES = (
     "OMP_",
     "FPNA_",
 )
+# What tells the levels of x86-64 apart, as the kernel names it.
+LEVEL_3 = {"avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}
+LEVEL_4 = LEVEL_3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 # Job ids of batch systems, in the order of preference.
 ALLOCATIONS = ("SLURM_JOB_ID", "PBS_JOBID", "PJM_JOBID", "JOB_ID")
 # (number of ranks, rank) as launchers tell them to the processes that they start.
@@ -41,12 +45,11 @@ def shared() -> dict[str, Any]:
     """What is the same for all ranks of a run: software and its versions. For rank 0, which reads many
     files."""
     import h5py
-    from mpi4py import MPI
 
     return {
         "python": platform.python_version(),
         "packages": packages(),
-        "mpi": MPI.Get_library_version().strip("\0 \n").splitlines()[0],
+        "mpi": mpi_library(),
         "hdf5": h5py.version.hdf5_version,
         "git": git_revision(),
         "sources": sources(),
@@ -60,7 +63,8 @@ def own(threads: int, device: str) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cpu": cpu_model(),
         "cores": cores(),
-        "instructions": native_instructions(),
+        "instructions": instructions(),
+        "pid": os.getpid(),
         "device": device,
         "threads": threads,
         "variables": {key: os.environ[key] for key in sorted(os.environ) if key.startswith(VARIABLES)},
@@ -108,14 +112,24 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def native_instructions() -> str:
-    """The instruction set that the C++ kernels chose here, or why there are none."""
+def instructions() -> str:
+    """The widest vector instructions of this processor that the C++ kernels have a version for."""
     try:
-        from kernels import _native
-    except ImportError as error:
-        return f"not built: {error}"
-    report = getattr(_native, "instructions", None)
-    return report() if report else "built"
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.machine()
+    flags = next((set(line.split()) for line in text.splitlines() if line.startswith("flags")), set())
+    for level, needed in (("x86-64-v4", LEVEL_4), ("x86-64-v3", LEVEL_3)):
+        if flags >= needed:
+            return level
+    return platform.machine()
+
+
+def mpi_library() -> str:
+    """Name and version of the MPI library that mpi4py has loaded; starts MPI."""
+    from mpi4py import MPI
+
+    return MPI.Get_library_version().strip("\0 \n").splitlines()[0]
 
 
 def git_revision() -> str:
@@ -153,18 +167,9 @@ def sources() -> str:
 
 
 def set_threads(count: int) -> None:
-    """Let OpenMP of the C++ kernels, and torch where it is loaded, use `count` threads in this process;
-    libraries that are loaded later find OMP_NUM_THREADS."""
-    import sys
-
+    """Let torch, where it is loaded, use `count` threads in this process; OpenMP libraries and torch find it
+    in OMP_NUM_THREADS when they are loaded later. The C++ kernels are told in every call."""
     os.environ["OMP_NUM_THREADS"] = str(count)
-    try:
-        from kernels import _native
-    except ImportError:
-        pass
-    else:
-        if hasattr(_native, "set_threads"):
-            _native.set_threads(count)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(count)
 
@@ -184,8 +189,6 @@ def no_cuda() -> str | None:
 
 def cuda_device(local_rank: int) -> str:
     """Make the device of this rank on its node the current one; its name and UUID for the record."""
-    import sys
-
     import cupy
 
     number = local_rank % cupy.cuda.runtime.getDeviceCount()

@@ -7,6 +7,7 @@ A region costs two clock reads and one append of packed bytes (0.2 us). HDF5 is 
 from __future__ import annotations
 
 import os
+import re
 import struct
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -71,7 +72,7 @@ class Tracer:
         try:
             self._storage = Storage(self.path, attributes, size)
         except OSError as error:
-            raise self._failed("created", error) from error
+            raise self._error("created", error) from error
 
     def name(self, name: str) -> int:
         """The integer that stands for `name` in this file; give it to `event`."""
@@ -124,13 +125,12 @@ class Tracer:
         """Write what is left and close the file; only `complete=True` marks it as the trace of a regular
         end."""
         self._write(tails=False)
-        own = {
-            "events": self._events,
-            "ns_per_event": self.ns_per_event,
-            "flush_ns": self._flush_ns,
-            "dropped": 0,
-        }
-        self._guarded("closed", lambda storage: storage.finish(complete, own))
+
+        def finish(storage: Storage) -> None:
+            own = {"events": self._events, "ns_per_event": self.ns_per_event, "flush_ns": self._flush_ns}
+            storage.finish(complete, own | {"dropped": 0})
+
+        self._guarded("closed", finish)
         self._storage = None
 
     def __enter__(self) -> Tracer:
@@ -148,19 +148,19 @@ class Tracer:
 
     def _write(self, tails: bool) -> None:
         """Hand all rows to the file, which writes full chunks, and with `tails` the rest too."""
-        started = self.clock()
-        tables = {"events": self._take_events()} if self._rows else {}
-        for table, pending in self._pending.items():
-            if pending["where"]:
-                tables[table] = _take(table, pending)
 
         def write(storage: Storage) -> None:
+            started = self.clock()
+            tables = {"events": self._take_events()} if self._rows else {}
+            for table, pending in self._pending.items():
+                if pending["where"]:
+                    tables[table] = _take(table, pending)
             storage.append(tables, list(self._names))
             if tails:
                 storage.write_tails()
+            self._flush_ns += self.clock() - started
 
         self._guarded("written", write)
-        self._flush_ns += self.clock() - started
 
     def _take_events(self) -> Columns:
         """The waiting rows of the events as columns; none wait afterwards."""
@@ -174,20 +174,24 @@ class Tracer:
         start, end, name, nbytes = (np.ascontiguousarray(column) for column in rows.T)
         return {"start": start, "end": end, "name": name, "repeat": repeat, "step": step, "bytes": nbytes}
 
-    def _guarded(self, verb: str, action: Callable) -> None:
-        if self._storage is None:
+    def _guarded(self, verb: str, action: Callable[[Storage], None]) -> None:
+        """Do it to the file, unless that was abandoned. One that is interrupted in the middle, be it by an
+        error or by a signal, is abandoned as it is: it would only fail again, and is readable up to its last
+        commit."""
+        storage, self._storage = self._storage, None
+        if storage is None:
             return
         try:
-            action(self._storage)
+            action(storage)
         except (OSError, RuntimeError) as error:  # h5py raises both when the file system refuses
-            raise self._failed(verb, error) from error
+            raise self._error(verb, error) from error
+        self._storage = storage
 
-    def _failed(self, verb: str, error: Exception) -> TraceError:
-        self._storage = None  # the HDF5 library would only fail again: the file is abandoned as it is
+    def _error(self, verb: str, error: Exception) -> TraceError:
         return TraceError(
-            f"rank {self.rank}: the trace {self.path} cannot be {verb}: {_reason(error)}; free or choose "
-            "other disk "
-            "space (--out DIR), or record less (--trace off). Rows committed before are readable."
+            f"the trace of rank {self.rank}, {self.path}, cannot be {verb}: {_reason(error)}; make room on "
+            "that "
+            "disk, choose another (--out DIR), or record less (--trace off)"
         )
 
 
@@ -235,7 +239,6 @@ def _measure(event: Callable, clock: Callable, count: int = 2000) -> float:
 
 
 def _reason(error: Exception) -> str:
-    """The reason in words: the system's where HDF5 passes an errno on, else the first line of its own
-    message."""
-    number = getattr(error, "errno", None)
-    return os.strerror(number) if number else str(error).splitlines()[0]
+    """The reason in words, which h5py hides in the message of the HDF5 library."""
+    told = re.search(r"error message = '([^']+)'", str(error))
+    return told[1] if told else os.strerror(error.errno) if getattr(error, "errno", None) else str(error)

@@ -1,5 +1,6 @@
 """The smallest application, for tests of what all applications share: sums blocks over and over."""
 
+import resource
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +23,7 @@ class Work:
     scale: float = option(1.0, help="factor of the initial state")
     method: str = option("plain", help="a choice", choices=("plain", "fancy"), role="method")
     limit: float | None = option(None, help="largest sum that passes the check")
+    file_limit: int = option(-1, role="control", help="largest file that rank 1 may write", unit="bytes")
     diverge: int = option(-1, help="step at which to give up; -1: never")
 
 
@@ -42,6 +44,8 @@ def validate(config: TinyConfig, options: RunOptions, size: int) -> None:
 def run(ctx: Context) -> Outcome:
     """Sum the blocks, scale each by the sum, over and over."""
     work = ctx.config.work
+    if ctx.rank == 1 and work.file_limit >= 0:  # as good as a full disk
+        resource.setrlimit(resource.RLIMIT_FSIZE, (work.file_limit, work.file_limit))
     blocks = Blocks(work.blocks, 1, 1, 1, ctx.size, ctx.rank, ctx.options.shuffle_blocks)
     state = np.stack(
         [
