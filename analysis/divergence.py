@@ -113,24 +113,34 @@ def growth(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
     pieces = []
     for table in ("fingerprints", "values"):
         _, _, left, right = _aligned(frames, table, a, b)
-        if not len(left):
-            continue
-        changed = _differ(table, left, right)
-        rows = left[["step", "name", "seq"]].assign(differing=changed)
-        if table == "values":
-            rows["max_relative"] = bits.relative_difference(left["value"], right["value"])
-            rows["max_ulp"] = bits.ulp_distance(left["value"], right["value"])
-            rows["undefined"] = np.isnan(rows["max_ulp"]) | np.isnan(rows["max_relative"])
-        else:
-            rows = rows.assign(max_relative=np.nan, max_ulp=np.nan, undefined=False)
-        by = rows.groupby(["step", "name"], observed=True, sort=True)
-        piece = by.agg(
-            elements=("differing", "size"), differing=("differing", "sum"), undefined=("undefined", "sum"),
-            max_relative=("max_relative", "max"), max_ulp=("max_ulp", "max"), seq=("seq", "min"),
-        ).reset_index().sort_values(["step", "seq"], kind="stable")  # fmt: skip
-        pieces.append(piece.assign(kind=table, fraction=piece["differing"] / piece["elements"]))
-    frame = pd.concat(pieces) if pieces else pd.DataFrame(columns=list(GROWTH))
-    return frame.astype({"name": "str"})[list(GROWTH)].astype(GROWTH).reset_index(drop=True)
+        if len(left):
+            pieces.append(_by_step_and_name(table, left, right))
+    frame = pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame(columns=list(GROWTH))
+    return frame.astype(GROWTH)
+
+
+def _by_step_and_name(table: str, left: pd.DataFrame, right: pd.DataFrame) -> pd.DataFrame:
+    """GROWTH of two frames with equal keys; rows of one step and name lie together in them."""
+    step, name = _codes(left, "step"), _codes(left, "name")
+    begin = np.flatnonzero(np.append(True, (step[1:] != step[:-1]) | (name[1:] != name[:-1])))
+    elements = np.diff(begin, append=len(left))
+    differing = np.add.reduceat(_differ(table, left, right), begin, dtype=np.int64)
+    nothing = np.full(len(begin), np.nan)
+    frame = pd.DataFrame(
+        {
+            "step": step[begin], "kind": table, "name": left["name"].to_numpy()[begin], "elements": elements,
+            "differing": differing, "fraction": differing / elements, "max_relative": nothing,
+            "max_ulp": nothing, "undefined": 0,
+        }
+    )  # fmt: skip
+    if table == "values":
+        x, y = left["value"].to_numpy(), right["value"].to_numpy()
+        relative, ulp = bits.relative_difference(x, y), bits.ulp_distance(x, y)
+        frame["max_relative"] = np.fmax.reduceat(relative, begin)  # fmax leaves NaN out where it can
+        frame["max_ulp"] = np.fmax.reduceat(ulp, begin)
+        frame["undefined"] = np.add.reduceat(np.isnan(relative) | np.isnan(ulp), begin, dtype=np.int64)
+    seq = np.minimum.reduceat(left["seq"].to_numpy(), begin)
+    return frame.iloc[np.lexsort((seq, step[begin]))]
 
 
 def growths(frames: Frames, reference: Id, others: Iterable[Id]) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from analysis.assemble import Run, assemble
+from analysis.assemble import PAYLOAD, Run, assemble
 from analysis.find import find_runs, labels
 from analysis.rankfile import read_rank
 
@@ -56,22 +56,41 @@ class Frames:
 
     def of(self, table: str, run: str, repeat: int) -> pd.DataFrame:
         """The rows of one (run, repeat) of `table`."""
-        frame = getattr(self, table)
-        return frame.iloc[self._slices(table).get((run, repeat), slice(0, 0))]
+        return getattr(self, table).iloc[self._places(table)[0].get((run, repeat), slice(0, 0))]
 
-    def _slices(self, table: str) -> dict[tuple[str, int], slice]:
-        # Frames are immutable and rows of one (run, repeat) lie together, so that the places are found once.
-        known = self.__dict__.setdefault("_places", {})
+    def steps(self, table: str, run: str, repeat: int, name: str) -> dict[int, slice]:
+        """{step: rows of `table`} that one (run, repeat) recorded as `name`; of `values` or
+        `fingerprints`."""
+        return self._places(table)[1].get((run, repeat), {}).get(name, {})
+
+    def _places(self, table: str) -> tuple[dict, dict]:
+        # Frames are immutable and rows that belong together lie together, so that places are found once.
+        known = self.__dict__.setdefault("_known", {})
         if table not in known:
-            frame = getattr(self, table)
-            run, repeat = frame["run"].cat.codes.to_numpy(), frame["repeat"].to_numpy()
-            ends = np.flatnonzero((run[1:] != run[:-1]) | (repeat[1:] != repeat[:-1])) + 1
-            edges = [0, *ends.tolist(), len(frame)] if len(frame) else []
-            names = frame["run"].cat.categories
-            known[table] = {
-                (names[run[i]], int(repeat[i])): slice(i, j) for i, j in itertools.pairwise(edges)
-            }
+            known[table] = _find_places(getattr(self, table), table in PAYLOAD)
         return known[table]
+
+
+def _find_places(frame: pd.DataFrame, sorted_by_name: bool) -> tuple[dict, dict]:
+    """({(run, repeat): rows}, {(run, repeat): {name: {step: rows}}}) with rows as slices."""
+    run, repeat = frame["run"].cat.codes.to_numpy(), frame["repeat"].to_numpy()
+    step, name = frame["step"].to_numpy(), frame["name"].cat.codes.to_numpy()
+    runs, names = frame["run"].cat.categories, frame["name"].cat.categories
+    whole = {(runs[run[i]], int(repeat[i])): slice(i, j) for i, j in _pieces(run, repeat)}
+    parts: dict = {}
+    if sorted_by_name:
+        for i, j in _pieces(run, repeat, step, name):
+            by_name = parts.setdefault((runs[run[i]], int(repeat[i])), {})
+            by_name.setdefault(names[name[i]], {})[int(step[i])] = slice(i, j)
+    return whole, parts
+
+
+def _pieces(*columns: np.ndarray) -> Iterator[tuple[int, int]]:
+    """(begin, end) of each stretch of rows that are equal in all `columns`."""
+    if not len(columns[0]):
+        return iter(())
+    new = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    return itertools.pairwise([0, *(np.flatnonzero(new) + 1).tolist(), len(columns[0])])
 
 
 def load(paths: Iterable[str | os.PathLike], processes: int | None = None, copies: bool = False) -> Frames:

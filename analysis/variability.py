@@ -4,17 +4,17 @@ means."""
 from __future__ import annotations
 
 import hashlib
-from functools import reduce
 
 import numpy as np
 import pandas as pd
 
 from analysis import bits
+from analysis.assemble import PAYLOAD
 from analysis.groups import grouped
 from analysis.load import Frames
 
 Id = tuple[str, int]  # (run, repeat)
-BITS = {"fingerprints": ["hi", "lo"], "values": ["value"]}
+TABLES = ("fingerprints", "values")
 CONFIDENCE = 0.95
 EACH_OTHER = "each other"
 
@@ -54,9 +54,9 @@ def final(frames: Frames, table: str, name: str, runs: list[Id]) -> tuple[int, l
     uint64 (rows, words), sorted by occurrence and block. None where there is no such step, or the runs
     recorded other blocks."""
     found = _last(frames, table, name, runs)
-    if found is None or len({_keys(rows) for rows in found[1]}) > 1:
+    if found is None or len({_keys(frames, table, rows) for rows in found[1]}) > 1:
         return None
-    return found[0], [_words(rows, table) for rows in found[1]]
+    return found[0], [_words(frames, table, rows) for rows in found[1]]
 
 
 def outcomes(frames: Frames, runs: pd.DataFrame) -> list[str] | None:
@@ -65,12 +65,12 @@ def outcomes(frames: Frames, runs: pd.DataFrame) -> list[str] | None:
     nothing that all recorded."""
     hashes = [hashlib.blake2b(digest_size=16) for _ in range(len(runs))]
     compared = 0
-    for table in BITS:
+    for table in TABLES:
         for name in _names(frames, table):
             if found := _last(frames, table, name, ids(runs)):
                 compared += 1
                 for digest, rows in zip(hashes, found[1], strict=True):
-                    digest.update(_keys(rows) + _words(rows, table).tobytes())
+                    digest.update(_keys(frames, table, rows) + _words(frames, table, rows).tobytes())
     if (runs["state"] != "").all():
         compared += 1
         for digest, state in zip(hashes, runs["state"], strict=True):
@@ -104,7 +104,7 @@ def pairs(frames: Frames, against: Id | None = None) -> pd.DataFrame:
         chosen = against if against in ids(problem) else reference(problem)
         for (group, cell), members in problem.groupby(["group", "cell"], sort=False):
             own = ids(members)
-            for table in BITS:
+            for table in TABLES:
                 for name in _names(frames, table):
                     where = {"group": group, "cell": cell, "name": name, "kind": table}
                     pieces += _within(frames, where, own)
@@ -126,7 +126,7 @@ def variability(frames: Frames, against: Id | None = None, found: pd.DataFrame |
     runs = runs[runs["complete"]]
     rows = []
     for (group, cell), members in runs.groupby(["group", "cell"], sort=False):
-        for table in BITS:
+        for table in TABLES:
             for name in _names(frames, table):
                 last = final(frames, table, name, ids(members))
                 if last is None:
@@ -221,21 +221,20 @@ def _names(frames: Frames, table: str) -> list[str]:
     )
 
 
-def _last(frames: Frames, table: str, name: str, runs: list[Id]) -> tuple[int, list[pd.DataFrame]] | None:
+def _last(frames: Frames, table: str, name: str, runs: list[Id]) -> tuple[int, list[slice]] | None:
     """The last step in which all `runs` recorded `name`, and the rows of each run there."""
-    rows = []
-    for run in runs:
-        frame = frames.of(table, *run)
-        rows.append(frame[(frame["name"] == name).to_numpy()])
-    steps = reduce(np.intersect1d, [frame["step"].unique() for frame in rows])
-    if not len(steps):
+    recorded = [frames.steps(table, *run, name) for run in runs]
+    shared = set.intersection(*map(set, recorded))
+    if not shared:
         return None
-    return int(steps[-1]), [frame[(frame["step"] == steps[-1]).to_numpy()] for frame in rows]
+    return max(shared), [steps[max(shared)] for steps in recorded]
 
 
-def _keys(rows: pd.DataFrame) -> bytes:
-    return rows[["occurrence", "block"]].to_numpy().tobytes()
+def _keys(frames: Frames, table: str, rows: slice) -> bytes:
+    frame = getattr(frames, table)
+    return frame["occurrence"].to_numpy()[rows].tobytes() + frame["block"].to_numpy()[rows].tobytes()
 
 
-def _words(frame: pd.DataFrame, table: str) -> np.ndarray:
-    return np.stack([frame[column].to_numpy().view(np.uint64) for column in BITS[table]], axis=1)
+def _words(frames: Frames, table: str, rows: slice) -> np.ndarray:
+    frame = getattr(frames, table)
+    return np.stack([frame[column].to_numpy()[rows].view(np.uint64) for column in PAYLOAD[table]], axis=1)
