@@ -4,6 +4,7 @@
 // fixed 64-lane order of lanes.hpp. So the bits of a block depend on the block alone.
 #include "lanes.hpp"
 #include "native.hpp"
+#include "pointwise.hpp"
 
 #include <cstring>
 #include <stdexcept>
@@ -58,14 +59,7 @@ void update_block(double alpha, double beta, const double *u, const double *w, d
                   i64 xp, double *r, i64 rp, i64 rows, i64 columns) {
     for (i64 j = 0; j < rows; ++j, r += rp, x += xp, u += columns, w += columns, p += columns, s += columns) {
 #pragma GCC ivdep
-        for (i64 i = 0; i < columns; ++i) {
-            const double pi = u[i] + beta * p[i];
-            const double si = w[i] + beta * s[i];
-            p[i] = pi;
-            s[i] = si;
-            x[i] += alpha * pi;
-            r[i] -= alpha * si;
-        }
+        for (i64 i = 0; i < columns; ++i) cg_step(alpha, beta, u[i], w[i], p[i], s[i], x[i], r[i]);
     }
 }
 
@@ -85,10 +79,6 @@ void cg_update(double alpha, double beta, const array<double> &u, const array<do
         update_block(alpha, beta, ud + at, wd + at, pd + at, sd + at, xd + xs.interior(b), xs.pitch(),
                      rd + rs.interior(b), rs.pitch(), rs.rows, rs.columns);
     }
-}
-
-inline __attribute__((always_inline)) double minus_laplacian(const double *z, i64 pitch, double inverse_h2) {
-    return (4.0 * z[0] - ((z[-1] + z[1]) + (z[-pitch] + z[pitch]))) * inverse_h2;
 }
 
 // r = b - A x
@@ -133,7 +123,7 @@ void chebyshev_block(const double *r, i64 pitch, i64 rows, i64 columns, i64 degr
         for (i64 j = -margin; j < rows + margin; ++j) {
 #pragma GCC ivdep
             for (i64 i = j * pitch - margin; i < j * pitch + columns + margin; ++i)
-                d[i] = keep * d[i] + take * (r[i] - minus_laplacian(z + i, pitch, inverse_h2));
+                d[i] = chebyshev_step(keep, d[i], take, r[i], minus_laplacian(z + i, pitch, inverse_h2));
         }
         for (i64 j = -margin; j < rows + margin; ++j) {
 #pragma GCC ivdep

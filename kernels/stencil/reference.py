@@ -2,6 +2,8 @@
 
 import numpy as np
 
+xp = np
+
 LANES = 64
 
 

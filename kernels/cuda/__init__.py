@@ -1,0 +1,36 @@
+"""CUDA C++ sources, one per package of kernels, compiled at run time for the device that is there.
+
+They are built without contraction of a*b + c, and use nothing that hipRTC lacks.
+"""
+
+import re
+from functools import cache
+from pathlib import Path
+
+HERE = Path(__file__).parent
+INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
+NVRTC_OPTIONS = ("--fmad=false", "-std=c++17")
+HIPRTC_OPTIONS = ("-ffp-contract=off", "-std=c++17")
+
+
+def source(name: str) -> str:
+    """The text of NAME.cu with its headers put in their places.
+
+    The compiler at run time looks for no files then, and CuPy's cache of compiled kernels, which goes by the
+    text, notices a changed header.
+    """
+    return INCLUDE.sub(lambda found: (HERE / found[1]).read_text(), (HERE / f"{name}.cu").read_text())
+
+
+@cache
+def kernel(name: str, function: str):
+    """The kernel FUNCTION of NAME.cu as a `cupy.RawKernel`, compiled for the device of its first call."""
+    return _module(name).get_function(function)
+
+
+@cache
+def _module(name: str):
+    import cupy
+
+    options = HIPRTC_OPTIONS if cupy.cuda.runtime.is_hip else NVRTC_OPTIONS
+    return cupy.RawModule(code=source(name), options=options)

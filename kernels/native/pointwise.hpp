@@ -1,0 +1,29 @@
+// The formulas of one grid point, shared by the C++ and the CUDA kernels so that both round alike: every operation
+// by itself, because both are compiled without contraction of a*b + c into one rounding.
+#pragma once
+
+#if defined(__CUDACC__) || defined(__HIPCC__) || defined(__HIPCC_RTC__)
+#define FPNA_POINT __device__ inline
+#else
+#define FPNA_POINT inline __attribute__((always_inline))
+#endif
+
+// A z with A = -laplace by five points; pitch is the distance between rows.
+FPNA_POINT double minus_laplacian(const double *z, long long pitch, double inverse_h2) {
+    return (4.0 * z[0] - ((z[-1] + z[1]) + (z[-pitch] + z[pitch]))) * inverse_h2;
+}
+
+// The next step d of Chebyshev's semi-iteration for A z = r.
+FPNA_POINT double chebyshev_step(double keep, double d, double take, double r, double az) {
+    return keep * d + take * (r - az);
+}
+
+// p = u + beta p; s = w + beta s; x += alpha p; r -= alpha s
+FPNA_POINT void cg_step(double alpha, double beta, double u, double w, double &p, double &s, double &x, double &r) {
+    const double p_next = u + beta * p;
+    const double s_next = w + beta * s;
+    p = p_next;
+    s = s_next;
+    x += alpha * p_next;
+    r -= alpha * s_next;
+}
