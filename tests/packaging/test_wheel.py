@@ -16,13 +16,19 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The wheel, built from a copy so that the checkout's own build is left alone."""
+def copy(tmp_path_factory):
+    """What a wheel is made from, apart from the checkout, whose own build is to be left alone."""
     copy = tmp_path_factory.mktemp("checkout")
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     for name in (*ROOMS, "tests"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(copy):
+    """The wheel, built."""
     pip("wheel", "--no-deps", "--no-build-isolation", "-w", copy / "dist", copy)
     (built,) = (copy / "dist").glob("fpna_miniapps-*.whl")
     return built
@@ -46,14 +52,14 @@ def pip(*arguments):
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_every_package_and_every_data_file_is_in_the_wheel(wheel):
+def test_every_package_and_every_data_file_is_in_the_wheel(copy, wheel):
     packed = set(zipfile.ZipFile(wheel).namelist())
     expected = {
-        str(path.relative_to(ROOT))
+        str(path.relative_to(copy))
         for room in ROOMS
         for pattern in ("*.py", "*.toml", "*.cu", "templates/*")
-        for path in (ROOT / room).rglob(pattern)
-        if path.is_file() and "__pycache__" not in path.parts
+        for path in (copy / room).rglob(pattern)
+        if path.is_file()
     }
     assert sorted(expected - packed) == []
     assert {"miniapps/coupled/decks/S.toml", "jobs/templates/slurm.sh"} <= packed
