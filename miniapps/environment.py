@@ -6,6 +6,7 @@ import hashlib
 import os
 import platform
 import sys
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -33,12 +34,21 @@ LEVEL_3 = {"avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}
 LEVEL_4 = LEVEL_3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 # Job ids of batch systems, in the order of preference.
 ALLOCATIONS = ("SLURM_JOB_ID", "PBS_JOBID", "PJM_JOBID", "JOB_ID")
-# (number of ranks, rank) as launchers tell them to the processes that they start.
+# How launchers tell the processes that they start: (launcher, number of ranks, rank).
 LAUNCHERS = (
-    ("PMI_SIZE", "PMI_RANK"),
-    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
-    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
+    ("Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+    ("PMI, as of MPICH's mpirun", "PMI_SIZE", "PMI_RANK"),
+    ("srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
 )
+
+
+@dataclass(frozen=True)
+class Launched:
+    """What the launcher says of this process, whichever MPI library it belongs to."""
+
+    name: str
+    size: int
+    rank: int
 
 
 def shared() -> dict[str, Any]:
@@ -76,14 +86,12 @@ def allocation_id() -> str:
     return next((os.environ[key] for key in ALLOCATIONS if os.environ.get(key)), "")
 
 
-def launched_size() -> tuple[int, int] | None:
-    """(ranks, rank) as the launcher of this process says, whichever MPI library it belongs to; None without
-    one."""
-    for size, rank in LAUNCHERS:
+def launched() -> Launched | None:
+    """What the launcher that started this process says of it; None without a launcher."""
+    for name, size, rank in LAUNCHERS:
         if os.environ.get(size, "").isdecimal():
-            return int(os.environ[size]), int(os.environ.get(rank, "0"))
-    rank = os.environ.get("PMIX_RANK", "")
-    return (int(rank) + 1, int(rank)) if rank.isdecimal() else None
+            return Launched(name, int(os.environ[size]), int(os.environ.get(rank, "0")))
+    return None
 
 
 def packages() -> dict[str, str]:
@@ -126,10 +134,11 @@ def instructions() -> str:
 
 
 def mpi_library() -> str:
-    """Name and version of the MPI library that mpi4py has loaded; starts MPI."""
+    """Name and version of the MPI library that mpi4py loads."""
     from mpi4py import MPI
 
-    return MPI.Get_library_version().strip("\0 \n").splitlines()[0]
+    first = MPI.Get_library_version().strip("\0 \n").splitlines()[0].partition(",")[0]
+    return " ".join(first.replace("Version:", "").split())
 
 
 def git_revision() -> str:

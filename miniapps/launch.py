@@ -156,18 +156,3 @@ def replayed(options: RunOptions, app: str, problem: str, size: int) -> Orders:
         (trace.names[name], r): order["ranks"][(order["name"] == name) & (order["repeat"] == r)]
         for name, r in keys
     }
-
-
-def foreign_launcher(size: int) -> str | None:
-    """What is wrong, where the launcher started several processes and MPI sees each of them alone."""
-    told = environment.launched_size()
-    if told is None or told[0] <= 1 or size > 1:
-        return None
-    return (
-        f"the launcher started {told[0]} processes, but each of them is alone in its MPI: this mpirun does "
-        "not "
-        f"belong to the MPI library of mpi4py, {environment.mpi_library()}. Use the mpirun of that library, "
-        "or "
-        "let mpi4py load the launcher's (MPI4PY_MPIABI and MPI4PY_LIBMPI); `python -m miniapps doctor` shows "
-        "what is here"
-    )

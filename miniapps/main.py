@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from miniapps import console, environment, outcome
+from miniapps.config import UsageError
 from miniapps.context import Context
 from miniapps.failure import BAD_USAGE, DONE, NOT_VERIFIED, USAGE, fail, sigterm_raises
-from miniapps.launch import Launch, foreign_launcher, prepare
+from miniapps.launch import Launch, prepare
 from miniapps.options import RunOptions
 from miniapps.outcome import Check, Outcome, RunError
 from miniapps.trace import Tracer
 from miniapps.trace.clocks import Clocks
 from miniapps.trace.schema import rank_file
+from miniapps.world import speaks, world
 
 __all__ = ["App", "Check", "Context", "Outcome", "RunError", "main"]
 
@@ -57,15 +59,12 @@ def main(app: App, argv: list[str] | None = None, comm: Any = None) -> int:
     0 done; 1 failure; 2 usage or configuration; 3 done, but a check failed; 130 SIGINT; 143 SIGTERM. With
     several ranks, a failure of any of them ends the whole job through MPI_Abort and does not return.
     """
-    from mpi4py import MPI
-
-    comm = MPI.COMM_WORLD if comm is None else comm
     argv = sys.argv[1:] if argv is None else argv
-    if message := foreign_launcher(comm.size):
-        if environment.launched_size()[1] == 0:
-            print(f"{app.name}: {message}", file=sys.stderr, flush=True)
-        else:
-            time.sleep(1)  # the launcher may end the job when the first process ends: rank 0 speaks first
+    try:
+        comm = world() if comm is None else comm
+    except UsageError as error:
+        if speaks():
+            print(f"{app.name}: {error}", file=sys.stderr, flush=True)
         return BAD_USAGE
     state = _State()
     try:

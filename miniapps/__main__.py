@@ -1,0 +1,55 @@
+"""`python -m miniapps` lists the applications; `python -m miniapps doctor` says what is here and what is
+missing."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+
+import miniapps
+from miniapps.config import closest
+
+COMMANDS = ("list", "doctor")
+
+
+def applications() -> dict[str, str]:
+    """{name: summary} of the applications: the packages of `miniapps` that define APP."""
+    names = [module.name for module in pkgutil.iter_modules(miniapps.__path__) if module.ispkg]
+    modules = [importlib.import_module(f"miniapps.{name}") for name in names]
+    return {module.APP.name: module.APP.summary for module in modules if hasattr(module, "APP")}
+
+
+def listing() -> str:
+    """The applications and what else can be called, as plain text."""
+    apps = applications()
+    width = max(len(name) for name in (*apps, *COMMANDS))
+    lines = ["applications, each started by [mpirun -n N] python -m miniapps.NAME:"]
+    lines += [f"  {name:{width}}  {summary}" for name, summary in apps.items()]
+    lines += [
+        "",
+        "python -m miniapps.NAME --help    options of an application",
+        "python -m miniapps.NAME --list    everything that can be chosen: decks, orderings, variants, "
+        "options",
+        "python -m miniapps doctor         what this machine has, what is missing, and how to get it",
+        "python -m analysis --help         what to do with the traces",
+    ]
+    return "\n".join(lines)
+
+
+def main(argv: list[str]) -> int:
+    """Run the command in `argv`; the exit code."""
+    command = argv[0] if argv else "list"
+    if command == "doctor":
+        from miniapps.doctor import doctor
+
+        return doctor()
+    if command in ("list", "-h", "--help"):
+        print(listing())
+        return 0
+    print(f"miniapps: unknown command {command!r}{closest(command, COMMANDS)}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,225 @@
+"""`python -m miniapps doctor`: what is here, what does not fit together, and how to get what is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from miniapps import environment
+
+TIMEOUT_S = 60
+# (package, needed for, extra of this distribution that brings it); without extra it is required.
+PACKAGES = (
+    ("numpy", "everything", None),
+    ("mpi4py", "everything", None),
+    ("h5py", "traces", None),
+    ("torch", "learned closures and their sums", "torch"),
+    ("pandas", "analysis", "analysis"),
+    ("matplotlib", "analysis: figures", "analysis"),
+    ("jinja2", "analysis: the report", "analysis"),
+    ("rich", "analysis: tables in the terminal", "analysis"),
+)
+# What tells a process that it is a rank: inherited by the mpirun that is tried, it would confuse it.
+RANK_VARIABLES = ("PMI_", "PMIX_", "OMPI_COMM_", "PRTE_", "HYDI_", "HYDRA_")
+PROBE = (
+    "from mpi4py import MPI; v = MPI.Get_library_version().strip(chr(0) + ' \\n').splitlines()[0].partition(',')[0]; "
+    "print('library ' + ' '.join(v.split()) + '\\nranks', MPI.COMM_WORLD.size)"
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the table; `remedy` is set where something is wrong, `hint` where something could be
+    added."""
+
+    what: str
+    found: str
+    remedy: str = ""
+    hint: str = ""
+
+
+def doctor() -> int:
+    """Print the table and a verdict; 0 if the applications can run here, 1 if not."""
+    findings = []
+    for finding in findings_here():
+        findings.append(finding)
+        mark = "!!" if finding.remedy else "  "
+        print(f"{mark} {finding.what:<16} {finding.found}", flush=True)
+        if note := finding.remedy or finding.hint:
+            print(f"   {'':<16} -> {note}", flush=True)
+    wrong = [finding.what for finding in findings if finding.remedy]
+    print(f"\n{len(wrong)} to repair: {', '.join(wrong)}" if wrong else "\nReady: the applications run here.")
+    return 1 if wrong else 0
+
+
+def findings_here() -> Iterator[Finding]:
+    """What is found, one by one, because some take seconds."""
+    yield Finding("python", f"{platform.python_version()} {sys.executable}")
+    yield from packages()
+    yield from mpi()
+    yield native()
+    yield compiler()
+    yield from cuda()
+    yield Finding("processor", f"{environment.cpu_model()}, {environment.instructions()}")
+    yield Finding("cores", f"{environment.cores()} for this process")
+    yield memory()
+
+
+def packages() -> Iterator[Finding]:
+    """Required and optional packages."""
+    for name, use, extra in PACKAGES:
+        try:
+            yield Finding(name, metadata.version(name))
+        except metadata.PackageNotFoundError:
+            if extra is None:
+                yield Finding(name, f"not installed, needed for {use}", remedy=f"pip install {name}")
+            else:
+                hint = f"pip install 'fpna-miniapps[{extra}]'"
+                yield Finding(name, f"not installed, needed only for {use}", hint=hint)
+
+
+def mpi() -> Iterator[Finding]:
+    """The MPI library that mpi4py loads, and whether mpirun is its own."""
+    if importlib.util.find_spec("mpi4py") is None:
+        return
+    alone = _try([sys.executable, "-c", PROBE])
+    beside = Path(sys.executable).parent / "mpirun"
+    on_path = shutil.which("mpirun")
+    mpirun = on_path or (str(beside) if beside.exists() else None)
+    two = _two_ranks(mpirun) if mpirun else ""
+    library = next((line[8:] for line in (alone + two).splitlines() if line.startswith("library ")), "")
+    if not library:
+        chosen = " (MPI4PY_LIBMPI is set)" if "MPI4PY_LIBMPI" in os.environ else ""
+        remedy = (
+            "pip install 'fpna-miniapps[mpi]' brings MPICH; on a supercomputer load the module of its MPI"
+        )
+        yield Finding("MPI library", f"mpi4py finds none{chosen}: {_gist(alone)}", remedy=remedy)
+        return
+    only = (
+        "" if "library" in alone else "found by processes of mpirun alone; a single process does not find it"
+    )
+    yield Finding("MPI library", library, hint=only)
+    if mpirun is None:
+        hint = (
+            "pip install 'fpna-miniapps[mpi]', or start through the batch system (srun); one rank needs none"
+        )
+        yield Finding("mpirun", "none on PATH or beside python", hint=hint)
+        return
+    sizes = [line.split()[1] for line in two.splitlines() if line.startswith("ranks ")]
+    if sizes == ["2", "2"]:
+        hint = "" if on_path else f"not on PATH: write {mpirun}, or activate the environment"
+        yield Finding("mpirun", f"{mpirun} fits: two ranks found each other", hint=hint)
+        return
+    use = str(beside) if beside.exists() and str(beside) != mpirun else f"the mpirun of {library}"
+    yield Finding(
+        "mpirun",
+        f"{mpirun} does not fit mpi4py's library: "
+        + ("each of two processes was alone" if sizes else _gist(two)),
+        remedy=f"use {use}, or let mpi4py load this mpirun's library: MPI4PY_MPIABI=mpich|openmpi and "
+        "MPI4PY_LIBMPI=/path/to/libmpi.so",
+    )
+
+
+def _two_ranks(mpirun: str) -> str:
+    version = _try([mpirun, "--version"])
+    options = []
+    if "Open MPI" in version or "PRRTE" in version:
+        options = ["--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
+    return _try([mpirun, *options, "-n", "2", sys.executable, "-c", PROBE])
+
+
+def native() -> Finding:
+    """The C++ kernels."""
+    try:
+        from kernels import _native
+    except ImportError as error:
+        remedy = (
+            "in a checkout: make environment, or python setup.py build_ext --inplace; needs a C++ compiler"
+        )
+        return Finding("kernels._native", f"not built ({error})", remedy=remedy)
+    return Finding("kernels._native", f"built, {environment.instructions()}: {_native.__file__}")
+
+
+def compiler() -> Finding:
+    """A C++ compiler, which only building takes."""
+    names = (os.environ.get("CXX", "").split()[:1], ["c++"], ["g++"], ["clang++"])
+    path = next((found for name in names if name and (found := shutil.which(name[0]))), None)
+    if path is None:
+        hint = "apt install g++, dnf install gcc-c++, module load gcc, or conda install -c conda-forge gxx"
+        return Finding("compiler", "none found; needed only to build", hint=hint)
+    return Finding("compiler", f"{path}: {_try([path, '--version']).partition(chr(10))[0]}")
+
+
+def cuda() -> Iterator[Finding]:
+    """CUDA devices as CuPy and torch see them."""
+    reason = environment.no_cuda()
+    if reason:
+        yield Finding("CUDA (cupy)", reason.partition(";")[0], hint=reason.partition("; ")[2])
+    else:
+        import cupy
+
+        names = [
+            cupy.cuda.runtime.getDeviceProperties(i)["name"].decode()
+            for i in range(cupy.cuda.runtime.getDeviceCount())
+        ]
+        yield Finding("CUDA (cupy)", ", ".join(names))
+    if importlib.util.find_spec("torch") is not None:
+        code = "import torch; print('cuda', torch.version.cuda, torch.cuda.device_count())"
+        told = _try([sys.executable, "-c", code])
+        built = next((line.split()[1:] for line in told.splitlines() if line.startswith("cuda ")), None)
+        if built is None:
+            remedy = "pip install --force-reinstall 'fpna-miniapps[torch]'"
+            yield Finding("CUDA (torch)", f"torch cannot be imported: {_gist(told)}", remedy=remedy)
+        elif built[0] == "None":
+            yield Finding("CUDA (torch)", "this torch is built without CUDA")
+        else:
+            yield Finding("CUDA (torch)", f"CUDA {built[0]}, {built[1]} devices")
+
+
+def memory() -> Finding:
+    """Memory of the machine."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return Finding("memory", "unknown")
+    kib = {line.split(":")[0]: int(line.split()[1]) for line in lines if line.endswith("kB")}
+    total, free = (kib.get(key, 0) / 2**20 for key in ("MemTotal", "MemAvailable"))
+    return Finding("memory", f"{total:.1f} GiB, {free:.1f} GiB available")
+
+
+def _try(command: list[str]) -> str:
+    """What `command` prints; never waits longer than TIMEOUT_S."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith(RANK_VARIABLES)}
+    env["OMP_NUM_THREADS"] = "1"
+    process = subprocess.Popen(
+        command,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        return process.communicate(timeout=TIMEOUT_S)[0]
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        process.wait()
+        return f"no end after {TIMEOUT_S} s"
+
+
+def _gist(text: str) -> str:
+    """The line of an output that most probably says why."""
+    lines = [line.strip() for line in text.splitlines() if line.strip(" -=\t")]
+    return next(
+        (line for line in lines[::-1] if "rror" in line or "unsupported" in line), [*lines, "no output"][0]
+    )

@@ -1,0 +1,70 @@
+"""Starting MPI, and noticing when the launcher and the MPI library do not belong together."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from typing import Any
+
+from miniapps import environment
+from miniapps.config import UsageError
+
+ADVICE = "`python -m miniapps doctor` shows what is here"
+
+
+def world() -> Any:
+    """The communicator of all ranks, MPI started if it was not.
+
+    Raises UsageError, in rank 0 of the launcher's count first, where mpi4py finds no library or where the
+    launcher belongs to another one: then MPI either cannot start or leaves each process alone.
+    """
+    told = environment.launched()
+    try:
+        comm = _start(told)
+    except UsageError:
+        if told and told.rank > 0:
+            time.sleep(1)  # the launcher may end the job when the first process ends: rank 0 speaks first
+        raise
+    return comm
+
+
+def speaks() -> bool:
+    """Whether this process is the one to print what all of them find wrong before there is a communicator."""
+    told = environment.launched()
+    return told is None or told.rank == 0
+
+
+def _start(told: environment.Launched | None) -> Any:
+    import mpi4py
+
+    started = "mpi4py.MPI" in sys.modules
+    if not started:
+        # Not at import: under a foreign launcher MPI_Init can end the process without a word of ours.
+        mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise UsageError(
+            f"mpi4py cannot load an MPI library: {error}; install one (pip install 'fpna-miniapps[mpi]'), "
+            "load the "
+            f"module of this machine's, or correct MPI4PY_MPIABI and MPI4PY_LIBMPI. {ADVICE}"
+        ) from error
+    library = environment.mpi_library()
+    if told and told.name == "Open MPI" and "Open MPI" not in library:
+        raise UsageError(_mismatch(told, library))
+    if not MPI.Is_initialized():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # mpi4py's word on what is an error below
+            MPI.Init_thread()
+    if told and told.size > 1 and MPI.COMM_WORLD.size == 1:
+        raise UsageError(_mismatch(told, library))
+    return MPI.COMM_WORLD
+
+
+def _mismatch(told: environment.Launched, library: str) -> str:
+    return (
+        f"the launcher ({told.name}) started {told.size} processes, but it does not belong to the MPI library of "
+        f"mpi4py, {library}, in which each process is alone. Use the mpirun of that library, or let mpi4py load "
+        f"the launcher's (MPI4PY_MPIABI and MPI4PY_LIBMPI). {ADVICE}"
+    )
