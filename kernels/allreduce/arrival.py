@@ -18,7 +18,8 @@ class ArrivalReducer(Reducer):
     """Rank 0 adds its own contribution, then the others' as they arrive, and broadcasts the total.
 
     Receives from any source are started one by one, and MPI matches messages to them in that order: the
-    i-th receive holds the i-th message to arrive, also when several have come since the last look.
+    i-th receive holds the i-th message to arrive, also when several have come since the last look. So they
+    are awaited one by one, which lets waiting ranks share a core, as MPICH's Waitsome does not.
 
     With a log to replay, receives name their sources, all messages are awaited, and the additions are made in
     the logged order.
@@ -38,7 +39,7 @@ class ArrivalReducer(Reducer):
             for i, part in enumerate(self._parts):
                 source = MPI.ANY_SOURCE if log is None else i + 1
                 self._requests.append(self._comm.Recv_init(part, source))
-        self._statuses = [MPI.Status() for _ in self._parts]
+        self._status = MPI.Status()
 
     def _reduce(self, contributions):
         fold(contributions, self._total)
@@ -57,12 +58,12 @@ class ArrivalReducer(Reducer):
         return self._total
 
     def _add_arriving(self) -> np.ndarray:
-        total, statuses = self._total, self._statuses
+        total, status = self._total, self._status
         order = [0]
-        while len(order) < self._comm.size:
-            for i, status in zip(MPI.Request.Waitsome(self._requests, statuses), statuses, strict=False):
-                np.add(total, self._parts[i], total)
-                order.append(status.source)
+        for request, part in zip(self._requests, self._parts, strict=True):
+            request.Wait(status)
+            np.add(total, part, total)
+            order.append(status.source)
         return np.array(order, np.uint16)
 
     def _add_logged(self, order: np.ndarray) -> np.ndarray:
