@@ -47,8 +47,6 @@ def draw(name: str, plot: Callable, height_in: float = 3.1, alt: str = "") -> st
     `alt` is read aloud in place of the picture."""
     import matplotlib
 
-    matplotlib.use("Agg")
-    from matplotlib.figure import Figure as Canvas
 
     with matplotlib.rc_context(_STYLE | {"svg.hashsalt": name}):
         canvas = Canvas(figsize=(WIDTH_IN, height_in), layout="constrained")

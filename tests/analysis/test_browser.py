@@ -1,0 +1,102 @@
+"""The report in a real browser: nothing fetched, no errors, and no sideways scrolling at any width."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from analysis.load import load
+from analysis.report import build
+from tests.analysis.synthetic import flip_bit, write_run
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium on PATH; on Debian: apt-get install chromium"
+)
+
+# The report in a frame of the wanted width, since a browser window has a smallest one; what is seen there is
+# written into the page, and the page printed.
+HARNESS = """<!doctype html><body>
+<iframe style="width:{width}px;height:3000px;border:0" srcdoc="{page}"></iframe>
+<script>
+const frame = document.querySelector("iframe");
+frame.onload = () => {{
+  const inner = frame.contentDocument, view = frame.contentWindow;
+  const size = e => e.getBoundingClientRect(), style = e => view.getComputedStyle(e);
+  const letters = [...inner.querySelectorAll("svg text")];
+  const seen = {{
+    width: view.innerWidth,
+    content: inner.documentElement.scrollWidth,
+    fetched: view.performance.getEntriesByType("resource").length,
+    figures: [...inner.querySelectorAll("svg")].map(e => size(e).width),
+    smallest: Math.min(...letters.map(e => size(e).height)),
+    paper: style(inner.body).backgroundColor,
+    ink: style(inner.body).color,
+    letters: style(letters[0]).fill,
+    heading: inner.querySelector("h1").innerText,
+  }};
+  document.body.innerHTML = "<pre id=seen></pre>";
+  document.querySelector("pre").textContent = JSON.stringify(seen);
+}};
+</script>"""
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    root = tmp_path_factory.mktemp("campaign")
+    long = "a-rather-long-ordering-name-that-does-not-fit-a-phone"
+
+    def change(i):
+        return lambda repeat, step, field: flip_bit(field, i, bit=step) if step > 1 else None
+
+    for i in range(3):
+        write_run(root / f"none-{i}", change=change(i), orders=lambda repeat, step: [np.arange(2)])
+    for size in (1, 2):
+        write_run(root / f"layout-{size}", size=size, guarantee="layout", ordering=long)
+    write_run(root / "killed", stop={0: 2}, result=False)
+    return build(load([root]))
+
+
+def look(report, tmp_path, width, dark=False):
+    """What the browser saw, and what it said on its error stream."""
+    page = tmp_path / f"{width}.html"
+    page.write_text(HARNESS.format(width=width, page=html.escape(report.html)))
+    done = subprocess.run(
+        [
+            CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+            "--disable-background-networking", "--disable-component-update", "--disable-sync",
+            f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1800,1200", "--enable-logging=stderr",
+            *(["--blink-settings=preferredColorScheme=0"] if dark else []), "--dump-dom", page.as_uri(),
+        ],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    found = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout, flags=re.S)
+    assert found, done.stderr
+    return json.loads(html.unescape(found[1])), done.stderr
+
+
+@pytest.mark.parametrize("width", [400, 1600])
+def test_the_page_fits_its_window_and_is_quiet(report, tmp_path, width):
+    seen, said = look(report, tmp_path, width)
+    assert seen["width"] == width
+    assert seen["content"] <= width
+    assert seen["fetched"] == 0
+    assert "CONSOLE" not in said
+    assert all(200 < figure <= width for figure in seen["figures"]) and len(seen["figures"]) >= 5
+    assert seen["smallest"] >= 9  # CSS pixels of the smallest letters in any figure
+    assert " ".join(seen["heading"].split()) == report.verdict.replace("2 groups: ", "2 groups ")
+
+
+def test_colours_follow_light_and_dark(report, tmp_path):
+    def brightness(colour):
+        return sum(map(int, re.findall(r"\d+", colour)[:3]))
+
+    light, _ = look(report, tmp_path, 800)
+    dark, _ = look(report, tmp_path, 800, dark=True)
+    assert brightness(light["paper"]) > 700 > 200 > brightness(light["ink"])
+    assert brightness(dark["paper"]) < 200 < 600 < brightness(dark["ink"])
+    assert light["letters"] == light["ink"] and dark["letters"] == dark["ink"]

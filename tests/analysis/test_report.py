@@ -1,0 +1,192 @@
+"""The report: one HTML file that stands alone, says the verdict first and never crashes for want of data."""
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from analysis.figures import POINTS
+from analysis.load import load
+from analysis.report import build
+from tests.analysis.synthetic import flip_bit, write_run, write_timed
+
+SECTIONS = [
+    "Groups", "First divergence", "Growth of the difference", "Variability", "Wall time per region",
+    "Cost of the guarantees", "Differences of environment", "Left out, incomplete or failed", "How to read this",
+]  # fmt: skip
+VOID = {"meta", "br", "link", "img", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """Tags, attributes and text of a page; complains about tags that do not match."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.open, self.tags, self.attributes, self.text = [], [], [], []
+        self.feed(html)
+        assert not self.open, f"never closed: {self.open}"
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += [(tag, key, value) for key, value in attributes]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += [(tag, key, value) for key, value in attributes]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, f"</{tag}> does not close what is open"
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] not in ("style", "script"):
+            self.text.append(data)
+
+    def between(self, tag, html):
+        """The text inside the first `tag`."""
+        inner = re.search(rf"<{tag}\b.*?</{tag}>", html, flags=re.S)[0]
+        return " ".join("".join(Page(inner).text).split())
+
+
+def differ(at):
+    """From step 2 on, one bit of the block `at` is another."""
+
+    def change(repeat, step, field):
+        if step >= 2:
+            flip_bit(field, at, bit=step % 40)
+
+    return change
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory):
+    root = tmp_path_factory.mktemp("campaign")
+    for i in range(3):
+        write_run(
+            root / f"none-{i}", size=2, change=differ(i), environment={"node": f"n{i % 2}"},
+            orders=lambda repeat, step, i=i: [np.roll([0, 1], i)],
+        )  # fmt: skip
+    for size in (1, 2, 3):
+        write_run(root / f"layout-{size}", size=size, guarantee="layout", ordering="exact")
+    write_run(root / "killed", size=2, stop={1: 3}, result=False)
+    return load([root])
+
+
+@pytest.fixture(scope="module")
+def report(campaign):
+    return build(campaign)
+
+
+def test_every_section_is_there_in_order(report):
+    assert re.findall(r"<h2>(.*?)</h2>", report.html) == SECTIONS
+
+
+def test_the_verdict_is_the_first_thing_said(report):
+    page = Page(report.html)
+    assert page.between("title", report.html) == report.verdict
+    assert page.between("h1", report.html) == report.verdict
+    assert report.verdict == (
+        "2 groups: coupled none/arrival: 3 of 3 runs differ, first at step 2, vorticity, block 0; "
+        "coupled layout/exact: 3 runs on 1, 2, 3 ranks: one hash."
+    )
+
+
+def test_nothing_is_fetched_from_anywhere(report):
+    page = Page(report.html)
+    assert not {"script", "link", "img", "iframe", "object", "embed"} & set(page.tags)
+    references = [
+        value for _, key, value in page.attributes if key.endswith(("href", "src", "srcset", "action"))
+    ]
+    assert references and all(value.startswith("#") for value in references)
+    css = "".join(re.findall(r"<style.*?</style>", report.html, flags=re.S))
+    assert "@import" not in css
+    assert all(target.startswith("#") for target in re.findall(r"url\(([^)]*)\)", report.html))
+
+
+def test_ids_are_unique_and_every_reference_has_its_target(report):
+    page = Page(report.html)
+    ids = [value for _, key, value in page.attributes if key == "id"]
+    assert len(ids) == len(set(ids))
+    targets = {value[1:] for _, key, value in page.attributes if key.endswith("href")}
+    targets |= {target[1:] for target in re.findall(r"url\(([^)]*)\)", report.html)}
+    assert targets <= set(ids)
+
+
+def test_figures_are_text_and_follow_the_colours_of_the_page(report):
+    drawings = re.findall(r"<svg.*?</svg>", report.html, flags=re.S)
+    assert len(drawings) >= 6
+    for drawing in drawings:
+        assert "<text" in drawing and "aria-label=" in drawing
+        assert "var(--ink" in drawing and "var(--s" in drawing
+        assert not re.search(r"(fill|stroke): #", drawing), "a colour that does not follow the page"
+    assert "step</text>" in report.html
+
+
+def test_every_figure_has_a_caption(report):
+    assert report.html.count("<figure>") == report.html.count("<figcaption>") >= 6
+
+
+def test_the_incomplete_run_is_named_with_reason_and_remedy(report):
+    assert "ended early (rank 1 marked incomplete)" in report.html
+    assert "repeat 0 to step 2" in report.html
+
+
+def test_only_what_differs_between_environments_is_listed(report):
+    section = report.html[report.html.index("<h2>Differences of environment") :]
+    section = section[: section.index("</section>")]
+    assert '<td data-label="entry">node</td>' in section
+    assert ">n1</td>" in section and "MPICH" in section
+
+
+def test_hostile_text_is_shown_not_run(tmp_path):
+    hostile = "<script>alert('$x^{')</script>\"&"
+    for name, change in (("a", None), ("b", differ(1))):
+        write_run(
+            tmp_path / name, change=change, ordering=hostile, names=(hostile, "b"),
+            environment={hostile: f"<img src=x onerror=alert({name})>"}, run_id=name,
+        )  # fmt: skip
+    html = build(load([tmp_path])).html
+    page = Page(html)
+    assert "script" not in page.tags and "img" not in page.tags
+    assert not [key for _, key, _ in page.attributes if key.startswith("on")]
+    assert hostile in "".join(page.text)
+
+
+def absent(report, sentence):
+    assert sentence in report.html, sentence
+    assert re.findall(r"<h2>(.*?)</h2>", report.html) == SECTIONS
+
+
+def test_one_run_alone_says_what_cannot_be_concluded(tmp_path):
+    report = build(load([write_run(tmp_path / "r")]))
+    absent(report, "No group has runs that differ.")
+    absent(report, "There are no two complete runs to compare")
+    absent(report, "No two groups were measured on the same problem and rank count")
+    absent(report, "All launches report the same machine")
+    absent(report, "Nothing: every trace was read and every run ended.")
+    assert "nothing to compare with" in report.verdict
+
+
+def test_only_incomplete_runs_make_a_report(tmp_path):
+    report = build(load([write_run(tmp_path / "r", stop={0: 2}, result=False)]))
+    absent(report, "No times were recorded (--trace off), or no run is complete.")
+    assert "no complete run" in report.verdict
+
+
+def test_runs_without_fingerprints_make_a_report(tmp_path):
+    for name in "ab":
+        write_timed(tmp_path / name, lambda rank, step: [("step", 1, [])])
+    absent(build(load([tmp_path])), "There are no two complete runs to compare")
+
+
+def test_steps_are_thinned_where_there_are_too_many_points_and_runs_are_not(tmp_path):
+    steps, runs = 700, 11
+    for i in range(runs):
+        write_run(tmp_path / f"r{i}", size=1, blocks=2, steps=steps, change=differ(0) if i else None)
+    html = build(load([tmp_path])).html
+    drawing = re.search(r'<svg[^>]*aria-label="How far it has spread.*?</svg>', html, flags=re.S)[0]
+    assert POINTS / 2 < drawing.count("<use ") <= POINTS + 50 * runs
+    assert len(re.findall(r'id="blocks-line2d_\d+"', drawing)) >= 2 * (runs - 1)
+    assert len(html) < 5_000_000
