@@ -7,8 +7,7 @@ import numpy as np
 from mpi4py import MPI
 
 from kernels import stencil
-from kernels.allreduce import RanksDisagree
-from kernels.allreduce.reducer import agree, digest_of
+from kernels.allreduce.reducer import require_same_bits
 from miniapps import halo
 from miniapps.blocks import Blocks
 from miniapps.coupled import flow
@@ -19,9 +18,8 @@ from miniapps.coupled.physics import HALO
 from miniapps.coupled.poisson import NegativeLaplacian
 from miniapps.coupled.state import State
 from miniapps.dots import GlobalDots
-from miniapps.outcome import RunError
 from miniapps.krylov import ConjugateGradients
-from miniapps.trace import fingerprint
+from miniapps.outcome import RunError
 
 # Shu & Osher's third-order SSP Runge-Kutta in terms of its quadrature: the weight of each stage's rate
 QUADRATURE = (1.0 / 6.0, 1.0 / 6.0, 2.0 / 3.0)
@@ -53,7 +51,7 @@ class Model:
         self.state = State.at_rest(blocks)
         self.force = flow.kolmogorov(blocks, config.flow.wavenumber, config.flow.forcing)
         self.record = Record()
-        self.name = {name: self.tracer.name(name) for name in ("step", "poisson", "closure", "rhs", "halo", "checkpoint")}
+        self.name = {name: self.tracer.name(name) for name in ("step", "poisson", "closure", "rhs", "halo", "checkpoint", "record")}
 
         self.halos = [
             halo.plan(blocks, ctx.comm, pad, width, corners, kernels)
@@ -120,7 +118,9 @@ class Model:
         leak = abs(self.energy - before - dt * power) / scale if scale > 0.0 else 0.0
         self.record.worst_budget = max(self.record.worst_budget, leak)
         state.time, state.last_dt, state.step = state.time + dt, dt, step
-        self._trace_step(dt, leak, eddy)
+        start = clock()
+        self._trace_step(dt, leak)
+        tracer.event(self.name["record"], start)
         tracer.event(self.name["step"], begin)
 
     def free(self) -> None:
@@ -219,7 +219,7 @@ class Model:
 
     # ---- what is recorded
 
-    def _trace_step(self, dt: float, leak: float, eddy) -> None:
+    def _trace_step(self, dt: float, leak: float) -> None:
         tracer, state, own = self.tracer, self.state, self.blocks.own
         zeta = view(state.zeta, HALO)
         if self.ctx.rank == 0:
@@ -232,13 +232,12 @@ class Model:
             ):
                 tracer.value(name, value)
         tracer.values("sample", own, np.ascontiguousarray(zeta[:, 0, 0]))
-        for k, block in enumerate(own):
-            tracer.fingerprint("vorticity", int(block), fingerprint(zeta[k]))
+        tracer.fingerprints("vorticity", own, zeta)
         if self.closure.error is not None:
             self.record.closure_errors.append((state.step, self.closure.error))
             if self.ctx.rank == 0:
                 tracer.value("closure_error", self.closure.error)
-                tracer.fingerprint("weights", -1, fingerprint(self.surrogate.parameters()))
+                tracer.fingerprints("weights", [-1], [self.surrogate.parameters()])
 
     def _traced(self, exchange):
         tracer, clock, event, name = self.tracer, self.tracer.clock, self.tracer.event, self.name["halo"]
@@ -252,8 +251,7 @@ class Model:
         return fill
 
     def _require_same(self, array, what: str) -> None:
-        if not agree(self.comm, digest_of(array.tobytes())):
-            raise RanksDisagree(f"{what}: ranks hold different bits after step {self.state.step + 1}", [])
+        require_same_bits(self.comm, array, f"step {self.state.step + 1}: {what}")
 
     def _refuse_nonfinite(self, step: int):
         """Name the first block whose vorticity is not finite; raises RunError on every rank."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from miniapps.trace.schema import TABLES, TraceError
+from miniapps.trace.schema import TABLES, TraceError, fingerprint
 from miniapps.trace.storage import Columns, Storage
 
 LEVELS = ("regions", "off")
@@ -106,6 +106,14 @@ class Tracer:
         """Record the 16 bytes that `miniapps.trace.fingerprint` made of the array of one global block."""
         hi, lo = _TWO_WORDS.unpack(digest)
         self._add("fingerprints", name, block=[int(block)], hi=[hi], lo=[lo])
+
+    def fingerprints(self, name: int | str, blocks: Iterable[int], arrays: Iterable[np.ndarray]) -> None:
+        """Record the fingerprints of arrays, one per global block."""
+        blocks = [int(block) for block in blocks]
+        words = [_TWO_WORDS.unpack(fingerprint(array)) for array in arrays]
+        if len(words) != len(blocks):
+            raise ValueError(f"one array per block is needed, got {len(words)} for {len(blocks)} blocks")
+        self._add("fingerprints", name, block=blocks, hi=[hi for hi, _ in words], lo=[lo for _, lo in words])
 
     def order(self, name: int | str, orders: Iterable[np.ndarray]) -> None:
         """Record the orders, each uint16 (size,), in which a reducer called `name` added contributions."""
