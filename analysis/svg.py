@@ -46,7 +46,7 @@ def draw(name: str, plot: Callable, height_in: float = 3.1, alt: str = "") -> st
     """The SVG of what `plot(axes)` draws. `name` makes ids unique in a page that holds several figures;
     `alt` is read aloud in place of the picture."""
     import matplotlib
-
+    from matplotlib.figure import Figure as Canvas
 
     with matplotlib.rc_context(_STYLE | {"svg.hashsalt": name}):
         canvas = Canvas(figsize=(WIDTH_IN, height_in), layout="constrained")
