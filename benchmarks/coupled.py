@@ -33,7 +33,12 @@ def guarantee(rounds: int, steps: int) -> list[dict]:
     levels = ("none", "run", "layout", "exact")
     found = in_turn({g: lambda g=g: seconds_per_step(4, *common, "--guarantee", g) for g in levels}, rounds)
     return [
-        {"part": "guarantee", "what": f"{g} / none", "figure": ratio(found[g], found["none"]), "raw": found[g]}
+        {
+            "part": "guarantee",
+            "what": f"{g} / none",
+            "figure": ratio(found[g], found["none"]),
+            "raw": found[g],
+        }
         for g in levels[1:]
     ]
 
@@ -44,7 +49,9 @@ def efficiency(rounds: int, steps: int) -> list[dict]:
     common = ("--deck", "M", "--steps", str(steps), "--guarantee", "layout")
     found = in_turn({n: lambda n=n: seconds_per_step(n, *common) for n in (1, ranks)}, rounds)
     value = ratio(found[1], [ranks * t for t in found[ranks]])
-    return [{"part": "efficiency", "what": f"T(1) / ({ranks} T({ranks}))", "figure": value, "raw": found[ranks]}]
+    return [
+        {"part": "efficiency", "what": f"T(1) / ({ranks} T({ranks}))", "figure": value, "raw": found[ranks]}
+    ]
 
 
 def many(rounds: int, steps: int) -> list[dict]:
@@ -89,11 +96,15 @@ PARTS = {"guarantee": guarantee, "efficiency": efficiency, "many": many}
 def main(argv=None) -> None:
     """Measure the parts asked for."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.coupled", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.coupled",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; default: all")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count (default %(default)s)")
-    parser.add_argument("--steps", type=int, default=10, help="time steps per run of deck M (default %(default)s)")
+    parser.add_argument(
+        "--steps", type=int, default=10, help="time steps per run of deck M (default %(default)s)"
+    )
     parser.add_argument("--json", help="write table and raw values to this file")
     options = parser.parse_args(argv)
     if unknown := set(options.parts) - set(PARTS):

@@ -27,11 +27,17 @@ def launch(ranks: int, module: str, options, timeout: float = 1800.0) -> dict:
         command += ["--out", str(out), "--no-progress"]
         begin = time.perf_counter()
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout, env=os.environ | {"OMP_NUM_THREADS": "1"}
+            command,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
         )
         wall = time.perf_counter() - begin
         if done.returncode:
-            raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+            raise RuntimeError(
+                f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+            )
         return json.loads((out / "result.json").read_text()) | {"launch_s": wall}
 
 
@@ -68,7 +74,9 @@ def ratio(numerators, denominators) -> dict[str, float]:
 
 def machine() -> dict:
     """What the figures depend on."""
-    cpu = next((line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "")
+    cpu = next(
+        (line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), ""
+    )
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "cores": len(os.sched_getaffinity(0)),
@@ -76,7 +84,9 @@ def machine() -> dict:
         "load_before": os.getloadavg()[0],
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
-        "mpirun": subprocess.run([*mpirun(), "--version"], capture_output=True, text=True).stdout.split("\n")[1].strip(),
+        "mpirun": subprocess.run([*mpirun(), "--version"], capture_output=True, text=True)
+        .stdout.split("\n")[1]
+        .strip(),
     }
 
 

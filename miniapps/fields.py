@@ -11,11 +11,12 @@ import h5py
 import numpy as np
 
 from miniapps.blocks import Blocks
+from miniapps.device import host
 
 
 def gather(blocks: Blocks, comm, field) -> np.ndarray | None:
     """Global array `(ny, nx)` on rank 0, None elsewhere, of a field `(own blocks, by, bx)`. Collective."""
-    field = np.ascontiguousarray(field)
+    field = np.ascontiguousarray(host(field))
     whole = np.empty((blocks.count, *field.shape[1:]), field.dtype) if comm.rank == 0 else None
     counts = np.bincount(blocks.owner, minlength=comm.size) * field[0].size
     comm.Gatherv(field, [whole, counts] if comm.rank == 0 else None)

@@ -3,6 +3,7 @@
 `plan` works out once which strips a rank copies within itself, which it packs for which neighbour and
 where it puts what it receives. An exchange is then one message per neighbouring rank and direction
 (persistent requests on a duplicated communicator), overlapped with the copies between own blocks.
+Fields on a GPU are packed and unpacked there; only messages pass through (pinned) host memory.
 Copies move bits and add nothing: the exchange cannot affect reproducibility.
 """
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from kernels.stencil import backend
 from miniapps.blocks import Blocks, BlocksError
+from miniapps.device import staging
 
 FACES = ((0, -1), (0, 1), (-1, 0), (1, 0))
 CORNERS = ((-1, -1), (-1, 1), (1, -1), (1, 1))
@@ -41,20 +43,24 @@ class Halo:
         self._shape = (len(blocks.own), blocks.by + 2 * pad, blocks.bx + 2 * pad)
         local, sends, receives = _transfers(blocks, directions)
         strips = _Strips(blocks, pad, width)
-        self._local = _runs(local, strips, source=strips.edge, target=strips.ghost)
-        self._pack = _runs(_in_order(sends), strips, source=strips.edge)
-        self._unpack = _runs(_in_order(receives), strips, target=strips.ghost)
+        xp = kernels.xp
+        self._local = xp.asarray(_runs(local, strips, source=strips.edge, target=strips.ghost))
+        self._pack = xp.asarray(_runs(_in_order(sends), strips, source=strips.edge))
+        self._unpack = xp.asarray(_runs(_in_order(receives), strips, target=strips.ghost))
         send_parts, receive_parts = _message_parts(sends, strips), _message_parts(receives, strips)
         self.neighbours = sorted(send_parts)  # ranks
         self.nbytes = 8 * sum(stop - start for start, stop in send_parts.values())  # sent in one exchange
-        self._outgoing = np.empty(max((stop for _, stop in send_parts.values()), default=0))
-        self._incoming = np.empty(max((stop for _, stop in receive_parts.values()), default=0))
+        self._sent = staging(xp, (max((stop for _, stop in send_parts.values()), default=0),))
+        self._received = staging(xp, (max((stop for _, stop in receive_parts.values()), default=0),))
+        self._staged = xp is not np
+        self._outgoing = xp.empty(self._sent.shape) if self._staged else self._sent
+        self._incoming = xp.empty(self._received.shape) if self._staged else self._received
         self._comm = comm.Dup()
         self._requests = [
-            self._comm.Recv_init(self._incoming[start:stop], source=peer)
+            self._comm.Recv_init(self._received[start:stop], source=peer)
             for peer, (start, stop) in sorted(receive_parts.items())
         ] + [
-            self._comm.Send_init(self._outgoing[start:stop], dest=peer)
+            self._comm.Send_init(self._sent[start:stop], dest=peer)
             for peer, (start, stop) in sorted(send_parts.items())
         ]
         if self._requests:
@@ -70,9 +76,13 @@ class Halo:
             copy_runs(field, field, self._local)
             return
         copy_runs(field, self._outgoing, self._pack)
+        if self._staged:
+            self._outgoing.get(out=self._sent)  # waits for the device
         self._start(self._requests)
         copy_runs(field, field, self._local)
         self._wait(self._requests)
+        if self._staged:
+            self._incoming.set(self._received)
         copy_runs(self._incoming, field, self._unpack)
 
     def free(self) -> None:

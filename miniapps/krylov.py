@@ -10,8 +10,6 @@ dot products cross blocks. With a reducer whose sums do not depend on the layout
 from dataclasses import dataclass
 from math import inf, sqrt
 
-import numpy as np
-
 
 @dataclass(frozen=True)
 class Solve:
@@ -33,11 +31,11 @@ class ConjugateGradients:
     Work arrays: r padded by `operator.pad`; u, w, p, s `(blocks, rows, columns)`; float64.
     """
 
-    def __init__(self, blocks, operator, kernels, dots, norm, tolerance, max_iterations, threads=1, xp=np):
+    def __init__(self, blocks, operator, kernels, dots, norm, tolerance, max_iterations, threads=1):
         self.operator, self.kernels, self.dots, self.norm = operator, kernels, dots, norm
         self.tolerance, self.max_iterations, self.threads = tolerance, max_iterations, threads
-        self.r = blocks.zeros(operator.pad, xp=xp)
-        self.u, self.w, self.p, self.s = (blocks.zeros(xp=xp) for _ in range(4))
+        self.r = blocks.zeros(operator.pad, xp=kernels.xp)
+        self.u, self.w, self.p, self.s = (blocks.zeros(xp=kernels.xp) for _ in range(4))
 
     def __call__(self, b, x, x_pad: int) -> Solve:
         """Improve x (padded by `x_pad`), in place, until |r| <= tolerance |b|.

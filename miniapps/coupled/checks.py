@@ -28,7 +28,8 @@ def verify(model) -> list[Check]:
         Check(
             "energy budget",
             record.worst_budget <= BUDGET_BOUND,
-            f"a step made or lost {record.worst_budget:.3g} of the energy that advection moved (bound {BUDGET_BOUND:g})",
+            f"a step gained or lost {record.worst_budget:.3g} of the energy that advection moves "
+            f"(bound {BUDGET_BOUND:g})",
         ),
         _finite(model),
     ]
@@ -57,4 +58,8 @@ def _exact_solution(model) -> Check:
     error = decaying_error(model)
     turnovers = 1.0 + model.config.flow.amplitude * model.state.time
     bound = DECAYING_SQUARE * model.h**2 * turnovers
-    return Check("exact solution", error <= bound, f"relative error {error:.3g}, bound |k|^2 h^2 turnovers = {bound:.3g}")
+    return Check(
+        "exact solution",
+        error <= bound,
+        f"relative error {error:.3g}, bound |k|^2 h^2 turnovers = {bound:.3g}",
+    )

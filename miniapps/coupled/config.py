@@ -32,7 +32,9 @@ class Flow:
         "or an exact decaying solution (set forcing = drag = 0 and closure none)",
         choices=INITIAL,
     )
-    amplitude: float = option(4.0, help="root mean square of the initial vorticity", unit="1/time", minimum=0.0)
+    amplitude: float = option(
+        4.0, help="root mean square of the initial vorticity", unit="1/time", minimum=0.0
+    )
 
 
 @dataclass

@@ -20,7 +20,9 @@ def view(field, pad: int, margin: int = 0, dj: int = 0, di: int = 0):
     Needs margin + max(|dj|, |di|) <= pad.
     """
     rows, columns = field.shape[1:]
-    return field[:, pad - margin + dj : rows - pad + margin + dj, pad - margin + di : columns - pad + margin + di]
+    return field[
+        :, pad - margin + dj : rows - pad + margin + dj, pad - margin + di : columns - pad + margin + di
+    ]
 
 
 def jacobian(psi, zeta, pad: int, h: float):

@@ -8,7 +8,12 @@ from miniapps.blocks import Blocks
 
 RANDOM_MODES = 32
 DECAYING_SQUARE = 5  # |k|^2 of every mode of the decaying solution
-DECAYING_MODES = ((1, 2, 1.0, 0.3), (2, 1, 0.8, 1.1), (2, -1, 0.6, 2.0), (1, -2, 0.5, 0.7))  # kx, ky, weight, phase
+DECAYING_MODES = (
+    (1, 2, 1.0, 0.3),
+    (2, 1, 0.8, 1.1),
+    (2, -1, 0.6, 2.0),
+    (1, -2, 0.5, 0.7),
+)  # kx, ky, weight, phase
 
 
 def vorticity(name: str, blocks: Blocks, amplitude: float, wavenumber: int, seed: int) -> np.ndarray:
@@ -25,8 +30,14 @@ def evaluate(blocks: Blocks, kx, ky, weight, phase) -> np.ndarray:
     Sines and cosines are tabulated per mode and global row or column by scalar calls, so that no vector
     library's treatment of the ends of an array can depend on the layout.
     """
-    x = [[math.cos(k * i * 2.0 * math.pi / blocks.nx + f) for i in range(blocks.nx)] for k, f in zip(kx, phase, strict=True)]
-    x_sin = [[math.sin(k * i * 2.0 * math.pi / blocks.nx + f) for i in range(blocks.nx)] for k, f in zip(kx, phase, strict=True)]
+    x = [
+        [math.cos(k * i * 2.0 * math.pi / blocks.nx + f) for i in range(blocks.nx)]
+        for k, f in zip(kx, phase, strict=True)
+    ]
+    x_sin = [
+        [math.sin(k * i * 2.0 * math.pi / blocks.nx + f) for i in range(blocks.nx)]
+        for k, f in zip(kx, phase, strict=True)
+    ]
     y = [[math.cos(k * j * 2.0 * math.pi / blocks.ny) for j in range(blocks.ny)] for k in ky]
     y_sin = [[math.sin(k * j * 2.0 * math.pi / blocks.ny) for j in range(blocks.ny)] for k in ky]
     cos_x, sin_x, cos_y, sin_y = (np.array(table) for table in (x, x_sin, y, y_sin))
@@ -35,7 +46,10 @@ def evaluate(blocks: Blocks, kx, ky, weight, phase) -> np.ndarray:
         row, column = blocks.origin(int(block))
         rows, columns = slice(row, row + blocks.by), slice(column, column + blocks.bx)
         for m in range(len(weight)):
-            product = cos_y[m, rows, None] * cos_x[m, None, columns] - sin_y[m, rows, None] * sin_x[m, None, columns]
+            product = (
+                cos_y[m, rows, None] * cos_x[m, None, columns]
+                - sin_y[m, rows, None] * sin_x[m, None, columns]
+            )
             field[k] += weight[m] * product
     return field
 

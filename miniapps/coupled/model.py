@@ -45,13 +45,18 @@ class Model:
         config, options = ctx.config, ctx.options
         self.ctx, self.config, self.comm, self.tracer = ctx, config, ctx.comm, ctx.tracer
         grid = config.grid
-        self.blocks = blocks = Blocks(grid.ny, grid.nx, grid.by, grid.bx, ctx.size, ctx.rank, options.shuffle_blocks)
+        self.blocks = blocks = Blocks(
+            grid.ny, grid.nx, grid.by, grid.bx, ctx.size, ctx.rank, options.shuffle_blocks
+        )
         self.h = 2.0 * pi / grid.nx
         self.kernels = kernels = stencil.backend("native")
         self.state = State.at_rest(blocks)
         self.force = flow.kolmogorov(blocks, config.flow.wavenumber, config.flow.forcing)
         self.record = Record()
-        self.name = {name: self.tracer.name(name) for name in ("step", "poisson", "closure", "rhs", "halo", "checkpoint", "record")}
+        self.name = {
+            name: self.tracer.name(name)
+            for name in ("step", "poisson", "closure", "rhs", "halo", "checkpoint", "record")
+        }
 
         self.halos = [
             halo.plan(blocks, ctx.comm, pad, width, corners, kernels)
@@ -134,7 +139,9 @@ class Model:
         """dt by global maxima, which no order can change; also finds a state that is no longer finite."""
         psi_x, psi_y = flow.gradient(self.state.psi, HALO, self.h)
         viscosity = self.config.flow.viscosity
-        local = np.array([np.max(np.abs(psi_x) + np.abs(psi_y)), viscosity if eddy is None else viscosity + np.max(eddy)])
+        local = np.array(
+            [np.max(np.abs(psi_x) + np.abs(psi_y)), viscosity if eddy is None else viscosity + np.max(eddy)]
+        )
         local[~np.isfinite(local)] = inf
         if not np.isfinite(view(self.state.zeta, HALO)).all():
             local[0] = inf
@@ -202,7 +209,9 @@ class Model:
         record.solves += 1
         record.iterations += solve.iterations
         record.failed_solves += not solve.converged
-        record.worst_residual = max(record.worst_residual, solve.residual if isfinite(solve.residual) else inf)
+        record.worst_residual = max(
+            record.worst_residual, solve.residual if isfinite(solve.residual) else inf
+        )
 
     def _reduce_budget(self, powers) -> float:
         """Energy and enstrophy of the state, in one all-reduce with the power of the stages; returns the power."""
@@ -240,7 +249,7 @@ class Model:
                 tracer.fingerprints("weights", [-1], [self.surrogate.parameters()])
 
     def _traced(self, exchange):
-        tracer, clock, event, name = self.tracer, self.tracer.clock, self.tracer.event, self.name["halo"]
+        clock, event, name = self.tracer.clock, self.tracer.event, self.name["halo"]
         nbytes = exchange.nbytes
 
         def fill(target):

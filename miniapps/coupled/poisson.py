@@ -47,7 +47,8 @@ class NegativeLaplacian:
     def __post_init__(self):
         self.inverse_h2 = 1.0 / (self.h * self.h)
         top = 8.0 * self.inverse_h2  # the largest eigenvalue, of the checkerboard
-        self.inverse_theta, self.coefficients = chebyshev(top, top / RANGE, DEGREE)
+        self.inverse_theta, coefficients = chebyshev(top, top / RANGE, DEGREE)
+        self.coefficients = self.kernels.xp.asarray(coefficients)
 
     def apply(self, r, u, w, dots) -> None:
         """u = P(A) r, w = A u; dots[block] = (r, u), (w, u), (r, r)."""

@@ -7,7 +7,13 @@ from miniapps.coupled.checks import verify
 from miniapps.coupled.flow import view
 from miniapps.coupled.model import Model
 from miniapps.coupled.physics import HALO
-from miniapps.coupled.state import load_checkpoint, load_weights, read_checkpoint, save_checkpoint, state_fingerprint
+from miniapps.coupled.state import (
+    load_checkpoint,
+    load_weights,
+    read_checkpoint,
+    save_checkpoint,
+    state_fingerprint,
+)
 from miniapps.outcome import Outcome
 
 

@@ -23,7 +23,9 @@ class State:
 
     zeta: Any  # vorticity, (own blocks, by + 2 HALO, bx + 2 HALO) float64
     psi: Any  # streamfunction, likewise
-    slope: Any  # last_dt times d(psi)/dt, (own blocks, by, bx), and last_dt^2 / 2 times the second derivative:
+    slope: (
+        Any  # last_dt times d(psi)/dt, (own blocks, by, bx), and last_dt^2 / 2 times the second derivative:
+    )
     curvature: Any  # from the last step, they extrapolate the first guess of the Poisson solves
     last_dt: float = 0.0
     time: float = 0.0
@@ -32,7 +34,9 @@ class State:
     @classmethod
     def at_rest(cls, blocks, xp=np) -> "State":
         """Zero flow at time 0."""
-        return cls(blocks.zeros(HALO, xp=xp), blocks.zeros(HALO, xp=xp), blocks.zeros(xp=xp), blocks.zeros(xp=xp))
+        return cls(
+            blocks.zeros(HALO, xp=xp), blocks.zeros(HALO, xp=xp), blocks.zeros(xp=xp), blocks.zeros(xp=xp)
+        )
 
 
 def state_fingerprint(blocks, comm, state: State, weights: np.ndarray | None) -> str:
@@ -137,7 +141,11 @@ def check_checkpoint(option: str, path: str, config, seed: int, only: tuple[str,
     stored = {key.removeprefix("config."): value for key, value in attributes.items()}
     wanted = problem_of(config) | {"seed": seed}
     keys = only or tuple(wanted)
-    differing = [f"{key} = {stored.get(key)} there, {wanted[key]} here" for key in keys if stored.get(key) != wanted[key]]
+    differing = [
+        f"{key} = {stored.get(key)} there, {wanted[key]} here"
+        for key in keys
+        if stored.get(key) != wanted[key]
+    ]
     if differing:
         raise UsageError(
             f"{option} {path}: of another problem: {'; '.join(differing)}; start with the same deck and options"

@@ -47,7 +47,9 @@ class Surrogate:
         for k in (0, 2, 4):
             fan_in = sizes[k] // self.shapes[k][0]
             theta[self.bounds[k] : self.bounds[k + 1]] = rng.standard_normal(sizes[k]) * np.sqrt(2.0 / fan_in)
-        theta[self.bounds[4] : self.bounds[5]] *= 0.1  # so that the first coefficient is near START everywhere
+        theta[self.bounds[4] : self.bounds[5]] *= (
+            0.1  # so that the first coefficient is near START everywhere
+        )
         theta[-1] = START
         self.theta = torch.from_numpy(theta).to(device).requires_grad_()
         # foreach and fused would regroup elements; one plain element-wise update keeps the order fixed
@@ -122,7 +124,9 @@ class Surrogate:
     def _layers(self, theta):
         return [
             theta[a:b].view(shape)
-            for a, b, shape in zip(self.bounds[:-1].tolist(), self.bounds[1:].tolist(), self.shapes, strict=True)
+            for a, b, shape in zip(
+                self.bounds[:-1].tolist(), self.bounds[1:].tolist(), self.shapes, strict=True
+            )
         ]
 
     def _forward(self, theta, x):

@@ -15,8 +15,12 @@ def validate(config, options, size: int) -> None:
     Blocks(grid.ny, grid.nx, grid.by, grid.bx, size)
     for name, points in (("grid.bx", grid.bx), ("grid.by", grid.by)):
         if points < HALO:
-            raise BlocksError(f"{name} = {points}: the closure reads {HALO} points around a block; use at least {HALO}")
-    if config.flow.initial == "decaying" and (config.flow.forcing or config.flow.drag or closure.kind != "none"):
+            raise BlocksError(
+                f"{name} = {points}: the closure reads {HALO} points around a block; use at least {HALO}"
+            )
+    if config.flow.initial == "decaying" and (
+        config.flow.forcing or config.flow.drag or closure.kind != "none"
+    ):
         raise UsageError(
             "flow.initial = decaying is exact only without forcing, drag and closure: "
             "add --set flow.forcing=0 --set flow.drag=0 --closure none"

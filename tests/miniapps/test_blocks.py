@@ -31,10 +31,12 @@ def test_neighbours_wrap_around():
 
 
 def test_a_grid_that_cannot_be_cut_is_refused_with_what_can():
-    with pytest.raises(BlocksError, match=r"grid\.nx = 100 points cannot be cut into blocks of 16.* 20, 25, 50"):
+    with pytest.raises(
+        BlocksError, match=r"grid\.nx = 100 points cannot be cut into blocks of 16.* 20, 25, 50"
+    ):
         Blocks(96, 100, 16, 16)
 
 
 def test_more_ranks_than_blocks_are_refused():
-    with pytest.raises(BlocksError, match="5 ranks for 4 blocks.* at most 4 ranks"):
+    with pytest.raises(BlocksError, match=r"5 ranks for 4 blocks.* at most 4 ranks"):
         Blocks(16, 16, 8, 8, size=5)

@@ -19,7 +19,13 @@ def square(n, block=16):
 def test_second_order_against_an_exact_decaying_solution(tmp_path):
     errors = []
     for n in (32, 64, 128):
-        settings = {**UNFORCED, **square(n), "flow.initial": "decaying", "flow.viscosity": 0.02, "flow.amplitude": 2.0}
+        settings = {
+            **UNFORCED,
+            **square(n),
+            "flow.initial": "decaying",
+            "flow.viscosity": 0.02,
+            "flow.amplitude": 2.0,
+        }
         steps = 10 * n // 32
         with model(tmp_path, {**settings, "time.dt": 0.5 / steps, "poisson.tolerance": 1e-10}) as made:
             advance(made, steps)
@@ -53,7 +59,7 @@ def test_arakawas_jacobian_conserves_energy_and_enstrophy_to_rounding():
 
 
 def growth_rate(wavenumber, alpha, shear, viscosity, modes=40):
-    """Largest growth rate of exp(i alpha x) on u = shear/k sin(k y): the linearised vorticity equation in Fourier space."""
+    """Largest growth rate of exp(i alpha x) on u = shear/k sin(k y), by the linearised equation in Fourier space."""
     k, m = wavenumber, np.arange(-modes, modes + 1)
     matrix = np.diag(-viscosity * (alpha**2 + m**2)).astype(float)
     for row, mode in enumerate(m):
@@ -73,12 +79,18 @@ def test_linear_growth_of_a_perturbed_kolmogorov_flow(tmp_path):
     for n in (64, 128):
         settings = {**square(n), "flow.wavenumber": k, "flow.viscosity": viscosity, "flow.drag": 0.0}
         settings |= {"flow.forcing": viscosity * k * shear, "flow.initial": "kolmogorov"}
-        settings |= {"flow.amplitude": shear / np.sqrt(2.0), "closure.kind": "none", "poisson.tolerance": 1e-10}
+        settings |= {
+            "flow.amplitude": shear / np.sqrt(2.0),
+            "closure.kind": "none",
+            "poisson.tolerance": 1e-10,
+        }
         with model(tmp_path, {**settings, "time.dt": 0.02}) as made:
             sizes = []
             for _ in range(2):
                 advance(made, 150)
-                zeta = view(made.state.zeta, HALO).reshape(n // 16, n // 16, 16, 16).swapaxes(1, 2).reshape(n, n)
+                zeta = (
+                    view(made.state.zeta, HALO).reshape(n // 16, n // 16, 16, 16).swapaxes(1, 2).reshape(n, n)
+                )
                 sizes.append(np.abs(np.fft.fft2(zeta)).sum(axis=0)[1:4])
         measured = np.log(sizes[1] / sizes[0]) / 3.0
         errors.append([abs(measured[a - 1] / expected[a] - 1.0) for a in (1, 2, 3)])

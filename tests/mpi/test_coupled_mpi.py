@@ -61,7 +61,16 @@ def test_one_hash_on_64_ranks(tmp_path):
     """On deck S, which has 64 blocks."""
     prints = []
     for n in (1, 64):
-        command = ["-m", "miniapps.coupled", "--steps", "3", "--guarantee", "layout", "--out", str(tmp_path / str(n))]
+        command = [
+            "-m",
+            "miniapps.coupled",
+            "--steps",
+            "3",
+            "--guarantee",
+            "layout",
+            "--out",
+            str(tmp_path / str(n)),
+        ]
         run = run_mpi(n, command, timeout=280)
         assert run.returncode == 0, run.stdout + run.stderr
         prints += re.findall(r"FINGERPRINT state=(\w+)", run.stdout)
@@ -71,7 +80,15 @@ def test_one_hash_on_64_ranks(tmp_path):
 @pytest.mark.parametrize("ordering", ["linear", "recursive-doubling", "ring", "direct"])
 def test_run_level_orderings_repeat_on_one_layout(tmp_path, ordering):
     prints, _ = coupled(
-        3, "--guarantee", "run", "--allreduce", ordering, "--repeats", "2", "--check-ranks", out=tmp_path / "run"
+        3,
+        "--guarantee",
+        "run",
+        "--allreduce",
+        ordering,
+        "--repeats",
+        "2",
+        "--check-ranks",
+        out=tmp_path / "run",
     )
     assert len(prints) == 2 and len(set(prints)) == 1
 
@@ -89,7 +106,10 @@ def test_a_recorded_order_of_arrival_is_replayed_bit_for_bit(tmp_path):
     recorded, _ = coupled(4, "--allreduce", "arrival", "--repeats", "2", out=tmp_path / "recorded")
     replay = ["--replay", str(tmp_path / "recorded"), "--repeats", "2"]
     assert coupled(4, *replay, out=tmp_path / "again")[0] == recorded
-    with h5py.File(tmp_path / "recorded" / "rank-00000.h5") as first, h5py.File(tmp_path / "again" / "rank-00000.h5") as second:
+    with (
+        h5py.File(tmp_path / "recorded" / "rank-00000.h5") as first,
+        h5py.File(tmp_path / "again" / "rank-00000.h5") as second,
+    ):
         assert len(first["order/ranks"]) > 100
         for table in ("values/value", "fingerprints/hi", "fingerprints/lo"):
             assert first[table][...].tobytes() == second[table][...].tobytes()
@@ -105,7 +125,9 @@ def test_a_restarted_run_ends_with_the_bits_of_the_straight_one(tmp_path, refere
 
 
 def test_snapshots_hold_the_whole_field(tmp_path):
-    coupled(3, "--guarantee", "layout", "--shuffle-blocks", "2", "--snapshot-every", "3", out=tmp_path / "run")
+    coupled(
+        3, "--guarantee", "layout", "--shuffle-blocks", "2", "--snapshot-every", "3", out=tmp_path / "run"
+    )
     with h5py.File(tmp_path / "run" / "snapshots" / "repeat-0-step-000006.h5") as snapshot:
         zeta, psi, h = snapshot["zeta"][...], snapshot["psi"][...], snapshot.attrs["spacing"]
     laplacian = sum(np.roll(psi, shift, axis) for axis in (0, 1) for shift in (1, -1)) - 4.0 * psi
@@ -114,7 +136,15 @@ def test_snapshots_hold_the_whole_field(tmp_path):
 
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_a_nan_in_the_state_ends_the_run_and_is_named(tmp_path, ranks):
-    command = ["-m", "miniapps.coupled", *SMALL, "--fault", "nan@step=4,block=5", "--out", str(tmp_path / "run")]
+    command = [
+        "-m",
+        "miniapps.coupled",
+        *SMALL,
+        "--fault",
+        "nan@step=4,block=5",
+        "--out",
+        str(tmp_path / "run"),
+    ]
     run = run_mpi(ranks, command)
     assert run.returncode == 1
     assert re.search(r"step 4: vorticity of block 5 \(rank \d\) is not finite", run.stderr), run.stderr
@@ -129,7 +159,10 @@ def test_a_nan_in_the_state_ends_the_run_and_is_named(tmp_path, ranks):
         (["--set", "grid.nx=100"], r"grid\.nx = 100 points cannot be cut into blocks of 16"),
         (["--set", "grid.bx=64", "--set", "grid.by=64"], "2 ranks for 1 blocks"),
         (["--set", "grid.bx=2"], r"grid\.bx"),
-        (["--guarantee", "layout", "--set", "closure.batch=rank"], r"closure\.batch = rank meets guarantee run"),
+        (
+            ["--guarantee", "layout", "--set", "closure.batch=rank"],
+            r"closure\.batch = rank meets guarantee run",
+        ),
         (["--guarantee", "layout", "--allreduce", "ring"], "fixed-point"),
         (["--restart", "/nonexistent.h5"], r"--restart /nonexistent\.h5: cannot read it"),
         (["--restart", "README.md"], r"--restart README\.md: cannot read it"),
@@ -157,5 +190,7 @@ def test_weights_of_a_checkpoint_start_another_flow(tmp_path):
     coupled(1, "--checkpoint-every", "6", out=tmp_path / "first")
     checkpoint = str(tmp_path / "first" / "checkpoints" / "repeat-0-step-000006.h5")
     fresh, _ = coupled(2, "--closure", "surrogate", "--seed", "2", out=tmp_path / "fresh")
-    trained, _ = coupled(2, "--closure", "surrogate", "--seed", "2", "--weights", checkpoint, out=tmp_path / "trained")
+    trained, _ = coupled(
+        2, "--closure", "surrogate", "--seed", "2", "--weights", checkpoint, out=tmp_path / "trained"
+    )
     assert fresh != trained

@@ -38,10 +38,16 @@ for ny, nx, by, bx in ((32, 48, 8, 6), (16, 32, 16, 4), (40, 8, 5, 8)):
                 exchange(field)
             exchange.free()
             if field.tobytes() != expected.tobytes():
-                wrong.append(f"halo {ny}x{nx} blocks {by}x{bx} shuffle {shuffle} pad {pad} width {width} {corners}")
+                wrong.append(
+                    f"halo {ny}x{nx} blocks {by}x{bx} shuffle {shuffle} pad {pad} width {width} {corners}"
+                )
             if len(exchange.neighbours) > comm.size - 1:
                 wrong.append("more than one message per pair of ranks and direction")
-        whole = fields.gather(blocks, comm, blocks_field := np.stack([periodic(grid, blocks, k, 0) for k in range(len(blocks.own))]))
+        whole = fields.gather(
+            blocks,
+            comm,
+            blocks_field := np.stack([periodic(grid, blocks, k, 0) for k in range(len(blocks.own))]),
+        )
         if comm.rank == 0 and whole.tobytes() != grid.tobytes():
             wrong.append("gather")
         if fields.scatter(blocks, comm, whole).tobytes() != blocks_field.tobytes():
