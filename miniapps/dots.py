@@ -2,8 +2,8 @@
 
 Where the bits come from: inside a block the products are added in the fixed 64-lane order; across blocks the
 reducer decides. With `exact_products` every product enters the superaccumulator with both parts, so that the
-sum is correctly rounded from the vectors on and no order is left anywhere. Of fields on a GPU the partial sums
-travel to the host, or for exact products the fields.
+sum is correctly rounded from the vectors on and no order is left anywhere. Of fields on a GPU the partial
+sums travel to the host, or for exact products the fields.
 """
 
 import numpy as np

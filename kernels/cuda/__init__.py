@@ -19,7 +19,11 @@ def source(name: str) -> str:
     The compiler at run time looks for no files then, and CuPy's cache of compiled kernels, which goes by the
     text, notices a changed header.
     """
-    return INCLUDE.sub(lambda found: (HERE / found[1]).read_text(), (HERE / f"{name}.cu").read_text())
+    return INCLUDE.sub(lambda found: _header(HERE / found[1]), (HERE / f"{name}.cu").read_text())
+
+
+def _header(path: Path) -> str:
+    return path.read_text().replace("#pragma once\n", "")
 
 
 @cache

@@ -1,0 +1,31 @@
+"""Arrays in host or device memory. MPI, traces and files see host memory only.
+
+Messages are copied through the host because a CUDA-aware MPI library is not taken for granted.
+"""
+
+import math
+
+import numpy as np
+
+
+def host(array) -> np.ndarray:
+    """The array itself if it is NumPy's, else a copy in host memory; waits for the device then."""
+    return array if isinstance(array, np.ndarray) else array.get()
+
+
+def put(target, values: np.ndarray) -> None:
+    """target[...] = values, from host memory to wherever target lies."""
+    if isinstance(target, np.ndarray):
+        target[...] = values
+    else:
+        import cupy
+
+        target[...] = cupy.asarray(values)
+
+
+def staging(xp, shape: tuple[int, ...]) -> np.ndarray:
+    """An uninitialised float64 array in host memory, pinned for fast copies if `xp` is CuPy."""
+    if xp is np or 0 in shape:
+        return np.empty(shape)
+    count = math.prod(shape)
+    return np.frombuffer(xp.cuda.alloc_pinned_memory(8 * count), np.float64, count).reshape(shape)
