@@ -29,10 +29,11 @@ PACKAGES = (
 )
 # What tells a process that it is a rank: inherited by the mpirun that is tried, it would confuse it.
 RANK_VARIABLES = ("PMI_", "PMIX_", "OMPI_COMM_", "PRTE_", "HYDI_", "HYDRA_")
-PROBE = (
-    "from mpi4py import MPI; v = MPI.Get_library_version().strip(chr(0) + ' \\n').splitlines()[0].partition(',')[0]; "
-    "print('library ' + ' '.join(v.split()) + '\\nranks', MPI.COMM_WORLD.size)"
-)
+PROBE = """
+from mpi4py import MPI
+print("library", MPI.Get_library_version().strip("\\0 \\n").splitlines()[0].partition(",")[0])
+print("ranks", MPI.COMM_WORLD.size)
+"""
 
 
 @dataclass(frozen=True)

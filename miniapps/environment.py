@@ -202,7 +202,8 @@ def cuda_device(local_rank: int) -> str:
 
     number = local_rank % cupy.cuda.runtime.getDeviceCount()
     cupy.cuda.Device(number).use()
-    if "torch" in sys.modules:
-        sys.modules["torch"].cuda.set_device(number)
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():  # torch may be built for the CPU alone
+        torch.cuda.set_device(number)
     properties = cupy.cuda.runtime.getDeviceProperties(number)
     return f"cuda:{number} {properties['name'].decode()} {bytes(properties['uuid']).hex()}"

@@ -64,7 +64,9 @@ def _start(told: environment.Launched | None) -> Any:
 
 def _mismatch(told: environment.Launched, library: str) -> str:
     return (
-        f"the launcher ({told.name}) started {told.size} processes, but it does not belong to the MPI library of "
-        f"mpi4py, {library}, in which each process is alone. Use the mpirun of that library, or let mpi4py load "
+        f"the launcher ({told.name}) started {told.size} processes, but it does not belong to the MPI "
+        "library of "
+        f"mpi4py, {library}, in which each process is alone. Use the mpirun of that library, or let mpi4py "
+        "load "
         f"the launcher's (MPI4PY_MPIABI and MPI4PY_LIBMPI). {ADVICE}"
     )

@@ -8,7 +8,10 @@ grew in place, one in seven files that were killed while they flushed could not 
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,14 +30,58 @@ def chunk_rows(table: str, size: int) -> int:
     return 4096 if table == "events" else 1024
 
 
+class Sink(io.FileIO):
+    """A file to HDF5 that never fails: after a first error nothing more is written, and `check` raises it.
+
+    The HDF5 library cannot give up a file that it cannot write: it tries again when it is closed, and when
+    the process ends, and crashes.
+    """
+
+    error: BaseException | None = None
+
+    def write(self, data) -> int:
+        """Write all of `data`, or, after an error, nothing."""
+        rest = memoryview(data)
+        try:
+            while self.error is None and rest:
+                rest = rest[super().write(rest) :]
+        except BaseException as error:  # also what a signal raises here, in the middle of a call of HDF5
+            self.error = error
+        return len(data)
+
+    def truncate(self, size: int | None = None) -> int:
+        """Set the size of the file, or, after an error, leave it."""
+        try:
+            if self.error is None:
+                super().truncate(size)
+        except BaseException as error:
+            self.error = error
+        return size or 0
+
+    def check(self) -> None:
+        """Raise the first error."""
+        if self.error is not None:
+            raise self.error
+
+    def drop(self) -> None:
+        """From now on, write nothing."""
+        self.error = self.error or OSError("the file is abandoned")
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        return os.fstat(self.fileno()).st_size
+
+
 class Storage:
-    """Tables of growing columns in one HDF5 file, which must not exist. Errors of h5py pass through."""
+    """Tables of growing columns in one HDF5 file, which must not exist. Errors of
+    writing pass through, after which only `abandon` is of use."""
 
     def __init__(self, path: Path, attributes: Mapping[str, Any], size: int):
         import h5py
 
+        self._sink = Sink(path, "x+")
         # Default libver: files of libver="latest" do not reopen after SIGKILL.
-        self.file = h5py.File(path, "x")
+        self.file = h5py.File(self._sink, "w")
         self.set_attributes(
             {"format": FORMAT, "schema": SCHEMA, "complete": False, **attributes, "size": size}
         )
@@ -70,7 +117,7 @@ class Storage:
         self._committed = self.file.create_dataset("committed", data=np.zeros((2, len(COMMITTED)), "<i8"))
         self._committed.attrs["tables"] = COMMITTED
         self.file.create_group("tracer")
-        self.file.flush()
+        self._flush()
 
     def set_attributes(self, attributes: Mapping[str, Any]) -> None:
         """Set attributes of the root group; those that are JSON in the file are given as Python objects."""
@@ -108,10 +155,19 @@ class Storage:
         for table, columns in self._held.items():
             self._write(table, len(columns["name"]))
         self._commit()
-        self.file["tracer"].attrs.update(tracer, bytes=self.file.id.get_filesize())
+        self.file["tracer"].attrs.update(tracer, bytes=self._sink.size())
         self.file.attrs["complete"] = complete
-        self.file.flush()
+        self._flush()
         self.file.close()
+        self._sink.check()
+        self._sink.close()
+
+    def abandon(self) -> None:
+        """Leave the file as it is: readable up to its last commit. Safe whatever happened before."""
+        self._sink.drop()
+        with contextlib.suppress(OSError, RuntimeError):
+            self.file.close()
+        self._sink.close()
 
     def _write(self, table: str, count: int) -> bool:
         """Write the first `count` rows that are held to the end of the table; whether there were any."""
@@ -128,6 +184,10 @@ class Storage:
         return True
 
     def _commit(self) -> None:
-        self.file.flush()
+        self._flush()
         self._committed[...] = [list(self._rows.values()), list(self._tail_rows.values())]
+        self._flush()
+
+    def _flush(self) -> None:
         self.file.flush()
+        self._sink.check()

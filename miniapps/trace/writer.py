@@ -7,7 +7,6 @@ A region costs two clock reads and one append of packed bytes (0.2 us). HDF5 is 
 from __future__ import annotations
 
 import os
-import re
 import struct
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -183,21 +182,24 @@ class Tracer:
         return {"start": start, "end": end, "name": name, "repeat": repeat, "step": step, "bytes": nbytes}
 
     def _guarded(self, verb: str, action: Callable[[Storage], None]) -> None:
-        """Do it to the file, unless that was abandoned. One that is interrupted in the middle, be it by an
-        error or by a signal, is abandoned as it is: it would only fail again, and is readable up to its last
-        commit."""
+        """Do it to the file. One that is interrupted in the middle, be it by an error or by a signal, is left
+        as it is, readable up to its last commit, and nothing more is written."""
         storage, self._storage = self._storage, None
         if storage is None:
             return
         try:
             action(storage)
-        except (OSError, RuntimeError) as error:  # h5py raises both when the file system refuses
-            raise self._error(verb, error) from error
+        except BaseException as error:
+            storage.abandon()
+            if isinstance(error, OSError):
+                raise self._error(verb, error) from error
+            raise
         self._storage = storage
 
-    def _error(self, verb: str, error: Exception) -> TraceError:
+    def _error(self, verb: str, error: OSError) -> TraceError:
         return TraceError(
-            f"the trace of rank {self.rank}, {self.path}, cannot be {verb}: {_reason(error)}; make room on "
+            f"the trace of rank {self.rank}, {self.path}, cannot be {verb}: {error.strerror or error}; make "
+            "room on "
             "that "
             "disk, choose another (--out DIR), or record less (--trace off)"
         )
@@ -244,9 +246,3 @@ def _measure(event: Callable, clock: Callable, count: int = 2000) -> float:
             event(0, start)
         best = min(best, (clock() - begin) / count)
     return best
-
-
-def _reason(error: Exception) -> str:
-    """The reason in words, which h5py hides in the message of the HDF5 library."""
-    told = re.search(r"error message = '([^']+)'", str(error))
-    return told[1] if told else os.strerror(error.errno) if getattr(error, "errno", None) else str(error)

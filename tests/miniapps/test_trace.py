@@ -1,0 +1,339 @@
+"""The trace gives back what was recorded, bit for bit, whatever ended the run."""
+
+import random
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from miniapps.trace import TraceError, Tracer, fingerprint, rank_files, read, storage, writer
+from miniapps.trace.schema import TABLES
+from tests.launch import environment, run_mpi, run_python
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+def tracer(path, **options):
+    """A tracer of a run of three ranks."""
+    return Tracer(path, {"rank": 0, "app": "test", "config": {"run": {"seed": 1}}}, size=3, **options)
+
+
+def rows(trace, table, *columns):
+    """The rows of a table as tuples, names spelt out."""
+    found = trace.tables[table]
+    spelt = {**found, "name": [trace.names[number] for number in found["name"]]}
+    return list(zip(*(np.asarray(spelt[column]).tolist() for column in columns), strict=True))
+
+
+def bits(value):
+    return np.float64(value).view(np.uint64)
+
+
+def test_everything_recorded_is_read_back_with_repeat_and_step(tmp_path):
+    path = tmp_path / "rank-00000.h5"
+    nan = np.array([0x7FF8_0000_DEAD_BEEF], np.uint64).view(np.float64)[0]
+    digest = fingerprint(np.arange(4))
+    with tracer(path) as t:
+        region = t.name("region")
+        t.at(0, 1)
+        begin = t.clock()
+        t.event(region, begin, 64)
+        t.value("energy", -0.0)
+        t.at(1, 2)
+        t.values("sample", np.array([5, 7]), np.array([nan, 2.5]))
+        t.fingerprint("state", 7, digest)
+        t.order("total", [np.array([0, 2, 1], np.uint16), [0, 1, 2]])
+        t.order("total", [])
+    trace = read(path)
+    assert trace.complete
+    assert trace.attributes["config"] == {"run": {"seed": 1}}
+    assert trace.attributes["size"] == 3
+    assert rows(trace, "events", "start", "name", "repeat", "step", "bytes") == [(begin, "region", 0, 1, 64)]
+    assert trace.tables["events"]["end"][0] >= begin
+    assert rows(trace, "values", "name", "repeat", "step", "block") == [
+        ("energy", 0, 1, -1),
+        ("sample", 1, 2, 5),
+        ("sample", 1, 2, 7),
+    ]
+    assert trace.tables["values"]["value"].view(np.uint64).tolist() == [bits(-0.0), bits(nan), bits(2.5)]
+    (hi,), (lo,) = (trace.tables["fingerprints"][column] for column in ("hi", "lo"))
+    assert f"{hi:016x}{lo:016x}" == digest.hex()
+    assert rows(trace, "fingerprints", "name", "repeat", "step", "block") == [("state", 1, 2, 7)]
+    assert trace.tables["order"]["ranks"].tolist() == [[0, 2, 1], [0, 1, 2]]
+    assert all(
+        trace.tables[table][column].dtype == dtype
+        for table, types in TABLES.items()
+        for column, dtype in types.items()
+    )
+
+
+actions = st.one_of(
+    st.tuples(st.just("at"), st.integers(0, 2), st.integers(0, 9)),
+    st.tuples(st.just("event"), st.sampled_from("abc"), st.integers(0, 2**40)),
+    st.tuples(st.just("value"), st.sampled_from("xy"), st.floats(width=64)),
+    st.tuples(st.just("fingerprint"), st.integers(0, 99), st.binary(min_size=16, max_size=16)),
+    st.tuples(st.just("order"), st.integers(0, 3), st.permutations([0, 1, 2])),
+    st.tuples(st.just("flush")),
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(script=st.lists(actions, max_size=60), cut=st.integers(0, 60))
+def test_any_sequence_is_read_back_and_a_copy_at_any_flush_holds_all_before_it(
+    tmp_path_factory, monkeypatch, script, cut
+):
+    """Chunks of four rows and blocks of eight, so that short sequences cross all boundaries."""
+    monkeypatch.setattr(storage, "chunk_rows", lambda table, size: 4)
+    monkeypatch.setattr(writer, "BLOCK", 8)
+    folder = tmp_path_factory.mktemp("any")
+    expected, copied = {table: [] for table in TABLES}, None
+    repeat = step = 0
+    t = tracer(folder / "rank-00000.h5")
+    for number, (action, *given_) in enumerate(script):
+        if action == "at":
+            repeat, step = given_
+            t.at(repeat, step)
+        elif action == "event":
+            t.event(t.name(given_[0]), 1, given_[1])
+            expected["events"].append((given_[0], repeat, step, given_[1]))
+        elif action == "value":
+            t.value(*given_)
+            expected["values"].append((given_[0], repeat, step, bits(given_[1])))
+        elif action == "fingerprint":
+            t.fingerprint("state", *given_)
+            hi, lo = int.from_bytes(given_[1][:8]), int.from_bytes(given_[1][8:])
+            expected["fingerprints"].append(("state", repeat, step, given_[0], hi, lo))
+        elif action == "order":
+            t.order("total", [given_[1]] * given_[0])
+            expected["order"] += [("total", repeat, step, given_[1])] * given_[0]
+        else:
+            t.flush()
+            if copied is None and number >= cut:
+                shutil.copy(t.path, folder / "copy.h5")  # as a kill would leave it
+                copied = {table: list(rows_) for table, rows_ in expected.items()}
+    t.close()
+    assert _recorded(read(t.path)) == expected
+    if copied is not None:
+        assert not read(folder / "copy.h5").complete
+        assert _recorded(read(folder / "copy.h5")) == copied
+
+
+def _recorded(trace):
+    trace.tables["values"]["value"] = trace.tables["values"]["value"].view(np.uint64)
+    where = ("name", "repeat", "step")
+    return {
+        "events": rows(trace, "events", *where, "bytes"),
+        "values": rows(trace, "values", *where, "value"),
+        "fingerprints": rows(trace, "fingerprints", *where, "block", "hi", "lo"),
+        "order": rows(trace, "order", *where, "ranks"),
+    }
+
+
+def test_many_events_keep_their_order_across_blocks(tmp_path):
+    path, count = tmp_path / "rank-00000.h5", 3 * writer.BLOCK + 5
+    with tracer(path) as t:
+        for number in range(count):
+            if number % 1000 == 0:
+                t.at(0, number // 1000)
+            t.event(0, number, number)
+        t.name("only")
+    events = read(path).tables["events"]
+    assert np.array_equal(events["bytes"], np.arange(count))
+    assert np.array_equal(events["start"], np.arange(count))
+    assert np.array_equal(events["step"], np.arange(count) // 1000)
+    assert path.stat().st_size < 20 * count  # 36 bytes per event would be uncompressed
+
+
+def test_the_tracer_states_its_own_cost(tmp_path):
+    with tracer(tmp_path / "rank-00000.h5") as t:
+        t.event(t.name("region"), t.clock())
+    own = read(t.path).attributes["tracer"]
+    assert own["events"] == 1
+    assert own["dropped"] == 0
+    assert own["ns_per_event"] > 0
+    assert own["flush_ns"] > 0
+    assert 0 < own["bytes"] <= t.path.stat().st_size
+
+
+def test_level_off_records_the_bits_but_no_events(tmp_path):
+    with tracer(tmp_path / "rank-00000.h5", level="off") as t:
+        t.event(t.name("region"), t.clock(), 8)
+        t.value("energy", 1.0)
+        t.fingerprint("state", 0, fingerprint(np.zeros(2)))
+        t.order("total", [[0, 1, 2]])
+    trace = read(t.path)
+    assert [len(trace.tables[table]["name"]) for table in TABLES] == [0, 1, 1, 1]
+    with pytest.raises(ValueError, match="regions, off"):
+        tracer(tmp_path / "other.h5", level="all")
+
+
+def test_old_rows_are_written_at_the_next_step_boundary(tmp_path, monkeypatch):
+    t = tracer(tmp_path / "rank-00000.h5")
+    t.value("energy", 1.0)
+    t.at(0, 1)
+    assert len(read(t.path).tables["values"]["value"]) == 0
+    monkeypatch.setattr(writer, "INTERVAL_NS", -1)
+    t.at(0, 2)
+    assert read(t.path).tables["values"]["value"].tolist() == [1.0]
+    t.close()
+
+
+def test_a_file_killed_while_it_is_flushed_is_readable_up_to_a_commit(tmp_path):
+    """Whatever moment SIGKILL hits: here random ones of a program that does nothing but flush."""
+    moments = random.Random(1)
+    for attempt in range(8):
+        path = tmp_path / f"rank-{attempt:05d}.h5"
+        process = subprocess.Popen(
+            [sys.executable, PROGRAMS / "endless_trace.py", path], stdout=subprocess.PIPE, env=environment({})
+        )
+        try:
+            assert process.stdout.readline() == b"ready\n"
+            time.sleep(moments.uniform(0.0, 0.3))
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+        trace = read(path)
+        events, values = trace.tables["events"], trace.tables["values"]
+        row = np.arange(len(events["bytes"]))
+        assert not trace.complete
+        assert np.array_equal(events["bytes"], row % 300)
+        assert np.array_equal(events["step"], row // 300)
+        row = np.arange(len(values["value"]))
+        assert np.array_equal(values["value"], row // 20 + row % 20)
+        assert set(rows(trace, "fingerprints", "name", "block")) <= {("state", 3)}
+
+
+def test_a_full_disk_is_one_clear_error_after_which_the_program_ends(tmp_path):
+    path = tmp_path / "rank-00000.h5"
+    run = run_python([PROGRAMS / "full_disk.py", path], timeout=60)
+    assert run.returncode == 7, run.stderr
+    assert run.stderr == ""
+    (message,) = run.stdout.splitlines()
+    assert all(part in message for part in (str(path), "rank 0", "File too large", "--out", "--trace off"))
+    events = read(path).tables["events"]
+    assert len(events["step"]) > 0
+    assert len(events["step"]) % 1000 == 0 or len(events["step"]) % 4096 == 0
+
+
+def test_an_existing_file_is_left_as_it_is(tmp_path):
+    path = tmp_path / "rank-00000.h5"
+    path.write_bytes(b"precious")
+    with pytest.raises(TraceError, match=r"rank-00000\.h5, cannot be created: File exists"):
+        tracer(path)
+    assert path.read_bytes() == b"precious"
+
+
+@pytest.fixture
+def written(tmp_path):
+    """The path of a complete trace with some rows."""
+    with tracer(tmp_path / "rank-00000.h5") as t:
+        t.name("region")
+        for number in range(5000):
+            t.event(0, number, number)
+    return t.path
+
+
+def test_a_missing_or_foreign_file_is_refused_by_name(tmp_path):
+    with pytest.raises(TraceError, match=r"none\.h5: no such file"):
+        read(tmp_path / "none.h5")
+    text = tmp_path / "text.h5"
+    text.write_text("no HDF5 at all")
+    with pytest.raises(TraceError, match=r"text\.h5: damaged or truncated.*leave this run out"):
+        read(text)
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["data"] = [1]
+    with pytest.raises(TraceError, match=r"other\.h5: .*not a trace.*leave it out"):
+        read(tmp_path / "other.h5")
+
+
+def test_a_newer_schema_is_refused(written):
+    with h5py.File(written, "a") as file:
+        file.attrs["schema"] = 99
+    with pytest.raises(TraceError, match=r"rank-00000\.h5: .*schema 99.*install"):
+        read(written)
+
+
+@pytest.mark.parametrize("kept", [0, 100, 0.3, 0.7, 0.999])
+def test_a_truncated_file_is_refused(written, kept):
+    whole = written.read_bytes()
+    written.write_bytes(whole[: kept if isinstance(kept, int) else int(kept * len(whole))])
+    with pytest.raises(TraceError, match=r"rank-00000\.h5: damaged or truncated"):
+        read(written)
+
+
+def test_overwritten_bytes_are_noticed_or_harmless(written):
+    """Damage in the middle of the data: either the error says so, or the rows are what they were."""
+    whole, expected = written.read_bytes(), read(written).tables["events"]["bytes"]
+    noticed = 0
+    for begin in range(0, len(whole), len(whole) // 20):
+        written.write_bytes(whole[:begin] + bytes(64) + whole[begin + 64 :])
+        try:
+            trace = read(written)
+        except TraceError as error:
+            assert str(written) in str(error)
+            noticed += 1
+        else:
+            assert len(trace.tables["events"]["bytes"]) in (0, len(expected))
+    assert noticed > 0
+
+
+def test_the_files_of_a_run_are_found_and_a_missing_rank_is_named(tmp_path):
+    for rank in range(3):
+        Tracer(tmp_path / f"rank-{rank:05d}.h5", {"rank": rank}, size=3).close()
+    (tmp_path / "rank-00000.log").write_text("no trace")
+    assert [path.name for path in rank_files(tmp_path)] == [f"rank-{rank:05d}.h5" for rank in range(3)]
+    (tmp_path / "rank-00001.h5").unlink()
+    with pytest.raises(TraceError, match=r"a run of 3 ranks without rank-00001\.h5; copy"):
+        rank_files(tmp_path)
+    with pytest.raises(TraceError, match=r"no rank-\*\.h5 in it"):
+        rank_files(tmp_path / "elsewhere")
+
+
+def test_a_table_can_be_left_unread(written):
+    assert read(written, tables=()).tables == {}
+    assert set(read(written, tables=["order"]).tables) == {"order"}
+    with pytest.raises(ValueError, match="events, values, fingerprints, order"):
+        read(written, tables=["event"])
+
+
+def test_a_fingerprint_is_of_the_bits_not_of_the_memory_layout():
+    array = np.arange(24.0).reshape(4, 6)
+    same = [
+        np.asfortranarray(array),
+        array.astype(">f8"),
+        np.repeat(array, 2, axis=1)[:, ::2],
+        array[::-1][::-1],
+    ]
+    assert {fingerprint(other) for other in same} == {fingerprint(array)}
+    nans = np.array([0x7FF8_0000_0000_0001, 0x7FF8_0000_0000_0002], np.uint64).view(np.float64)
+    different = [
+        array,
+        array.reshape(6, 4),
+        array.astype(np.float32),
+        array.view(np.int64),
+        array.copy(order="F").T,
+        np.zeros(1),
+        -np.zeros(1),
+        np.zeros(()),
+        np.zeros(0),
+        np.zeros((0, 2)),
+        nans[:1],
+        nans[1:],
+    ]
+    assert len({fingerprint(other) for other in different}) == len(different)
+    assert all(len(fingerprint(other)) == 16 for other in different)
+    with pytest.raises(TypeError, match="object"):
+        fingerprint(np.array([None]))
+
+
+def test_ranks_find_how_far_their_clocks_are_ahead():
+    run = run_mpi(3, [PROGRAMS / "clocks.py"])
+    assert run.returncode == 0, run.stdout + run.stderr
