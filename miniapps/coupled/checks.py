@@ -7,6 +7,7 @@ import numpy as np
 from miniapps.coupled.flow import view
 from miniapps.coupled.initial import DECAYING_SQUARE, vorticity
 from miniapps.coupled.physics import HALO
+from miniapps.device import host
 from miniapps.outcome import Check
 
 # |E(t+dt) - E(t) - dt power| / (dt E |zeta|): the energy that appears from nowhere, per unit of what advection moves.
@@ -48,7 +49,7 @@ def decaying_error(model) -> float:
     flow_config, blocks = model.config.flow, model.blocks
     start = vorticity("decaying", blocks, flow_config.amplitude, flow_config.wavenumber, model.ctx.seed)
     exact = start * math.exp(-flow_config.viscosity * DECAYING_SQUARE * model.state.time)
-    local = (float(np.max(np.abs(view(model.state.zeta, HALO) - exact))), float(np.max(np.abs(exact))))
+    local = (float(np.max(np.abs(host(view(model.state.zeta, HALO)) - exact))), float(np.max(np.abs(exact))))
     worst, scale = (max(column) for column in zip(*model.comm.allgather(local), strict=True))
     return worst / scale
 

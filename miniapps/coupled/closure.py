@@ -2,11 +2,15 @@
 
 import numpy as np
 
+from kernels.guarantees import ChoiceError, meets
 from miniapps.coupled.physics import HALO, dynamic_coefficient
 
 
-def make_surrogate(config, options):
-    """The network, if the closure is one that has it; imports torch only then. Raises UsageError without torch."""
+def make_surrogate(config, options, xp=np):
+    """The network, if the closure is one that has it, on the device of the fields; imports torch only then.
+
+    Raises UsageError without torch, or with one that cannot compute on that device.
+    """
     closure = config.closure
     if closure.kind not in ("surrogate", "online"):
         return None
@@ -29,14 +33,28 @@ def make_surrogate(config, options):
         closure.learning_rate,
         options.seed,
         closure_batch(config, options),
-        options.device,
+        network_device(xp),
+        repeatable=meets(options.guarantee, "run"),
     )
+
+
+def network_device(xp):
+    """The torch.device where the arrays of `xp` lie. Raises UsageError if this torch cannot compute there."""
+    import torch
+
+    try:
+        return torch.from_dlpack(xp.zeros(1)).device
+    except Exception as error:  # whatever a torch built without CUDA says
+        from miniapps.config import UsageError
+
+        raise UsageError(
+            f"--device cuda: torch {torch.__version__} cannot compute on the device of the fields ({error}); "
+            "install a torch built for CUDA, or choose --closure physics or none, or --device cpu"
+        ) from error
 
 
 def closure_batch(config, options) -> str:
     """How the network is called: "rank" or "block". Raises ChoiceError if that is below the guarantee."""
-    from kernels.guarantees import ChoiceError, meets
-
     asked, layout = config.closure.batch, meets(options.guarantee, "layout")
     if asked == "rank" and layout:
         raise ChoiceError(

@@ -6,7 +6,8 @@ on a periodic rectangle of width 2 pi; velocity (u, v) = (-d psi/dy, d psi/dx). 
 
 Fields are float64 `(blocks, rows + 2 pad, columns + 2 pad)`. Every operator is element-wise arithmetic
 (+, -, *, /, sqrt, each correctly rounded) over an array module, so the bits of a point depend on its
-neighbours' bits alone: not on the layout, and not on whether NumPy or CuPy computes them.
+neighbours' bits alone: not on the layout, and not on whether NumPy or CuPy computes them. (CuPy runs every
+operator as a kernel of its own, which leaves the compiler no a*b + c to contract into one rounding.)
 """
 
 import math

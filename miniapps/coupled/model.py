@@ -17,6 +17,7 @@ from miniapps.coupled.initial import vorticity
 from miniapps.coupled.physics import HALO
 from miniapps.coupled.poisson import NegativeLaplacian
 from miniapps.coupled.state import State
+from miniapps.device import host, put
 from miniapps.dots import GlobalDots
 from miniapps.krylov import ConjugateGradients
 from miniapps.outcome import RunError
@@ -49,9 +50,10 @@ class Model:
             grid.ny, grid.nx, grid.by, grid.bx, ctx.size, ctx.rank, options.shuffle_blocks
         )
         self.h = 2.0 * pi / grid.nx
-        self.kernels = kernels = stencil.backend("native")
-        self.state = State.at_rest(blocks)
-        self.force = flow.kolmogorov(blocks, config.flow.wavenumber, config.flow.forcing)
+        self.kernels = kernels = stencil.backend("native" if options.device == "cpu" else "cupy")
+        self.xp = xp = kernels.xp
+        self.state = State.at_rest(blocks, xp)
+        self.force = xp.asarray(flow.kolmogorov(blocks, config.flow.wavenumber, config.flow.forcing))
         self.record = Record()
         self.name = {
             name: self.tracer.name(name)
@@ -81,21 +83,23 @@ class Model:
             options.threads,
         )
         self.budget = dots("budget", 5)
-        self.surrogate = make_surrogate(config, options)
+        self.surrogate = make_surrogate(config, options, xp)
         gradients = errors = None
         if config.closure.kind == "online":
             gradients = ctx.reducer("gradients", self.surrogate.parameters().shape, "float32")
             errors = dots("closure_error", 2)
-        self.closure = Closure(config, blocks, self.h, self.surrogate, gradients, errors, self._require_same)
+        self.closure = Closure(
+            config, blocks, self.h, self.surrogate, gradients, errors, self._require_same, xp
+        )
         self.energy = self.enstrophy = 0.0
 
     def start(self) -> None:
         """Initial vorticity and its streamfunction."""
         flow_config = self.config.flow
-        inner = view(self.state.zeta, HALO)
-        inner[...] = vorticity(
+        initial = vorticity(
             flow_config.initial, self.blocks, flow_config.amplitude, flow_config.wavenumber, self.ctx.seed
         )
+        put(view(self.state.zeta, HALO), initial)
         self._solve_streamfunction()
 
     def measure(self) -> None:
@@ -115,6 +119,7 @@ class Model:
         self.fill_wide(state.psi)
         start = clock()
         eddy = self.closure.viscosity(step, state)
+        self._settle()
         tracer.event(self.name["closure"], start)
         dt = self._time_step(step, eddy)
         powers = self._runge_kutta(dt, eddy)
@@ -138,12 +143,11 @@ class Model:
     def _time_step(self, step: int, eddy) -> float:
         """dt by global maxima, which no order can change; also finds a state that is no longer finite."""
         psi_x, psi_y = flow.gradient(self.state.psi, HALO, self.h)
-        viscosity = self.config.flow.viscosity
-        local = np.array(
-            [np.max(np.abs(psi_x) + np.abs(psi_y)), viscosity if eddy is None else viscosity + np.max(eddy)]
-        )
+        xp, viscosity = self.xp, self.config.flow.viscosity
+        largest_eddy = 0.0 if eddy is None else float(xp.max(eddy))
+        local = np.array([float(xp.max(xp.abs(psi_x) + xp.abs(psi_y))), viscosity + largest_eddy])
         local[~np.isfinite(local)] = inf
-        if not np.isfinite(view(self.state.zeta, HALO)).all():
+        if not xp.isfinite(view(self.state.zeta, HALO)).all():
             local[0] = inf
         self.comm.Allreduce(MPI.IN_PLACE, local, op=MPI.MAX)
         speed, diffusivity = local.tolist()
@@ -198,6 +202,7 @@ class Model:
         source = flow.source(state.zeta, HALO, self.force, config.drag, config.viscosity, eddy, self.h)
         powers.append((view(state.psi, HALO).copy(), source))
         rate = source - flow.jacobian(state.psi, state.zeta, HALO, self.h)
+        self._settle()
         self.tracer.event(self.name["rhs"], start)
         return rate
 
@@ -230,7 +235,7 @@ class Model:
 
     def _trace_step(self, dt: float, leak: float) -> None:
         tracer, state, own = self.tracer, self.state, self.blocks.own
-        zeta = view(state.zeta, HALO)
+        zeta = host(view(state.zeta, HALO))
         if self.ctx.rank == 0:
             for name, value in (
                 ("energy", self.energy),
@@ -248,6 +253,11 @@ class Model:
                 tracer.value("closure_error", self.closure.error)
                 tracer.fingerprints("weights", [-1], [self.surrogate.parameters()])
 
+    def _settle(self) -> None:
+        """On a GPU, wait for the work of a region: what is only queued would count towards the next that waits."""
+        if self.xp is not np:
+            self.xp.cuda.get_current_stream().synchronize()
+
     def _traced(self, exchange):
         clock, event, name = self.tracer.clock, self.tracer.event, self.name["halo"]
         nbytes = exchange.nbytes
@@ -264,7 +274,7 @@ class Model:
 
     def _refuse_nonfinite(self, step: int):
         """Name the first block whose vorticity is not finite; raises RunError on every rank."""
-        finite = np.isfinite(view(self.state.zeta, HALO)).all(axis=(1, 2))
+        finite = np.isfinite(host(view(self.state.zeta, HALO))).all(axis=(1, 2))
         bad = self.blocks.own[~finite]
         first = self.comm.allreduce(int(bad[0]) if len(bad) else self.blocks.count, op=MPI.MIN)
         where = "streamfunction or closure"

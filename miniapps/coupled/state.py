@@ -11,6 +11,7 @@ from miniapps import fields
 from miniapps.config import UsageError
 from miniapps.coupled.flow import view
 from miniapps.coupled.physics import HALO
+from miniapps.device import host, put
 from miniapps.trace import fingerprint
 
 FORMAT = "fpna-checkpoint"
@@ -44,10 +45,8 @@ def state_fingerprint(blocks, comm, state: State, weights: np.ndarray | None) ->
 
     The same for any layout if the bits are; every rank returns it.
     """
-    parts = [
-        (int(block), fingerprint(view(state.zeta, HALO)[k]) + fingerprint(view(state.psi, HALO)[k]))
-        for k, block in enumerate(blocks.own)
-    ]
+    zeta, psi = host(view(state.zeta, HALO)), host(view(state.psi, HALO))
+    parts = [(int(block), fingerprint(zeta[k]) + fingerprint(psi[k])) for k, block in enumerate(blocks.own)]
     gathered = comm.gather(parts)
     digest = None
     if comm.rank == 0:
@@ -106,7 +105,7 @@ def load_checkpoint(path: str, blocks, comm, state: State, surrogate) -> None:
         "curvature": state.curvature,
     }
     for name, target in targets.items():
-        target[...] = fields.scatter(blocks, comm, arrays.get(name))
+        put(target, fields.scatter(blocks, comm, arrays.get(name)))
     state.step, state.time = int(attributes["step"]), float(attributes["time"])
     state.last_dt = float(attributes["last_dt"])
     if surrogate is not None:

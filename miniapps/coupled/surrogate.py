@@ -5,8 +5,11 @@ convolutions and one 1 x 1, so the output, the coefficient C in (0, limit), lies
 
 Where the bits come from: a convolution's rounding depends on the shape of its whole batch. Evaluated block by
 block every call has the same shape on any layout; evaluated in one batch per rank (`batch="rank"`, the natural
-way) the bits follow the number of blocks per rank.
+way) the bits follow the number of blocks per rank. On a GPU cuDNN may moreover pick algorithms that add by
+atomics, or round the inputs to TF32: `repeatable` forbids both.
 """
+
+import contextlib
 
 import numpy as np
 import torch
@@ -30,6 +33,18 @@ def shapes(channels: int):
     ]
 
 
+@contextlib.contextmanager
+def repeatable_convolutions():
+    """Inside, cuDNN takes deterministic algorithms, chosen by shape and not by timing, and no TF32."""
+    cudnn = torch.backends.cudnn
+    before = cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32
+    cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32 = True, False, False
+    try:
+        yield
+    finally:
+        cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32 = before
+
+
 class Surrogate:
     """The network and its optimiser; every rank holds the same bits of both.
 
@@ -37,8 +52,10 @@ class Surrogate:
     they do not depend on torch's generators; the last bias starts the coefficient near limit / 13, a usual value.
     """
 
-    def __init__(self, channels, limit, scale, learning_rate, seed, batch, device="cpu"):
-        self.limit, self.scale, self.batch, self.device = limit, scale, batch, device
+    def __init__(self, channels, limit, scale, learning_rate, seed, batch, device="cpu", repeatable=False):
+        self.limit, self.scale, self.batch, self.device = limit, scale, batch, torch.device(device)
+        fixed = repeatable and self.device.type == "cuda"
+        self._convolutions = repeatable_convolutions if fixed else contextlib.nullcontext
         self.shapes = shapes(channels)
         sizes = [int(np.prod(shape)) for shape in self.shapes]
         self.bounds = np.cumsum([0, *sizes])
@@ -65,9 +82,9 @@ class Surrogate:
         stacked = xp.stack([view(zeta, pad, 3), magnitude], axis=1) * (1.0 / self.scale)
         return torch.from_dlpack(stacked.astype(xp.float32)), magnitude[:, 2:-2, 2:-2]
 
-    def coefficient(self, inputs) -> np.ndarray:
+    def coefficient(self, inputs) -> torch.Tensor:
         """C on the block plus 1 point, float32 `(blocks, by + 2, bx + 2)`."""
-        with torch.inference_mode():
+        with torch.inference_mode(), self._convolutions():
             theta = self.theta.detach()
             if self.batch == "rank":
                 return self._forward(theta, inputs)[:, 0]
@@ -83,15 +100,15 @@ class Surrogate:
         target: C of the physics; weight: |S|; both `(blocks, by + 2, bx + 2)` float64. The loss of a block is
         the mean over its points of ((C - target) |S| / scale)^2.
         """
-        target = torch.as_tensor(target, dtype=torch.float32, device=self.device)
-        weight = torch.as_tensor(weight, device=self.device).to(torch.float32) * (1.0 / self.scale)
+        target = torch.from_dlpack(target).to(torch.float32)
+        weight = torch.from_dlpack(weight).to(torch.float32) * (1.0 / self.scale)
         chunks = [slice(None)] if self.batch == "rank" else [slice(k, k + 1) for k in range(len(inputs))]
         gradients = []
         for chunk in chunks:
-            error = (self._forward(self.theta, inputs[chunk])[:, 0] - target[chunk]) * weight[chunk]
-            loss = (error * error).mean(dim=(1, 2)).sum()
-            (gradient,) = torch.autograd.grad(loss, self.theta)
-            gradients.append(gradient)
+            with self._convolutions():
+                error = (self._forward(self.theta, inputs[chunk])[:, 0] - target[chunk]) * weight[chunk]
+                loss = (error * error).mean(dim=(1, 2)).sum()
+                gradients += torch.autograd.grad(loss, self.theta)
         return torch.stack(gradients).cpu().numpy()
 
     def step(self, gradient) -> None:

@@ -2,9 +2,10 @@
 
 import importlib.util
 
+from kernels import stencil
 from miniapps.blocks import Blocks, BlocksError
 from miniapps.config import UsageError
-from miniapps.coupled.closure import closure_batch
+from miniapps.coupled.closure import closure_batch, network_device
 from miniapps.coupled.physics import HALO
 from miniapps.coupled.state import check_checkpoint
 
@@ -31,6 +32,8 @@ def validate(config, options, size: int) -> None:
             f"--closure {closure.kind} needs torch, which is not installed; pip install 'fpna-miniapps[torch]', or "
             "choose --closure physics or none"
         )
+    if closure.kind in ("surrogate", "online") and options.device == "cuda":
+        network_device(stencil.backend("cupy").xp)
     if config.output.restart:
         check_checkpoint("--restart", config.output.restart, config, options.seed)
     if closure.weights:
