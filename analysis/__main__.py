@@ -33,13 +33,13 @@ def parser() -> argparse.ArgumentParser:
 
     def command(name: str, summary: str, detail: str = "") -> argparse.ArgumentParser:
         return commands.add_parser(
-            name, help=summary, description=f"{summary}\n\n{detail}".strip(), epilog=EXIT_CODES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.\n\n{detail}".strip(),
+            epilog=EXIT_CODES, formatter_class=_layout,
         )  # fmt: skip
 
     top = argparse.ArgumentParser(
         prog="python -m analysis", description=DESCRIPTION, epilog=EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_layout,
     )  # fmt: skip
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     report = command("report", "the verdict on all runs as one HTML file that needs no network")
@@ -61,6 +61,10 @@ def parser() -> argparse.ArgumentParser:
     show = command("show", "what is recorded in runs")
     show.add_argument("runs", nargs="+", metavar="RUN")
     return top
+
+
+def _layout(prog: str) -> argparse.HelpFormatter:
+    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=24, width=100)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -100,12 +104,12 @@ def report(options: argparse.Namespace) -> int:
         raise Usage(
             f"-o {options.output}: cannot be written: {error.strerror}; choose another file"
         ) from error
-    out = terminal.console()
-    out.print(made.verdict, style="bold", soft_wrap=True)
-    out.print()
-    out.print(terminal.groups_table(made.groups))
+    say = terminal.printer()
+    say(made.verdict, bold=True)
+    say()
+    say(terminal.groups_table(made.groups))
     _warn(frames)
-    out.print(f"Report: {options.output} ({len(made.html.encode()) / 1e6:.2f} MB)", soft_wrap=True)
+    say(f"Report: {options.output} ({len(made.html.encode()) / 1e6:.2f} MB)")
     return EQUAL
 
 
@@ -116,11 +120,11 @@ def variability(options: argparse.Namespace) -> int:
     from analysis.verdict import judge, sentence
 
     frames, against = _frames(options)
-    out = terminal.console()
-    out.print(sentence(judge(frames), frames), style="bold", soft_wrap=True)
-    out.print()
+    say = terminal.printer()
+    say(sentence(judge(frames), frames), bold=True)
+    say()
     for renderable in terminal.variability_tables(variability(frames, against)):
-        out.print(renderable)
+        say(renderable)
     _warn(frames)
     return EQUAL
 
@@ -134,23 +138,23 @@ def divergence(options: argparse.Namespace) -> int:
     places = [_split(run) for run in options.runs]
     frames = load([directory for directory, _ in places], copies=True)
     _usable(frames)
+    _warn(frames)
     chosen = [run for directory, repeat in places for run in _select(frames, directory, repeat)]
     reference, *others = dict.fromkeys(chosen)
     if not others:
         lone = f"{options.runs[0]}: one repeat only, nothing to compare with"
         raise Usage(f"{lone}; give a second run, or run with --repeats 2")
     _same_problem(frames, [reference, *others])
-    out = terminal.console()
+    say = terminal.printer()
     found = [compare(frames, reference, other) for other in others]
     for comparison in found:
         head, *rest = terminal.comparison_lines(comparison, frames)
-        out.print(head, style="bold", soft_wrap=True)
+        say(head, bold=True)
         for line in rest:
-            out.print(line, soft_wrap=True)
+            say(line)
         if not comparison.equal:
-            out.print()
-            out.print(terminal.growth_table(growth(frames, comparison.a, comparison.b)))
-    _warn(frames)
+            say()
+            say(terminal.growth_table(growth(frames, comparison.a, comparison.b)))
     if not all(comparison.equal for comparison in found) or "ranks disagree" in set(frames.excluded["what"]):
         return DIFFERENT
     if not _complete(frames, [reference, *others]):
@@ -166,9 +170,9 @@ def show(options: argparse.Namespace) -> int:
     from analysis.load import load
 
     frames = load(options.runs, copies=True)
-    out = terminal.console()
+    say = terminal.printer()
     for renderable in terminal.show(frames):
-        out.print(renderable)
+        say(renderable)
     _warn(frames)
     return EQUAL if len(frames.runs) else BAD_USAGE
 

@@ -123,8 +123,8 @@ def _usable(run: Run, files: list[RankData | TraceError]) -> list[RankData]:
 def _last_steps(run: Run, ranks: list[RankData], missing: bool) -> dict[int, tuple[int, bool]]:
     """{repeat: (last step to use, whether the repeat is whole)}.
 
-    A trace is committed at step boundaries, so that the rows of a killed rank end with a whole step; the run
-    is used as far as all ranks went.
+    The run is used as far as all ranks went. A rank that failed may have recorded part of that step: rows are
+    compared one by one, so that the part is of use.
     """
     ended = [_ends(rank) for rank in ranks]
     stopped = [r.attributes["rank"] for r in ranks if not r.attributes["complete"]]

@@ -43,9 +43,14 @@ class Point:
 @dataclass(frozen=True)
 class Comparison:
     """Two (run, repeat), and the first row in which they differ: of fingerprints, of values, and of the
-    orders in which contributions arrived. `compared` rows of fingerprints and values were in both, `only_a`
-    and `only_b` in one; `through` is the last step in both. `values` are the differing values of the block
-    and step of `fingerprint`, else of the whole at that step."""
+    orders in which contributions arrived.
+
+    `values` are the differing values of the block and step of `fingerprint`, else of the whole at that step;
+    `largest` is the value of a block with the largest relative difference in that step: where every block
+    differs, since a global sum carried the difference everywhere within a step, it is nearest to the origin.
+    `compared` rows of fingerprints and values were in both, `only_a` and `only_b` in one; `through` is the last
+    step in both.
+    """
 
     a: Id
     b: Id
@@ -53,6 +58,7 @@ class Comparison:
     value: Point | None
     order: tuple[int, str, int, tuple[int, ...], tuple[int, ...]] | None
     values: tuple[Point, ...]
+    largest: Point | None
     compared: int
     only_a: int
     only_b: int
@@ -98,7 +104,7 @@ def compare(frames: Frames, a: Id, b: Id) -> Comparison:
         )
     fingerprint = points["fingerprints"]
     return Comparison(
-        a, b, fingerprint, points["values"], _first_order(frames, a, b), _nearby(frames, a, b, fingerprint),
+        a, b, fingerprint, points["values"], _first_order(frames, a, b), *_nearby(frames, a, b, fingerprint),
         shared, *lone, max(through),
     )  # fmt: skip
 
@@ -196,19 +202,26 @@ def _point(table: str, left: pd.DataFrame, right: pd.DataFrame, i: int, changed:
     )  # fmt: skip
 
 
-def _nearby(frames: Frames, a: Id, b: Id, at: Point | None) -> tuple[Point, ...]:
-    """The differing values of the block of `at`, in its step; those of the whole where the block has none."""
-    if at is None:
-        return ()
+def _nearby(frames: Frames, a: Id, b: Id, at: Point | None) -> tuple[tuple[Point, ...], Point | None]:
+    """`values` and `largest` of Comparison."""
     _, _, left, right = _aligned(frames, "values", a, b)
     changed = _differ("values", left, right)
-    now = changed & (left["step"] == at.step).to_numpy()
-    for block in (at.block, -1):
-        here = np.flatnonzero(now & (left["block"] == block).to_numpy())
-        if len(here):
-            by_time = here[np.argsort(left["seq"].to_numpy()[here], kind="stable")]
-            return tuple(_point("values", left, right, int(i), changed) for i in by_time)
-    return ()
+    block = left["block"].to_numpy()
+    now = changed & (left["step"].to_numpy() == at.step) if at else np.zeros(len(left), bool)
+    if not now.any():
+        return (), None
+    here = np.flatnonzero(now & (block == at.block))
+    if not len(here):
+        here = np.flatnonzero(now & (block == -1))
+    by_time = here[np.argsort(left["seq"].to_numpy()[here], kind="stable")]
+    values = tuple(_point("values", left, right, int(i), changed) for i in by_time)
+    inside = np.flatnonzero(now & (block >= 0))
+    if not len(inside):
+        return values, None
+    size = bits.relative_difference(left["value"].to_numpy()[inside], right["value"].to_numpy()[inside])
+    # A NaN against a number has no size, but nothing is further away.
+    most = inside[np.argmax(np.where(np.isnan(size), np.inf, size))]
+    return values, _point("values", left, right, int(most), changed)
 
 
 def _first_order(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pandas as pd
 
@@ -19,13 +19,25 @@ COLOURS = {HOLDS: "green", BROKEN: "bold red"}
 PLAIN_WIDTH = 160  # where the output is no terminal: wide enough that no cell is broken
 
 
-def console():
-    """A rich console: colours and the width of the terminal, or plain text where the output is none."""
+def printer() -> Callable[..., None]:
+    """A function that prints text and tables: in colour and as wide as the terminal, or, where the output is no
+    terminal, as plain text without spaces at the ends of lines. `bold=True` is for the verdict."""
     from rich.console import Console
 
     plain = {"highlight": False, "emoji": False, "markup": False}
-    out = Console(**plain)
-    return out if out.is_terminal else Console(**plain, width=PLAIN_WIDTH)
+    terminal = Console(**plain)
+    paper = Console(**plain, width=PLAIN_WIDTH, color_system=None)
+
+    def say(what: object = "", bold: bool = False) -> None:
+        options = {"style": "bold" if bold else None, "soft_wrap": isinstance(what, str)}
+        if terminal.is_terminal:
+            terminal.print(what, **options)
+            return
+        with paper.capture() as captured:
+            paper.print(what, **options)
+        print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+    return say
 
 
 def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], numbers: Iterable[str] = ()):
@@ -87,7 +99,7 @@ def comparison_lines(found: Comparison, frames: Frames) -> list[str]:
     if found.equal:
         return [f"{a} and {b} are equal: the same bits in {compared(found)}."]
     head = f"{a} and {b} differ: first at {place(found.first)}."
-    return [head, *(f"  {what:<14}{text}" for what, text in facts(found, frames))]
+    return [head, *(f"  {what:<15}{text}" for what, text in facts(found, frames))]
 
 
 def facts(found: Comparison, frames: Frames) -> list[tuple[str, str]]:
@@ -99,6 +111,8 @@ def facts(found: Comparison, frames: Frames) -> list[tuple[str, str]]:
         if at.recorded > 1:
             lines.append(("spread", f"{at.differing} of {at.recorded} blocks of {at.name} differ there"))
     lines += [("value there", difference(point)) for point in found.values]
+    if found.largest and found.largest not in found.values:
+        lines.append(("largest there", difference(found.largest)))
     if found.value and found.value not in found.values:
         lines.append(("first value", f"step {found.value.step}: {difference(found.value)}"))
     if found.order:
