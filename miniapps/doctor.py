@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -31,8 +32,9 @@ PACKAGES = (
 RANK_VARIABLES = ("PMI_", "PMIX_", "OMPI_COMM_", "PRTE_", "HYDI_", "HYDRA_")
 PROBE = """
 from mpi4py import MPI
-print("library", MPI.Get_library_version().strip("\\0 \\n").splitlines()[0].partition(",")[0])
-print("ranks", MPI.COMM_WORLD.size)
+library = " ".join(MPI.Get_library_version().strip("\\0 \\n").splitlines()[0].partition(",")[0].split())
+if MPI.COMM_WORLD.rank == 0:
+    print(f"library {library}\\nranks {MPI.COMM_WORLD.size}\\n", end="")
 """
 
 
@@ -114,8 +116,8 @@ def mpi() -> Iterator[Finding]:
         )
         yield Finding("mpirun", "none on PATH or beside python", hint=hint)
         return
-    sizes = [line.split()[1] for line in two.splitlines() if line.startswith("ranks ")]
-    if sizes == ["2", "2"]:
+    sizes = re.findall(r"ranks (\d+)", two)
+    if sizes == ["2"]:
         hint = "" if on_path else f"not on PATH: write {mpirun}, or activate the environment"
         yield Finding("mpirun", f"{mpirun} fits: two ranks found each other", hint=hint)
         return

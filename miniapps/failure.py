@@ -27,6 +27,7 @@ USAGE = (UsageError, ChoiceError, BlocksError)
 # Errors that explain themselves: a traceback would only hide what they say.
 CLEAR = (*USAGE, RunError, TraceError, KeyboardInterrupt)
 
+HEARD_S = 0.5  # for the launcher to pass on what was said: it drops it when the job is aborted
 PATIENCE_S = 10.0  # how long a rank that failed later leaves the abort to the one that spoke for the run
 LAST_RESORT_S = (
     30  # after which a rank that cannot even fail, say on a dead file system, is killed by SIGALRM
@@ -73,8 +74,7 @@ def fail(error: BaseException, app: str, comm: Any, launch: Launch | None, ctx: 
             print("\n".join(message), file=sys.stderr, flush=True)
     if comm.size == 1:
         return code
-    if not first:
-        time.sleep(PATIENCE_S)
+    time.sleep(HEARD_S if first else PATIENCE_S)
     comm.Abort(code)
     os._exit(code)
 

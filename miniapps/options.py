@@ -103,7 +103,7 @@ class RunOptions:
 class Common:
     """The configuration made of the common section alone."""
 
-    run: RunOptions = section(RunOptions)  # noqa: RUF009 - it makes a field
+    run: RunOptions = section(RunOptions)
 
 
 # Orderings by guarantee: (for scalars, for vectors). Scalars are small enough for the superaccumulator, which

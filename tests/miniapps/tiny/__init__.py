@@ -23,7 +23,9 @@ class Work:
     scale: float = option(1.0, help="factor of the initial state")
     method: str = option("plain", help="a choice", choices=("plain", "fancy"), role="method")
     limit: float | None = option(None, help="largest sum that passes the check")
-    file_limit: int = option(-1, role="control", help="largest file that rank 1 may write", unit="bytes")
+    file_limit: int = option(
+        -1, role="control", help="largest file that the last rank may write", unit="bytes"
+    )
     diverge: int = option(-1, help="step at which to give up; -1: never")
 
 
@@ -31,7 +33,7 @@ class Work:
 class TinyConfig:
     """The configuration of `tiny`."""
 
-    work: Work = section(Work)  # noqa: RUF009 - it makes a field
+    work: Work = section(Work)
 
 
 def validate(config: TinyConfig, options: RunOptions, size: int) -> None:
@@ -41,18 +43,18 @@ def validate(config: TinyConfig, options: RunOptions, size: int) -> None:
         raise UsageError("work.scale is 0, which leaves nothing to sum; choose another factor")
 
 
+def initial(work: Work, seed: int, block: int) -> np.ndarray:
+    """The cells of a block at first: keyed by the block, not by its owner."""
+    return work.scale * np.random.Generator(np.random.Philox(key=[seed, block])).random(work.cells)
+
+
 def run(ctx: Context) -> Outcome:
     """Sum the blocks, scale each by the sum, over and over."""
     work = ctx.config.work
-    if ctx.rank == 1 and work.file_limit >= 0:  # as good as a full disk
+    if ctx.rank == ctx.size - 1 and work.file_limit >= 0:  # as good as a full disk
         resource.setrlimit(resource.RLIMIT_FSIZE, (work.file_limit, work.file_limit))
     blocks = Blocks(work.blocks, 1, 1, 1, ctx.size, ctx.rank, ctx.options.shuffle_blocks)
-    state = np.stack(
-        [
-            work.scale * np.random.Generator(np.random.Philox(key=[ctx.seed, b])).random(work.cells)
-            for b in blocks.own
-        ]
-    )
+    state = np.stack([initial(work, ctx.seed, block) for block in blocks.own])
     local = {block: i for i, block in enumerate(blocks.own)}
     reduce = ctx.reducer("total")
     region = ctx.tracer.name("region")
@@ -67,12 +69,13 @@ def run(ctx: Context) -> Outcome:
             raise RunError(f"gave up in step {step}, as work.diverge asks")
         for _ in range(work.regions):
             ctx.tracer.event(region, ctx.tracer.clock())
-        total = float(reduce(state.sum(axis=1)))
-        state += total / state.size / ctx.size
+        total = float(reduce(np.array([row.sum() for row in state])))
+        state += total / (work.blocks * work.cells)
         ctx.tracer.value("total", total)
         for block, row in zip(blocks.own, state, strict=True):
             ctx.tracer.fingerprint("state", block, fingerprint(row))
-    whole = np.concatenate(ctx.comm.allgather(state))
+    parts = ctx.comm.allgather(dict(zip(blocks.own.tolist(), state, strict=True)))
+    whole = np.stack([row for _, row in sorted((b, row) for part in parts for b, row in part.items())])
     limit = np.inf if work.limit is None else work.limit
     checks = [Check("finite", bool(np.isfinite(whole).all()), "the state is not finite")]
     checks.append(Check("limit", not total > limit, f"the sum {total} exceeds work.limit = {limit}"))
