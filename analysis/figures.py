@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -56,7 +57,7 @@ def variability_figures(pairs: pd.DataFrame, groups: list[str]) -> list[Figure]:
     for name, column, metric, words in chosen:
         by = values[values["name"] == name].groupby(["group", "cell", "against"], sort=False)
         rows = [
-            (f"{cell}, {_against(against)}", groups.index(group), same[column].abs().to_numpy())
+            (_row_text(cell, group, against), groups.index(group), same[column].abs().to_numpy())
             for (group, cell, against), same in by
         ]
         caption = (
@@ -65,7 +66,7 @@ def variability_figures(pairs: pd.DataFrame, groups: list[str]) -> list[Figure]:
         )
         plot = _rows(rows, f"{words} of {name}, {metric}", log=True)
         title = f"How far runs lie apart: {name}"
-        figures.append(_figure(f"variability-{column}", title, plot, caption, rows=len(rows)))
+        figures.append(_figure(f"variability-{column}", title, plot, caption, values, groups, len(rows)))
     return figures
 
 
@@ -111,7 +112,7 @@ def cost_figures(points: pd.DataFrame, runs: pd.DataFrame, groups: list[str]) ->
     if len(points):
         order = points.assign(place=points["group"].map(groups.index)).groupby(["size", "place"])
         rows = [
-            (f"{ranks_text(size)}, {groups[place]} (n = {len(same)})", place, same["relative"].to_numpy())
+            (f"{ranks_text(size)}, n = {len(same)}", place, same["relative"].to_numpy())
             for (size, place), same in order
         ]
         caption = (
@@ -119,7 +120,7 @@ def cost_figures(points: pd.DataFrame, runs: pd.DataFrame, groups: list[str]) ->
             "rank count. Every run is a point, the bar is the median."
         )
         plot = _rows(rows, "wall time relative to the weakest guarantee", log=False, median=True)
-        figures.append(_figure("cost", "What a guarantee costs", plot, caption, rows=len(rows)))
+        figures.append(_figure("cost", "What a guarantee costs", plot, caption, points, groups, len(rows)))
     if runs["size"].nunique() > 1:
         caption = "Wall time of a whole repeat, every run a point. Both axes are logarithmic."
         figures.append(
@@ -128,8 +129,9 @@ def cost_figures(points: pd.DataFrame, runs: pd.DataFrame, groups: list[str]) ->
     return figures
 
 
-def _figure(name, title, plot, caption, frame=None, groups=(), rows: float = 0) -> Figure:
-    present = () if frame is None else tuple((i, g) for i, g in enumerate(groups) if g in set(frame["group"]))
+def _figure(name, title, plot, caption, frame, groups, rows: float = 0) -> Figure:
+    """A figure of the groups in `frame`, as high as `rows` rows need."""
+    present = tuple((i, group) for i, group in enumerate(groups) if group in set(frame["group"]))
     height = 0.75 + rows * ROW_IN if rows else 3.1
     return Figure(title, svg.draw(name, plot, height, alt=f"{title}. {caption}"), caption, present)
 
@@ -187,7 +189,9 @@ def _rows(rows: list[tuple[str, int, np.ndarray]], label: str, log: bool, median
             )
             if median:
                 axes.vlines(np.median(x), y - 0.12, y + 0.36, color=svg.INK, linewidth=1.6)
-            axes.annotate(text, (0.0, y - 0.3), xycoords=("axes fraction", "data"), va="center", fontsize=9)
+            axes.annotate(
+                text, (0.0, y - 0.3), xycoords=("axes fraction", "data"), va="center", fontsize=9
+            ).set_in_layout(False)
         axes.set_ylim(len(rows) - 0.45, -0.6)
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
@@ -220,8 +224,6 @@ def _regions(table: pd.DataFrame, column: str, label: str, names: list[str], gro
 
 
 def _by_size(runs: pd.DataFrame, groups: list[str]) -> Callable:
-    from matplotlib.ticker import LogLocator
-
     def plot(axes) -> None:
         for group, same in runs.groupby("group", sort=False):
             look = svg.series(groups.index(group))
@@ -229,12 +231,23 @@ def _by_size(runs: pd.DataFrame, groups: list[str]) -> Callable:
         sizes = sorted(set(runs["size"]))
         axes.set(xlabel="ranks", ylabel="wall time, s", xscale="log", yscale="log")
         axes.set_xticks(sizes, list(map(str, sizes)))
+        ticks = _log_ticks(*axes.get_ylim())
+        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.set_xticks([], minor=True)
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_formatter("")
+        axes.set_yticks([], minor=True)
 
     return plot
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Round numbers from `low` to `high`, so few that their labels do not touch."""
+    ticks: list[float] = []
+    for steps in ((1, 1.5, 2, 3, 4, 5, 7), (1, 2, 5), (1,)):
+        decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        ticks = [step * 10.0**k for k in decades for step in steps if low <= step * 10.0**k <= high]
+        if len(ticks) <= 7:
+            break
+    return ticks
 
 
 def _floor(numbers) -> float:
@@ -242,11 +255,6 @@ def _floor(numbers) -> float:
     positive = np.asarray(numbers, float)
     positive = positive[np.isfinite(positive) & (positive > 0)]
     return 10.0 ** (np.floor(np.log10(positive.min())) - 1) if len(positive) else 1e-17
-
-
-def _decades(axes) -> float:
-    low, high = axes.get_xlim()
-    return float(np.log10(high / low))
 
 
 def _log(axis, set_scale: Callable, floor: float) -> None:
@@ -260,5 +268,7 @@ def _log(axis, set_scale: Callable, floor: float) -> None:
     axis.set_ticks([], minor=True)
 
 
-def _against(against: str) -> str:
-    return against if against == EACH_OTHER else f"against {against}"
+def _row_text(cell: str, group: str, against: str) -> str:
+    """What tells a row from the others of its group, which has its colour."""
+    on = cell.removeprefix(f"{group} on ") if cell != group else "all rank counts"
+    return f"{on}, {against if against == EACH_OTHER else f'against {against}'}"
