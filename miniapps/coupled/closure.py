@@ -3,6 +3,7 @@
 import numpy as np
 
 from kernels.guarantees import ChoiceError, meets
+from miniapps.coupled.chunks import by_chunks
 from miniapps.coupled.physics import HALO, dynamic_coefficient
 
 
@@ -95,8 +96,12 @@ class Closure:
         return coefficient * magnitude * h2
 
     def _physics(self, state):
-        config = self.config
-        return dynamic_coefficient(state.zeta, state.psi, HALO, self.h, config.filters, config.limit, self.xp)
+        config, h, xp = self.config, self.h, self.xp
+
+        def physics(zeta, psi):
+            return dynamic_coefficient(zeta, psi, HALO, h, config.filters, config.limit, xp)
+
+        return by_chunks(physics, (state.zeta, state.psi), xp)
 
     def _train(self, inputs, coefficient, magnitude, state) -> None:
         target, _ = self._physics(state)

@@ -11,6 +11,7 @@ from kernels.allreduce.reducer import require_same_bits
 from miniapps import halo
 from miniapps.blocks import Blocks
 from miniapps.coupled import flow
+from miniapps.coupled.chunks import by_chunks
 from miniapps.coupled.closure import Closure, make_surrogate
 from miniapps.coupled.flow import view
 from miniapps.coupled.initial import vorticity
@@ -198,10 +199,14 @@ class Model:
     def _rate(self, eddy, powers):
         """d(zeta)/dt; appends (psi, source), whose product is minus the power fed into the flow."""
         start = self.tracer.clock()
-        state, config = self.state, self.config.flow
-        source = flow.source(state.zeta, HALO, self.force, config.drag, config.viscosity, eddy, self.h)
+        state, config, h = self.state, self.config.flow, self.h
+
+        def terms(zeta, psi, force, eddy):
+            source = flow.source(zeta, HALO, force, config.drag, config.viscosity, eddy, h)
+            return source, source - flow.jacobian(psi, zeta, HALO, h)
+
+        source, rate = by_chunks(terms, (state.zeta, state.psi, self.force, eddy), self.xp)
         powers.append((view(state.psi, HALO).copy(), source))
-        rate = source - flow.jacobian(state.psi, state.zeta, HALO, self.h)
         self._settle()
         self.tracer.event(self.name["rhs"], start)
         return rate
