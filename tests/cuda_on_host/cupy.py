@@ -1,0 +1,233 @@
+"""A stand-in for CuPy on a machine without a GPU: put this directory on PYTHONPATH, and `import cupy` finds it.
+
+It offers what the program uses of CuPy, with CuPy's strictness: arrays "on the device" do not mix with NumPy's,
+and come back only by `get()`. New memory holds NaN. `RawModule` builds the CUDA sources with the host's C++
+compiler against `threads.hpp`. So the whole device path runs, and its bits can be compared; its times say nothing.
+
+FPNA_HOST_ORDER=descending runs the threads of a block backwards.
+"""
+
+import ctypes
+import functools
+import os
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+float32, float64, int64, uint64, bool_ = np.float32, np.float64, np.int64, np.uint64, np.bool_
+dtype, nan, inf, pi = np.dtype, np.nan, np.inf, np.pi
+SCALARS = (bool, int, float, np.generic)
+
+
+class ndarray(NDArrayOperatorsMixin):
+    """An array on the device."""
+
+    def __init__(self, held):
+        self._held = held  # NumPy's, shared by views as device memory is
+
+    shape = property(lambda self: self._held.shape)
+    dtype = property(lambda self: self._held.dtype)
+    ndim = property(lambda self: self._held.ndim)
+    size = property(lambda self: self._held.size)
+    nbytes = property(lambda self: self._held.nbytes)
+
+    @property
+    def flags(self):
+        return SimpleNamespace(c_contiguous=self._held.flags.c_contiguous)
+
+    def get(self, out=None):
+        if out is None:
+            return np.ascontiguousarray(self._held).copy()
+        if out.shape != self.shape or out.dtype != self.dtype or not self.flags.c_contiguous:
+            raise ValueError("get: out must have the array's shape and dtype, both contiguous")
+        out[...] = self._held
+        return out
+
+    def set(self, values):
+        if type(values) is not np.ndarray or values.shape != self.shape or values.dtype != self.dtype:
+            raise ValueError("set: a NumPy array of the same shape and dtype is needed")
+        self._held[...] = values
+
+    def copy(self):
+        return ndarray(self._held.copy(order="C"))
+
+    def astype(self, to):
+        return ndarray(self._held.astype(to, order="C"))
+
+    def reshape(self, *shape):
+        return ndarray(self._held.reshape(*shape))
+
+    def view(self, to):
+        return ndarray(self._held.view(to))
+
+    def all(self, axis=None):
+        return ndarray(np.asarray(self._held.all(axis=axis)))
+
+    def max(self):
+        return ndarray(np.asarray(self._held.max()))
+
+    def tolist(self):
+        return self._held.tolist()
+
+    def __len__(self):
+        return len(self._held)
+
+    def __bool__(self):
+        return bool(self._held)
+
+    def __float__(self):
+        return float(self._held)
+
+    def __int__(self):
+        return int(self._held)
+
+    def __getitem__(self, key):
+        return ndarray(np.asarray(self._held[key]))
+
+    def __setitem__(self, key, value):
+        self._held[key] = _held(value)
+
+    def __array__(self, *args, **kwargs):
+        raise TypeError("Implicit conversion to a NumPy array is not allowed; use get()")
+
+    def __array_function__(self, function, *_):
+        raise TypeError(f"numpy.{function.__name__} was called with an array on the device")
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
+        if method != "__call__":
+            raise TypeError(f"{ufunc}.{method} is not offered")
+        if out is not None:
+            kwargs["out"] = tuple(_held(o) for o in out)
+        result = ufunc(*[_held(x) for x in inputs], **kwargs)
+        return out[0] if out is not None else ndarray(np.asarray(result))
+
+    def __dlpack__(self, **kwargs):
+        return self._held.__dlpack__()
+
+    def __dlpack_device__(self):
+        return self._held.__dlpack_device__()
+
+
+def _held(value):
+    if isinstance(value, ndarray):
+        return value._held
+    if isinstance(value, SCALARS):
+        return value
+    raise TypeError(f"Unsupported type {type(value)}")
+
+
+def asarray(values, dtype=None):
+    if isinstance(values, ndarray):
+        return values if dtype is None else values.astype(dtype)
+    return ndarray(np.array(values, dtype, order="C"))
+
+
+def zeros(shape, dtype=np.float64):
+    return ndarray(np.zeros(shape, dtype))
+
+
+def empty(shape, dtype=np.float64):
+    return ndarray(np.full(shape, np.nan if np.dtype(dtype).kind == "f" else -1, dtype))
+
+
+def ascontiguousarray(array):
+    return ndarray(np.ascontiguousarray(_held(array)))
+
+
+def stack(arrays, axis=0):
+    return ndarray(np.stack([_held(array) for array in arrays], axis=axis))
+
+
+def clip(array, low, high):
+    return ndarray(np.clip(_held(array), low, high))
+
+
+def max(array):
+    return array.max()
+
+
+def from_dlpack(array):
+    """CuPy refuses host memory here; the stand-in's device is host memory."""
+    return ndarray(np.from_dlpack(array))
+
+
+sqrt, isfinite, abs = (
+    functools.partial(lambda f, x: ndarray(np.asarray(f(_held(x)))), f)
+    for f in (np.sqrt, np.isfinite, np.abs)
+)
+
+
+class RawModule:
+    """CUDA C++ built for the host."""
+
+    def __init__(self, code, options=()):
+        if "--fmad=false" not in options:
+            raise ValueError("a*b + c would be contracted into one rounding")
+        self._library = _build(code)
+        self._library.set_descending(os.environ.get("FPNA_HOST_ORDER") == "descending")
+
+    def get_function(self, name):
+        entry = getattr(self._library, f"launch_{name}")
+
+        def launch(grid, block, arguments):
+            if len(grid) != 1 or len(block) != 1 or min(*grid, *block) < 1:
+                raise ValueError(f"invalid configuration: grid {grid}, block {block}")
+            values = [_as_argument(value) for value in arguments]
+            addresses = (ctypes.c_void_p * len(values))(*[ctypes.addressof(value) for value in values])
+            entry(ctypes.c_uint(*grid), ctypes.c_uint(*block), addresses)
+
+        return launch
+
+
+def _as_argument(value):
+    if isinstance(value, ndarray):
+        return ctypes.c_void_p(value._held.ctypes.data)
+    if isinstance(value, float):
+        return ctypes.c_double(value)
+    if isinstance(value, int):
+        return ctypes.c_longlong(value)
+    raise TypeError(f"a kernel cannot be given a {type(value)}")
+
+
+def _build(code):
+    names = re.findall(
+        r'^extern "C" __global__ void (?:__launch_bounds__\(.*?\)\s+)?(\w+)\(', code, re.MULTILINE
+    )
+    source = '#include "threads.hpp"\n' + code + "".join(f"\nHOST_KERNEL({name})" for name in names) + "\n"
+    with tempfile.TemporaryDirectory() as directory:
+        path, library = Path(directory, "kernels.cpp"), Path(directory, "kernels.so")
+        path.write_text(source)
+        flags = ["-std=c++17", "-O2", "-ffp-contract=off", "-shared", "-fPIC", f"-I{Path(__file__).parent}"]
+        subprocess.run([os.environ.get("CXX", "g++"), *flags, "-o", library, path], check=True)
+        return ctypes.CDLL(str(library))
+
+
+class _Device:
+    id = 0
+
+    def __init__(self, number=0):
+        if number != 0:
+            raise ValueError("the stand-in has one device")
+
+    def use(self):
+        """It is the current one already."""
+
+    def synchronize(self):
+        """Every call returns when its work is done."""
+
+
+cuda = SimpleNamespace(
+    Device=_Device,
+    alloc_pinned_memory=lambda nbytes: bytearray(nbytes),
+    get_current_stream=_Device,
+    runtime=SimpleNamespace(
+        is_hip=False,
+        getDeviceCount=lambda: 1,
+        getDeviceProperties=lambda number: {"name": b"host stand-in", "uuid": bytes(16)},
+    ),
+)

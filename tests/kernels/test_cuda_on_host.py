@@ -1,0 +1,53 @@
+"""Without a device: the CUDA kernels built by the C++ compiler, their threads taking turns (tests/cuda_on_host)."""
+
+import os
+import re
+import shutil
+
+import pytest
+
+from tests.launch import ROOT, run_python
+
+pytestmark = pytest.mark.skipif(
+    shutil.which(os.environ.get("CXX", "g++")) is None, reason="no C++ compiler to build the kernels with"
+)
+STAND_IN = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "cuda_on_host")])
+
+ONE_BARRIER_LESS = """
+import numpy as np
+import kernels.cuda
+from kernels.stencil import backend, reference
+
+barrier = "__syncthreads();"
+parts = kernels.cuda.source("stencil").split(barrier)
+kernels.cuda.source = lambda name: barrier.join(parts[:{k}]) + barrier.join(parts[{k}:])
+gpu, r, c = backend("cupy"), np.random.default_rng(1).standard_normal((2, 16, 16)), np.full((2, 2), 0.5)
+results = []
+for module in (gpu, reference):
+    u, w, dots = (module.xp.zeros(s) for s in ((2, 8, 8), (2, 8, 8), (2, 3)))
+    module.chebyshev_laplacian(module.xp.asarray(r), 4, u, w, dots, 2.0, 0.1, module.xp.asarray(c))
+    results.append([np.asarray(a.get() if module is gpu else a).tobytes() for a in (u, w, dots)])
+print(len(parts) - 1, "same" if results[0] == results[1] else "different")
+"""
+
+
+@pytest.mark.parametrize("order", ["ascending", "descending"])
+def test_the_kernels_give_the_bits_of_the_definition_in_any_order_of_threads(order):
+    env = {"PYTHONPATH": STAND_IN, "FPNA_HOST_ORDER": order}
+    run = run_python(["-m", "pytest", "tests/kernels/test_cuda.py", "-p", "no:cacheprovider"], env, cwd=ROOT)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "skipped" not in run.stdout and re.search(r"\b[1-9]\d* passed", run.stdout), run.stdout
+
+
+@pytest.mark.parametrize("k", [0, 1, 2, 3, 4, 5])
+def test_every_barrier_is_needed(k):
+    """Kernel and stand-in both: without any one of the five barriers the bits follow the order of the threads."""
+    found = set()
+    for order in ("ascending", "descending"):
+        env = {"PYTHONPATH": STAND_IN, "FPNA_HOST_ORDER": order}
+        run = run_python(["-c", ONE_BARRIER_LESS.replace("{k}", str(k))], env)
+        assert run.returncode == 0, run.stderr
+        count, what = run.stdout.split()
+        assert count == "5"
+        found.add(what)
+    assert found == {"same"} if k == 0 else "different" in found
