@@ -9,14 +9,14 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from kernels.guarantees import ChoiceError
-from miniapps import outcome
+from miniapps import interrupts, outcome
 from miniapps.blocks import BlocksError
 from miniapps.config import UsageError
+from miniapps.interrupts import Terminated
 from miniapps.launch import Launch
 from miniapps.outcome import RunError
 from miniapps.trace import TraceError
@@ -34,34 +34,16 @@ LAST_RESORT_S = (
 )
 
 
-class Terminated(BaseException):
-    """SIGTERM arrived: a batch system's time limit, or a person."""
-
-
-@contextlib.contextmanager
-def sigterm_raises() -> Iterator[None]:
-    """Inside, SIGTERM raises Terminated (in the main thread, where alone Python lets signals be handled)."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def terminate(number, frame):
-        raise Terminated
-
-    before = signal.signal(signal.SIGTERM, terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def fail(error: BaseException, app: str, comm: Any, launch: Launch | None, ctx: Any) -> int:
     """Say what happened, save what can be saved, and end the whole job; returns only where the rank is alone.
 
     `launch` and `ctx` are None as far as the run had not come to them. Of several ranks that fail, the first
     to write result.json speaks.
     """
-    _no_more_signals()
+    interrupts.ignore()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(LAST_RESORT_S)
     code = exit_code(error)
     first = True
     try:
@@ -131,12 +113,3 @@ def _keep_traceback(error: BaseException, launch: Launch | None, rank: int) -> l
     except OSError:
         return [text.rstrip()]
     return [f"  traceback: {path}"]
-
-
-def _no_more_signals() -> None:
-    """From here on the process ends by itself, and by SIGALRM if it cannot."""
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_IGN)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(LAST_RESORT_S)

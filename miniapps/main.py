@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from miniapps import console, environment, outcome
+from miniapps import console, environment, interrupts, outcome
 from miniapps.config import UsageError
 from miniapps.context import Context
-from miniapps.failure import BAD_USAGE, DONE, NOT_VERIFIED, USAGE, fail, sigterm_raises
+from miniapps.failure import BAD_USAGE, DONE, NOT_VERIFIED, USAGE, fail
 from miniapps.launch import Launch, prepare
 from miniapps.options import RunOptions
 from miniapps.outcome import Check, Outcome, RunError
@@ -68,7 +68,7 @@ def main(app: App, argv: list[str] | None = None, comm: Any = None) -> int:
         return BAD_USAGE
     state = _State()
     try:
-        with sigterm_raises():
+        with interrupts.raising():
             code, state.launch = _agree(app, argv, comm)
             return code if state.launch is None else _run(app, comm, state)
     except BaseException as error:

@@ -37,7 +37,7 @@ class Sink(io.FileIO):
     the process ends, and crashes.
     """
 
-    error: BaseException | None = None
+    error: OSError | None = None
 
     def write(self, data) -> int:
         """Write all of `data`, or, after an error, nothing."""
@@ -45,7 +45,7 @@ class Sink(io.FileIO):
         try:
             while self.error is None and rest:
                 rest = rest[super().write(rest) :]
-        except BaseException as error:  # also what a signal raises here, in the middle of a call of HDF5
+        except OSError as error:
             self.error = error
         return len(data)
 
@@ -54,7 +54,7 @@ class Sink(io.FileIO):
         try:
             if self.error is None:
                 super().truncate(size)
-        except BaseException as error:
+        except OSError as error:
             self.error = error
         return size or 0
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from miniapps.interrupts import held
 from miniapps.trace.schema import TABLES, TraceError, fingerprint
 from miniapps.trace.storage import Columns, Storage
 
@@ -182,19 +183,21 @@ class Tracer:
         return {"start": start, "end": end, "name": name, "repeat": repeat, "step": step, "bytes": nbytes}
 
     def _guarded(self, verb: str, action: Callable[[Storage], None]) -> None:
-        """Do it to the file. One that is interrupted in the middle, be it by an error or by a signal, is left
-        as it is, readable up to its last commit, and nothing more is written."""
+        """Do it to the file, unless that was abandoned. After an error it is: left as it is, readable up to
+        its last commit, and nothing more is written. A signal waits, because HDF5 does not survive one that
+        raises."""
         storage, self._storage = self._storage, None
         if storage is None:
             return
-        try:
-            action(storage)
-        except BaseException as error:
-            storage.abandon()
-            if isinstance(error, OSError):
-                raise self._error(verb, error) from error
-            raise
-        self._storage = storage
+        with held():
+            try:
+                action(storage)
+            except BaseException as error:
+                storage.abandon()
+                if isinstance(error, OSError):
+                    raise self._error(verb, error) from error
+                raise
+            self._storage = storage
 
     def _error(self, verb: str, error: OSError) -> TraceError:
         return TraceError(

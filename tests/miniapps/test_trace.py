@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from miniapps import interrupts
 from miniapps.trace import TraceError, Tracer, fingerprint, rank_files, read, storage, writer
 from miniapps.trace.schema import TABLES
 from tests.launch import environment, run_mpi, run_python
@@ -223,6 +225,29 @@ def test_a_full_disk_is_one_clear_error_after_which_the_program_ends(tmp_path):
     assert len(events["step"]) % 1000 == 0 or len(events["step"]) % 4096 == 0
 
 
+@pytest.mark.parametrize(
+    ("number", "error"), [(signal.SIGTERM, interrupts.Terminated), (signal.SIGINT, KeyboardInterrupt)]
+)
+def test_a_signal_that_comes_during_a_flush_is_raised_after_it(tmp_path, monkeypatch, number, error):
+    commit = storage.Storage._commit
+
+    def interrupted(self):
+        signal.raise_signal(number)
+        commit(self)
+
+    t = tracer(tmp_path / "rank-00000.h5")
+    handlers = [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)]
+    with monkeypatch.context() as patch:
+        patch.setattr(storage.Storage, "_commit", interrupted)
+        t.value("energy", 1.0)
+        with pytest.raises(error), interrupts.raising():
+            t.flush()
+    assert [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)] == handlers
+    t.value("energy", 2.0)
+    t.close(complete=False)
+    assert read(t.path).tables["values"]["value"].tolist() == [1.0, 2.0]
+
+
 def test_an_existing_file_is_left_as_it_is(tmp_path):
     path = tmp_path / "rank-00000.h5"
     path.write_bytes(b"precious")
@@ -302,6 +327,19 @@ def test_a_table_can_be_left_unread(written):
     assert set(read(written, tables=["order"]).tables) == {"order"}
     with pytest.raises(ValueError, match="events, values, fingerprints, order"):
         read(written, tables=["event"])
+
+
+def test_fingerprints_in_bulk_are_those_one_by_one(tmp_path):
+    arrays = np.arange(6.0).reshape(2, 3)
+    with tracer(tmp_path / "rank-00000.h5") as t:
+        t.fingerprints("state", [4, 9], arrays)
+        for block, array in zip((4, 9), arrays, strict=True):
+            t.fingerprint("state", block, fingerprint(array))
+        with pytest.raises(ValueError, match="got 2 for 3 blocks"):
+            t.fingerprints("state", [1, 2, 3], arrays)
+    found = rows(read(t.path), "fingerprints", "name", "block", "hi", "lo")
+    assert found[:2] == found[2:]
+    assert found[0][2:] != found[1][2:]
 
 
 def test_a_fingerprint_is_of_the_bits_not_of_the_memory_layout():

@@ -1,0 +1,62 @@
+"""SIGTERM and SIGINT as exceptions, held back while a library is at work that must not be left in the
+middle."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+
+
+class Terminated(BaseException):
+    """SIGTERM arrived: a batch system's time limit, or a person."""
+
+
+# Signals are the process's, so is this: how deep in `held`, and the exception that waits for its end.
+_holds = 0
+_waiting: BaseException | None = None
+
+
+@contextlib.contextmanager
+def raising() -> Iterator[None]:
+    """Inside, SIGTERM raises Terminated and SIGINT KeyboardInterrupt, in the main thread, where alone Python
+    lets signals be handled; the handlers from before are restored."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, _handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """Inside, no signal raises; one that came is raised at the end."""
+    global _holds, _waiting
+    _holds += 1
+    try:
+        yield
+    finally:
+        _holds -= 1
+        if not _holds and _waiting is not None:
+            error, _waiting = _waiting, None
+            raise error
+
+
+def ignore() -> None:
+    """From here on the signals do nothing."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+
+
+def _handle(number: int, frame) -> None:
+    global _waiting
+    error = Terminated() if number == signal.SIGTERM else KeyboardInterrupt()
+    if not _holds:
+        raise error
+    _waiting = error
