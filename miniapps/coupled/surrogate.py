@@ -15,6 +15,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from miniapps.coupled.adam import Adam
 from miniapps.coupled.flow import strain, view
 
 INPUTS = 2
@@ -48,7 +49,7 @@ def repeatable_convolutions():
 class Surrogate:
     """The network and its optimiser; every rank holds the same bits of both.
 
-    `theta`: flat float32 parameters. Initial weights are drawn from Philox(seed) by NumPy (He et al. 2015), so
+    Initial weights are drawn from Philox(seed) by NumPy (He et al. 2015), so
     they do not depend on torch's generators; the last bias starts the coefficient near limit / 13, a usual value.
     """
 
@@ -64,17 +65,14 @@ class Surrogate:
         for k in (0, 2, 4):
             fan_in = sizes[k] // self.shapes[k][0]
             theta[self.bounds[k] : self.bounds[k + 1]] = rng.standard_normal(sizes[k]) * np.sqrt(2.0 / fan_in)
-        theta[self.bounds[4] : self.bounds[5]] *= (
-            0.1  # so that the first coefficient is near START everywhere
-        )
+        theta[self.bounds[4] : self.bounds[5]] *= 0.1  # the first coefficient is near START everywhere
         theta[-1] = START
-        self.theta = torch.from_numpy(theta).to(device).requires_grad_()
-        # foreach and fused would regroup elements; one plain element-wise update keeps the order fixed
-        self.optimiser = torch.optim.Adam([self.theta], lr=learning_rate, foreach=False, fused=False)
+        self.adam = Adam(theta, learning_rate)
+        self._load(theta)
 
     def parameters(self) -> np.ndarray:
-        """A copy of the flat parameters, float32 (n,)."""
-        return self.theta.detach().cpu().numpy().copy()
+        """The flat parameters, float32 (n,)."""
+        return self.adam.theta
 
     def inputs(self, zeta, psi, pad: int, h: float, xp):
         """(network input, strain rate on the block plus 1 point): float32 (blocks, 2, by + 6, bx + 6), float64."""
@@ -113,30 +111,26 @@ class Surrogate:
 
     def step(self, gradient) -> None:
         """One optimiser step with the summed gradient, float32 (n,)."""
-        self.theta.grad = torch.as_tensor(np.asarray(gradient, np.float32)).to(self.device).clone()
-        self.optimiser.step()
+        self.adam.step(gradient)
+        self._load(self.adam.theta)
 
     def state(self) -> dict[str, np.ndarray]:
         """What a checkpoint must hold for the same bits later: parameters and both moments, and the step count."""
-        moments = self.optimiser.state.get(self.theta, {})
-        zeros = torch.zeros_like(self.theta)
-        return {
-            "theta": self.parameters(),
-            "first_moment": moments.get("exp_avg", zeros).detach().cpu().numpy(),
-            "second_moment": moments.get("exp_avg_sq", zeros).detach().cpu().numpy(),
-            "steps": np.array([float(moments.get("step", 0.0))]),
-        }
+        adam = self.adam
+        moments = {"first_moment": adam.first_moment, "second_moment": adam.second_moment}
+        return {"theta": adam.theta, "steps": np.array([adam.steps]), **moments}
 
     def load(self, state) -> None:
         """Take up a `state()`."""
-        with torch.no_grad():
-            self.theta.copy_(torch.from_numpy(np.asarray(state["theta"])))
-        if state["steps"][0]:
-            self.optimiser.state[self.theta] = {
-                "step": torch.tensor(float(state["steps"][0])),
-                "exp_avg": torch.from_numpy(np.asarray(state["first_moment"])).to(self.device),
-                "exp_avg_sq": torch.from_numpy(np.asarray(state["second_moment"])).to(self.device),
-            }
+        adam = self.adam
+        adam.theta[:] = state["theta"]
+        adam.first_moment[:], adam.second_moment[:] = state["first_moment"], state["second_moment"]
+        adam.steps = int(state["steps"][0])
+        self._load(adam.theta)
+
+    def _load(self, theta) -> None:
+        """Hand the parameters, which the optimiser keeps in host memory, to the network."""
+        self.theta = torch.tensor(theta, device=self.device, requires_grad=True)
 
     def _layers(self, theta):
         return [
