@@ -55,6 +55,7 @@ def fail(error: BaseException, app: str, comm: Any, launch: Launch | None, ctx: 
             sys.stdout.flush()
             print("\n".join(message), file=sys.stderr, flush=True)
     if comm.size == 1:
+        signal.alarm(0)
         return code
     time.sleep(HEARD_S if first else PATIENCE_S)
     comm.Abort(code)

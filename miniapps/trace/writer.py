@@ -68,9 +68,9 @@ class Tracer:
         self.ns_per_event = _measure(self.event, self.clock)
         self._rows.clear()
         self._events = 0
-        self._storage = None
         try:
-            self._storage = Storage(self.path, attributes, size)
+            with held():
+                self._storage: Storage | None = Storage(self.path, attributes, size)
         except OSError as error:
             raise self._error("created", error) from error
 
@@ -186,10 +186,10 @@ class Tracer:
         """Do it to the file, unless that was abandoned. After an error it is: left as it is, readable up to
         its last commit, and nothing more is written. A signal waits, because HDF5 does not survive one that
         raises."""
-        storage, self._storage = self._storage, None
-        if storage is None:
-            return
         with held():
+            storage, self._storage = self._storage, None
+            if storage is None:
+                return
             try:
                 action(storage)
             except BaseException as error:
