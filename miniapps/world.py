@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import warnings
@@ -54,12 +55,23 @@ def _start(told: environment.Launched | None) -> Any:
     if told and told.name == "Open MPI" and "Open MPI" not in library:
         raise UsageError(_mismatch(told, library))
     if not MPI.Is_initialized():
+        _yield_when_crowded()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # mpi4py's word on what is an error below
             MPI.Init_thread()
     if told and told.size > 1 and MPI.COMM_WORLD.size == 1:
         raise UsageError(_mismatch(told, library))
     return MPI.COMM_WORLD
+
+
+def _yield_when_crowded() -> None:
+    """Where more ranks than processors share the node, let MPICH sleep between polls, unless the user chose.
+
+    Its ranks otherwise spin through their time slices while those that they wait for stand in the queue: 64 ranks on
+    4 cores took three times as long. Open MPI's mpirun notices by itself.
+    """
+    if environment.ranks_on_node() > (os.cpu_count() or 1):
+        os.environ.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
 
 
 def _mismatch(told: environment.Launched, library: str) -> str:
