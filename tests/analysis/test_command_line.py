@@ -6,7 +6,8 @@ import h5py
 import pytest
 
 from analysis.__main__ import main, parser
-from tests.analysis.synthetic import flip_bit, write_run
+from miniapps.trace import Tracer
+from tests.analysis.synthetic import attributes, flip_bit, write_run
 from tests.launch import run_python
 
 
@@ -138,6 +139,18 @@ def test_a_run_that_ended_early_is_no_verdict_but_a_difference_is(tmp_path, caps
     assert "equal as far as recorded, but a run ended early" in capsys.readouterr().err
     write_run(tmp_path / "c", stop={0: 5}, change=differ, result=False)
     assert call("divergence", tmp_path / "a", tmp_path / "c") == 3
+
+
+def test_ranks_of_one_run_that_disagree_are_not_equal(tmp_path, capsys):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        for rank in range(2):
+            given = attributes(rank, 2, "none", "arrival", run_id=name)
+            with Tracer(tmp_path / name / f"rank-{rank:05d}.h5", given, size=2) as tracer:
+                tracer.at(0, 0)
+                tracer.value("dt", 0.5 if (name, rank) == ("b", 1) else 0.25)
+    assert call("divergence", tmp_path / "a", tmp_path / "b") == 3
+    assert "rank 1 recorded other bits than the lowest rank for the same dt" in capsys.readouterr().err
 
 
 def test_one_repeat_alone_cannot_be_compared(runs, capsys):

@@ -97,8 +97,10 @@ def write_names(out, size, step_names, changed=()):
             out / f"rank-{rank:05d}.h5", attributes(rank, size, "none", "x", run_id=str(out)), size=size
         ) as tracer:
             tracer.at(0, 0)
+            for name in sorted(step_names[rank]):
+                tracer.name(name)  # numbers in another order than that of recording
             for name in step_names[rank]:
-                for block in np.flatnonzero(owner == rank) if name != "weights" else [-1]:
+                for block in np.flatnonzero(owner == rank) if name != "weights" else [99]:
                     tracer.fingerprint(name, int(block), bytes([name in changed]) * 16)
     return out
 
@@ -123,7 +125,8 @@ def test_a_name_recorded_several_times_in_a_step_is_told_apart(tmp_path):
             tracer.at(0, 4)
             for stage in range(3):
                 for block in (0, 1):
-                    tracer.fingerprint("stage", block, bytes([stage == 2 and block == 1 and third]) * 16)
+                    changed = stage == 2 and block == 1 and third
+                    tracer.fingerprint("stage", block, bytes([0] * 15 + [changed]))
 
     write(tmp_path / "a", False)
     write(tmp_path / "b", True)

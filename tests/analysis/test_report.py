@@ -141,8 +141,16 @@ def test_only_what_differs_between_environments_is_listed(report):
     assert ">n1</td>" in section and "MPICH" in section
 
 
+def test_entries_that_differ_everywhere_explain_nothing_and_are_only_named(tmp_path):
+    for i in range(3):
+        write_run(tmp_path / f"r{i}", environment={"job": str(i), "node": "a" if i else "b"})
+    html = build(load([tmp_path])).html
+    assert "<p>Another value in every launch: job.</p>" in html
+    assert '<td data-label="entry">node</td>' in html and '<td data-label="entry">job</td>' not in html
+
+
 def test_hostile_text_is_shown_not_run(tmp_path):
-    hostile = "<script>alert('$x^{')</script>\"&"
+    hostile = "<script>alert('$x^{$')</script>\"&"
     for name, change in (("a", None), ("b", differ(1))):
         write_run(
             tmp_path / name, change=change, ordering=hostile, names=(hostile, "b"),

@@ -102,6 +102,13 @@ def test_one_run_alone_says_that_nothing_can_be_concluded(tmp_path):
     assert clause(group) == "1 run on 2 ranks: nothing to compare with"
 
 
+def test_the_earliest_divergence_of_any_run_is_the_one_named(tmp_path):
+    for name, block, step in (("b", 1, 4), ("c", 9, 2), ("d", 5, 2), ("e", 0, 3)):
+        write_run(tmp_path / name, change=flip(block, at=step))
+    write_run(tmp_path / "a")
+    assert clause(only(load([tmp_path]))) == "5 of 5 runs differ, first at step 2, vorticity, block 5"
+
+
 def test_repeats_of_one_launch_are_runs(tmp_path):
     write_run(tmp_path / "a", repeats=3, change=lambda repeat, step, field: flip_bit(field, repeat))
     assert clause(only(load([tmp_path]))) == "3 of 3 runs differ, first at step 0, vorticity, block 0"
