@@ -4,6 +4,7 @@ step."""
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,15 +90,14 @@ class Context:
     def reducer(self, name: str, shape: tuple[int, ...] = (), dtype: str = "float64") -> Reducer:
         """An all-reduce of arrays of `shape` by the ordering that the options ask for; freed with the repeat.
 
-        Collective. Raises ChoiceError when the ordering is below the guarantee, ValueError for a name in use,
-        and UsageError when the run to be replayed has no orders for it.
+        Collective. Raises ValueError for a name in use, and UsageError when the run to be replayed has no orders
+        for it.
         """
         from kernels import allreduce
 
         if name in self._reducers:
             raise ValueError(f"a reducer called {name!r} exists in this repeat; choose another name")
-        ordering = ordering_for(self.options, int(np.prod(shape)))
-        allreduce.check(ordering, self.options.guarantee)
+        ordering = ordering_for(self.options, math.prod(shape))
         inner = allreduce.plan(
             self.comm,
             ordering=ordering,
@@ -105,6 +105,7 @@ class Context:
             dtype=dtype,
             check=self.options.check_ranks,
             replay=self._orders(name),
+            name=name,
         )
         self.orderings[name] = ordering
         self._reducers[name] = Reducer(name, inner, self.tracer)

@@ -213,4 +213,4 @@ def cuda_device(local_rank: int) -> str:
     if torch is not None and torch.cuda.is_available():  # torch may be built for the CPU alone
         torch.cuda.set_device(number)
     properties = cupy.cuda.runtime.getDeviceProperties(number)
-    return f"cuda:{number} {properties['name'].decode()} {bytes(properties['uuid']).hex()}"
+    return f"cuda:{number} {properties['name'].decode()} {bytes(properties.get('uuid', b'')).hex()}"
