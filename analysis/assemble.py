@@ -14,13 +14,8 @@ from miniapps.trace import TraceError
 
 KEY = ("repeat", "step", "name", "occurrence", "block")  # what tells rows of values and fingerprints apart
 PAYLOAD = {"values": ("value",), "fingerprints": ("hi", "lo")}
-OF_EACH_RANK = (
-    "RANK",
-    "PROCID",
-    "LOCALID",
-    "NODEID",
-    "TASK_PID",
-)  # variables that tell ranks apart by design
+# Ends of the names of variables that tell ranks apart by design, so that their differences say nothing.
+OF_EACH_RANK = ("RANK", "PROCID", "LOCALID", "NODEID", "TASK_PID")
 SHOWN = 4  # ranks, steps or names listed before "and N more"
 
 

@@ -13,32 +13,29 @@ from typing import Any
 
 import pandas as pd
 
+LEVELS = ("none", "run", "layout", "exact")  # weakest first, as traces name them
 SPANS_LAYOUTS = ("layout", "exact")
-LEVELS = ("none", "run", "layout", "exact")
+
+# Factors that do not make another group: rank counts; what `layout` promises independence of beside them; and
+# what the label says already, `allreduce` and `orderings` as the ordering that was used.
 COUNTS = ("size", "ranks")
-OWNERSHIP = (
-    "shuffle_blocks",
-    "ownership",
-    "threads",
-)  # what the promise of `layout` covers beside rank counts
+OWNERSHIP = ("shuffle_blocks", "ownership", "threads")
+IN_LABEL = ("guarantee", "allreduce", "orderings")
 UNSET = (None, "", 0, False)  # values of factors that say nothing
-IN_LABEL = (
-    "guarantee",
-    "allreduce",
-    "orderings",
-)  # in the label already, `allreduce` as the ordering that was used
 
 
 def grouped(runs: pd.DataFrame) -> pd.DataFrame:
-    """`runs` with the columns `group` and `cell` (labels, unique over all problems) and `problem_name`,
-    sorted by app, problem, guarantee (weakest first), group, rank count, run and repeat."""
+    """`runs` with the columns `group` and `cell` (labels, unique over all problems), `device`, and `faulty`
+    (a fault was injected, so that the run is no measure for others), sorted by app, problem, guarantee
+    (weakest first), group, rank count, run and repeat."""
     runs = runs.reset_index(drop=True)
     names = problem_names(runs)
     factors = [
         _factors(method, level) for method, level in zip(runs["method"], runs["guarantee"], strict=True)
     ]
     base = runs["app"] + " " + runs["guarantee"] + "/" + runs["ordering"].str.replace(",", "+")
-    runs["problem_name"] = runs["problem"].map(names)
+    runs["device"] = [str(own.get("device", "")) for own in factors]
+    runs["faulty"] = [own.get("fault") not in UNSET for own in factors]
     runs["group"] = ""
     for _, same in runs.assign(base=base).groupby(["problem", "base"], sort=False):
         told_apart = _told_apart([factors[i] for i in same.index])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pandas as pd
 
 from analysis.groups import LEVELS, grouped
@@ -65,8 +63,7 @@ def costs(frames: Frames) -> pd.DataFrame:
     group to compare.
     """
     runs = grouped(frames.runs)
-    runs = runs[runs["complete"] & runs["wall_s"].notna()]
-    runs = runs.assign(device=[_factor(method, "device") for method in runs["method"]])
+    runs = runs[runs["complete"] & ~runs["faulty"] & runs["wall_s"].notna()]
     pieces = []
     for _, same in runs.groupby(["app", "problem", "size", "device"], sort=False):
         if same["group"].nunique() < 2:
@@ -100,7 +97,3 @@ def cost_summary(points: pd.DataFrame) -> pd.DataFrame:
         )
     names = ["group", "size", "base", "runs", "base_runs", "median_s", "relative", "lowest", "highest"]
     return pd.DataFrame(rows, columns=names)
-
-
-def _factor(method: str, name: str) -> str:
-    return next((str(v) for key, v in json.loads(method).items() if key.rpartition(".")[2] == name), "")

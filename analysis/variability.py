@@ -80,8 +80,8 @@ def outcomes(frames: Frames, runs: pd.DataFrame) -> list[str] | None:
 
 def reference(runs: pd.DataFrame) -> Id | None:
     """The run of `grouped` runs of one problem that the others are compared with where none is given: the
-    first complete one of the strongest guarantee, which must be at least `run`."""
-    complete = runs[runs["complete"]]
+    first complete one of the strongest guarantee, which must be at least `run`, without an injected fault."""
+    complete = runs[runs["complete"] & ~runs["faulty"]]
     for level in ("exact", "layout", "run"):
         if found := ids(complete[complete["guarantee"] == level]):
             return found[0]

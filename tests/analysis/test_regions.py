@@ -90,6 +90,7 @@ def test_only_runs_of_one_problem_rank_count_and_device_are_priced_together(tmp_
     timed(tmp_path / "b", 20, size=4, guarantee="layout")
     timed(tmp_path / "c", 20, problem="other", guarantee="layout")
     timed(tmp_path / "d", 20, guarantee="layout", method={"run.device": "cuda"})
+    timed(tmp_path / "e", 20, guarantee="layout", method={"run.device": "cpu", "run.fault": ["nan@step=1"]})
     assert costs(load([tmp_path])).empty
 
 

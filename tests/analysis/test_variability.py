@@ -108,6 +108,12 @@ def test_without_a_guarantee_there_is_no_reference(tmp_path):
     assert set(pairs(frames)["against"]) == {EACH_OTHER}
 
 
+def test_a_run_with_an_injected_fault_is_no_reference(tmp_path):
+    write_run(tmp_path / "a", guarantee="exact", method={"run.fault": ["bitflip@step=1,block=0"]})
+    write_run(tmp_path / "b", guarantee="run")
+    assert reference(grouped(load([tmp_path]).runs)) == ("b", 0)
+
+
 def test_rank_counts_are_not_mixed_without_a_promise_across_them(tmp_path):
     for size in (1, 2):
         for name in "ab":
