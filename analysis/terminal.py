@@ -60,12 +60,12 @@ def groups_table(groups: list[Group]):
         (
             group.label, ", ".join(map(str, group.sizes)),
             f"{group.runs}" + (f" + {group.incomplete} incomplete" if group.incomplete else ""),
-            group.distinct, group.state[:16] or ("several" if group.distinct > 1 else "-"), group.verdict,
+            group.distinct, group.state[:12] or ("several" if group.distinct > 1 else "-"), group.verdict,
         )
         for group in groups
     ]  # fmt: skip
-    columns = ("group", "ranks", "runs", "distinct results", "final state", "verdict")
-    return table("Groups of runs", columns, rows, numbers=("distinct results",))
+    columns = ("group", "ranks", "runs", "distinct", "final state", "verdict")
+    return table("Groups of runs", columns, rows, numbers=("distinct",))
 
 
 def excluded_lines(excluded: pd.DataFrame) -> list[str]:

@@ -178,7 +178,7 @@ def test_report_writes_the_file_and_prints_verdict_and_groups(runs, tmp_path, ca
         "1 group: coupled none/arrival: 3 runs"  # on 1, 2 and 3 ranks: nothing to compare within one of them
     )
     assert printed.splitlines()[0].startswith(first)
-    assert "distinct results" in printed and f"Report: {out}" in printed
+    assert "final state" in printed and f"Report: {out}" in printed
     assert out.read_text().startswith("<!doctype html>")
     assert call("report", runs, "-o", out) == 0  # again, over the old one
 
