@@ -44,8 +44,8 @@ class Report:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under `columns`; those in `numbers` are set to the right. `wide` tables scroll on narrow
-    screens."""
+    """Rows under `columns`; those in `numbers` are set to the right. A titled table beside figures can be
+    folded, and is at first where it is `folded`."""
 
     columns: tuple[str, ...]
     rows: list[tuple[object, ...]]
