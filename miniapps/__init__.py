@@ -1,4 +1,3 @@
-"""MPI mini-apps in which the order of floating-point additions is an explicit, recorded, replayable
-choice."""
+"""MPI mini-apps in which the order of floating-point additions is an explicit, recorded choice."""
 
 __version__ = "0.1.0"

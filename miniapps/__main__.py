@@ -1,5 +1,4 @@
-"""`python -m miniapps` lists the applications; `python -m miniapps doctor` says what is here and what is
-missing."""
+"""`python -m miniapps` lists the applications; `python -m miniapps doctor` says what is missing here."""
 
 from __future__ import annotations
 

@@ -24,11 +24,14 @@ from miniapps.options import Common, RunOptions
 
 EXAMPLES = """\
 examples:
-  mpirun -n 4 python -m {module}                           {first}
-  mpirun -n 4 python -m {module} --guarantee layout        the same bits on any number of ranks
+  mpirun -n 4 python -m {module}
+      {first}, no guarantee
+  mpirun -n 4 python -m {module} --guarantee layout
+      the same bits on any number of ranks
   mpirun -n 4 python -m {module} --allreduce arrival --repeats 3
-                                                           three repeats that may differ in their bits
-  python -m {module} --list                                everything that can be chosen
+      three repeats that may differ in their bits
+  python -m {module} --list
+      everything that can be chosen
 
 Every option can also be given as --set section.name=value, as environment variable FPNA_SECTION_NAME, or in a
 deck; the command line wins over the environment, the environment over the deck.
@@ -110,7 +113,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 def _parser(app: Any, known: list[Option]) -> argparse.ArgumentParser:
     module = app.package
-    first = "deck S, the fastest native means" if _default_deck(app) else "the defaults"
+    first = "deck S" if _default_deck(app) else "the defaults"
     parser = _Parser(
         prog=f"python -m {module}",
         usage=f"[mpirun -n N] python -m {module} [options]",
@@ -126,7 +129,8 @@ def _parser(app: Any, known: list[Option]) -> argparse.ArgumentParser:
         if o.section not in groups:
             title = "common options" if o.section == "run" else f"{app.name}: {o.section}"
             groups[o.section] = parser.add_argument_group(title)
-        groups[o.section].add_argument(o.flag, dest=o.key, default=None, help=_help(o), **_action(o))
+        told = ", ".join([*decks(app), "or the path of a TOML file"]) if o.key == "run.deck" else _help(o)
+        groups[o.section].add_argument(o.flag, dest=o.key, default=None, help=told, **_action(o))
     parser.add_argument(
         "--set",
         dest="settings",
@@ -144,16 +148,20 @@ def _parser(app: Any, known: list[Option]) -> argparse.ArgumentParser:
 def _action(o: Option) -> dict[str, Any]:
     if o.type is bool:
         return dict(action=argparse.BooleanOptionalAction)
-    metavar = o.name.upper()
+    metavar = {int: "N", float: "X"}.get(o.type, o.name.upper())
     if isinstance(o.choices, tuple):
         metavar = "{" + ",".join(str(c) for c in o.choices) + "}"
     return dict(metavar=metavar, action="append" if o.many else "store")
 
 
 def _help(o: Option) -> str:
-    default = "" if o.default in (None, (), "") else f" (default: {o.default})"
+    if o.type is bool:
+        default = f" (default: {'yes' if o.default else 'no'})"
+    else:
+        default = "" if o.default in (None, (), "") else f" (default: {o.default})"
     unit = f" [{o.unit}]" if o.unit else ""
-    return (o.help + unit + default).replace("%", "%%")
+    names = f": {', '.join(o.allowed())}" if callable(o.choices) else ""
+    return (o.help + names + unit + default).replace("%", "%%")
 
 
 def _spellings(o: Option) -> list[str]:

@@ -1,5 +1,4 @@
-"""Configuration: dataclasses of options, filled from default, deck, environment and command line in that
-order.
+"""Configuration: dataclasses of options; the command line wins over environment, deck and default.
 
 A configuration is a dataclass whose fields are sections; a section is a dataclass whose fields are options:
 
@@ -34,8 +33,7 @@ WORDS = {int: "an integer", float: "a number", str: "text", bool: "true or false
 
 
 class UsageError(Exception):
-    """Something asked for cannot be: an option, deck, name or place. The message says where, why and what
-    can."""
+    """What is asked for cannot be: an option, deck, name or place; the message says where and what can."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +114,7 @@ def build(config: type, values: Mapping[str, Any]) -> Any:
 
 
 def effective(*configs: Any) -> dict[str, dict[str, Any]]:
-    """Every option of the given configurations, defaults included, as {section: {name: value}}, fit for
-    JSON."""
+    """Every option of the given configurations, defaults included: {section: {name: value}} as in JSON."""
     merged: dict[str, dict[str, Any]] = {}
     for config in configs:
         merged |= dataclasses.asdict(config)

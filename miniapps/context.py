@@ -1,5 +1,4 @@
-"""What an application is given: communicator, configuration, trace, log, reducers and the beginning of a
-step."""
+"""What an application is given: communicator, configuration, trace, log, reducers, beginning of a step."""
 
 from __future__ import annotations
 
@@ -41,8 +40,7 @@ class Reducer:
         return total
 
     def sum_words(self, words: np.ndarray) -> np.ndarray:
-        """The sum of superaccumulators, int64 (*shape, WORDS), rounded once; only where the ordering is
-        `exact`."""
+        """The sum of superaccumulators, int64 (*shape, WORDS), rounded once; ordering `exact` only."""
         start = self._clock()
         total = self._inner.sum_words(words)
         self._event(self._name, start, self.nbytes)
@@ -148,7 +146,6 @@ class Context:
             recorded = ", ".join(f"{n} (repeat {r})" for n, r in self.replay)
             raise UsageError(
                 f"--replay {self.options.replay}: no orders of reducer {name!r} in repeat {self.repeat}; it "
-                "has "
-                f"{recorded or 'none'}; record with --allreduce arrival and the same --repeats"
+                f"has {recorded or 'none'}; record with --allreduce arrival and the same --repeats"
             )
         return list(self.replay[name, self.repeat])

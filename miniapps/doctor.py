@@ -40,8 +40,7 @@ if MPI.COMM_WORLD.rank == 0:
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the table; `remedy` is set where something is wrong, `hint` where something could be
-    added."""
+    """One line of the table; `remedy` is for what is wrong, `hint` for what could be added."""
 
     what: str
     found: str

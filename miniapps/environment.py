@@ -29,6 +29,7 @@ VARIABLES = (
     "OMP_",
     "FPNA_",
 )
+SECRETS = ("JWT", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "KEY")  # such as SLURM_JWT
 # What tells the levels of x86-64 apart, as the kernel names it.
 LEVEL_3 = {"avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}
 LEVEL_4 = LEVEL_3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
@@ -53,8 +54,7 @@ class Launched:
 
 
 def shared() -> dict[str, Any]:
-    """What is the same for all ranks of a run: software and its versions. For rank 0, which reads many
-    files."""
+    """What is the same for all ranks of a run: software and its versions. Reads many files: for rank 0."""
     import h5py
 
     return {
@@ -78,8 +78,14 @@ def own(threads: int, device: str) -> dict[str, Any]:
         "pid": os.getpid(),
         "device": device,
         "threads": threads,
-        "variables": {key: os.environ[key] for key in sorted(os.environ) if key.startswith(VARIABLES)},
+        "variables": variables(),
     }
+
+
+def variables() -> dict[str, str]:
+    """The environment variables that are recorded."""
+    steering = (key for key in sorted(os.environ) if key.startswith(VARIABLES))
+    return {key: os.environ[key] for key in steering if not any(word in key for word in SECRETS)}
 
 
 def allocation_id() -> str:
@@ -171,8 +177,7 @@ def git_revision() -> str:
 
 
 def sources() -> str:
-    """Hash of the Python and native code of `kernels` and `miniapps`: tells an edited checkout from its
-    commit."""
+    """Hash of the code of `kernels` and `miniapps`, which tells an edited checkout from its commit."""
     root = Path(__file__).resolve().parents[1]
     digest = hashlib.blake2b(digest_size=8)
     for folder in ("kernels", "miniapps"):

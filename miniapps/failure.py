@@ -29,9 +29,7 @@ CLEAR = (*USAGE, RunError, TraceError, KeyboardInterrupt)
 
 HEARD_S = 0.5  # for the launcher to pass on what was said: it drops it when the job is aborted
 PATIENCE_S = 10.0  # how long a rank that failed later leaves the abort to the one that spoke for the run
-LAST_RESORT_S = (
-    30  # after which a rank that cannot even fail, say on a dead file system, is killed by SIGALRM
-)
+LAST_RESORT_S = 30  # after which SIGALRM kills a rank that cannot even fail, say on a dead file system
 
 
 def fail(error: BaseException, app: str, comm: Any, launch: Launch | None, ctx: Any) -> int:

@@ -1,5 +1,4 @@
-"""SIGTERM and SIGINT as exceptions, held back while a library is at work that must not be left in the
-middle."""
+"""SIGTERM and SIGINT as exceptions, held back while a library works that must not be left in the middle."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What rank 0 makes of the command line before anything runs: checked, complete, and the same for all
-ranks."""
+"""What rank 0 makes of the command line before anything runs: checked, complete, the same for all ranks."""
 
 from __future__ import annotations
 
@@ -118,8 +117,7 @@ def directory(out: Path) -> Path:
     if used:
         raise UsageError(
             f"--out {out}: {used.name} is in it already, and nothing is written over; choose a new or an "
-            "empty "
-            "directory"
+            "empty directory"
         )
     if not os.access(out, os.W_OK | os.X_OK):
         raise UsageError(f"--out {out}: you may not write to it; choose another directory")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from miniapps import console, environment, interrupts, outcome
@@ -49,15 +49,14 @@ class _State:
 
     launch: Launch | None = None
     ctx: Context | None = None
-    outcomes: list[Outcome] = field(default_factory=list)
 
 
 def main(app: App, argv: list[str] | None = None, comm: Any = None) -> int:
-    """Run `app` as the command line `argv` asks, on all ranks of `comm` (default: sys.argv, all); the exit
-    code.
+    """Run `app` as the command line `argv` (default: sys.argv) asks, on `comm` (default: all ranks).
 
-    0 done; 1 failure; 2 usage or configuration; 3 done, but a check failed; 130 SIGINT; 143 SIGTERM. With
-    several ranks, a failure of any of them ends the whole job through MPI_Abort and does not return.
+    Returns the exit code: 0 done; 1 failure; 2 usage or configuration; 3 done, but a check failed; 130 SIGINT;
+    143 SIGTERM. With several ranks, a failure of any of them ends the whole job through MPI_Abort and does not
+    return.
     """
     argv = sys.argv[1:] if argv is None else argv
     try:
@@ -95,7 +94,8 @@ def _run(app: App, comm: Any, state: _State) -> int:
     launch, options, rank = state.launch, state.launch.options, comm.rank
     log_file = launch.out / f"rank-{rank:05d}.log" if options.log_all_ranks else None
     log = console.logger(app.name, rank, options.log_level, log_file)
-    log.info("%d ranks, guarantee %s, run %s", comm.size, options.guarantee, launch.out)
+    ranks = "1 rank" if comm.size == 1 else f"{comm.size} ranks"
+    log.info("%s, guarantee %s, run %s", ranks, options.guarantee, launch.out)
     environment.set_threads(options.threads)
     clocks = Clocks(comm)
     device = "cpu" if options.device == "cpu" else environment.cuda_device(clocks.node.rank)
@@ -113,16 +113,17 @@ def _run(app: App, comm: Any, state: _State) -> int:
         replay=launch.replay,
         progress=console.progress(rank, options.progress, options.repeats),
     )
+    outcomes = []
     begin = time.perf_counter()
     for repeat in range(options.repeats):
         ctx.begin_repeat(repeat)
-        state.outcomes.append(app.run(ctx))
+        outcomes.append(app.run(ctx))
         ctx.end_repeat()
     wall = time.perf_counter() - begin
     ctx.progress.clear()
     later, _ = clocks.offset()
     clocks.free()
-    checks = comm.bcast(outcome.all_checks(state.outcomes, options.guarantee), root=0)
+    checks = comm.bcast(outcome.all_checks(outcomes, options.guarantee), root=0)
     code = DONE if all(check["passed"] for check in checks) else NOT_VERIFIED
     ctx.tracer.attributes(clock_drift=(later - offset) / wall)
     ctx.tracer.close(complete=True)
@@ -131,9 +132,9 @@ def _run(app: App, comm: Any, state: _State) -> int:
             if fault.spec not in ctx.struck:
                 log.warning("--fault %s never struck: the run has no such step", fault.spec)
         result = launch.result("done", code) | {
-            "fom": outcome.figures(state.outcomes),
+            "fom": outcome.figures(outcomes),
             "checks": checks,
-            "fingerprints": [repeat.fingerprint for repeat in state.outcomes],
+            "fingerprints": [repeat.fingerprint for repeat in outcomes],
             "reducers": ctx.orderings,
             "wall_s": wall,
         }

@@ -34,7 +34,7 @@ class RunOptions:
         role="method",
         flag="--allreduce",
         choices=_orderings,
-        help="ordering of every all-reduce; none: by guarantee",
+        help="ordering of every all-reduce instead of that by guarantee",
     )
     device: str = option(
         "cpu", role="method", flag="--device", choices=("cpu", "cuda"), help="where to compute"

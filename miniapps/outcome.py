@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,11 @@ class Outcome:
 
 def all_checks(outcomes: list[Outcome], guarantee: str) -> list[dict[str, Any]]:
     """The checks of all repeats, and that repeats agree where the guarantee promises it."""
-    checks = [asdict(check) | {"repeat": r} for r, outcome in enumerate(outcomes) for check in outcome.checks]
+    checks = [
+        {"name": check.name, "passed": bool(check.passed), "detail": check.detail, "repeat": repeat}
+        for repeat, outcome in enumerate(outcomes)
+        for check in outcome.checks
+    ]
     prints = [outcome.fingerprint for outcome in outcomes]
     if guarantee != "none" and len(prints) > 1:
         same = len(set(prints)) == 1
@@ -77,7 +82,8 @@ def write(out: Path, result: dict[str, Any], rank: int = 0) -> bool:
     The first rank to write it speaks for the run: a link, unlike a rename, never replaces what is there.
     """
     target, draft = out / RESULT, out / f".{RESULT}.{rank}"
-    draft.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    text = json.dumps(_strict(result), indent=1, sort_keys=True, allow_nan=False)
+    draft.write_text(text + "\n", encoding="utf-8")
     try:
         os.link(draft, target)
     except FileExistsError:
@@ -88,3 +94,12 @@ def write(out: Path, result: dict[str, Any], rank: int = 0) -> bool:
     finally:
         draft.unlink(missing_ok=True)
     return True
+
+
+def _strict(value: Any) -> Any:
+    """`value` with numbers that JSON does not know as text: "nan", "inf", "-inf"."""
+    if isinstance(value, dict):
+        return {key: _strict(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_strict(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

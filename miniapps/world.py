@@ -22,12 +22,11 @@ def world() -> Any:
     """
     told = environment.launched()
     try:
-        comm = _start(told)
+        return _start(told)
     except UsageError:
         if told and told.rank > 0:
             time.sleep(1)  # the launcher may end the job when the first process ends: rank 0 speaks first
         raise
-    return comm
 
 
 def speaks() -> bool:
@@ -39,8 +38,7 @@ def speaks() -> bool:
 def _start(told: environment.Launched | None) -> Any:
     import mpi4py
 
-    started = "mpi4py.MPI" in sys.modules
-    if not started:
+    if "mpi4py.MPI" not in sys.modules:
         # Not at import: under a foreign launcher MPI_Init can end the process without a word of ours.
         mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
     try:
@@ -48,11 +46,10 @@ def _start(told: environment.Launched | None) -> Any:
     except (ImportError, RuntimeError) as error:
         raise UsageError(
             f"mpi4py cannot load an MPI library: {error}; install one (pip install 'fpna-miniapps[mpi]'), "
-            "load the "
-            f"module of this machine's, or correct MPI4PY_MPIABI and MPI4PY_LIBMPI. {ADVICE}"
+            f"load the module of this machine's, or correct MPI4PY_MPIABI and MPI4PY_LIBMPI. {ADVICE}"
         ) from error
     library = environment.mpi_library()
-    if told and told.name == "Open MPI" and "Open MPI" not in library:
+    if told and told.name == "Open MPI" and "MPICH" in library:
         raise UsageError(_mismatch(told, library))
     if not MPI.Is_initialized():
         _yield_when_crowded()
@@ -77,8 +74,6 @@ def _yield_when_crowded() -> None:
 def _mismatch(told: environment.Launched, library: str) -> str:
     return (
         f"the launcher ({told.name}) started {told.size} processes, but it does not belong to the MPI "
-        "library of "
-        f"mpi4py, {library}, in which each process is alone. Use the mpirun of that library, or let mpi4py "
-        "load "
-        f"the launcher's (MPI4PY_MPIABI and MPI4PY_LIBMPI). {ADVICE}"
+        f"library of mpi4py, {library}, in which each process is alone. Use the mpirun of that library, or "
+        f"let mpi4py load the launcher's (MPI4PY_MPIABI and MPI4PY_LIBMPI); with srun, choose --mpi. {ADVICE}"
     )

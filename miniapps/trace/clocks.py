@@ -13,8 +13,7 @@ _TAG = 32001
 
 
 class Clocks:
-    """Offsets against rank 0 of `comm`, a communicator of mpi4py; collective in construction, `offset` and
-    `free`."""
+    """Offsets against rank 0 of `comm`; construction, `offset` and `free` are collective."""
 
     def __init__(self, comm, node=None):
         from mpi4py import MPI

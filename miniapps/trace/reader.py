@@ -68,8 +68,7 @@ def read(path: str | os.PathLike, tables: Iterable[str] | None = None) -> RankTr
     except (OSError, RuntimeError, KeyError, ValueError) as error:
         raise TraceError(
             f"{path}: damaged or truncated, it cannot be read ({_first_line(error)}); copy it again from "
-            "where the "
-            "run wrote it, or leave this run out"
+            "where the run wrote it, or leave this run out"
         ) from error
     return RankTrace(path, attributes, names, columns)
 

@@ -79,8 +79,7 @@ class Tracer:
         return self._names.setdefault(name, len(self._names))
 
     def at(self, repeat: int, step: int) -> None:
-        """All that follows belongs to `step` of `repeat`; writes rows to the file when a block is full or
-        old."""
+        """All that follows belongs to `step` of `repeat`; writes rows that are many or old to the file."""
         self.repeat, self.step = repeat, step
         if self.clock() - self._last_flush > INTERVAL_NS:
             self.flush()
@@ -130,8 +129,7 @@ class Tracer:
         self._last_flush = self.clock()
 
     def close(self, complete: bool = True) -> None:
-        """Write what is left and close the file; only `complete=True` marks it as the trace of a regular
-        end."""
+        """Write what is left and close the file; `complete` says that the run came to a regular end."""
         self._write(tails=False)
 
         def finish(storage: Storage) -> None:
@@ -202,9 +200,7 @@ class Tracer:
     def _error(self, verb: str, error: OSError) -> TraceError:
         return TraceError(
             f"the trace of rank {self.rank}, {self.path}, cannot be {verb}: {error.strerror or error}; make "
-            "room on "
-            "that "
-            "disk, choose another (--out DIR), or record less (--trace off)"
+            "room on that disk, choose another (--out DIR), or record less (--trace off)"
         )
 
 

@@ -360,6 +360,18 @@ def test_a_fault_that_never_strikes_is_told(tmp_path):
     assert "nan@step=99,block=0 never struck" in run.stderr
 
 
+def test_a_nan_in_the_state_fails_the_check_and_result_is_still_strict_json(tmp_path):
+    run = run_mpi(3, [*TINY, "--out", tmp_path / "run", "--fault", "nan@step=3,block=1"])
+    assert run.returncode == 3
+    assert "CHECK FAIL finite" in run.stdout
+
+    def refuse(name):
+        raise AssertionError(f"{name} is not JSON")
+
+    found = json.loads((tmp_path / "run" / "result.json").read_text(), parse_constant=refuse)
+    assert found["fom"]["total"]["value"] == "nan"
+
+
 def test_every_rank_can_write_its_own_log(tmp_path):
     run = run_mpi(2, [*TINY, "--out", tmp_path / "run", "--log-all-ranks", "--log-level", "debug"])
     assert run.returncode == 0
@@ -424,11 +436,12 @@ def test_the_application_of_these_tests_is_like_any_other():
 
 
 def test_the_recorded_variables_hold_no_secrets(monkeypatch):
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    for secret in ("AWS_SECRET_ACCESS_KEY", "SLURM_JWT"):
+        monkeypatch.setenv(secret, "x")
     monkeypatch.setenv("OMP_PLACES", "cores")
     recorded = environment.own(1, "cpu")["variables"]
     assert recorded["OMP_PLACES"] == "cores"
-    assert "AWS_SECRET_ACCESS_KEY" not in recorded
+    assert not {"AWS_SECRET_ACCESS_KEY", "SLURM_JWT"} & set(recorded)
     assert all(key.startswith(environment.VARIABLES) for key in recorded)
 
 
