@@ -31,6 +31,7 @@ def listing() -> str:
         "python -m miniapps.NAME --list    everything that can be chosen: decks, orderings, variants, "
         "options",
         "python -m miniapps doctor         what this machine has, what is missing, and how to get it",
+        "python -m miniapps.demo           runs that differ and runs that agree, and the report on them",
         "python -m analysis --help         what to do with the traces",
     ]
     return "\n".join(lines)

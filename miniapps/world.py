@@ -36,12 +36,12 @@ def speaks() -> bool:
 
 
 def _start(told: environment.Launched | None) -> Any:
-    import mpi4py
-
-    if "mpi4py.MPI" not in sys.modules:
-        # Not at import: under a foreign launcher MPI_Init can end the process without a word of ours.
-        mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
     try:
+        import mpi4py
+
+        if "mpi4py.MPI" not in sys.modules:
+            # Not at import: under a foreign launcher MPI_Init can end the process without a word of ours.
+            mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise UsageError(
