@@ -113,9 +113,10 @@ class Model:
         return None if k is None else view(self.state.zeta, HALO)[k]
 
     def advance(self, step: int) -> None:
-        """One time step, recorded."""
+        """One time step, recorded: the state that enters it, and what became of it."""
         tracer, state, clock = self.tracer, self.state, self.tracer.clock
         begin = clock()
+        self.trace_state()
         self.fill_wide(state.zeta)
         self.fill_wide(state.psi)
         start = clock()
@@ -129,9 +130,7 @@ class Model:
         leak = abs(self.energy - before - dt * power) / scale if scale > 0.0 else 0.0
         self.record.worst_budget = max(self.record.worst_budget, leak)
         state.time, state.last_dt, state.step = state.time + dt, dt, step
-        start = clock()
         self._trace_step(dt, leak)
-        tracer.event(self.name["record"], start)
         tracer.event(self.name["step"], begin)
 
     def free(self) -> None:
@@ -238,25 +237,34 @@ class Model:
 
     # ---- what is recorded
 
-    def _trace_step(self, dt: float, leak: float) -> None:
+    def trace_state(self) -> None:
+        """Record the state that enters the current step, or, after the last, the final one.
+
+        Before the step and not after it, so that a flipped bit is still where it struck: one Poisson solve later it
+        is everywhere.
+        """
         tracer, state, own = self.tracer, self.state, self.blocks.own
-        zeta = host(view(state.zeta, HALO))
-        if self.ctx.rank == 0:
-            for name, value in (
-                ("energy", self.energy),
-                ("enstrophy", self.enstrophy),
-                ("dt", dt),
-                ("budget", leak),
-                ("cg_iterations", self.record.iterations),
-            ):
-                tracer.value(name, value)
-        tracer.values("sample", own, np.ascontiguousarray(zeta[:, 0, 0]))
+        start = tracer.clock()
+        zeta, psi = host(view(state.zeta, HALO)), host(view(state.psi, HALO))
         tracer.fingerprints("vorticity", own, zeta)
-        if self.closure.error is not None:
-            self.record.closure_errors.append((state.step, self.closure.error))
-            if self.ctx.rank == 0:
-                tracer.value("closure_error", self.closure.error)
-                tracer.fingerprints("weights", [-1], [self.surrogate.parameters()])
+        tracer.fingerprints("streamfunction", own, psi)
+        tracer.values("sample", own, np.ascontiguousarray(zeta[:, 0, 0]))
+        if self.ctx.rank == 0:
+            tracer.value("energy", self.energy)
+            tracer.value("enstrophy", self.enstrophy)
+        tracer.event(self.name["record"], start)
+
+    def _trace_step(self, dt: float, leak: float) -> None:
+        closure_error = self.closure.error
+        if closure_error is not None:
+            self.record.closure_errors.append((self.state.step, closure_error))
+        if self.ctx.rank:
+            return
+        for name, value in (("dt", dt), ("budget", leak), ("cg_iterations", self.record.iterations)):
+            self.tracer.value(name, value)
+        if closure_error is not None:
+            self.tracer.value("closure_error", closure_error)
+            self.tracer.fingerprints("weights", [-1], [self.surrogate.parameters()])
 
     def _settle(self) -> None:
         """On a GPU, wait for the work of a region: what is only queued would count towards the next that waits."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
+import xxhash
 
 FORMAT = "fpna-trace"
 SCHEMA = 1
@@ -49,15 +48,15 @@ def rank_file(rank: int) -> str:
 def fingerprint(array: np.ndarray) -> bytes:
     """16 bytes that identify the dtype, the shape and the bits of `array` (any shape, any plain dtype).
 
-    BLAKE2b over `dtype.str` in little-endian form, the shape and the little-endian bytes in C order, so that
-    the hash depends neither on the memory layout nor on the byte order of the machine. +0.0 and -0.0 differ,
-    and so do NaNs with different payloads.
+    XXH3 (128 bits) over `dtype.str` in little-endian form, the shape and the little-endian bytes in C order, so
+    that the hash depends neither on the memory layout nor on the byte order of the machine. +0.0 and -0.0 differ,
+    and so do NaNs with different payloads. It tells differences, at 20 GB/s; it is no proof against forgery.
     """
     array = np.asarray(array)
     if array.dtype.hasobject:
         raise TypeError(f"an array of dtype {array.dtype} has no bits to hash; pass a plain numeric array")
     little = array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
-    digest = hashlib.blake2b(f"{little.dtype.str}{little.shape}".encode(), digest_size=16)
-    # A view of bytes, because hashlib takes no arrays of ml_dtypes and the like, and no empty N-d buffers.
+    digest = xxhash.xxh3_128(f"{little.dtype.str}{little.shape}".encode())
+    # A view of bytes, because a hash takes no arrays of ml_dtypes and the like, and no empty N-d buffers.
     digest.update(little.reshape(-1).view(np.uint8).data)
     return digest.digest()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from miniapps.trace import read
-from tests.launch import libraries, run_mpi
+from tests.launch import libraries, run_mpi, run_python
 
 SMALL = ["--steps", "6", "--set", "grid.nx=64", "--set", "grid.ny=64", "--no-progress"]
 
@@ -102,6 +102,15 @@ def test_orderings_differ_from_one_another(tmp_path):
     assert len(prints) == 3
 
 
+def test_a_flipped_bit_is_found_where_it_struck(tmp_path):
+    coupled(2, "--guarantee", "layout", out=tmp_path / "good")
+    coupled(3, "--guarantee", "layout", "--fault", "bitflip@step=4,block=9", out=tmp_path / "bad")
+    run = run_python(["-m", "analysis", "divergence", str(tmp_path / "good"), str(tmp_path / "bad")])
+    assert run.returncode == 3 and "first at step 4, vorticity, block 9" in run.stdout, (
+        run.stdout + run.stderr
+    )
+
+
 def test_a_recorded_order_of_arrival_is_replayed_bit_for_bit(tmp_path):
     recorded, _ = coupled(4, "--allreduce", "arrival", "--repeats", "2", out=tmp_path / "recorded")
     replay = ["--replay", str(tmp_path / "recorded"), "--repeats", "2"]
@@ -150,7 +159,7 @@ def test_a_nan_in_the_state_ends_the_run_and_is_named(tmp_path, ranks):
     assert re.search(r"step 4: vorticity of block 5 \(rank \d\) is not finite", run.stderr), run.stderr
     trace = read(tmp_path / "run" / "rank-00000.h5")
     assert not trace.attributes["complete"]
-    assert trace.tables["fingerprints"]["step"].max() == 3
+    assert trace.tables["fingerprints"]["step"].max() == 4
 
 
 @pytest.mark.parametrize(
