@@ -264,7 +264,7 @@ class Model:
             self.tracer.value(name, value)
         if closure_error is not None:
             self.tracer.value("closure_error", closure_error)
-            self.tracer.fingerprints("weights", [-1], [self.surrogate.parameters()])
+            self.tracer.fingerprints("weights", [-1], self.surrogate.parameters()[np.newaxis])
 
     def _settle(self) -> None:
         """On a GPU, wait for the work of a region: what is only queued would count towards the next that waits."""

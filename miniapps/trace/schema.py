@@ -53,10 +53,22 @@ def fingerprint(array: np.ndarray) -> bytes:
     and so do NaNs with different payloads. It tells differences, at 20 GB/s; it is no proof against forgery.
     """
     array = np.asarray(array)
-    if array.dtype.hasobject:
-        raise TypeError(f"an array of dtype {array.dtype} has no bits to hash; pass a plain numeric array")
-    little = array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
-    digest = xxhash.xxh3_128(f"{little.dtype.str}{little.shape}".encode())
-    # A view of bytes, because a hash takes no arrays of ml_dtypes and the like, and no empty N-d buffers.
-    digest.update(little.reshape(-1).view(np.uint8).data)
-    return digest.digest()
+    return fingerprint_rows(array[np.newaxis])[0]
+
+
+def fingerprint_rows(arrays: np.ndarray) -> list[bytes]:
+    """The fingerprints of `arrays[0]`, `arrays[1]`, ..., for little more than the time to read them."""
+    arrays = np.asarray(arrays)
+    if arrays.dtype.hasobject:
+        raise TypeError(f"an array of dtype {arrays.dtype} has no bits to hash; pass a plain numeric array")
+    little = arrays.astype(arrays.dtype.newbyteorder("<"), order="C", copy=False)
+    begun = xxhash.xxh3_128(f"{little.dtype.str}{little.shape[1:]}".encode())
+    # Bytes, because a hash takes no arrays of ml_dtypes and the like, and no empty N-d buffers.
+    data = memoryview(little.reshape(-1).view(np.uint8))
+    size = len(data) // max(len(little), 1)
+    digests = []
+    for start in range(0, len(little) * size, size) if size else [0] * len(little):
+        row = begun.copy()
+        row.update(data[start : start + size])
+        digests.append(row.digest())
+    return digests

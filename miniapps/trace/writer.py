@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from miniapps.interrupts import held
-from miniapps.trace.schema import TABLES, TraceError, fingerprint
+from miniapps.trace.schema import TABLES, TraceError, fingerprint_rows
 from miniapps.trace.storage import Columns, Storage
 
 LEVELS = ("regions", "off")
@@ -106,13 +106,13 @@ class Tracer:
         hi, lo = _TWO_WORDS.unpack(digest)
         self._add("fingerprints", name, block=[int(block)], hi=[hi], lo=[lo])
 
-    def fingerprints(self, name: int | str, blocks: Iterable[int], arrays: Iterable[np.ndarray]) -> None:
-        """Record the fingerprints of arrays, one per global block."""
+    def fingerprints(self, name: int | str, blocks: Iterable[int], arrays: np.ndarray) -> None:
+        """Record the fingerprints of `arrays` (n, ...), one for each of the n global `blocks`."""
         blocks = [int(block) for block in blocks]
-        words = [_TWO_WORDS.unpack(fingerprint(array)) for array in arrays]
-        if len(words) != len(blocks):
-            raise ValueError(f"one array per block is needed, got {len(words)} for {len(blocks)} blocks")
-        self._add("fingerprints", name, block=blocks, hi=[hi for hi, _ in words], lo=[lo for _, lo in words])
+        if len(arrays) != len(blocks):
+            raise ValueError(f"one array per block is needed, got {len(arrays)} for {len(blocks)} blocks")
+        words = np.frombuffer(b"".join(fingerprint_rows(arrays)), ">u8").reshape(-1, 2)
+        self._add("fingerprints", name, block=blocks, hi=words[:, 0].tolist(), lo=words[:, 1].tolist())
 
     def order(self, name: int | str, orders: Iterable[np.ndarray]) -> None:
         """Record the orders, each uint16 (size,), in which a reducer called `name` added contributions."""
