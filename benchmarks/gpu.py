@@ -31,7 +31,7 @@ from miniapps import environment, halo
 from miniapps.blocks import Blocks
 from miniapps.coupled import flow
 from miniapps.coupled.physics import HALO, dynamic_coefficient
-from miniapps.coupled.poisson import DEGREE, chebyshev
+from miniapps.coupled.poisson import RANGE, chebyshev, residual_pad
 
 GRIDS = {"S": (128, 16), "M": (512, 32), "L": (2048, 64)}  # points and block edge of the decks
 SAMPLES, SAMPLE_S = 7, 0.02
@@ -105,13 +105,15 @@ def cases(module, deck: str) -> dict:
     def field(pad):
         return xp.asarray(rng.standard_normal((blocks.count, edge + 2 * pad, edge + 2 * pad)))
 
-    r, x, zeta, psi, haloed = (field(HALO) for _ in range(5))
+    x, zeta, psi = (field(HALO) for _ in range(3))
+    pad = residual_pad(blocks)
+    r, haloed = field(pad), field(pad)
     u, w, p, s, b, residual, force = (field(0) for _ in range(7))
     dots, dot, rate = xp.zeros((blocks.count, 3)), xp.zeros(blocks.count), field(0)
     u2, w2, coefficient = field(0), field(0), field(1)
-    inverse_theta, table = chebyshev(8.0, 0.08, DEGREE)
+    inverse_theta, table = chebyshev(8.0, 8.0 / RANGE, pad - 1)
     table = xp.asarray(table)
-    exchange = halo.plan(blocks, ALONE, HALO, HALO, True, module)
+    exchange = halo.plan(blocks, ALONE, pad, pad, True, module)
 
     def physics():
         coefficient[...] = dynamic_coefficient(zeta, psi, HALO, h, 8, 0.2, xp)[0]
@@ -121,14 +123,14 @@ def cases(module, deck: str) -> dict:
         rate[...] = terms - flow.jacobian(psi, zeta, HALO, h)
 
     def apply():
-        module.chebyshev_laplacian(r, HALO, u2, w2, dots, 1.0, inverse_theta, table, 1)
+        module.chebyshev_laplacian(r, pad, u2, w2, dots, 1.0, inverse_theta, table, 1)
 
-    inner, padded = 8 * points * points, r.nbytes
+    inner, padded, padded_x = 8 * points * points, r.nbytes, x.nbytes
     return {
         "halo": (lambda: exchange(haloed), (haloed,), 2 * (padded - inner)),
         "chebyshev_laplacian": (apply, (u2, w2, dots), padded + 2 * inner),
         "cg_update": (
-            lambda: module.cg_update(0.3, -0.7, u, w, p, s, x, HALO, r, HALO, 1),
+            lambda: module.cg_update(0.3, -0.7, u, w, p, s, x, HALO, r, pad, 1),
             (p, s, x, r),
             10 * inner,
         ),
@@ -137,9 +139,9 @@ def cases(module, deck: str) -> dict:
             (residual,),
             3 * inner,
         ),
-        "block_dots": (lambda: module.block_dots(r, HALO, u, 0, dot), (dot,), 2 * inner),
-        "closure, array operations": (physics, (coefficient,), 2 * padded + inner),
-        "rate, array operations": (flow_rate, (rate,), 2 * padded + 3 * inner),
+        "block_dots": (lambda: module.block_dots(r, pad, u, 0, dot), (dot,), 2 * inner),
+        "closure, array operations": (physics, (coefficient,), 2 * padded_x + inner),
+        "rate, array operations": (flow_rate, (rate,), 2 * padded_x + 3 * inner),
     }
 
 

@@ -41,7 +41,6 @@ LAUNCHERS = (
     ("PMI, as of MPICH's mpirun", "PMI_SIZE", "PMI_RANK"),
     ("srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
 )
-RANKS_ON_NODE = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")  # MPICH's mpirun, Open MPI's
 
 
 @dataclass(frozen=True)
@@ -99,12 +98,6 @@ def launched() -> Launched | None:
         if os.environ.get(size, "").isdecimal():
             return Launched(name, int(os.environ[size]), int(os.environ.get(rank, "0")))
     return None
-
-
-def ranks_on_node() -> int:
-    """Ranks on this node as the launcher tells; 1 where it does not."""
-    found = (os.environ.get(key, "") for key in RANKS_ON_NODE)
-    return next((int(text) for text in found if text.isdecimal()), 1)
 
 
 def packages() -> dict[str, str]:

@@ -62,15 +62,11 @@ def _start(told: environment.Launched | None) -> Any:
 
 
 def _wait_politely() -> None:
-    """Let those who wait give way to those who compute, unless the user chose otherwise.
+    """Let waiting OpenMP threads spin for some 10 us only, unless the user chose otherwise.
 
-    On a node with more ranks than processors MPICH shall sleep between polls: its ranks otherwise spin through their
-    time slices while those that they wait for stand in the queue, and 64 ranks on 4 cores take three times as long.
-    (Open MPI's mpirun notices by itself.) OpenMP threads shall spin for some 10 us only: GNU's default is 34 times
-    slower where 4 ranks of 2 threads share 4 cores, and no faster where they do not. Libraries read both as they load.
+    GNU's default is 34 times slower where 4 ranks of 2 threads share 4 cores, and no faster where they do not. The
+    library reads it as it loads.
     """
-    if environment.ranks_on_node() > (os.cpu_count() or 1):
-        os.environ.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 

@@ -16,7 +16,7 @@ from miniapps.coupled.closure import Closure, make_surrogate
 from miniapps.coupled.flow import view
 from miniapps.coupled.initial import vorticity
 from miniapps.coupled.physics import HALO
-from miniapps.coupled.poisson import NegativeLaplacian
+from miniapps.coupled.poisson import NegativeLaplacian, residual_pad
 from miniapps.coupled.state import State
 from miniapps.device import host, put
 from miniapps.dots import GlobalDots
@@ -61,18 +61,24 @@ class Model:
             for name in ("step", "poisson", "closure", "rhs", "halo", "checkpoint", "record")
         }
 
+        pad = residual_pad(blocks)
         self.halos = [
             halo.plan(blocks, ctx.comm, pad, width, corners, kernels)
-            for pad, width, corners in ((HALO, HALO, True), (HALO, 1, True), (HALO, 1, False))
+            for pad, width, corners in (
+                (HALO, HALO, True),
+                (HALO, 1, True),
+                (HALO, 1, False),
+                (pad, pad, True),
+            )
         ]
-        self.fill_wide, self.fill, fill_faces = (self._traced(h) for h in self.halos)
+        self.fill_wide, self.fill, fill_faces, fill_residual = (self._traced(h) for h in self.halos)
 
         exactly = options.guarantee == "exact"
 
         def dots(name, n):
             return GlobalDots(blocks, kernels, ctx.reducer(name, (n,)), n, exactly)
 
-        operator = NegativeLaplacian(kernels, self.fill_wide, fill_faces, HALO, self.h, options.threads)
+        operator = NegativeLaplacian(kernels, pad, fill_residual, fill_faces, HALO, self.h, options.threads)
         self.solver = ConjugateGradients(
             blocks,
             operator,

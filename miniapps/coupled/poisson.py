@@ -5,10 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from miniapps.coupled.physics import HALO
-
-DEGREE = HALO - 1  # of the preconditioner: it and the operator together read HALO points around a block
-RANGE = 100.0  # the preconditioner damps the spectrum between its top and a RANGE-th of it; the rest is left to CG
+DEGREE = 7  # of the preconditioner, where blocks are wide enough: it and the operator read DEGREE + 1 points around
+RANGE = 300.0  # the preconditioner damps the spectrum between its top and a RANGE-th of it; the rest is left to CG
 
 
 def chebyshev(top: float, bottom: float, degree: int) -> tuple[float, np.ndarray]:
@@ -26,28 +24,33 @@ def chebyshev(top: float, bottom: float, degree: int) -> tuple[float, np.ndarray
     return 1.0 / theta, np.array(rows).reshape(-1, 2)
 
 
+def residual_pad(blocks) -> int:
+    """Halo points of the residual: what the preconditioner can use, at most what a block can give."""
+    return min(DEGREE + 1, blocks.by, blocks.bx)
+
+
 @dataclass
 class NegativeLaplacian:
     """A = -laplace by five points on a periodic grid: symmetric, positive but for the constant.
 
-    Preconditioned by a Chebyshev polynomial: four applications of A for one halo exchange and one all-reduce.
+    Preconditioned by a Chebyshev polynomial: `pad` applications of A for one halo exchange and one all-reduce.
     `exchange` fills the halo of fields padded by `pad`, corners included; `exchange_x` the faces of the solution,
     padded by `x_pad`. `kernels`: a stencil backend; `h`: spacing.
     """
 
     kernels: Any
+    pad: int
     exchange: Any
     exchange_x: Any
     x_pad: int
     h: float
     threads: int = 1
-    pad: int = DEGREE + 1
     inverse_h2: float = field(init=False)
 
     def __post_init__(self):
         self.inverse_h2 = 1.0 / (self.h * self.h)
         top = 8.0 * self.inverse_h2  # the largest eigenvalue, of the checkerboard
-        self.inverse_theta, coefficients = chebyshev(top, top / RANGE, DEGREE)
+        self.inverse_theta, coefficients = chebyshev(top, top / RANGE, self.pad - 1)
         self.coefficients = self.kernels.xp.asarray(coefficients)
 
     def apply(self, r, u, w, dots) -> None:
