@@ -72,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     if missing := [package for package in PACKAGES if find_spec(package) is None]:
         print(
-            f"analysis: not installed: {', '.join(missing)}; pip install 'fpna-miniapps[analysis]'",
+            f"analysis: not installed: {', '.join(missing)}; pip install {' '.join(missing)}",
             file=sys.stderr,
         )
         return BAD_USAGE

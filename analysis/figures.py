@@ -37,8 +37,8 @@ def divergence_figures(growths: pd.DataFrame, groups: list[str]) -> list[Figure]
         caption = (
             f"Largest relative difference of {name} from the first run of the group, after each step, on a "
             "logarithmic scale. One line per run; points at the bottom are equal to the last bit. A "
-            "straight rise is exponential growth; a plateau is as different as two states of this problem "
-            "become."
+            "straight rise is exponential growth; a plateau is where errors are made and damped at the same rate, "
+            "often at the tolerance of a solver, or, near 1, where the states have nothing left in common."
         )
         same = values[values["name"] == name]
         plot = _by_step(same, "max_relative", f"largest relative difference, {name}", groups)

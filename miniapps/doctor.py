@@ -18,15 +18,16 @@ from miniapps import environment
 
 TIMEOUT_S = 60
 # (package, needed for, extra of this distribution that brings it); without extra it is required.
-PACKAGES = (
-    ("numpy", "everything", None),
-    ("mpi4py", "everything", None),
-    ("h5py", "traces", None),
-    ("torch", "learned closures and their sums", "torch"),
-    ("pandas", "analysis", "analysis"),
-    ("matplotlib", "analysis: figures", "analysis"),
-    ("jinja2", "analysis: the report", "analysis"),
-    ("rich", "analysis: tables in the terminal", "analysis"),
+PACKAGES = (  # (name, what for, whether everything needs it)
+    ("numpy", "everything", True),
+    ("mpi4py", "everything", True),
+    ("h5py", "traces", True),
+    ("xxhash", "traces", True),
+    ("torch", "learned closures and their sums", False),
+    ("pandas", "analysis", False),
+    ("matplotlib", "analysis: figures", False),
+    ("jinja2", "analysis: the report", False),
+    ("rich", "analysis: tables in the terminal", False),
 )
 # What tells a process that it is a rank: inherited by the mpirun that is tried, it would confuse it.
 RANK_VARIABLES = ("PMI_", "PMIX_", "OMPI_COMM_", "PRTE_", "HYDI_", "HYDRA_")
@@ -77,15 +78,15 @@ def findings_here() -> Iterator[Finding]:
 
 def packages() -> Iterator[Finding]:
     """Required and optional packages."""
-    for name, use, extra in PACKAGES:
+    for name, use, needed in PACKAGES:
         try:
             yield Finding(name, metadata.version(name))
         except metadata.PackageNotFoundError:
-            if extra is None:
-                yield Finding(name, f"not installed, needed for {use}", remedy=f"pip install {name}")
+            install = f"pip install {name}"
+            if needed:
+                yield Finding(name, f"not installed, needed for {use}", remedy=install)
             else:
-                hint = f"pip install 'fpna-miniapps[{extra}]'"
-                yield Finding(name, f"not installed, needed only for {use}", hint=hint)
+                yield Finding(name, f"not installed, needed only for {use}", hint=install)
 
 
 def mpi() -> Iterator[Finding]:
@@ -100,9 +101,7 @@ def mpi() -> Iterator[Finding]:
     library = next((line[8:] for line in (alone + two).splitlines() if line.startswith("library ")), "")
     if not library:
         chosen = " (MPI4PY_LIBMPI is set)" if "MPI4PY_LIBMPI" in os.environ else ""
-        remedy = (
-            "pip install 'fpna-miniapps[mpi]' brings MPICH; on a supercomputer load the module of its MPI"
-        )
+        remedy = "pip install mpich brings one; on a supercomputer load the module of its MPI"
         yield Finding("MPI library", f"mpi4py finds none{chosen}: {_gist(alone)}", remedy=remedy)
         return
     only = (
@@ -110,9 +109,7 @@ def mpi() -> Iterator[Finding]:
     )
     yield Finding("MPI library", library, hint=only)
     if mpirun is None:
-        hint = (
-            "pip install 'fpna-miniapps[mpi]', or start through the batch system (srun); one rank needs none"
-        )
+        hint = "pip install mpich, or start through the batch system (srun); one rank needs none"
         yield Finding("mpirun", "none on PATH or beside python", hint=hint)
         return
     sizes = re.findall(r"ranks (\d+)", two)
@@ -178,7 +175,7 @@ def cuda() -> Iterator[Finding]:
         told = _try([sys.executable, "-c", code])
         built = next((line.split()[1:] for line in told.splitlines() if line.startswith("cuda ")), None)
         if built is None:
-            remedy = "pip install --force-reinstall 'fpna-miniapps[torch]'"
+            remedy = "pip install --force-reinstall torch"
             yield Finding("CUDA (torch)", f"torch cannot be imported: {_gist(told)}", remedy=remedy)
         elif built[0] == "None":
             yield Finding("CUDA (torch)", "this torch is built without CUDA")

@@ -193,7 +193,7 @@ def no_cuda() -> str | None:
     try:
         import cupy
     except ImportError as error:
-        return f"{error}; install it with pip install 'fpna-miniapps[cuda12x]' or [cuda13x]"
+        return f"{error}; pip install cupy-cuda12x or cupy-cuda13x, as the driver is"
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except Exception as error:  # whatever the driver or its absence raises

@@ -45,7 +45,7 @@ def _start(told: environment.Launched | None) -> Any:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise UsageError(
-            f"mpi4py cannot load an MPI library: {error}; install one (pip install 'fpna-miniapps[mpi]'), "
+            f"mpi4py cannot load an MPI library: {error}; install one (pip install mpich), "
             f"load the module of this machine's, or correct MPI4PY_MPIABI and MPI4PY_LIBMPI. {ADVICE}"
         ) from error
     library = environment.mpi_library()

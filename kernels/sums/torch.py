@@ -11,9 +11,7 @@ from kernels.sums.reference import vector
 
 
 def _missing() -> str | None:
-    return (
-        None if find_spec("torch") else "torch is not installed; `pip install fpna-miniapps[torch]` brings it"
-    )
+    return None if find_spec("torch") else "torch is not installed; `pip install torch` brings it"
 
 
 @variant(

@@ -22,7 +22,7 @@ def make_surrogate(config, options, xp=np):
 
         raise UsageError(
             f"--closure {closure.kind} needs torch, which cannot be imported ({error}); install it with "
-            "pip install 'fpna-miniapps[torch]', or choose --closure physics or none"
+            "pip install torch, or choose --closure physics or none"
         ) from error
     from miniapps.coupled.surrogate import Surrogate
 

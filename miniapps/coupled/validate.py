@@ -29,7 +29,7 @@ def validate(config, options, size: int) -> None:
     closure_batch(config, options)
     if closure.kind in ("surrogate", "online") and importlib.util.find_spec("torch") is None:
         raise UsageError(
-            f"--closure {closure.kind} needs torch, which is not installed; pip install 'fpna-miniapps[torch]', or "
+            f"--closure {closure.kind} needs torch, which is not installed; pip install torch, or "
             "choose --closure physics or none"
         )
     if closure.kind in ("surrogate", "online") and options.device == "cuda":

@@ -57,6 +57,7 @@ def test_one_hash_for_many_ranks(tmp_path, reference, ranks):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_one_hash_on_64_ranks(tmp_path):
     """On deck S, which has 64 blocks."""
     prints = []
@@ -71,7 +72,7 @@ def test_one_hash_on_64_ranks(tmp_path):
             "--out",
             str(tmp_path / str(n)),
         ]
-        run = run_mpi(n, command, timeout=280)
+        run = run_mpi(n, command, timeout=600)
         assert run.returncode == 0, run.stdout + run.stderr
         prints += re.findall(r"FINGERPRINT state=(\w+)", run.stdout)
     assert len(set(prints)) == 1 and len(prints) == 2
