@@ -1,7 +1,7 @@
 """Writes the trace of one rank: rows are collected in memory and written in blocks at step boundaries.
 
 A region costs two clock reads and one append of packed bytes (0.2 us). HDF5 is touched only from `at`,
-`flush` and `close`: by blocks when there are enough rows, and every two seconds for all of them.
+`flush` and `close`: by blocks when there are enough rows, and every five seconds for all of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from miniapps.trace.storage import Columns, Storage
 
 LEVELS = ("regions", "off")
 BLOCK = 16384  # events in memory, 0.5 MB, from which on full chunks are written
-INTERVAL_NS = 2_000_000_000  # after which everything is written, so that a killed run loses little
+INTERVAL_NS = 5_000_000_000  # after which everything is written, so that a killed run loses little
 
 WHERE = ("repeat", "step", "name")
 
@@ -63,7 +63,7 @@ class Tracer:
         self._rows = bytearray()
         self._marks = [(0, 0, 0)]  # (row of the events, repeat, step) wherever repeat or step changed
         self._flush_ns = 0
-        self._last_flush = self.clock()
+        self._period = _period()
         self.event: Callable[..., None] = _no_event if level == "off" else _recorder(self._rows)
         self.ns_per_event = _measure(self.event, self.clock)
         self._rows.clear()
@@ -81,7 +81,7 @@ class Tracer:
     def at(self, repeat: int, step: int) -> None:
         """All that follows belongs to `step` of `repeat`; writes rows that are many or old to the file."""
         self.repeat, self.step = repeat, step
-        if self.clock() - self._last_flush > INTERVAL_NS:
+        if _period() != self._period:
             self.flush()
         elif len(self._rows) >= BLOCK * _EVENT.size:
             self._write(tails=False)
@@ -126,7 +126,7 @@ class Tracer:
     def flush(self) -> None:
         """Write every row so far and commit it."""
         self._write(tails=True)
-        self._last_flush = self.clock()
+        self._period = _period()
 
     def close(self, complete: bool = True) -> None:
         """Write what is left and close the file; `complete` says that the run came to a regular end."""
@@ -202,6 +202,12 @@ class Tracer:
             f"the trace of rank {self.rank}, {self.path}, cannot be {verb}: {error.strerror or error}; make "
             "room on that disk, choose another (--out DIR), or record less (--trace off)"
         )
+
+
+def _period() -> int:
+    """Number of the current interval since the epoch: all ranks, on all nodes, write at the same step, so that the
+    others wait for it once and not for one rank after another."""
+    return time.time_ns() // INTERVAL_NS
 
 
 def _pending(table: str) -> dict[str, list]:
