@@ -62,7 +62,11 @@ def test_every_package_and_every_data_file_is_in_the_wheel(copy, wheel):
         if path.is_file()
     }
     assert sorted(expected - packed) == []
-    assert {"miniapps/coupled/decks/S.toml", "jobs/templates/slurm.sh"} <= packed
+    assert {
+        "miniapps/coupled/decks/S.toml",
+        "jobs/templates/slurm.sh",
+        "kernels/native/pointwise.hpp",
+    } <= packed
 
 
 def test_the_wheel_holds_the_four_rooms_and_nothing_else(wheel):
