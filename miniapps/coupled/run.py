@@ -20,22 +20,21 @@ from miniapps.outcome import Outcome
 def run(ctx) -> Outcome:
     """Run to `time.steps`; collective. Raises RunError when the state is no longer finite."""
     model = Model(ctx)
-    try:
-        _start(model)
-        steps, first = model.config.time.steps, model.state.step + 1
-        begin = time.perf_counter()
-        for step in range(first, steps + 1):
-            ctx.begin_step(step, steps, model.peek)
-            model.advance(step)
-            _write_files(model, step)
-        wall = time.perf_counter() - begin
-        ctx.tracer.at(ctx.repeat, steps + 1)
-        model.trace_state()
-        weights = model.surrogate.parameters() if model.surrogate is not None else None
-        digest = state_fingerprint(model.blocks, ctx.comm, model.state, weights)
-        return Outcome(_figures(model, steps + 1 - first, wall), verify(model), digest)
-    finally:
-        model.free()
+    _start(model)
+    steps, first = model.config.time.steps, model.state.step + 1
+    begin = time.perf_counter()
+    for step in range(first, steps + 1):
+        ctx.begin_step(step, steps, model.peek)
+        model.advance(step)
+        _write_files(model, step)
+    wall = time.perf_counter() - begin
+    ctx.tracer.at(ctx.repeat, steps + 1)
+    model.trace_state()
+    weights = model.surrogate.parameters() if model.surrogate is not None else None
+    digest = state_fingerprint(model.blocks, ctx.comm, model.state, weights)
+    outcome = Outcome(_figures(model, steps + 1 - first, wall), verify(model), digest)
+    model.free()  # not in a `finally`: it takes all ranks, and a rank that fails is alone
+    return outcome
 
 
 def _start(model: Model) -> None:

@@ -136,7 +136,7 @@ def read_checkpoint(option: str, path: str) -> tuple[dict, dict[str, np.ndarray]
 
 def check_checkpoint(option: str, path: str, config, seed: int, only: tuple[str, ...] | None = None) -> None:
     """Raise UsageError unless `path` is a checkpoint of the same problem and seed, or agrees in the options `only`."""
-    attributes, _ = read_checkpoint(option, path)
+    attributes, arrays = read_checkpoint(option, path)
     stored = {key.removeprefix("config."): value for key, value in attributes.items()}
     wanted = problem_of(config) | {"seed": seed}
     keys = only or tuple(wanted)
@@ -145,6 +145,15 @@ def check_checkpoint(option: str, path: str, config, seed: int, only: tuple[str,
         for key in keys
         if stored.get(key) != wanted[key]
     ]
+    if (
+        "closure.channels" in keys
+        and config.closure.kind in ("surrogate", "online")
+        and not any(name.startswith("surrogate.") for name in arrays)
+    ):
+        raise UsageError(
+            f"{option} {path}: it holds no weights, since its run had no network; give a checkpoint of a run with "
+            "--closure surrogate or online"
+        )
     if differing:
         raise UsageError(
             f"{option} {path}: of another problem: {'; '.join(differing)}; start with the same deck and options"

@@ -37,5 +37,10 @@ def validate(config, options, size: int) -> None:
     if config.output.restart:
         check_checkpoint("--restart", config.output.restart, config, options.seed)
     if closure.weights:
+        if closure.kind not in ("surrogate", "online"):
+            raise UsageError(
+                f"--weights {closure.weights}: --closure {closure.kind} has no network to take them; "
+                "choose --closure surrogate or online"
+            )
         # weights may come from another flow: only the network must be the same
         check_checkpoint("--weights", closure.weights, config, options.seed, only=("closure.channels",))

@@ -196,6 +196,24 @@ def test_a_checkpoint_of_another_problem_is_refused_with_the_difference(tmp_path
     assert run.returncode == 2 and "flow.drag = 0.05 there, 0.5 here" in run.stderr, run.stderr
 
 
+@libraries
+def test_one_rank_that_raises_ends_the_job_with_one_message(tmp_path, library):
+    fault = ["--fault", "raise@step=3,rank=1", "--out", str(tmp_path / "run")]
+    run = run_mpi(3, ["-m", "miniapps.coupled", *SMALL, *fault], library)
+    assert run.returncode == 1, run.stderr
+    assert run.stderr.count("rank 1 of 3, repeat 0, step 3: InjectedFault") == 1, run.stderr
+    assert not read(tmp_path / "run" / "rank-00001.h5").complete
+
+
+@pytest.mark.parametrize(("closure", "message"), [("physics", "has no network"), ("surrogate", "no weights")])
+def test_weights_that_do_not_exist_or_have_no_use_are_refused(tmp_path, closure, message):
+    coupled(1, "--closure", "physics", "--checkpoint-every", "6", out=tmp_path / "first")
+    checkpoint = str(tmp_path / "first" / "checkpoints" / "repeat-0-step-000006.h5")
+    options = ["--closure", closure, "--weights", checkpoint, "--out", str(tmp_path / "second")]
+    run = run_mpi(1, ["-m", "miniapps.coupled", *SMALL, *options])
+    assert run.returncode == 2 and message in run.stderr, run.stderr
+
+
 def test_weights_of_a_checkpoint_start_another_flow(tmp_path):
     coupled(1, "--checkpoint-every", "6", out=tmp_path / "first")
     checkpoint = str(tmp_path / "first" / "checkpoints" / "repeat-0-step-000006.h5")
