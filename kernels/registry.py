@@ -6,6 +6,7 @@ line's choices, `--list` and the documentation are made from what is registered,
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -27,6 +28,12 @@ class Variant:
     def unavailable(self) -> str | None:
         """Why it cannot run here, or None when it can."""
         return self.available() if self.available else None
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the parameters that have defaults: what may be said beside the data."""
+        signature = inspect.signature(self.function)
+        return tuple(name for name, p in signature.parameters.items() if p.default is not p.empty)
 
     def __call__(self, *args, **kwargs):
         return self.function(*args, **kwargs)

@@ -14,16 +14,23 @@ HIPRTC_OPTIONS = ("-ffp-contract=off", "-std=c++17")
 
 
 def source(name: str) -> str:
-    """The text of NAME.cu with its headers put in their places.
+    """The text of NAME.cu with its headers put in their places, each once.
 
     The compiler at run time looks for no files then, and CuPy's cache of compiled kernels, which goes by the
     text, notices a changed header.
     """
-    return INCLUDE.sub(lambda found: _header(HERE / found[1]), (HERE / f"{name}.cu").read_text())
+    return _complete(HERE / f"{name}.cu", set())
 
 
-def _header(path: Path) -> str:
-    return path.read_text().replace("#pragma once\n", "")
+def _complete(path: Path, seen: set[Path]) -> str:
+    def header(found: re.Match) -> str:
+        included = (path.parent / found[1]).resolve()
+        if included in seen:
+            return ""
+        seen.add(included)
+        return _complete(included, seen)
+
+    return INCLUDE.sub(header, path.read_text().replace("#pragma once\n", ""))
 
 
 @cache

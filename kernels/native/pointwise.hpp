@@ -2,11 +2,7 @@
 // by itself, because both are compiled without contraction of a*b + c into one rounding.
 #pragma once
 
-#if defined(__CUDACC__) || defined(__HIPCC__) || defined(__HIPCC_RTC__)
-#define FPNA_POINT __device__ inline
-#else
-#define FPNA_POINT inline __attribute__((always_inline))
-#endif
+#include "device.hpp"
 
 // A z with A = -laplace by five points; pitch is the distance between rows.
 FPNA_POINT double minus_laplacian(const double *z, long long pitch, double inverse_h2) {

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernels.registry import variant
-from kernels.sums.reference import vector
+from kernels.sums.elements import vector
+from kernels.sums.orders import in_order
 
 
-@variant(
-    "sum",
-    "numpy",
-    backend="numpy",
-    guarantee="run",
-    why="pairwise in one thread, in an order that belongs to NumPy and its version",
-)
+@in_order("numpy", "sum", backend="numpy")
 def library(x: np.ndarray) -> float:
     """`np.sum`: pairwise over runs of up to 128 elements, in one thread: it repeats, in NumPy's order."""
     with np.errstate(all="ignore"):

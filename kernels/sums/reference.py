@@ -1,23 +1,14 @@
-"""The definition of a sum, and the check of what may be summed."""
+"""The definition of a sum."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from kernels.registry import variant
+from kernels.sums.elements import vector
+from kernels.sums.orders import in_order
 
 
-def vector(x: np.ndarray) -> np.ndarray:
-    """`x` if it is a float64 array of one dimension; raises TypeError or ValueError otherwise."""
-    x = np.asarray(x)
-    if x.dtype != np.float64:
-        raise TypeError(f"cannot sum {x.dtype}: convert it to float64")
-    if x.ndim != 1:
-        raise ValueError(f"cannot sum an array of shape {x.shape}: one dimension is expected, see ravel()")
-    return x
-
-
-@variant("sum", "reference", backend="reference", guarantee="run", why="left to right, from +0.0")
+@in_order("reference", "sum", backend="reference")
 def left_to_right(x: np.ndarray) -> float:
     """Left to right from +0.0, one rounding per addition. Fixed by the order of the elements alone."""
     with np.errstate(all="ignore"):

@@ -6,22 +6,15 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from kernels.registry import variant
-from kernels.sums.reference import vector
+from kernels.sums.elements import vector
+from kernels.sums.orders import in_order
 
 
 def _missing() -> str | None:
     return None if find_spec("torch") else "torch is not installed; `pip install torch` brings it"
 
 
-@variant(
-    "sum",
-    "torch",
-    backend="torch",
-    guarantee="run",
-    why="cut among torch's threads and summed in vectors: repeats, but with other threads it may differ",
-    available=_missing,
-)
+@in_order("torch", "sum", backend="torch", available=_missing)
 def library(x: np.ndarray) -> float:
     """`torch.sum`: its order depends on torch's number of threads and on the width of vector registers."""
     import torch

@@ -65,6 +65,7 @@ def test_every_package_and_every_data_file_is_in_the_wheel(copy, wheel):
     assert {
         "miniapps/coupled/decks/S.toml",
         "jobs/templates/slurm.sh",
+        "kernels/native/device.hpp",
         "kernels/native/pointwise.hpp",
     } <= packed
 
