@@ -1,0 +1,49 @@
+"""The very text that CuPy is given compiles with NVRTC and with hipRTC, and rounds every operation by itself."""
+
+import re
+
+import pytest
+
+from kernels import cuda
+
+from .runtime_compilers import hiprtc, nvrtc
+
+SOURCES = sorted(path.stem for path in cuda.HERE.glob("*.cu"))
+KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\(.*?\)\s+)?(\w+)\(')
+NO_NVRTC = "no NVRTC: pip install nvidia-cuda-nvrtc"
+NO_HIPRTC = "no hipRTC: apt-get install libamdhip64-5 libhiprtc-builtins5 (Debian 12), or ROCm"
+
+each = pytest.mark.parametrize("name", SOURCES)
+
+
+def has_all_kernels(compiled: bytes, name: str) -> bool:
+    kernels = KERNEL.findall(cuda.source(name))
+    return bool(kernels) and all(kernel.encode() in compiled for kernel in kernels)
+
+
+@pytest.mark.skipif(nvrtc() is None, reason=NO_NVRTC)
+@pytest.mark.parametrize("arch", ["80", "90"])
+@each
+def test_nvrtc(name, arch):
+    options = [*cuda.NVRTC_OPTIONS, f"--gpu-architecture=compute_{arch}"]
+    ptx = nvrtc().compile(cuda.source(name), f"{name}.cu", options, "PTX")
+    assert has_all_kernels(ptx, name)
+    assert not re.findall(rb"mad\.\w+\.f(?:32|64)", ptx)
+    written = len(re.findall(r"\bfma[f]?\(", cuda.source(name)))
+    assert written or not re.findall(rb"fma\.\w+\.f(?:32|64)", ptx)
+
+
+@pytest.mark.skipif(hiprtc() is None, reason=NO_HIPRTC)
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx906"])
+@each
+def test_hiprtc(name, arch):
+    options = [*cuda.HIPRTC_OPTIONS, f"--offload-arch={arch}"]
+    assert has_all_kernels(hiprtc().compile(cuda.source(name), f"{name}.cu", options), name)
+
+
+@pytest.mark.parametrize("compiler, reason", [(nvrtc, NO_NVRTC), (hiprtc, NO_HIPRTC)])
+def test_a_source_that_does_not_compile_fails(compiler, reason):
+    if compiler() is None:
+        pytest.skip(reason)
+    with pytest.raises(RuntimeError, match="CompileProgram"):
+        compiler().compile("__device__ int x = y;", "wrong.cu", ())
