@@ -33,7 +33,7 @@ TABLES: dict[str, dict[str, str]] = {
 
 COMMITTED = [*TABLES, "names"]  # what the columns of `committed` count
 
-JSON_ATTRIBUTES = ("config", "method", "environment")
+JSON_ATTRIBUTES = ("config", "method", "environment", "promises")
 
 
 class TraceError(Exception):
