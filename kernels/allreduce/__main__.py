@@ -8,8 +8,9 @@ import textwrap
 
 from kernels.allreduce.catalog import get, orderings, permuted
 from kernels.allreduce.cost import cost
-from kernels.allreduce.tree import expression, trees
+from kernels.allreduce.tree import trees
 from kernels.guarantees import ChoiceError
+from kernels.tree import expression
 
 
 def table() -> str:

@@ -18,8 +18,9 @@ from kernels.allreduce.catalog import get
 from kernels.allreduce.cost import cost
 from kernels.allreduce.schedule import Message, Round, Schedule, Sum, bounds, transfers
 from kernels.allreduce.simulator import carry_out, simulate, simulate_schedule
-from kernels.allreduce.tree import expression, trees
+from kernels.allreduce.tree import trees
 from kernels.guarantees import ChoiceError
+from kernels.tree import expression
 
 SIZES = (1, 2, 3, 4, 5, 7, 8, 16)
 SCHEDULED = [o.name for o in orderings() if o.schedule(2)]

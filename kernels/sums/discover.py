@@ -1,0 +1,354 @@
+"""Order discovery: the tree by which a sum adds, from the values it returns and nothing else.
+
+Put M, too large to notice a unit, at i and -M at j, and units everywhere else. A unit that meets one of the two
+before they meet each other is lost, the others are counted: f returns how many leaves lie outside the smallest
+subtree that holds both i and j. From such counts the tree follows (Xie, Gao, Wang and Xue, FPRev: Revealing the
+Order of Floating-Point Summation, USENIX ATC 2025). Against a leaf drawn at random, all others are asked; those
+with equal counts form a subtree beside the path from that leaf to the root, and are searched likewise. A random
+leaf, where the paper takes the first, makes that n log n counts on average, whatever the tree.
+
+Some sums have no such tree. What the counts look like then, and what `discover` makes of it, is under `NoOrder`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+
+from kernels.sums.elements import accumulator as accumulator_of
+from kernels.tree import Tree, canonical, depth, evaluate, leaves, nodes
+
+# M and the unit. float16 has little range: its M drowns 2**14 units in a float32 accumulator. The others drown
+# any number of them in any accumulator there is, and leave room for products and for sums of M.
+MASKS = {
+    "float64": (2.0**768, 1.0),
+    "float32": (2.0**96, 1.0),
+    "bfloat16": (2.0**96, 1.0),
+    "float16": (2.0**15, 2.0**-24),
+}
+MOST_UNITS = {"float16": 2**14 - 1}  # that M drowns
+WIDER = {  # accumulators that may stand behind elements of a type
+    "float64": (np.float64, np.longdouble),
+    "float32": (np.float32, np.float64),
+    "bfloat16": (np.float32, ml_dtypes.bfloat16, np.float64),
+    "float16": (np.float32, np.float16, np.float64),
+}
+CHECKS = 64  # counts, of pairs drawn at random, that are compared with the tree found
+PROBES = 16  # random arrays whose sums are compared with those of the tree found
+ORDERS = 32  # permutations of an ill-conditioned array
+ILL_CONDITIONED = {  # two magnitudes beside 1, as far apart as an accumulator has digits
+    "float64": (2.0**200, 2.0**100),
+    "float32": (2.0**70, 2.0**35),
+    "bfloat16": (2.0**70, 2.0**35),
+    "float16": (2.0**13, 2.0**0),
+}
+
+ORDER_FREE = "order-free"
+COMPENSATED = "compensated"
+
+
+class NotATree(ValueError):
+    """No order of additions explains the values of the function; the message says what contradicts what."""
+
+
+@dataclass(frozen=True)
+class NoOrder:
+    """The sum is more than a tree of rounded additions.
+
+    `kind` is 'order-free' when no order shows (exact, binned and fixed-point sums), 'compensated' when rounding
+    errors are carried along but the order still shows in the bits. `parts` are the trees that are known: usually
+    the single terms, as M hides no unit that is kept apart; the partial sums of blocks, where only these are
+    combined so; the one tree of a sum like Kahan's, whose correction drowns in M as the units do.
+    """
+
+    kind: str
+    parts: tuple[Tree, ...]
+
+
+def discover(
+    f: Callable[[np.ndarray], float], n: int, dtype=np.float64, precision=None, seed: int = 0
+) -> Tree | NoOrder:
+    """The order in which `f` adds the n elements of an array; `f` takes a NumPy array (n,) and returns a number.
+
+    `dtype` of the elements: float64, float32, float16 or bfloat16. `precision`: the narrowest type in which f
+    holds partial sums and returns the total, by default that of the elements; naming a wider one saves counts,
+    since no more units are counted at once than it holds exactly. Left and right operands cannot be told apart:
+    trees come with the least index first (`kernels.tree.canonical`), pairs or, where terms are added at once,
+    longer tuples. For a dot product wrap f with an array of ones; float16 elements in float64 accumulators
+    cannot be masked and look like a sum without order.
+
+    The result is tested: the counts of pairs drawn at random must agree, and where the tree is of pairs it must
+    give f's bits for random arrays, in one of the usual accumulators. Raises NotATree otherwise: a sum that does
+    not repeat, or whose order depends on the values. TypeError for other types, ValueError for n < 1.
+    """
+    if n < 1:
+        raise ValueError(f"n = {n}: an order of additions needs at least one element")
+    counts = _Counts(f, n, np.dtype(dtype), precision, np.random.default_rng(seed))
+    counts.require_repeats()
+    try:
+        roots = _subtrees(counts, list(range(n)), n)
+        parts = [roots[0] if n == 1 else tuple(roots)]
+    except NotATree:
+        parts = _parts(counts)
+        if parts is None:
+            raise
+    counts.require_agreement(parts)
+    parts = canonical(tuple(parts))
+    if len(parts) == 1 and _cut_off(counts, parts[0]):
+        parts = tuple(range(n))
+    if len(parts) > 1:
+        return NoOrder(COMPENSATED if _shows_order(counts, parts) else ORDER_FREE, parts)
+    if _rounds_as(counts, parts[0]):
+        return parts[0]
+    return NoOrder(COMPENSATED, parts)
+
+
+class _Counts:
+    """Asks f. `inside(i, j)` is the number of leaves of the smallest subtree with i and j."""
+
+    def __init__(self, f, n: int, dtype: np.dtype, precision, rng: np.random.Generator):
+        if dtype.name not in MASKS:
+            raise TypeError(f"no masks for {dtype}: choose one of {', '.join(MASKS)}")
+        self.f, self.n, self.dtype, self.rng = f, n, dtype, rng
+        self.large, self.unit = MASKS[dtype.name]
+        digits = ml_dtypes.finfo(dtype if precision is None else precision).nmant + 1
+        most = min(2**digits, MOST_UNITS.get(dtype.name, n), n)
+        self.masks = []  # units in a part of the elements at a time, if they are too many to count at once
+        for start in range(0, n, most):
+            mask = np.zeros(n, dtype)
+            mask[start : start + most] = self.unit
+            self.masks.append(mask)
+
+    def inside(self, i: int, j: int, large: float | None = None) -> int:
+        large = self.large if large is None else large
+        outside = 0.0
+        for mask in self.masks:
+            x = mask.copy()
+            x[i], x[j] = large, -large
+            outside += float(self.f(x)) / self.unit
+        if not (outside.is_integer() and 0 <= outside <= self.n - 2):
+            raise NotATree(
+                f"with {large:g} at {i}, minus that at {j} and {self.unit:g} elsewhere the sum is "
+                f"{outside * self.unit:g}: expected a whole number of units from 0 to {self.n - 2}"
+            )
+        return self.n - int(outside)
+
+    def pairs(self, count: int) -> Iterable[tuple[int, int]]:
+        if self.n > 1:
+            for _ in range(count):
+                i, j = self.rng.choice(self.n, 2, replace=False)
+                yield int(i), int(j)
+
+    def require_repeats(self) -> None:
+        for i, j in self.pairs(CHECKS // 2):
+            first, again = self.inside(i, j), self.inside(i, j)
+            if first != again:
+                raise NotATree(
+                    f"asked twice about elements {i} and {j}, the sum put {first} and then {again} terms into "
+                    "their smallest subtree: it does not repeat, so it has no order to discover"
+                )
+
+    def require_agreement(self, parts: list[Tree]) -> None:
+        sizes = _Sizes(parts)
+        for i, j in self.pairs(CHECKS):
+            found, expected = self.inside(i, j), sizes.inside(i, j)
+            if found != expected:
+                raise NotATree(
+                    f"elements {i} and {j} are in a subtree of {found} terms, but of {expected} by the other "
+                    "counts: the sum does not repeat, or its order depends on the values"
+                )
+
+    def cancelling(self) -> np.ndarray:
+        """Numbers that nearly cancel, shuffled: their sum shows the errors of the partial sums."""
+        y = self.rng.standard_normal(self.n // 3)
+        x = np.concatenate([y, -y, self.rng.standard_normal(self.n - 2 * len(y)) / 64])
+        return self.rng.permutation(x).astype(self.dtype)
+
+
+class _Sizes:
+    """The counts that trees imply; two leaves of different trees have in common the leaves of both."""
+
+    def __init__(self, parts: list[Tree]):
+        self.parent: list[int] = []  # by node, -1 for a root; children have higher numbers
+        self.size: list[int] = []
+        self.node: dict[int, int] = {}  # of a leaf
+        for part in parts:
+            todo = [(part, -1)]
+            while todo:
+                tree, parent = todo.pop()
+                self.parent.append(parent)
+                self.size.append(0)
+                if isinstance(tree, tuple):
+                    todo.extend((child, len(self.parent) - 1) for child in tree)
+                else:
+                    self.node[tree] = len(self.parent) - 1
+                    self.size[-1] = 1
+        for node in reversed(range(len(self.parent))):
+            if self.parent[node] >= 0:
+                self.size[self.parent[node]] += self.size[node]
+
+    def inside(self, i: int, j: int) -> int:
+        above = self._to_the_root(self.node[i])
+        others = self._to_the_root(self.node[j])
+        common = set(above) & set(others)
+        if not common:
+            return self.size[above[-1]] + self.size[others[-1]]
+        return min(self.size[node] for node in common)
+
+    def _to_the_root(self, node: int) -> list[int]:
+        nodes = []
+        while node >= 0:
+            nodes.append(node)
+            node = self.parent[node]
+        return nodes
+
+
+def _by_count(counts: _Counts, pivot: int, members: list[int]) -> dict[int, list[int]]:
+    """The members but the pivot, by the size of the smallest subtree with both; sizes ascending."""
+    groups = defaultdict(list)
+    for j in members:
+        if j != pivot:
+            groups[counts.inside(pivot, j)].append(j)
+    return dict(sorted(groups.items()))
+
+
+def _subtrees(counts: _Counts, members: list[int], size: int) -> list[Tree]:
+    """The children of one node of `size` leaves, as far as they are made of these members."""
+    found = []
+    while members:
+        pivot = int(counts.rng.choice(members))
+        groups = _by_count(counts, pivot, members)
+        members = groups.pop(size, [])  # they meet the pivot in the node itself: its other children
+        found.append(_around(counts, pivot, groups))
+    return found
+
+
+def _around(counts: _Counts, pivot: int, groups: dict[int, list[int]]) -> Tree:
+    """The subtree of the pivot and all groups: from the leaf upwards, each group joins at one node."""
+    tree, reached = pivot, 1
+    for size, group in groups.items():
+        reached += len(group)
+        if reached != size:
+            raise NotATree(
+                f"elements {pivot} and {group[0]} are in a subtree of {size} terms, but {reached} terms were "
+                f"found in it: no tree has such counts"
+            )
+        tree = (tree, *_subtrees(counts, group, size))
+    return tree
+
+
+def _parts(counts: _Counts) -> list[Tree] | None:
+    """Trees whose sums are combined so that M drowns none of them: pairs across count the leaves of both."""
+    everything = list(range(counts.n))
+    groups = _by_count(counts, 0, everything)
+    own = 1  # leaves in the tree of element 0: itself, and perhaps the first groups
+    candidates = [own]
+    for size, group in groups.items():
+        own += len(group)
+        if own != size:
+            break
+        candidates.append(own)
+    for own in candidates:
+        if all(size <= own or len(group) % (size - own) == 0 for size, group in groups.items()):
+            try:
+                return _forest(counts, groups, own)
+            except NotATree:
+                continue
+    return None
+
+
+def _forest(counts: _Counts, groups: dict[int, list[int]], own: int) -> list[Tree]:
+    """The trees, if that of element 0 has `own` leaves."""
+    near = {size: group for size, group in groups.items() if size <= own}
+    found = [_around(counts, 0, near)]
+    for size, members in groups.items():
+        while size > own and members:
+            if size - own == 1:
+                found += members
+                break
+            pivot = members[0]
+            around = _by_count(counts, pivot, members)
+            near = {count: group for count, group in around.items() if count <= size - own}
+            if 1 + sum(map(len, near.values())) != size - own:
+                raise NotATree(f"no tree of {size - own} terms holds element {pivot}")
+            found.append(_around(counts, pivot, near))
+            members = [j for count, group in around.items() if count > size - own for j in group]
+    return found
+
+
+def _rounds_as(counts: _Counts, tree: Tree) -> bool:
+    """Whether f gives the bits of the tree; False if it carries errors along. Raises NotATree else."""
+    if any(len(node) > 2 for node in nodes(tree)):
+        return True  # how several terms are added at once is f's affair
+    arrays = [counts.cancelling() for _ in range(PROBES)]
+    values = [float(counts.f(x.copy())) for x in arrays]
+    for accumulator in WIDER[counts.dtype.name]:
+        sums = [evaluate(tree, x.astype(accumulator))[0] for x in arrays]
+        if any(
+            values == [float(total.astype(result)) for total in sums]
+            for result in (accumulator, np.float64, np.float32, counts.dtype)
+        ):
+            return True
+    if _never_farther(counts, tree):
+        return False
+    nearest = accumulator_of(counts.dtype)
+    plain = [float(evaluate(tree, x.astype(nearest))[0]) for x in arrays]
+    value, other = next((v, p) for v, p in zip(values, plain, strict=True) if v != p)
+    raise NotATree(
+        f"the counts fit a tree of depth {depth(tree)}, but a random array has the sum {value.hex()}, and "
+        f"{other.hex()} by that tree: the order depends on the values or on chance, or the rounding is not IEEE's"
+    )
+
+
+def _cut_off(counts: _Counts, tree: Tree) -> bool:
+    """Whether all terms seem added at once only because they are cut off far below the largest of them.
+
+    Such sums (binned, fixed-point) keep units that the least M to drown them in an accumulator would hide.
+    """
+    if counts.n < 3 or depth(tree) > 1:
+        return False
+    digits = np.finfo(accumulator_of(counts.dtype)).nmant + 1
+    large = counts.unit * 2.0 ** (digits + counts.n.bit_length() + 1)
+    return all(counts.inside(i, j, large) == 2 for i, j in counts.pairs(CHECKS))
+
+
+def _never_farther(counts: _Counts, tree: Tree) -> bool:
+    """Whether f keeps terms that the tree loses, and is never farther from the exact sum than the tree.
+
+    The terms are one of 1 (1024 in float16) and else such as are lost if added to it one by one.
+    """
+    accumulator, large = accumulator_of(counts.dtype), 1024.0 if counts.dtype == np.float16 else 1.0
+    lost = large * float(np.finfo(accumulator).eps) / 2
+    nearer = False
+    for _ in range(PROBES):
+        x = (lost * counts.rng.uniform(0.3, 0.5, counts.n)).astype(counts.dtype)
+        x[counts.rng.integers(counts.n)] = large
+        exact = sum(map(Fraction, x.astype(np.float64).tolist()))
+        sums = counts.f(x.copy()), evaluate(tree, x.astype(accumulator))[0]
+        ours, plain = (abs(Fraction(float(value)) - exact) for value in sums)
+        if ours > plain:
+            return False
+        nearer = nearer or ours < plain
+    return nearer
+
+
+def _shows_order(counts: _Counts, parts: tuple[Tree, ...]) -> bool:
+    """Whether the sum of ill-conditioned partial sums, one element of each part, changes with their order."""
+    rng, m = counts.rng, len(parts)
+    large, middle = ILL_CONDITIONED[counts.dtype.name]
+    y = rng.standard_normal(m // 5)
+    x = np.zeros(counts.n, counts.dtype)
+    places = [min(leaves(part)) for part in parts]
+    terms = np.concatenate(
+        [y * large, -y * large, y[::-1] * middle, -y[::-1] * middle, rng.standard_normal(m - 4 * len(y))]
+    )
+    values = set()
+    for _ in range(ORDERS):
+        x[places] = rng.permutation(terms)
+        values.add(float(counts.f(x.copy())))
+    return len(values) > 1

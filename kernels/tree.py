@@ -1,0 +1,126 @@
+"""The tree of a sum: which partial sums are added to which. As data, as text, and what follows from its shape.
+
+A tree is as deep as n where terms are added one after the other, so nothing here recurses; nor may `==` be used
+on deep trees (Python compares nested tuples by recursion): see `same`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+Tree = int | tuple["Tree", ...]
+"""A term (its index), or the sum of two trees, or of several that are added at once."""
+
+
+def _children_first(tree: Tree) -> list[Tree]:
+    """All nodes, children before their parent, left to right."""
+    nodes, todo = [], [tree]
+    while todo:
+        node = todo.pop()
+        nodes.append(node)
+        if isinstance(node, tuple):
+            todo.extend(node)
+    return nodes[::-1]
+
+
+def fold(tree: Tree, leaf: Callable[[int], Any], node: Callable[[list], Any]) -> Any:
+    """What comes out of the root: `leaf(index)` at the leaves, `node(values of the children)` above."""
+    values: list = []
+    for part in _children_first(tree):
+        if isinstance(part, tuple):
+            children = values[-len(part) :]
+            del values[-len(part) :]
+            values.append(node(children))
+        else:
+            values.append(leaf(part))
+    return values.pop()
+
+
+def expression(tree: Tree) -> str:
+    """The tree as text that Python evaluates: '((x[0] + x[1]) + x[2])'; 'add(...)' for terms added at once."""
+    text, todo = [], [tree]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, str):
+            text.append(part)
+        elif not isinstance(part, tuple):
+            text.append(f"x[{part}]")
+        else:
+            begin, between = ("(", " + ") if len(part) == 2 else ("add(", ", ")
+            pieces = [begin]
+            for child in part:
+                pieces += [child, between]
+            pieces[-1] = ")"
+            todo.extend(reversed(pieces))
+    return "".join(text)
+
+
+def canonical(tree: Tree) -> Tree:
+    """The same sum with the operands of every node in the order of their least index.
+
+    Addition commutes, so no value tells left from right: trees are compared in this form.
+    """
+
+    def node(children: list) -> tuple[int, Tree]:
+        children = sorted(children, key=lambda child: child[0])
+        return children[0][0], tuple(part for _, part in children)
+
+    return fold(tree, lambda index: (index, index), node)[1]
+
+
+def same(a: Tree, b: Tree) -> bool:
+    """Whether two trees are the same additions, whatever stands left and right."""
+    return expression(canonical(a)) == expression(canonical(b))
+
+
+def nodes(tree: Tree) -> list[tuple]:
+    """All additions, each after those whose results it adds."""
+    return [part for part in _children_first(tree) if isinstance(part, tuple)]
+
+
+def leaves(tree: Tree) -> list[int]:
+    """The indices of the terms, left to right."""
+    return [part for part in _children_first(tree) if not isinstance(part, tuple)]
+
+
+def depth(tree: Tree) -> int:
+    """Most additions that one term goes through."""
+    return fold(tree, lambda index: 0, lambda children: 1 + max(children))
+
+
+def evaluate(tree: Tree, x: np.ndarray) -> tuple[np.floating, np.floating]:
+    """The sum of x (n,) by the tree, rounded to x's type at each addition, and a bound of its error.
+
+    The bound is u times the sum of the magnitudes of all partial sums, u half a unit in the last place of 1
+    (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., (4.3)); it is itself rounded. Raises
+    ValueError for a node of several terms: a tree does not say how they are rounded.
+    """
+    magnitudes = 0.0
+
+    def node(children: list) -> np.floating:
+        nonlocal magnitudes
+        if len(children) > 2:
+            raise ValueError(
+                f"{len(children)} terms are added at once: the tree does not say how they are rounded"
+            )
+        total = children[0] + children[1]
+        magnitudes += abs(float(total))
+        return total
+
+    with np.errstate(all="ignore"):
+        total = fold(tree, x.__getitem__, node)
+    return total, unit_roundoff(x.dtype) * magnitudes
+
+
+def error_bound(tree: Tree, x: np.ndarray) -> float:
+    """The error that no rounding can exceed, to first order: depth * u * sum|x| (Higham 2002, section 4.2)."""
+    return depth(tree) * unit_roundoff(x.dtype) * float(np.sum(np.abs(x), dtype=np.float64))
+
+
+def unit_roundoff(dtype) -> float:
+    """Half of the distance from 1 to the next number."""
+    return float(ml_dtypes.finfo(dtype).eps) / 2
