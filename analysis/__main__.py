@@ -58,6 +58,18 @@ def parser() -> argparse.ArgumentParser:
             "--reference", metavar="RUN[:REPEAT]",
             help="what runs are compared with beside each other (the first of the strongest guarantee)",
         )  # fmt: skip
+    add = command(
+        "sums", "the sums of `reductions`: how far they vary, and what each way of adding up costs",
+        "Only runs of `reductions` are used.",
+    )  # fmt: skip
+    add.add_argument("runs", nargs="+", metavar="RUN")
+    add.add_argument(
+        "--reference", metavar="VARIANT[:BACKEND]",
+        help="what V_s is against: a variant, or truth (sptr, else the variant of the strongest guarantee)",
+    )  # fmt: skip
+    add.add_argument(
+        "--csv", type=Path, metavar="DIR", help="write the tables there as CSV, in full precision"
+    )
     show = command("show", "what is recorded in runs")
     show.add_argument("runs", nargs="+", metavar="RUN")
     return top
@@ -177,7 +189,47 @@ def show(options: argparse.Namespace) -> int:
     return EQUAL if len(frames.runs) else BAD_USAGE
 
 
-COMMANDS = {"report": report, "variability": variability, "divergence": divergence, "show": show}
+def sums(options: argparse.Namespace) -> int:
+    """Print what is known of the sums of `reductions`."""
+    from analysis import terminal
+    from analysis.load import load
+    from analysis.sums import APP, NoReference
+    from analysis.sums import sums as frames_of
+    from analysis.sums_tables import all_tables, study, write_csv
+
+    if options.csv and options.csv.exists() and not options.csv.is_dir():
+        raise Usage(f"--csv {options.csv}: is a file; give a directory")
+    frames = load(options.runs)
+    _warn(frames)
+    apps = sorted(set(frames.runs["app"]))
+    if APP not in apps:
+        raise Usage(f"no run of {APP} among these ({', '.join(apps) or 'none can be used'}); give one")
+    found = frames_of(frames)
+    if found.samples.empty:
+        raise Usage(f"the runs of {APP} recorded no sums; look at them with `show`, or repeat them")
+    try:
+        made = study(found, options.reference)
+    except NoReference as error:
+        raise Usage(str(error)) from error
+    say = terminal.printer()
+    for title, table in all_tables(made):
+        say(terminal.table(title, table.columns, table.rows, table.numbers))
+    for note in made.notes:
+        say(f"Note: {note}.")
+    if options.csv:
+        try:
+            written = write_csv(made, options.csv)
+        except OSError as error:
+            raise Usage(
+                f"--csv {options.csv}: cannot be written: {error.strerror}; choose another"
+            ) from error
+        say(f"Written to {options.csv}: {', '.join(written)}")
+    return EQUAL
+
+
+COMMANDS = {
+    "report": report, "variability": variability, "divergence": divergence, "sums": sums, "show": show,
+}  # fmt: skip
 
 
 def _frames(options: argparse.Namespace):

@@ -177,6 +177,7 @@ def _row(
         "method": json.dumps(first["method"], sort_keys=True),
         "config": json.dumps(first.get("config", {}), sort_keys=True),
         "environment": json.dumps(_environment(ranks), sort_keys=True),
+        "promises": json.dumps(first.get("promises", {}), sort_keys=True),
     }
 
 

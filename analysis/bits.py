@@ -41,7 +41,7 @@ def ulp_distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     -0.0 and +0.0 are neighbours, so that zero means equal bits.
     """
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
-    low, high = _ranks(a), _ranks(b)
+    low, high = ranks(a), ranks(b)
     distance = np.where(low > high, low - high, high - low).astype(np.float64)
     return np.where((np.isnan(a) | np.isnan(b)) & differ(a, b), np.nan, distance)
 
@@ -88,7 +88,13 @@ def largest(x: np.ndarray) -> np.ndarray:
     return np.where(defined.any(axis=-1), np.where(defined, x, -np.inf).max(axis=-1), np.nan)
 
 
-def _ranks(x: np.ndarray) -> np.ndarray:
-    """uint64 that grow with the number `x` stands for: 1 from each float64 to the next."""
+def ranks(x: np.ndarray) -> np.ndarray:
+    """uint64 that grow with the number `x` stands for: 1 from each float64 to the next. NaNs lie outside of the
+    infinities, by sign."""
     bits = words(x)
     return np.where(bits & _SIGN, ~bits, bits | _SIGN)
+
+
+def numbers(ranks: np.ndarray) -> np.ndarray:
+    """The float64 whose `ranks` these are."""
+    return np.where(ranks & _SIGN, ranks ^ _SIGN, ~ranks).view(np.float64)

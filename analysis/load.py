@@ -33,7 +33,7 @@ RUNS = {"run": "str", "repeat": "int32", "path": "str", "run_id": "str", "alloca
         "problem": "str", "size": "int32", "guarantee": "str", "ordering": "str", "seed": "int64",
         "complete": "bool", "last_step": "int32", "state": "str", "wall_s": "float64", "events": "int64",
         "tracing_s": "float64", "started": "str", "method": "str", "config": "str",
-        "environment": "str"}  # fmt: skip
+        "environment": "str", "promises": "str"}  # fmt: skip
 EXCLUDED = ("run", "what", "path", "reason", "kept")
 
 

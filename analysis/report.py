@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pandas as pd
@@ -14,7 +14,8 @@ from analysis.environment import differences
 from analysis.groups import grouped
 from analysis.load import Frames
 from analysis.regions import cost_summary, costs, regions, summary
-from analysis.svg import GLYPHS, SERIES, Figure
+from analysis.sections import Section, Table
+from analysis.svg import GLYPHS, SERIES
 from analysis.terminal import number
 from analysis.variability import Id, ids, label, pairs, variability
 from analysis.verdict import (
@@ -40,29 +41,6 @@ class Report:
     html: str
     verdict: str
     groups: list[Group]
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows under `columns`; those in `numbers` are set to the right. A titled table beside figures can be
-    folded, and is at first where it is `folded`."""
-
-    columns: tuple[str, ...]
-    rows: list[tuple[object, ...]]
-    numbers: tuple[str, ...] = ()
-    folded: bool = False
-
-
-@dataclass(frozen=True)
-class Section:
-    """One heading of the report. Without figures, tables and items it says `nothing`, which is a sentence."""
-
-    title: str
-    nothing: str
-    intro: str = ""
-    figures: list[Figure] = field(default_factory=list)
-    tables: list[tuple[str, Table]] = field(default_factory=list)
-    items: list[tuple[str, list[tuple[str, str]], str]] = field(default_factory=list)
 
 
 def build(frames: Frames, against: Id | None = None) -> Report:

@@ -1,0 +1,266 @@
+"""Runs of `reductions` as frames: every sum that was computed, and how long it took.
+
+Names in their traces are OPERATION:VARIANT:BACKEND:N (docs/architecture.md). A *case* is one problem by one
+method on one rank count: only sums of one case are compared, so that other data, another order of the all-reduce
+and other rank counts are never taken for run-to-run variation.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis import bits
+from analysis.groups import grouped, ranks_text
+from analysis.load import Frames
+
+APP = "reductions"
+EMULATED = "emulated"  # the backend that draws orders of arrival from a seed: what it gives has no price
+TRUTH = "truth"
+WORST = ("worst-low", "worst-high")
+DEFAULT_REFERENCE = "sptr"
+
+SERIES = ["case", "operation", "variant", "backend", "n"]
+CELL = [*SERIES, "array"]
+PLACE = ["case", "operation", "n", "array"]  # one array of numbers, whoever adds it up
+UNKNOWN = "not recorded"  # the guarantee of a variant whose trace does not say
+
+
+class NoReference(Exception):
+    """The reference that was asked for cannot be one; the message says why, and which can."""
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What runs of `reductions` recorded. All frames have `case`; names of cases, operations, variants and
+    backends are categoricals, in the order of `cases` and as recorded.
+
+    cases    case, run, repeat, ranks: which repeats of which launches make up a case
+    samples  SERIES, array int32, run, repeat, sample int32, value float64; sorted by CELL, then as recorded
+    times    SERIES, run, repeat, rank, sample int32, calls int64, seconds float64 and nbytes float64 per call
+    truth    case, n int64, array int32, value float64: the correctly rounded value
+    worst    case, variant, backend, n, array, low, high float64: least and largest sum that the search found
+    promises {case: {(operation, variant, backend): guarantee}}
+    replays  emulated samples left out, since an earlier run of the case drew the same orders from the same seed
+    """
+
+    cases: pd.DataFrame
+    samples: pd.DataFrame
+    times: pd.DataFrame
+    truth: pd.DataFrame
+    worst: pd.DataFrame
+    promises: dict[str, dict[tuple[str, str, str], str]]
+    replays: int
+
+    def guarantee(self, case: str, operation: str, variant: str, backend: str) -> str:
+        """What the variant promises, or UNKNOWN."""
+        return self.promises.get(case, {}).get((operation, variant, backend), UNKNOWN)
+
+
+def parse(name: str) -> tuple[str, str, str, int] | None:
+    """(operation, variant, backend, n) of a name in the trace; None where it is none of these."""
+    parts = name.split(":")
+    if len(parts) != 4 or not all(parts) or not (parts[3].isascii() and parts[3].isdecimal()):
+        return None
+    return parts[0], parts[1], parts[2], int(parts[3])
+
+
+def sums(frames: Frames) -> Sums:
+    """What the runs of `reductions` among `frames` recorded; empty frames where there are none. Runs with an
+    injected fault are left out."""
+    runs = grouped(frames.runs[(frames.runs["app"] == APP).to_numpy()])
+    runs = runs[~runs["faulty"].astype(bool)]
+    label = runs["group"].str.removeprefix(f"{APP} ") + " on " + runs["size"].map(ranks_text).astype("str")
+    cases = runs.assign(case=label.astype("str"), ranks=runs["size"])[["case", "run", "repeat", "ranks"]]
+    cases = cases.reset_index(drop=True)
+    known = list(dict.fromkeys(cases["case"]))
+    codes = {label: i for i, label in enumerate(known)}
+    numbers = {(run, repeat): codes[c] for c, run, repeat, _ in cases.itertuples(index=False)}
+    names = enumerate(frames.values["name"].cat.categories)
+    parsed = {i: found for i, name in names if (found := parse(name))}
+    # Variants are listed as they were run, not as truth and search mention them, which come first.
+    parsed = dict(sorted(parsed.items(), key=lambda item: item[1][0] in (TRUTH, *WORST)))
+    recorded = _recorded(frames.values, numbers, parsed, known)
+    operation = recorded["operation"]
+    samples, replays = _samples(recorded[~operation.isin([TRUTH, *WORST]).to_numpy()])
+    truth = recorded[(operation == TRUTH).to_numpy()].drop_duplicates(["case", "n", "array"])
+    times = _recorded(frames.events, numbers, parsed, known)
+    promises = runs.assign(case=label).drop_duplicates("case").set_index("case")["promises"]
+    return Sums(
+        cases=cases,
+        samples=samples,
+        times=_times(times[~times["operation"].isin([TRUTH, *WORST]).to_numpy()]),
+        truth=truth[["case", "n", "array", "value"]].reset_index(drop=True),
+        worst=_worst(recorded[operation.isin(WORST).to_numpy()]),
+        promises={case: _promised(text) for case, text in promises.items()},
+        replays=replays,
+    )
+
+
+def references(found: Sums, wanted: str | None = None) -> tuple[pd.DataFrame, list[str]]:
+    """What S_d is, one row per place: columns PLACE, `value`, `reference` (variant and backend), and what is to be
+    said about the choice.
+
+    `wanted` is a variant, VARIANT:BACKEND, or "truth". Without it, in each case and operation: `sptr` if it was
+    run, else the variant of the strongest guarantee, else the correctly rounded value. A variant is a reference
+    only where all its samples of each array have the same bits. Raises NoReference where `wanted` never does.
+    """
+    constant, firsts = _constant(found.samples)
+    pieces, notes, refused = [], [], []
+    for (case, operation), members in constant.groupby(["case", "operation"], observed=True, sort=False):
+        choice = _choose(found, case, operation, members, wanted)
+        if choice == TRUTH:
+            values = found.truth[found.truth["case"] == case].assign(operation=operation, reference=TRUTH)
+            pieces.append(values)
+        elif choice is None:
+            refused.append((case, operation))
+        else:
+            own = (members["variant"] == choice[0]) & (members["backend"] == choice[1])
+            keys = ["case", "operation", "variant", "backend"]
+            values = firsts.merge(members.loc[own, keys].astype("str"), on=keys)
+            pieces.append(values.assign(reference=f"{choice[0]} ({choice[1]})"))
+    if wanted is not None and not pieces:
+        raise NoReference(_refusal(found, constant, wanted))
+    for case, operation in refused:
+        asked = f"no reference {wanted!r}" if wanted else "no variant whose samples all agree, and no truth"
+        notes.append(f"{case}, {operation}: {asked}; only differences of a variant from itself are given")
+    columns = [*PLACE, "value", "reference"]
+    if not pieces:
+        return pd.DataFrame(columns=columns), notes
+    return pd.concat([piece[columns].astype({key: "str" for key in PLACE[:2]}) for piece in pieces],
+                     ignore_index=True), notes  # fmt: skip
+
+
+def _recorded(frame: pd.DataFrame, numbers: dict, parsed: dict, known: list[str]) -> pd.DataFrame:
+    """The rows of `frame` (values or events) of the runs in `numbers` that have a name in `parsed`, with `case` and
+    the parts of the name as columns."""
+    run, repeat = frame["run"].cat.codes.to_numpy(), frame["repeat"].to_numpy()
+    repeats = int(repeat.max(initial=0)) + 1
+    table = np.full((len(frame["run"].cat.categories), repeats), -1, np.int32)
+    for (name, number), code in numbers.items():
+        if number < repeats and name in frame["run"].cat.categories:
+            table[frame["run"].cat.categories.get_loc(name), number] = code
+    case = table[run, repeat] if len(frame) else np.empty(0, np.int32)
+    names = frame["name"].cat.codes.to_numpy()
+    meant = np.zeros(len(frame["name"].cat.categories) + 1, bool)
+    meant[list(parsed)] = True
+    keep = (case >= 0) & meant[names]
+    rows = frame[keep]
+    made = {"case": pd.Categorical.from_codes(case[keep], known)}
+    for k, part in enumerate(("operation", "variant", "backend")):
+        kinds = list(dict.fromkeys(found[k] for found in parsed.values()))
+        code = np.full(len(meant), -1, np.int16)
+        code[list(parsed)] = [kinds.index(found[k]) for found in parsed.values()]
+        made[part] = pd.Categorical.from_codes(code[names[keep]], kinds)
+    sizes = np.zeros(len(meant), np.int64)
+    sizes[list(parsed)] = [found[3] for found in parsed.values()]
+    made["n"] = sizes[names[keep]]
+    renamed = {"block": "array", "step": "sample"}
+    rest = {renamed.get(c, c): rows[c].to_numpy() for c in rows.columns if c not in ("name", "run")}
+    return pd.DataFrame({**made, "run": rows["run"].array, **rest})
+
+
+def _samples(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """The frame `samples`, and how many emulated replays were left out."""
+    rows = rows.iloc[np.argsort(keys(rows, CELL), kind="stable")]
+    keep = np.ones(len(rows), bool)
+    emulated = (rows["backend"] == EMULATED).to_numpy()
+    if emulated.any():
+        keep[emulated] = ~rows.loc[emulated, [*CELL, "sample", "occurrence"]].duplicated().to_numpy()
+    columns = [*CELL, "run", "repeat", "sample", "value"]
+    return rows.loc[keep, columns].reset_index(drop=True), int((~keep).sum())
+
+
+def keys(rows: pd.DataFrame, columns: list[str]) -> np.ndarray:
+    """Numbers, of the smallest type that holds them, that are equal and ordered as the rows are in `columns`
+    (categoricals by their order)."""
+    key = np.zeros(len(rows), np.int64)
+    most = 1
+    for column in columns:
+        if isinstance(rows[column].dtype, pd.CategoricalDtype):
+            code, count = rows[column].cat.codes.to_numpy(), len(rows[column].cat.categories)
+        else:
+            code, known = pd.factorize(rows[column].to_numpy(), sort=True)
+            count = len(known)
+        key = key * max(count, 1) + code
+        most *= max(count, 1)
+    return key.astype(np.uint16) if most <= 1 << 16 else key  # 16 bits are sorted in linear time
+
+
+def pieces(rows: pd.DataFrame, columns: list[str]) -> np.ndarray:
+    """Where each stretch of rows that are equal in `columns` begins; `rows` sorted by them."""
+    key = keys(rows, columns)
+    return np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else np.empty(0, np.intp)
+
+
+def _times(rows: pd.DataFrame) -> pd.DataFrame:
+    columns = [*SERIES, "run", "repeat", "rank", "sample"]
+    calls = rows["count"].to_numpy() if len(rows) else np.empty(0, np.int64)
+    return rows[columns].assign(
+        calls=calls, seconds=rows["total_ns"].to_numpy() / calls / 1e9, nbytes=rows["bytes"].to_numpy() / calls
+    ).reset_index(drop=True)  # fmt: skip
+
+
+def _worst(rows: pd.DataFrame) -> pd.DataFrame:
+    """`low` and `high` side by side; the furthest, where several runs searched."""
+    place = ["case", "variant", "backend", "n", "array"]
+    sides = [
+        rows[(rows["operation"] == side).to_numpy()]
+        .groupby(place, observed=True)["value"]
+        .agg(how)
+        .rename(name)
+        for side, how, name in zip(WORST, ("min", "max"), ("low", "high"), strict=True)
+    ]
+    return pd.concat(sides, axis=1).reset_index()
+
+
+def _promised(text: str) -> dict[tuple[str, str, str], str]:
+    """{(operation, variant, backend): guarantee} of the JSON in the frame of runs."""
+    return {tuple(name.split(":")): level for name, level in json.loads(text).items() if name.count(":") == 2}
+
+
+def _constant(samples: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Of each (case, operation, variant, backend), as recorded, whether all its samples of each array have the same
+    bits (`constant`); and the first value of each CELL."""
+    begin = pieces(samples, CELL)
+    words = bits.words(samples["value"].to_numpy())
+    first = np.repeat(words[begin], np.diff(begin, append=len(samples)))
+    firsts = samples.iloc[begin][[*CELL, "value"]].reset_index(drop=True)
+    same = np.logical_and.reduceat(words == first, begin) if len(begin) else np.empty(0, bool)
+    whole = firsts.assign(constant=same).groupby(SERIES[:4], observed=True, sort=True)["constant"].all()
+    return whole.reset_index(), firsts.astype({key: "str" for key in SERIES[:4]})
+
+
+def _choose(
+    found: Sums, case: str, operation: str, members: pd.DataFrame, wanted: str | None
+) -> tuple[str, str] | str | None:
+    """(variant, backend) of the reference, TRUTH, or None."""
+    from analysis.groups import LEVELS
+
+    candidates = members[members["constant"]]
+    names = list(zip(candidates["variant"], candidates["backend"], strict=True))
+    truth = TRUTH if (found.truth["case"] == case).any() else None
+    if wanted == TRUTH:
+        return truth
+    if wanted is not None:
+        return next((name for name in names if wanted in (name[0], ":".join(name))), None)
+    if default := [name for name in names if name[0] == DEFAULT_REFERENCE]:
+        return default[0]
+    level = {name: found.guarantee(case, operation, *name) for name in names}
+    promised = [name for name in names if level[name] in LEVELS[1:]]
+    return max(promised, key=lambda name: LEVELS.index(level[name]), default=truth)
+
+
+def _refusal(found: Sums, constant: pd.DataFrame, wanted: str) -> str:
+    """Why `wanted` is no reference, and what is."""
+    good = [
+        f"{v}:{b}" for v, b, c in constant[["variant", "backend", "constant"]].itertuples(index=False) if c
+    ]
+    good += [TRUTH] if len(found.truth) else []
+    can = ", ".join(dict.fromkeys(good)) or "none of these runs has one"
+    ran = [wanted in (v, f"{v}:{b}") for v, b in constant[["variant", "backend"]].itertuples(index=False)]
+    why = "gave several results for one array, so that it is no reference" if any(ran) else "was not recorded"
+    return f"--reference {wanted}: {why}; these can be: {can}"

@@ -1,0 +1,141 @@
+"""The price list: what a sum costs by each variant, beside what is known of its bits."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+import pandas as pd
+
+from analysis.sums import EMULATED, SERIES, Sums, keys, pieces
+from analysis.variability import CONFIDENCE
+
+LIBRARIES = ("numpy", "torch", "cu")  # variants that are a library's own sum
+RESAMPLES = 4000
+SEED = 20240805
+
+PRICES = [*SERIES, "guarantee", "samples", "median_s", "low_s", "high_s", "gb_per_s", "ratio", "ratio_low",
+          "ratio_high", "base"]  # fmt: skip
+
+
+def prices(found: Sums) -> pd.DataFrame:
+    """One row per variant and n; columns PRICES.
+
+    `median_s` is the median over samples (of all runs of the case) of the seconds of one call on its slowest rank,
+    from `low_s` to `high_s` at 95 % confidence (order statistics, NaN where there are too few samples); `gb_per_s`
+    the bytes of all ranks over it, in 1e9. `ratio` is the median over runs of the ratio to `base` within the run:
+    the fastest variant without a guarantee, else the fastest library sum, of the same case, operation and n; its
+    interval is by bootstrap over samples. Emulated variants have no price: NaN, and they are nobody's base.
+    """
+    calls = _calls(found.times)
+    begin = pieces(calls, SERIES)
+    frame = calls.iloc[begin][SERIES].reset_index(drop=True)
+    frame["guarantee"] = [found.guarantee(*row) for row in frame[SERIES[:4]].itertuples(index=False)]
+    seconds = np.split(calls["seconds"].to_numpy(), begin[1:]) if len(begin) else []
+    nbytes = np.split(calls["nbytes"].to_numpy(), begin[1:]) if len(begin) else []
+    runs = np.split(keys(calls, ["run", "repeat"]), begin[1:]) if len(begin) else []
+    sold = (frame["backend"] != EMULATED).to_numpy()
+    medians = [median_interval(x) if paid else (np.nan,) * 3 for x, paid in zip(seconds, sold, strict=True)]
+    frame["samples"] = [len(x) for x in seconds]
+    frame[["median_s", "low_s", "high_s"]] = np.reshape(medians, (-1, 3))
+    size = np.array([np.median(x) for x in nbytes])
+    frame["gb_per_s"] = np.where(size > 0, size / frame["median_s"] / 1e9, np.nan)
+    base = _bases(frame)
+    ratios = [
+        (1.0, np.nan, np.nan) if i == j
+        else _ratio(seconds[i], runs[i], seconds[j], runs[j]) if j >= 0 and sold[i] else (np.nan,) * 3
+        for i, j in enumerate(base)
+    ]  # fmt: skip
+    frame[["ratio", "ratio_low", "ratio_high"]] = np.reshape(ratios, (-1, 3))
+    name = (frame["variant"].astype("str") + " (" + frame["backend"].astype("str") + ")").to_numpy()
+    named = [name[j] if j >= 0 and paid else "" for j, paid in zip(base, sold, strict=True)]
+    frame["base"] = pd.Series(named, dtype="str")
+    return frame[PRICES]
+
+
+def median_interval(x: np.ndarray, confidence: float = CONFIDENCE) -> tuple[float, float, float]:
+    """The median of `x`, and the order statistics between which the median of its distribution lies with at least
+    `confidence`, whatever the distribution; NaN for these where there are too few (at 95 %: 5 or fewer).
+
+    x[k] and x[n-1-k] (sorted, from 0), with the largest k such that P(Binomial(n, 1/2) <= k) <= (1 - confidence) / 2
+    (Conover, Practical Nonparametric Statistics, section 3.2).
+    """
+    x = np.sort(x)
+    k = _order(len(x), confidence)
+    if k < 0:
+        return float(np.median(x)), np.nan, np.nan
+    return float(np.median(x)), float(x[k]), float(x[len(x) - 1 - k])
+
+
+@lru_cache
+def _order(n: int, confidence: float) -> int:
+    """The largest k with P(Binomial(n, 1/2) <= k) <= (1 - confidence) / 2; -1 where there is none."""
+    k = np.arange(1, n // 2 + 1)
+    log = np.append(0.0, np.cumsum(np.log((n - k + 1) / k))) - n * math.log(2)  # of C(n, k) / 2^n
+    return int(np.searchsorted(np.cumsum(np.exp(log)), (1 - confidence) / 2, side="right")) - 1
+
+
+def ratio_interval(
+    x: np.ndarray, y: np.ndarray, confidence: float = CONFIDENCE, seed: int = SEED
+) -> tuple[float, float, float]:
+    """median(x) / median(y), and its percentile interval by a bootstrap of both; NaN where either has fewer than 6.
+
+    The median of a resample of n out of n is the sorted sample at the place floor(n U), U the middle of n uniform
+    numbers: Beta(k, n + 1 - k) with k = (n + 1) / 2. So no resample is drawn, and its cost does not grow with n.
+    """
+    ratio = float(np.median(x) / np.median(y))
+    if min(len(x), len(y)) < 6:
+        return ratio, np.nan, np.nan
+    rng = np.random.default_rng(seed)
+    drawn = [_medians(sample, rng) for sample in (x, y)]
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(drawn[0] / drawn[1], [tail, 1 - tail])
+    return ratio, float(low), float(high)
+
+
+def _medians(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    k = (len(x) + 1) / 2
+    return np.sort(x)[(len(x) * rng.beta(k, len(x) + 1 - k, RESAMPLES)).astype(np.int64)]
+
+
+def _ratio(x: np.ndarray, x_runs: np.ndarray, y: np.ndarray, y_runs: np.ndarray) -> tuple[float, ...]:
+    """Ratios are taken within runs; of several runs their median, and the range that their intervals span."""
+    found = [
+        ratio_interval(x[x_runs == run], y[y_runs == run], seed=SEED + i)
+        for i, run in enumerate(np.intersect1d(x_runs, y_runs))
+    ]
+    if not found:
+        return (np.nan,) * 3
+    ratio, low, high = np.array(found).T
+    return float(np.median(ratio)), float(np.min(low)), float(np.max(high))
+
+
+def _calls(times: pd.DataFrame) -> pd.DataFrame:
+    """One row per SERIES, run, repeat and sample: `seconds` of a call on the slowest rank, `nbytes` of all ranks;
+    sorted by SERIES."""
+    place = [*SERIES, "run", "repeat", "sample"]
+    times = times.iloc[np.argsort(keys(times, place), kind="stable")]
+    begin = pieces(times, place)
+    frame = times.iloc[begin][place].reset_index(drop=True)
+    if not len(begin):
+        return frame.assign(seconds=np.empty(0), nbytes=np.empty(0))
+    return frame.assign(
+        seconds=np.maximum.reduceat(times["seconds"].to_numpy(), begin),
+        nbytes=np.add.reduceat(times["nbytes"].to_numpy(), begin),
+    )
+
+
+def _bases(frame: pd.DataFrame) -> list[int]:
+    """For each row of prices the row that it is divided by, or -1."""
+    base = np.full(len(frame), -1)
+    for _, same in frame.groupby(["case", "operation", "n"], observed=True, sort=False):
+        known = same["median_s"].notna()
+        for candidates in (
+            same[known & (same["guarantee"] == "none")],
+            same[known & same["variant"].isin(LIBRARIES)],
+        ):
+            if len(candidates):
+                base[same.index] = candidates["median_s"].idxmin()
+                break
+    return base.tolist()

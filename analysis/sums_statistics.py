@@ -1,0 +1,165 @@
+"""How much the sums of one variant differ: from each other, and apart from that from a reference.
+
+The distance to a reference that another algorithm computed holds the change of algorithm too. So there are three
+numbers for each array: samples against each other, the median sample against the reference, and, as published, the
+samples against the reference. The metrics and their open cases are those of `analysis.bits`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from analysis import bits
+from analysis.sums import CELL, PLACE, SERIES, Sums, pieces
+from analysis.variability import bound
+
+QUANTILE = 0.95  # of |V_s|, beside its maximum, which grows with the number of samples
+CHUNK = 1 << 21  # numbers worked on at once: some ten temporaries of 16 MB
+
+
+def of_arrays(found: Sums, reference: pd.DataFrame) -> pd.DataFrame:
+    """One row per variant and array: columns CELL and those of `statistics`, and `reference`, which names what
+    V_s is against (empty where there is none)."""
+    samples = found.samples
+    begin = pieces(samples, CELL)
+    frame = samples.iloc[begin][CELL].reset_index(drop=True)
+    plain = frame.astype({key: "str" for key in SERIES[:4]})
+    place = plain.merge(reference, on=PLACE, how="left")
+    truth = plain.merge(found.truth.astype({"case": "str"}), on=["case", "n", "array"], how="left")
+    against = [column.to_numpy(np.float64, na_value=np.nan) for column in (place["value"], truth["value"])]
+    known = [place["reference"].notna().to_numpy(), truth["value"].notna().to_numpy()]
+    columns: dict[str, np.ndarray] = {}
+    for rows, values in blocks(samples["value"].to_numpy(), begin):
+        for name, column in statistics(values, *(side[rows] for side in against)).items():
+            columns.setdefault(name, np.full(len(frame), np.nan))[rows] = column
+    for side, names in zip(known, (AGAINST_REFERENCE, AGAINST_TRUTH), strict=True):
+        for name in names:
+            if name in columns:
+                columns[name][~side] = np.nan
+    return frame.assign(**columns, reference=place["reference"].fillna("").astype("str"))
+
+
+AGAINST_REFERENCE = ("v_s_max", "v_s_quantile", "v_s_median", "shift", "ulp_max", "undefined")
+AGAINST_TRUTH = ("error_median", "error_max")
+
+
+def blocks(values: np.ndarray, begin: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """(rows, values of shape (rows, m)) for the stretches of `values` that begin at `begin`: those of equal length m
+    together, in pieces of at most CHUNK numbers."""
+    lengths = np.diff(begin, append=len(values))
+    for length in np.unique(lengths).tolist():
+        rows = np.flatnonzero(lengths == length)
+        step = max(1, CHUNK // length)
+        for i in range(0, len(rows), step):
+            some = rows[i : i + step]
+            yield some, values[begin[some][:, None] + np.arange(length)]
+
+
+def statistics(values: np.ndarray, reference: np.ndarray, truth: np.ndarray) -> dict[str, np.ndarray]:
+    """Statistics of the samples `values` float64 (arrays, m), in the order in which they were taken, against
+    `reference` and `truth` (arrays,): each a float64 array (arrays,). Undefined terms are left out.
+
+    samples       m
+    distinct      different bit patterns
+    effective     effective number of outcomes, 1 / sum p^2 (Laakso & Taagepera 1979)
+    bound         where distinct is 1: what the probability of another result stays below at 95 % confidence, about
+                  3 / m; NaN elsewhere
+    median        the lower median: one of the samples
+    pair_max      largest V_s of any two samples: 1 - min|S| / max|S|
+    pair_median   median |V_s| of the pairs of samples 0 and 1, 2 and 3, ..., which are independent of each other
+    own_ulp       units in the last place from the least to the largest sample
+    shift         |V_s| of the median against the reference: the change of algorithm
+    v_s_max, v_s_quantile, v_s_median   of |V_s| = |1 - |S / S_reference|| (arXiv 2408.05148): both together
+    ulp_max       largest distance from the reference in ULP
+    undefined     samples whose V_s is undefined (NaN on one side)
+    error_median, error_max   distance from the correctly rounded value in ULP
+    """
+    arrays, m = values.shape
+    order = np.sort(bits.ranks(values), axis=1)
+    new = np.ones((arrays, m), bool)
+    new[:, 1:] = order[:, 1:] != order[:, :-1]
+    distinct = new.sum(axis=1)
+    median = bits.numbers(order[:, (m - 1) // 2])
+    size = np.abs(bits.v_s(reference[:, None], values))
+    distance = bits.ulp_distance(reference[:, None], values)
+    error = bits.ulp_distance(truth[:, None], values)
+    low, high = _extremes(np.abs(values))
+    least, most = _extremes(values)
+    even = values[:, : m // 2 * 2]
+    between = np.abs(bits.v_s(even[:, ::2], even[:, 1::2]))
+    return {
+        "samples": np.full(arrays, m),
+        "distinct": distinct,
+        "effective": m**2 / _squares(new),
+        "bound": np.where(distinct == 1, bound(m), np.nan),
+        "median": median,
+        "pair_max": np.abs(bits.v_s(high, low)),
+        "pair_median": middle(between),
+        "own_ulp": bits.ulp_distance(least, most),
+        "shift": np.abs(bits.v_s(reference, median)),
+        "v_s_max": bits.largest(size),
+        "v_s_quantile": quantile(size, QUANTILE),
+        "v_s_median": middle(size),
+        "ulp_max": bits.largest(distance),
+        "undefined": np.isnan(size).sum(axis=1),
+        "error_median": middle(error),
+        "error_max": bits.largest(error),
+    }
+
+
+def of_series(arrays: pd.DataFrame) -> pd.DataFrame:
+    """What `of_arrays` returned, one row per variant and n: columns SERIES, `reference`, and
+
+    arrays, samples (of one array: the fewest), differing (arrays with more than one result), distinct, effective (of
+    the array with the most), bound (of one array, where none differs), pair_median (median over arrays), pair_max,
+    own_ulp, shift, v_s_max, v_s_quantile, ulp_max (largest over arrays), undefined (all), error_median (median),
+    error_max (largest).
+    """
+    by = arrays.assign(differs=arrays["distinct"] > 1).groupby(SERIES, observed=True, sort=True)
+    most, middles = by.max(numeric_only=True), by.median(numeric_only=True)
+    frame = by.agg(
+        reference=("reference", "max"), arrays=("array", "size"), samples=("samples", "min"),
+        differing=("differs", "sum"), undefined=("undefined", "sum"),
+    )  # fmt: skip
+    for column in ("distinct", "effective", "pair_max", "own_ulp", "shift", "v_s_max", "v_s_quantile", "ulp_max",
+                   "error_max"):  # fmt: skip
+        frame[column] = most[column]
+    for column in ("pair_median", "error_median"):
+        frame[column] = middles[column]
+    frame["bound"] = most["bound"].where(frame["differing"] == 0)
+    return frame.reset_index()
+
+
+def quantile(x: np.ndarray, q: float) -> np.ndarray:
+    """The q-quantile of the defined elements along the last axis, as one of them (inverted distribution function);
+    NaN where there are none."""
+    ordered = np.sort(x, axis=-1)  # NaN last
+    defined = (~np.isnan(x)).sum(axis=-1)
+    place = np.clip(np.ceil(q * defined).astype(np.int64) - 1, 0, max(x.shape[-1] - 1, 0))
+    if not x.shape[-1]:
+        return np.full(x.shape[:-1], np.nan)
+    return np.take_along_axis(ordered, place[..., None], axis=-1)[..., 0]
+
+
+def middle(x: np.ndarray) -> np.ndarray:
+    """The lower median of the defined elements along the last axis; NaN where there are none."""
+    return quantile(x, 0.5)
+
+
+def _squares(new: np.ndarray) -> np.ndarray:
+    """Sum over outcomes of the square of how often each occurred; `new` marks where outcomes begin in each row."""
+    flat = new.ravel()
+    begin = np.flatnonzero(flat)
+    runs = np.diff(begin, append=flat.size).astype(np.float64) ** 2
+    return np.add.reduceat(runs, np.flatnonzero(begin % new.shape[1] == 0))
+
+
+def _extremes(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Least and largest defined element of each row; NaN where there is none."""
+    defined = ~np.isnan(x)
+    some = defined.any(axis=1)
+    low = np.where(some, np.where(defined, x, np.inf).min(axis=1), np.nan)
+    return low, np.where(some, np.where(defined, x, -np.inf).max(axis=1), np.nan)

@@ -1,0 +1,130 @@
+"""What is known of the sums as tables, for the terminal and for the report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from analysis.groups import LEVELS
+from analysis.sections import Table
+from analysis.sums import EMULATED, SERIES, Sums, references
+from analysis.sums_price import prices
+from analysis.sums_statistics import of_arrays, of_series
+from analysis.terminal import number
+
+
+@dataclass(frozen=True)
+class Study:
+    """All that is computed of the runs of `reductions`: `found` (the frames), `arrays` and `series`
+    (sums_statistics), `prices` (sums_price), and `notes`, sentences on what limits them."""
+
+    found: Sums
+    arrays: pd.DataFrame
+    series: pd.DataFrame
+    prices: pd.DataFrame
+    notes: list[str]
+
+
+def study(found: Sums, wanted: str | None = None) -> Study:
+    """Everything about the sums `found`, of which there must be some; raises NoReference where `wanted` cannot be
+    a reference."""
+    reference, notes = references(found, wanted)
+    arrays = of_arrays(found, reference)
+    if found.replays:
+        notes.append(
+            f"{found.replays:,} emulated samples repeat the orders of an earlier run of the same seed: left out"
+        )
+    return Study(found, arrays, of_series(arrays), prices(found), notes)
+
+
+def all_tables(made: Study) -> list[tuple[str, Table]]:
+    """Every table, in the order in which they are read."""
+    return [*price_tables(made), *bits_tables(made)]
+
+
+def write_csv(made: Study, directory: Path) -> list[str]:
+    """Write the frames of `made` into `directory`, in full precision; the names of the files."""
+    directory.mkdir(parents=True, exist_ok=True)
+    names = []
+    for name in ("arrays", "series", "prices"):
+        getattr(made, name).to_csv(directory / f"{name}.csv", index=False)
+        names.append(f"{name}.csv")
+    return names
+
+
+def price_tables(made: Study) -> list[tuple[str, Table]]:
+    """(title, table) per case and operation: time, its ratio, and what is known of the bits."""
+    both = made.series.merge(made.prices.drop(columns=["guarantee", "samples"]), on=SERIES, how="left")
+    both["guarantee"] = [made.found.guarantee(*row) for row in both[SERIES[:4]].itertuples(index=False)]
+    both["base"] = both["base"].fillna("")
+    return [(f"Price list: {title}", _price_table(same)) for title, same in _each(both)]
+
+
+def _price_table(same: pd.DataFrame) -> Table:
+    bases = sorted(set(same["base"]) - {""})
+    ratio = f"ratio to {bases[0]}" if len(bases) == 1 else "ratio"
+    columns = ("n", "variant", "guarantee", "results", "max |V_s|", "error, ULP", "median time", "95 % interval",
+               "GB/s", ratio, "95 % interval of it")  # fmt: skip
+    rows = [
+        (
+            f"{row.n:,}", f"{row.variant} ({row.backend})", _kept(row), number(row.distinct), number(row.v_s_max),
+            number(row.error_max), _time(row), interval(row.low_s, row.high_s, duration), number(row.gb_per_s),
+            f"{row.ratio:.3f}" if row.ratio == row.ratio else "",
+            interval(row.ratio_low, row.ratio_high, "{:.3f}".format),
+        )
+        for row in same.itertuples(index=False)
+    ]  # fmt: skip
+    return Table(columns, rows, (columns[0], *columns[3:]))
+
+
+def bits_tables(made: Study) -> list[tuple[str, Table]]:
+    """(title, table) per case and operation: samples against each other, apart from against the reference."""
+    columns = ("n", "variant", "arrays", "samples", "results", "effective", "pair median", "pair max", "shift",
+               "max |V_s|", "95 % |V_s|", "max ULP", "p at 95 %")  # fmt: skip
+    tables = []
+    for title, same in _each(made.series):
+        rows = [
+            (
+                f"{row.n:,}", f"{row.variant} ({row.backend})", f"{row.differing} of {row.arrays} differ",
+                number(row.samples), number(row.distinct), number(row.effective), number(row.pair_median),
+                number(row.pair_max), number(row.shift), number(row.v_s_max), number(row.v_s_quantile),
+                number(row.ulp_max), f"< {row.bound:.1%}" if row.bound == row.bound else "",
+            )
+            for row in same.itertuples(index=False)
+        ]  # fmt: skip
+        against = sorted(set(same["reference"]) - {""})
+        named = f"; reference: {', '.join(against)}" if against else "; no reference"
+        tables.append((f"Bits: {title}{named}", Table(columns, rows, (columns[0], *columns[3:]))))
+    return tables
+
+
+def duration(seconds: float) -> str:
+    """`12.3 µs`: three digits with the unit that suits."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def interval(low: float, high: float, show=number) -> str:
+    """`1.2 to 1.4`; empty where there is none."""
+    return f"{show(low)} to {show(high)}" if low == low and high == high else ""
+
+
+def _kept(row) -> str:
+    """The guarantee of a variant, and whether its samples break it."""
+    return f"{row.guarantee}, BROKEN" if row.guarantee in LEVELS[1:] and row.distinct > 1 else row.guarantee
+
+
+def _time(row) -> str:
+    if row.backend == EMULATED:
+        return EMULATED
+    return duration(row.median_s) if row.median_s == row.median_s else "not timed"
+
+
+def _each(frame: pd.DataFrame):
+    """(title, rows by n) of each case and operation, as recorded."""
+    for (case, operation), same in frame.groupby(["case", "operation"], observed=True, sort=True):
+        yield f"{operation}, {case}", same.sort_values("n", kind="stable")
