@@ -33,15 +33,20 @@ def _complete(path: Path, seen: set[Path]) -> str:
     return INCLUDE.sub(header, path.read_text().replace("#pragma once\n", ""))
 
 
-@cache
-def kernel(name: str, function: str):
-    """The kernel FUNCTION of NAME.cu as a `cupy.RawKernel`, compiled for the device of its first call."""
-    return _module(name).get_function(function)
+def specialised(name: str, **macros: str) -> str:
+    """The text of NAME.cu with `macros` defined, as ELEMENT="float": a source that has them is one for each type."""
+    return "".join(f"#define {macro} {value}\n" for macro, value in macros.items()) + source(name)
 
 
 @cache
-def _module(name: str):
+def kernel(name: str, function: str, **macros: str):
+    """The kernel FUNCTION of `specialised(NAME)` as a `cupy.RawKernel`, compiled for the device of its first call."""
+    return _module(name, **macros).get_function(function)
+
+
+@cache
+def _module(name: str, **macros: str):
     import cupy
 
     options = HIPRTC_OPTIONS if cupy.cuda.runtime.is_hip else NVRTC_OPTIONS
-    return cupy.RawModule(code=source(name), options=options)
+    return cupy.RawModule(code=specialised(name, **macros), options=options)

@@ -6,6 +6,7 @@
 //
 //   nvcc -cubin -arch sm_90 --fmad=false kernels/cuda/stencil.cu
 #include "../native/pointwise.hpp"
+#include "lanes.hpp"
 
 using i64 = long long;
 
@@ -43,15 +44,6 @@ __device__ double lane_sum(const double *a, i64 a_pitch, const double *b, i64 b_
         }
     }
     return sum;
-}
-
-// Adds the lanes of each group of 64 threads by a binary tree; lane 0 of the group holds the total. Every thread of
-// the block must call it.
-__device__ void add_lanes(double *lanes, int lane) {
-    for (int width = LANES / 2; width > 0; width /= 2) {
-        __syncthreads();
-        if (lane < width) lanes[lane] += lanes[lane + width];
-    }
 }
 
 // runs: (n, 5) of source offset, target offset, count, source stride, target stride; one thread block per run
@@ -121,7 +113,7 @@ chebyshev_laplacian(const double *r, i64 pad, double *u, double *w, double *dots
     const int dot = threadIdx.x / LANES, lane = threadIdx.x % LANES;
     const double *a = dot == 1 ? w : r, *b = dot == 2 ? r : u;
     lanes[dot][lane] = lane_sum(a, dot == 1 ? columns : pitch, b, dot == 2 ? pitch : columns, rows, columns, lane);
-    add_lanes(lanes[dot], lane);
+    add_lanes(lanes[dot], lane, LANES);  // each group its own
     if (lane == 0) dots[DOTS * blockIdx.x + dot] = lanes[dot][0];
 }
 
@@ -131,6 +123,6 @@ block_dots(const double *a, i64 a_pad, const double *b, i64 b_pad, double *out, 
     __shared__ double lanes[LANES];
     const int lane = threadIdx.x;
     lanes[lane] = lane_sum(a + of_a.interior(), of_a.pitch(), b + of_b.interior(), of_b.pitch(), rows, columns, lane);
-    add_lanes(lanes, lane);
+    add_lanes(lanes, lane, LANES);
     if (lane == 0) out[blockIdx.x] = lanes[0];
 }

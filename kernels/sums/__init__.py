@@ -4,6 +4,6 @@ A guarantee here speaks of one process: `run` is the same bits whenever the same
 also when it is cut into parts, permuted or summed by another number of threads.
 """
 
-from kernels.sums import native, numpy, order_free, reference, torch
+from kernels.sums import cupy, native, numpy, order_free, reference, torch
 
-__all__ = ["native", "numpy", "order_free", "reference", "torch"]
+__all__ = ["cupy", "native", "numpy", "order_free", "reference", "torch"]

@@ -4,7 +4,8 @@ It offers what the program uses of CuPy, with CuPy's strictness: arrays "on the 
 and come back only by `get()`. New memory holds NaN. `RawModule` builds the CUDA sources with the host's C++
 compiler against `threads.hpp`. So the whole device path runs, and its bits can be compared; its times say nothing.
 
-FPNA_HOST_ORDER=descending runs the threads of a block backwards.
+FPNA_HOST_ORDER is the order in which blocks run, and the threads of a block between two barriers: `ascending` (the
+default), `descending`, or a number, which is the seed of random orders. It is read at every launch.
 """
 
 import ctypes
@@ -19,7 +20,8 @@ from types import SimpleNamespace
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-float32, float64, int64, uint64, bool_ = np.float32, np.float64, np.int64, np.uint64, np.bool_
+float16, float32, float64, bool_ = np.float16, np.float32, np.float64, np.bool_
+int32, int64, uint16, uint32, uint64 = np.int32, np.int64, np.uint16, np.uint32, np.uint64
 dtype, nan, inf, pi = np.dtype, np.nan, np.inf, np.pi
 SCALARS = (bool, int, float, np.generic)
 
@@ -35,6 +37,8 @@ class ndarray(NDArrayOperatorsMixin):
     ndim = property(lambda self: self._held.ndim)
     size = property(lambda self: self._held.size)
     nbytes = property(lambda self: self._held.nbytes)
+    device = property(lambda self: _Device())
+    data = property(lambda self: SimpleNamespace(ptr=self._held.ctypes.data))
 
     @property
     def flags(self):
@@ -169,19 +173,26 @@ class RawModule:
         if "--fmad=false" not in options:
             raise ValueError("a*b + c would be contracted into one rounding")
         self._library = _build(code)
-        self._library.set_descending(os.environ.get("FPNA_HOST_ORDER") == "descending")
 
     def get_function(self, name):
         entry = getattr(self._library, f"launch_{name}")
 
-        def launch(grid, block, arguments):
+        def launch(grid, block, arguments, shared_mem=0):
             if len(grid) != 1 or len(block) != 1 or min(*grid, *block) < 1:
                 raise ValueError(f"invalid configuration: grid {grid}, block {block}")
             values = [_as_argument(value) for value in arguments]
             addresses = (ctypes.c_void_p * len(values))(*[ctypes.addressof(value) for value in values])
-            entry(ctypes.c_uint(*grid), ctypes.c_uint(*block), addresses)
+            self._library.set_order(*_order())
+            entry(ctypes.c_uint(*grid), ctypes.c_uint(*block), ctypes.c_uint(shared_mem), addresses)
 
         return launch
+
+
+def _order():
+    """(kind, seed) as threads.hpp takes them."""
+    order = os.environ.get("FPNA_HOST_ORDER", "ascending")
+    kinds = {"ascending": 0, "descending": 1}
+    return (kinds[order], 0) if order in kinds else (2, int(order))
 
 
 def _as_argument(value):
@@ -209,10 +220,18 @@ def _build(code):
 
 class _Device:
     id = 0
+    ptr = 0  # of its only stream
+    compute_capability = "90"
 
     def __init__(self, number=0):
         if number != 0:
             raise ValueError("the stand-in has one device")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        """There is no other to go back to."""
 
     def use(self):
         """It is the current one already."""

@@ -1,18 +1,24 @@
 // Runs CUDA C++ kernels on the host: each GPU thread is a context with a stack of its own, and the threads of a
-// block take turns, in ascending or descending order, from one __syncthreads() to the next. A barrier that only
-// some threads reach ends the program; a barrier that is missing shows as results that follow the order.
+// block take turns, in an order that is set, from one __syncthreads() to the next; the blocks run one after another, in
+// an order that is set. A barrier that only some threads reach ends the program; a barrier that is missing shows as
+// results that follow the order. Atomic operations are plain ones here: nothing ever runs at the same time.
 #pragma once
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <ucontext.h>
 
+#include <algorithm>
+#include <random>
 #include <utility>
+#include <vector>
 
 #define __device__
 #define __global__
 #define __shared__ static  // one block runs at a time
 #define __launch_bounds__(threads)
+#define DYNAMIC_SHARED(type, name) type *name = reinterpret_cast<type *>(host::dynamic_shared)
 
 namespace host {
 
@@ -21,10 +27,15 @@ struct Index {
 };
 
 constexpr unsigned THREADS = 1024;
-constexpr size_t STACK = 1 << 16;
+constexpr size_t STACK = 1 << 16, SHARED = 48 << 10;
+
+enum Order { ASCENDING, DESCENDING, RANDOM };
 
 inline Index thread, block, block_size, grid_size;
-inline int descending = 0;
+inline int order = ASCENDING;
+inline std::mt19937 random;
+inline unsigned turns[THREADS];  // of the threads of a block
+alignas(16) inline char dynamic_shared[SHARED];
 inline char stacks[THREADS][STACK];
 inline ucontext_t starts[THREADS], back;
 inline jmp_buf waiting[THREADS], scheduler;
@@ -56,11 +67,19 @@ inline __attribute__((noinline)) bool resume(unsigned t, bool first) {
     abort();
 }
 
+inline void put_in_order(unsigned *begin, unsigned *end) {
+    unsigned next = 0;
+    for (unsigned *i = begin; i < end; ++i) *i = next++;
+    if (order == DESCENDING) std::reverse(begin, end);
+    if (order == RANDOM) std::shuffle(begin, end, random);
+}
+
 inline void run_block() {
+    put_in_order(turns, turns + block_size.x);
+    memset(dynamic_shared, -1, SHARED);  // NaN, as new memory holds
     for (bool first = true;; first = false) {
         unsigned at_barrier = 0;
-        for (unsigned k = 0; k < block_size.x; ++k)
-            at_barrier += resume(descending ? block_size.x - 1 - k : k, first);
+        for (unsigned k = 0; k < block_size.x; ++k) at_barrier += resume(turns[k], first);
         if (at_barrier == 0) return;
         if (at_barrier != block_size.x) {
             fprintf(stderr, "block %u: %u of %u threads reached a barrier\n", block.x, at_barrier, block_size.x);
@@ -70,20 +89,33 @@ inline void run_block() {
 }
 
 template <typename... Arguments, size_t... I>
-void launch(void (*kernel)(Arguments...), unsigned grid, unsigned threads, void **arguments,
+void launch(void (*kernel)(Arguments...), unsigned grid, unsigned threads, unsigned shared, void **arguments,
             std::index_sequence<I...>) {
-    if (threads > THREADS) abort();
+    if (threads > THREADS || shared > SHARED) abort();
     auto call = [&] { kernel(*static_cast<Arguments *>(arguments[I])...); };
     body = [](void *f) { (*static_cast<decltype(call) *>(f))(); };
     body_arguments = &call;
     grid_size.x = grid;
     block_size.x = threads;
-    for (block.x = 0; block.x < grid; ++block.x) run_block();
+    std::vector<unsigned> blocks(grid);
+    put_in_order(blocks.data(), blocks.data() + grid);
+    for (unsigned b : blocks) {
+        block.x = b;
+        run_block();
+    }
 }
 
 template <typename... Arguments>
-void launch(void (*kernel)(Arguments...), unsigned grid, unsigned threads, void **arguments) {
-    launch(kernel, grid, threads, arguments, std::index_sequence_for<Arguments...>{});
+void launch(void (*kernel)(Arguments...), unsigned grid, unsigned threads, unsigned shared, void **arguments) {
+    launch(kernel, grid, threads, shared, arguments, std::index_sequence_for<Arguments...>{});
+}
+
+// An atomic operation: what was there is returned.
+template <typename T, typename Function>
+T exchange(T *at, Function &&function) {
+    const T before = *at;
+    *at = function(before);
+    return before;
 }
 
 }  // namespace host
@@ -94,9 +126,38 @@ void launch(void (*kernel)(Arguments...), unsigned grid, unsigned threads, void 
 #define gridDim host::grid_size
 #define __syncthreads host::barrier
 
-extern "C" inline __attribute__((used)) void set_descending(int order) { host::descending = order; }
+template <typename T>
+T atomicAdd(T *to, T x) {
+    return host::exchange(to, [&](T before) { return before + x; });
+}
 
-#define HOST_KERNEL(name)                                                                 \
-    extern "C" void launch_##name(unsigned grid, unsigned threads, void **arguments) { \
-        host::launch(name, grid, threads, arguments);                                     \
+template <typename T>
+T atomicMax(T *to, T x) {
+    return host::exchange(to, [&](T before) { return std::max(before, x); });
+}
+
+template <typename T>
+T atomicMin(T *to, T x) {
+    return host::exchange(to, [&](T before) { return std::min(before, x); });
+}
+
+template <typename T>
+T atomicOr(T *to, T x) {
+    return host::exchange(to, [&](T before) { return before | x; });
+}
+
+inline unsigned atomicInc(unsigned *to, unsigned most) {
+    return host::exchange(to, [&](unsigned before) { return before >= most ? 0 : before + 1; });
+}
+
+inline void __threadfence() {}
+
+extern "C" inline __attribute__((used)) void set_order(int order, unsigned seed) {
+    host::order = order;
+    host::random.seed(seed);
+}
+
+#define HOST_KERNEL(name)                                                                                  \
+    extern "C" void launch_##name(unsigned grid, unsigned threads, unsigned shared, void **arguments) { \
+        host::launch(name, grid, threads, shared, arguments);                                              \
     }

@@ -31,10 +31,11 @@ print(len(parts) - 1, "same" if results[0] == results[1] else "different")
 """
 
 
-@pytest.mark.parametrize("order", ["ascending", "descending"])
-def test_the_kernels_give_the_bits_of_the_definition_in_any_order_of_threads(order):
+@pytest.mark.parametrize("order", ["ascending", "descending", "1"])
+@pytest.mark.parametrize("file", ["test_cuda.py", "test_cuda_sums.py"])
+def test_the_kernels_give_the_bits_of_the_definition_in_any_order_of_blocks_and_threads(file, order):
     env = {"PYTHONPATH": STAND_IN, "FPNA_HOST_ORDER": order}
-    run = run_python(["-m", "pytest", "tests/kernels/test_cuda.py", "-p", "no:cacheprovider"], env, cwd=ROOT)
+    run = run_python(["-m", "pytest", f"tests/kernels/{file}", "-p", "no:cacheprovider"], env, cwd=ROOT)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "skipped" not in run.stdout and re.search(r"\b[1-9]\d* passed", run.stdout), run.stdout
 
