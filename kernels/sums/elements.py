@@ -1,4 +1,4 @@
-"""What may be summed, and what it is accumulated in."""
+"""What may be summed, what it is accumulated in, and how it is handed to C++."""
 
 from __future__ import annotations
 
@@ -34,3 +34,31 @@ def vector(x) -> np.ndarray:
     if x.ndim != 1:
         raise ValueError(f"cannot sum an array of shape {x.shape}: one dimension is expected, see ravel()")
     return np.require(x, dtype=x.dtype.newbyteorder("="), requirements=["C", "A"])
+
+
+def vectors(x, y) -> tuple[np.ndarray, np.ndarray]:
+    """The factors of a dot product, each as `vector` gives it.
+
+    Raises as `vector`, and TypeError for two types, ValueError for two lengths.
+    """
+    x, y = vector(x), vector(y)
+    if x.dtype != y.dtype:
+        raise TypeError(f"cannot multiply {x.dtype} by {y.dtype}: convert both factors to one type")
+    if len(x) != len(y):
+        raise ValueError(f"cannot multiply {len(x)} elements by {len(y)}: both factors need one length")
+    return x, y
+
+
+def widened(x: np.ndarray) -> np.ndarray:
+    """A vector in the type of its accumulator, which holds all its values; itself where it has that type."""
+    return x.astype(accumulator(x.dtype), copy=False)
+
+
+def terms(x, y=None) -> tuple[np.ndarray, np.ndarray | None, str]:
+    """What C++ adds up, as it takes it: the elements of `x` or, where there is a `y`, the products of both.
+
+    Elements of 16 bits go as uint16, with the name of their type. Raises as `vectors`.
+    """
+    factors = (vector(x),) if y is None else vectors(x, y)
+    first, second = (*(v.view(np.uint16) if v.dtype.itemsize == 2 else v for v in factors), None)[:2]
+    return first, second, factors[0].dtype.name

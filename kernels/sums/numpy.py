@@ -1,15 +1,29 @@
-"""The sum of NumPy."""
+"""The sum and the dot product of NumPy."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from kernels.sums.elements import vector
+from kernels.sums.elements import vector, vectors, widened
 from kernels.sums.orders import in_order
 
 
 @in_order("numpy", "sum", backend="numpy")
-def library(x: np.ndarray) -> float:
-    """`np.sum`: pairwise over runs of up to 128 elements, in one thread: it repeats, in NumPy's order."""
+def library(x: np.ndarray) -> np.floating:
+    """`np.sum`: pairwise over runs of up to 128 elements, in one thread: it repeats, in NumPy's order.
+
+    float16 and bfloat16 are converted to float32 before.
+    """
     with np.errstate(all="ignore"):
-        return float(np.sum(vector(x)))
+        return np.sum(widened(vector(x)))
+
+
+@in_order("numpy", "dot", backend="numpy")
+def dot_library(x: np.ndarray, y: np.ndarray) -> np.floating:
+    """`np.dot`: that of the BLAS which NumPy was built with, cut among its threads.
+
+    float16 and bfloat16 are converted to float32 before.
+    """
+    x, y = vectors(x, y)
+    with np.errstate(all="ignore"):
+        return np.dot(widened(x), widened(y))

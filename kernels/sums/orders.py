@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 
 from kernels.guarantees import known
 from kernels.registry import variant
@@ -26,7 +27,11 @@ ORDERS = {
     order.name: order
     for order in (
         Order("reference", "run", "left to right, from +0.0"),
-        Order("numpy", "run", "one thread, in an order that belongs to NumPy and its version"),
+        Order(
+            "numpy",
+            "run",
+            "an order that belongs to NumPy and its version; of dot products, to its BLAS and its threads",
+        ),
         Order(
             "torch",
             "run",
@@ -119,8 +124,24 @@ ORDERS = {
 def in_order(
     name: str, operation: str, *, backend: str, available: Callable[[], str | None] | None = None
 ) -> Callable[[Callable], Callable]:
-    """Decorator: register a function as `operation` in the order of that name; see `kernels.registry.variant`."""
+    """Decorator: register a function as `operation` in the order of that name; see `kernels.registry.variant`.
+
+    A TypeError or ValueError that the function raises will begin with the operation, the order and the backend.
+    """
     order = ORDERS[known("order of additions", name, ORDERS)]
-    return variant(
-        operation, order.name, backend=backend, guarantee=order.guarantee, why=order.why, available=available
-    )
+
+    def register(function: Callable) -> Callable:
+        @wraps(function)
+        def named(*args, **kwargs):
+            try:
+                return function(*args, **kwargs)
+            except (TypeError, ValueError) as error:
+                if type(error) not in (TypeError, ValueError):
+                    raise  # a class of its own says enough, and may be made otherwise
+                raise type(error)(f"{operation} {name!r} ({backend}): {error}") from error
+
+        return variant(
+            operation, name, backend=backend, guarantee=order.guarantee, why=order.why, available=available
+        )(named)
+
+    return register

@@ -1,15 +1,24 @@
-"""The definition of a sum."""
+"""The definition of a sum and of a dot product."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from kernels.sums.elements import vector
+from kernels.sums.elements import vector, vectors, widened
 from kernels.sums.orders import in_order
 
 
 @in_order("reference", "sum", backend="reference")
-def left_to_right(x: np.ndarray) -> float:
+def left_to_right(x: np.ndarray) -> np.floating:
     """Left to right from +0.0, one rounding per addition. Fixed by the order of the elements alone."""
+    x = widened(vector(x))
     with np.errstate(all="ignore"):
-        return float(np.cumsum(vector(x))[-1] + 0.0) if len(x) else 0.0
+        return np.cumsum(x)[-1] + x.dtype.type(0) if len(x) else x.dtype.type(0)
+
+
+@in_order("reference", "dot", backend="reference")
+def dot_left_to_right(x: np.ndarray, y: np.ndarray) -> np.floating:
+    """The products, rounded, left to right from +0.0."""
+    x, y = vectors(x, y)
+    with np.errstate(all="ignore"):
+        return left_to_right(widened(x) * widened(y))

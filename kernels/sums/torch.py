@@ -1,4 +1,4 @@
-"""The sum of torch, on the CPU."""
+"""The sum and the dot product of torch, on the CPU."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from kernels.sums.elements import vector
+from kernels.sums.elements import accumulator, vector, vectors, widened
 from kernels.sums.orders import in_order
 
 
@@ -14,9 +14,33 @@ def _missing() -> str | None:
     return None if find_spec("torch") else "torch is not installed; `pip install torch` brings it"
 
 
-@in_order("torch", "sum", backend="torch", available=_missing)
-def library(x: np.ndarray) -> float:
-    """`torch.sum`: its order depends on torch's number of threads and on the width of vector registers."""
+def _tensor(x: np.ndarray):
     import torch
 
-    return torch.from_numpy(np.require(vector(x), requirements=["C", "W"])).sum().item()
+    x = np.require(x, requirements=["C", "W"])
+    if x.dtype.name == "bfloat16":
+        return torch.from_numpy(x.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(x)
+
+
+@in_order("torch", "sum", backend="torch", available=_missing)
+def library(x: np.ndarray) -> np.floating:
+    """`torch.sum`: its order depends on torch's number of threads and on the width of vector registers.
+
+    float16 and bfloat16 are summed with `dtype=float32`.
+    """
+    import torch
+
+    x = vector(x)
+    kind = accumulator(x.dtype)
+    return kind.type(_tensor(x).sum(dtype=getattr(torch, kind.name)).item())
+
+
+@in_order("torch", "dot", backend="torch", available=_missing)
+def dot_library(x: np.ndarray, y: np.ndarray) -> np.floating:
+    """`torch.dot`: that of the BLAS which torch was built with, cut among its threads.
+
+    float16 and bfloat16 are converted to float32 before.
+    """
+    x, y = (widened(v) for v in vectors(x, y))
+    return x.dtype.type(_tensor(x).dot(_tensor(y)).item())
