@@ -5,6 +5,7 @@ also when it is cut into parts, permuted or summed by another number of threads.
 """
 
 from kernels.sums import emulated, native, numpy, order_free, reference, torch, twins
+
 from kernels.sums import cupy  # isort: skip  (last: `registry.get` takes the first backend that can run)
 
 __all__ = ["cupy", "emulated", "native", "numpy", "order_free", "reference", "torch", "twins"]
