@@ -2,8 +2,9 @@
 #include "native.hpp"
 
 PYBIND11_MODULE(_native, m) {
-    m.doc() = "C++ kernels: order-free accumulators, sums and block stencils";
+    m.doc() = "C++ kernels: order-free accumulators, sums, scatter-adds and block stencils";
     register_exact(m);
+    register_scatter(m);
     register_stencil(m);
     register_sums(m);
 }

@@ -19,5 +19,6 @@ template <typename T>
 using array = py::array_t<T, py::array::c_style>;
 
 void register_exact(py::module_ &m);
+void register_scatter(py::module_ &m);
 void register_stencil(py::module_ &m);
 void register_sums(py::module_ &m);
