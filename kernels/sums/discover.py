@@ -90,17 +90,11 @@ def discover(
         raise ValueError(f"n = {n}: an order of additions needs at least one element")
     counts = _Counts(f, n, np.dtype(dtype), precision, np.random.default_rng(seed))
     counts.require_repeats()
-    try:
-        roots = _subtrees(counts, list(range(n)), n)
-        parts = [roots[0] if n == 1 else tuple(roots)]
-    except NotATree:
-        parts = _parts(counts)
-        if parts is None:
-            raise
-    counts.require_agreement(parts)
-    parts = canonical(tuple(parts))
-    if len(parts) == 1 and _cut_off(counts, parts[0]):
+    if _keeps_units(counts):
         parts = tuple(range(n))
+    else:
+        parts = canonical(tuple(_search(counts)))
+        counts.require_agreement(parts)
     if len(parts) > 1:
         return NoOrder(COMPENSATED if _shows_order(counts, parts) else ORDER_FREE, parts)
     if _rounds_as(counts, parts[0]):
@@ -153,7 +147,7 @@ class _Counts:
                     "their smallest subtree: it does not repeat, so it has no order to discover"
                 )
 
-    def require_agreement(self, parts: list[Tree]) -> None:
+    def require_agreement(self, parts: tuple[Tree, ...]) -> None:
         sizes = _Sizes(parts)
         for i, j in self.pairs(CHECKS):
             found, expected = self.inside(i, j), sizes.inside(i, j)
@@ -173,7 +167,7 @@ class _Counts:
 class _Sizes:
     """The counts that trees imply; two leaves of different trees have in common the leaves of both."""
 
-    def __init__(self, parts: list[Tree]):
+    def __init__(self, parts: tuple[Tree, ...]):
         self.parent: list[int] = []  # by node, -1 for a root; children have higher numbers
         self.size: list[int] = []
         self.node: dict[int, int] = {}  # of a leaf
@@ -242,6 +236,18 @@ def _around(counts: _Counts, pivot: int, groups: dict[int, list[int]]) -> Tree:
     return tree
 
 
+def _search(counts: _Counts) -> list[Tree]:
+    """The tree of f, or several whose sums are combined otherwise."""
+    try:
+        roots = _subtrees(counts, list(range(counts.n)), counts.n)
+    except NotATree:
+        parts = _parts(counts)
+        if parts is None:
+            raise
+        return parts
+    return [tuple(roots)] if len(roots) > 1 else roots
+
+
 def _parts(counts: _Counts) -> list[Tree] | None:
     """Trees whose sums are combined so that M drowns none of them: pairs across count the leaves of both."""
     everything = list(range(counts.n))
@@ -305,16 +311,19 @@ def _rounds_as(counts: _Counts, tree: Tree) -> bool:
     )
 
 
-def _cut_off(counts: _Counts, tree: Tree) -> bool:
-    """Whether all terms seem added at once only because they are cut off far below the largest of them.
+def _keeps_units(counts: _Counts) -> bool:
+    """Whether no M hides a unit, or only one that is cut off far below the largest element, and all alike.
 
-    Such sums (binned, fixed-point) keep units that the least M to drown them in an accumulator would hide.
+    Fixed-point and binned sums drop what is too small beside the largest of all elements, but keep units
+    that the least M to drown them in an accumulator would hide.
     """
-    if counts.n < 3 or depth(tree) > 1:
+    if counts.n < 3:
         return False
     digits = np.finfo(accumulator_of(counts.dtype)).nmant + 1
-    large = counts.unit * 2.0 ** (digits + counts.n.bit_length() + 1)
-    return all(counts.inside(i, j, large) == 2 for i, j in counts.pairs(CHECKS))
+    least = min(counts.large, counts.unit * 2.0 ** (digits + counts.n.bit_length() + 1))
+    pairs = list(counts.pairs(CHECKS))
+    found = {counts.inside(i, j) for i, j in pairs}
+    return found == {2} or (found == {counts.n} and all(counts.inside(i, j, least) == 2 for i, j in pairs))
 
 
 def _never_farther(counts: _Counts, tree: Tree) -> bool:

@@ -9,9 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels import registry
+from kernels.guarantees import ChoiceError
+from kernels.sums import emulated
+from kernels.sums.black_box import black_box
 from kernels.sums.discover import COMPENSATED, ORDER_FREE, NoOrder, NotATree, discover
-from kernels.tree import canonical, evaluate, expression, fold, same
+from kernels.sums.orders import ORDERS
+from kernels.sums.trees import NO_TREE, declared, lanes
+from kernels.tree import canonical, evaluate, expression, fold, leaves, same
 
+from .hard import bits
 from .test_tree import chain, mirrored, trees
 
 TYPES = [np.float64, np.float32, np.float16, ml_dtypes.bfloat16]
@@ -89,12 +95,12 @@ def test_a_sum_in_a_wider_type_is_found_all_the_same():
 
 
 @pytest.mark.parametrize("name", ["exact", "fixed-point"])
-@pytest.mark.parametrize("n", [3, 4, 20, 200])
+@pytest.mark.parametrize("n", [3, 4, 20, 4200])
 def test_sums_without_order_are_recognised(name, n):
     assert discover(registry.get("sum", name), n) == NoOrder(ORDER_FREE, tuple(range(n)))
 
 
-@pytest.mark.parametrize("n", [5, 20, 1000])
+@pytest.mark.parametrize("n", [5, 20, 4200])
 def test_errors_added_up_apart_are_recognised(n):
     assert discover(registry.get("sum", "neumaier"), n) == NoOrder(COMPENSATED, tuple(range(n)))
 
@@ -146,3 +152,107 @@ def test_other_types_and_lengths_are_refused():
         discover(np.sum, 4, np.int64)
     with pytest.raises(ValueError, match="n = 0"):
         discover(np.sum, 0)
+
+
+# Declared trees
+
+SHAPES = [{"block": 32, "items": 1, "grid": 3}, {"block": 64, "items": 2, "grid": 4096}, {"block": 256}]
+VARIANTS = [v for operation in ("sum", "dot") for v in registry.variants(operation) if v.guarantee != "none"]
+
+
+def each(variants):
+    """Parametrise by variants; those on a GPU are marked."""
+    return pytest.mark.parametrize(
+        "variant",
+        [pytest.param(v, marks=[pytest.mark.cuda] if v.backend == "cupy" else []) for v in variants],
+        ids=[f"{v.operation}-{v.name}-{v.backend}" for v in variants],
+    )
+
+
+fixed = each([v for v in VARIANTS if v.name not in NO_TREE])
+
+
+def choices(variant):
+    """Launch shapes and numbers of threads, where the variant has them."""
+    shapes = SHAPES if "block" in variant.parameters else [{}]
+    return [shape | ({"threads": 3} if "threads" in variant.parameters else {}) for shape in shapes]
+
+
+def test_every_order_states_its_tree_or_why_it_has_none():
+    for name, order in ORDERS.items():
+        if name in NO_TREE:
+            assert declared(name, 100) is None
+        else:
+            arrival = [0, 1, 2, 3] if order.guarantee == "none" else None
+            tree = declared(name, 100, block=32, items=1, order=arrival)
+            assert sorted(leaves(tree)) == list(range(100))
+
+
+@fixed
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, ml_dtypes.bfloat16], ids=lambda t: t.__name__)
+def test_what_is_discovered_is_what_is_declared(variant, dtype):
+    if variant.unavailable():
+        pytest.skip(variant.unavailable())
+    lengths = (1, 2, 3, 7, 64, 65, 130, 1025) if dtype is np.float64 else (3, 65, 300)
+    longer = 4200 if (variant.operation, dtype) == ("sum", np.float64) else 700
+    precision = np.float64 if dtype is np.float64 else np.float32
+    for k, parameters in enumerate(choices(variant)):
+        for n in (*lengths, longer) if k == 0 else lengths:
+            found = discover(black_box(variant, **parameters), n, dtype, precision)
+            assert same(found, declared(variant.name, n, **parameters)), (n, parameters)
+
+
+@fixed
+def test_the_bits_are_those_of_the_declared_tree_also_where_discovery_would_take_long(variant):
+    if variant.unavailable():
+        pytest.skip(variant.unavailable())
+    n = 20_011
+    for dtype in (np.float64, np.float32):
+        x = np.random.default_rng(n).standard_normal(n).astype(dtype)
+        for parameters in choices(variant):
+            value = evaluate(declared(variant.name, n, **parameters), x)[0]
+            assert bits(black_box(variant, **parameters)(x)) == bits(value), parameters
+
+
+@each([v for v in VARIANTS if v.name in NO_TREE])
+def test_what_states_no_tree_is_recognised_for_what_it_is(variant):
+    if variant.unavailable():
+        pytest.skip(variant.unavailable())
+    found = discover(black_box(variant), 300)
+    if variant.name in ("numpy", "torch", "cu"):
+        assert sorted(leaves(found)) == list(range(300))
+    elif variant.name == "kahan":
+        assert found.kind == COMPENSATED and same(found.parts[0], chain(300))
+    elif variant.name == "sp-neumaier":
+        found = discover(black_box(variant, block=32, items=1), 300)
+        blocks = [lanes(range(start, min(start + 32, 300)), 32) for start in range(0, 300, 32)]
+        assert found == NoOrder(COMPENSATED, canonical(tuple(blocks)))
+    else:
+        kind = COMPENSATED if variant.guarantee == "run" else ORDER_FREE
+        assert found == NoOrder(kind, tuple(range(300)))
+
+
+@pytest.mark.parametrize("resident", [0, 2])
+@pytest.mark.parametrize("seed", [0, 7])
+def test_the_tree_of_an_injected_order_of_arrival_is_found(seed, resident):
+    order = emulated.arrivals(5, resident, seed)
+    ao, spa = registry.get("sum", "ao", "emulated"), registry.get("sum", "spa", "emulated")
+    found = discover(lambda x: ao(x, seed=seed, resident=resident), 150)
+    assert same(found, declared("ao", 150, order=order))
+    shape = {"block": 32, "items": 2}
+    found = discover(lambda x: spa(x, seed=seed, resident=resident, **shape), 300)
+    assert same(found, declared("spa", 300, order=order, **shape))
+
+
+def test_wrong_declarations_are_refused():
+    with pytest.raises(ChoiceError, match="unknown order of additions 'sptrr': choose one of reference"):
+        declared("sptrr", 10)
+    with pytest.raises(ValueError, match=r"of 4 units is a permutation of 0 \.\.\. 3"):
+        declared("ao", 100, order=[0, 1, 2])
+    with pytest.raises(ValueError, match="block 48: choose a power of two"):
+        declared("sptr", 10, block=48)
+    with pytest.raises(ValueError, match="n = 0"):
+        declared("lanes", 0)
+    with pytest.raises(ValueError, match="threads 0"):
+        declared("omp-ordered", 5, threads=0)
+    assert declared("ao", 5) is None and declared("spa", 5) is None

@@ -1,0 +1,145 @@
+"""The tree that each order of additions states, from its definition: what `discover` should find.
+
+Plain definitions over lists of terms, which share nothing with the kernels but the launch shape. What adds nothing
+(the +0.0 from which a sum starts, lanes without elements) is no part of a tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kernels.guarantees import known
+from kernels.sums.launch import BLOCK, GRID, ITEMS, shape
+from kernels.sums.orders import ORDERS
+from kernels.tree import Tree
+
+WARP = 32  # elements of `ao` that arrive together
+LANES = 64
+RUN = 1024  # terms that `pairwise` does not halve further
+TREE_BLOCK = 4096  # terms of a block of `block-tree`
+
+NO_TREE = {
+    "numpy": "the order is the library's own",
+    "torch": "the order is the library's own",
+    "cu": "the order is the library's own",
+    "kahan": "errors are carried along, so that a tree of rounded additions does not describe it",
+    "neumaier": "errors are added up apart, so that a tree of rounded additions does not describe it",
+    "dot2": "errors are added up apart, so that a tree of rounded additions does not describe it",
+    "sp-neumaier": "errors are added up apart, so that a tree of rounded additions does not describe it",
+    "omp-reduction": "chance decides",
+    "omp-atomic": "chance decides",
+    "binned": "the order does not enter",
+    "fixed-point": "the order does not enter",
+    "exact": "the order does not enter",
+}
+"""Why an order states no tree."""
+
+
+def declared(
+    name: str,
+    n: int,
+    *,
+    block: int = BLOCK,
+    items: int = ITEMS,
+    grid: int = GRID,
+    threads: int = 1,
+    order: Sequence[int] | None = None,
+) -> Tree | None:
+    """The tree by which the order `name` adds n terms, or None where it states none (`NO_TREE` says why).
+
+    `block`, `items` and `grid` are those of the launch shape, `threads` (1 or more) that of `omp-ordered`;
+    orders that they do not concern ignore them. `order` is that of arrival for `ao` (of units of 32 elements)
+    and `spa` (of partial sums): without it they have no tree. Raises ChoiceError for an unknown name, ValueError
+    for n < 1, for a launch shape that cannot be, and for an `order` that is no permutation of the units.
+    """
+    known("order of additions", name, ORDERS)
+    if n < 1:
+        raise ValueError(f"n = {n}: a tree needs at least one term")
+    if threads < 1:
+        raise ValueError(f"threads {threads}: name the number of threads, 1 or more")
+    terms = list(range(n))
+    if name in NO_TREE:
+        return None
+    if name == "reference":
+        return left_to_right(terms)
+    if name == "lanes":
+        return lanes(terms, LANES)
+    if name == "pairwise":
+        return pairwise(terms)
+    if name == "block-tree":
+        return aligned([lanes(part, LANES) for part in cut(terms, TREE_BLOCK)])
+    if name == "omp-ordered":
+        return left_to_right([lanes(part, LANES) for part in shares(terms, threads)])
+    if name in ("ao", "spa") and order is None:
+        return None
+    if name == "ao":
+        return left_to_right([i for unit in arranged(cut(terms, WARP), order) for i in unit])
+    launched = shape(n, block, items, grid)
+    partial_sums = [lanes(part, block) for part in cut(terms, launched.segment)]
+    if name == "spa":
+        return left_to_right(arranged(partial_sums, order))
+    if name == "sptr":
+        return lanes(partial_sums, block)
+    if name == "sp-pairwise":
+        return aligned(partial_sums)
+    return left_to_right(partial_sums)  # sprg, tprc
+
+
+def cut(terms: Sequence[Tree], length: int) -> list[Sequence[Tree]]:
+    """Consecutive parts of that length; the last may be shorter."""
+    return [terms[start : start + length] for start in range(0, len(terms), length)]
+
+
+def shares(terms: Sequence[Tree], threads: int) -> list[Sequence[Tree]]:
+    """Consecutive parts for so many threads, the first ones longer by one; those that get none are left out."""
+    least, longer = divmod(len(terms), threads)
+    parts, start = [], 0
+    for thread in range(threads):
+        end = start + least + (thread < longer)
+        parts.append(terms[start:end])
+        start = end
+    return [part for part in parts if part]
+
+
+def arranged(units: Sequence, order: Sequence[int]) -> list:
+    """The units in an order of arrival; ValueError when it is no permutation of them."""
+    order = [int(unit) for unit in order]
+    if sorted(order) != list(range(len(units))):
+        raise ValueError(
+            f"an order of arrival of {len(units)} units is a permutation of 0 ... {len(units) - 1}"
+        )
+    return [units[unit] for unit in order]
+
+
+def left_to_right(terms: Sequence[Tree]) -> Tree:
+    """((t[0] + t[1]) + t[2]) + ..."""
+    total, *others = terms
+    for term in others:
+        total = (total, term)
+    return total
+
+
+def lanes(terms: Sequence[Tree], width: int) -> Tree:
+    """Lane l adds t[l], t[l + width], ... left to right; then lane[i] += lane[i + w] for w = width/2, ..., 1."""
+    lane = [left_to_right(terms[first::width]) for first in range(min(width, len(terms)))]
+    w = width // 2
+    while w:
+        lane = [(lane[i], lane[i + w]) if i + w < len(lane) else lane[i] for i in range(min(w, len(lane)))]
+        w //= 2
+    return lane[0]
+
+
+def aligned(terms: Sequence[Tree]) -> Tree:
+    """For s = 1, 2, 4, ...: t[i] += t[i + s] for i a multiple of 2s, i + s < len(t)."""
+    while len(terms) > 1:
+        terms = [left_to_right(pair) for pair in cut(terms, 2)]
+    return terms[0]
+
+
+def pairwise(terms: Sequence[Tree]) -> Tree:
+    """Halves, the first of ceil(floor(n/2) / 64) * 64 terms, down to at most 1024 in 64 lanes."""
+    n = len(terms)
+    if n <= RUN:
+        return lanes(terms, LANES)
+    half = -(-(n // 2) // LANES) * LANES
+    return pairwise(terms[:half]), pairwise(terms[half:])
