@@ -85,8 +85,11 @@ class Context:
     def seed(self) -> int:
         return self.options.seed
 
-    def reducer(self, name: str, shape: tuple[int, ...] = (), dtype: str = "float64") -> Reducer:
-        """An all-reduce of arrays of `shape` by the ordering that the options ask for; freed with the repeat.
+    def reducer(
+        self, name: str, shape: tuple[int, ...] = (), dtype: str = "float64", comm: Any = None
+    ) -> Reducer:
+        """An all-reduce of arrays of `shape` by the ordering that the options ask for, over all ranks or those of
+        `comm`; freed with the repeat.
 
         Collective. Raises ValueError for a name in use, and UsageError when the run to be replayed has no orders
         for it.
@@ -97,7 +100,7 @@ class Context:
             raise ValueError(f"a reducer called {name!r} exists in this repeat; choose another name")
         ordering = ordering_for(self.options, math.prod(shape))
         inner = allreduce.plan(
-            self.comm,
+            self.comm if comm is None else comm,
             ordering=ordering,
             shape=shape,
             dtype=dtype,

@@ -101,6 +101,20 @@ class Tracer:
             raise ValueError(f"one value per block is needed, got {values.shape} for blocks {blocks.shape}")
         self._add("values", name, block=blocks.tolist(), value=values.tolist())
 
+    def series(self, name: int | str, first: int, values: np.ndarray, block: int = -1) -> None:
+        """Record float64 `values` (n,), one for each of the steps first, first + 1, ... of this repeat. Rows are
+        written in between, so that any number of them takes little memory."""
+        number = self.name(name) if isinstance(name, str) else name
+        rows, pending = np.asarray(values, np.float64).tolist(), self._pending["values"]
+        for start in range(0, len(rows), BLOCK):
+            part = rows[start : start + BLOCK]
+            pending["block"] += [int(block)] * len(part)
+            pending["value"] += part
+            begin = first + start
+            pending["where"] += [(1, self.repeat, begin + i, number) for i in range(len(part))]
+            if len(pending["value"]) >= BLOCK:
+                self._write(tails=False)
+
     def fingerprint(self, name: int | str, block: int, digest: bytes) -> None:
         """Record the 16 bytes that `miniapps.trace.fingerprint` made of the array of one global block."""
         hi, lo = _TWO_WORDS.unpack(digest)

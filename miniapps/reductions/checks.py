@@ -1,0 +1,38 @@
+"""Verification after every run; each check can fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from miniapps.outcome import Check
+from miniapps.reductions.record import Record
+
+
+def roundoff(dtype: np.dtype, ranks: int, operation: str) -> Callable[[int], float]:
+    """bound(n): the largest |value - truth| / sum|x| of a sum of n terms, in any order, in arithmetic of `dtype`.
+
+    k u / (1 - k u) with k roundings on the way of a term (Higham, Accuracy and Stability of Numerical Algorithms,
+    section 4.2): n additions and those of the ranks; one more for the product.
+    """
+    unit = float(np.finfo(dtype).eps) / 2
+
+    def bound(n: int) -> float:
+        share = (n + ranks + (operation == "dot")) * unit
+        return share / (1 - share) if share < 1 else np.inf
+
+    return bound
+
+
+def verify(record: Record, broken: dict[str, str]) -> list[Check]:
+    """Checks of a finished repeat, on rank 0. `broken`: variants that broke their promise, and where."""
+
+    def check(name: str, failed: dict[str, str]) -> Check:
+        return Check(name, not failed, "; ".join(f"{variant}: {told}" for variant, told in failed.items()))
+
+    return [
+        check("promises", broken),
+        check("roundoff", record.inaccurate),
+        check("correctly rounded", record.inexact),
+    ]

@@ -1,0 +1,99 @@
+"""Which variants a run takes: those named, or all that suit operation, device and guarantee."""
+
+from __future__ import annotations
+
+import kernels.sums  # noqa: F401 - registers its variants
+from kernels import registry
+from kernels.guarantees import LEVELS, ChoiceError, known, meets
+from kernels.registry import Variant
+from miniapps.reductions.config import DEFAULT_REFERENCE
+
+# What a variant has to promise for the guarantee of a run. Under `layout` it sees logical blocks of fixed length, one
+# thread in each, so that it is enough that it repeats; the all-reduce, which is free of order, does the rest. Under
+# `exact` nothing may be rounded before the end.
+NEEDED = {"none": "none", "run": "run", "layout": "run", "exact": "exact"}
+ON_DEVICE = ("cupy",)  # backends whose arrays lie in device memory
+EMULATED = "emulated"  # the backend that draws orders of arrival from a seed, and has no price
+
+
+def choose(
+    operation: str, wanted: tuple[str, ...], reference: str | None, guarantee: str, device: str
+) -> list[Variant]:
+    """The variants to run, the reference first. Raises ChoiceError, which lists what can be chosen, for unknown names,
+    for what cannot run here, and for what promises too little."""
+    suiting = _suiting(operation, guarantee, device)
+    needed = NEEDED[guarantee]
+    chosen = [_named(operation, name, needed, device, guarantee) for name in wanted if name != "all"]
+    if not wanted or "all" in wanted:
+        chosen += suiting
+    first = _reference(operation, reference, chosen, suiting, guarantee, device)
+    return list({_key(v): v for v in (first, *chosen)}.values())
+
+
+def label(variant: Variant) -> str:
+    """OPERATION:VARIANT:BACKEND, as in the trace."""
+    return ":".join(_key(variant))
+
+
+def _key(variant: Variant) -> tuple[str, str, str]:
+    return variant.operation, variant.name, variant.backend
+
+
+def _on(device: str, variant: Variant) -> bool:
+    return (variant.backend in ON_DEVICE) == (device == "cuda")
+
+
+def _suiting(operation: str, guarantee: str, device: str) -> list[Variant]:
+    return [
+        v
+        for v in registry.variants(operation)
+        if _on(device, v) and meets(v.guarantee, NEEDED[guarantee]) and not v.unavailable()
+    ]
+
+
+def _named(operation: str, name: str, needed: str, device: str, guarantee: str) -> Variant:
+    """The variant called NAME or NAME@BACKEND, which promises what is `needed`: of several backends the first that can
+    run on the device."""
+    name, at, backend = name.partition("@")
+    found = registry.variants(operation)
+    known(operation, name, dict.fromkeys(v.name for v in found))
+    found = [v for v in found if v.name == name]
+    if at:
+        known(f"backend of {operation} {name!r}", backend, [v.backend for v in found])
+        found = [v for v in found if v.backend == backend]
+    here = [v for v in found if _on(device, v)]
+    if not here:
+        backends = ", ".join(v.backend for v in found)
+        raise ChoiceError(
+            f"{operation} {name!r} with backend {backends} does not run with --device {device}; "
+            f"choose among {', '.join(dict.fromkeys(v.name for v in _suiting(operation, guarantee, device)))}"
+        )
+    able = next((v for v in here if not v.unavailable()), here[0])
+    try:
+        return registry.check(operation, name, needed, able.backend)
+    except ChoiceError as error:
+        raise ChoiceError(
+            f"--guarantee {guarantee}, which asks {needed!r} of a variant here: {error}"
+        ) from None
+
+
+def _reference(
+    operation: str,
+    name: str | None,
+    chosen: list[Variant],
+    suiting: list[Variant],
+    guarantee: str,
+    device: str,
+) -> Variant:
+    if name is not None:
+        needed = max("run", NEEDED[guarantee], key=LEVELS.index)  # what differs from itself is no reference
+        return _named(operation, name, needed, device, guarantee)
+    default = [v for v in suiting if v.name == DEFAULT_REFERENCE]
+    fixed = [v for v in chosen or suiting if v.guarantee != "none"] or [
+        v for v in suiting if v.guarantee != "none"
+    ]
+    if not default + fixed:
+        raise ChoiceError(
+            f"{operation} on --device {device} has no variant for --guarantee {guarantee} that can be the reference"
+        )
+    return default[0] if default else max(fixed, key=lambda v: LEVELS.index(v.guarantee))

@@ -1,0 +1,96 @@
+"""Options of the reductions mini-app."""
+
+from dataclasses import dataclass
+
+from miniapps.config import option, section
+
+OPERATIONS = ("sum", "dot")
+DISTRIBUTIONS = ("uniform", "centred", "normal", "lognormal", "ill-conditioned", "file")
+DTYPES = ("float64", "float32", "float16", "bfloat16")
+SPLITS = ("elements", "arrays")
+DEFAULT_REFERENCE = "sptr"
+
+
+@dataclass
+class Problem:
+    """What is added up. Random numbers are keyed by seed, array, size and logical block, never by rank."""
+
+    operation: str = option("sum", help="what is computed", choices=OPERATIONS, flag="--operation")
+    sizes: tuple[int, ...] = option(
+        (10, 100, 1000, 10000, 100000),
+        help="length of the arrays (a file has its own); may be repeated",
+        unit="elements",
+        minimum=1,
+        flag="--size",
+    )
+    arrays: int = option(
+        4, help="arrays of each size (a file has its own number)", minimum=1, flag="--arrays"
+    )
+    distribution: str = option(
+        "uniform",
+        help="uniform in (0, 10); centred: uniform in (-10, 10); normal (0, 1); lognormal (0, sigma); "
+        "ill-conditioned: heavy cancellation; or from a file",
+        choices=DISTRIBUTIONS,
+        flag="--distribution",
+    )
+    sigma: float = option(
+        1.0, help="lognormal: standard deviation of the logarithm", minimum=0.0, flag="--sigma"
+    )
+    condition: float = option(1e8, help="ill-conditioned: sum|x| / |sum x|", minimum=2.0, flag="--condition")
+    file: str = option(
+        "", help="file: path of a .npy file, or FILE.h5:/DATASET of an HDF5 dataset", flag="--file"
+    )
+    dtype: str = option("float64", help="type of the elements", choices=DTYPES, flag="--dtype")
+    block: int = option(65536, help="length of a logical block", unit="elements", minimum=1)
+
+
+@dataclass
+class Method:
+    """How it is added up, and how often."""
+
+    variants: tuple[str, ...] = option(
+        (),
+        help="a variant, NAME or NAME@BACKEND, or `all` that suit the guarantee and the device; may be repeated; "
+        "none given: all",
+        role="control",
+        flag="--variant",
+    )
+    reference: str | None = option(
+        None,
+        help=f"the variant that others are compared with, which is always run; none: {DEFAULT_REFERENCE}, or else "
+        "the one with the strongest guarantee",
+        role="control",
+        flag="--reference",
+    )
+    samples: int = option(
+        10, help="sums of every array by every variant", role="control", minimum=1, flag="--samples"
+    )
+    split: str = option(
+        "elements",
+        help="what is dealt to the ranks: the logical blocks of each array, or whole arrays, so that nothing is "
+        "added across ranks",
+        choices=SPLITS,
+        role="method",
+        flag="--split",
+    )
+
+
+@dataclass
+class LaunchShape:
+    """Launch shape of the variants that have one (on the CPU too: it fixes the tree)."""
+
+    block: int | None = option(None, help="threads of a GPU block; none: 256", role="method", minimum=32)
+    items: int | None = option(None, help="elements per thread, at least; none: 8", role="method", minimum=1)
+    grid: int | None = option(None, help="GPU blocks, at most; none: 4096", role="method", minimum=1)
+    resident: int | None = option(
+        None, help="emulated: GPU blocks in flight at once; none: all", role="method", minimum=1
+    )
+
+
+@dataclass
+class ReductionsConfig:
+    """All options of `python -m miniapps.reductions` beside the common ones."""
+
+    problem: Problem = section(Problem)
+    method: Method = section(Method)
+    launch: LaunchShape = section(LaunchShape)

@@ -1,0 +1,67 @@
+"""The numbers that are added up: drawn block by block, or read from a file."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+from miniapps.config import UsageError
+from miniapps.reductions import files, illconditioned
+from miniapps.reductions.parts import Parts
+
+
+def element_type(name: str) -> np.dtype:
+    """The dtype of that name, also of bfloat16."""
+    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+
+
+def vectors_of(operation: str) -> int:
+    """How many vectors the operation takes."""
+    return 2 if operation == "dot" else 1
+
+
+def extent(problem) -> tuple[list[int], int]:
+    """(sizes, arrays of each): as configured, or as the file has them. Raises UsageError for a file that does not
+    fit."""
+    if problem.distribution == "file":
+        arrays, n = files.extent(problem.file, element_type(problem.dtype), vectors_of(problem.operation))
+        return [n], arrays
+    return list(dict.fromkeys(problem.sizes)), problem.arrays
+
+
+def vectors(problem, seed: int, array: int, parts: Parts) -> list[np.ndarray]:
+    """This rank's part of array number `array`: one or two arrays (parts.elements,) of the element type.
+
+    A block is drawn from a generator of its own, keyed by (seed, array, n, block), so that the numbers depend on
+    no layout. Raises UsageError for numbers that the type cannot hold and for files that cannot be read.
+    """
+    dtype, count = element_type(problem.dtype), vectors_of(problem.operation)
+    made = [np.empty(parts.elements, dtype) for _ in range(count)]
+    if problem.distribution == "file":
+        files.read(problem.file, dtype, array, parts, made)
+        return made
+    for block, (start, stop) in zip(parts.own.tolist(), parts.cuts, strict=True):
+        rng = np.random.Generator(np.random.Philox(np.random.SeedSequence((seed, array, parts.n, block))))
+        for vector, drawn in zip(made, _draw(problem, rng, stop - start, parts.n, dtype, count), strict=True):
+            vector[start:stop] = drawn
+    return made
+
+
+def _draw(problem, rng, m: int, n: int, dtype: np.dtype, count: int) -> list[np.ndarray]:
+    """One block: `count` arrays (m,)."""
+    if problem.distribution == "ill-conditioned":
+        return illconditioned.block(rng, m, n, problem.condition, dtype, count)
+    draw = {
+        "uniform": lambda: rng.uniform(0.0, 10.0, m),
+        "centred": lambda: rng.uniform(-10.0, 10.0, m),
+        "normal": lambda: rng.standard_normal(m),
+        "lognormal": lambda: rng.lognormal(0.0, problem.sigma, m),
+    }[problem.distribution]
+    with np.errstate(over="ignore"):
+        drawn = [draw().astype(dtype) for _ in range(count)]
+    if not all(np.isfinite(x.astype(np.float32) if dtype.itemsize < 4 else x).all() for x in drawn):
+        raise UsageError(
+            f"problem.sigma = {problem.sigma:g}: a lognormal number is beyond the largest {dtype}; choose a smaller "
+            "sigma or a wider problem.dtype"
+        )
+    return drawn

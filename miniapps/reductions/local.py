@@ -1,0 +1,106 @@
+"""What a rank computes of a sum before the all-reduce: partial sums, or words of a superaccumulator.
+
+Under the guarantees `none` and `run` a rank adds up its whole part at once. Under `layout` and `exact` it sees
+logical blocks of fixed length, one thread in each, so that a partial sum does not depend on who computes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from kernels import exact
+from kernels.guarantees import meets
+from kernels.registry import Variant
+
+BLOCKWISE = ("layout", "exact")  # guarantees under which partial sums are those of the logical blocks
+REVERSED = 1 << 20  # elements, at most, whose order is reversed to see whether it enters
+
+
+def parameters(variant: Variant, launch: dict[str, int], guarantee: str, threads: int) -> dict[str, Any]:
+    """What `variant` is told beside the data: the launch shape, and threads.
+
+    Under `layout` one thread in each block where the number of threads enters the bits: where the variant promises
+    less than `layout` itself.
+    """
+    single = guarantee in BLOCKWISE and not meets(variant.guarantee, "layout")
+    offered = launch | {"threads": 1 if single else threads}
+    return {name: value for name, value in offered.items() if name in variant.parameters}
+
+
+@contextlib.contextmanager
+def torch_threads(variants: list[Variant], guarantee: str, threads: int) -> Iterator[None]:
+    """torch, where it is among the backends, uses as many threads inside as `parameters` says for the others."""
+    if not any(variant.backend == "torch" for variant in variants):
+        yield
+        return
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if guarantee in BLOCKWISE else threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def pieces(vectors: list, cuts: list[tuple[int, int]], guarantee: str) -> list[tuple]:
+    """What is summed at once: this rank's part, or each of its logical blocks; views of `vectors`."""
+    if guarantee not in BLOCKWISE:
+        cuts = [(0, cuts[-1][1])] if cuts else []
+    return [tuple(vector[start:stop] for vector in vectors) for start, stop in cuts]
+
+
+def partial_sums(
+    variant: Variant, parts: list[tuple], told: dict[str, Any], dtype: np.dtype
+) -> Callable[[], np.ndarray]:
+    """A function that computes the partial sums of `parts`, `dtype` (len(parts),), in an array of its own."""
+    sums = np.empty(len(parts), dtype)
+    function = partial(variant.function, **told)
+
+    def compute() -> np.ndarray:
+        for i, part in enumerate(parts):
+            sums[i] = function(*part)
+        return sums
+
+    return compute
+
+
+def exact_words(parts: list[tuple]) -> Callable[[], np.ndarray]:
+    """A function that adds up `parts` exactly, in words that are not rounded: int64 (WORDS,)."""
+    words = exact.zeros()
+
+    def compute() -> np.ndarray:
+        words.fill(0)
+        for part in parts:
+            accumulate(words, part)
+        return words
+
+    return compute
+
+
+def accumulate(words: np.ndarray, part: tuple) -> None:
+    """Add the elements of one vector, or the products of two, to `words`. Products of types narrower than float64 are
+    exact in float64; those of float64 enter in both parts."""
+    if len(part) == 1:
+        exact.add(words, _double(part[0]))
+    elif part[0].dtype == np.float64:
+        exact.add_products(words, *part)
+    else:
+        exact.add(words, _double(part[0]) * _double(part[1]))
+
+
+def magnitudes(words: np.ndarray, part: tuple) -> None:
+    """Add the absolute values of what `accumulate` adds, each rounded to float64."""
+    terms = np.abs(_double(part[0]))
+    for factor in part[1:]:
+        terms *= np.abs(_double(factor))
+    exact.add(words, terms)
+
+
+def _double(x: np.ndarray) -> np.ndarray:
+    return x if x.dtype == np.float64 else x.astype(np.float64)

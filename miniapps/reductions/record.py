@@ -1,0 +1,79 @@
+"""What rank 0 keeps of the samples: enough for figures of merit, verification, fingerprint and the summary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from miniapps.reductions.study import Batch
+from miniapps.trace.schema import fingerprint
+
+
+@dataclass
+class Series:
+    """What the samples of one variant at one size came to, over all arrays."""
+
+    seconds: list[float] = field(default_factory=list)  # medians, one per batch
+    largest: float = 0.0  # |V_s|
+    distinct: int = 0  # bit patterns of one array, at most
+    error: float = 0.0  # |value - truth| / sum |x|
+
+
+class Record:
+    """Takes in batches. `bound(n)` is the largest |value - truth| / sum |x| that any order can come to."""
+
+    def __init__(self, reference: str, bound):
+        self.reference, self.bound = reference, bound
+        self.series: dict[tuple[int, str], Series] = {}
+        self.firsts: dict[tuple[int, int, str], float] = {}  # by (n, array, label)
+        self.condition: dict[int, float] = {}  # largest sum |x| / |sum x| by n
+        self.inaccurate: dict[str, str] = {}
+        self.inexact: dict[str, str] = {}
+        self._patterns: dict[str, np.ndarray] = {}
+
+    def add(self, batch: Batch, exact: set[str]) -> None:
+        """Take in a batch; `exact` are the labels whose values have to be the truth, bit for bit."""
+        n, array = batch.n, batch.array
+        if batch.first == 0:
+            self._patterns = {}
+            with np.errstate(all="ignore"):
+                condition = float(np.float64(batch.magnitude) / abs(np.float64(batch.truth)))
+            self.condition[n] = max(self.condition.get(n, 0.0), condition)
+        for name, values in batch.values.items():
+            self.firsts.setdefault((n, array, name), float(values[0]))
+        against = self.firsts[n, array, self.reference]
+        for name, values in batch.values.items():
+            found = self.series.setdefault((n, name), Series())
+            if name in batch.seconds:
+                found.seconds.append(float(np.median(batch.seconds[name])))
+            self._spread(found, batch, name, values, against)
+            self._verify(found, batch, name, values, name in exact)
+
+    def fingerprint(self, labels: list[str]) -> str:
+        """Hex digits of the values of the variants `labels`, by size, array and label."""
+        keys = sorted(key for key in self.firsts if key[2] in labels)
+        return fingerprint(np.array([self.firsts[key] for key in keys])).hex()
+
+    def _spread(self, found: Series, batch: Batch, name: str, values: np.ndarray, against: float) -> None:
+        patterns = np.union1d(self._patterns.get(name, []), values.view(np.int64))
+        self._patterns[name] = patterns
+        found.distinct = max(found.distinct, len(patterns))
+        with np.errstate(all="ignore"):
+            spread = np.abs(1.0 - np.abs(values / against))
+        found.largest = max(found.largest, float(np.max(spread, initial=0.0, where=np.isfinite(spread))))
+
+    def _verify(self, found: Series, batch: Batch, name: str, values: np.ndarray, exact: bool) -> None:
+        where = f"n = {batch.n}, array {batch.array}"
+        if exact and (values.view(np.int64) != np.float64(batch.truth).view(np.int64)).any():
+            self.inexact.setdefault(
+                name, f"{values[0]!r} is not the correctly rounded {batch.truth!r}, {where}"
+            )
+        if not (np.isfinite(batch.truth) and np.isfinite(batch.magnitude) and batch.magnitude):
+            return
+        error = np.abs(values - batch.truth) / batch.magnitude
+        found.error = max(found.error, float(np.max(error)))
+        if not (error <= self.bound(batch.n)).all():
+            self.inaccurate.setdefault(
+                name, f"off by {np.max(error):.3g} of sum |x|, more than {self.bound(batch.n):.3g}, {where}"
+            )

@@ -1,0 +1,90 @@
+"""One repeat of the reductions mini-app: sizes, arrays, samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from mpi4py import MPI
+
+from miniapps.outcome import Outcome
+from miniapps.reductions import data, local
+from miniapps.reductions.checks import roundoff, verify
+from miniapps.reductions.choice import label
+from miniapps.reductions.record import Record
+from miniapps.reductions.study import BATCH, Batch, Study
+from miniapps.reductions.summary import figures, summary
+
+TRUTH = "truth:exact:native"
+
+
+def run(ctx) -> Outcome:
+    """Every array of every size, by every variant, `method.samples` times; collective."""
+    study = Study(ctx)
+    problem = ctx.config.problem
+    sizes, arrays = data.extent(problem)
+    record = Record(study.reference, roundoff(study.dtype, ctx.size, problem.operation))
+    at_once = ctx.size if study.whole_arrays else 1
+    rounds = -(-arrays // at_once)
+    exact = {label(v) for v in study.variants if v.guarantee == "exact" and study.reducer.ordering == "exact"}
+    with local.torch_threads(study.variants, ctx.options.guarantee, ctx.options.threads):
+        for i, n in enumerate(sizes):
+            for k in range(rounds):
+                array = k * at_once + (ctx.rank if study.whole_arrays else 0)
+                batches = _begin(study, n, array, 1 + i * rounds + k, len(sizes) * rounds, array < arrays)
+                for _ in range(-(-ctx.config.method.samples // BATCH)):
+                    for batch in _gathered(study, next(batches)):
+                        _write(ctx.tracer, batch)
+                        record.add(batch, exact)
+    broken = {name: told for rank in ctx.comm.allgather(study.broken) for name, told in rank.items()}
+    study.free()  # not in a `finally`: it takes all ranks, and a rank that fails is alone
+    if ctx.rank:
+        return Outcome()
+    if ctx.repeat == 0:
+        ctx.log.info("%s", summary(record, study.variants, max(sizes)))
+    fixed = [label(v) for v in study.variants if v.guarantee != "none"]
+    return Outcome(
+        figures(record, study.variants, max(sizes)), verify(record, broken), record.fingerprint(fixed)
+    )
+
+
+def _begin(study: Study, n: int, array: int, step: int, steps: int, mine: bool) -> Iterator[Batch | None]:
+    """Make the numbers of an array and begin the step that it is; what a rank without one yields is None."""
+    ctx, parts = study.ctx, study.parts(n)
+    start = ctx.tracer.clock()
+    vectors = data.vectors(study.problem, ctx.seed, array, parts) if mine else []
+    owned = dict(zip(parts.own.tolist(), parts.cuts, strict=True)) if mine else {}
+
+    def peek(block: int) -> np.ndarray | None:
+        return vectors[0][slice(*owned[block])] if block in owned else None
+
+    ctx.begin_step(step, steps, peek)
+    ctx.tracer.event(ctx.tracer.name("data"), start)
+    if not mine:
+        while True:
+            yield None
+    for block, (first, last) in owned.items():
+        for vector in vectors:
+            ctx.tracer.fingerprints(f"data:{n}", [block], vector[np.newaxis, first:last])
+    yield from study.batches(parts, array, vectors)
+
+
+def _gathered(study: Study, batch: Batch | None) -> list[Batch]:
+    """On rank 0 the batches to be recorded, elsewhere none; collective. The time of a sum over several ranks is that
+    of the slowest."""
+    comm = study.ctx.comm
+    if study.whole_arrays:
+        return [other for other in comm.gather(batch) or [] if other is not None]
+    names = list(batch.seconds)
+    mine = np.array([batch.seconds[name] for name in names])
+    slowest = np.empty_like(mine)
+    comm.Reduce(mine, slowest, MPI.MAX)
+    batch.seconds = dict(zip(names, slowest, strict=True))
+    return [batch] if comm.rank == 0 else []
+
+
+def _write(tracer, batch: Batch) -> None:
+    if batch.first == 0:
+        tracer.series(f"{TRUTH}:{batch.n}", 0, [batch.truth], batch.array)
+    for name, values in batch.values.items():
+        tracer.series(f"{name}:{batch.n}", batch.first, values, batch.array)

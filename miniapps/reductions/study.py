@@ -1,0 +1,199 @@
+"""Samples of the sums of one array: by every variant, on all ranks, timed or emulated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from mpi4py import MPI
+
+from kernels import allreduce, exact
+from kernels.guarantees import meets
+from kernels.registry import Variant
+from kernels.sums.elements import accumulator
+from miniapps.reductions import data, local
+from miniapps.reductions.choice import EMULATED, choose, label
+from miniapps.reductions.parts import Parts
+from miniapps.reductions.validate import launch_shape
+
+BATCH = 4096  # samples after which values go to rank 0 and into the trace
+RANK_SEEDS = 1 << 32  # an emulated order is that of seed = sample + rank * RANK_SEEDS
+
+
+@dataclass
+class Batch:
+    """Samples first, first + 1, ... of one array, by label: values float64 (k,), and seconds (k,) of what was timed."""
+
+    n: int
+    array: int
+    first: int
+    truth: float  # correctly rounded
+    magnitude: float  # sum |x|, or sum |x y|
+    values: dict[str, np.ndarray] = field(default_factory=dict)
+    seconds: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass
+class Timed:
+    """A variant ready to be called on this rank's part of one array."""
+
+    variant: Variant
+    label: str
+    event: int
+    nbytes: int
+    compute: Callable[[], np.ndarray]
+    total: Callable[[np.ndarray], np.ndarray]
+    empty: bool
+    part_bits: bytes | None = None  # of the first sample
+    total_bits: bytes | None = None
+
+
+class Study:
+    """What stays the same over all arrays of a repeat: variants, reducers, names. Collective to make and to free."""
+
+    def __init__(self, ctx):
+        self.ctx = ctx
+        self.problem, self.method, self.options = ctx.config.problem, ctx.config.method, ctx.options
+        self.whole_arrays = self.method.split == "arrays"
+        self.comm = MPI.COMM_SELF if self.whole_arrays else ctx.comm
+        self.variants = self._agreed()
+        self.reference = label(self.variants[0])
+        self.dtype = accumulator(data.element_type(self.problem.dtype))
+        self.reducer = ctx.reducer("total", (), self.dtype.name, self.comm)
+        self._truth = allreduce.plan(self.comm, "exact", (2,), self.dtype.name, name="truth")
+        self._shape = launch_shape(ctx.config.launch)
+        self.broken: dict[
+            str, str
+        ] = {}  # variants that broke their promise on this rank: where it was first seen
+        ctx.tracer.attributes(promises={label(v): v.guarantee for v in self.variants})
+
+    def free(self) -> None:
+        """Free the plan that the context does not know."""
+        self._truth.free()
+
+    def parts(self, n: int) -> Parts:
+        """The logical blocks of an array of `n` elements, and which of them are this rank's."""
+        shuffle = self.options.shuffle_blocks
+        return Parts(n, self.problem.block, self.comm.size, self.comm.rank, shuffle)
+
+    def batches(self, parts: Parts, array: int, vectors: list) -> Iterator[Batch]:
+        """Sample the sums of one array, whose part on this rank is `vectors`; collective over `comm`."""
+        n, samples = parts.n, self.method.samples
+        pieces = local.pieces(vectors, parts.cuts, self.options.guarantee)
+        truth, magnitude = self._true(pieces)
+        timed = [self._timed(v, n, pieces) for v in self.variants if v.backend != EMULATED]
+        if array == 0:
+            self._check_order_free(timed, vectors, n)
+        for run in timed:
+            run.compute()  # warm-up
+        for first in range(0, samples, BATCH):
+            batch = Batch(n, array, first, truth, magnitude)
+            count = min(BATCH, samples - first)
+            self._sample(timed, batch, count)
+            for variant in self.variants:
+                if variant.backend == EMULATED:
+                    self._emulate(variant, batch, count, pieces)
+            self.ctx.tracer.order("total", self.reducer.drain_orders())
+            yield batch
+
+    def _agreed(self) -> list[Variant]:
+        """The choice of rank 0; ChoiceError on a rank that lacks one of them."""
+        options, names = self.options, None
+        operation, wanted = self.problem.operation, self.method.variants
+        if self.ctx.rank == 0:
+            chosen = choose(operation, wanted, self.method.reference, options.guarantee, options.device)
+            names = [f"{v.name}@{v.backend}" for v in chosen]
+        names = self.ctx.comm.bcast(names)
+        return choose(operation, tuple(names), names[0], options.guarantee, options.device)
+
+    def _true(self, pieces: list[tuple]) -> tuple[float, float]:
+        words = exact.zeros((2,))
+        for piece in pieces:
+            local.accumulate(words[0], piece)
+            local.magnitudes(words[1], piece)
+        truth, magnitude = self._truth.sum_words(words).tolist()
+        return truth, magnitude
+
+    def _timed(self, variant: Variant, n: int, pieces: list[tuple]) -> Timed:
+        name = label(variant)
+        if variant.guarantee == "exact" and self.reducer.ordering == "exact":
+            compute, total = local.exact_words(pieces), self.reducer.sum_words
+        else:
+            told = local.parameters(variant, self._shape, self.options.guarantee, self.options.threads)
+            compute, total = local.partial_sums(variant, pieces, told, self.dtype), self.reducer
+        nbytes = sum(vector.nbytes for piece in pieces for vector in piece)
+        return Timed(variant, name, self.ctx.tracer.name(f"{name}:{n}"), nbytes, compute, total, not pieces)
+
+    def _sample(self, timed: list[Timed], batch: Batch, count: int) -> None:
+        """`count` samples by every timed variant. Their order rotates, so that none always follows the same one."""
+        tracer, repeat = self.ctx.tracer, self.ctx.repeat
+        clock, event = tracer.clock, tracer.event
+        values = np.empty((len(timed), count))
+        spent = np.zeros((len(timed), count))
+        for k in range(count):
+            sample = batch.first + k
+            tracer.at(repeat, sample)
+            for i in range(len(timed)):
+                turn = (i + sample) % len(timed)
+                run = timed[turn]
+                start = clock()
+                part = run.compute()
+                if not run.empty:
+                    event(run.event, start, run.nbytes)
+                    spent[turn, k] = clock() - start
+                total = run.total(part)
+                values[turn, k] = total
+                self._compare(run, part, total, batch, sample)
+        for run, row, nanoseconds in zip(timed, values, spent, strict=True):
+            batch.values[run.label] = row
+            batch.seconds[run.label] = 1e-9 * nanoseconds
+
+    def _compare(self, run: Timed, part: np.ndarray, total: np.ndarray, batch: Batch, sample: int) -> None:
+        """Note where a variant that promises to repeat does not, or the total under a guarantee of the run."""
+        where = f"n = {batch.n}, array {batch.array}, sample {sample}"
+        if run.variant.guarantee != "none":
+            bits = part.tobytes()
+            if run.part_bits not in (None, bits):
+                self.broken.setdefault(
+                    run.label, f"other partial sums than before on rank {self.ctx.rank}, {where}"
+                )
+            run.part_bits = bits
+        if self.options.guarantee != "none":
+            bits = total.tobytes()
+            if run.total_bits not in (None, bits):
+                self.broken.setdefault(run.label, f"another total than before, {where}")
+            run.total_bits = bits
+
+    def _emulate(self, variant: Variant, batch: Batch, count: int, pieces: list[tuple]) -> None:
+        """`count` samples of orders of arrival that are drawn, not timed."""
+        tracer, name = self.ctx.tracer, label(variant)
+        told = {n: v for n, v in self._launch().items() if n in variant.parameters}
+        start = tracer.clock()
+        sums = np.empty((count, len(pieces)), self.dtype)
+        for i, piece in enumerate(pieces):
+            for k in range(count):
+                seed = batch.first + k + self.comm.rank * RANK_SEEDS
+                sums[k, i] = variant(*piece, seed=seed, **told)
+        tracer.event(tracer.name("emulate"), start)
+        values = batch.values[name] = np.empty(count)
+        for k in range(count):
+            tracer.at(self.ctx.repeat, batch.first + k)
+            values[k] = self.reducer(sums[k])
+
+    def _launch(self) -> dict[str, int]:
+        resident = self.ctx.config.launch.resident
+        return self._shape | ({} if resident is None else {"resident": resident})
+
+    def _check_order_free(self, timed: list[Timed], vectors: list, n: int) -> None:
+        """Note variants that promise not to depend on the order and give other bits for the reversed array."""
+        part = tuple(vector[: local.REVERSED] for vector in vectors)
+        for run in timed:
+            if not run.empty and meets(run.variant.guarantee, "layout"):
+                forward, backward = (
+                    self.dtype.type(run.variant(*(v[::step] for v in part))) for step in (1, -1)
+                )
+                if forward.tobytes() != backward.tobytes():
+                    self.broken.setdefault(
+                        run.label, f"other bits for the reversed array on rank {self.ctx.rank}, n = {n}"
+                    )

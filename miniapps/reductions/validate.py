@@ -1,0 +1,60 @@
+"""What cannot be run is refused on rank 0 before anything is created."""
+
+import math
+
+from kernels.exact import MAX_CONTRIBUTIONS
+from kernels.sums.launch import shape
+from miniapps.config import UsageError
+from miniapps.options import ordering_for
+from miniapps.reductions import data, illconditioned
+from miniapps.reductions.choice import choose
+
+
+def validate(config, options, size: int) -> None:
+    """Raise UsageError or ChoiceError for what cannot be run."""
+    problem, method = config.problem, config.method
+    if (problem.distribution == "file") != bool(problem.file):
+        raise UsageError(
+            "--file and --distribution file go together: give --file PATH with --distribution file, or neither"
+        )
+    choose(problem.operation, method.variants, method.reference, options.guarantee, options.device)
+    sizes, _ = data.extent(problem)
+    try:
+        shape(max(sizes), **launch_shape(config.launch))
+    except ValueError as error:
+        raise UsageError(f"launch.{error}") from error
+    if problem.distribution == "ill-conditioned":
+        for n in sizes:
+            _can_be_conditioned(problem, n)
+    ordering = ordering_for(options, 1)
+    if method.split == "arrays" and ordering == "arrival":
+        raise UsageError("--split arrays adds nothing across ranks, so that there is no order of arrival; "
+                         "choose another --allreduce, or --split elements")  # fmt: skip
+    contributions = max(-(-n // problem.block) for n in sizes)
+    if (
+        options.guarantee in ("layout", "exact")
+        and ordering == "fixed-point"
+        and contributions > MAX_CONTRIBUTIONS
+    ):
+        raise UsageError(
+            f"--allreduce fixed-point has room for {MAX_CONTRIBUTIONS} contributions, not for {contributions} logical "
+            f"blocks: set problem.block to {-(-max(sizes) // MAX_CONTRIBUTIONS)} or more, or use --allreduce exact"
+        )
+
+
+def launch_shape(launch) -> dict[str, int]:
+    """The parameters of the launch shape that are set."""
+    given = {name: getattr(launch, name) for name in ("block", "items", "grid")}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _can_be_conditioned(problem, n: int) -> None:
+    m = min(n, problem.block)
+    most = illconditioned.limit(m, n, data.element_type(problem.dtype), data.vectors_of(problem.operation))
+    if math.log2(problem.condition) > most:
+        can = f"at most {2.0**most:.1e}" if most >= 1 else "none"
+        raise UsageError(
+            f"problem.condition = {problem.condition:g} cannot be built from blocks of {m} elements of {problem.dtype} "
+            f"({can}, for arrays of {n}): choose a smaller condition number, larger arrays or problem.block, or a "
+            "wider problem.dtype"
+        )

@@ -1,0 +1,284 @@
+"""The numbers that the reductions app adds up, what it chooses to add them with, and what it refuses."""
+
+from fractions import Fraction
+
+import h5py
+import ml_dtypes
+import numpy as np
+import pytest
+
+from kernels.guarantees import ChoiceError, meets
+from miniapps.config import UsageError
+from miniapps.options import RunOptions
+from miniapps.reductions import data, illconditioned
+from miniapps.reductions.choice import EMULATED, choose, label
+from miniapps.reductions.config import DTYPES, OPERATIONS, Problem, ReductionsConfig
+from miniapps.reductions.parts import Parts
+from miniapps.reductions.validate import validate
+
+
+def whole(problem, array=0, n=None, seed=1):
+    """The vectors of one array, on one rank."""
+    return data.vectors(problem, seed, array, Parts(n or problem.sizes[0], problem.block))
+
+
+def configured(**settings):
+    """A configuration with `section__name=value`."""
+    config = ReductionsConfig()
+    for key, value in settings.items():
+        part, name = key.split("__")
+        assert hasattr(getattr(config, part), name), key
+        setattr(getattr(config, part), name, value)
+    return config
+
+
+def condition(vectors):
+    """sum|t| / |sum t| of the terms t, in exact arithmetic."""
+    terms = [Fraction(1)] * len(vectors[0])
+    for vector in vectors:
+        terms = [term * Fraction(float(x)) for term, x in zip(terms, vector, strict=True)]
+    return float(sum(abs(term) for term in terms) / abs(sum(terms)))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 40])
+@pytest.mark.parametrize("shuffle", [0, 5])
+def test_every_block_has_one_owner_however_many_ranks_there_are(size, shuffle):
+    parts = [Parts(1000, 64, size, rank, shuffle) for rank in range(size)]
+    assert sorted(block for part in parts for block in part.own) == list(range(16))
+    assert sum(part.elements for part in parts) == 1000
+    for part in parts:
+        lengths = [stop - start for start, stop in part.cuts]
+        assert lengths == [1000 - 15 * 64 if block == 15 else 64 for block in part.own]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("distribution", ["uniform", "centred", "normal", "lognormal", "ill-conditioned"])
+def test_the_numbers_depend_on_no_layout(distribution, operation):
+    problem = Problem(distribution=distribution, operation=operation, block=100, condition=1e5)
+    expected = whole(problem, n=1050)
+    for shuffle in (0, 3):
+        for rank in range(3):
+            part = Parts(1050, 100, 3, rank, shuffle)
+            for vector, reference in zip(data.vectors(problem, 1, 0, part), expected, strict=True):
+                for block, (start, stop) in zip(part.own, part.cuts, strict=True):
+                    same = reference[block * 100 : block * 100 + stop - start]
+                    assert vector[start:stop].tobytes() == same.tobytes()
+
+
+def test_seed_array_and_size_each_give_other_numbers():
+    problem = Problem(sizes=(50,))
+    drawn = [
+        whole(problem, array, n, seed)[0][:50].tobytes()
+        for array, n, seed in ((0, 50, 1), (1, 50, 1), (0, 51, 1), (0, 50, 2))
+    ]
+    assert len(set(drawn)) == 4
+
+
+def test_distributions_have_their_moments():
+    n = 200_000
+    for settings, mean, deviation in (
+        (dict(distribution="uniform"), 5.0, 10 / 12**0.5),
+        (dict(distribution="centred"), 0.0, 20 / 12**0.5),
+        (dict(distribution="normal"), 0.0, 1.0),
+        (dict(distribution="lognormal", sigma=0.5), np.exp(0.125), (np.exp(0.5) - np.exp(0.25)) ** 0.5),
+    ):
+        x = whole(Problem(**settings), n=n)[0]
+        assert abs(x.mean() - mean) < 5 * deviation / n**0.5
+        assert abs(x.std() - deviation) < 0.02 * deviation
+    assert whole(Problem(), n=n)[0].min() >= 0 and whole(Problem(), n=n)[0].max() <= 10
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_narrower_types_hold_the_same_numbers_rounded(dtype):
+    x = whole(Problem(dtype=dtype, distribution="normal"), n=1000)[0]
+    wide = whole(Problem(distribution="normal"), n=1000)[0]
+    assert x.dtype == data.element_type(dtype) and x.tobytes() == wide.astype(x.dtype).tobytes()
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize(
+    ("dtype", "n", "block", "wanted"),
+    [
+        ("float64", 10, 4096, 1e10),
+        ("float64", 1000, 300, 2.0),
+        ("float64", 1001, 100, 1e16),  # a block of one element at the end
+        ("float64", 2000, 700, 1e100),
+        ("float64", 1500, 1500, 1e250),
+        ("float32", 1000, 500, 1e20),
+        ("float16", 600, 600, 1e4),
+        ("bfloat16", 1000, 1000, 1e12),
+    ],
+)
+def test_ill_conditioned_numbers_have_the_condition_number_asked_for(operation, dtype, n, block, wanted):
+    problem = Problem(
+        distribution="ill-conditioned", condition=wanted, dtype=dtype, block=block, operation=operation
+    )
+    for array in range(3):
+        found = condition(whole(problem, array, n))
+        assert abs(found / wanted - 1) < 1 / 16, found
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [2, 3, 17, 1000])
+def test_the_largest_condition_number_that_is_admitted_can_be_built(operation, dtype, n):
+    vectors, kind = data.vectors_of(operation), data.element_type(dtype)
+    most = illconditioned.limit(n, n, kind, vectors)
+    if most < 1:
+        pytest.skip("none is admitted")
+    problem = Problem(distribution="ill-conditioned", condition=2.0**most, dtype=dtype, operation=operation)
+    for array in range(10):
+        assert abs(condition(whole(problem, array, n)) / problem.condition - 1) < 1 / 16
+
+
+def test_lognormal_numbers_that_the_type_cannot_hold_are_refused():
+    with pytest.raises(UsageError, match=r"problem\.sigma = 30.*float16"):
+        whole(Problem(distribution="lognormal", sigma=30.0, dtype="float16"), n=100)
+
+
+class TestFiles:
+    @pytest.fixture
+    def stored(self, tmp_path):
+        """{name for --file: contents}, one array of each kind."""
+        x = np.random.default_rng(1).normal(size=(3, 1000))
+        np.save(tmp_path / "one.npy", x[0])
+        np.save(tmp_path / "three.npy", x)
+        np.save(tmp_path / "big-endian.npy", x.astype(">f8"))
+        with h5py.File(tmp_path / "some.h5", "w") as file:
+            file["group/x"] = x
+        names = ("one.npy", "three.npy", "big-endian.npy", "some.h5:/group/x")
+        return {f"{tmp_path}/{name}": np.atleast_2d(x[0] if name == "one.npy" else x) for name in names}
+
+    def test_arrays_come_from_files_as_they_are_whoever_reads_them(self, stored):
+        for name, x in stored.items():
+            problem = Problem(distribution="file", file=name, block=64)
+            assert data.extent(problem) == ([1000], len(x))
+            for array, row in enumerate(x):
+                assert whole(problem, array, 1000)[0].tobytes() == row.tobytes()
+                part = Parts(1000, 64, 3, 1, 7)
+                (vector,) = data.vectors(problem, 1, array, part)
+                for block, (start, stop) in zip(part.own, part.cuts, strict=True):
+                    assert (vector[start:stop] == row[block * 64 : block * 64 + stop - start]).all()
+
+    def test_a_dot_product_takes_two_rows_for_an_array(self, tmp_path):
+        x = np.random.default_rng(1).normal(size=(4, 2, 50)).astype(np.float32)
+        np.save(tmp_path / "x.npy", x)
+        problem = Problem(distribution="file", file=f"{tmp_path}/x.npy", operation="dot", dtype="float32")
+        assert data.extent(problem) == ([50], 4)
+        a, b = whole(problem, 2, 50)
+        assert (a == x[2, 0]).all() and (b == x[2, 1]).all()
+
+    def test_bfloat16_is_what_numpy_stores_without_a_name(self, tmp_path):
+        x = np.arange(40).astype(ml_dtypes.bfloat16)
+        np.save(tmp_path / "x.npy", x)
+        problem = Problem(distribution="file", file=f"{tmp_path}/x.npy", dtype="bfloat16")
+        assert data.extent(problem) == ([40], 1)
+        assert whole(problem, 0, 40)[0].tobytes() == x.tobytes()
+
+    @pytest.mark.parametrize(
+        ("make", "told"),
+        [
+            (lambda path: None, r"cannot be read: No such file"),
+            (lambda path: path.write_bytes(b"\x93NUMPY"), "cannot be read"),
+            (lambda path: path.write_text("1 2 3"), "cannot be read"),
+            (lambda path: np.save(path, np.arange(5)), r"holds int64, but problem\.dtype is float64"),
+            (lambda path: np.save(path, np.zeros(5, np.float32)), "holds float32"),
+            (lambda path: np.save(path, np.zeros((2, 2, 2))), r"shape \(2, 2, 2\); expected \(n,\)"),
+            (lambda path: np.save(path, np.zeros(0)), "none of them empty"),
+            (lambda path: np.save(path, np.array([{}]), allow_pickle=True), "cannot be read"),
+            (lambda path: np.savez(path.open("wb"), a=np.zeros(3)), "archive"),
+            (lambda path: truncated(path), "cannot be read"),
+        ],
+    )
+    def test_a_file_that_is_not_what_it_says_is_refused(self, tmp_path, make, told):
+        path = tmp_path / "x.npy"
+        make(path)
+        with pytest.raises(UsageError, match=told) as caught:
+            data.extent(Problem(distribution="file", file=str(path)))
+        assert str(path) in str(caught.value)
+
+    def test_an_hdf5_file_without_the_dataset_says_what_it_has(self, tmp_path):
+        with h5py.File(tmp_path / "x.h5", "w") as file:
+            file["group/values"] = np.zeros(3)
+        for name, told in (
+            (":/group/value", "did you mean /group/values"),
+            (":/group", "no dataset /group .* There are: /group/values"),
+            ("", "name the dataset too"),
+        ):
+            with pytest.raises(UsageError, match=told):
+                data.extent(Problem(distribution="file", file=f"{tmp_path}/x.h5{name}"))
+        (tmp_path / "y.h5").write_text("no HDF5")
+        with pytest.raises(UsageError, match="cannot be read"):
+            data.extent(Problem(distribution="file", file=f"{tmp_path}/y.h5:/x"))
+
+
+def truncated(path):
+    np.save(path, np.zeros(1000))
+    path.write_bytes(path.read_bytes()[:2000])
+
+
+class TestChoice:
+    @pytest.mark.parametrize("guarantee", ["none", "run", "layout", "exact"])
+    def test_all_are_those_that_suit_the_guarantee(self, guarantee):
+        needed = {"none": "none", "run": "run", "layout": "run", "exact": "exact"}[guarantee]
+        chosen = choose("sum", (), None, guarantee, "cpu")
+        assert chosen and all(meets(v.guarantee, needed) for v in chosen)
+        assert chosen[0].guarantee != "none"
+        assert {label(v) for v in chosen} == {
+            label(v) for v in choose("sum", ("all",), None, guarantee, "cpu")
+        }
+        assert len({label(v) for v in chosen}) == len(chosen)
+        assert guarantee in ("none",) or not [v for v in chosen if v.backend == EMULATED]
+
+    def test_names_may_name_a_backend_and_the_reference_comes_first(self):
+        chosen = choose("sum", ("numpy", "lanes@native"), "pairwise", "none", "cpu")
+        assert [label(v) for v in chosen] == ["sum:pairwise:native", "sum:numpy:numpy", "sum:lanes:native"]
+
+    @pytest.mark.parametrize(
+        ("wanted", "reference", "guarantee", "device", "told"),
+        [
+            (("lames",), None, "none", "cpu", "unknown sum 'lames'.*lanes"),
+            (("lanes@torch",), None, "none", "cpu", "unknown backend.*native"),
+            (("omp-atomic",), None, "layout", "cpu", "--guarantee layout.*promises 'none'.*lanes.*exact"),
+            (("lanes",), None, "exact", "cpu", "promises 'run'.*These meet 'exact': exact"),
+            (("numpy",), None, "none", "cuda", "does not run with --device cuda"),
+            ((), "omp-atomic", "none", "cpu", "promises 'none'"),
+        ],
+    )
+    def test_what_cannot_be_chosen_is_told_with_what_can(self, wanted, reference, guarantee, device, told):
+        with pytest.raises(ChoiceError, match=told):
+            choose("sum", wanted, reference, guarantee, device)
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "told"),
+    [
+        (dict(problem__distribution="file"), {}, "--file"),
+        (dict(problem__file="x.npy"), {}, "--file"),
+        (dict(launch__block=100), {}, r"launch\.block 100: choose a power of two"),
+        (
+            dict(problem__distribution="ill-conditioned", problem__condition=1e40, problem__sizes=(100, 4)),
+            {},
+            r"condition = 1e\+40 cannot be built from blocks of 4 elements of float64 \(at most",
+        ),
+        (
+            dict(problem__distribution="ill-conditioned", problem__sizes=(1,)),
+            {},
+            r"blocks of 1 elements of float64 \(none",
+        ),
+        (
+            dict(problem__distribution="ill-conditioned", problem__condition=1e9, problem__dtype="float16"),
+            {},
+            "float16",
+        ),
+        (dict(method__split="arrays"), dict(allreduce="arrival"), "--split arrays"),
+        (
+            dict(problem__block=1, problem__sizes=(2_000_000,)),
+            dict(guarantee="layout", allreduce="fixed-point"),
+            r"set problem\.block to 2",
+        ),
+    ],
+)
+def test_what_cannot_be_run_is_refused_with_what_to_do(settings, options, told):
+    with pytest.raises(UsageError, match=told):
+        validate(configured(**settings), RunOptions(**options), 2)

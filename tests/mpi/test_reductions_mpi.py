@@ -1,0 +1,217 @@
+"""The reductions app keeps its guarantees under real MPI, records what it says, and refuses what it cannot do."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from miniapps.environment import no_cuda
+from miniapps.reductions.choice import choose
+from miniapps.trace import rank_files, read
+from tests.launch import libraries, run_mpi
+
+# All that are registered and run here, but torch, which takes longer to import than all else in these tests.
+VARIANTS = [
+    f"--variant={v.name}@{v.backend}" for v in choose("sum", (), None, "run", "cpu") if v.backend != "torch"
+]
+SMALL = [
+    *("--size=10", "--size=5000", "--arrays=3", "--samples=3", "--distribution=centred"),
+    *("--set=problem.block=512", "--no-progress"),
+]
+
+
+def reductions(n, *options, out, library="mpich", timeout=60, small=SMALL):
+    """Run the small problem on n ranks; fails the test unless it ends with 0. Returns (fingerprint, result)."""
+    run = run_mpi(
+        n, ["-m", "miniapps.reductions", *small, *options, "--out", str(out)], library, timeout=timeout
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "VERIFICATION: PASS" in run.stdout
+    (state,) = set(re.findall(r"FINGERPRINT state=(\w+)", run.stdout))
+    return state, json.loads((out / "result.json").read_text())
+
+
+def values(out, pattern=""):
+    """{(name, array): values by sample} as rank 0 recorded them."""
+    trace = read(rank_files(out)[0])
+    table = trace.tables["values"]
+    found = {}
+    for name, array, sample, value in zip(
+        *(table[column].tolist() for column in ("name", "block", "step", "value")), strict=True
+    ):
+        if re.match(pattern, trace.names[name]):
+            series = found.setdefault((trace.names[name], array), [])
+            assert sample == len(series)
+            series.append(value)
+    return found
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """(fingerprint, values) of the small problem on one rank, by guarantee."""
+    known = {}
+
+    def of(guarantee):
+        if guarantee not in known:
+            out = tmp_path_factory.mktemp("reference") / "run"
+            options = ["--guarantee", guarantee, *(VARIANTS if guarantee == "layout" else [])]
+            known[guarantee] = (reductions(1, *options, out=out)[0], values(out))
+        return known[guarantee]
+
+    return of
+
+
+@libraries
+@pytest.mark.parametrize("guarantee", ["layout", "exact"])
+@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
+def test_one_hash_for_any_number_of_ranks(tmp_path, reference, ranks, guarantee, library):
+    options = ["--guarantee", guarantee, *(VARIANTS if guarantee == "layout" else [])]
+    state, _ = reductions(ranks, *options, out=tmp_path / "run", library=library, timeout=120)
+    assert (state, values(tmp_path / "run")) == reference(guarantee)
+
+
+def test_the_sum_of_torch_over_blocks_depends_on_neither_ranks_nor_threads(tmp_path):
+    pytest.importorskip("torch")
+    options = ["--guarantee=layout", "--variant=torch", "--size=300000", "--set=problem.block=100000"]
+    runs = {
+        reductions(n, *options, f"--threads={threads}", out=tmp_path / f"{n}-{threads}")[0]
+        for n, threads in ((1, 1), (1, 3), (2, 2))
+    }
+    assert len(runs) == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--shuffle-blocks=3"],
+        ["--threads=2"],
+        ["--check-ranks"],
+        ["--trace=off"],
+        ["--split=arrays"],
+        ["--repeats=2"],
+    ],
+)
+def test_one_hash_for_any_ownership_split_and_number_of_threads(tmp_path, reference, options):
+    state, _ = reductions(2, "--guarantee=layout", *VARIANTS, *options, out=tmp_path / "run")
+    assert state == reference("layout")[0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_sums_of_narrow_types_are_correctly_rounded_for_any_number_of_ranks(tmp_path, dtype):
+    options = ["--guarantee=exact", f"--dtype={dtype}"]
+    states = {reductions(n, *options, out=tmp_path / str(n))[0] for n in (1, 3)}
+    assert len(states) == 1
+    for (name, array), found in values(tmp_path / "3", "sum:exact").items():
+        (truth,) = values(tmp_path / "3")[name.replace("sum", "truth"), array]
+        assert found == [truth] * 3 and truth == np.float32(truth)
+
+
+def test_a_run_records_every_sum_once_and_every_timed_call(tmp_path):
+    _, result = reductions(2, "--variant=numpy", "--variant=lanes", "--reference=exact", out=tmp_path / "run")
+    found = values(tmp_path / "run")
+    labels = ["sum:exact:native", "sum:numpy:numpy", "sum:lanes:native"]
+    assert {name for name, _ in found} == {
+        f"{label}:{n}" for label in (*labels, "truth:exact:native") for n in (10, 5000)
+    }
+    assert {len(series) for (name, _), series in found.items() if name.startswith("sum")} == {3}
+    traces = [read(path) for path in rank_files(tmp_path / "run")]
+    assert len(traces[1].tables["values"]["value"]) == 0
+    for trace in traces:
+        assert trace.attributes["promises"] == dict(zip(labels, ("exact", "run", "run"), strict=True))
+        events = trace.tables["events"]
+        for label in labels:
+            # 10 elements are one block, which rank 0 owns
+            for n, calls in ((10, 9 if trace.attributes["rank"] == 0 else 0), (5000, 9)):
+                name = f"{label}:{n}"
+                rows = events["name"] == (trace.names.index(name) if name in trace.names else -1)
+                assert rows.sum() == calls
+                assert set(events["step"][rows].tolist()) <= {0, 1, 2}
+        assert (events["end"] >= events["start"]).all()
+    assert set(result["fom"]) == {"reference_rate"}
+
+
+def test_truth_is_the_correctly_rounded_sum_and_layout_does_not_depend_on_the_ordering(tmp_path):
+    from math import fsum
+
+    from miniapps.reductions import data
+    from miniapps.reductions.config import Problem
+    from miniapps.reductions.parts import Parts
+
+    layout = ["--guarantee=layout", "--variant=lanes"]
+    reductions(3, *layout, "--allreduce=fixed-point", out=tmp_path / "run")
+    for n in (10, 5000):
+        for array in range(3):
+            (x,) = data.vectors(Problem(distribution="centred", block=512), 1, array, Parts(n, 512))
+            assert values(tmp_path / "run")[f"truth:exact:native:{n}", array] == [fsum(x)]
+
+
+def test_orderings_differ_where_nothing_is_promised(tmp_path):
+    """Else the orderings would not matter here, and the tests of guarantees would prove nothing."""
+    states = {
+        reductions(4, "--variant=lanes", "--arrays=20", "--allreduce", name, out=tmp_path / name)[0]
+        for name in ("linear", "recursive-doubling", "exact")
+    }
+    assert len(states) == 3
+
+
+def test_a_recorded_order_of_arrival_is_replayed_bit_for_bit(tmp_path):
+    reductions(4, "--variant=lanes", "--allreduce=arrival", out=tmp_path / "recorded")
+    reductions(4, "--variant=lanes", "--replay", str(tmp_path / "recorded"), out=tmp_path / "again")
+    assert values(tmp_path / "recorded", "sum:lanes") == values(tmp_path / "again", "sum:lanes")
+
+
+def test_a_flipped_bit_in_the_data_shows_in_every_sum(tmp_path, reference):
+    fault = "--fault=bitflip@step=5,block=9,bit=40"  # array 1 of the second size
+    state, _ = reductions(2, "--guarantee=layout", *VARIANTS, fault, out=tmp_path / "run")
+    assert state != reference("layout")[0]
+    for key, series in values(tmp_path / "run").items():
+        flipped = key[0].endswith(":5000") and key[1] == 1
+        assert (series == reference("layout")[1][key]) == (not flipped)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("ranks", [16, 64])
+def test_one_hash_for_many_ranks_of_which_some_have_nothing(tmp_path, ranks):
+    small = [
+        "--size=100",
+        "--size=2000",
+        "--arrays=2",
+        "--samples=1",
+        "--set=problem.block=64",
+        "--no-progress",
+    ]
+    states = {
+        reductions(n, "--guarantee=layout", *VARIANTS, out=tmp_path / str(n), small=small, timeout=500)[0]
+        for n in (1, ranks)
+    }
+    assert len(states) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--variant=lames"], "unknown sum 'lames'"),
+        (["--guarantee=layout", "--variant=omp-atomic"], "promises 'none'"),
+        (["--size=0"], r"problem\.sizes must be at least 1"),
+        (["--size=ten"], r"problem\.sizes takes an integer"),
+        (["--distribution=cauchy"], "uniform, centred"),
+        (["--distribution=ill-conditioned", "--condition=1e300"], "cannot be built"),
+        (["--distribution=file", "--file=nowhere.npy"], r"--file nowhere\.npy: cannot be read: No such file"),
+        (["--distribution=file", "--file=README.md"], r"--file README\.md: cannot be read"),
+        (["--dtype=int32"], "float64, float32"),
+        (["--operation=product"], "sum, dot"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_is_created(tmp_path, options, message):
+    run = run_mpi(2, ["-m", "miniapps.reductions", *SMALL, *options, "--out", str(tmp_path / "run")])
+    assert run.returncode == 2, run.stdout + run.stderr
+    assert re.search(message, run.stderr), run.stderr
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(not no_cuda(), reason="there is a device")
+def test_without_a_device_the_option_is_refused(tmp_path):
+    run = run_mpi(1, ["-m", "miniapps.reductions", "--device=cuda", "--out", str(tmp_path / "run")])
+    assert run.returncode == 2 and "--device cuda: " in run.stderr, run.stderr
