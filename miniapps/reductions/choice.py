@@ -14,6 +14,8 @@ from miniapps.reductions.config import DEFAULT_REFERENCE
 NEEDED = {"none": "none", "run": "run", "layout": "run", "exact": "exact"}
 ON_DEVICE = ("cupy",)  # backends whose arrays lie in device memory
 EMULATED = "emulated"  # the backend that draws orders of arrival from a seed, and has no price
+# What cannot be had block by block with one thread in each, although it repeats.
+NOT_BY_BLOCKS = {("dot", "numpy"): "the BLAS of NumPy decides by itself how many threads add up a block"}
 
 
 def choose(
@@ -47,8 +49,15 @@ def _suiting(operation: str, guarantee: str, device: str) -> list[Variant]:
     return [
         v
         for v in registry.variants(operation)
-        if _on(device, v) and meets(v.guarantee, NEEDED[guarantee]) and not v.unavailable()
+        if _on(device, v)
+        and meets(v.guarantee, NEEDED[guarantee])
+        and not v.unavailable()
+        and not _refused(v, guarantee)
     ]
+
+
+def _refused(variant: Variant, guarantee: str) -> str | None:
+    return NOT_BY_BLOCKS.get((variant.operation, variant.name)) if meets(guarantee, "layout") else None
 
 
 def _named(operation: str, name: str, needed: str, device: str, guarantee: str) -> Variant:
@@ -69,6 +78,11 @@ def _named(operation: str, name: str, needed: str, device: str, guarantee: str) 
             f"choose among {', '.join(dict.fromkeys(v.name for v in _suiting(operation, guarantee, device)))}"
         )
     able = next((v for v in here if not v.unavailable()), here[0])
+    if reason := _refused(able, guarantee):
+        raise ChoiceError(
+            f"--guarantee {guarantee}: {operation} {name!r} cannot be had over logical blocks: {reason}; choose among "
+            f"{', '.join(dict.fromkeys(v.name for v in _suiting(operation, guarantee, device)))}"
+        )
     try:
         return registry.check(operation, name, needed, able.backend)
     except ChoiceError as error:

@@ -56,7 +56,7 @@ class Record:
         return fingerprint(np.array([self.firsts[key] for key in keys])).hex()
 
     def _spread(self, found: Series, batch: Batch, name: str, values: np.ndarray, against: float) -> None:
-        patterns = np.union1d(self._patterns.get(name, []), values.view(np.int64))
+        patterns = np.union1d(self._patterns.get(name, values[:0].view(np.int64)), values.view(np.int64))
         self._patterns[name] = patterns
         found.distinct = max(found.distinct, len(patterns))
         with np.errstate(all="ignore"):

@@ -11,6 +11,7 @@ from mpi4py import MPI
 from kernels import allreduce, exact
 from kernels.guarantees import meets
 from kernels.registry import Variant
+from kernels.sums import emulated
 from kernels.sums.elements import accumulator
 from miniapps.reductions import data, local
 from miniapps.reductions.choice import EMULATED, choose, label
@@ -167,23 +168,19 @@ class Study:
 
     def _emulate(self, variant: Variant, batch: Batch, count: int, pieces: list[tuple]) -> None:
         """`count` samples of orders of arrival that are drawn, not timed."""
-        tracer, name = self.ctx.tracer, label(variant)
-        told = {n: v for n, v in self._launch().items() if n in variant.parameters}
+        tracer, resident = self.ctx.tracer, self.ctx.config.launch.resident or 0
+        first = batch.first + self.comm.rank * RANK_SEEDS
         start = tracer.clock()
         sums = np.empty((count, len(pieces)), self.dtype)
-        for i, piece in enumerate(pieces):
-            for k in range(count):
-                seed = batch.first + k + self.comm.rank * RANK_SEEDS
-                sums[k, i] = variant(*piece, seed=seed, **told)
+        for i, (x,) in enumerate(pieces):
+            seeds = range(first, first + count)
+            told = {"resident": resident, "threads": self.options.threads, **self._shape}
+            sums[:, i] = emulated.samples(variant.name, x, seeds, **told)
         tracer.event(tracer.name("emulate"), start)
-        values = batch.values[name] = np.empty(count)
+        values = batch.values[label(variant)] = np.empty(count)
         for k in range(count):
             tracer.at(self.ctx.repeat, batch.first + k)
             values[k] = self.reducer(sums[k])
-
-    def _launch(self) -> dict[str, int]:
-        resident = self.ctx.config.launch.resident
-        return self._shape | ({} if resident is None else {"resident": resident})
 
     def _check_order_free(self, timed: list[Timed], vectors: list, n: int) -> None:
         """Note variants that promise not to depend on the order and give other bits for the reversed array."""

@@ -249,6 +249,12 @@ class TestChoice:
         with pytest.raises(ChoiceError, match=told):
             choose("sum", wanted, reference, guarantee, device)
 
+    def test_numpys_dot_product_is_not_had_over_blocks(self):
+        assert "dot:numpy:numpy" in {label(v) for v in choose("dot", (), None, "run", "cpu")}
+        assert "dot:numpy:numpy" not in {label(v) for v in choose("dot", (), None, "layout", "cpu")}
+        with pytest.raises(ChoiceError, match="BLAS"):
+            choose("dot", ("numpy",), None, "layout", "cpu")
+
 
 @pytest.mark.parametrize(
     ("settings", "options", "told"),

@@ -2,12 +2,17 @@
 
 import json
 import re
+from math import fsum
 
 import numpy as np
 import pytest
 
+from kernels import registry
 from miniapps.environment import no_cuda
+from miniapps.reductions import data
 from miniapps.reductions.choice import choose
+from miniapps.reductions.config import Problem
+from miniapps.reductions.parts import Parts
 from miniapps.trace import rank_files, read
 from tests.launch import libraries, run_mpi
 
@@ -131,13 +136,30 @@ def test_a_run_records_every_sum_once_and_every_timed_call(tmp_path):
     assert set(result["fom"]) == {"reference_rate"}
 
 
+def test_emulated_orders_of_arrival_are_those_of_the_samples_and_have_no_time(tmp_path):
+    emulated = [
+        "--variant=ao",
+        "--variant=spa",
+        "--size=5000",
+        "--set=launch.block=32",
+        "--set=launch.items=1",
+    ]
+    _, result = reductions(1, *emulated, "--samples=50", out=tmp_path / "run")
+    (x,) = data.vectors(Problem(distribution="centred", block=512), 1, 2, Parts(5000, 512))
+    found = values(tmp_path / "run")
+    shape = {"block": 32, "items": 1}
+    for name, told in (("ao", {}), ("spa", shape)):
+        variant = registry.get("sum", name, "emulated")
+        expected = [float(variant(x, seed=sample, **told)) for sample in range(50)]
+        assert found[f"sum:{name}:emulated:5000", 2] == expected and len(set(expected)) > 5
+    assert found["sum:sptr:native:5000", 2] == [float(registry.get("sum", "sptr", "native")(x, **shape))] * 50
+    trace = read(rank_files(tmp_path / "run")[0])
+    timed = {trace.names[name] for name in trace.tables["events"]["name"].tolist()}
+    assert "emulate" in timed and not any(":emulated:" in name for name in timed)
+    assert result["fom"]["max_abs_vs"]["value"] > 0
+
+
 def test_truth_is_the_correctly_rounded_sum_and_layout_does_not_depend_on_the_ordering(tmp_path):
-    from math import fsum
-
-    from miniapps.reductions import data
-    from miniapps.reductions.config import Problem
-    from miniapps.reductions.parts import Parts
-
     layout = ["--guarantee=layout", "--variant=lanes"]
     reductions(3, *layout, "--allreduce=fixed-point", out=tmp_path / "run")
     for n in (10, 5000):
