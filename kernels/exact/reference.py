@@ -1,4 +1,4 @@
-"""Order-free accumulators in NumPy and Python integers: short, slow, and what the C++ is tested against.
+"""Order-free accumulators and sums in NumPy and Python integers: short, slow, and what the C++ is tested against.
 
 The arithmetic is integer arithmetic throughout, so nothing here depends on an order or on rounding modes.
 Shapes and meaning of the words are in `kernels.exact`.
@@ -6,6 +6,7 @@ Shapes and meaning of the words are in `kernels.exact`.
 
 from __future__ import annotations
 
+import builtins
 import math
 from fractions import Fraction
 
@@ -21,6 +22,9 @@ LIMB = 42  # bits of one fixed-point limb; LIMB + HEADROOM leave the sign of an 
 EMPTY = -1074  # exponent of a tensor of zeros: below that of any other
 NONFINITE = 1 << 20  # exponent of a tensor with a NaN or an infinity: above that of any other
 FLAG = 21  # bits of each of the three counters (NaN, +inf, -inf) that then replace the numbers
+
+LEVEL = 40  # bits between the levels of the binned sum, which keeps three
+LOWEST_BIT = -1074  # all float64 are multiples of 2**-1074
 
 DIGITS = {np.dtype(np.float64): (53, -1074), np.dtype(np.float32): (24, -149)}  # precision, lowest bit
 
@@ -76,18 +80,18 @@ def _error(a: float, b: float, p: float) -> float:
     return float(Fraction(a) * Fraction(b) - Fraction(p)) if math.isfinite(p) else 0.0
 
 
-def round(words: np.ndarray) -> np.ndarray:
-    """The sums in `words` (*shape, WORDS), rounded to nearest even, float64 (*shape,)."""
-    sums = [_value(w) for w in words.reshape(-1, WORDS).tolist()]
-    return np.array(sums, dtype=np.float64).reshape(words.shape[:-1])
+def round(words: np.ndarray, dtype=np.float64) -> np.ndarray:
+    """The sums in `words` (*shape, WORDS), rounded once to nearest even: `dtype` (*shape,)."""
+    sums = [_value(w, dtype) for w in words.reshape(-1, WORDS).tolist()]
+    return np.array(sums, dtype=dtype).reshape(words.shape[:-1])
 
 
-def _value(words: list[int]) -> float:
+def _value(words: list[int], dtype) -> float:
     if words[NAN] or (words[PINF] and words[NINF]):
         return math.nan
     if words[PINF] or words[NINF]:
         return math.inf if words[PINF] else -math.inf
-    return nearest(sum(c << (32 * i) for i, c in enumerate(words[:CHUNKS])), LOWEST)
+    return nearest(sum(c << (32 * i) for i, c in enumerate(words[:CHUNKS])), LOWEST, dtype)
 
 
 def nearest(integer: int, exponent: int, dtype=np.float64) -> float:
@@ -159,3 +163,35 @@ def _flagged(counts: int) -> float:
     if ninf and not pinf and not nan:
         return -math.inf
     return math.nan  # a NaN, infinities of both signs, or finite: then the exponent is unknown
+
+
+def order_free_sum(name: str, x: np.ndarray, y: np.ndarray | None = None) -> np.floating:
+    """The sum of `x`, or of the products of `x` and `y` (n,), that is called `binned`, `fixed-point` or `exact`.
+
+    Every term is rounded to a multiple of one unit, ties to even, and the sum of these to float64 for float64,
+    to float32 for narrower types. `exact` has the unit of which all numbers are multiples.
+    """
+    wide = x.dtype == np.float64
+    dtype = np.dtype(np.float64 if wide else np.float32)
+    terms = _terms(x, y)
+    special = [t for t in terms if not math.isfinite(t)]
+    if special:
+        return dtype.type(special[0] if set(special) in ({math.inf}, {-math.inf}) else math.nan)
+    exponent = math.frexp(max(map(abs, terms), default=0.0))[1]
+    units = {
+        "binned": LEVEL * (-(-exponent // LEVEL) - 3),
+        "fixed-point": exponent - LIMB * (2 if wide else 1),
+        "exact": LOWEST_BIT,
+    }
+    unit = max(units[name], LOWEST_BIT)
+    scale = Fraction(2) ** -unit
+    return dtype.type(nearest(sum(builtins.round(Fraction(t) * scale) for t in terms), unit, dtype))
+
+
+def _terms(x: np.ndarray, y: np.ndarray | None) -> list[float]:
+    with np.errstate(all="ignore"):
+        if y is None:
+            return x.astype(np.float64).tolist()
+        products = x.astype(np.float64) * y.astype(np.float64)
+    errors = map(_error, x.tolist(), y.tolist(), products.tolist()) if x.dtype == np.float64 else ()
+    return [*products.tolist(), *errors]

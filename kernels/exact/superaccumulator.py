@@ -64,9 +64,10 @@ def round(words: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """The sums in `words` (*shape, WORDS), each rounded once, to nearest even: float64 (*shape,).
 
     `words` need not be carried and are left as they are. A NaN, or infinities of both signs, give the quiet
-    NaN 0x7ff8000000000000, infinities of one sign that infinity, and so does a sum too large for float64. A
+    NaN 0x7ff8000000000000, infinities of one sign that infinity, and so does a sum too large for the type. A
     zero sum is +0.0, even of negative zeros alone, for which IEEE addition gives -0.0. `out`: C-contiguous
-    float64 (*shape,) to be filled and returned. Raises ValueError for shapes that do not fit.
+    (*shape,) to be filled and returned; where it is float32, rounding is to float32. Raises ValueError for
+    shapes that do not fit.
     """
     if out is None:
         out = np.empty(words.shape[:-1])
@@ -97,4 +98,6 @@ def _call(function, words: np.ndarray, *arrays: np.ndarray) -> None:
         given = ", ".join(
             f"{a.dtype} {'C-contiguous' if a.flags.c_contiguous else 'strided'}" for a in (words, *arrays)
         )
-        raise TypeError(f"needs C-contiguous words of int64 and arrays of float64, not {given}") from None
+        raise TypeError(
+            f"needs C-contiguous words of int64 and arrays of float64 (or to round into, float32), not {given}"
+        ) from None

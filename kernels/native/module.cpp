@@ -3,8 +3,10 @@
 
 PYBIND11_MODULE(_native, m) {
     m.doc() = "C++ kernels: order-free accumulators, sums, scatter-adds and block stencils";
-    register_exact(m);
+    register_binned(m);
+    register_fixed_point(m);
     register_scatter(m);
     register_stencil(m);
     register_sums(m);
+    register_superaccumulator(m);
 }

@@ -1,36 +1,58 @@
-"""Sums whose bits do not depend on the order of the additions, in C++."""
+"""Sums and dot products whose bits do not depend on the order of the additions, in C++.
+
+Elements enter integers, each by itself, and the sum of these is rounded once, to the type of the result. A product of
+float64 enters as p = fl(xy) and its error fl(xy - p), which hold it exactly unless |xy| < 2**-969; beyond the largest
+float64 it is an infinity, as in IEEE multiplication. Products of narrower types are exact in float64.
+NaN and infinities follow IEEE rules; zero is +0.0. `threads`: of OpenMP, 0 for its default; small arrays take fewer.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from kernels import exact
-from kernels.exact.reference import LIMB, nearest
-from kernels.sums.elements import vector
+from kernels import _native
+from kernels.sums.native import checked, total
 from kernels.sums.orders import in_order
 
 
-@in_order("fixed-point", "sum", backend="native")
-def fixed_point(x: np.ndarray) -> float:
-    """Multiples of 2**(e-84), with max|x| < 2**e, added as integers and rounded once: free of order.
+@in_order("binned", "sum", backend="native")
+def binned(x: np.ndarray, threads: int = 0) -> np.floating:
+    """Each element rounded to 2**(40 (j-2)), with 2**(40 j) <= max|x| < 2**(40 (j+1)), in one pass: free of order.
 
-    Off by at most len(x) * 2**(e-85) before that rounding. NaN and infinities by IEEE rules; zero is +0.0.
+    Slices at multiples of 40 bits are added as integers, and those too low are dropped when a larger element comes.
+    Off by at most len(x) * 2**(40 (j-2) - 1), that is len(x) * 2**-81 of the largest, before the one rounding.
     """
-    x = vector(x)
-    part = exact.MAX_CONTRIBUTIONS
-    exponent = int(exact.fixed_exponent(x, min(len(x), part)))
-    if exponent == exact.NONFINITE:
-        return exactly(x)
-    total = 0
-    for start in range(0, len(x), part):
-        high, low = exact.fixed_encode(x[start : start + part], exponent).tolist()
-        total += (high << LIMB) + low
-    return nearest(total, exponent - 2 * LIMB)
+    return total(_native.binned, x, None, checked(threads))
+
+
+@in_order("fixed-point", "sum", backend="native")
+def fixed_point(x: np.ndarray, threads: int = 0) -> np.floating:
+    """Each element rounded to 2**(e-84), narrower types to 2**(e-42), with max|x| < 2**e: free of order.
+
+    Two passes, the first for e. Off by at most len(x) * 2**(e-85) or len(x) * 2**(e-43) before the one rounding.
+    """
+    return total(_native.fixed_point, x, None, checked(threads))
 
 
 @in_order("exact", "sum", backend="native")
-def exactly(x: np.ndarray) -> float:
+def exactly(x: np.ndarray, threads: int = 0) -> np.floating:
     """Correctly rounded by a superaccumulator: nothing is rounded before the end, so no order can show."""
-    words = exact.zeros()
-    exact.add(words, vector(x))
-    return float(exact.round(words))
+    return total(_native.exact, x, None, checked(threads))
+
+
+@in_order("binned", "dot", backend="native")
+def binned_dot(x: np.ndarray, y: np.ndarray, threads: int = 0) -> np.floating:
+    """The binned sum of all products and their errors; j by the largest product."""
+    return total(_native.binned, x, y, checked(threads))
+
+
+@in_order("fixed-point", "dot", backend="native")
+def fixed_point_dot(x: np.ndarray, y: np.ndarray, threads: int = 0) -> np.floating:
+    """The fixed-point sum of all products and their errors; e by the largest product."""
+    return total(_native.fixed_point, x, y, checked(threads))
+
+
+@in_order("exact", "dot", backend="native")
+def exact_dot(x: np.ndarray, y: np.ndarray, threads: int = 0) -> np.floating:
+    """The superaccumulator's sum of all products and their errors: correctly rounded but for underflow."""
+    return total(_native.exact, x, y, checked(threads))

@@ -253,6 +253,24 @@ def test_rounding_fills_the_array_it_is_given_and_leaves_the_words():
     assert bits(words) == bits(before)
 
 
+@given(x=st.one_of(arrays(), long_arrays()), shift=st.sampled_from([0, 0, -900, 900, -130]))
+@settings(deadline=None)
+def test_rounding_to_float32_is_one_rounding(x, shift):
+    with np.errstate(over="ignore", under="ignore"):
+        x = np.ldexp(x, shift)
+    words = words_of(x[np.isfinite(x)])
+    out = exact.round(words, out=np.empty((), dtype=np.float32))
+    assert bits(out) == bits(rounded(value(words), np.float32))
+    assert bits(out) == bits(reference.round(words, np.float32))
+
+
+@pytest.mark.parametrize("x", [math.inf, -math.inf, math.nan, 2.0**128, -(2.0**128), 2.0**-149, 2.0**-150])
+def test_float32_has_its_own_limits(x):
+    with np.errstate(over="ignore", under="ignore"):
+        expected = np.float32(x)
+    assert bits(exact.round(words_of(np.array([x])), out=np.empty((), dtype=np.float32))) == bits(expected)
+
+
 @pytest.mark.parametrize("x", [np.zeros((0,)), np.zeros((0, 3)), np.zeros((4, 0))])
 def test_nothing_is_a_sum_too(x):
     assert bits(exact.round(words_of(x))) == bits(np.zeros(x.shape[1:]))

@@ -1,0 +1,159 @@
+// The superaccumulator on the CPU: words of many sums for kernels/exact/superaccumulator.py, and the exact sum of one
+// array by threads. The twin in NumPy is kernels/exact/reference.py; both give the same words and the same bits.
+//
+// Operations per element of float64 in the common case, in vectors of eight: a load and two for the largest, then from
+// the first cache a load, eight for two slices of 51 bits (six of them additions of floating-point numbers), and one
+// to see whether anything is left. A tile's slices enter the words by two integers.
+#include "superaccumulator.hpp"
+
+#include <algorithm>
+
+#include "tiles.hpp"
+
+namespace {
+
+constexpr std::size_t DEPOSITS = 512;   // below 2^53 each: they fit beside the sum of 2^20 ranks' words
+constexpr int FIRST_SLICE = 50, SLICE = 51;  // bits; so many numbers below 2^e as a tile has add up below 2^62 units
+constexpr int HIGHEST = HIGHEST_UNIT + FIRST_SLICE;
+
+// Words that are carried when their room is used up, and not before.
+class Words {
+  public:
+    explicit Words(long long *words) : w(words) { ::carry(w); }
+
+    void carry() {
+        ::carry(w);
+        room = DEPOSITS;
+    }
+
+    void add_each(const double *x, std::size_t n, std::size_t stride) {
+        for (std::size_t i = 0; i < n; ++i) {
+            const double v = x[i * stride];
+            if (v == 0) continue;
+            take_room(1);
+            deposit(w, v);
+        }
+    }
+
+    void add_units(const Slices &slices, int count, const int *unit) {
+        take_room(count);
+        for (int k = 0; k < count; ++k) deposit_units(w, slices.sum[k], unit[k]);
+    }
+
+  private:
+    void take_room(std::size_t n) {
+        if (room < n) carry();
+        room -= n;
+    }
+
+    long long *w;
+    std::size_t room = DEPOSITS;
+};
+
+struct Cuts {
+    int unit[3];
+    double rounders[3];
+
+    explicit Cuts(u64 most) {
+        int to = int(most >> 52) - 1022 - FIRST_SLICE;  // numbers are below 2^(to + FIRST_SLICE)
+        for (int k = 0; k < 3; ++k, to -= SLICE) {
+            unit[k] = std::max(to, LOWEST_UNIT);
+            rounders[k] = rounder(unit[k]);
+        }
+    }
+};
+
+void add_rest(Words &words, const double *x, std::size_t n, const double *rounders, int count) {
+    double rest[TILE];
+    after_slices(x, n, rounders, count, rest);
+    words.add_each(rest, n, 1);
+}
+
+// At most TILE numbers, as two or three integers where the range of the exponents allows it.
+void add(Words &words, const Tile &tile) {
+    const std::size_t n = tile.n;
+    const u64 most = n < 32 ? INFINITE : largest(tile.values, n);
+    if (most == 0) return;
+    if (int(most >> 52) - 1022 > HIGHEST) {  // NaN, infinities and numbers whose rounder would be infinite too
+        words.add_each(tile.values, n, 1);
+        if (tile.errors) words.add_each(tile.errors, n, 1);
+        return;
+    }
+    const Cuts cuts(most);
+    if (!tile.errors) {
+        const Slices slices = cut2_rest(tile.values, n, cuts.rounders);
+        words.add_units(slices, 2, cuts.unit);
+        if (slices.rest) add_rest(words, tile.values, n, cuts.rounders, 2);
+        return;
+    }
+    const Slices slices = cut3_rest(tile.values, n, cuts.rounders);
+    words.add_units(slices, 3, cuts.unit);
+    if (slices.rest) add_rest(words, tile.values, n, cuts.rounders, 3);
+    const Slices of_errors = cut2_rest(tile.errors, n, cuts.rounders + 1);  // they are below 2^-53 of the largest
+    words.add_units(of_errors, 2, cuts.unit + 1);
+    if (of_errors.rest) add_rest(words, tile.errors, n, cuts.rounders + 1, 2);
+}
+
+template <typename Element>
+void add(long long *w, const Terms<Element> &terms, std::size_t begin, std::size_t end) {
+    Words words(w);
+    for_tiles(terms, begin, end, [&](const Tile &tile) { add(words, tile); });
+    words.carry();
+}
+
+void add_column(long long *w, const double *x, std::size_t n, std::size_t stride) {
+    if (stride == 1) return add(w, Terms<double>{x, nullptr}, 0, n);
+    Words words(w);
+    words.add_each(x, n, stride);
+    words.carry();
+}
+
+struct Sum {
+    long long words[WORDS];
+};
+
+template <typename Element>
+Accumulator<Element> exact(const Terms<Element> &terms, std::size_t n, int threads) {
+    Sum total = in_parts(
+        n, sizeof(Element), threads, Sum{},
+        [&](Sum &sum, std::size_t begin, std::size_t end) { add(sum.words, terms, begin, end); },
+        [](Sum &into, const Sum &sum) {
+            for (int i = 0; i < WORDS; ++i) into.words[i] += sum.words[i];
+        });
+    return round_words<Accumulator<Element>>(total.words, total.words);
+}
+
+template <typename Float>
+void round_all(const long long *words, std::size_t n, Float *out) {
+    long long carried[CHUNKS];
+    for (std::size_t c = 0; c < n; ++c) out[c] = round_words<Float>(words + c * WORDS, carried);
+}
+
+using words_t = py::array_t<long long, py::array::c_style>;
+
+}  // namespace
+
+void register_superaccumulator(py::module_ &m) {
+    // Flat arrays; the shapes are checked in kernels/exact/superaccumulator.py.
+    m.def("exact_add", [](words_t words, array<double> x) {
+        const std::size_t sums = words.size() / WORDS, rows = sums ? x.size() / sums : 0;
+        long long *w = words.mutable_data();
+        const double *from = x.data();
+        py::gil_scoped_release release;
+        for (std::size_t c = 0; c < sums; ++c, w += WORDS) add_column(w, from + c, rows, sums);
+    }, py::arg("words").noconvert(), py::arg("x").noconvert());
+    m.def("exact_add_products", [](words_t words, array<double> a, array<double> b) {
+        add(words.mutable_data(), Terms<double>{a.data(), b.data()}, 0, a.size());
+    }, py::arg("words").noconvert(), py::arg("a").noconvert(), py::arg("b").noconvert());
+    m.def("exact_carry", [](words_t words) {
+        long long *w = words.mutable_data();
+        for (py::ssize_t c = 0; c < words.size() / WORDS; ++c) carry(w + c * WORDS);
+    }, py::arg("words").noconvert());
+    m.def("exact_round", [](words_t words, array<double> out) {
+        round_all(words.data(), out.size(), out.mutable_data());
+    }, py::arg("words").noconvert(), py::arg("out").noconvert());
+    m.def("exact_round", [](words_t words, array<float> out) {
+        round_all(words.data(), out.size(), out.mutable_data());
+    }, py::arg("words").noconvert(), py::arg("out").noconvert());
+    define_order_free(m, "exact", [](auto terms, std::size_t n, int threads) { return exact(terms, n, threads); });
+}

@@ -1,0 +1,141 @@
+// The superaccumulator (kernels/exact/superaccumulator.py): a sum as 67 chunks of 32 bits in 64-bit words, then the
+// numbers of NaN, +inf and -inf. Shared by the CPU and the GPU.
+#pragma once
+
+#include "slices.hpp"
+
+constexpr int CHUNKS = 67, NOT_A_NUMBER = 67, PLUS_INF = 68, MINUS_INF = 69, WORDS = 70;
+constexpr int LOWEST = -1075;  // chunk i counts multiples of 2^(32 i + LOWEST)
+
+// Adds x exactly. Chunks grow by less than 2^53: words that are carried have room for 512 of these beside the
+// words of 2^20 others.
+FPNA_POINT void deposit(long long *w, double x) {
+    const unsigned long long bits = bits_of(x);
+    const unsigned biased = (bits >> 52) & 0x7FF;
+    unsigned long long mantissa = bits & ((1ull << 52) - 1);
+    if (biased == 0x7FF) {
+        w[mantissa ? NOT_A_NUMBER : bits >> 63 ? MINUS_INF : PLUS_INF] += 1;
+        return;
+    }
+    mantissa |= (unsigned long long)(biased != 0) << 52;
+    const unsigned exponent = biased + (biased == 0), chunk = exponent >> 5, shift = exponent & 31;
+    const long long sign = -(long long)(bits >> 63);  // 0 or -1: (v ^ sign) - sign negates or not
+    const long long low = (mantissa << shift) & 0xFFFFFFFF, high = mantissa >> (32 - shift);
+    w[chunk] += (low ^ sign) - sign;
+    w[chunk + 1] += (high ^ sign) - sign;
+}
+
+// Adds value * 2^unit exactly, unit >= LOWEST; chunks grow by less than 2^34, the last by the rest of the value.
+FPNA_POINT void deposit_units(long long *w, long long value, int unit) {
+    const int place = unit - LOWEST, chunk = place >> 5, shift = place & 31;
+    const unsigned long long low = (unsigned long long)(value & 0xFFFFFFFF) << shift;
+    const long long high = (long long)((unsigned long long)(value >> 32) << shift);
+    const long long top = high >> 32;
+    w[chunk] += low & 0xFFFFFFFF;
+    w[chunk + 1] += (long long)(low >> 32) + (high & 0xFFFFFFFF);
+    if (chunk + 2 < CHUNKS)
+        w[chunk + 2] += top;
+    else
+        w[chunk + 1] += (long long)((unsigned long long)top << 32);
+}
+
+FPNA_POINT void deposit_units(long long *w, const Wide &value, int unit) {
+    deposit_units(w, value.low, unit);
+    deposit_units(w, value.high, unit + 32);
+}
+
+// Brings chunks 0 ... 65 into [0, 2^32), the sign into chunk 66.
+FPNA_POINT void carry(long long *w) {
+    long long over = 0;
+    for (int i = 0; i < CHUNKS - 1; ++i) {
+        const long long v = w[i] + over;
+        over = v >> 32;
+        w[i] = v & 0xFFFFFFFF;
+    }
+    w[CHUNKS - 1] += over;
+}
+
+template <typename Float>
+struct Format;
+
+template <>
+struct Format<double> {
+    static constexpr int DIGITS = 53, LEAST = -1022, MOST = 1023;  // exponents of normal numbers
+    FPNA_POINT static double of_bits(unsigned long long bits) { return ::of_bits(bits); }
+};
+
+template <>
+struct Format<float> {
+    static constexpr int DIGITS = 24, LEAST = -126, MOST = 127;
+    FPNA_POINT static float of_bits(unsigned long long bits) {
+        union {
+            unsigned bits;
+            float number;
+        } both = {unsigned(bits)};
+        return both.number;
+    }
+};
+
+template <typename Float>
+FPNA_POINT Float with_sign(unsigned long long magnitude, bool negative) {
+    return Format<Float>::of_bits(magnitude | (unsigned long long)(negative) << (sizeof(Float) * 8 - 1));
+}
+
+// leading * 2^exponent, and something below that if `sticky`, rounded to nearest even: the bits of a Float. The first
+// bit of `leading` is set.
+template <typename Float>
+FPNA_POINT unsigned long long nearest(unsigned long long leading, bool sticky, int exponent) {
+    using F = Format<Float>;
+    const unsigned long long infinite = (unsigned long long)(F::MOST + F::MOST + 1) << (F::DIGITS - 1);
+    const int first = exponent + 63;  // of the number: it is at least 2^first
+    if (first > F::MOST) return infinite;
+    int drop = 64 - F::DIGITS;
+    unsigned long long bits = 0;
+    if (first >= F::LEAST)
+        bits = (unsigned long long)(first - F::LEAST) << (F::DIGITS - 1);  // the leading bit adds the missing 1
+    else
+        drop += F::LEAST - first;
+    if (drop > 64) return 0;
+    const unsigned long long kept = drop < 64 ? leading >> drop : 0;
+    const unsigned long long half = 1ull << (drop - 1), rest = leading & (half | (half - 1));
+    return bits + kept + (rest > half || (rest == half && (sticky || (kept & 1))));
+}
+
+// The sum in `words`, which need not be carried, rounded once to nearest even. `w` is room for CHUNKS chunks, and may be
+// the words themselves.
+template <typename Float>
+FPNA_POINT Float round_words(const long long *words, long long *w) {
+    using F = Format<Float>;
+    const unsigned long long infinite = (unsigned long long)(F::MOST + F::MOST + 1) << (F::DIGITS - 1);
+    const bool nan = words[NOT_A_NUMBER], plus = words[PLUS_INF], minus = words[MINUS_INF];
+    if (nan || (plus && minus)) return with_sign<Float>(infinite | 1ull << (F::DIGITS - 2), false);
+    if (plus || minus) return with_sign<Float>(infinite, minus);
+    for (int i = 0; i < CHUNKS; ++i) w[i] = words[i];
+    carry(w);
+    const bool negative = w[CHUNKS - 1] < 0;
+    if (negative) {
+        for (int i = 0; i < CHUNKS; ++i) w[i] = -w[i];
+        carry(w);
+    }
+    if (w[CHUNKS - 1] > 0) return with_sign<Float>(infinite, negative);  // at least 2^1037
+    int t = CHUNKS - 2;
+    while (t > 2 && w[t] == 0) --t;
+    unsigned long long leading = (unsigned long long)w[t] << 32 | (unsigned long long)w[t - 1];
+    unsigned long long next = (unsigned long long)w[t - 2] << 32;
+    int exponent = 32 * (t - 1) + LOWEST;
+    if (leading == 0) {
+        leading = next;
+        next = 0;
+        exponent -= 64;
+    }
+    if (leading == 0) return 0;
+    for (int s = 32; s > 0; s >>= 1)
+        if (!(leading >> (64 - s))) {
+            leading = leading << s | next >> (64 - s);
+            next <<= s;
+            exponent -= s;
+        }
+    bool sticky = next != 0;
+    for (int i = 0; i < t - 2; ++i) sticky |= w[i] != 0;
+    return with_sign<Float>(nearest<Float>(leading, sticky, exponent), negative);
+}

@@ -1,0 +1,108 @@
+// What the order-free sums add up, a tile at a time, and how threads share it.
+#pragma once
+#include <omp.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "cut.hpp"
+#include "native.hpp"
+
+constexpr std::size_t TILE = 2048;        // numbers: 16 KiB, which stay in the first cache
+constexpr std::size_t ENOUGH = 64 * 1024;  // bytes per thread that are worth waking it
+
+// The elements of x, or with y the products of both.
+template <typename Element>
+struct Terms {
+    const Element *x, *y;
+};
+
+// Numbers in float64, and with them, where products are not exact, their errors: at most 2^-53 of the largest number.
+struct Tile {
+    const double *values, *errors;
+    std::size_t n;
+};
+
+struct TileMemory {
+    alignas(64) double values[TILE];
+    alignas(64) double errors[TILE];
+};
+
+inline Tile tile(const Terms<double> &terms, std::size_t from, std::size_t n, TileMemory &memory) {
+    if (!terms.y) return {terms.x + from, nullptr, n};
+    two_products(terms.x + from, terms.y + from, n, memory.values, memory.errors);
+    return {memory.values, memory.errors, n};
+}
+
+// Products of narrower types are exact in float64.
+template <typename Element>
+inline Tile tile(const Terms<Element> &terms, std::size_t from, std::size_t n, TileMemory &memory) {
+    widen_all(terms.x + from, n, memory.values);
+    if (terms.y) {
+        widen_all(terms.y + from, n, memory.errors);
+        multiply(memory.values, memory.errors, n);
+    }
+    return {memory.values, nullptr, n};
+}
+
+// f(tile) for all tiles of elements begin ... end.
+template <typename Element, typename F>
+void for_tiles(const Terms<Element> &terms, std::size_t begin, std::size_t end, F &&f) {
+    TileMemory memory;
+    for (std::size_t i = begin; i < end; i += TILE) f(tile(terms, i, std::min(TILE, end - i), memory));
+}
+
+// add(state, begin, end) for parts of n terms of `bytes` each, one per thread, and merge(into, state): of these only
+// one at a time, in any order. threads = 0: as many as OpenMP would take.
+template <typename State, typename Add, typename Merge>
+State in_parts(std::size_t n, std::size_t bytes, int threads, const State &empty, Add &&add, Merge &&merge) {
+    const std::size_t most = std::max<std::size_t>(1, n * bytes / ENOUGH);
+    const int team = int(std::min<std::size_t>(threads > 0 ? threads : omp_get_max_threads(), most));
+    State total = empty;
+    if (team == 1) {
+        add(total, std::size_t(0), n);
+        return total;
+    }
+#pragma omp parallel num_threads(team)
+    {
+        const std::size_t parts = omp_get_num_threads(), part = omp_get_thread_num();
+        const std::size_t tiles = (n + TILE - 1) / TILE;
+        State mine = empty;
+        add(mine, tiles * part / parts * TILE, std::min(n, tiles * (part + 1) / parts * TILE));
+#pragma omp critical
+        merge(total, mine);
+    }
+    return total;
+}
+
+template <typename Element>
+Terms<Element> terms_of(const py::array &x, const py::object &y) {
+    const auto data = [](const py::array &a, const char *name) {
+        if (a.ndim() != 1 || a.itemsize() != sizeof(Element) || !(a.flags() & py::array::c_style))
+            throw std::invalid_argument(std::string(name) + ": expected a contiguous vector of elements of " +
+                                        std::to_string(sizeof(Element)) + " bytes");
+        return static_cast<const Element *>(a.data());
+    };
+    if (y.is_none()) return {data(x, "x"), nullptr};
+    const auto other = py::cast<py::array>(y);
+    if (other.size() != x.size()) throw std::invalid_argument("y: expected as many elements as x has");
+    return {data(x, "x"), data(other, "y")};
+}
+
+// Makes name(x, y, element, threads) of sum(terms, n, threads); y is None or the other factors, `element` the type of
+// both.
+template <typename Sum>
+void define_order_free(py::module_ &m, const char *name, Sum sum) {
+    m.def(name, [sum](const py::array &x, const py::object &y, const std::string &element, int threads) {
+        const auto of = [&](auto terms) {
+            py::gil_scoped_release release;
+            return double(sum(terms, std::size_t(x.size()), threads));
+        };
+        if (element == "float64") return of(terms_of<double>(x, y));
+        if (element == "float32") return of(terms_of<float>(x, y));
+        if (element == "float16") return of(terms_of<float16>(x, y));
+        if (element == "bfloat16") return of(terms_of<bfloat16>(x, y));
+        throw std::invalid_argument("element " + element + ": expected float64, float32, float16 or bfloat16");
+    }, py::arg("x"), py::arg("y"), py::arg("element"), py::arg("threads") = 0);
+}
