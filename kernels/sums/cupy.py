@@ -1,24 +1,31 @@
-"""Sums and dot products on a GPU, in CUDA C++ (kernels/cuda/sums.cu) or by CuPy's own libraries.
+"""Sums and dot products on a GPU, in CUDA C++ (kernels/cuda) or by CuPy's own libraries.
 
 Arrays are CuPy's, one-dimensional, in the memory of one device; strided ones are copied first. float16 and bfloat16
 may also come as uint16 arrays that hold their bits, with `dtype` naming the type; CuPy has no bfloat16 of its own.
-`block`, `items` and `grid` are those of `kernels.sums.launch.shape` and fix the tree, whatever the device.
+`block`, `items` and `grid` are those of `kernels.sums.launch.shape` and fix the tree, whatever the device; they do not
+enter the bits of order-free sums.
 """
 
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
 from kernels.cuda import kernel
+from kernels.exact.reference import nearest
 from kernels.sums import launch
 from kernels.sums.elements import ACCUMULATORS, accumulator
 from kernels.sums.orders import in_order
 
 ELEMENTS = {"float64": "double", "float32": "float", "float16": "float16", "bfloat16": "bfloat16"}  # in C++
 CAPABILITY = 60  # the first with atomic additions of float64
+ORDER_FREE_ITEMS = 32  # elements per thread, at least: threads that end cost more here
+MOST_ITEMS = 1024  # of one thread; more could overflow its sums
+CHUNKS, CHUNK_UNIT = 67, -1074  # of the superaccumulator: chunk i counts multiples of 2**(32 i - 1074)
+NOT_A_NUMBER, PLUS_INF, INFINITIES = 1, 2, 6  # flags
 
 
 def missing() -> str | None:
@@ -97,6 +104,86 @@ def dot_sptr(x, y, block=launch.BLOCK, items=launch.ITEMS, grid=launch.GRID, dty
     return _number(queue("dot", "sptr", (x, y), block, items, grid, dtype))
 
 
+# ---- orders of CuPy's libraries
+
+
+@in_order("cu", "sum", backend="cupy", available=missing)
+def cu(x, dtype=""):
+    """`cupy.sum` with CUB, documented to repeat on one device; float16 and bfloat16 are widened to float32 first."""
+    return cu_queue("sum", (x,), dtype).get()[()]
+
+
+@in_order("cu", "dot", backend="cupy", available=missing)
+def dot_cu(x, y, dtype=""):
+    """`cupy.dot`, which is cuBLAS: documented to repeat on one kind of device; narrow types are widened first."""
+    return cu_queue("dot", (x, y), dtype).get()[()]
+
+
+def cu_queue(operation: str, arrays, dtype: str = ""):
+    """Queue CuPy's own `sum` or `dot`: its result on the device, without dimensions. Raises as `queue`."""
+    import cupy as xp
+
+    arrays, element = operands(f"{operation} 'cu' (cupy)", arrays, dtype)
+    with arrays[0].device:
+        arrays = [_widened(x, element, xp) for x in arrays]
+        if operation == "dot":
+            return xp.dot(*arrays)
+        before = xp._core.get_routine_accelerators()
+        xp._core.set_routine_accelerators(["cub"])
+        try:
+            return xp.sum(*arrays)
+        finally:
+            xp._core.set_routine_accelerators(before)
+
+
+def _widened(x, element: str, xp):
+    if element == "bfloat16":
+        return (x.view(xp.uint16).astype(xp.uint32) << 16).view(xp.float32)
+    return x.view(xp.float16).astype(xp.float32) if element == "float16" else x
+
+
+# ---- order-free
+
+
+@in_order("binned", "sum", backend="cupy", available=missing)
+def binned(x, block=launch.BLOCK, items=ORDER_FREE_ITEMS, grid=launch.GRID, dtype=""):
+    """One pass: cut at multiples of 40 bits in registers, pieces too low dropped when a larger element comes."""
+    return _rounded(queue_order_free("sum", "binned", (x,), block, items, grid, dtype))
+
+
+@in_order("fixed-point", "sum", backend="cupy", available=missing)
+def fixed_point(x, block=launch.BLOCK, items=ORDER_FREE_ITEMS, grid=launch.GRID, dtype=""):
+    """Two passes, the first for the largest element, which fixes the unit."""
+    return _rounded(queue_order_free("sum", "fixed-point", (x,), block, items, grid, dtype))
+
+
+@in_order("exact", "sum", backend="cupy", available=missing)
+def exact(x, block=launch.BLOCK, items=ORDER_FREE_ITEMS, grid=launch.GRID, dtype=""):
+    """As `binned`, but what would be dropped goes to a superaccumulator by integer atomics: nothing is rounded."""
+    return _rounded(queue_order_free("sum", "exact", (x,), block, items, grid, dtype))
+
+
+@in_order("binned", "dot", backend="cupy", available=missing)
+def dot_binned(x, y, block=launch.BLOCK, items=ORDER_FREE_ITEMS, grid=launch.GRID, dtype=""):
+    """The binned sum of both parts of TwoProduct."""
+    return _rounded(queue_order_free("dot", "binned", (x, y), block, items, grid, dtype))
+
+
+@in_order("fixed-point", "dot", backend="cupy", available=missing)
+def dot_fixed_point(x, y, block=launch.BLOCK, items=ORDER_FREE_ITEMS, grid=launch.GRID, dtype=""):
+    """The fixed-point sum of both parts of TwoProduct."""
+    return _rounded(queue_order_free("dot", "fixed-point", (x, y), block, items, grid, dtype))
+
+
+@in_order("exact", "dot", backend="cupy", available=missing)
+def dot_exact(x, y, block=launch.BLOCK, items=ORDER_FREE_ITEMS, grid=launch.GRID, dtype=""):
+    """The exact sum of both parts of TwoProduct, which hold a product of 2**-969 or more exactly."""
+    return _rounded(queue_order_free("dot", "exact", (x, y), block, items, grid, dtype))
+
+
+# ---- launching
+
+
 def queue(operation: str, name: str, arrays, block: int, items: int, grid: int, dtype: str = "", out=None):
     """Queue a sum on the current stream: its result on the device, `(1,)` of the accumulator's type.
 
@@ -113,11 +200,65 @@ def queue(operation: str, name: str, arrays, block: int, items: int, grid: int, 
         if out is None:
             out = xp.zeros(1, number) if name in ("ao", "spa") else xp.empty(1, number)
         partial = xp.empty(shape.blocks, number)
-        rest = (out,) if name == "ao" else (partial, ticket(), out)
+        rest = (out,) if name == "ao" else (partial, _scratch()[0], out)
         run = kernel("sums", f"{operation}_{name.replace('-', '_')}", ELEMENT=ELEMENTS[element])
         shared = shape.block * number.itemsize
         run((shape.blocks,), (shape.block,), (*arrays, n, shape.segment, *rest), shared_mem=shared)
     return partial if name == "tprc" else out
+
+
+@dataclass(frozen=True)
+class Parts:
+    """An order-free sum on the device, not yet put together: int64 `words` as in `Result` of order_free.cu."""
+
+    words: object
+    width: int
+    fold: int
+    number: np.dtype
+
+
+def queue_order_free(
+    operation: str, name: str, arrays, block: int, items: int, grid: int, dtype: str = ""
+) -> Parts:
+    """Queue an order-free sum on the current stream. Raises as `queue`."""
+    import cupy as xp
+
+    arrays, element = operands(f"{operation} {name!r} (cupy)", arrays, dtype)
+    n, number = len(arrays[0]), accumulator(element)
+    shape = launch.shape(n, block, items, max(grid, -(-n // (block * MOST_ITEMS))))
+    width, fold = (42, number.itemsize // 4) if name == "fixed-point" else (40, 3)
+    with arrays[0].device:
+        tickets, chunks = _scratch()
+        records = xp.empty(shape.blocks * (3 + fold), xp.int64)
+        words = xp.empty(2 + 2 * fold + (CHUNKS if name == "exact" else 0), xp.int64)
+        configuration, data = ((shape.blocks,), (shape.block,)), (*arrays, n, shape.segment)
+        largest = ()
+        if name == "fixed-point":
+            largest = (xp.zeros(1, xp.uint32),)
+            which = "largest_element" if operation == "sum" else "largest_product"
+            kernel("order_free", which, ELEMENT=ELEMENTS[element])(*configuration, (*data, *largest))
+        run = kernel("order_free", f"{operation}_{name.replace('-', '_')}", ELEMENT=ELEMENTS[element])
+        shared = shape.block * 8 * (fold + (name == "binned"))
+        run(*configuration, (*data, *largest, records, tickets, chunks, words), shared_mem=shared)
+    return Parts(words, width, fold, number)
+
+
+def _rounded(parts: Parts) -> np.floating:
+    """The sum, rounded once to nearest even; zero is +0.0, NaN and infinities by IEEE rules."""
+    fold = parts.fold
+    top, flags, *words = parts.words.get().tolist()
+    number = parts.number.type
+    if flags & NOT_A_NUMBER or flags & INFINITIES == INFINITIES:
+        return number(np.nan)
+    if flags:
+        return number(np.inf if flags & PLUS_INF else -np.inf)
+    low, high, chunks = words[:fold], words[fold : 2 * fold], words[2 * fold :]
+    total = sum((high[k] << 32) + low[k] << parts.width * (fold - 1 - k) for k in range(fold))
+    unit = top - parts.width * fold
+    spilled = sum(chunk << 32 * i for i, chunk in enumerate(chunks))
+    lowest = min(unit, CHUNK_UNIT)
+    total = (total << unit - lowest) + (spilled << CHUNK_UNIT - lowest)
+    return number(nearest(total, lowest, parts.number))
 
 
 def operands(what: str, arrays, dtype: str) -> tuple[list, str]:
@@ -154,21 +295,21 @@ def _element(what: str, x, dtype: str, xp) -> str:
     return found
 
 
-def ticket():
-    """An integer in device memory that is 0 between launches: what blocks draw to learn which one ends last.
+def _scratch():
+    """(ticket, chunks) in device memory, zero between launches: the ticket tells blocks which of them ends last.
 
-    One for each stream and thread, because launches that overlap must not share it.
+    One pair for each stream and thread, because launches that overlap must not share it.
     """
     import cupy as xp
 
-    return _ticket(xp.cuda.Device().id, xp.cuda.get_current_stream().ptr, threading.get_ident())
+    return _scratch_of(xp.cuda.Device().id, xp.cuda.get_current_stream().ptr, threading.get_ident())
 
 
 @cache
-def _ticket(device: int, stream: int, thread: int):
+def _scratch_of(device: int, stream: int, thread: int):
     import cupy as xp
 
-    return xp.zeros(1, xp.uint32)
+    return xp.zeros(1, xp.uint32), xp.zeros(CHUNKS, xp.int64)
 
 
 def _number(result) -> np.floating:

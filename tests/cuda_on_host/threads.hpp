@@ -3,6 +3,7 @@
 // an order that is set. A barrier that only some threads reach ends the program; a barrier that is missing shows as
 // results that follow the order. Atomic operations are plain ones here: nothing ever runs at the same time.
 #pragma once
+#include <math.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,6 +149,11 @@ T atomicOr(T *to, T x) {
 
 inline unsigned atomicInc(unsigned *to, unsigned most) {
     return host::exchange(to, [&](unsigned before) { return before >= most ? 0 : before + 1; });
+}
+
+template <typename T>
+T atomicExch(T *to, T x) {
+    return host::exchange(to, [&](T) { return x; });
 }
 
 inline void __threadfence() {}

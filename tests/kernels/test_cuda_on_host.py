@@ -32,7 +32,7 @@ print(len(parts) - 1, "same" if results[0] == results[1] else "different")
 
 
 @pytest.mark.parametrize("order", ["ascending", "descending", "1"])
-@pytest.mark.parametrize("file", ["test_cuda.py", "test_cuda_sums.py"])
+@pytest.mark.parametrize("file", ["test_cuda.py", "test_cuda_sums.py", "test_cuda_order_free.py"])
 def test_the_kernels_give_the_bits_of_the_definition_in_any_order_of_blocks_and_threads(file, order):
     env = {"PYTHONPATH": STAND_IN, "FPNA_HOST_ORDER": order}
     run = run_python(["-m", "pytest", f"tests/kernels/{file}", "-p", "no:cacheprovider"], env, cwd=ROOT)

@@ -92,3 +92,94 @@ def test_atomic_additions_add_every_element_once(name, dtype):
     for n in LENGTHS:
         x = np.random.default_rng(n).integers(-9, 10, n).astype(dtype)
         assert same_bits(variant(on_device(x), block=64, items=3), x.sum())
+
+
+NARROW = ["float16", "bfloat16"]
+
+
+@pytest.mark.parametrize("name", [*TREES, "spa", "ao", "cu"])
+@pytest.mark.parametrize("dtype", NARROW)
+def test_narrow_types_are_widened_to_float32_whether_they_come_as_numbers_or_as_bits(name, dtype):
+    import ml_dtypes
+
+    x = (
+        np.random.default_rng(3)
+        .integers(-9, 10, 1000)
+        .astype(np.dtype(getattr(ml_dtypes, dtype, np.float16)))
+    )
+    variant = registry.get("sum", name, "cupy")
+    expected = x.astype(np.float32).sum()
+    assert same_bits(variant(on_device(x.view(np.uint16)), dtype=dtype), expected)
+    if dtype == "float16":
+        assert same_bits(variant(on_device(x)), expected)
+
+
+@pytest.mark.parametrize("name", [*TREES, "spa", "ao"])
+@pytest.mark.parametrize(
+    "x", [[np.inf, 1.0], [np.inf, -np.inf], [np.nan, 1.0], [1e308, 1e308], [-0.0] * 3, [5e-324] * 3]
+)
+def test_ieee_rules(name, x):
+    x = np.array(x)
+    with np.errstate(all="ignore"):
+        found, expected = registry.get("sum", name, "cupy")(on_device(x)), 0.0 + x.sum()
+    assert np.isnan(found) if np.isnan(expected) else same_bits(found, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_dot_products_round_each_product_and_then_add_as_sums_do(dtype):
+    for n in LENGTHS:
+        x, y = sample(n, dtype), sample(n, dtype, decades=2, seed=1)
+        found = registry.get("dot", "sptr", "cupy")(on_device(x), on_device(y), 64, 2)
+        assert same_bits(found, as_stated("sptr", x * y, (64, 2)))
+        whole = np.random.default_rng(n).integers(-9, 10, n).astype(dtype)
+        for name in ("spa", "cu"):
+            assert (
+                registry.get("dot", name, "cupy")(on_device(whole), on_device(whole)) == (whole * whole).sum()
+            )
+
+
+def test_strided_and_misaligned_arrays_are_summed_like_their_copies():
+    import cupy
+
+    x = sample(5000)
+    for view in (slice(None, None, 2), slice(None, None, -1), slice(7, None, 3)):
+        assert same_bits(gpu.sptr(on_device(x)[view]), as_stated("sptr", x[view], ()))
+    raw = cupy.zeros(8 * 100 + 1, cupy.uint8)
+    raw[1:] = on_device(x[:100]).view(cupy.uint8)
+    assert same_bits(gpu.sptr(raw[1:].view(cupy.float64)), as_stated("sptr", x[:100], ()))
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda x: gpu.sptr(x.get()), r"sum 'sptr' \(cupy\): expected an array of CuPy.*cupy.asarray"),
+        (
+            lambda x: gpu.binned(x.astype(np.int64)),
+            r"sum 'binned' \(cupy\): cannot sum int64: convert it to one of",
+        ),
+        (lambda x: gpu.ao(x, dtype="bfloat16"), r"sum 'ao' \(cupy\): cannot sum float64 as bfloat16"),
+        (
+            lambda x: gpu.exact(x.reshape(2, 50)),
+            r"sum 'exact' \(cupy\): one dimension is expected.*\(2, 50\)",
+        ),
+        (lambda x: gpu.dot_sptr(x, x[1:]), r"dot 'sptr' \(cupy\): the arrays have 100 and 99 elements"),
+        (lambda x: gpu.dot_cu(x, x.astype(np.float32)), r"dot 'cu' \(cupy\): .*float32 and float64"),
+        (lambda x: gpu.spa(x, block=48), "block 48: choose a power of two"),
+    ],
+)
+def test_what_no_kernel_takes_is_refused(call, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        call(on_device(sample(100)))
+
+
+def test_a_device_without_atomic_additions_of_float64_is_said_to_lack_them(monkeypatch):
+    import cupy
+
+    class Old:
+        compute_capability = "52"
+
+    monkeypatch.setattr(cupy.cuda.runtime, "is_hip", False)
+    monkeypatch.setattr(cupy.cuda, "Device", Old)
+    assert "5.2" in gpu.missing() and "6.0" in gpu.missing()
+    with pytest.raises(registry.ChoiceError, match=r"sum 'spa' cannot run here: cupy: .*5\.2"):
+        registry.get("sum", "spa", "cupy")

@@ -1,0 +1,88 @@
+// Order-free sums in registers. Every element is cut into multiples of FOLD fixed powers of two, WIDTH bits apart below
+// 2^top, and these are added up: exactly, for at most 2^(52 - WIDTH) elements, so that their order cannot show. What is
+// below the last power of two is rounded off, to nearest even, or handed back.
+//
+// Where `top` rises while elements come, the sum is that of elements all cut from the last top. For the cuts above a
+// last one add up to x rounded once to that one: what is left is cut at an even multiple of the next power, so that
+// ties go the same way. That includes the cut at 2^top itself, where |x| < 2^top may be rounded up to it: `above` counts
+// those, signed, and gives them their place when top rises.
+#pragma once
+#include "portable.hpp"
+
+// The high half of x without its sign: ordered as |x|, and enough to see its exponent.
+__device__ inline unsigned magnitude(double x) { return unsigned(bits_of(x) >> 32) & 0x7FFFFFFFu; }
+
+constexpr unsigned INFINITE = 0x7FF00000u;  // NaN is above it
+
+template <int WIDTH_, int FOLD_>
+struct Bins {
+    static constexpr int WIDTH = WIDTH_, FOLD = FOLD_;
+    // Above 2^HIGH a rounder would overflow: there all is done 2^SCALE times smaller, which loses nothing that counts.
+    static constexpr int HIGH = 1000, SCALE = 80;
+    static constexpr double DOWN = 0x1p-80;
+
+    int top;
+    unsigned limit;  // magnitude of 2^top
+    double rounder[FOLD], sum[FOLD];
+    int above = 0;  // sum of the elements, each rounded to a multiple of 2^top
+
+    __device__ explicit Bins(int top_) {
+        set_top(top_);
+        for (double &s : sum) s = 0.0;
+    }
+
+    __device__ bool high() const { return top > HIGH; }
+    __device__ int unit(int k) const { return top - WIDTH * (k + 1); }  // sum[k] counts multiples of 2^unit(k)
+
+    // Cuts v, |v| < 2^top, times DOWN where high(); what is left of it.
+    __device__ double add(double v) {
+#pragma unroll
+        for (int k = 0; k < FOLD; ++k) {
+            const double q = (v + rounder[k]) - rounder[k];
+            v -= q;
+            sum[k] += q;
+        }
+        return v;
+    }
+
+    __device__ void count_above(double v) {
+        const double half = scaled(0.5, top);
+        above += (v > half) - (v < -half);
+    }
+
+    // Moves to a larger top, by a multiple of WIDTH; drop(number) is called for each sum that falls off the end.
+    template <typename Drop>
+    __device__ void rise(int wanted, Drop &&drop) {
+        const double scale = wanted > HIGH && !high() ? DOWN : 1.0;
+        for (int k = 0, by = (wanted - top) / WIDTH; k < by && k <= FOLD; ++k) {
+            if (sum[FOLD - 1] != 0.0) drop(sum[FOLD - 1]);
+#pragma unroll
+            for (int m = FOLD - 1; m > 0; --m) sum[m] = sum[m - 1];
+            sum[0] = above == 0 ? 0.0 : scaled(double(above), top);
+            sum[1] -= sum[0];
+            above = 0;
+        }
+#pragma unroll
+        for (int k = 0; k < FOLD; ++k) sum[k] *= scale;
+        set_top(wanted);
+    }
+
+    // sum[k] in units of 2^unit(k).
+    __device__ i64 word(int k) const { return i64(scaled(sum[k], (high() ? SCALE : 0) - unit(k))); }
+
+  private:
+    __device__ void set_top(int to) {
+        top = to;
+        limit = to > 1023 ? INFINITE : unsigned(to + 1023) << 20;
+#pragma unroll
+        for (int k = 0; k < FOLD; ++k) rounder[k] = scaled(1.5, 52 + unit(k) - (high() ? SCALE : 0));
+    }
+};
+
+// The binned sum puts the cuts at multiples of 40 bits, the same for all elements: top is the least of them above all.
+constexpr int LOWEST_TOP = -1000;  // below it there is nothing left to cut
+
+__device__ inline int aligned_top(unsigned magnitude) { return 40 * (int((magnitude >> 20) + 97) / 40 - 27); }
+
+// The least e with |x| < 2^e; for subnormal numbers that of the largest of them, for nothing of theirs is cut off.
+__device__ inline int exponent(unsigned magnitude) { return int(magnitude < 0x00100000u ? 1 : magnitude >> 20) - 1022; }
