@@ -14,6 +14,7 @@
 // A lane starts from +0.0 and so never becomes -0.0: adding +0.0 in place of an absent element changes no bit.
 //
 //   nvcc -cubin -arch sm_90 --fmad=false -DELEMENT=float kernels/cuda/sums.cu
+#include "../native/compensated.hpp"
 #include "../native/elements.hpp"
 #include "lanes.hpp"
 #include "portable.hpp"
@@ -111,16 +112,6 @@ __device__ inline Number pairwise(Number *partial, unsigned count, Number *lanes
     }
 }
 
-struct Neumaier {  // Neumaier 1974; where the sum is not finite its error says nothing
-    Number sum = 0, error = 0;
-    __device__ void add(Number x) {
-        const Number next = sum + x;
-        error += (sum < 0 ? -sum : sum) >= (x < 0 ? -x : x) ? (sum - next) + x : (x - next) + sum;
-        sum = next;
-    }
-    __device__ Number total() const { return sum - sum == 0 && error - error == 0 ? sum + error : sum; }
-};
-
 // partial: (gridDim,), scratch; shared memory: one Number per thread.
 template <Ending ENDING, typename Terms>
 __device__ void sum_blocks(const Terms &term, i64 n, i64 segment, Number *partial, unsigned *ticket, Number *out) {
@@ -140,7 +131,7 @@ __device__ void sum_blocks(const Terms &term, i64 n, i64 segment, Number *partia
     if (ENDING == Ending::LEFT_TO_RIGHT) in_turn(partial, count, lanes, [&](Number p) { total += p; });
     if (ENDING == Ending::PAIRWISE) total = pairwise(partial, count, lanes);
     if (ENDING == Ending::NEUMAIER) {
-        Neumaier compensated;
+        Neumaier<Number> compensated;
         in_turn(partial, count, lanes, [&](Number p) { compensated.add(p); });
         total = compensated.total();
     }

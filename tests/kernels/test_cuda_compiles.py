@@ -1,4 +1,8 @@
-"""The CUDA sources compile, with both compilers where they are installed, and round every operation by itself."""
+"""The CUDA sources compile for every type of elements, and round every operation by itself.
+
+By nvcc to machine code where it is on PATH, and by the compilers that CuPy calls; `test_runtime_compilers.py` has those
+for the sources as they stand.
+"""
 
 import re
 import shutil
@@ -7,10 +11,15 @@ import subprocess
 import pytest
 
 from kernels import cuda
+from kernels.sums.cupy import ELEMENTS
+
+from .runtime_compilers import hiprtc, nvrtc
 
 ARCHITECTURES = ("80", "90")
 SOURCES = sorted(path.stem for path in cuda.HERE.glob("*.cu"))
+TYPED = [name for name in SOURCES if "ELEMENT" in cuda.source(name)]
 each = pytest.mark.parametrize(("name", "arch"), [(n, a) for n in SOURCES for a in ARCHITECTURES])
+each_type = pytest.mark.parametrize(("name", "element"), [(n, e) for n in TYPED for e in ELEMENTS.values()])
 
 
 def nvcc(name, arch, form, out, *options):
@@ -25,49 +34,74 @@ def nvcc(name, arch, form, out, *options):
     return out.read_bytes()
 
 
-def kernels(text):
-    return re.findall(r'extern "C" __global__ void (?:__launch_bounds__\(.*?\)\s+)?(\w+)\(', text)
+def kernels(name):
+    pattern = r'extern "C" __global__ void (?:__launch_bounds__\(.*?\)\s+)?(\w+)\('
+    return re.findall(pattern, cuda.source(name))
 
 
-def contracted(ptx: bytes):
-    return re.findall(rb"(?:fma|mad)\.\w+\.f64", ptx)
+def contracted(ptx: bytes) -> set[str]:
+    """The kernels that round a product and a sum together."""
+    parts = re.split(r"\.entry (\w+)\(", ptx.decode(errors="replace"))
+    return {
+        name
+        for name, text in zip(parts[1::2], parts[2::2], strict=True)
+        if re.search(r"(?:fma|mad)\.\w+\.f(?:32|64)", text)
+    }
+
+
+# TwoProduct is a fused operation that is asked for by name: the error of a product of float64.
+BY_NAME = {"dot_binned", "dot_fixed_point", "dot_exact"}
 
 
 def test_there_are_sources():
-    assert "stencil" in SOURCES and len(kernels(cuda.source("stencil"))) == 5
+    assert {name: len(kernels(name)) for name in SOURCES} == {
+        "order_free": 8,
+        "stencil": 5,
+        "sums": 9,
+    }
 
 
 @each
 def test_nvcc_builds_machine_code(name, arch, tmp_path):
     binary = nvcc(name, arch, "cubin", tmp_path / "kernels.cubin", "--fmad=false")
-    assert all(kernel.encode() in binary for kernel in kernels(cuda.source(name)))
+    assert all(kernel.encode() in binary for kernel in kernels(name))
 
 
-def test_without_the_option_products_and_sums_would_be_contracted(tmp_path):
+@pytest.mark.parametrize("name", ["stencil", "sums"])
+def test_without_the_option_products_and_sums_would_be_contracted(name, tmp_path):
     """So the next test can fail."""
-    assert contracted(nvcc("stencil", "90", "ptx", tmp_path / "kernels.ptx"))
+    assert contracted(nvcc(name, "90", "ptx", tmp_path / "kernels.ptx")) - BY_NAME
 
 
 @each
 def test_no_product_is_contracted_with_a_sum(name, arch, tmp_path):
-    assert not contracted(nvcc(name, arch, "ptx", tmp_path / "kernels.ptx", "--fmad=false"))
+    assert contracted(nvcc(name, arch, "ptx", tmp_path / "kernels.ptx", "--fmad=false")) <= BY_NAME
 
 
-@each
-def test_nvrtc_compiles_the_text_that_cupy_is_given(name, arch):
-    cupy = pytest.importorskip("cupy", reason="CuPy, which brings NVRTC, is not installed")
-    try:
-        from cupy.cuda import nvrtc
+@pytest.mark.skipif(nvrtc() is None, reason="no NVRTC: pip install nvidia-cuda-nvrtc")
+@each_type
+def test_nvrtc_compiles_the_text_for_every_type(name, element):
+    options = [*cuda.NVRTC_OPTIONS, "--gpu-architecture=compute_90"]
+    ptx = nvrtc().compile(cuda.specialised(name, ELEMENT=element), f"{name}.cu", options, "PTX")
+    assert all(kernel.encode() in ptx for kernel in kernels(name))
+    assert contracted(ptx) == (BY_NAME if element == "double" and name == "order_free" else set())
 
-        nvrtc.getVersion()
-    except (ImportError, RuntimeError) as error:
-        pytest.skip(f"CuPy {cupy.__version__} has no NVRTC: {error}")
-    program = nvrtc.createProgram(cuda.source(name), f"{name}.cu", [], [])
-    try:
-        nvrtc.compileProgram(program, [*cuda.NVRTC_OPTIONS, f"--gpu-architecture=compute_{arch}"])
-        ptx = nvrtc.getPTX(program)
-    finally:
-        nvrtc.destroyProgram(program)
-    ptx = ptx if isinstance(ptx, bytes) else ptx.encode()
-    assert all(kernel.encode() in ptx for kernel in kernels(cuda.source(name)))
-    assert not contracted(ptx)
+
+@pytest.mark.skipif(hiprtc() is None, reason="no hipRTC; see test_runtime_compilers.py")
+@each_type
+def test_hiprtc_compiles_the_text_for_every_type(name, element):
+    options = [*cuda.HIPRTC_OPTIONS, "--offload-arch=gfx90a"]
+    compiled = hiprtc().compile(cuda.specialised(name, ELEMENT=element), f"{name}.cu", options)
+    assert all(kernel.encode() in compiled for kernel in kernels(name))
+
+
+@pytest.mark.skipif(nvrtc() is None, reason="no NVRTC: pip install nvidia-cuda-nvrtc")
+@pytest.mark.parametrize("name", ["sums", "order_free"])
+def test_what_a_block_wrote_is_made_visible_before_and_after_it_draws_its_ticket(name):
+    options = [*cuda.NVRTC_OPTIONS, "--gpu-architecture=compute_90"]
+    ptx = nvrtc().compile(cuda.source(name), f"{name}.cu", options, "PTX").decode(errors="replace")
+    blocks = [block for block in ptx.split("\n$L") if "atom.global.inc.u32" in block]  # without jumps
+    assert len(blocks) == ptx.count("atom.global.inc.u32") > 0
+    for block in blocks:
+        before, after = block.split("atom.global.inc.u32")
+        assert all(re.search(r"membar\.gl;|fence\.\w+\.gpu;", part) for part in (before, after))

@@ -3,17 +3,22 @@
 They need a device; `test_cuda_on_host.py` runs this file without one.
 """
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from kernels import registry
 from kernels.sums import cupy as gpu
-from kernels.sums import launch
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(bool(gpu.missing()), reason=gpu.missing() or "")]
 
 TREES = ["sptr", "sprg", "tprc", "sp-pairwise", "sp-neumaier"]
-SHAPES = [(32, 1, 7), (64, 2, 4096), (256, 8, 4096), (1024, 1, 3)]
+SHAPES = [
+    {"block": 32, "items": 1, "grid": 7},
+    {"block": 64, "items": 2},
+    {},
+    {"block": 1024, "items": 1, "grid": 3},
+]
 LENGTHS = [0, 1, 31, 63, 64, 65, 255, 257, 1000, 4097, 100_003]
 
 
@@ -28,46 +33,9 @@ def sample(n, dtype=np.float64, decades=8, seed=0):
     return (rng.standard_normal(n) * 10.0 ** rng.integers(-decades, decades + 1, n)).astype(dtype)
 
 
-def lanes_as_stated(x, block):
-    lane = np.zeros(block, x.dtype)
-    for k in range(0, len(x), block):
-        row = x[k : k + block]
-        lane[: len(row)] += row
-    while len(lane) > 1:
-        lane = lane[: len(lane) // 2] + lane[len(lane) // 2 :]
-    return lane[0]
-
-
-def left_to_right_as_stated(p):
-    return np.cumsum(np.concatenate([np.zeros(1, p.dtype), p]))[-1]
-
-
-def pairwise_as_stated(p):
-    p, s = p.copy(), 1
-    while s < len(p):
-        for i in range(0, len(p) - s, 2 * s):
-            p[i] += p[i + s]
-        s *= 2
-    return p[0]
-
-
-def neumaier_as_stated(p):
-    total, error = p.dtype.type(0), p.dtype.type(0)
-    for v in p:
-        new = total + v
-        error += (total - new) + v if abs(total) >= abs(v) else (v - new) + total
-        total = new
-    return total + error
-
-
-def as_stated(name, x, shape):
-    s = launch.shape(len(x), *shape)
-    segments = [x[b * s.segment : (b + 1) * s.segment] for b in range(s.blocks)]
-    p = np.array([lanes_as_stated(segment, s.block) for segment in segments])
-    if name == "sptr":
-        return lanes_as_stated(p, s.block)
-    combined = {"sp-pairwise": pairwise_as_stated, "sp-neumaier": neumaier_as_stated}
-    return combined.get(name, left_to_right_as_stated)(p)
+def twin(operation, name, *arrays, **shape):
+    """The same order on the CPU, which tests of its own compare with the definition."""
+    return registry.get(operation, name, "native")(*arrays, **shape)
 
 
 def same_bits(found, expected):
@@ -77,11 +45,11 @@ def same_bits(found, expected):
 @pytest.mark.parametrize("name", TREES)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_tree_is_the_one_stated(name, dtype, shape):
+def test_the_bits_are_those_of_the_twin_on_the_cpu(name, dtype, shape):
     variant = registry.get("sum", name, "cupy")
     for n in LENGTHS:
         x = sample(n, dtype)
-        assert same_bits(variant(on_device(x), *shape), as_stated(name, x, shape)), n
+        assert same_bits(variant(on_device(x), **shape), twin("sum", name, x, **shape)), n
 
 
 @pytest.mark.parametrize("name", ["ao", "spa"])
@@ -97,16 +65,20 @@ def test_atomic_additions_add_every_element_once(name, dtype):
 NARROW = ["float16", "bfloat16"]
 
 
+@pytest.mark.parametrize("name", TREES)
+@pytest.mark.parametrize("dtype", NARROW)
+def test_narrow_types_have_the_bits_of_the_twin(name, dtype):
+    x = sample(4097, np.float32, decades=3).astype(getattr(ml_dtypes, dtype, np.float16))
+    found = registry.get("sum", name, "cupy")(on_device(x.view(np.uint16)), dtype=dtype)
+    assert same_bits(found, twin("sum", name, x))
+
+
 @pytest.mark.parametrize("name", [*TREES, "spa", "ao", "cu"])
 @pytest.mark.parametrize("dtype", NARROW)
 def test_narrow_types_are_widened_to_float32_whether_they_come_as_numbers_or_as_bits(name, dtype):
     import ml_dtypes
 
-    x = (
-        np.random.default_rng(3)
-        .integers(-9, 10, 1000)
-        .astype(np.dtype(getattr(ml_dtypes, dtype, np.float16)))
-    )
+    x = np.random.default_rng(3).integers(-9, 10, 1000).astype(getattr(ml_dtypes, dtype, np.float16))
     variant = registry.get("sum", name, "cupy")
     expected = x.astype(np.float32).sum()
     assert same_bits(variant(on_device(x.view(np.uint16)), dtype=dtype), expected)
@@ -126,11 +98,12 @@ def test_ieee_rules(name, x):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_dot_products_round_each_product_and_then_add_as_sums_do(dtype):
+def test_dot_products_have_the_bits_of_their_twin_and_atomic_ones_add_all_products(dtype):
     for n in LENGTHS:
         x, y = sample(n, dtype), sample(n, dtype, decades=2, seed=1)
-        found = registry.get("dot", "sptr", "cupy")(on_device(x), on_device(y), 64, 2)
-        assert same_bits(found, as_stated("sptr", x * y, (64, 2)))
+        for shape in SHAPES:
+            found = registry.get("dot", "sptr", "cupy")(on_device(x), on_device(y), **shape)
+            assert same_bits(found, twin("dot", "sptr", x, y, **shape))
         whole = np.random.default_rng(n).integers(-9, 10, n).astype(dtype)
         for name in ("spa", "cu"):
             assert (
@@ -143,10 +116,10 @@ def test_strided_and_misaligned_arrays_are_summed_like_their_copies():
 
     x = sample(5000)
     for view in (slice(None, None, 2), slice(None, None, -1), slice(7, None, 3)):
-        assert same_bits(gpu.sptr(on_device(x)[view]), as_stated("sptr", x[view], ()))
+        assert same_bits(gpu.sptr(on_device(x)[view]), twin("sum", "sptr", x[view]))
     raw = cupy.zeros(8 * 100 + 1, cupy.uint8)
     raw[1:] = on_device(x[:100]).view(cupy.uint8)
-    assert same_bits(gpu.sptr(raw[1:].view(cupy.float64)), as_stated("sptr", x[:100], ()))
+    assert same_bits(gpu.sptr(raw[1:].view(cupy.float64)), twin("sum", "sptr", x[:100]))
 
 
 @pytest.mark.parametrize(
