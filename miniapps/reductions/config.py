@@ -65,6 +65,12 @@ class Method:
     samples: int = option(
         10, help="sums of every array by every variant", role="control", minimum=1, flag="--samples"
     )
+    worst: bool = option(
+        False,
+        help="search for the orders of arrival of `ao` and `spa` that drive a sum furthest down and up",
+        role="control",
+        flag="--worst",
+    )
     split: str = option(
         "elements",
         help="what is dealt to the ranks: the logical blocks of each array, or whole arrays, so that nothing is "

@@ -21,15 +21,28 @@ BLOCKWISE = ("layout", "exact")  # guarantees under which partial sums are those
 REVERSED = 1 << 20  # elements, at most, whose order is reversed to see whether it enters
 
 
-def parameters(variant: Variant, launch: dict[str, int], guarantee: str, threads: int) -> dict[str, Any]:
-    """What `variant` is told beside the data: the launch shape, and threads.
+def parameters(
+    variant: Variant, launch: dict[str, int], guarantee: str, threads: int, dtype: str
+) -> dict[str, Any]:
+    """What `variant` is told beside the data: the launch shape, threads, and the type that CuPy does not know.
 
     Under `layout` one thread in each block where the number of threads enters the bits: where the variant promises
     less than `layout` itself.
     """
     single = guarantee in BLOCKWISE and not meets(variant.guarantee, "layout")
     offered = launch | {"threads": 1 if single else threads}
+    if dtype == "bfloat16":
+        offered["dtype"] = dtype
     return {name: value for name, value in offered.items() if name in variant.parameters}
+
+
+def put(vector: np.ndarray, device: str):
+    """`vector` where the variants of `device` want it: itself, or a CuPy array; bfloat16 there as its bits."""
+    if device == "cpu":
+        return vector
+    import cupy
+
+    return cupy.asarray(vector.view(np.uint16) if vector.dtype.name == "bfloat16" else vector)
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ class Record:
         self.series: dict[tuple[int, str], Series] = {}
         self.firsts: dict[tuple[int, int, str], float] = {}  # by (n, array, label)
         self.condition: dict[int, float] = {}  # largest sum |x| / |sum x| by n
+        self.worst: dict[int, float] = {}  # largest |V_s| of an order of arrival that the search found, by n
         self.inaccurate: dict[str, str] = {}
         self.inexact: dict[str, str] = {}
         self._patterns: dict[str, np.ndarray] = {}
@@ -49,6 +50,8 @@ class Record:
                 found.seconds.append(float(np.median(batch.seconds[name])))
             self._spread(found, batch, name, values, against)
             self._verify(found, batch, name, values, name in exact)
+        for extremes in batch.worst.values():
+            self.worst[n] = max(self.worst.get(n, 0.0), _largest(np.array(extremes), against))
 
     def fingerprint(self, labels: list[str]) -> str:
         """Hex digits of the values of the variants `labels`, by size, array and label."""
@@ -59,9 +62,7 @@ class Record:
         patterns = np.union1d(self._patterns.get(name, values[:0].view(np.int64)), values.view(np.int64))
         self._patterns[name] = patterns
         found.distinct = max(found.distinct, len(patterns))
-        with np.errstate(all="ignore"):
-            spread = np.abs(1.0 - np.abs(values / against))
-        found.largest = max(found.largest, float(np.max(spread, initial=0.0, where=np.isfinite(spread))))
+        found.largest = max(found.largest, _largest(values, against))
 
     def _verify(self, found: Series, batch: Batch, name: str, values: np.ndarray, exact: bool) -> None:
         where = f"n = {batch.n}, array {batch.array}"
@@ -77,3 +78,10 @@ class Record:
             self.inaccurate.setdefault(
                 name, f"off by {np.max(error):.3g} of sum |x|, more than {self.bound(batch.n):.3g}, {where}"
             )
+
+
+def _largest(values: np.ndarray, against: float) -> float:
+    """max |V_s| of V_s = 1 - |S / S_d|, S_d = `against`; what is not defined is left out."""
+    with np.errstate(all="ignore"):
+        spread = np.abs(1.0 - np.abs(values / against))
+    return float(np.max(spread, initial=0.0, where=np.isfinite(spread)))

@@ -86,5 +86,8 @@ def _gathered(study: Study, batch: Batch | None) -> list[Batch]:
 def _write(tracer, batch: Batch) -> None:
     if batch.first == 0:
         tracer.series(f"{TRUTH}:{batch.n}", 0, [batch.truth], batch.array)
+    for name, extremes in batch.worst.items():
+        for side, value in zip(("low", "high"), extremes, strict=True):
+            tracer.series(f"worst-{side}:{name}:{batch.n}", 0, [value], batch.array)
     for name, values in batch.values.items():
         tracer.series(f"{name}:{batch.n}", batch.first, values, batch.array)

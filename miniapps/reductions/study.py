@@ -11,7 +11,7 @@ from mpi4py import MPI
 from kernels import allreduce, exact
 from kernels.guarantees import meets
 from kernels.registry import Variant
-from kernels.sums import emulated
+from kernels.sums import emulated, worst
 from kernels.sums.elements import accumulator
 from miniapps.reductions import data, local
 from miniapps.reductions.choice import EMULATED, choose, label
@@ -33,6 +33,9 @@ class Batch:
     magnitude: float  # sum |x|, or sum |x y|
     values: dict[str, np.ndarray] = field(default_factory=dict)
     seconds: dict[str, np.ndarray] = field(default_factory=dict)
+    worst: dict[str, tuple[float, float]] = field(
+        default_factory=dict
+    )  # lowest, highest by label; in the first batch
 
 
 @dataclass
@@ -78,18 +81,21 @@ class Study:
         shuffle = self.options.shuffle_blocks
         return Parts(n, self.problem.block, self.comm.size, self.comm.rank, shuffle)
 
-    def batches(self, parts: Parts, array: int, vectors: list) -> Iterator[Batch]:
+    def batches(self, parts: Parts, array: int, vectors: list[np.ndarray]) -> Iterator[Batch]:
         """Sample the sums of one array, whose part on this rank is `vectors`; collective over `comm`."""
         n, samples = parts.n, self.method.samples
         pieces = local.pieces(vectors, parts.cuts, self.options.guarantee)
         truth, magnitude = self._true(pieces)
-        timed = [self._timed(v, n, pieces) for v in self.variants if v.backend != EMULATED]
+        given = [local.put(vector, self.options.device) for vector in vectors]
+        timed = [self._timed(v, parts, given, pieces) for v in self.variants if v.backend != EMULATED]
         if array == 0:
-            self._check_order_free(timed, vectors, n)
+            self._check_order_free(timed, given, n)
         for run in timed:
             run.compute()  # warm-up
         for first in range(0, samples, BATCH):
             batch = Batch(n, array, first, truth, magnitude)
+            if self.method.worst and first == 0:
+                self._search(batch, vectors)
             count = min(BATCH, samples - first)
             self._sample(timed, batch, count)
             for variant in self.variants:
@@ -116,15 +122,19 @@ class Study:
         truth, magnitude = self._truth.sum_words(words).tolist()
         return truth, magnitude
 
-    def _timed(self, variant: Variant, n: int, pieces: list[tuple]) -> Timed:
-        name = label(variant)
-        if variant.guarantee == "exact" and self.reducer.ordering == "exact":
-            compute, total = local.exact_words(pieces), self.reducer.sum_words
+    def _timed(self, variant: Variant, parts: Parts, given: list, on_host: list[tuple]) -> Timed:
+        """`variant` on the arrays `given`, which lie where it wants them; `on_host` are the same in pieces."""
+        name, guarantee = label(variant), self.options.guarantee
+        exactly = variant.guarantee == "exact" and self.reducer.ordering == "exact"
+        pieces = local.pieces(given, parts.cuts, "none" if exactly else guarantee)
+        if exactly and self.comm.size > 1:
+            compute, total = local.exact_words(on_host), self.reducer.sum_words
         else:
-            told = local.parameters(variant, self._shape, self.options.guarantee, self.options.threads)
+            told = local.parameters(variant, self._shape, guarantee, self.options.threads, self.problem.dtype)
             compute, total = local.partial_sums(variant, pieces, told, self.dtype), self.reducer
-        nbytes = sum(vector.nbytes for piece in pieces for vector in piece)
-        return Timed(variant, name, self.ctx.tracer.name(f"{name}:{n}"), nbytes, compute, total, not pieces)
+        event = self.ctx.tracer.name(f"{name}:{parts.n}")
+        nbytes = sum(vector.nbytes for piece in on_host for vector in piece)
+        return Timed(variant, name, event, nbytes, compute, total, not pieces)
 
     def _sample(self, timed: list[Timed], batch: Batch, count: int) -> None:
         """`count` samples by every timed variant. Their order rotates, so that none always follows the same one."""
@@ -181,6 +191,19 @@ class Study:
         for k in range(count):
             tracer.at(self.ctx.repeat, batch.first + k)
             values[k] = self.reducer(sums[k])
+
+    def _search(self, batch: Batch, vectors: list[np.ndarray]) -> None:
+        """Orders of arrival that drive the sum furthest, on a rank that has the whole array."""
+        tracer = self.ctx.tracer
+        for variant in self.variants:
+            if variant.name not in emulated.UNITS or not np.isfinite(batch.truth):
+                continue
+            start = tracer.clock()
+            numbers = emulated.units(variant.name, *vectors, **self._shape)
+            found = worst.search(numbers, emulated.UNITS[variant.name], seed=self.options.seed)
+            tracer.event(tracer.name("worst"), start)
+            extremes = float(found.lowest.value), float(found.highest.value)
+            batch.worst[f"{variant.name}:{EMULATED}"] = extremes
 
     def _check_order_free(self, timed: list[Timed], vectors: list, n: int) -> None:
         """Note variants that promise not to depend on the order and give other bits for the reversed array."""

@@ -10,11 +10,14 @@ from miniapps.reductions.record import Record
 
 
 def figures(record: Record, variants: list[Variant], n: int) -> dict[str, tuple[float, str]]:
-    """Of the largest size `n`: the rate of the reference, and the largest |V_s| of variants without a promise."""
+    """Of the largest size `n`: the rate of the reference, the largest |V_s| of variants without a promise, and that of
+    the worst orders, where they were searched."""
     seconds = statistics.median(record.series[n, record.reference].seconds)
     found = {"reference_rate": (1e-6 * n / seconds if seconds else 0.0, "Melement/s")}
     if free := [label(v) for v in variants if v.guarantee == "none"]:
         found["max_abs_vs"] = (max(record.series[n, name].largest for name in free), "")
+    if record.worst:
+        found["worst_abs_vs"] = (record.worst[n], "")
     return found
 
 

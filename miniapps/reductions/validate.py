@@ -3,6 +3,7 @@
 import math
 
 from kernels.exact import MAX_CONTRIBUTIONS
+from kernels.sums.emulated import UNITS
 from kernels.sums.launch import shape
 from miniapps.config import UsageError
 from miniapps.options import ordering_for
@@ -17,7 +18,9 @@ def validate(config, options, size: int) -> None:
         raise UsageError(
             "--file and --distribution file go together: give --file PATH with --distribution file, or neither"
         )
-    choose(problem.operation, method.variants, method.reference, options.guarantee, options.device)
+    chosen = choose(problem.operation, method.variants, method.reference, options.guarantee, options.device)
+    if method.worst:
+        _can_be_searched(problem, method, [v.name for v in chosen], size)
     sizes, _ = data.extent(problem)
     try:
         shape(max(sizes), **launch_shape(config.launch))
@@ -46,6 +49,16 @@ def launch_shape(launch) -> dict[str, int]:
     """The parameters of the launch shape that are set."""
     given = {name: getattr(launch, name) for name in ("block", "items", "grid")}
     return {name: value for name, value in given.items() if value is not None}
+
+
+def _can_be_searched(problem, method, names: list[str], size: int) -> None:
+    if problem.operation != "sum" or not set(names) & set(UNITS):
+        raise UsageError(
+            f"--worst searches orders of arrival of {' and '.join(UNITS)}: choose one of them (--variant) with "
+            "--operation sum, under --guarantee none"
+        )
+    if size > 1 and method.split != "arrays":
+        raise UsageError("--worst needs whole arrays on a rank: add --split arrays, or start one rank")
 
 
 def _can_be_conditioned(problem, n: int) -> None:
