@@ -153,6 +153,21 @@ def test_many_events_keep_their_order_across_blocks(tmp_path):
     assert path.stat().st_size < 20 * count  # 36 bytes per event would be uncompressed
 
 
+def test_a_series_is_one_value_per_step_and_is_not_kept_in_memory(tmp_path):
+    path, count = tmp_path / "rank-00000.h5", 3 * writer.BLOCK + 5
+    numbers = np.random.default_rng(1).normal(size=count)
+    with tracer(path) as t:
+        t.at(2, 9)
+        t.value("other", 1.0)
+        t.series("sums", 4, numbers, block=7)
+        assert len(t._pending["values"]["value"]) <= 6
+        t.series("sums", 0, [])
+        t.value("other", 2.0)
+    found = rows(read(path), "values", "repeat", "step", "name", "block", "value")
+    expected = [(2, 4 + i, "sums", 7, number) for i, number in enumerate(numbers.tolist())]
+    assert found == [(2, 9, "other", -1, 1.0), *expected, (2, 9, "other", -1, 2.0)]
+
+
 def test_the_tracer_states_its_own_cost(tmp_path):
     with tracer(tmp_path / "rank-00000.h5") as t:
         t.event(t.name("region"), t.clock())

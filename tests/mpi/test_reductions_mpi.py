@@ -4,6 +4,7 @@ import json
 import re
 from math import fsum
 
+import h5py
 import numpy as np
 import pytest
 
@@ -69,13 +70,14 @@ def reference(tmp_path_factory):
 
 @libraries
 @pytest.mark.parametrize("guarantee", ["layout", "exact"])
-@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
 def test_one_hash_for_any_number_of_ranks(tmp_path, reference, ranks, guarantee, library):
     options = ["--guarantee", guarantee, *(VARIANTS if guarantee == "layout" else [])]
     state, _ = reductions(ranks, *options, out=tmp_path / "run", library=library, timeout=120)
     assert (state, values(tmp_path / "run")) == reference(guarantee)
 
 
+@pytest.mark.slow
 def test_the_sum_of_torch_over_blocks_depends_on_neither_ranks_nor_threads(tmp_path):
     pytest.importorskip("torch")
     options = ["--guarantee=layout", "--variant=torch", "--size=300000", "--set=problem.block=100000"]
@@ -102,7 +104,7 @@ def test_one_hash_for_any_ownership_split_and_number_of_threads(tmp_path, refere
     assert state == reference("layout")[0]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_sums_of_narrow_types_are_correctly_rounded_for_any_number_of_ranks(tmp_path, dtype):
     options = ["--guarantee=exact", f"--dtype={dtype}"]
     states = {reductions(n, *options, out=tmp_path / str(n))[0] for n in (1, 3)}
@@ -222,6 +224,11 @@ def test_one_hash_for_many_ranks_of_which_some_have_nothing(tmp_path, ranks):
         (["--distribution=ill-conditioned", "--condition=1e300"], "cannot be built"),
         (["--distribution=file", "--file=nowhere.npy"], r"--file nowhere\.npy: cannot be read: No such file"),
         (["--distribution=file", "--file=README.md"], r"--file README\.md: cannot be read"),
+        (["--worst", "--variant=ao"], "--worst needs whole arrays on a rank"),
+        (
+            ["--worst", "--variant=lanes", "--split=arrays"],
+            "--worst searches orders of arrival of ao and spa",
+        ),
         (["--dtype=int32"], "float64, float32"),
         (["--operation=product"], "sum, dot"),
     ],
@@ -231,6 +238,29 @@ def test_what_cannot_be_run_is_refused_before_anything_is_created(tmp_path, opti
     assert run.returncode == 2, run.stdout + run.stderr
     assert re.search(message, run.stderr), run.stderr
     assert not (tmp_path / "run").exists()
+
+
+@libraries
+def test_a_file_that_turns_out_to_be_damaged_ends_all_ranks(tmp_path, library):
+    """Its header is whole, so that only the rank that reads the damaged part can tell."""
+    path, x = tmp_path / "x.h5", np.random.default_rng(1).normal(size=30_000)
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=x, chunks=(1000,), compression="gzip")
+        damaged = file["x"].id.get_chunk_info(25)
+    with path.open("r+b") as file:
+        file.seek(damaged.byte_offset)
+        file.write(b"no gzip" * 10)
+    options = ["--distribution=file", f"--file={path}:/x", "--variant=lanes", "--set=problem.block=1000"]
+    run = run_mpi(3, ["-m", "miniapps.reductions", *options, "--out", str(tmp_path / "run")], library)
+    assert run.returncode == 2, run.stdout + run.stderr
+    assert re.search(rf"rank 2 of 3, .*--file {path}:/x: cannot be read", run.stderr), run.stderr
+    assert "VERIFICATION" not in run.stdout
+
+
+def test_numbers_too_large_for_their_type_end_all_ranks(tmp_path):
+    options = ["--distribution=lognormal", "--sigma=5", "--dtype=float16", "--variant=lanes"]
+    run = run_mpi(3, ["-m", "miniapps.reductions", *SMALL, *options, "--out", str(tmp_path / "run")])
+    assert run.returncode == 2 and "problem.sigma = 5" in run.stderr, run.stderr
 
 
 @pytest.mark.skipif(not no_cuda(), reason="there is a device")
