@@ -1,4 +1,4 @@
-"""The sum and the dot product of NumPy."""
+"""The sum and the dot product of NumPy. +0.0 is added, as NumPy may give -0.0 for negative zeros."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def library(x: np.ndarray) -> np.floating:
     float16 and bfloat16 are converted to float32 before.
     """
     with np.errstate(all="ignore"):
-        return np.sum(widened(vector(x)))
+        return np.sum(widened(vector(x))) + 0.0
 
 
 @in_order("numpy", "dot", backend="numpy")
@@ -26,4 +26,4 @@ def dot_library(x: np.ndarray, y: np.ndarray) -> np.floating:
     """
     x, y = vectors(x, y)
     with np.errstate(all="ignore"):
-        return np.dot(widened(x), widened(y))
+        return np.dot(widened(x), widened(y)) + 0.0

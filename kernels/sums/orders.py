@@ -126,9 +126,11 @@ def in_order(
 ) -> Callable[[Callable], Callable]:
     """Decorator: register a function as `operation` in the order of that name; see `kernels.registry.variant`.
 
-    A TypeError or ValueError that the function raises will begin with the operation, the order and the backend.
+    A TypeError or ValueError that the function raises will begin with the operation, the order and the backend,
+    where it does not already.
     """
     order = ORDERS[known("order of additions", name, ORDERS)]
+    who = f"{operation} {name!r} ({backend}): "
 
     def register(function: Callable) -> Callable:
         @wraps(function)
@@ -136,9 +138,9 @@ def in_order(
             try:
                 return function(*args, **kwargs)
             except (TypeError, ValueError) as error:
-                if type(error) not in (TypeError, ValueError):
+                if type(error) not in (TypeError, ValueError) or str(error).startswith(who):
                     raise  # a class of its own says enough, and may be made otherwise
-                raise type(error)(f"{operation} {name!r} ({backend}): {error}") from error
+                raise type(error)(f"{who}{error}") from error
 
         return variant(
             operation, name, backend=backend, guarantee=order.guarantee, why=order.why, available=available

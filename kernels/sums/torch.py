@@ -1,4 +1,4 @@
-"""The sum and the dot product of torch, on the CPU."""
+"""The sum and the dot product of torch, on the CPU; +0.0 is added, as in `kernels.sums.numpy`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def library(x: np.ndarray) -> np.floating:
 
     x = vector(x)
     kind = accumulator(x.dtype)
-    return kind.type(_tensor(x).sum(dtype=getattr(torch, kind.name)).item())
+    return kind.type(_tensor(x).sum(dtype=getattr(torch, kind.name)).item() + 0.0)
 
 
 @in_order("torch", "dot", backend="torch", available=_missing)
@@ -43,4 +43,4 @@ def dot_library(x: np.ndarray, y: np.ndarray) -> np.floating:
     float16 and bfloat16 are converted to float32 before.
     """
     x, y = (widened(v) for v in vectors(x, y))
-    return x.dtype.type(_tensor(x).dot(_tensor(y)).item())
+    return x.dtype.type(_tensor(x).dot(_tensor(y)).item() + 0.0)

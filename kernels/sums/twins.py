@@ -19,7 +19,7 @@ def partial_sums(
     x, y=None, block: int = BLOCK, items: int = ITEMS, grid: int = GRID, threads: int = 0
 ) -> np.ndarray:
     """The sums of the thread blocks, (blocks,) of the accumulator's type: of `x`, or of its products with `y`."""
-    launched = shape(len(x), block, items, grid)
+    launched = shape(np.size(x), block, items, grid)
     return native.partial_sums(x, y, launched.segment, launched.block, threads)
 
 

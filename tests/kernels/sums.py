@@ -26,11 +26,19 @@ HERE = [
     if v.backend in HOST and v.unavailable() is None
 ]
 
+NARROW = ("none", "run")  # the promises of those that take narrower types than float64
 each_type = pytest.mark.parametrize("kind", TYPES)
 
 
 def named(variants):
     return pytest.mark.parametrize("variant", variants, ids=lambda v: f"{v.operation}-{v.name}-{v.backend}")
+
+
+def in_each_type(variants, kinds=tuple(TYPES)):
+    """Every variant with every type that it takes."""
+    cases = [(v, kind) for v in variants for kind in kinds if kind == "float64" or v.guarantee in NARROW]
+    ids = [f"{v.operation}-{v.name}-{v.backend}-{kind}" for v, kind in cases]
+    return pytest.mark.parametrize("variant, kind", cases, ids=ids)
 
 
 def promising(*guarantees):

@@ -1,7 +1,6 @@
 """Properties of every sum and dot product: it adds each term once and keeps the promise it makes about its bits."""
 
 import math
-import re
 from fractions import Fraction
 
 import numpy as np
@@ -13,7 +12,7 @@ from kernels import exact
 from kernels.sums import order_free
 
 from .hard import arrays, bits, exactly, long_arrays, rounded
-from .sums import HERE, OPERATIONS, each_type, exact_terms, factors, named, promising, sample
+from .sums import HERE, OPERATIONS, exact_terms, factors, in_each_type, named, promising, sample
 
 ORDERED = promising("none", "run")
 THREADED = [
@@ -21,8 +20,7 @@ THREADED = [
 ]
 
 
-@named(ORDERED)
-@each_type
+@in_each_type(ORDERED)
 def test_every_sum_is_within_the_bound_of_any_order(variant, kind):
     """n - 1 additions and one product, each off by half a unit in the last place at most."""
     for n in [0, 1, 63, 64, 65, 1025, 4097]:
@@ -44,8 +42,7 @@ def test_threads_add_every_element_once(variant, threads, n):
     assert variant(x, *ones, threads=threads) == math.fsum(x)
 
 
-@named(THREADED)
-@each_type
+@in_each_type(THREADED)
 def test_the_number_of_threads_does_not_enter(variant, kind):
     vectors = factors(variant.operation, 70_001, kind)
     one = bits(variant(*vectors, threads=1))
@@ -83,8 +80,7 @@ def test_a_promise_of_layout_holds_for_every_permutation(variant, x, seed):
     assert bits(variant(*(v[order] for v in vectors))) == bits(variant(*vectors))
 
 
-@named(promising("run"))
-@each_type
+@in_each_type(promising("run"))
 def test_a_promise_of_run_is_no_understatement(variant, kind):
     """For sums that promise no more than repeats, there are permutations that show: here all cancels."""
     x, y = sample(3000, kind, decades=16), sample(3000, kind, decades=1, seed=1)
@@ -98,43 +94,3 @@ def test_a_promise_of_run_is_no_understatement(variant, kind):
         assert bits(variant(*(v.copy() for v in vectors))) == total
         seen.add(total)
     assert len(seen) > 1
-
-
-@named(HERE)
-def test_strided_and_read_only_arrays_are_summed_like_their_copies(variant):
-    if variant.name == "omp-atomic":
-        pytest.skip("the order of its additions is left to chance")
-    vectors = factors(variant.operation, 5000)
-    for cut in (np.s_[::2], np.s_[::-1], np.s_[7::3]):
-        views = [v[cut] for v in vectors]
-        for view in views:
-            view.flags.writeable = False
-        assert bits(variant(*views)) == bits(variant(*(v.copy() for v in views)))
-
-
-@named(HERE)
-@pytest.mark.parametrize(
-    "x, expected",
-    [([], 0.0), ([1.0, np.inf], np.inf), ([-np.inf, 1e308, 1e308], -np.inf)],
-)
-def test_nothing_sums_to_zero_and_infinities_stay(variant, x, expected):
-    x = np.array(x, dtype=np.float64)
-    ones = [np.ones(len(x))] * (OPERATIONS[variant.operation] - 1)
-    assert bits(variant(x, *ones)) == bits(np.float64(expected))
-
-
-@named(HERE)
-@pytest.mark.parametrize("x", [[np.inf, -np.inf], [1.0, np.nan, 2.0]])
-def test_nan_and_opposite_infinities_give_nan(variant, x):
-    ones = [np.ones(len(x))] * (OPERATIONS[variant.operation] - 1)
-    assert math.isnan(variant(np.array(x), *ones))
-
-
-@named(HERE)
-def test_other_arrays_are_refused(variant):
-    count = OPERATIONS[variant.operation]
-    whose = re.escape(f"{variant.operation} {variant.name!r} ({variant.backend}): ")
-    with pytest.raises(TypeError, match=whose + "cannot sum int64: convert it to one of float64, float32, f"):
-        variant(*[np.zeros(3, dtype=np.int64)] * count)
-    with pytest.raises(ValueError, match=whose + r"cannot sum an array of shape \(2, 2\): one dimension"):
-        variant(*[np.zeros((2, 2))] * count)

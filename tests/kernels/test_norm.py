@@ -1,0 +1,97 @@
+"""Norms: the root of the dot product of the same name, also where squares leave the range of the numbers."""
+
+import math
+import re
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from kernels import registry
+
+from .hard import bits
+from .sums import HOST, TYPES, exact_terms, in_each_type, named, sample
+
+NORMS = [v for v in registry.variants("norm") if v.backend in HOST and v.unavailable() is None]
+ORDERED = [v for v in NORMS if v.guarantee in ("none", "run")]
+FAR = {
+    "float64": (560, 900, -530, -700, -1000),
+    "float32": (70, 100, -70, -110),
+    "bfloat16": (70, 100, -70, -90),
+}
+
+
+def alone(variant):
+    """With one thread, chance has no part."""
+    return {"threads": 1} if "threads" in variant.parameters else {}
+
+
+def test_every_dot_product_has_a_norm():
+    assert [(v.name, v.backend, v.guarantee) for v in registry.variants("dot")] == [
+        (v.name, v.backend, v.guarantee) for v in registry.variants("norm")
+    ]
+    dots = {(v.name, v.backend): v for v in registry.variants("dot")}
+    for norm in registry.variants("norm"):
+        assert norm.parameters == dots[norm.name, norm.backend].parameters
+
+
+@in_each_type(NORMS)
+def test_a_norm_is_the_root_of_the_dot_product(variant, kind):
+    dot = registry.get("dot", variant.name, variant.backend)
+    for n in (0, 1, 100, 5000):
+        x = sample(n, kind, decades=3)
+        assert bits(variant(x, **alone(variant))) == bits(np.sqrt(dot(x, x, **alone(variant))))
+
+
+@in_each_type(ORDERED, FAR)
+def test_a_norm_scales_with_its_vector(variant, kind):
+    """By powers of two, exactly, though the squares of the scaled elements are infinite, subnormal or zero."""
+    x = np.abs(sample(1000, kind, decades=1)) + TYPES[kind](1)
+    expected = variant(x, **alone(variant))
+    for power in FAR[kind]:
+        far = np.ldexp(x.astype(np.float64), power).astype(TYPES[kind])
+        assert bits(variant(far, **alone(variant))) == bits(np.ldexp(expected, power)), power
+
+
+@in_each_type(NORMS)
+def test_a_norm_is_off_by_little_at_the_ends_of_the_range(variant, kind):
+    """n products and n - 1 additions, halved by the root, and the root itself: n/2 + 1 roundings of half an eps."""
+    info = ml_dtypes.finfo(TYPES[kind])
+    for x in (
+        [info.max],
+        [info.smallest_subnormal] * 4,
+        [info.max / 4] * 9,
+        [info.tiny, info.smallest_subnormal],
+    ):
+        x = np.array(x, TYPES[kind])
+        found = variant(x)
+        true = math.isqrt(int(sum(exact_terms([x, x])) * 4**1200)) / Fraction(2) ** 1200
+        number = np.finfo(found.dtype)
+        relative = Fraction(float(number.eps)) * (len(x) + 2) / 4
+        assert abs(Fraction(float(found)) - true) <= relative * true + Fraction(float(number.smallest_subnormal))
+
+
+@in_each_type(NORMS)
+def test_nan_infinities_and_zeros(variant, kind):
+    number = np.dtype("float64" if kind == "float64" else "float32").type
+    for x, expected in (
+        ([], 0.0),
+        ([-0.0, 0.0], 0.0),
+        ([1.0, -np.inf], np.inf),
+        ([np.inf, -np.inf], np.inf),
+        ([np.inf, np.nan], np.nan),
+        ([1.0, np.nan], np.nan),
+    ):
+        found = variant(np.array(x, TYPES[kind]))
+        assert found.dtype == number
+        assert np.isnan(found) if np.isnan(expected) else bits(found) == bits(number(expected))
+
+
+@named(NORMS)
+def test_other_arrays_are_refused(variant):
+    whose = f"^{re.escape(f'norm {variant.name!r} ({variant.backend}): ')}cannot sum "
+    with pytest.raises(TypeError, match=whose + "int64: convert it to one of"):
+        variant(np.zeros(3, np.int64))
+    with pytest.raises(ValueError, match=whose + r"an array of shape \(2, 2\)"):
+        variant(np.zeros((2, 2)))
