@@ -13,7 +13,8 @@ What every variant makes of uncommon input, for all types of elements:
 | subnormal numbers | taken as they are, never as zeros |
 | a sum beyond the largest number | infinity |
 | only a partial sum beyond it | an infinity or NaN in an order of additions; order-free sums are not touched by it |
-| a product beyond it | infinity of its sign; a norm scales its vector before |
+| a product beyond it | infinity of its sign, but order-free sums hold all products of narrower types than float64 |
+| squares beyond or far below the range, in a norm | the norm all the same: its vector is scaled before |
 | strided, reversed, read-only, misaligned, of the other byte order | as a contiguous copy |
 | other types of elements, shapes, lengths | TypeError or ValueError, which names the variant |
 

@@ -26,7 +26,6 @@ HERE = [
     if v.backend in HOST and v.unavailable() is None
 ]
 
-NARROW = ("none", "run")  # the promises of those that take narrower types than float64
 each_type = pytest.mark.parametrize("kind", TYPES)
 
 
@@ -35,8 +34,8 @@ def named(variants):
 
 
 def in_each_type(variants, kinds=tuple(TYPES)):
-    """Every variant with every type that it takes."""
-    cases = [(v, kind) for v in variants for kind in kinds if kind == "float64" or v.guarantee in NARROW]
+    """Every variant with every type."""
+    cases = [(v, kind) for v in variants for kind in kinds]
     ids = [f"{v.operation}-{v.name}-{v.backend}-{kind}" for v, kind in cases]
     return pytest.mark.parametrize("variant, kind", cases, ids=ids)
 

@@ -7,10 +7,12 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kernels import registry
 
-from .hard import bits
+from .hard import arrays, bits, long_arrays
 from .sums import HOST, TYPES, exact_terms, in_each_type, named, sample
 
 NORMS = [v for v in registry.variants("norm") if v.backend in HOST and v.unavailable() is None]
@@ -20,6 +22,11 @@ FAR = {
     "float32": (70, 100, -70, -110),
     "bfloat16": (70, 100, -70, -90),
 }
+
+
+def root(square):
+    """The square root of a fraction, to 1200 bits after the point."""
+    return math.isqrt(int(square * 4**1200)) / Fraction(2) ** 1200
 
 
 def alone(variant):
@@ -66,10 +73,33 @@ def test_a_norm_is_off_by_little_at_the_ends_of_the_range(variant, kind):
     ):
         x = np.array(x, TYPES[kind])
         found = variant(x)
-        true = math.isqrt(int(sum(exact_terms([x, x])) * 4**1200)) / Fraction(2) ** 1200
+        true = root(sum(exact_terms([x, x])))
         number = np.finfo(found.dtype)
         relative = Fraction(float(number.eps)) * (len(x) + 2) / 4
-        assert abs(Fraction(float(found)) - true) <= relative * true + Fraction(float(number.smallest_subnormal))
+        assert abs(Fraction(float(found)) - true) <= relative * true + Fraction(
+            float(number.smallest_subnormal)
+        )
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@given(x=st.one_of(arrays(), long_arrays()))
+@settings(deadline=None)
+def test_the_exact_norm_is_less_than_one_unit_from_the_true_one(kind, x):
+    with np.errstate(all="ignore"):
+        x = x.astype(TYPES[kind])
+    x = x[np.isfinite(x.astype(np.float64))]
+    found = registry.get("norm", "exact")(x)
+    true = root(sum(exact_terms([x, x])))
+    with np.errstate(over="ignore"):
+        near = [float(np.nextafter(found, found.dtype.type(end))) for end in (-1, np.inf)]
+    assert found == true or (near[0] < true and (near[1] == np.inf or true < near[1]))
+
+
+@named([v for v in NORMS if v.guarantee in ("layout", "exact")])
+@given(x=st.one_of(arrays(), long_arrays()), seed=st.integers(0, 2**32))
+@settings(deadline=None)
+def test_a_promise_of_layout_holds_for_every_permutation(variant, x, seed):
+    assert bits(variant(np.random.default_rng(seed).permutation(x))) == bits(variant(x))
 
 
 @in_each_type(NORMS)

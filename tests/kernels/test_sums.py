@@ -8,19 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels import exact
-from kernels.sums import order_free
-
-from .hard import arrays, bits, exactly, long_arrays, rounded
+from .hard import arrays, bits, long_arrays
 from .sums import HERE, OPERATIONS, exact_terms, factors, in_each_type, named, promising, sample
 
-ORDERED = promising("none", "run")
 THREADED = [
     v for v in promising("run", "layout", "exact") if "threads" in v.parameters and v.name != "omp-ordered"
 ]
 
 
-@in_each_type(ORDERED)
+@in_each_type(HERE)
 def test_every_sum_is_within_the_bound_of_any_order(variant, kind):
     """n - 1 additions and one product, each off by half a unit in the last place at most."""
     for n in [0, 1, 63, 64, 65, 1025, 4097]:
@@ -48,27 +44,6 @@ def test_the_number_of_threads_does_not_enter(variant, kind):
     one = bits(variant(*vectors, threads=1))
     for threads in (0, 2, 3, 4, 8):
         assert bits(variant(*vectors, threads=threads)) == one
-
-
-@given(arrays())
-@settings(deadline=None)
-def test_the_exact_sum_is_correctly_rounded(x):
-    assert bits(order_free.exactly(x)) == bits(rounded(exactly(x)))
-
-
-@given(st.one_of(arrays(), long_arrays()))
-@settings(deadline=None)
-def test_the_fixed_point_sum_rounds_each_element_to_units_of_the_largest_and_the_sum_once(x):
-    unit = Fraction(2) ** (int(exact.fixed_exponent(x)) - 84)
-    assert bits(order_free.fixed_point(x)) == bits(
-        rounded(unit * sum(round(Fraction(v) / unit) for v in x.tolist()))
-    )
-
-
-def test_the_fixed_point_sum_has_no_limit_of_length():
-    x = np.full(2**20 + 3, 1 + 2.0**-52)
-    x[-1] = -(2.0**-60)
-    assert bits(order_free.fixed_point(x)) == bits(rounded(exactly(x[:1]) * (2**20 + 2) + exactly(x[-1:])))
 
 
 @named(promising("layout", "exact"))
