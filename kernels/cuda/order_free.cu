@@ -13,6 +13,7 @@
 #include "bins.hpp"
 #include "lanes.hpp"
 #include "portable.hpp"
+#include "rounding.hpp"
 #include "superaccumulator.hpp"
 
 #ifndef ELEMENT
@@ -137,7 +138,7 @@ __device__ unsigned add_terms(const Terms &term, i64 from, i64 to, SomeBins &bin
 __device__ inline void flush(Block &block, i64 *chunks) {
     __syncthreads();
     if (block.spilled) {
-        if (threadIdx.x == 0) carry(block.chunks, CHUNKS);
+        if (threadIdx.x == 0) carry<32, CHUNKS>(block.chunks);
         __syncthreads();
         for (unsigned k = threadIdx.x; k < CHUNKS; k += blockDim.x)
             if (block.chunks[k]) atomic_add(chunks + k, block.chunks[k]);

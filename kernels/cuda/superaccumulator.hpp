@@ -38,11 +38,3 @@ __device__ inline void deposit(i64 *words, float x) {
     const unsigned biased = (bits >> 23) & 0xFF, normal = biased != 0;
     deposit(words, (bits & 0x7FFFFFu) | normal << 23, biased - normal, bits >> 31);
 }
-
-// Brings all words but the last into [0, 2^32); the last then has the sign.
-__device__ inline void carry(i64 *words, int count) {
-    for (int i = 0; i + 1 < count; ++i) {
-        words[i + 1] += words[i] >> 32;
-        words[i] &= 0xFFFFFFFF;
-    }
-}

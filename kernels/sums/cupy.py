@@ -275,8 +275,7 @@ def operands(what: str, arrays, dtype: str) -> tuple[list, str]:
             raise ValueError(f"{what}: one dimension is expected, not the shape {x.shape}; see ravel()")
     if len({len(x) for x in arrays}) > 1:
         raise ValueError(f"{what}: the arrays have {' and '.join(str(len(x)) for x in arrays)} elements")
-    contiguous = [xp.ascontiguousarray(x) for x in arrays]
-    return [x.copy() if x.data.ptr % x.dtype.itemsize else x for x in contiguous], types.pop()
+    return [plain(x) for x in arrays], types.pop()
 
 
 def _element(what: str, x, dtype: str, xp) -> str:
@@ -284,15 +283,29 @@ def _element(what: str, x, dtype: str, xp) -> str:
         raise TypeError(
             f"{what}: expected an array of CuPy, got {type(x)}; cupy.asarray copies it to the device"
         )
+    found = type_name(x, dtype)
+    if found not in ACCUMULATORS:
+        raise TypeError(
+            f"{what}: cannot sum {found}: convert it to one of {', '.join(ACCUMULATORS)}, or pass the bits of the "
+            "last two as uint16 with dtype= naming the type"
+        )
+    return found
+
+
+def type_name(x, dtype: str = "") -> str:
+    """The name of the type of elements: of the array, or `dtype` for bits in uint16 ("float64 as bfloat16" is none)."""
     found = x.dtype.name
     if dtype in ("float16", "bfloat16") and found == "uint16":
         return dtype
-    if found not in ACCUMULATORS or dtype not in ("", found):
-        raise TypeError(
-            f"{what}: cannot sum {found}{f' as {dtype}' if dtype else ''}: convert it to one of "
-            f"{', '.join(ACCUMULATORS)}, or pass the bits of the last two as uint16 with dtype= naming the type"
-        )
-    return found
+    return found if dtype in ("", found) else f"{found} as {dtype}"
+
+
+def plain(x):
+    """The array, contiguous and aligned: copied where it is not."""
+    import cupy as xp
+
+    x = xp.ascontiguousarray(x)
+    return x.copy() if x.data.ptr % x.dtype.itemsize else x
 
 
 def _scratch():

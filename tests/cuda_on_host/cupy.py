@@ -10,6 +10,7 @@ default), `descending`, or a number, which is the seed of random orders. It is r
 
 import ctypes
 import functools
+import hashlib
 import os
 import re
 import subprocess
@@ -23,6 +24,8 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 float16, float32, float64, bool_ = np.float16, np.float32, np.float64, np.bool_
 int32, int64, uint8, uint16, uint32, uint64 = np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64
 dtype, nan, inf, pi = np.dtype, np.nan, np.inf, np.pi
+HERE = Path(__file__).parent
+BUILT = HERE.parent.parent / "build" / "cuda_on_host"
 SCALARS = (bool, int, float, np.generic)
 
 
@@ -46,7 +49,7 @@ class ndarray(NDArrayOperatorsMixin):
 
     def get(self, out=None):
         if out is None:
-            return np.ascontiguousarray(self._held).copy()
+            return self._held.copy(order="C")
         if out.shape != self.shape or out.dtype != self.dtype or not self.flags.c_contiguous:
             raise ValueError("get: out must have the array's shape and dtype, both contiguous")
         out[...] = self._held
@@ -163,6 +166,11 @@ def dot(a, b):
     return ndarray(np.asarray(np.dot(_held(a), _held(b))))
 
 
+def argsort(array):
+    """Stable, as CuPy's."""
+    return ndarray(np.argsort(_held(array), kind="stable"))
+
+
 def from_dlpack(array):
     """CuPy refuses host memory here; the stand-in's device is host memory."""
     return ndarray(np.from_dlpack(array))
@@ -222,12 +230,17 @@ def _build(code):
         r'^extern "C" __global__ void (?:__launch_bounds__\(.*?\)\s+)?(\w+)\(', code, re.MULTILINE
     )
     source = '#include "threads.hpp"\n' + code + "".join(f"\nHOST_KERNEL({name})" for name in names) + "\n"
-    with tempfile.TemporaryDirectory() as directory:
-        path, library = Path(directory, "kernels.cpp"), Path(directory, "kernels.so")
-        path.write_text(source)
-        flags = ["-std=c++17", "-O2", "-ffp-contract=off", "-shared", "-fPIC", f"-I{Path(__file__).parent}"]
-        subprocess.run([os.environ.get("CXX", "g++"), *flags, "-o", library, path], check=True)
-        return ctypes.CDLL(str(library))
+    compiler = [os.environ.get("CXX", "g++"), "-std=c++17", "-O2", "-ffp-contract=off", "-shared", "-fPIC"]
+    parts = (" ".join(compiler), (HERE / "threads.hpp").read_text(), source)
+    library = BUILT / f"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:24]}.so"
+    if not library.exists():  # kept, as CuPy keeps what it compiles
+        BUILT.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=BUILT) as directory:
+            path, built = Path(directory, "kernels.cpp"), Path(directory, "kernels.so")
+            path.write_text(source)
+            subprocess.run([*compiler, f"-I{HERE}", "-o", built, path], check=True)
+            built.replace(library)
+    return ctypes.CDLL(str(library))
 
 
 class _Device:

@@ -31,8 +31,11 @@ print(len(parts) - 1, "same" if results[0] == results[1] else "different")
 """
 
 
-@pytest.mark.parametrize("order", ["ascending", "descending", "1"])
-@pytest.mark.parametrize("file", ["test_cuda.py", "test_cuda_sums.py", "test_cuda_order_free.py"])
+RUNS = [(f"test_cuda{file}.py", order) for file in ("", "_sums") for order in ("ascending", "descending", "1")]
+RUNS += [("test_cuda_order_free.py", "1"), ("test_cuda_scatter.py", "descending"), ("test_cuda_scatter.py", "1")]
+
+
+@pytest.mark.parametrize("file, order", RUNS)
 def test_the_kernels_give_the_bits_of_the_definition_in_any_order_of_blocks_and_threads(file, order):
     env = {"PYTHONPATH": STAND_IN, "FPNA_HOST_ORDER": order}
     run = run_python(["-m", "pytest", f"tests/kernels/{file}", "-p", "no:cacheprovider"], env, cwd=ROOT)
@@ -52,3 +55,26 @@ def test_every_barrier_is_needed(k):
         assert count == "5"
         found.add(what)
     assert found == {"same"} if k == 0 else "different" in found
+
+
+ARRIVALS = """
+import os
+import cupy, numpy as np
+from kernels.sums import cupy as gpu
+
+x = cupy.asarray(np.random.default_rng(1).standard_normal(4000))
+for name in ("sptr", "sprg", "tprc", "sp_pairwise", "sp_neumaier", "binned", "fixed_point", "exact", "spa", "ao"):
+    found = set()
+    for order in ("ascending", "descending", *map(str, range(6))):
+        os.environ["FPNA_HOST_ORDER"] = order
+        found.add(getattr(gpu, name)(x, block=64, items=2).tobytes())
+    print(name, len(found))
+"""
+
+
+def test_atomic_sums_follow_the_order_of_blocks_and_the_others_do_not():
+    run = run_python(["-c", ARRIVALS], {"PYTHONPATH": STAND_IN})
+    assert run.returncode == 0, run.stderr
+    counts = {name: int(count) for name, count in map(str.split, run.stdout.splitlines())}
+    follow = {name for name, count in counts.items() if count > 1}
+    assert follow == {"spa", "ao"} and len(counts) == 10

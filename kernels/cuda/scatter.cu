@@ -1,0 +1,172 @@
+// Scatter-adds out[index[i]] += x[i] on a GPU, for kernels/scatter/cupy.py. A cell is a bin, or one column of a bin.
+//
+//   atomic        every element by one atomic addition, in the order in which the hardware serves them
+//   sorted        one thread per cell adds its elements by ascending place: the host sorts the places by bin, stably
+//   fixed_point   elements rounded to a unit 84 (float64) or 42 bits below the largest, added as integers by atomics
+//   exact         a superaccumulator per cell, added to by integer atomics
+//
+// Integers add up to the same in any order. Words are carried between parts of the input, before they could overflow;
+// NaN and infinities are noted per cell and are then all that counts there. Indices have been checked before.
+//
+//   nvcc -cubin -arch sm_90 --fmad=false -DELEMENT=float -DINDEX=int kernels/cuda/scatter.cu
+#include "../native/elements.hpp"
+#include "bins.hpp"
+#include "portable.hpp"
+#include "rounding.hpp"
+#include "superaccumulator.hpp"
+
+#ifndef ELEMENT
+#define ELEMENT double
+#endif
+#ifndef INDEX
+#define INDEX i64
+#endif
+
+using Number = Accumulator<ELEMENT>;
+
+constexpr int THREADS = 256, BATCH = 8;
+constexpr bool WIDE = sizeof(Number) == sizeof(double);
+constexpr int LIMB = 42, LIMBS = WIDE ? 2 : 1, FIXED_WORDS = LIMBS + 1;  // the last takes what is carried
+constexpr int EXACT_WORDS = Super<Number>::WORDS;
+constexpr unsigned NOT_A_NUMBER = 1, PLUS_INF = 2, MINUS_INF = 4;
+
+// Calls each(k) for k in [0, count), shared among all threads of the grid.
+template <typename Each>
+__device__ void for_all(i64 count, Each &&each) {
+    for (i64 k = i64(blockIdx.x) * blockDim.x + threadIdx.x; k < count; k += i64(gridDim.x) * blockDim.x) each(k);
+}
+
+// Calls add(cell, element) for the elements of rows [0, rows) of x.
+template <typename Add>
+__device__ void for_elements(const ELEMENT *x, const INDEX *index, i64 rows, i64 columns, Add &&add) {
+    for_all(rows * columns, [&](i64 k) {
+        // Division of 64 bits is slow, and seldom needed.
+        const i64 row = columns == 1 ? k : k >> 32 ? k / columns : i64(unsigned(k) / unsigned(columns));
+        add(i64(index[row]) * columns + (k - row * columns), widen(x[k]));
+    });
+}
+
+__device__ inline unsigned flag_of(double v) { return v != v ? NOT_A_NUMBER : v > 0 ? PLUS_INF : MINUS_INF; }
+
+__device__ inline Number flagged(unsigned flags) {
+    const double infinity = number_of(u64(INFINITE) << 32);
+    if (flags == PLUS_INF) return Number(infinity);
+    if (flags == MINUS_INF) return Number(-infinity);
+    return Number(number_of(u64(0x7FF80000u) << 32));
+}
+
+// *first: the place of the first index outside [0, bins); the caller sets it to n before.
+extern "C" __global__ void __launch_bounds__(THREADS)
+check_index(const INDEX *index, i64 n, i64 bins, u64 *first) {
+    for_all(n, [&](i64 i) {
+        if (index[i] < 0 || index[i] >= bins) atomicMin(first, u64(i));
+    });
+}
+
+// out: holds +0.0
+extern "C" __global__ void __launch_bounds__(THREADS)
+scatter_atomic(const ELEMENT *x, const INDEX *index, i64 rows, i64 columns, Number *out) {
+    for_elements(x, index, rows, columns, [&](i64 cell, Number v) { atomic_add(out + cell, v); });
+}
+
+// starts: (bins + 1,); bin b has places order[starts[b]] ... order[starts[b + 1] - 1]
+extern "C" __global__ void __launch_bounds__(THREADS)
+segment_starts(const INDEX *index, const i64 *order, i64 n, i64 bins, i64 *starts) {
+    for_all(n + 1, [&](i64 k) {
+        const i64 bin = k < n ? i64(index[order[k]]) : bins;
+        for (i64 b = k > 0 ? i64(index[order[k - 1]]) + 1 : 0; b <= bin; ++b) starts[b] = k;
+    });
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+scatter_sorted(const ELEMENT *x, const i64 *order, const i64 *starts, i64 bins, i64 columns, Number *out) {
+    for_all(bins * columns, [&](i64 cell) {
+        const i64 bin = cell / columns, to = starts[bin + 1];
+        const ELEMENT *column = x + (cell - bin * columns);
+        Number sum = 0, batch[BATCH];
+        i64 k = starts[bin];
+        for (; k + BATCH <= to; k += BATCH) {
+#pragma unroll
+            for (int b = 0; b < BATCH; ++b) batch[b] = widen(column[order[k + b] * columns]);
+#pragma unroll
+            for (int b = 0; b < BATCH; ++b) sum += batch[b];
+        }
+        for (; k < to; ++k) sum += widen(column[order[k] * columns]);
+        out[cell] = sum;
+    });
+}
+
+// *most: the magnitude of the largest finite element; the caller sets it to 0 before.
+extern "C" __global__ void __launch_bounds__(THREADS) largest_finite(const ELEMENT *x, i64 count, unsigned *most) {
+    __shared__ unsigned of_block;
+    if (threadIdx.x == 0) of_block = 0;
+    __syncthreads();
+    unsigned mine = 0;
+    for_all(count, [&](i64 k) {
+        const unsigned m = magnitude(widen(x[k]));
+        if (m < INFINITE && m > mine) mine = m;
+    });
+    if (mine > *static_cast<volatile unsigned *>(&of_block)) atomicMax(&of_block, mine);
+    __syncthreads();
+    if (threadIdx.x == 0) atomicMax(most, of_block);
+}
+
+// words: (cells, FIXED_WORDS), carried; word i counts multiples of 2^(e - LIMB (LIMBS - i)), |x| < 2^e.
+// At most 2^20 rows at once.
+extern "C" __global__ void __launch_bounds__(THREADS)
+scatter_fixed_point(const ELEMENT *x, const INDEX *index, i64 rows, i64 columns, const unsigned *most, i64 *words,
+                    unsigned *flags) {
+    const int shift = LIMB - exponent(*most);
+    for_elements(x, index, rows, columns, [&](i64 cell, Number element) {
+        if (magnitude(element) >= INFINITE) {
+            atomicOr(flags + cell, flag_of(element));
+            return;
+        }
+        double v = scaled(element, shift);
+        for (int limb = LIMBS - 1; limb >= 0; --limb) {
+            const double whole = rint(v);
+            if (whole != 0.0) atomic_add(words + cell * FIXED_WORDS + limb, i64(whole));
+            v = (v - whole) * 0x1p42;
+        }
+    });
+}
+
+// words: (cells, EXACT_WORDS) for the cells [first, first + cells), carried. At most 2^30 rows at once.
+extern "C" __global__ void __launch_bounds__(THREADS)
+scatter_exact(const ELEMENT *x, const INDEX *index, i64 rows, i64 columns, i64 first, i64 cells, i64 *words,
+              unsigned *flags) {
+    for_elements(x, index, rows, columns, [&](i64 cell, Number element) {
+        cell -= first;
+        if (cell < 0 || cell >= cells) return;
+        if (magnitude(element) >= INFINITE)
+            atomicOr(flags + cell, flag_of(element));
+        else
+            deposit(words + cell * EXACT_WORDS, element);
+    });
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) carry_fixed_point(i64 *words, i64 cells) {
+    for_all(cells, [&](i64 cell) { carry<LIMB, FIXED_WORDS>(words + cell * FIXED_WORDS); });
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) carry_exact(i64 *words, i64 cells) {
+    for_all(cells, [&](i64 cell) { carry<32, EXACT_WORDS>(words + cell * EXACT_WORDS); });
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+round_fixed_point(i64 *words, const unsigned *flags, i64 cells, const unsigned *most, Number *out) {
+    const int unit = exponent(*most) - LIMB * LIMBS;
+    for_all(cells, [&](i64 cell) {
+        i64 *of_cell = words + cell * FIXED_WORDS;
+        out[cell] = flags[cell] ? flagged(flags[cell]) : round_words<Number, LIMB, FIXED_WORDS>(of_cell, unit);
+    });
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+round_exact(i64 *words, const unsigned *flags, i64 cells, Number *out) {
+    for_all(cells, [&](i64 cell) {
+        i64 *of_cell = words + cell * EXACT_WORDS;
+        out[cell] = flags[cell] ? flagged(flags[cell])
+                                : round_words<Number, 32, EXACT_WORDS>(of_cell, Super<Number>::LOWEST);
+    });
+}
