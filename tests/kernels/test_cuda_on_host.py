@@ -31,8 +31,14 @@ print(len(parts) - 1, "same" if results[0] == results[1] else "different")
 """
 
 
-RUNS = [(f"test_cuda{file}.py", order) for file in ("", "_sums") for order in ("ascending", "descending", "1")]
-RUNS += [("test_cuda_order_free.py", "1"), ("test_cuda_scatter.py", "descending"), ("test_cuda_scatter.py", "1")]
+RUNS = [
+    (f"test_cuda{file}.py", order) for file in ("", "_sums") for order in ("ascending", "descending", "1")
+]
+RUNS += [
+    ("test_cuda_order_free.py", "1"),
+    ("test_cuda_scatter.py", "descending"),
+    ("test_cuda_scatter.py", "1"),
+]
 
 
 @pytest.mark.parametrize("file, order", RUNS)
