@@ -6,6 +6,7 @@ on deep trees (Python compares nested tuples by recursion): see `same`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -116,9 +117,12 @@ def evaluate(tree: Tree, x: np.ndarray) -> tuple[np.floating, np.floating]:
     return total, unit_roundoff(x.dtype) * magnitudes
 
 
-def error_bound(tree: Tree, x: np.ndarray) -> float:
-    """The error that no rounding can exceed, to first order: depth * u * sum|x| (Higham 2002, section 4.2)."""
-    return depth(tree) * unit_roundoff(x.dtype) * float(np.sum(np.abs(x), dtype=np.float64))
+def error_bound(additions: int, x: np.ndarray) -> float:
+    """How far a sum of x (n,) can be off, to first order, if no term goes through more additions: k u sum|x|.
+
+    `additions` is the `depth` of a tree, or n - 1 for any order (Higham 2002, section 4.2). u is that of x's type.
+    """
+    return additions * unit_roundoff(x.dtype) * math.fsum(np.abs(x).tolist())
 
 
 def unit_roundoff(dtype) -> float:

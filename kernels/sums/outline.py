@@ -93,18 +93,25 @@ def _group(group: list[Part], how: str) -> list[str]:
         return [_row(group, how)]
     if len(group) == 1:
         return _lines(group[0])
-    apart = group[1].first - group[0].first
     how = how if len(group) > 2 else "added"
-    head = f"{len(group)} alike, {how}, {apart} apart; the first of {group[0].size} terms:"
+    head = f"{len(group)} alike, {how}, {_places(group)}; the first of {group[0].size} terms:"
     return [head, *_indented(_lines(group[0]))]
 
 
+def _places(group: list[Part]) -> str:
+    if _evenly(group):
+        return f"{group[1].first - group[0].first} apart"
+    names = [f"x[{part.first}]" for part in group]
+    return f"from {', '.join(names if len(names) <= SHOWN else [*names[: SHOWN - 1], '...', names[-1]])} on"
+
+
 def _groups(operands: list[Part]) -> list[list[Part]]:
-    """Consecutive operands of one shape whose indices differ by the same amount from each to the next."""
+    """Consecutive operands of one shape; of single terms only those whose indices are evenly spaced."""
     groups: list[list[Part]] = []
     for part in operands:
-        if groups and groups[-1][-1].shape == part.shape and _evenly([*groups[-1][-2:], part]):
-            groups[-1].append(part)
+        last = groups[-1] if groups else []
+        if last and last[-1].shape == part.shape and (part.size > 1 or _evenly([*last[-2:], part])):
+            last.append(part)
         else:
             groups.append([part])
     return groups

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernels.guarantees import known
-from kernels.sums.launch import BLOCK, GRID, ITEMS, shape
+from kernels.registry import Variant
+from kernels.sums import emulated, launch
+from kernels.sums.launch import BLOCK, GRID, ITEMS
 from kernels.sums.orders import ORDERS
 from kernels.tree import Tree
 
@@ -74,7 +76,7 @@ def declared(
         return None
     if name == "ao":
         return left_to_right([i for unit in arranged(cut(terms, WARP), order) for i in unit])
-    launched = shape(n, block, items, grid)
+    launched = launch.shape(n, block, items, grid)
     partial_sums = [lanes(part, block) for part in cut(terms, launched.segment)]
     if name == "spa":
         return left_to_right(arranged(partial_sums, order))
@@ -83,6 +85,19 @@ def declared(
     if name == "sp-pairwise":
         return aligned(partial_sums)
     return left_to_right(partial_sums)  # sprg, tprc
+
+
+def of_variant(variant: Variant, n: int, **parameters) -> Tree | None:
+    """The tree that a variant declares for n terms, called with these parameters; None where it declares none.
+
+    That of an emulated order of arrival follows from its seed. One thread is assumed where none are named.
+    """
+    shape = {key: parameters[key] for key in ("block", "items", "grid") if key in parameters}
+    order = None
+    if variant.backend == "emulated":
+        units = launch.shape(n, **shape).blocks if variant.name == "spa" else -(-n // emulated.UNITS["ao"])
+        order = emulated.arrivals(units, parameters.get("resident", 0), parameters.get("seed", 0))
+    return declared(variant.name, n, **shape, threads=parameters.get("threads", 1), order=order)
 
 
 def cut(terms: Sequence[Tree], length: int) -> list[Sequence[Tree]]:

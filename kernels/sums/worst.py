@@ -20,7 +20,7 @@ import numpy as np
 
 from kernels.registry import get
 from kernels.sums.elements import accumulator, vector
-from kernels.tree import unit_roundoff
+from kernels.tree import error_bound
 
 RANDOM_ORDERS = 32
 PERMUTED = 7  # units, at most, for all orders to be tried
@@ -106,19 +106,14 @@ def search(
             _all_orders(best)
         elif best.units <= EXCHANGED:
             _exchange(best, exchanges, rng)
-    bound = (len(terms) - 1) * unit_roundoff(terms.dtype) * _exact(np.abs(terms))
     return Found(
         lowest=Extreme(-down.value, down.order, down.method),
         highest=Extreme(up.value, up.order, up.method),
         random=random,
         tried=up.tried + down.tried,
-        exact=_exact(terms),
-        bound=bound,
+        exact=float(get("sum", "exact")(terms.astype(np.float64))),
+        bound=error_bound(len(terms) - 1, terms),
     )
-
-
-def _exact(terms: np.ndarray) -> float:
-    return float(get("sum", "exact")(terms.astype(np.float64)))
 
 
 class _Best:

@@ -83,12 +83,12 @@ def test_the_error_is_within_both_bounds(tree, seed):
     total, running = evaluate(tree, x)
     error = abs(Fraction(float(total)) - sum(map(Fraction, x.astype(np.float64).tolist())))
     assert error <= Fraction(float(running)) * (1 + Fraction(1, 2**40))
-    assert error <= Fraction(error_bound(tree, x)) * (1 + Fraction(n, 2**20))
+    assert error <= Fraction(error_bound(depth(tree), x)) * (1 + Fraction(n, 2**20))
 
 
 def test_the_bound_of_a_case_done_by_hand():
     x = np.array([1.0, 2.0, -4.0])
-    assert error_bound(((0, 1), 2), x) == 2 * 2.0**-53 * 7
+    assert error_bound(2, x) == 2 * 2.0**-53 * 7
     assert evaluate(((0, 1), 2), x) == (-1.0, 2.0**-53 * (3 + 1))
 
 
