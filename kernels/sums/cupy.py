@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 
 from kernels.cuda import kernel
-from kernels.exact.reference import nearest
+from kernels.exact.reference import CHUNKS, LOWEST, NAN, NINF, PINF, WORDS, nearest
 from kernels.sums import launch
 from kernels.sums.elements import ACCUMULATORS, accumulator
 from kernels.sums.orders import in_order
@@ -24,8 +24,8 @@ ELEMENTS = {"float64": "double", "float32": "float", "float16": "float16", "bflo
 CAPABILITY = 60  # the first with atomic additions of float64
 ORDER_FREE_ITEMS = 32  # elements per thread, at least: threads that end cost more here
 MOST_ITEMS = 1024  # of one thread; more could overflow its sums
-CHUNKS, CHUNK_UNIT = 67, -1074  # of the superaccumulator: chunk i counts multiples of 2**(32 i - 1074)
-NOT_A_NUMBER, PLUS_INF, INFINITIES = 1, 2, 6  # flags
+CHUNK_UNIT = -1074  # of the superaccumulator on the device: chunk i counts multiples of 2**(32 i - 1074)
+NOT_A_NUMBER, PLUS_INF, MINUS_INF, INFINITIES = 1, 2, 4, 6  # flags
 
 
 def missing() -> str | None:
@@ -243,22 +243,45 @@ def queue_order_free(
     return Parts(words, width, fold, number)
 
 
-def _rounded(parts: Parts) -> np.floating:
-    """The sum, rounded once to nearest even; zero is +0.0, NaN and infinities by IEEE rules."""
+def exact_words(operation: str, arrays, dtype: str = "") -> np.ndarray:
+    """What `exact` rounds, as words of `kernels.exact`: int64 (WORDS,) on the host, to be added to those of others.
+
+    Raises as `queue`.
+    """
+    parts = queue_order_free(operation, "exact", arrays, launch.BLOCK, ORDER_FREE_ITEMS, launch.GRID, dtype)
+    flags, total, exponent = _integer(parts)
+    shift = exponent - LOWEST
+    total = total << shift if shift >= 0 else total >> -shift  # of the bits below none is set
+    words = np.zeros(WORDS, np.int64)
+    for i in range(CHUNKS - 1):
+        words[i] = total & 0xFFFFFFFF
+        total >>= 32
+    words[CHUNKS - 1] = total
+    words[[NAN, PINF, NINF]] = [bool(flags & flag) for flag in (NOT_A_NUMBER, PLUS_INF, MINUS_INF)]
+    return words
+
+
+def _integer(parts: Parts) -> tuple[int, int, int]:
+    """(flags, total, exponent): the sum of the numbers that are finite is total * 2**exponent."""
     fold = parts.fold
     top, flags, *words = parts.words.get().tolist()
-    number = parts.number.type
-    if flags & NOT_A_NUMBER or flags & INFINITIES == INFINITIES:
-        return number(np.nan)
-    if flags:
-        return number(np.inf if flags & PLUS_INF else -np.inf)
     low, high, chunks = words[:fold], words[fold : 2 * fold], words[2 * fold :]
     total = sum((high[k] << 32) + low[k] << parts.width * (fold - 1 - k) for k in range(fold))
     unit = top - parts.width * fold
     spilled = sum(chunk << 32 * i for i, chunk in enumerate(chunks))
     lowest = min(unit, CHUNK_UNIT)
-    total = (total << unit - lowest) + (spilled << CHUNK_UNIT - lowest)
-    return number(nearest(total, lowest, parts.number))
+    return flags, (total << unit - lowest) + (spilled << CHUNK_UNIT - lowest), lowest
+
+
+def _rounded(parts: Parts) -> np.floating:
+    """The sum, rounded once to nearest even; zero is +0.0, NaN and infinities by IEEE rules."""
+    flags, total, exponent = _integer(parts)
+    number = parts.number.type
+    if flags & NOT_A_NUMBER or flags & INFINITIES == INFINITIES:
+        return number(np.nan)
+    if flags:
+        return number(np.inf if flags & PLUS_INF else -np.inf)
+    return number(nearest(total, exponent, parts.number))
 
 
 def operands(what: str, arrays, dtype: str) -> tuple[list, str]:

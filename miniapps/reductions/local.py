@@ -16,6 +16,7 @@ import numpy as np
 from kernels import exact
 from kernels.guarantees import meets
 from kernels.registry import Variant
+from miniapps.reductions.choice import ON_DEVICE
 
 BLOCKWISE = ("layout", "exact")  # guarantees under which partial sums are those of the logical blocks
 REVERSED = 1 << 20  # elements, at most, whose order is reversed to see whether it enters
@@ -83,17 +84,22 @@ def partial_sums(
     return compute
 
 
-def exact_words(parts: list[tuple]) -> Callable[[], np.ndarray]:
-    """A function that adds up `parts` exactly, in words that are not rounded: int64 (WORDS,)."""
+def exact_words(variant: Variant, vectors: list, dtype: str) -> Callable[[], np.ndarray]:
+    """A function that adds up `vectors` exactly, in words that are not rounded: int64 (WORDS,)."""
     words = exact.zeros()
 
-    def compute() -> np.ndarray:
+    def on_host() -> np.ndarray:
         words.fill(0)
-        for part in parts:
-            accumulate(words, part)
+        accumulate(words, tuple(vectors))
         return words
 
-    return compute
+    def on_device() -> np.ndarray:
+        from kernels.sums import cupy
+
+        told = dtype if dtype == "bfloat16" else ""
+        return cupy.exact_words(variant.operation, vectors, told) if len(vectors[0]) else words
+
+    return on_device if variant.backend in ON_DEVICE else on_host
 
 
 def accumulate(words: np.ndarray, part: tuple) -> None:

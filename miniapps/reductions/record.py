@@ -31,13 +31,12 @@ class Record:
         self.worst: dict[int, float] = {}  # largest |V_s| of an order of arrival that the search found, by n
         self.inaccurate: dict[str, str] = {}
         self.inexact: dict[str, str] = {}
-        self._patterns: dict[str, np.ndarray] = {}
+        self._patterns: dict[tuple[int, str], np.ndarray] = {}  # of arrays that are being sampled, by label
 
     def add(self, batch: Batch, exact: set[str]) -> None:
         """Take in a batch; `exact` are the labels whose values have to be the truth, bit for bit."""
         n, array = batch.n, batch.array
         if batch.first == 0:
-            self._patterns = {}
             with np.errstate(all="ignore"):
                 condition = float(np.float64(batch.magnitude) / abs(np.float64(batch.truth)))
             self.condition[n] = max(self.condition.get(n, 0.0), condition)
@@ -59,9 +58,12 @@ class Record:
         return fingerprint(np.array([self.firsts[key] for key in keys])).hex()
 
     def _spread(self, found: Series, batch: Batch, name: str, values: np.ndarray, against: float) -> None:
-        patterns = np.union1d(self._patterns.get(name, values[:0].view(np.int64)), values.view(np.int64))
-        self._patterns[name] = patterns
-        found.distinct = max(found.distinct, len(patterns))
+        bits = np.unique(values.view(np.int64))
+        if (batch.array, name) in self._patterns:
+            bits = np.union1d(self._patterns.pop((batch.array, name)), bits)
+        if not batch.last:
+            self._patterns[batch.array, name] = bits
+        found.distinct = max(found.distinct, len(bits))
         found.largest = max(found.largest, _largest(values, against))
 
     def _verify(self, found: Series, batch: Batch, name: str, values: np.ndarray, exact: bool) -> None:

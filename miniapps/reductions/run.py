@@ -31,7 +31,9 @@ def run(ctx) -> Outcome:
         for i, n in enumerate(sizes):
             for k in range(rounds):
                 array = k * at_once + (ctx.rank if study.whole_arrays else 0)
-                batches = _begin(study, n, array, 1 + i * rounds + k, len(sizes) * rounds, array < arrays)
+                batches = _begin(
+                    study, n, array if array < arrays else None, 1 + i * rounds + k, len(sizes) * rounds
+                )
                 for _ in range(-(-ctx.config.method.samples // BATCH)):
                     for batch in _gathered(study, next(batches)):
                         _write(ctx.tracer, batch)
@@ -48,24 +50,25 @@ def run(ctx) -> Outcome:
     )
 
 
-def _begin(study: Study, n: int, array: int, step: int, steps: int, mine: bool) -> Iterator[Batch | None]:
+def _begin(study: Study, n: int, array: int | None, step: int, steps: int) -> Iterator[Batch | None]:
     """Make the numbers of an array and begin the step that it is; what a rank without one yields is None."""
-    ctx, parts = study.ctx, study.parts(n)
-    start = ctx.tracer.clock()
-    vectors = data.vectors(study.problem, ctx.seed, array, parts) if mine else []
-    owned = dict(zip(parts.own.tolist(), parts.cuts, strict=True)) if mine else {}
+    ctx, tracer, parts = study.ctx, study.ctx.tracer, study.parts(n)
+    start = tracer.clock()
+    vectors = [] if array is None else data.vectors(study.problem, ctx.seed, array, parts)
+    owned = {} if array is None else dict(zip(parts.own.tolist(), parts.cuts, strict=True))
 
     def peek(block: int) -> np.ndarray | None:
         return vectors[0][slice(*owned[block])] if block in owned else None
 
     ctx.begin_step(step, steps, peek)
-    ctx.tracer.event(ctx.tracer.name("data"), start)
-    if not mine:
+    tracer.event(tracer.name("data"), start)
+    if array is None:
         while True:
             yield None
+    tracer.at(ctx.repeat, array)
     for block, (first, last) in owned.items():
         for vector in vectors:
-            ctx.tracer.fingerprints(f"data:{n}", [block], vector[np.newaxis, first:last])
+            tracer.fingerprints(f"data:{n}", [block], vector[np.newaxis, first:last])
     yield from study.batches(parts, array, vectors)
 
 

@@ -29,6 +29,7 @@ class Batch:
     n: int
     array: int
     first: int
+    last: bool  # no more samples of this array follow
     truth: float  # correctly rounded
     magnitude: float  # sum |x|, or sum |x y|
     values: dict[str, np.ndarray] = field(default_factory=dict)
@@ -87,16 +88,16 @@ class Study:
         pieces = local.pieces(vectors, parts.cuts, self.options.guarantee)
         truth, magnitude = self._true(pieces)
         given = [local.put(vector, self.options.device) for vector in vectors]
-        timed = [self._timed(v, parts, given, pieces) for v in self.variants if v.backend != EMULATED]
+        timed = [self._timed(v, parts, given) for v in self.variants if v.backend != EMULATED]
         if array == 0:
             self._check_order_free(timed, given, n)
         for run in timed:
             run.compute()  # warm-up
         for first in range(0, samples, BATCH):
-            batch = Batch(n, array, first, truth, magnitude)
+            count = min(BATCH, samples - first)
+            batch = Batch(n, array, first, first + count == samples, truth, magnitude)
             if self.method.worst and first == 0:
                 self._search(batch, vectors)
-            count = min(BATCH, samples - first)
             self._sample(timed, batch, count)
             for variant in self.variants:
                 if variant.backend == EMULATED:
@@ -122,19 +123,24 @@ class Study:
         truth, magnitude = self._truth.sum_words(words).tolist()
         return truth, magnitude
 
-    def _timed(self, variant: Variant, parts: Parts, given: list, on_host: list[tuple]) -> Timed:
-        """`variant` on the arrays `given`, which lie where it wants them; `on_host` are the same in pieces."""
+    def _timed(self, variant: Variant, parts: Parts, given: list) -> Timed:
+        """`variant` on this rank's part of an array, `given` where the variant wants it."""
         name, guarantee = label(variant), self.options.guarantee
         exactly = variant.guarantee == "exact" and self.reducer.ordering == "exact"
         pieces = local.pieces(given, parts.cuts, "none" if exactly else guarantee)
         if exactly and self.comm.size > 1:
-            compute, total = local.exact_words(on_host), self.reducer.sum_words
+            compute = local.exact_words(variant, given, self.problem.dtype)
+            total = self.reducer.sum_words
         else:
-            told = local.parameters(variant, self._shape, guarantee, self.options.threads, self.problem.dtype)
-            compute, total = local.partial_sums(variant, pieces, told, self.dtype), self.reducer
+            compute = local.partial_sums(variant, pieces, self._told(variant), self.dtype)
+            total = self.reducer
         event = self.ctx.tracer.name(f"{name}:{parts.n}")
-        nbytes = sum(vector.nbytes for piece in on_host for vector in piece)
+        nbytes = sum(vector.nbytes for vector in given)
         return Timed(variant, name, event, nbytes, compute, total, not pieces)
+
+    def _told(self, variant: Variant) -> dict:
+        options = self.options
+        return local.parameters(variant, self._shape, options.guarantee, options.threads, self.problem.dtype)
 
     def _sample(self, timed: list[Timed], batch: Batch, count: int) -> None:
         """`count` samples by every timed variant. Their order rotates, so that none always follows the same one."""
@@ -205,15 +211,16 @@ class Study:
             extremes = float(found.lowest.value), float(found.highest.value)
             batch.worst[f"{variant.name}:{EMULATED}"] = extremes
 
-    def _check_order_free(self, timed: list[Timed], vectors: list, n: int) -> None:
+    def _check_order_free(self, timed: list[Timed], given: list, n: int) -> None:
         """Note variants that promise not to depend on the order and give other bits for the reversed array."""
-        part = tuple(vector[: local.REVERSED] for vector in vectors)
+        part = [vector[: local.REVERSED] for vector in given]
         for run in timed:
-            if not run.empty and meets(run.variant.guarantee, "layout"):
-                forward, backward = (
-                    self.dtype.type(run.variant(*(v[::step] for v in part))) for step in (1, -1)
-                )
-                if forward.tobytes() != backward.tobytes():
-                    self.broken.setdefault(
-                        run.label, f"other bits for the reversed array on rank {self.ctx.rank}, n = {n}"
-                    )
+            if run.empty or not meets(run.variant.guarantee, "layout"):
+                continue
+            told = self._told(run.variant)
+            forward, backward = (
+                self.dtype.type(run.variant(*(v[::step] for v in part), **told)) for step in (1, -1)
+            )
+            if forward.tobytes() != backward.tobytes():
+                where = f"rank {self.ctx.rank}, n = {n}"
+                self.broken.setdefault(run.label, f"other bits for the reversed array on {where}")

@@ -58,6 +58,26 @@ def test_the_device_gives_the_bits_of_the_cpu(tmp_path, ranks, options):
 
 
 @needs_compiler
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--distribution=centred"],
+        ["--operation=dot", "--distribution=ill-conditioned", "--condition=1e60"],
+        ["--dtype=bfloat16", "--operation=dot", "--distribution=normal"],
+        ["--fault=nan@step=3,block=2"],
+    ],
+)
+def test_exact_sums_of_several_devices_are_correctly_rounded(tmp_path, options):
+    """The check `correctly rounded` is of every sum, against the superaccumulator of the CPU."""
+    options = ["--guarantee=exact", *options]
+    device = sums(2, tmp_path / "device", "--device=cuda", *options, env=STAND_IN)
+    cpu = sums(1, tmp_path / "cpu", *options)
+    assert device.keys() == cpu.keys()
+    for key, values in device.items():
+        assert np.array(values).tobytes() == np.array(cpu[key]).tobytes()
+
+
+@needs_compiler
 def test_atomic_sums_are_those_of_the_device_and_timed(tmp_path):
     options = ["--device=cuda", "--variant=spa", "--set=launch.block=32", "--set=launch.items=1"]
     found = sums(1, tmp_path / "run", *options, env=STAND_IN | {"FPNA_HOST_ORDER": "5"})

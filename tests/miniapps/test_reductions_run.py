@@ -15,6 +15,8 @@ from miniapps.options import RunOptions
 from miniapps.reductions import data, run
 from miniapps.reductions.checks import roundoff
 from miniapps.reductions.parts import Parts
+from miniapps.reductions.record import Record
+from miniapps.reductions.study import Batch
 from miniapps.reductions.validate import validate
 from miniapps.trace import Tracer, read
 from tests.miniapps.test_reductions import configured
@@ -156,9 +158,21 @@ def test_fingerprints_of_the_data_name_size_array_and_block(tmp_path):
         (trace.names[name], step): []
         for name, step in zip(table["name"].tolist(), table["step"].tolist(), strict=True)
     }
-    assert sorted(rows) == [("data:10", 1), ("data:10", 2), ("data:2000", 3), ("data:2000", 4)]
-    last = table["step"] == 4
+    assert sorted(rows) == [("data:10", 0), ("data:10", 1), ("data:2000", 0), ("data:2000", 1)]
+    last = (table["step"] == 1) & (table["name"] == trace.names.index("data:2000"))
     assert table["block"][last].tolist() == list(range(7))
+
+
+def test_results_are_counted_for_each_array_by_itself_over_all_its_batches():
+    record = Record("sum:sptr:native", roundoff(np.dtype(np.float64), 2, "sum"))
+    batches = {0: ([1.0, 1.0], [1.0, 3.0]), 1: ([2.0, 5.0], [2.0, 4.0])}  # by array; ranks send them by turns
+    for k in (0, 1):
+        for array, values in batches.items():
+            batch = Batch(10, array, 2 * k, k == 1, truth=1.0, magnitude=1e20)
+            batch.values = {"sum:sptr:native": np.full(2, 2.0), "sum:spa:emulated": np.array(values[k])}
+            record.add(batch, set())
+    found = record.series[10, "sum:spa:emulated"]
+    assert (found.distinct, found.largest) == (3, 1.5)  # 2, 4, 5 of array 1; |1 - 5/2|
 
 
 def test_the_bound_of_roundoff_is_that_of_the_type():
