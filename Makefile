@@ -47,8 +47,15 @@ test-fast: environment $(OPENMPI)  ## the tests without the slow ones
 GPU_PYTHON ?= $(if $(wildcard $(RUN)),$(RUN),python3)
 gpu:  ## check and time the GPU path on this machine's device (needs CuPy; no network, no mpirun)
 	@compgen -G 'kernels/_native*.so' >/dev/null || $(GPU_PYTHON) setup.py -q build_ext --inplace || \
-	  echo "make: no C++ kernels, so the CUDA kernels are checked alone" >&2
-	$(GPU_PYTHON) -m benchmarks.gpu
+	  echo "make: no C++ kernels, so the block stencils are checked alone" >&2
+	status=0
+	if $(GPU_PYTHON) -c 'import pytest, hypothesis, ml_dtypes' 2>/dev/null; then
+	  $(GPU_PYTHON) -m pytest -m cuda tests/kernels/test_cuda*.py || status=$$?
+	else
+	  echo "make: $(GPU_PYTHON) lacks pytest or hypothesis, so only the benchmark's own checks are made" >&2
+	fi
+	$(GPU_PYTHON) -m benchmarks.gpu || status=$$?
+	exit $$status
 
 lint: environment  ## ruff: rules and format
 	$(RUN) -m ruff check .

@@ -1,57 +1,49 @@
 """The GPU path, checked and timed: `make gpu`, or `python -m benchmarks.gpu`. Needs CuPy and a device, no network.
 
-kernels   every CUDA kernel, halo exchange and operator of the flow: the bits of the plain NumPy definition; time
-          against the C++ kernels on one core, where they are built
-coupled   if mpi4py can be imported: whole runs on one rank, without a launcher. With the physical closure device
-          and CPU must end in the same bits; with the learned one two repeats must
+sums      sums and dot products: the bits of their twins on the CPU; bandwidth, against a copy and against CUB
+shapes    the launch shapes, and which is fastest
+scatter   scatter-adds: the bits of their definition; time against atomic additions and torch's
+kernels   block stencils, halo exchange and operators of the flow: the bits of the plain NumPy definition
+coupled   whole runs on one rank, without a launcher
 
-Prints a table and writes benchmarks/results/DEVICE-DATE.json. Ends with 0, with 3 if a check failed, with 2
+Prints tables and writes benchmarks/results/DEVICE-DATE.json. Ends with 0, with 3 if a check failed, with 2
 where there is nothing to check with.
 """
 
 import argparse
 import json
-import os
 import re
-import statistics
-import subprocess
 import sys
-import tempfile
-import time
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
-
-import numpy as np
 
 from benchmarks.side_by_side import report
-from kernels.guarantees import ChoiceError
-from kernels.stencil import backend
-from miniapps import environment, halo
-from miniapps.blocks import Blocks
-from miniapps.coupled import flow
-from miniapps.coupled.physics import HALO, dynamic_coefficient
-from miniapps.coupled.poisson import RANGE, chebyshev, residual_pad
+from miniapps import environment
 
-GRIDS = {"S": (128, 16), "M": (512, 32), "L": (2048, 64)}  # points and block edge of the decks
-SAMPLES, SAMPLE_S = 7, 0.02
-RUN_LIMIT_S = 240
-ALONE = SimpleNamespace(Dup=lambda: SimpleNamespace(Free=lambda: None))  # the communicator of one rank
+# Module, function, title. Imported one by one: some need the C++ kernels, or mpi4py.
+PARTS = {
+    "sums": ("gpu_sums", "sum_rows", "Sums and dot products"),
+    "shapes": ("gpu_sums", "shape_rows", "Launch shapes"),
+    "scatter": ("gpu_scatter", "scatter_rows", "Scatter-adds"),
+    "kernels": ("gpu_stencil", "kernel_rows", "Block stencils, against one core of the CPU"),
+    "coupled": ("gpu_coupled", "coupled_rows", "Whole runs, against one core of the CPU"),
+}
 
 
 def main() -> int:
     """Check and time; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.split("\n")[0])
     parser.add_argument("--out", default="benchmarks/results", help="directory of the JSON file")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="some of the parts")
     parser.add_argument(
-        "--quick", action="store_true", help="deck S and single calls: to try the program itself"
+        "--quick", action="store_true", help="small problems and single calls: to try the program itself"
     )
     options = parser.parse_args()
     if reason := environment.no_cuda():
         print(f"make gpu: {reason}; a Python that has CuPy is named by GPU_PYTHON=...", file=sys.stderr)
         return 2
     device = environment.cuda_device(0)
-    rows = kernel_rows(options.quick) + coupled_rows(options.quick)
     where = {
         "device": device,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -60,194 +52,29 @@ def main() -> int:
         "packages": environment.packages(),
         "quick": options.quick,
     }
+    sections = {}
+    for part in options.only:
+        rows = rows_of(part, options.quick)
+        sections[part] = rows
+        report(f"{PARTS[part][2]}, {device}", rows, where, None)
     name = re.sub(r"\W+", "-", device.split(" ", 1)[1].rsplit(" ", 1)[0].lower()).strip("-")
     path = Path(options.out) / f"{name}-{datetime.now(UTC):%Y-%m-%d}.json"
-    report(f"{device}, against one core of the CPU", rows, where, str(path))
-    failed = [row["what"] for row in rows if row["check"].startswith("FAIL")]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"machine": where, "sections": sections}, indent=1) + "\n")
+    print(f"written to {path}")
+    failed = [row["what"] for rows in sections.values() for row in rows if row["check"].startswith("FAIL")]
     print(f"CHECKS: {'FAIL ' + '; '.join(failed) if failed else 'PASS'}")
     return 3 if failed else 0
 
 
-# ---- kernels
-
-
-def kernel_rows(quick: bool) -> list[dict]:
-    """One row per kernel and deck."""
-    gpu, reference = backend("cupy"), backend("reference")
+def rows_of(part: str, quick: bool) -> list[dict]:
+    """The rows of one part; a single one that says why where it cannot be imported."""
+    module, function, _ = PARTS[part]
     try:
-        native = backend("native")
-    except ChoiceError:
-        native = None
-    rows = []
-    for deck in ["S"] if quick else GRIDS:
-        on_device, defined = cases(gpu, deck), cases(reference, deck)
-        on_cpu = cases(native, deck) if native else {}
-        wrong = set()
-        for name, (call, outputs, _) in on_device.items():  # before timing, which repeats the updates
-            call()
-            defined[name][0]()
-            if any(a.get().tobytes() != b.tobytes() for a, b in zip(outputs, defined[name][1], strict=True)):
-                wrong.add(name)
-        for name, (call, _, nbytes) in on_device.items():
-            device_s = seconds(call, quick, gpu.xp.cuda.get_current_stream().synchronize)
-            cpu_s = seconds(on_cpu[name][0], quick) if native else None
-            check = "FAIL bits differ" if name in wrong else "same bits"
-            rows.append(row(f"{deck} {name}", check, device_s, cpu_s, nbytes / device_s))
-    return rows
-
-
-def cases(module, deck: str) -> dict:
-    """{name: (call, arrays that it leaves, bytes that it must move)}, the same numbers for every backend."""
-    xp, rng, (points, edge) = module.xp, np.random.default_rng(1), GRIDS[deck]
-    blocks = Blocks(points, points, edge, edge)
-    h = 2.0 * np.pi / points
-
-    def field(pad):
-        return xp.asarray(rng.standard_normal((blocks.count, edge + 2 * pad, edge + 2 * pad)))
-
-    x, zeta, psi = (field(HALO) for _ in range(3))
-    pad = residual_pad(blocks)
-    r, haloed = field(pad), field(pad)
-    u, w, p, s, b, residual, force = (field(0) for _ in range(7))
-    dots, dot, rate = xp.zeros((blocks.count, 3)), xp.zeros(blocks.count), field(0)
-    u2, w2, coefficient = field(0), field(0), field(1)
-    inverse_theta, table = chebyshev(8.0, 8.0 / RANGE, pad - 1)
-    table = xp.asarray(table)
-    exchange = halo.plan(blocks, ALONE, pad, pad, True, module)
-
-    def physics():
-        coefficient[...] = dynamic_coefficient(zeta, psi, HALO, h, 8, 0.2, xp)[0]
-
-    def flow_rate():
-        terms = flow.source(zeta, HALO, force, 0.05, 1e-3, coefficient, h)
-        rate[...] = terms - flow.jacobian(psi, zeta, HALO, h)
-
-    def apply():
-        module.chebyshev_laplacian(r, pad, u2, w2, dots, 1.0, inverse_theta, table, 1)
-
-    inner, padded, padded_x = 8 * points * points, r.nbytes, x.nbytes
-    return {
-        "halo": (lambda: exchange(haloed), (haloed,), 2 * (padded - inner)),
-        "chebyshev_laplacian": (apply, (u2, w2, dots), padded + 2 * inner),
-        "cg_update": (
-            lambda: module.cg_update(0.3, -0.7, u, w, p, s, x, HALO, r, pad, 1),
-            (p, s, x, r),
-            10 * inner,
-        ),
-        "poisson_residual": (
-            lambda: module.poisson_residual(b, x, HALO, residual, 0, 1.0, 1),
-            (residual,),
-            3 * inner,
-        ),
-        "block_dots": (lambda: module.block_dots(r, pad, u, 0, dot), (dot,), 2 * inner),
-        "closure, array operations": (physics, (coefficient,), 2 * padded_x + inner),
-        "rate, array operations": (flow_rate, (rate,), 2 * padded_x + 3 * inner),
-    }
-
-
-def seconds(call, quick: bool, wait=lambda: None) -> float:
-    """Time of one call: the median over samples of many calls, the device's queue emptied before and after."""
-    call()
-    wait()
-    if quick:
-        return _sample(call, 1, wait)
-    calls = 1
-    while (took := _sample(call, calls, wait)) * calls < SAMPLE_S:
-        calls = max(2 * calls, int(SAMPLE_S / took))
-    return statistics.median(_sample(call, calls, wait) for _ in range(SAMPLES))
-
-
-def _sample(call, calls: int, wait) -> float:
-    begin = time.perf_counter()
-    for _ in range(calls):
-        call()
-    wait()
-    return (time.perf_counter() - begin) / calls
-
-
-# ---- the coupled app
-
-
-def coupled_rows(quick: bool) -> list[dict]:
-    """One row per kind of run; a single one that says why where nothing can be run."""
-    try:
-        import mpi4py  # noqa: F401 - the app needs it, and the C++ kernels
-
-        backend("native")
-    except (ImportError, RuntimeError, ChoiceError) as error:
-        return [row("coupled", f"not run: {error}")]
-    runs = [("S", "layout"), ("S", "exact")] if quick else [("S", "exact"), ("M", "none"), ("M", "layout")]
-    rows = [_same_as_cpu(deck, guarantee, 1 if quick else 3) for deck, guarantee in runs]
-    return rows + [_repeats(deck, 1 if quick else 3) for deck in (["S"] if quick else ["S", "M"])]
-
-
-def _same_as_cpu(deck: str, guarantee: str, steps: int) -> dict:
-    what = f"coupled {deck} {guarantee}, physics"
-    try:
-        device, cpu = (run(deck, guarantee, "physics", name, steps) for name in ("cuda", "cpu"))
-    except RuntimeError as error:
-        return row(what, f"FAIL {error}")
-    same = set(device["fingerprints"]) == set(cpu["fingerprints"])
-    return row(what, "same bits" if same else "FAIL bits differ", step_seconds(device), step_seconds(cpu))
-
-
-def _repeats(deck: str, steps: int) -> dict:
-    what = f"coupled {deck} layout, online"
-    try:
-        device, cpu = (run(deck, "layout", "online", name, steps) for name in ("cuda", "cpu"))
-    except RuntimeError as error:
-        return row(what, f"FAIL {error}")
-    same = len(set(device["fingerprints"])) == 1
-    check = "repeats agree" if same else "FAIL repeats differ"
-    return row(what, check, step_seconds(device), step_seconds(cpu))
-
-
-def run(deck: str, guarantee: str, closure: str, device: str, steps: int) -> dict:
-    """result.json of two repeats on one rank; RuntimeError with the last line of the output if it failed."""
-    with tempfile.TemporaryDirectory() as scratch:
-        out = Path(scratch) / "run"
-        settings = ["--deck", deck, "--guarantee", guarantee, "--closure", closure, "--device", device]
-        command = [
-            sys.executable,
-            "-m",
-            "miniapps.coupled",
-            *settings,
-            "--steps",
-            str(steps),
-            "--repeats",
-            "2",
-        ]
-        command += ["--no-progress", "--out", str(out)]
-        try:
-            done = subprocess.run(
-                command,
-                capture_output=True,
-                text=True,
-                timeout=RUN_LIMIT_S,
-                env=os.environ | {"OMP_NUM_THREADS": "1"},
-            )
-        except subprocess.TimeoutExpired as error:
-            raise RuntimeError(f"no end after {RUN_LIMIT_S} s on {device}") from error
-        if done.returncode:
-            print(done.stderr, file=sys.stderr)
-            raise RuntimeError(f"ended with {done.returncode} on {device}")
-        return json.loads((out / "result.json").read_text())
-
-
-def step_seconds(result: dict) -> float:
-    """Time per step of the last repeat: in the first, kernels are still being compiled."""
-    return result["fom"]["steps"]["values"][-1]
-
-
-def row(what: str, check: str, device_s=None, cpu_s=None, rate=None) -> dict:
-    """One line of the table."""
-    return {
-        "what": what,
-        "check": check,
-        "device ms": "-" if device_s is None else 1e3 * device_s,
-        "CPU ms": "-" if cpu_s is None else 1e3 * cpu_s,
-        "device GB/s": "-" if rate is None else 1e-9 * rate,
-    }
+        found = import_module(f"benchmarks.{module}")
+    except ImportError as error:
+        return [{"what": part, "check": f"not run: {error}"}]
+    return getattr(found, function)(quick)
 
 
 if __name__ == "__main__":

@@ -225,7 +225,7 @@ def queue_order_free(
 
     arrays, element = operands(f"{operation} {name!r} (cupy)", arrays, dtype)
     n, number = len(arrays[0]), accumulator(element)
-    shape = launch.shape(n, block, items, max(grid, -(-n // (block * MOST_ITEMS))))
+    shape = launch.shape(n, block, min(items, MOST_ITEMS), max(grid, -(-n // (block * MOST_ITEMS))))
     width, fold = (42, number.itemsize // 4) if name == "fixed-point" else (40, 3)
     with arrays[0].device:
         tickets, chunks = _scratch()

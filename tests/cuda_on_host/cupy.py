@@ -15,6 +15,7 @@ import os
 import re
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -166,6 +167,10 @@ def dot(a, b):
     return ndarray(np.asarray(np.dot(_held(a), _held(b))))
 
 
+def copyto(to, array):
+    _held(to)[...] = _held(array)
+
+
 def argsort(array):
     """Stable, as CuPy's."""
     return ndarray(np.argsort(_held(array), kind="stable"))
@@ -265,13 +270,30 @@ class _Device:
         """Every call returns when its work is done."""
 
 
+class _Stream(_Device):
+    def __init__(self, non_blocking=False):
+        """Every stream is the same."""
+
+
+class _Event:
+    def record(self, stream=None):
+        self.at = time.perf_counter()
+
+    def synchronize(self):
+        """It has come already."""
+
+
 cuda = SimpleNamespace(
     Device=_Device,
+    Stream=_Stream,
+    Event=_Event,
+    get_elapsed_time=lambda begin, end: 1e3 * (end.at - begin.at),
     alloc_pinned_memory=lambda nbytes: bytearray(nbytes),
     get_current_stream=_Device,
     runtime=SimpleNamespace(
         is_hip=False,
         getDeviceCount=lambda: 1,
+        memGetInfo=lambda: (1 << 30, 1 << 30),
         getDeviceProperties=lambda number: {"name": b"host stand-in", "uuid": bytes(16)},
     ),
 )

@@ -128,3 +128,11 @@ def test_calls_leave_nothing_behind_for_the_next():
     first = [f(on_device(x)[0]) for f in (gpu.exact, gpu.binned, gpu.fixed_point)]
     gpu.exact(on_device(x[::-1] * 1e-3)[0])
     assert [f(on_device(x)[0]) for f in (gpu.exact, gpu.binned, gpu.fixed_point)] == first
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_thread_never_adds_more_than_its_sums_hold(name):
+    """Whatever the launch shape asks for: here 20000 elements for each thread of one block."""
+    x, _ = on_device(1 + np.random.default_rng(2).random(32 * 20_000))
+    variant = registry.get("sum", name, "cupy")
+    assert bits(variant(x, block=32, items=10**6, grid=1)) == bits(variant(x))
