@@ -6,18 +6,19 @@
 
 #include "terms.hpp"
 
-// Adds terms 0 ... n to the lanes, the first of them to lane 0.
+// Adds terms 0 ... n - 1 to as many lanes.
+template <typename Terms>
+inline __attribute__((always_inline)) void add_row(Sum<Terms> *lane, Terms terms, std::size_t n) {
+#pragma GCC ivdep
+    for (std::size_t l = 0; l < n; ++l) lane[l] += terms(l);
+}
+
+// Adds terms 0 ... n - 1 to the lanes, row by row, the first of them to lane 0.
 template <typename Terms>
 inline __attribute__((always_inline)) void add_rows(Sum<Terms> *lane, std::size_t width, Terms terms, std::size_t n) {
     std::size_t i = 0;
-    for (; i + width <= n; i += width) {
-        const Terms row = terms.from(i);
-#pragma GCC ivdep
-        for (std::size_t l = 0; l < width; ++l) lane[l] += row(l);
-    }
-    const Terms row = terms.from(i);
-#pragma GCC ivdep
-    for (std::size_t l = 0; l < n - i; ++l) lane[l] += row(l);
+    for (; i + width <= n; i += width) add_row(lane, terms.from(i), width);
+    if (i < n) add_row(lane, terms.from(i), n - i);
 }
 
 // The tree over the lanes; consumes them. width: a power of two.
@@ -53,11 +54,13 @@ struct Lanes {
         std::size_t i = 0;
         if (next != 0) {  // up to the end of the row of lanes
             i = n < WIDTH - next ? n : WIDTH - next;
-            add_rows(lane + next, WIDTH, terms, i);
+            add_row(lane + next, terms, i);
             next = (next + i) % WIDTH;
         }
-        if (i == n) return;
-        add_rows(lane, WIDTH, terms.from(i), n - i);
-        next = (n - i) % WIDTH;
+        for (; i + WIDTH <= n; i += WIDTH) add_row(lane, terms.from(i), WIDTH);
+        if (i < n) {
+            add_row(lane, terms.from(i), n - i);
+            next = n - i;
+        }
     }
 };

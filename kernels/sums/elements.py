@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 ACCUMULATORS = {
@@ -12,15 +14,21 @@ ACCUMULATORS = {
 }
 
 
+@lru_cache
+def element(dtype) -> str:
+    """The name of a type of elements, which is its key in ACCUMULATORS. Raises TypeError for other types."""
+    name = np.dtype(dtype).name
+    if name not in ACCUMULATORS:
+        raise TypeError(f"cannot sum {dtype}: convert it to one of {', '.join(ACCUMULATORS)}")
+    return name
+
+
 def accumulator(dtype) -> np.dtype:
     """The type in which elements of `dtype` are added up, which is also that of their sum.
 
     float64 for float64, float32 for float32, float16 and bfloat16. Raises TypeError for other types.
     """
-    try:
-        return ACCUMULATORS[np.dtype(dtype).name]
-    except KeyError:
-        raise TypeError(f"cannot sum {dtype}: convert it to one of {', '.join(ACCUMULATORS)}") from None
+    return ACCUMULATORS[element(dtype)]
 
 
 def vector(x) -> np.ndarray:
@@ -30,9 +38,11 @@ def vector(x) -> np.ndarray:
     element type, ValueError for another number of dimensions than one.
     """
     x = np.asarray(x)
-    accumulator(x.dtype)
+    element(x.dtype)
     if x.ndim != 1:
         raise ValueError(f"cannot sum an array of shape {x.shape}: one dimension is expected, see ravel()")
+    if x.flags.c_contiguous and x.flags.aligned and x.dtype.isnative:
+        return x
     return np.require(x, dtype=x.dtype.newbyteorder("="), requirements=["C", "A"])
 
 
@@ -59,6 +69,8 @@ def terms(x, y=None) -> tuple[np.ndarray, np.ndarray | None, str]:
 
     Elements of 16 bits go as uint16, with the name of their type. Raises as `vectors`.
     """
-    factors = (vector(x),) if y is None else vectors(x, y)
-    first, second = (*(v.view(np.uint16) if v.dtype.itemsize == 2 else v for v in factors), None)[:2]
-    return first, second, factors[0].dtype.name
+    x, y = (vector(x), None) if y is None else vectors(x, y)
+    name = element(x.dtype)
+    if x.dtype.itemsize == 2:
+        x, y = x.view(np.uint16), y if y is None else y.view(np.uint16)
+    return x, y, name
