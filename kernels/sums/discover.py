@@ -56,6 +56,10 @@ class NotATree(ValueError):
     """No order of additions explains the values of the function; the message says what contradicts what."""
 
 
+class DoesNotRepeat(NotATree):
+    """The same array has given different sums."""
+
+
 @dataclass(frozen=True)
 class NoOrder:
     """The sum is more than a tree of rounded additions.
@@ -84,7 +88,8 @@ def discover(
 
     The result is tested: the counts of pairs drawn at random must agree, and where the tree is of pairs it must
     give f's bits for random arrays, in one of the usual accumulators. Raises NotATree otherwise: a sum that does
-    not repeat, or whose order depends on the values. TypeError for other types, ValueError for n < 1.
+    not repeat (DoesNotRepeat), whose order depends on the values, or whose partial sums are of several types.
+    TypeError for other types of elements, ValueError for n < 1.
     """
     if n < 1:
         raise ValueError(f"n = {n}: an order of additions needs at least one element")
@@ -142,7 +147,7 @@ class _Counts:
         for i, j in self.pairs(CHECKS // 2):
             first, again = self.inside(i, j), self.inside(i, j)
             if first != again:
-                raise NotATree(
+                raise DoesNotRepeat(
                     f"asked twice about elements {i} and {j}, the sum put {first} and then {again} terms into "
                     "their smallest subtree: it does not repeat, so it has no order to discover"
                 )
@@ -307,7 +312,8 @@ def _rounds_as(counts: _Counts, tree: Tree) -> bool:
     value, other = next((v, p) for v, p in zip(values, plain, strict=True) if v != p)
     raise NotATree(
         f"the counts fit a tree of depth {depth(tree)}, but a random array has the sum {value.hex()}, and "
-        f"{other.hex()} by that tree: the order depends on the values or on chance, or the rounding is not IEEE's"
+        f"{other.hex()} by that tree: the order depends on the values or on chance, "
+        "or partial sums are rounded to several types"
     )
 
 
