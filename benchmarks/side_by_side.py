@@ -84,10 +84,16 @@ def machine() -> dict:
         "load_before": os.getloadavg()[0],
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
-        "mpirun": subprocess.run([*mpirun(), "--version"], capture_output=True, text=True)
-        .stdout.split("\n")[1]
-        .strip(),
+        "mpirun": _mpirun_version(),
     }
+
+
+def _mpirun_version() -> str:
+    try:
+        command = [*mpirun(), "--version"]
+    except RuntimeError:  # benchmarks of one process do without
+        return "absent"
+    return subprocess.run(command, capture_output=True, text=True).stdout.split("\n")[1].strip()
 
 
 def _lines(path: str):
@@ -113,9 +119,14 @@ def report(title: str, rows: list[dict], where: dict, path: str | None, hidden=(
     for line in [columns, *texts]:
         print("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
     if path:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text(json.dumps({"title": title, "machine": where, "rows": rows}, indent=1) + "\n")
-        print(f"  written to {path}")
+        save(title, rows, where, path)
+
+
+def save(title: str, rows: list[dict], where: dict, path: str) -> None:
+    """Write title, machine and rows as JSON to `path`."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(json.dumps({"title": title, "machine": where, "rows": rows}, indent=1) + "\n")
+    print(f"  written to {path}")
 
 
 def _text(value) -> str:

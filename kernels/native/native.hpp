@@ -18,6 +18,7 @@ namespace py = pybind11;
 template <typename T>
 using array = py::array_t<T, py::array::c_style>;
 
+void register_bandwidth(py::module_ &m);
 void register_binned(py::module_ &m);
 void register_fixed_point(py::module_ &m);
 void register_scatter(py::module_ &m);
