@@ -10,37 +10,35 @@
 
 namespace {
 
-void add(Binned &state, const Tile &tile) {
-    // Only the first tile is asked for its largest before it is cut.
+// COUNT slices of each number, from slice FIRST of that level.
+template <int FIRST, int COUNT, typename Number>
+Slices cut_from(int level, const Number *x, std::size_t n) {
+    double rounders[COUNT];
+    for (int k = 0; k < COUNT; ++k) rounders[k] = rounder_at(level, FIRST + k);
+    if (level < SCALED_LEVEL) return cut<COUNT, false>(x, n, rounders);
+    double scaled[TILE];
+    scale(x, n, scale_at(level), scaled);
+    return cut<COUNT, false>(scaled, n, rounders);
+}
+
+template <typename Number>
+void add(Binned &state, const Tile<Number> &tile) {
+    // Only the first tile is asked for its largest before it is cut. Others are cut again where they turn out to have
+    // a larger one than all before, which is at most once per level.
     u64 most = state.level == LOWEST_LEVEL ? largest(tile.values, tile.n) : 0;
-    for (;;) {
-        if (most >= INFINITE) {
-            count_special(tile.values, tile.n, reinterpret_cast<i64 *>(state.special));
-            return;
+    Slices slices;
+    do {
+        if (most < INFINITE) {
+            raise(state, level_of(most));
+            slices = cut_from<0, SLICES>(state.level, tile.values, tile.n);
+            most = slices.most;
         }
-        raise(state, level_of(most));
-        double rounders[SLICES], scaled[TILE];
-        for (int k = 0; k < SLICES; ++k) rounders[k] = rounder_at(state.level, k);
-        const double *values = tile.values, *errors = tile.errors;
-        if (state.level >= SCALED_LEVEL) {
-            scale(values, tile.n, scale_at(state.level), scaled);
-            values = scaled;
-        }
-        const Slices slices = cut3(values, tile.n, rounders);
-        most = slices.most;
-        if (most >= INFINITE || level_of(most) > state.level) continue;
-        for (int k = 0; k < SLICES; ++k) add(state.sum[k], slices.sum[k]);
-        if (errors) {  // they are below half a unit of the first slice
-            if (state.level >= SCALED_LEVEL) {
-                scale(errors, tile.n, scale_at(state.level), scaled);
-                errors = scaled;
-            }
-            const Slices of_errors = cut2(errors, tile.n, rounders + 1);
-            add(state.sum[1], of_errors.sum[0]);
-            add(state.sum[2], of_errors.sum[1]);
-        }
-        return;
-    }
+        if (most >= INFINITE) return count_special(tile.values, tile.n, state.special);
+    } while (level_of(most) > state.level);
+    for (int k = 0; k < SLICES; ++k) add(state.sum[k], slices.sum[k]);
+    if (!tile.errors) return;
+    const Slices errors = cut_from<1, 2>(state.level, tile.errors, tile.n);  // below half a unit of the first slice
+    for (int k = 0; k < 2; ++k) add(state.sum[k + 1], errors.sum[k]);
 }
 
 template <typename Float>
@@ -58,7 +56,7 @@ Accumulator<Element> binned(const Terms<Element> &terms, std::size_t n, int thre
     const Binned total = in_parts(
         n, sizeof(Element), threads, nothing_binned(),
         [&](Binned &state, std::size_t begin, std::size_t end) {
-            for_tiles(terms, begin, end, [&](const Tile &tile) { add(state, tile); });
+            for_tiles(terms, begin, end, [&](const auto &tile) { add(state, tile); });
         },
         merge);
     return value<Accumulator<Element>>(total);

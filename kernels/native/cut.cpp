@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "native.hpp"
 
@@ -17,10 +18,40 @@ typedef long long Signed __attribute__((vector_size(64)));
 
 inline __attribute__((always_inline)) void load(Numbers &v, const double *x) { std::memcpy(&v, x, sizeof v); }
 
+// One by one, which compilers turn into a conversion of the whole vector; __builtin_convertvector goes by halves.
+template <typename Vector, typename From>
+inline __attribute__((always_inline)) void convert(Vector &to, const From &x) {
+    to = Vector{x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]};
+}
+
+inline __attribute__((always_inline)) void load(Numbers &v, const float *x) { convert(v, x); }
+
+// As `widen` in elements.hpp, for eight.
+template <typename Half>
+inline __attribute__((always_inline)) void load(Numbers &v, const Half *x) {
+    typedef unsigned Words __attribute__((vector_size(32)));
+    typedef float Floats __attribute__((vector_size(32)));
+    unsigned short halves[WIDTH];
+    std::memcpy(halves, x, sizeof halves);
+    Words bits, wide;
+    convert(bits, halves);
+    if constexpr (std::is_same_v<Half, bfloat16>) {
+        wide = bits << 16;
+    } else {
+        const Words magnitude = (bits & 0x7FFF) << 13;
+        const Floats number = (Floats)magnitude * 0x1p112f;
+        wide = magnitude >= 0x0F800000 ? magnitude | 0x7F800000 : (Words)number;
+        wide |= (bits & 0x8000) << 16;
+    }
+    convert(v, (Floats)wide);
+}
+
 // The last numbers, and zeros.
-inline __attribute__((always_inline)) void load_some(Numbers &v, const double *x, std::size_t n) {
-    v = Numbers{};
-    std::memcpy(&v, x, n * sizeof *x);
+template <typename Number>
+inline __attribute__((always_inline)) void load_some(Numbers &v, const Number *x, std::size_t n) {
+    Number some[WIDTH] = {};
+    std::memcpy(some, x, n * sizeof *x);
+    load(v, some);
 }
 
 inline __attribute__((always_inline)) void take_most(Signed &most, const Numbers &v) {
@@ -34,9 +65,25 @@ inline u64 most_of(const Signed &most) {
     return u64(m);
 }
 
-// Cuts n numbers into COUNT slices each, by the rounders given.
-template <int COUNT, bool REST>
-inline __attribute__((always_inline)) Slices cut(const double *x, std::size_t n, const double *rounders) {
+}  // namespace
+
+template <typename Number>
+FPNA_CLONES u64 largest(const Number *x, std::size_t n) {
+    Signed most = {};
+    Numbers v;
+    std::size_t i = 0;
+#pragma GCC unroll 4
+    for (; i + WIDTH <= n; i += WIDTH) {
+        load(v, x + i);
+        take_most(most, v);
+    }
+    load_some(v, x + i, n - i);
+    take_most(most, v);
+    return most_of(most);
+}
+
+template <int COUNT, bool REST, typename Number>
+FPNA_CLONES Slices cut(const Number *x, std::size_t n, const double *rounders) {
     Numbers rounder[COUNT], v;
     for (int k = 0; k < COUNT; ++k) rounder[k] = Numbers{} + rounders[k];
     Bits sum[COUNT] = {}, rest = {};
@@ -69,67 +116,19 @@ inline __attribute__((always_inline)) Slices cut(const double *x, std::size_t n,
     return found;
 }
 
-template <typename Element>
-inline __attribute__((always_inline)) void widen_here(const Element *x, std::size_t n, double *to) {
-    for (std::size_t i = 0; i < n; ++i) to[i] = widen(x[i]);
-}
-
-}  // namespace
-
-FPNA_CLONES u64 largest(const double *x, std::size_t n) {
-    Signed most = {};
-    Numbers v;
-    std::size_t i = 0;
-#pragma GCC unroll 4
-    for (; i + WIDTH <= n; i += WIDTH) {
-        load(v, x + i);
-        take_most(most, v);
-    }
-    load_some(v, x + i, n - i);
-    take_most(most, v);
-    return most_of(most);
-}
-
-FPNA_CLONES Slices cut1(const double *x, std::size_t n, const double *rounders) {
-    return cut<1, false>(x, n, rounders);
-}
-
-FPNA_CLONES Slices cut2(const double *x, std::size_t n, const double *rounders) {
-    return cut<2, false>(x, n, rounders);
-}
-
-FPNA_CLONES Slices cut3(const double *x, std::size_t n, const double *rounders) {
-    return cut<3, false>(x, n, rounders);
-}
-
-FPNA_CLONES Slices cut2_rest(const double *x, std::size_t n, const double *rounders) {
-    return cut<2, true>(x, n, rounders);
-}
-
-FPNA_CLONES Slices cut3_rest(const double *x, std::size_t n, const double *rounders) {
-    return cut<3, true>(x, n, rounders);
-}
-
-FPNA_CLONES void after_slices(const double *x, std::size_t n, const double *rounders, int count, double *rest) {
+template <typename Number>
+FPNA_CLONES void after_two(const Number *x, std::size_t n, const double *rounders, double *rest) {
     for (std::size_t i = 0; i < n; ++i) {
-        double v = x[i];
-        for (int k = 0; k < count; ++k) v -= (v + rounders[k]) - rounders[k];
+        double v = widen(x[i]);
+        for (int k = 0; k < 2; ++k) v -= (v + rounders[k]) - rounders[k];
         rest[i] = v;
     }
 }
 
-void count_special(const double *x, std::size_t n, i64 *special) {
-    for (std::size_t i = 0; i < n; ++i) {
-        if (std::isfinite(x[i])) continue;
-        special[std::isnan(x[i]) ? 0 : x[i] > 0 ? 1 : 2] += 1;
-    }
+template <typename Number>
+FPNA_CLONES void scale(const Number *x, std::size_t n, double by, double *to) {
+    for (std::size_t i = 0; i < n; ++i) to[i] = widen(x[i]) * by;
 }
-
-FPNA_CLONES void widen_all(const float *x, std::size_t n, double *to) { widen_here(x, n, to); }
-
-FPNA_CLONES void widen_all(const float16 *x, std::size_t n, double *to) { widen_here(x, n, to); }
-
-FPNA_CLONES void widen_all(const bfloat16 *x, std::size_t n, double *to) { widen_here(x, n, to); }
 
 FPNA_CLONES void two_products(const double *a, const double *b, std::size_t n, double *p, double *e) {
     for (std::size_t i = 0; i < n; ++i) {
@@ -139,10 +138,22 @@ FPNA_CLONES void two_products(const double *a, const double *b, std::size_t n, d
     }
 }
 
-FPNA_CLONES void multiply(double *x, const double *y, std::size_t n) {
-    for (std::size_t i = 0; i < n; ++i) x[i] *= y[i];
+template <typename Number>
+FPNA_CLONES void products(const Number *a, const Number *b, std::size_t n, double *p) {
+    for (std::size_t i = 0; i < n; ++i) p[i] = double(widen(a[i])) * double(widen(b[i]));
 }
 
-FPNA_CLONES void scale(const double *x, std::size_t n, double by, double *to) {
-    for (std::size_t i = 0; i < n; ++i) to[i] = x[i] * by;
-}
+#define FOR_ALL_TYPES(Number)                                                           \
+    template u64 largest(const Number *, std::size_t);                                  \
+    template Slices cut<1, false>(const Number *, std::size_t, const double *);         \
+    template Slices cut<2, false>(const Number *, std::size_t, const double *);         \
+    template Slices cut<3, false>(const Number *, std::size_t, const double *);         \
+    template Slices cut<2, true>(const Number *, std::size_t, const double *);          \
+    template void after_two(const Number *, std::size_t, const double *, double *);     \
+    template void scale(const Number *, std::size_t, double, double *);                 \
+    template void products(const Number *, const Number *, std::size_t, double *);
+
+FOR_ALL_TYPES(double)
+FOR_ALL_TYPES(float)
+FOR_ALL_TYPES(float16)
+FOR_ALL_TYPES(bfloat16)

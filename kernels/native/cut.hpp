@@ -9,37 +9,41 @@
 using i64 = std::int64_t;
 using u64 = std::uint64_t;
 
-// Largest |x| as bits; those of infinity and NaN are above those of all numbers.
-u64 largest(const double *x, std::size_t n);
-
 struct Slices {
     i64 sum[3];  // in units of the rounders
     u64 most;    // largest |x| as bits. If it is too large for the first rounder, the sums mean nothing.
     bool rest;   // whether digits below the last slice are left, where that was asked
 };
 
-// Cut n numbers into 1, 2 or 3 slices each, by the rounders given.
-Slices cut1(const double *x, std::size_t n, const double *rounders);
-Slices cut2(const double *x, std::size_t n, const double *rounders);
-Slices cut3(const double *x, std::size_t n, const double *rounders);
+// All of these read numbers of any type of element as float64.
 
-// These also look for a rest.
-Slices cut2_rest(const double *x, std::size_t n, const double *rounders);
-Slices cut3_rest(const double *x, std::size_t n, const double *rounders);
+// Largest |x| as bits; those of infinity and NaN are above those of all numbers.
+template <typename Number>
+u64 largest(const Number *x, std::size_t n);
 
-// What is left of each number.
-void after_slices(const double *x, std::size_t n, const double *rounders, int count, double *rest);
+// Cuts n numbers into COUNT slices each, by the rounders given. REST: whether to look for one.
+template <int COUNT, bool REST, typename Number>
+Slices cut(const Number *x, std::size_t n, const double *rounders);
+
+// What two slices leave of each number.
+template <typename Number>
+void after_two(const Number *x, std::size_t n, const double *rounders, double *rest);
+
+template <typename Number>
+void scale(const Number *x, std::size_t n, double by, double *to);
 
 // Adds the numbers of NaN, +inf and -inf in x to `special`.
-void count_special(const double *x, std::size_t n, i64 *special);
-
-void widen_all(const float *x, std::size_t n, double *to);
-void widen_all(const float16 *x, std::size_t n, double *to);
-void widen_all(const bfloat16 *x, std::size_t n, double *to);
+template <typename Number>
+void count_special(const Number *x, std::size_t n, long long *special) {
+    for (std::size_t i = 0; i < n; ++i) {
+        const u64 bits = bits_of(widen(x[i])), magnitude = bits & ~(u64(1) << 63);
+        if (magnitude >= INFINITE) special[magnitude > INFINITE ? 0 : bits == magnitude ? 1 : 2] += 1;
+    }
+}
 
 // p = fl(ab), e = fl(ab - p) (TwoProduct); where p is not finite it has said all, and e is 0.
 void two_products(const double *a, const double *b, std::size_t n, double *p, double *e);
 
-// x *= y
-void multiply(double *x, const double *y, std::size_t n);
-void scale(const double *x, std::size_t n, double by, double *to);
+// p = fl(ab), which is exact for narrower types.
+template <typename Number>
+void products(const Number *a, const Number *b, std::size_t n, double *p);

@@ -143,7 +143,7 @@ constexpr int LIMBS = sizeof(Element) == 8 ? 2 : 1;
 
 struct Largest {
     u64 most = 0;
-    i64 special[3] = {};
+    long long special[3] = {};
 };
 
 struct Fixed {
@@ -155,7 +155,7 @@ Largest largest_term(const Terms<Element> &terms, std::size_t n, int threads) {
     return in_parts(
         n, sizeof(Element), threads, Largest{},
         [&](Largest &found, std::size_t begin, std::size_t end) {
-            for_tiles(terms, begin, end, [&](const Tile &tile) {
+            for_tiles<false>(terms, begin, end, [&](const auto &tile) {
                 const u64 most = largest(tile.values, tile.n);
                 if (most >= INFINITE)
                     count_special(tile.values, tile.n, found.special);
@@ -188,26 +188,31 @@ Accumulator<Element> fixed_point(const Terms<Element> &terms, std::size_t n, int
         units[k] = std::max(exponent - LIMB * (k + 1), LOWEST_UNIT);
         rounders[k] = rounder(units[k] - down);
     }
-    const auto add_tile = [&](Fixed &state, const double *x, std::size_t count, bool errors) {
-        double scaled[TILE];
-        if (down) {
-            scale(x, count, std::ldexp(1.0, -down), scaled);
-            x = scaled;
-        }
-        if (errors) {  // below 2^-53 of the largest, hence of half a unit of the first limb
-            add(state.sum[limbs - 1], cut1(x, count, rounders + limbs - 1).sum[0]);
+    const auto add_tile = [&](Fixed &state, const auto &tile) {
+        // Errors are below 2^-53 of the largest, hence below half a unit of the first limb.
+        const auto add_numbers = [&](const auto *x) {
+            const Slices slices = cut<limbs, false>(x, tile.n, rounders);
+            for (int k = 0; k < limbs; ++k) add(state.sum[k], slices.sum[k]);
+        };
+        const auto add_errors = [&](const double *x) {
+            add(state.sum[limbs - 1], cut<1, false>(x, tile.n, rounders + limbs - 1).sum[0]);
+        };
+        if (!down) {
+            add_numbers(tile.values);
+            if (tile.errors) add_errors(tile.errors);
             return;
         }
-        const Slices slices = limbs == 2 ? cut2(x, count, rounders) : cut1(x, count, rounders);
-        for (int k = 0; k < limbs; ++k) add(state.sum[k], slices.sum[k]);
+        double scaled[TILE];
+        scale(tile.values, tile.n, std::ldexp(1.0, -down), scaled);
+        add_numbers(scaled);
+        if (!tile.errors) return;
+        scale(tile.errors, tile.n, std::ldexp(1.0, -down), scaled);
+        add_errors(scaled);
     };
     const Fixed total = in_parts(
         n, sizeof(Element), threads, Fixed{},
         [&](Fixed &state, std::size_t begin, std::size_t end) {
-            for_tiles(terms, begin, end, [&](const Tile &tile) {
-                add_tile(state, tile.values, tile.n, false);
-                if (tile.errors) add_tile(state, tile.errors, tile.n, true);
-            });
+            for_tiles(terms, begin, end, [&](const auto &tile) { add_tile(state, tile); });
         },
         [](Fixed &into, const Fixed &state) {
             for (int k = 0; k < limbs; ++k) add(into.sum[k], state.sum[k]);

@@ -18,9 +18,11 @@ struct Terms {
     const Element *x, *y;
 };
 
-// Numbers in float64, and with them, where products are not exact, their errors: at most 2^-53 of the largest number.
+// Numbers of one type, and with them, where products are not exact, their errors: at most 2^-53 of the largest number.
+template <typename Number>
 struct Tile {
-    const double *values, *errors;
+    const Number *values;
+    const double *errors;
     std::size_t n;
 };
 
@@ -29,28 +31,29 @@ struct TileMemory {
     alignas(64) double errors[TILE];
 };
 
-inline Tile tile(const Terms<double> &terms, std::size_t from, std::size_t n, TileMemory &memory) {
-    if (!terms.y) return {terms.x + from, nullptr, n};
-    two_products(terms.x + from, terms.y + from, n, memory.values, memory.errors);
-    return {memory.values, memory.errors, n};
-}
-
-// Products of narrower types are exact in float64.
-template <typename Element>
-inline Tile tile(const Terms<Element> &terms, std::size_t from, std::size_t n, TileMemory &memory) {
-    widen_all(terms.x + from, n, memory.values);
-    if (terms.y) {
-        widen_all(terms.y + from, n, memory.errors);
-        multiply(memory.values, memory.errors, n);
+// ERRORS: whether those of products are wanted.
+template <bool ERRORS, typename Element>
+Tile<double> products_of(const Terms<Element> &terms, std::size_t from, std::size_t n, TileMemory &memory) {
+    if constexpr (ERRORS && sizeof(Element) == sizeof(double)) {
+        two_products(terms.x + from, terms.y + from, n, memory.values, memory.errors);
+        return {memory.values, memory.errors, n};
+    } else {
+        products(terms.x + from, terms.y + from, n, memory.values);
+        return {memory.values, nullptr, n};
     }
-    return {memory.values, nullptr, n};
 }
 
-// f(tile) for all tiles of elements begin ... end.
-template <typename Element, typename F>
+// f(tile) for all tiles of terms begin ... end.
+template <bool ERRORS = true, typename Element, typename F>
 void for_tiles(const Terms<Element> &terms, std::size_t begin, std::size_t end, F &&f) {
+    if (!terms.y) {
+        for (std::size_t i = begin; i < end; i += TILE)
+            f(Tile<Element>{terms.x + i, nullptr, std::min(TILE, end - i)});
+        return;
+    }
     TileMemory memory;
-    for (std::size_t i = begin; i < end; i += TILE) f(tile(terms, i, std::min(TILE, end - i), memory));
+    for (std::size_t i = begin; i < end; i += TILE)
+        f(products_of<ERRORS>(terms, i, std::min(TILE, end - i), memory));
 }
 
 // add(state, begin, end) for parts of n terms of `bytes` each, one per thread, and merge(into, state): of these only
