@@ -86,7 +86,7 @@ class Study:
         """Sample the sums of one array, whose part on this rank is `vectors`; collective over `comm`."""
         n, samples = parts.n, self.method.samples
         pieces = local.pieces(vectors, parts.cuts, self.options.guarantee)
-        truth, magnitude = self._true(pieces)
+        truth, magnitude = self._true(local.pieces(vectors, parts.cuts, "layout"))
         given = [local.put(vector, self.options.device) for vector in vectors]
         timed = [self._timed(v, parts, given) for v in self.variants if v.backend != EMULATED]
         if array == 0:
@@ -116,6 +116,7 @@ class Study:
         return choose(operation, tuple(names), names[0], options.guarantee, options.device)
 
     def _true(self, pieces: list[tuple]) -> tuple[float, float]:
+        """The correctly rounded sum over all ranks, and that of the absolute values."""
         words = exact.zeros((2,))
         for piece in pieces:
             local.accumulate(words[0], piece)
