@@ -19,6 +19,7 @@ from kernels.registry import Variant
 from miniapps.reductions.choice import ON_DEVICE
 
 BLOCKWISE = ("layout", "exact")  # guarantees under which partial sums are those of the logical blocks
+WIDENED = 1 << 16  # elements that are made float64 at once
 REVERSED = 1 << 20  # elements, at most, whose order is reversed to see whether it enters
 
 
@@ -105,12 +106,13 @@ def exact_words(variant: Variant, vectors: list, dtype: str) -> Callable[[], np.
 def accumulate(words: np.ndarray, part: tuple) -> None:
     """Add the elements of one vector, or the products of two, to `words`. Products of types narrower than float64 are
     exact in float64; those of float64 enter in both parts."""
-    if len(part) == 1:
-        exact.add(words, _double(part[0]))
-    elif part[0].dtype == np.float64:
-        exact.add_products(words, *part)
-    else:
-        exact.add(words, _double(part[0]) * _double(part[1]))
+    if part[0].dtype == np.float64:
+        add = exact.add if len(part) == 1 else exact.add_products
+        add(words, *part)
+        return
+    for start in range(0, len(part[0]), WIDENED):
+        wide = [vector[start : start + WIDENED].astype(np.float64) for vector in part]
+        exact.add(words, wide[0] if len(wide) == 1 else wide[0] * wide[1])
 
 
 def magnitudes(words: np.ndarray, part: tuple) -> None:

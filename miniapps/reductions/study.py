@@ -68,9 +68,7 @@ class Study:
         self.reducer = ctx.reducer("total", (), self.dtype.name, self.comm)
         self._truth = allreduce.plan(self.comm, "exact", (2,), self.dtype.name, name="truth")
         self._shape = launch_shape(ctx.config.launch)
-        self.broken: dict[
-            str, str
-        ] = {}  # variants that broke their promise on this rank: where it was first seen
+        self.broken: dict[str, str] = {}  # by variant that broke its promise on this rank: where it was seen
         ctx.tracer.attributes(promises={label(v): v.guarantee for v in self.variants})
 
     def free(self) -> None:

@@ -7,14 +7,17 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from kernels import registry
 from kernels.guarantees import ChoiceError, meets
+from kernels.sums.launch import shape
+from miniapps import commandline
 from miniapps.config import UsageError
 from miniapps.options import RunOptions
-from miniapps.reductions import data, illconditioned
+from miniapps.reductions import APP, data, illconditioned
 from miniapps.reductions.choice import EMULATED, choose, label
 from miniapps.reductions.config import DTYPES, OPERATIONS, Problem, ReductionsConfig
 from miniapps.reductions.parts import Parts
-from miniapps.reductions.validate import validate
+from miniapps.reductions.validate import launch_shape, validate
 
 
 def whole(problem, array=0, n=None, seed=1):
@@ -288,3 +291,17 @@ class TestChoice:
 def test_what_cannot_be_run_is_refused_with_what_to_do(settings, options, told):
     with pytest.raises(UsageError, match=told):
         validate(configured(**settings), RunOptions(**options), 2)
+
+
+@pytest.mark.parametrize("deck", commandline.decks(APP))
+def test_every_deck_can_be_run(deck):
+    options, config, _ = commandline.parse(APP, ["--deck", deck], {})
+    validate(config, options, 4)
+    for name in config.method.variants:
+        assert name == "all" or registry.get("sum", name)
+
+
+def test_the_deck_of_the_published_study_has_its_numbers():
+    _, config, _ = commandline.parse(APP, ["--deck", "paper"], {})
+    assert (config.problem.arrays, max(config.problem.sizes), config.method.reference) == (100, 10**6, "sptr")
+    assert shape(10**6, **launch_shape(config.launch)).blocks == 7813

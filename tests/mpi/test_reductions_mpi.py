@@ -70,7 +70,9 @@ def reference(tmp_path_factory):
 
 @libraries
 @pytest.mark.parametrize("guarantee", ["layout", "exact"])
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize(
+    "ranks", [pytest.param(1, marks=pytest.mark.slow), 2, 3, pytest.param(4, marks=pytest.mark.slow), 8]
+)
 def test_one_hash_for_any_number_of_ranks(tmp_path, reference, ranks, guarantee, library):
     options = ["--guarantee", guarantee, *(VARIANTS if guarantee == "layout" else [])]
     state, _ = reductions(ranks, *options, out=tmp_path / "run", library=library, timeout=120)
@@ -192,6 +194,26 @@ def test_a_flipped_bit_in_the_data_shows_in_every_sum(tmp_path, reference):
     for key, series in values(tmp_path / "run").items():
         flipped = key[0].endswith(":5000") and key[1] == 1
         assert (series == reference("layout")[1][key]) == (not flipped)
+
+
+def test_arrays_dealt_to_ranks_have_the_sums_of_one_rank_in_every_drawn_order(tmp_path):
+    """More ranks than arrays in the last round, on the deck of the published study."""
+    small = [
+        "--deck=paper",
+        "--size=10",
+        "--size=1000",
+        "--arrays=4",
+        "--samples=5",
+        "--worst",
+        "--no-progress",
+    ]
+    states = {n: reductions(n, out=tmp_path / str(n), small=small)[0] for n in (1, 3)}
+    assert states[1] == states[3]
+    one, three = values(tmp_path / "1"), values(tmp_path / "3")
+    assert (
+        one == three and len(one) == 2 * 4 * 8
+    )  # sizes, arrays; three variants, truth, two times lowest and highest
+    assert len(set(one["sum:ao:emulated:1000", 3])) > 1
 
 
 @pytest.mark.slow
