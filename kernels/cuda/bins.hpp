@@ -4,8 +4,7 @@
 //
 // Where `top` rises while elements come, the sum is that of elements all cut from the last top. For the cuts above a
 // last one add up to x rounded once to that one: what is left is cut at an even multiple of the next power, so that
-// ties go the same way. That includes the cut at 2^top itself, where |x| < 2^top may be rounded up to it: `above` counts
-// those, signed, and gives them their place when top rises.
+// ties go the same way. Nothing is missing above the first cut: |x| < 2^(top - 1) rounds to no multiple of 2^top but 0.
 #pragma once
 #include "portable.hpp"
 
@@ -22,9 +21,8 @@ struct Bins {
     static constexpr double DOWN = 0x1p-80;
 
     int top;
-    unsigned limit;  // magnitude of 2^top
+    unsigned limit;  // magnitude of 2^(top - 1): elements that reach it ask for a larger top
     double rounder[FOLD], sum[FOLD];
-    int above = 0;  // sum of the elements, each rounded to a multiple of 2^top
 
     __device__ explicit Bins(int top_) {
         set_top(top_);
@@ -45,11 +43,6 @@ struct Bins {
         return v;
     }
 
-    __device__ void count_above(double v) {
-        const double half = scaled(0.5, top);
-        above += (v > half) - (v < -half);
-    }
-
     // Moves to a larger top, by a multiple of WIDTH; drop(number) is called for each sum that falls off the end.
     template <typename Drop>
     __device__ void rise(int wanted, Drop &&drop) {
@@ -58,9 +51,7 @@ struct Bins {
             if (sum[FOLD - 1] != 0.0) drop(sum[FOLD - 1]);
 #pragma unroll
             for (int m = FOLD - 1; m > 0; --m) sum[m] = sum[m - 1];
-            sum[0] = above == 0 ? 0.0 : scaled(double(above), top);
-            sum[1] -= sum[0];
-            above = 0;
+            sum[0] = 0.0;
         }
 #pragma unroll
         for (int k = 0; k < FOLD; ++k) sum[k] *= scale;
@@ -73,16 +64,17 @@ struct Bins {
   private:
     __device__ void set_top(int to) {
         top = to;
-        limit = to > 1023 ? INFINITE : unsigned(to + 1023) << 20;
+        limit = to > 1024 ? INFINITE : unsigned(to + 1022) << 20;
 #pragma unroll
         for (int k = 0; k < FOLD; ++k) rounder[k] = scaled(1.5, 52 + unit(k) - (high() ? SCALE : 0));
     }
 };
 
-// The binned sum puts the cuts at multiples of 40 bits, the same for all elements: top is the least of them above all.
+// The binned sum puts the cuts at multiples of 40 bits, the same for all elements, with one bit or more between the
+// largest and the top.
 constexpr int LOWEST_TOP = -1000;  // below it there is nothing left to cut
 
-__device__ inline int aligned_top(unsigned magnitude) { return 40 * (int((magnitude >> 20) + 97) / 40 - 27); }
+__device__ inline int aligned_top(unsigned magnitude) { return 40 * (int((magnitude >> 20) + 98) / 40 - 27); }
 
 // The least e with |x| < 2^e; for subnormal numbers that of the largest of them, for nothing of theirs is cut off.
 __device__ inline int exponent(unsigned magnitude) { return int(magnitude < 0x00100000u ? 1 : magnitude >> 20) - 1022; }

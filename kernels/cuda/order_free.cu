@@ -24,7 +24,6 @@ constexpr int BATCH = 8;
 constexpr unsigned MAX_THREADS = 1024;
 constexpr bool WIDE = sizeof(Accumulator<ELEMENT>) == sizeof(double);
 constexpr int CHUNKS = Super<double>::WORDS;
-constexpr unsigned HALF = 1u << 20;  // between the magnitudes of a power of two and of its half
 constexpr unsigned NOT_A_NUMBER = 1, PLUS_INF = 2, MINUS_INF = 4;
 
 enum class Kind { BINNED, FIXED_POINT, EXACT };
@@ -47,10 +46,10 @@ struct Products {
     }
 };
 
-// What one block knows: words[k] counts multiples of 2^(top - WIDTH (k + 1)); above: see bins.hpp.
+// What one block knows: words[k] counts multiples of 2^(top - WIDTH (k + 1)).
 template <int FOLD>
 struct Record {
-    i64 top, flags, above, words[FOLD];
+    i64 top, flags, words[FOLD];
 };
 
 template <int COUNT>
@@ -119,8 +118,6 @@ __device__ unsigned add_terms(const Terms &term, i64 from, i64 to, SomeBins &bin
             if (most >= bins.limit) bins.rise(aligned_top(most), spill);
         if (KIND != Kind::EXACT && bins.high())
             for (int k = 0; k < VALUES; ++k) v[k] *= SomeBins::DOWN;
-        if (KIND == Kind::BINNED && most >= bins.limit - HALF)
-            for (int k = 0; k < VALUES; ++k) bins.count_above(v[k]);
         u64 rest = 0;
 #pragma unroll
         for (int k = 0; k < VALUES; ++k) {
@@ -162,8 +159,8 @@ __device__ Words<COUNT> add_words(const Words<COUNT> &mine, Words<COUNT> *lanes)
 }
 
 // The last block adds the records of all; `block` holds what it knows of itself.
-template <Kind KIND, int WIDTH, int FOLD, int COUNT>
-__device__ void add_records(const Record<FOLD> *records, Block &block, Words<COUNT> *lanes, i64 *chunks,
+template <Kind KIND, int WIDTH, int FOLD>
+__device__ void add_records(const Record<FOLD> *records, Block &block, Words<FOLD> *lanes, i64 *chunks,
                             Result<FOLD> *out) {
     int top = LOWEST_TOP;
     unsigned flags = 0;
@@ -177,16 +174,15 @@ __device__ void add_records(const Record<FOLD> *records, Block &block, Words<COU
     __syncthreads();
     top = block.top;
 
-    Words<COUNT> low{}, high{};
+    Words<FOLD> low{}, high{};
     for (unsigned b = threadIdx.x; b < gridDim.x; b += blockDim.x) {
         const Record<FOLD> record = records[b];
         const int down = (top - int(record.top)) / WIDTH;
-        const i64 above = KIND == Kind::BINNED && down ? record.above : 0;
 #pragma unroll
-        for (int k = -1; k < FOLD; ++k) {
-            const i64 word = k < 0 ? above : k == 0 ? record.words[0] - (above << WIDTH) : record.words[k];
+        for (int k = 0; k < FOLD; ++k) {
+            const i64 word = record.words[k];
 #pragma unroll
-            for (int to = k < 0 ? 0 : k; to < FOLD; ++to)
+            for (int to = k; to < FOLD; ++to)
                 if (to - k == down) {
                     low.word[to] += word & 0xFFFFFFFF;
                     high.word[to] += word >> 32;
@@ -215,13 +211,11 @@ __device__ void add_records(const Record<FOLD> *records, Block &block, Words<COU
     }
 }
 
-// A thread adds at most 1024 elements. records: (gridDim,), scratch; shared memory: FOLD words per thread, and one more
-// for BINNED.
+// A thread adds at most 1024 elements. records: (gridDim,), scratch; shared memory: FOLD words per thread.
 template <Kind KIND, int WIDTH, int FOLD, typename Terms>
 __device__ void sum_blocks(const Terms &term, i64 n, i64 segment, int top, Record<FOLD> *records, unsigned *ticket,
                            i64 *chunks, Result<FOLD> *out) {
-    constexpr int COUNT = FOLD + (KIND == Kind::BINNED);
-    DYNAMIC_SHARED(Words<COUNT>, lanes);
+    DYNAMIC_SHARED(Words<FOLD>, lanes);
     __shared__ Block block;
     if (threadIdx.x == 0) {
         block.top = top;
@@ -242,17 +236,15 @@ __device__ void sum_blocks(const Terms &term, i64 n, i64 segment, int top, Recor
             bins.rise(block.top, [&](double x) {
                 if (KIND == Kind::EXACT) block.spill(x);
             });
-    Words<COUNT> mine;
+    Words<FOLD> mine;
 #pragma unroll
     for (int k = 0; k < FOLD; ++k) mine.word[k] = bins.word(k);
-    if (KIND == Kind::BINNED) mine.word[COUNT - 1] = bins.above;
-    const Words<COUNT> total = add_words(mine, lanes);
+    const Words<FOLD> total = add_words(mine, lanes);
     if (KIND == Kind::EXACT) flush(block, chunks);
     if (threadIdx.x == 0) {
         Record<FOLD> &record = records[blockIdx.x];
         record.top = block.top;
         record.flags = block.flags;
-        record.above = KIND == Kind::BINNED ? total.word[COUNT - 1] : 0;
         for (int k = 0; k < FOLD; ++k) record.words[k] = total.word[k];
     }
     if (last_block(ticket)) add_records<KIND, WIDTH>(records, block, lanes, chunks, out);

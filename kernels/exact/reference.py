@@ -179,7 +179,7 @@ def order_free_sum(name: str, x: np.ndarray, y: np.ndarray | None = None) -> np.
         return dtype.type(special[0] if set(special) in ({math.inf}, {-math.inf}) else math.nan)
     exponent = math.frexp(max(map(abs, terms), default=0.0))[1]
     units = {
-        "binned": LEVEL * (-(-exponent // LEVEL) - 3),
+        "binned": LEVEL * (exponent // LEVEL - 2),
         "fixed-point": exponent - LIMB * (2 if wide else 1),
         "exact": LOWEST_BIT,
     }

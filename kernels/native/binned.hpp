@@ -1,15 +1,15 @@
-// The binned sum (docs/architecture.md): every element rounded to one unit that the largest fixes, in one pass. Shared
-// by the CPU and the GPU.
+// The binned sum (docs/architecture.md): every element rounded to one unit that the largest fixes, in one pass.
 //
 // Levels cut the binary digits every 40, at fixed places: a slice at level L is a multiple of 2^(40 L). With j the
-// level of the largest element so far, |x| < 2^(40 (j + 1)), each element is cut at levels j, j - 1 and j - 2, and the
-// slices of each level are added apart, in integers.
+// level of the largest element so far, |x| < 2^(40 (j + 1) - 1), each element is cut at levels j, j - 1 and j - 2, and
+// the slices of each level are added apart, in integers.
 //
 // What the sum is does not depend on when the largest comes. Let R_L(x) be x rounded to a multiple of 2^(40 L), ties to
-// even. Claim: of the slices q_j, q_(j-1), ... of x, cut from any level j with |x| < 2^(40 (j + 1)), those down to
-// level L add up to R_L(x). For L = j this is what a slice is. If it holds for L + 1, then what is left to be cut is
-// x - R_(L+1)(x), and the next slice R_L(x - R_(L+1)(x)). R_(L+1)(x) is a multiple of 2^(40 (L + 1)), that is an even
-// number of units of level L; rounding to those commutes with adding it, ties included. So the slices add up to
+// even. Claim: of the slices q_j, q_(j-1), ... of x, those down to level L add up to R_L(x). For L > j there are none,
+// and R_L(x) is 0, as |x| is less than half of 2^(40 L): without that one bit to spare, elements could round up to a
+// level at which they have no slice. For L = j this is what a slice is. If it holds for L + 1, then what is left to be
+// cut is x - R_(L+1)(x), and the next slice R_L(x - R_(L+1)(x)). R_(L+1)(x) is a multiple of 2^(40 (L + 1)), that is an
+// even number of units of level L; rounding to those commutes with adding it, ties included. So the slices add up to
 // R_L(x). In short: the point where the cutting began does not show, and dropping the lower slices leaves the element
 // rounded once to the higher unit, not twice. Therefore, when the level of the largest rises from j to j', the sums
 // of slices below j' - 2 are dropped, those that remain are the sums of R_(j'-2) over all elements before, and later
@@ -34,12 +34,12 @@ struct Binned {
 
 FPNA_POINT Binned nothing_binned() { return {LOWEST_LEVEL, {}, {}}; }
 
-// floor(log2|x| / 40), given the bits of |x| finite; for zero the lowest. Digits that float64 does not have are zero,
-// so that levels below the lowest unit are all multiples of that.
+// floor(e / 40), e the least with |x| < 2^e, given the bits of |x| finite; for zero the lowest. Digits that float64 does
+// not have are zero, so that levels below the lowest unit are all multiples of that.
 FPNA_POINT int level_of(unsigned long long magnitude) {
     const int biased = int(magnitude >> 52);
-    if (biased == 0) return magnitude >> 34 ? LOWEST_LEVEL + 1 : LOWEST_LEVEL;  // 2^-1040 is that far up
-    return (biased - 1023 + 40 * 27) / 40 - 27;
+    if (biased == 0) return magnitude >> 33 ? LOWEST_LEVEL + 1 : LOWEST_LEVEL;  // 2^-1041 is that far up
+    return (biased - 1022 + 40 * 27) / 40 - 27;
 }
 
 FPNA_POINT int unit_of(int level) {

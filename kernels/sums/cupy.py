@@ -229,7 +229,7 @@ def queue_order_free(
     width, fold = (42, number.itemsize // 4) if name == "fixed-point" else (40, 3)
     with arrays[0].device:
         tickets, chunks = _scratch()
-        records = xp.empty(shape.blocks * (3 + fold), xp.int64)
+        records = xp.empty(shape.blocks * (2 + fold), xp.int64)
         words = xp.empty(2 + 2 * fold + (CHUNKS if name == "exact" else 0), xp.int64)
         configuration, data = ((shape.blocks,), (shape.block,)), (*arrays, n, shape.segment)
         largest = ()
@@ -238,7 +238,7 @@ def queue_order_free(
             which = "largest_element" if operation == "sum" else "largest_product"
             kernel("order_free", which, ELEMENT=ELEMENTS[element])(*configuration, (*data, *largest))
         run = kernel("order_free", f"{operation}_{name.replace('-', '_')}", ELEMENT=ELEMENTS[element])
-        shared = shape.block * 8 * (fold + (name == "binned"))
+        shared = shape.block * 8 * fold
         run(*configuration, (*data, *largest, records, tickets, chunks, words), shared_mem=shared)
     return Parts(words, width, fold, number)
 

@@ -102,3 +102,16 @@ def test_sums_beyond_64_bits_of_units_are_held(threads):
     x = np.full(2**25, 2.0**40 - 2.0**16, dtype=np.float32)
     assert binned(x, threads=threads) == 2.0**65 - 2.0**41
     assert binned_dot(x, -x, threads=threads) == -(2.0**105) + 2.0**82 - 2.0**57
+
+
+@pytest.mark.parametrize("level", [-26, -25, -1, 0, 3, 20])
+@pytest.mark.parametrize("rise", [1, 2, 3, 4])
+@pytest.mark.parametrize("gap", [0, 9000])
+def test_elements_near_half_of_a_unit_that_a_later_element_brings(level, rise, gap):
+    """They round to it or to zero, be it in the same tile as the later element or long before."""
+    half = 2.0 ** max(40 * (level + rise - 2) - 1, -1074)
+    near = np.array([half, np.nextafter(half, np.inf), np.nextafter(half, 0.0), 1.5 * half, 3 * half])
+    top, nothing = 2.0 ** (40 * (level + rise) + 3), np.zeros(gap)
+    for x in (*near, *-near):
+        terms = np.concatenate([[x], nothing, [top], nothing, [-top]])
+        assert bits(binned(terms)) == bits(as_defined(terms)) == bits(binned(terms[::-1]))

@@ -50,7 +50,7 @@ def as_stated(name, terms, wide):
         return rounded(sum(terms, Fraction(0)), number)
     e = math.frexp(float(max(map(abs, terms))))[1]
     if name == "binned":
-        unit = Fraction(2) ** max(40 * (-(-e // 40) - 1 - 2), -1074)
+        unit = Fraction(2) ** max(40 * (e // 40 - 2), -1074)
     else:
         unit = Fraction(2) ** (e - (84 if wide else 42))
     return rounded(unit * sum(round(v / unit) for v in terms), number)
@@ -81,8 +81,8 @@ def test_the_sum_and_the_dot_product_are_those_of_the_definition(name, dtype):
 
 
 @pytest.mark.parametrize("where", ["thread", "block", "blocks"])
-def test_an_element_may_be_rounded_up_to_a_unit_above_all_that_came_before(where):
-    """0.75 is rounded to 1 once 2**100 has come: by the same thread, by another of its block, in another block."""
+def test_an_element_of_half_a_unit_that_a_later_one_brings_is_rounded_to_it(where):
+    """2**100 brings units of 1, by the same thread, by another of its block, in another block."""
     x = np.zeros(4096)
     shape = (32, 128, 1) if where != "blocks" else (32, 1, 4096)
     x[0], x[-64 if where == "thread" else -33], x[-32 if where == "thread" else -1] = (
