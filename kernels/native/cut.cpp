@@ -54,6 +54,13 @@ inline __attribute__((always_inline)) void load_some(Numbers &v, const Number *x
     load(v, some);
 }
 
+// Asks for what is to be read 16 KiB later: the hardware alone looks less far ahead, and leaves a fifth of what memory
+// can bring to one core.
+template <typename Number>
+inline __attribute__((always_inline)) void fetch_ahead(const Number *x) {
+    __builtin_prefetch(reinterpret_cast<const char *>(x) + (16 << 10));
+}
+
 inline __attribute__((always_inline)) void take_most(Signed &most, const Numbers &v) {
     const Signed magnitude = (Signed)v & ~(1ll << 63);
     most = magnitude > most ? magnitude : most;
@@ -65,6 +72,22 @@ inline u64 most_of(const Signed &most) {
     return u64(m);
 }
 
+// f(i) for all i, row by row of 64, each of which is asked for in time.
+template <typename Number, typename F>
+inline __attribute__((always_inline)) void for_rows(const Number *a, const Number *b, std::size_t n, F &&f) {
+    constexpr std::size_t ROW = 64, LINE = 64 / sizeof(Number);
+    std::size_t i = 0;
+    for (; i + ROW <= n; i += ROW) {
+        for (std::size_t k = 0; k < ROW; k += LINE) {
+            fetch_ahead(a + i + k);
+            fetch_ahead(b + i + k);
+        }
+#pragma GCC ivdep
+        for (std::size_t k = i; k < i + ROW; ++k) f(k);
+    }
+    for (; i < n; ++i) f(i);
+}
+
 }  // namespace
 
 template <typename Number>
@@ -74,6 +97,7 @@ FPNA_CLONES u64 largest(const Number *x, std::size_t n) {
     std::size_t i = 0;
 #pragma GCC unroll 4
     for (; i + WIDTH <= n; i += WIDTH) {
+        fetch_ahead(x + i);
         load(v, x + i);
         take_most(most, v);
     }
@@ -96,6 +120,7 @@ FPNA_CLONES Slices cut(const Number *x, std::size_t n, const double *rounders) {
     std::size_t i = 0;
 #pragma GCC unroll 4
     for (; i + WIDTH <= n; i += WIDTH) {
+        fetch_ahead(x + i);
         load(v, x + i);
         take();
     }
@@ -131,16 +156,18 @@ FPNA_CLONES void scale(const Number *x, std::size_t n, double by, double *to) {
 }
 
 FPNA_CLONES void two_products(const double *a, const double *b, std::size_t n, double *p, double *e) {
-    for (std::size_t i = 0; i < n; ++i) {
+    for_rows(a, b, n, [=](std::size_t i) __attribute__((always_inline)) {
         const double product = a[i] * b[i], error = std::fma(a[i], b[i], -product);
         p[i] = product;
         e[i] = std::fabs(product) <= std::numeric_limits<double>::max() ? error : 0.0;
-    }
+    });
 }
 
 template <typename Number>
 FPNA_CLONES void products(const Number *a, const Number *b, std::size_t n, double *p) {
-    for (std::size_t i = 0; i < n; ++i) p[i] = double(widen(a[i])) * double(widen(b[i]));
+    for_rows(a, b, n, [=](std::size_t i) __attribute__((always_inline)) {
+        p[i] = double(widen(a[i])) * double(widen(b[i]));
+    });
 }
 
 #define FOR_ALL_TYPES(Number)                                                           \
