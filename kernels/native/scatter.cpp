@@ -2,30 +2,20 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <cstddef>
+#include <stdexcept>
 #include <string>
 
+#include "by_bin.hpp"
 #include "elements.hpp"
 #include "native.hpp"
 
 namespace {
 
 using i64 = std::int64_t;
-using u64 = std::uint64_t;
 
-// n elements of `columns` numbers each, to be added to `bins` bins.
-template <typename Element, typename Index>
-struct Input {
-    const Element *x;
-    const Index *index;
-    i64 n, columns, bins;
-
-    bool fits(i64 i) const { return u64(i64(index[i])) < u64(bins); }
-};
-
-// Each returns the place of the first index that is out of range, or a negative number.
-template <typename Element, typename Index>
-i64 add_atomic(Input<Element, Index> in, Accumulator<Element> *out, int threads) {
+// Each returns the place of the first index that is out of range, or NONE_BAD.
+template <typename In>
+i64 add_atomic(const In &in, Accumulator<typename In::Element> *out, int threads) {
     i64 bad = in.n;
 #pragma omp parallel for schedule(static) num_threads(threads) reduction(min : bad)
     for (i64 i = 0; i < in.n; ++i) {
@@ -33,14 +23,39 @@ i64 add_atomic(Input<Element, Index> in, Accumulator<Element> *out, int threads)
             bad = std::min(bad, i);
             continue;
         }
-        Accumulator<Element> *sums = out + i64(in.index[i]) * in.columns;
-        const Element *x = in.x + i * in.columns;
+        auto *sums = out + in.bin(i) * in.columns;
+        const auto *x = in.row(i);
         for (i64 c = 0; c < in.columns; ++c) {
 #pragma omp atomic
             sums[c] += widen(x[c]);
         }
     }
-    return bad < in.n ? bad : -1;
+    return bad < in.n ? bad : NONE_BAD;
+}
+
+// Floating-point sums, each by ascending place: the bits of the reference.
+template <typename Element, bool ROWS>
+struct FloatSums {
+    static constexpr i64 BYTES = sizeof(Accumulator<Element>);
+    static constexpr bool MOVES = !ROWS;
+    Accumulator<Element> *out;
+    i64 columns;
+
+    void add(i64 bin, i64, const Element *x) {
+        Accumulator<Element> *sums = out + bin * (ROWS ? columns : 1);
+#pragma GCC ivdep
+        for (i64 c = 0; c < (ROWS ? columns : 1); ++c) sums[c] += widen(x[c]);
+    }
+};
+
+template <typename In>
+i64 add_sorted(const In &in, Accumulator<typename In::Element> *out, int threads) {
+    if (in.columns == 1) {
+        FloatSums<typename In::Element, false> sums{out, 1};
+        return by_bin(in, sums, threads);
+    }
+    FloatSums<typename In::Element, true> sums{out, in.columns};
+    return by_bin(in, sums, threads);
 }
 
 // ---------------------------------------------------------------- Python
@@ -53,9 +68,9 @@ i64 with_index(const py::array &x, const py::array &index, py::array &out, Kerne
     const void *places = index.data();
     const bool wide = index.itemsize() == 8;
     py::gil_scoped_release free;
-    if (wide) return kernel(Input<Element, i64>{elements, static_cast<const i64 *>(places), n, columns, bins}, sums);
-    return kernel(Input<Element, std::int32_t>{elements, static_cast<const std::int32_t *>(places), n, columns, bins},
-                  sums);
+    if (wide) return kernel(Scatter<Element, i64>{elements, static_cast<const i64 *>(places), n, columns, bins}, sums);
+    return kernel(Scatter<Element, std::int32_t>{elements, static_cast<const std::int32_t *>(places), n, columns,
+                                                   bins}, sums);
 }
 
 // Types and shapes are checked in kernels/scatter/elements.py.
@@ -68,14 +83,16 @@ i64 with_types(const py::array &x, const std::string &type, const py::array &ind
     throw std::invalid_argument("scatter_add of " + type);
 }
 
-int team(int threads) { return threads > 0 ? threads : omp_get_max_threads(); }
-
 }  // namespace
 
 void register_scatter(py::module_ &m) {
-    m.def("scatter_atomic", [](py::array x, std::string type, py::array index, py::array out, int threads) {
-        return with_types(x, type, index, out, [threads](auto in, auto *sums) {
-            return add_atomic(in, sums, team(threads));
+    const auto define = [&m](const char *name, auto kernel) {
+        m.def(name, [kernel](py::array x, std::string type, py::array index, py::array out, int threads) {
+            return with_types(x, type, index, out, [kernel, threads](const auto &in, auto *sums) {
+                return kernel(in, sums, threads > 0 ? threads : omp_get_max_threads());
+            });
         });
-    });
+    };
+    define("scatter_atomic", [](const auto &in, auto *out, int threads) { return add_atomic(in, out, threads); });
+    define("scatter_sorted", [](const auto &in, auto *out, int threads) { return add_sorted(in, out, threads); });
 }

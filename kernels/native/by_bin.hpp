@@ -1,0 +1,135 @@
+// Elements brought to their bins: every bin is given its elements by one thread at a time, in the order of the input.
+//
+// Elements are taken in parts that stay in cache. Of each share of a part is counted what belongs to which bucket (a
+// range of bins), then it is written there, stably; then each bucket is handed to one thread. What a bin is given, and in which
+// order, depends on neither threads, nor parts, nor buckets.
+#pragma once
+#include <omp.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+// n elements of `columns` numbers each, to be added to `bins` bins.
+template <typename Number, typename Place>
+struct Scatter {
+    using Element = Number;
+    const Element *x;
+    const Place *index;
+    std::int64_t n, columns, bins;
+
+    bool fits(std::int64_t i) const { return std::uint64_t(std::int64_t(index[i])) < std::uint64_t(bins); }
+    std::int64_t bin(std::int64_t i) const { return index[i]; }
+    const Element *row(std::int64_t i) const { return x + i * columns; }
+};
+
+constexpr std::int64_t NONE_BAD = -1;        // no index is out of range
+constexpr std::int64_t FEW = 1 << 13;        // elements that take less time than waking a team of threads
+constexpr std::int64_t SHARE = 1 << 14;      // elements that one thread sorts at once
+constexpr std::int64_t SHARE_BYTES = 1 << 17;  // of rows, which stay where they are
+constexpr int SHARES = 64;                   // of a part, at least: a thread that is held up holds up little
+constexpr int MOST_BUCKETS = 256;
+constexpr std::int64_t CACHED = 1 << 18;  // bytes of sums that few threads add to faster unsorted
+
+template <typename Carried>
+struct __attribute__((packed)) Item {
+    Carried carried;     // a number, or the place of a row in its part
+    std::uint32_t bin;   // within the bucket
+};
+
+struct Buckets {
+    int shift;
+    std::int64_t count;
+};
+
+// So many that threads share them evenly; no more, as additions to few bins wait for one another.
+inline Buckets buckets(std::int64_t bins, int threads) {
+    int bits = 0, wanted = 128;
+    while ((std::int64_t(1) << bits) < bins) ++bits;
+    while (wanted < std::min(8 * threads, MOST_BUCKETS)) wanted *= 2;
+    const int shift = std::max(bits - __builtin_ctz(wanted), 0);
+    return {shift, ((bins - 1) >> shift) + 1};
+}
+
+// sums.add(bin, i, x): element i, at x, goes to the bin. Sums::BYTES are what a bin takes in memory per column; Sums::MOVES
+// says that single numbers had better be moved to where they are added, else they stay and x is in the input.
+// Returns the place of the first index that is out of range, or NONE_BAD.
+template <typename In, typename Sums>
+std::int64_t in_turn(const In &in, Sums &sums) {
+    for (std::int64_t i = 0; i < in.n; ++i) {
+        if (!in.fits(i)) return i;
+        sums.add(in.bin(i), i, in.row(i));
+    }
+    return NONE_BAD;
+}
+
+template <typename Carried, typename In, typename Sums>
+std::int64_t in_buckets(const In &in, Sums &sums, int threads) {
+    using i64 = std::int64_t;
+    constexpr bool MOVED = Sums::MOVES && std::is_same_v<Carried, typename In::Element>;
+    const Buckets of = buckets(in.bins, threads);
+    const i64 bytes = MOVED ? 1 : in.columns * i64(sizeof(*in.x));
+    const i64 share = std::clamp<i64>(SHARE_BYTES / std::max<i64>(bytes, 1), 256, SHARE);
+    const i64 shares = std::min((in.n + share - 1) / share, std::max<i64>(SHARES, 4 * threads)), part = shares * share;
+    const std::unique_ptr<Item<Carried>[]> items(new Item<Carried>[part]);
+    std::vector<std::uint32_t> starts(shares * (of.count + 1));
+    i64 bad = in.n;
+#pragma omp parallel num_threads(threads)
+    for (i64 begin = 0; begin < in.n; begin += part) {
+#pragma omp for schedule(dynamic) reduction(min : bad)
+        for (i64 s = 0; s < shares; ++s) {
+            const i64 from = std::min(in.n, begin + s * share), to = std::min(in.n, from + share);
+            std::uint32_t *start = starts.data() + s * (of.count + 1), next[MOST_BUCKETS] = {};
+            i64 i = from;
+            for (; i < to && in.fits(i); ++i) ++next[in.bin(i) >> of.shift];
+            if (i < to) {
+                bad = std::min(bad, i);
+                continue;
+            }
+            std::uint32_t before = std::uint32_t(s * share);
+            for (i64 b = 0; b < of.count; ++b) {
+                start[b] = before;
+                before += std::exchange(next[b], before);
+            }
+            start[of.count] = before;
+            const std::uint32_t mask = (std::uint32_t(1) << of.shift) - 1;
+            for (i = from; i < to; ++i) {
+                const i64 bin = in.bin(i);
+                Item<Carried> &item = items[next[bin >> of.shift]++];
+                if constexpr (MOVED)
+                    item.carried = in.x[i];
+                else
+                    item.carried = Carried(i - begin);
+                item.bin = std::uint32_t(bin) & mask;
+            }
+        }
+        if (bad < in.n) break;  // all threads see the same
+#pragma omp for schedule(dynamic)
+        for (i64 b = 0; b < of.count; ++b) {
+            const i64 first = b << of.shift;
+            for (i64 s = 0; s < shares; ++s) {
+                const std::uint32_t *start = starts.data() + s * (of.count + 1) + b;
+                for (const Item<Carried> *item = &items[start[0]], *end = &items[start[1]]; item < end; ++item) {
+                    const Carried carried = item->carried;
+                    if constexpr (MOVED)
+                        sums.add(first + item->bin, 0, &carried);
+                    else
+                        sums.add(first + item->bin, begin + carried, in.row(begin + carried));
+                }
+            }
+        }
+    }
+    return bad < in.n ? bad : NONE_BAD;
+}
+
+template <typename In, typename Sums>
+std::int64_t by_bin(const In &in, Sums &sums, int threads) {
+    if (in.n < FEW || in.bins <= 1 || threads == 1) return in_turn(in, sums);
+    if constexpr (Sums::MOVES)
+        if (in.columns == 1) return in_buckets<typename In::Element>(in, sums, threads);
+    return in_buckets<std::uint32_t>(in, sums, threads);
+}
