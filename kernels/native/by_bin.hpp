@@ -14,17 +14,19 @@
 #include <utility>
 #include <vector>
 
-// n elements of `columns` numbers each, to be added to `bins` bins.
-template <typename Number, typename Place>
+// n elements to be added to `bins` bins: rows of `columns` numbers, or single numbers.
+template <typename Number, typename Place, bool OF_ROWS>
 struct Scatter {
     using Element = Number;
+    static constexpr bool ROWS = OF_ROWS;
     const Element *x;
     const Place *index;
-    std::int64_t n, columns, bins;
+    std::int64_t n, bins, wide;
 
+    std::int64_t columns() const { return ROWS ? wide : 1; }
     bool fits(std::int64_t i) const { return std::uint64_t(std::int64_t(index[i])) < std::uint64_t(bins); }
     std::int64_t bin(std::int64_t i) const { return index[i]; }
-    const Element *row(std::int64_t i) const { return x + i * columns; }
+    const Element *row(std::int64_t i) const { return x + i * columns(); }
 };
 
 constexpr std::int64_t NONE_BAD = -1;        // no index is out of range
@@ -33,7 +35,6 @@ constexpr std::int64_t SHARE = 1 << 14;      // elements that one thread sorts a
 constexpr std::int64_t SHARE_BYTES = 1 << 17;  // of rows, which stay where they are
 constexpr int SHARES = 64;                   // of a part, at least: a thread that is held up holds up little
 constexpr int MOST_BUCKETS = 256;
-constexpr std::int64_t CACHED = 1 << 18;  // bytes of sums that few threads add to faster unsorted
 
 template <typename Carried>
 struct __attribute__((packed)) Item {
@@ -48,15 +49,14 @@ struct Buckets {
 
 // So many that threads share them evenly; no more, as additions to few bins wait for one another.
 inline Buckets buckets(std::int64_t bins, int threads) {
-    int bits = 0, wanted = 128;
+    int bits = 0, wanted = 16;
     while ((std::int64_t(1) << bits) < bins) ++bits;
     while (wanted < std::min(8 * threads, MOST_BUCKETS)) wanted *= 2;
     const int shift = std::max(bits - __builtin_ctz(wanted), 0);
     return {shift, ((bins - 1) >> shift) + 1};
 }
 
-// sums.add(bin, i, x): element i, at x, goes to the bin. Sums::BYTES are what a bin takes in memory per column; Sums::MOVES
-// says that single numbers had better be moved to where they are added, else they stay and x is in the input.
+// sums.add(bin, i, x): element i, at x, goes to the bin. Sums::MOVES says that single numbers had better be moved to where they are added, else they stay and x is in the input.
 // Returns the place of the first index that is out of range, or NONE_BAD.
 template <typename In, typename Sums>
 std::int64_t in_turn(const In &in, Sums &sums) {
@@ -67,12 +67,13 @@ std::int64_t in_turn(const In &in, Sums &sums) {
     return NONE_BAD;
 }
 
-template <typename Carried, typename In, typename Sums>
+template <typename In, typename Sums>
 std::int64_t in_buckets(const In &in, Sums &sums, int threads) {
     using i64 = std::int64_t;
-    constexpr bool MOVED = Sums::MOVES && std::is_same_v<Carried, typename In::Element>;
+    constexpr bool MOVED = Sums::MOVES && !In::ROWS;
+    using Carried = std::conditional_t<MOVED, typename In::Element, std::uint32_t>;
     const Buckets of = buckets(in.bins, threads);
-    const i64 bytes = MOVED ? 1 : in.columns * i64(sizeof(*in.x));
+    const i64 bytes = MOVED ? 1 : in.columns() * i64(sizeof(*in.x));
     const i64 share = std::clamp<i64>(SHARE_BYTES / std::max<i64>(bytes, 1), 256, SHARE);
     const i64 shares = std::min((in.n + share - 1) / share, std::max<i64>(SHARES, 4 * threads)), part = shares * share;
     const std::unique_ptr<Item<Carried>[]> items(new Item<Carried>[part]);
@@ -129,7 +130,5 @@ std::int64_t in_buckets(const In &in, Sums &sums, int threads) {
 template <typename In, typename Sums>
 std::int64_t by_bin(const In &in, Sums &sums, int threads) {
     if (in.n < FEW || in.bins <= 1 || threads == 1) return in_turn(in, sums);
-    if constexpr (Sums::MOVES)
-        if (in.columns == 1) return in_buckets<typename In::Element>(in, sums, threads);
-    return in_buckets<std::uint32_t>(in, sums, threads);
+    return in_buckets(in, sums, threads);
 }

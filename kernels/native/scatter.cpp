@@ -7,6 +7,7 @@
 
 #include "by_bin.hpp"
 #include "elements.hpp"
+#include "integer_sums.hpp"
 #include "native.hpp"
 
 namespace {
@@ -23,9 +24,9 @@ i64 add_atomic(const In &in, Accumulator<typename In::Element> *out, int threads
             bad = std::min(bad, i);
             continue;
         }
-        auto *sums = out + in.bin(i) * in.columns;
-        const auto *x = in.row(i);
-        for (i64 c = 0; c < in.columns; ++c) {
+        Accumulator<typename In::Element> *sums = out + in.bin(i) * in.columns();
+        const typename In::Element *x = in.row(i);
+        for (i64 c = 0; c < in.columns(); ++c) {
 #pragma omp atomic
             sums[c] += widen(x[c]);
         }
@@ -34,43 +35,116 @@ i64 add_atomic(const In &in, Accumulator<typename In::Element> *out, int threads
 }
 
 // Floating-point sums, each by ascending place: the bits of the reference.
-template <typename Element, bool ROWS>
+template <typename In>
 struct FloatSums {
-    static constexpr i64 BYTES = sizeof(Accumulator<Element>);
-    static constexpr bool MOVES = !ROWS;
-    Accumulator<Element> *out;
-    i64 columns;
+    static constexpr bool MOVES = true;
+    const In &in;
+    Accumulator<typename In::Element> *out;
 
-    void add(i64 bin, i64, const Element *x) {
-        Accumulator<Element> *sums = out + bin * (ROWS ? columns : 1);
-#pragma GCC ivdep
-        for (i64 c = 0; c < (ROWS ? columns : 1); ++c) sums[c] += widen(x[c]);
+    void add(i64 bin, i64, const typename In::Element *x) {
+        auto *sums = out + bin * in.columns();
+        const i64 columns = in.columns();
+        for (i64 c = 0; c < columns; ++c) sums[c] += widen(x[c]);
     }
 };
 
 template <typename In>
 i64 add_sorted(const In &in, Accumulator<typename In::Element> *out, int threads) {
-    if (in.columns == 1) {
-        FloatSums<typename In::Element, false> sums{out, 1};
-        return by_bin(in, sums, threads);
-    }
-    FloatSums<typename In::Element, true> sums{out, in.columns};
+    FloatSums<In> sums{in, out};
     return by_bin(in, sums, threads);
+}
+
+template <typename In>
+i64 add_fixed_point(const In &in, Accumulator<typename In::Element> *out, int threads) {
+    using Float = Accumulator<typename In::Element>;
+    const auto found = extremes_of(in.x, in.n * in.columns(), threads);
+    return add_integers(in, out, Rounded<Float>(found.empty() ? 0 : found.exponent()), threads);
+}
+
+// ---------------------------------------------------------------- exact
+
+// starts[bin]: how many elements the bin has.
+struct Counts {
+    static constexpr bool MOVES = false;
+    i64 *counts;
+
+    template <typename Element>
+    void add(i64 bin, i64, const Element *) {
+        ++counts[bin];
+    }
+};
+
+struct Places {
+    static constexpr bool MOVES = false;
+    i64 *next, *places;
+
+    template <typename Element>
+    void add(i64 bin, i64 i, const Element *) {
+        places[next[bin]++] = i;
+    }
+};
+
+// The sum of column c over the rows at `places`, whatever the range of the numbers.
+template <typename In>
+Accumulator<typename In::Element> exactly(const In &in, const i64 *places, i64 count, i64 c) {
+    constexpr i64 DEPOSITS = 512;
+    long long words[WORDS] = {};
+    for (i64 k = 0; k < count; ++k) {
+        deposit(words, double(widen(in.row(places[k])[c])));
+        if (k % DEPOSITS == DEPOSITS - 1) carry(words);
+    }
+    return round_words<Accumulator<typename In::Element>>(words, words);
+}
+
+// Sorted by bin, then bin by bin with a superaccumulator.
+template <typename In>
+i64 add_segments(const In &in, Accumulator<typename In::Element> *out, int threads) {
+    std::vector<i64> ends(in.bins + 1), places(in.n);
+    Counts counts{ends.data()};
+    const i64 bad = by_bin(in, counts, threads);
+    if (bad != NONE_BAD) return bad;
+    i64 before = 0;
+    for (i64 &end : ends) before += std::exchange(end, before);
+    Places order{ends.data(), places.data()};  // makes of each bin's start its end
+    by_bin(in, order, threads);
+#pragma omp parallel for schedule(dynamic, 64) num_threads(in.n > FEW ? threads : 1)
+    for (i64 b = 0; b < in.bins; ++b) {
+        const i64 start = b ? ends[b - 1] : 0, count = ends[b] - start;
+        if (count == 0) continue;
+        for (i64 c = 0; c < in.columns(); ++c) out[b * in.columns() + c] = exactly(in, &places[start], count, c);
+    }
+    return NONE_BAD;
+}
+
+template <typename In>
+i64 add_exact(const In &in, Accumulator<typename In::Element> *out, int threads) {
+    using Float = Accumulator<typename In::Element>;
+    const auto found = extremes_of(in.x, in.n * in.columns(), threads);
+    if (found.empty()) return add_integers(in, out, Whole<Float>{0}, threads);
+    int carries = 1;
+    while (i64(1) << carries < in.n) ++carries;
+    if (found.exponent() - found.unit() + carries < 127)
+        return add_integers(in, out, Whole<Float>{found.unit()}, threads);
+    return add_segments(in, out, threads);
 }
 
 // ---------------------------------------------------------------- Python
 
-template <typename Element, typename Kernel>
-i64 with_index(const py::array &x, const py::array &index, py::array &out, Kernel kernel) {
+template <typename Element, typename Place, typename Kernel>
+i64 with_rows(const py::array &x, const py::array &index, py::array &out, Kernel kernel) {
     auto *sums = static_cast<Accumulator<Element> *>(out.mutable_data());
     const auto *elements = static_cast<const Element *>(x.data());
-    const i64 n = x.shape(0), columns = x.ndim() == 2 ? i64(x.shape(1)) : 1, bins = out.shape(0);
-    const void *places = index.data();
-    const bool wide = index.itemsize() == 8;
+    const auto *places = static_cast<const Place *>(index.data());
+    const i64 n = x.shape(0), bins = out.shape(0), columns = x.ndim() == 2 ? i64(x.shape(1)) : 1;
     py::gil_scoped_release free;
-    if (wide) return kernel(Scatter<Element, i64>{elements, static_cast<const i64 *>(places), n, columns, bins}, sums);
-    return kernel(Scatter<Element, std::int32_t>{elements, static_cast<const std::int32_t *>(places), n, columns,
-                                                   bins}, sums);
+    return columns == 1 ? kernel(Scatter<Element, Place, false>{elements, places, n, bins, 1}, sums)
+                        : kernel(Scatter<Element, Place, true>{elements, places, n, bins, columns}, sums);
+}
+
+template <typename Element, typename Kernel>
+i64 with_index(const py::array &x, const py::array &index, py::array &out, Kernel kernel) {
+    return index.itemsize() == 8 ? with_rows<Element, i64>(x, index, out, kernel)
+                                 : with_rows<Element, std::int32_t>(x, index, out, kernel);
 }
 
 // Types and shapes are checked in kernels/scatter/elements.py.
@@ -95,4 +169,8 @@ void register_scatter(py::module_ &m) {
     };
     define("scatter_atomic", [](const auto &in, auto *out, int threads) { return add_atomic(in, out, threads); });
     define("scatter_sorted", [](const auto &in, auto *out, int threads) { return add_sorted(in, out, threads); });
+    define("scatter_fixed_point", [](const auto &in, auto *out, int threads) {
+        return add_fixed_point(in, out, threads);
+    });
+    define("scatter_exact", [](const auto &in, auto *out, int threads) { return add_exact(in, out, threads); });
 }

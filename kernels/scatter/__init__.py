@@ -8,6 +8,6 @@ when it is permuted, or added by another number of threads.
 
 from kernels.scatter import native, numpy, reference, torch
 
-from kernels.scatter import cupy  # isort: skip  (last: `registry.get` takes the first backend that can run)
+from kernels.scatter import cupy, emulated  # isort: skip  (last: `registry.get` takes the first that can run)
 
-__all__ = ["cupy", "native", "numpy", "reference", "torch"]
+__all__ = ["cupy", "emulated", "native", "numpy", "reference", "torch"]

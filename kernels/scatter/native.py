@@ -7,6 +7,7 @@ import numpy as np
 from kernels import _native
 from kernels.scatter.elements import out_of_range, scatter
 from kernels.scatter.orders import in_order
+from kernels.sums.native import checked
 
 
 @in_order("atomic", backend="native")
@@ -24,10 +25,29 @@ def by_bin(x: np.ndarray, index: np.ndarray, bins: int, threads: int = 0) -> np.
     return _run(_native.scatter_sorted, "sorted", x, index, bins, threads)
 
 
+@in_order("fixed-point", backend="native")
+def fixed_point(x: np.ndarray, index: np.ndarray, bins: int, threads: int = 0) -> np.ndarray:
+    """Multiples of 2**(e-84) (float64) or 2**(e-42), with max|x| < 2**e over the finite elements, added as integers.
+
+    Each element is rounded by itself (ties to even), each sum once, to nearest even: no order can show. A bin that
+    received NaN or infinities has their sum by IEEE rules, other bins know nothing of them. Zero is +0.0.
+    """
+    return _run(_native.scatter_fixed_point, "fixed-point", x, index, bins, threads)
+
+
+@in_order("exact", backend="native")
+def exact(x: np.ndarray, index: np.ndarray, bins: int, threads: int = 0) -> np.ndarray:
+    """Integers of 128 bits where they can hold every bit, else sorted by bin into a superaccumulator each.
+
+    Correctly rounded, so that no order can show; NaN, infinities and zero as in `fixed-point`.
+    """
+    return _run(_native.scatter_exact, "exact", x, index, bins, threads)
+
+
 def _run(kernel, name: str, x, index, bins: int, threads: int) -> np.ndarray:
     s = scatter(x, index, bins, name, "native")
     out = np.zeros(s.shape, dtype=s.accumulator)
-    bad = kernel(s.x, s.x.dtype.name, s.index, out, threads)
+    bad = kernel(s.x, s.x.dtype.name, s.index, out, checked(threads))
     if bad >= 0:
         raise out_of_range(int(s.index[bad]), bad, s.bins)
     return out

@@ -1,0 +1,220 @@
+// Sums of bins as integers of 128 bits, which add up to the same in any order. One unit is a power of two for the whole
+// array, each element a number of units: rounded to it (fixed point) or, where the range of the elements allows it,
+// exactly. NaN and infinities go to the result itself, by IEEE rules, where they outrank the integer.
+#pragma once
+#include <omp.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <new>
+
+#include "by_bin.hpp"
+#include "native.hpp"
+#include "superaccumulator.hpp"
+
+using i128 = __int128;
+using u128 = unsigned __int128;
+
+template <typename Float>
+struct BitsOf;
+
+template <>
+struct BitsOf<double> {
+    using type = std::uint64_t;
+};
+
+template <>
+struct BitsOf<float> {
+    using type = std::uint32_t;
+};
+
+// Magnitudes of the largest and the least finite elements but zero, as bits; least - 1, so that zero wraps around.
+template <typename Float>
+struct Extremes {
+    using Bits = typename BitsOf<Float>::type;
+    static constexpr int DIGITS = Format<Float>::DIGITS, LOWEST = Format<Float>::LEAST - DIGITS + 1;
+    static constexpr Bits INFINITY_BITS = Bits(2 * Format<Float>::MOST + 1) << (DIGITS - 1);
+    Bits most = 0, least = ~Bits(0);
+
+    void include(const Extremes &other) {
+        most = std::max(most, other.most);
+        least = std::min(least, other.least);
+    }
+    bool empty() const { return most == 0; }
+
+    // The exponent of the last place of the number with these bits.
+    static int last_place(Bits bits) { return std::max(int(bits >> (DIGITS - 1)), 1) - 1 + LOWEST; }
+    int unit() const { return last_place(least + 1); }
+
+    // The least e such that all are below 2^e.
+    int exponent() const {
+        const int subnormal = std::numeric_limits<std::uint64_t>::digits - __builtin_clzll(most);
+        return most >> (DIGITS - 1) ? last_place(most) + DIGITS : LOWEST + subnormal;
+    }
+};
+
+template <typename Float>
+inline __attribute__((always_inline)) typename BitsOf<Float>::type magnitude_bits(Float v) {
+    union {
+        Float number;
+        typename BitsOf<Float>::type bits;
+    } both = {v};
+    return both.bits & (~typename BitsOf<Float>::type(0) >> 1);
+}
+
+template <typename Element>
+FPNA_CLONES Extremes<Accumulator<Element>> extremes_of(const Element *x, std::int64_t n) {
+    using Found = Extremes<Accumulator<Element>>;
+    typename Found::Bits most = 0, least = ~typename Found::Bits(0);
+    for (std::int64_t i = 0; i < n; ++i) {
+        const auto bits = magnitude_bits(widen(x[i]));
+        const typename Found::Bits finite = bits < Found::INFINITY_BITS ? bits : 0;
+        most = finite > most ? finite : most;
+        least = finite - 1 < least ? finite - 1 : least;
+    }
+    Found found;
+    found.most = most;
+    found.least = least;
+    return found;
+}
+
+template <typename Element>
+Extremes<Accumulator<Element>> extremes_of(const Element *x, std::int64_t n, int threads) {
+    constexpr std::int64_t PIECE = 1 << 16;
+    Extremes<Accumulator<Element>> all;
+#pragma omp parallel num_threads(n > PIECE ? threads : 1)
+    {
+        Extremes<Accumulator<Element>> mine;
+#pragma omp for schedule(static) nowait
+        for (std::int64_t i = 0; i < n; i += PIECE) mine.include(extremes_of(x + i, std::min(PIECE, n - i)));
+#pragma omp critical
+        all.include(mine);
+    }
+    return all;
+}
+
+// A number as multiples of 2^unit, rounded once, ties to even: 42 bits below 2^exponent, for float64 twice that.
+template <typename Float>
+class Rounded {
+    static constexpr int LIMB = 42, LIMBS = sizeof(Float) / 4;
+    double f, g;
+
+  public:
+    const int unit;
+
+    explicit Rounded(int exponent)
+        : f(std::ldexp(1.0, (LIMB - exponent) >> 1)),
+          g(std::ldexp(1.0, (LIMB - exponent) - ((LIMB - exponent) >> 1))),
+          unit(exponent - LIMB * LIMBS) {}
+
+    i128 operator()(Float v) const {
+        const double y = double(v) * f * g;
+        const std::int64_t high = std::llrint(y);
+        if constexpr (LIMBS == 1) return high;
+        return (i128(high) << LIMB) + std::llrint((y - double(high)) * 0x1p42);
+    }
+};
+
+// A number as multiples of 2^unit, of which it is one.
+template <typename Float>
+struct Whole {
+    const int unit;
+
+    i128 operator()(Float v) const {
+        using Found = Extremes<Float>;
+        const auto bits = magnitude_bits(v);
+        const auto hidden = typename Found::Bits(1) << (Found::DIGITS - 1);
+        const i128 mantissa = (bits & (hidden - 1)) | (bits >= hidden ? hidden : 0);
+        const i128 units = mantissa << ((Found::last_place(bits) - unit) & 127);  // of zero any shift will do
+        return std::signbit(v) ? -units : units;
+    }
+};
+
+template <typename In, typename Units>
+struct IntegerSums {
+    static constexpr bool MOVES = true;
+    const In &in;
+    i128 *words;
+    Accumulator<typename In::Element> *out;  // holds +0.0, or what NaN and infinities add up to
+    Units units;
+
+    void add(std::int64_t bin, std::int64_t, const typename In::Element *x) {
+        for (std::int64_t c = 0, k = bin * in.columns(); c < in.columns(); ++c, ++k) {
+            const auto v = widen(x[c]);
+            if (std::isfinite(v)) {
+                words[k] += units(v);
+            } else {
+#pragma omp atomic
+                out[k] += v;
+            }
+        }
+    }
+};
+
+template <typename Float>
+Float nearest(i128 units, int unit) {
+    if (units == 0) return 0;
+    u128 magnitude = units < 0 ? -u128(units) : u128(units);
+    const std::uint64_t top = std::uint64_t(magnitude >> 64);
+    const int zeros = top ? __builtin_clzll(top) : 64 + __builtin_clzll(std::uint64_t(magnitude));
+    magnitude <<= zeros;
+    const bool below = std::uint64_t(magnitude) != 0;
+    return with_sign<Float>(nearest<Float>(std::uint64_t(magnitude >> 64), below, unit + 64 - zeros), units < 0);
+}
+
+struct Freed {
+    void operator()(i128 *words) const { std::free(words); }
+};
+
+// Zeroed where it is first touched.
+inline std::unique_ptr<i128[], Freed> zeros(std::int64_t count) {
+    std::unique_ptr<i128[], Freed> words(static_cast<i128 *>(std::calloc(std::max<std::int64_t>(count, 1), sizeof(i128))));
+    if (!words) throw std::bad_alloc();
+    return words;
+}
+
+// All of the words of a sum rounded to the result, unless NaN or infinities are there.
+template <typename Float>
+void round_all(const i128 *words, std::int64_t cells, int copies, int unit, Float *out, int threads) {
+#pragma omp parallel for schedule(static) num_threads(cells > FEW ? threads : 1)
+    for (std::int64_t k = 0; k < cells; ++k) {
+        i128 sum = 0;
+        for (int t = 0; t < copies; ++t) sum += words[t * cells + k];
+        if (out[k] == 0) out[k] = nearest<Float>(sum, unit);
+        else if (std::isnan(out[k])) out[k] = std::numeric_limits<Float>::quiet_NaN();
+    }
+}
+
+// Few bins for many elements: every thread has sums of its own, which are added at the end.
+template <typename Sums, typename In>
+std::int64_t add_apart(const In &in, const Sums &sums, i128 *words, std::int64_t cells, int threads) {
+    std::int64_t bad = in.n;
+#pragma omp parallel num_threads(threads) reduction(min : bad)
+    {
+        Sums mine = sums;
+        mine.words = words + omp_get_thread_num() * cells;
+#pragma omp for schedule(static)
+        for (std::int64_t i = 0; i < in.n; ++i) {
+            if (in.fits(i))
+                mine.add(in.bin(i), i, in.row(i));
+            else
+                bad = std::min(bad, i);
+        }
+    }
+    return bad < in.n ? bad : NONE_BAD;
+}
+
+template <typename In, typename Units>
+std::int64_t add_integers(const In &in, Accumulator<typename In::Element> *out, Units units, int threads) {
+    const std::int64_t cells = in.bins * in.columns();
+    const bool apart = threads > 1 && in.n >= FEW && cells <= in.n * in.columns() / (4 * threads);
+    const int copies = apart ? threads : 1;
+    const auto words = zeros(copies * cells);
+    IntegerSums<In, Units> sums{in, words.get(), out, units};
+    const std::int64_t bad =
+        apart ? add_apart(in, sums, words.get(), cells, threads) : by_bin(in, sums, threads);
+    if (bad == NONE_BAD) round_all(words.get(), cells, copies, units.unit, out, threads);
+    return bad;
+}

@@ -1,0 +1,40 @@
+"""Scatter-adds bin by bin, in rational numbers where order must not matter: what the kernels are held against."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from .hard import exactly, rounded
+
+
+def accumulator(x):
+    return np.float64 if x.dtype == np.float64 else np.float32
+
+
+def left_to_right(x, index, bins):
+    """The definition, one addition at a time."""
+    out = np.zeros((bins, *x.shape[1:]), dtype=accumulator(x))
+    with np.errstate(all="ignore"):
+        for row, b in zip(x, index, strict=True):
+            out[b] = out[b] + row.astype(out.dtype)
+    return out
+
+
+def order_free(name, x, index, bins):
+    """`fixed-point` or `exact`."""
+    number, wide = accumulator(x), x.astype(float)
+    finite = np.abs(wide[np.isfinite(wide)]).max(initial=0.0)
+    unit = Fraction(2) ** (math.frexp(finite)[1] - (84 if number is np.float64 else 42))
+    out = np.zeros((bins, *x.shape[1:]), number)
+    for cell in np.ndindex(out.shape):
+        terms = wide[(index == cell[0], *cell[1:])]
+        if not np.isfinite(terms).all():
+            with np.errstate(invalid="ignore"):
+                special = terms[~np.isfinite(terms)].sum()
+            out[cell] = np.nan if math.isnan(special) else special
+        elif name == "exact":
+            out[cell] = rounded(exactly(terms), number)
+        else:
+            out[cell] = rounded(unit * sum(round(Fraction(v) / unit) for v in terms.tolist()), number)
+    return out
