@@ -26,9 +26,11 @@ struct Tile {
     std::size_t n;
 };
 
+constexpr std::size_t PRODUCTS = 512;  // products at once: 8 KiB with their errors, beside the factors
+
 struct TileMemory {
-    alignas(64) double values[TILE];
-    alignas(64) double errors[TILE];
+    alignas(64) double values[PRODUCTS];
+    alignas(64) double errors[PRODUCTS];
 };
 
 // ERRORS: whether those of products are wanted.
@@ -52,8 +54,8 @@ void for_tiles(const Terms<Element> &terms, std::size_t begin, std::size_t end, 
         return;
     }
     TileMemory memory;
-    for (std::size_t i = begin; i < end; i += TILE)
-        f(products_of<ERRORS>(terms, i, std::min(TILE, end - i), memory));
+    for (std::size_t i = begin; i < end; i += PRODUCTS)
+        f(products_of<ERRORS>(terms, i, std::min(PRODUCTS, end - i), memory));
 }
 
 // add(state, begin, end) for parts of n terms of `bytes` each, one per thread, and merge(into, state): of these only
