@@ -80,4 +80,7 @@ def out_of_range(value: int, position: int, bins: int) -> IndexError:
 
 
 def _plain(a: np.ndarray) -> np.ndarray:
-    return np.require(a, dtype=a.dtype.newbyteorder("="), requirements=["C", "A"])
+    # newbyteorder("=") of a native type is a new object, which np.add.at does not know to be fast.
+    if not a.dtype.isnative:
+        a = a.astype(a.dtype.newbyteorder("="))
+    return np.require(a, requirements=["C", "A"])
