@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernels import exact
-
 
 def fold(contributions: np.ndarray, out: np.ndarray) -> None:
     """Add `contributions` (k, *shape) over axis 0 into `out` (*shape), left to right, starting from +0.0.
@@ -43,19 +41,3 @@ def add_up(sources: list[np.ndarray]) -> np.ndarray:
     for a, b, out in additions(sources, total, total):
         np.add(a, b, out)
     return total
-
-
-def narrow(words: np.ndarray, rounded: np.ndarray, out: np.ndarray) -> None:
-    """Round the exact sums in `words` (*shape, WORDS) to float32 `out`, given them `rounded` to float64.
-
-    Rounding twice could miss the nearest float32 where `rounded` lies halfway between two. So it is first
-    rounded to odd: where it is inexact and its last bit even, its neighbour on the side of the sum is taken
-    instead (Boldo and Melquiond 2008). `words` and `rounded` are used up.
-    """
-    finite = np.isfinite(rounded)
-    exact.add(words, -np.where(finite, rounded, 0)[None])
-    rest = exact.round(words)
-    inexact_even = finite & (rest != 0) & (rounded.view(np.int64) & 1 == 0)
-    np.copyto(rounded, np.nextafter(rounded, np.copysign(np.inf, rest)), where=inexact_even)
-    with np.errstate(over="ignore"):  # beyond float32 the nearest is infinity
-        np.copyto(out, rounded, casting="same_kind")

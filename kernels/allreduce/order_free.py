@@ -10,7 +10,6 @@ import numpy as np
 from mpi4py import MPI
 
 from kernels import exact
-from kernels.allreduce.arithmetic import narrow
 from kernels.allreduce.native import allreduce
 from kernels.allreduce.reducer import Reducer
 
@@ -22,7 +21,6 @@ class ExactReducer(Reducer):
         super().__init__(comm, ordering, shape, dtype, name)
         self._own = exact.zeros(shape)
         self.nbytes = self._own.nbytes
-        self._rounded = self._total if dtype == np.float64 else np.zeros(shape)
         if comm.size == 1 or not self.nbytes:
             self._words, self._sum = self._own, None
         else:
@@ -56,10 +54,7 @@ class ExactReducer(Reducer):
     def _sum_own(self) -> np.ndarray:
         if self._sum:
             self._sum()
-        exact.round(self._words, self._rounded)
-        if self._rounded is not self._total:
-            narrow(self._words, self._rounded, self._total)
-        return self._total
+        return exact.round(self._words, self._total)
 
 
 class FixedPointReducer(Reducer):

@@ -13,7 +13,7 @@ import numpy as np
 
 from kernels import exact
 from kernels.allreduce import catalog
-from kernels.allreduce.arithmetic import add_up, fold, narrow
+from kernels.allreduce.arithmetic import add_up, fold
 from kernels.allreduce.errors import ScheduleError
 from kernels.allreduce.schedule import Round, Schedule, bounds
 
@@ -114,13 +114,7 @@ def _exact(contributions: Sequence[np.ndarray]) -> np.ndarray:
     words = [exact.zeros(x.shape[1:]) for x in contributions]
     for own, x in zip(words, contributions, strict=True):
         exact.add(own, x)
-    total = sum(words)
-    rounded = exact.round(total)
-    if contributions[0].dtype == np.float64:
-        return rounded
-    out = np.empty(rounded.shape, contributions[0].dtype)
-    narrow(total, rounded, out)
-    return out
+    return exact.round(sum(words), np.empty(contributions[0].shape[1:], contributions[0].dtype))
 
 
 def _fixed_point(contributions: Sequence[np.ndarray]) -> np.ndarray:
