@@ -129,6 +129,8 @@ std::int64_t in_buckets(const In &in, Sums &sums, int threads) {
 
 template <typename In, typename Sums>
 std::int64_t by_bin(const In &in, Sums &sums, int threads) {
-    if (in.n < FEW || in.bins <= 1 || threads == 1) return in_turn(in, sums);
+    // So few bins in a range that additions wait for one another: one thread overlaps more of them than a few threads do.
+    const bool narrow = !In::ROWS && threads <= 8 && in.bins < 64 * buckets(in.bins, threads).count;
+    if (in.n < FEW || threads == 1 || narrow) return in_turn(in, sums);
     return in_buckets(in, sums, threads);
 }

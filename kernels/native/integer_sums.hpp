@@ -128,7 +128,8 @@ struct Whole {
         const auto hidden = typename Found::Bits(1) << (Found::DIGITS - 1);
         const i128 mantissa = (bits & (hidden - 1)) | (bits >= hidden ? hidden : 0);
         const i128 units = mantissa << ((Found::last_place(bits) - unit) & 127);  // of zero any shift will do
-        return std::signbit(v) ? -units : units;
+        const i128 sign = -i128(std::signbit(v));  // 0 or -1, for a branch would be guessed wrong half of the times
+        return (units ^ sign) - sign;
     }
 };
 
