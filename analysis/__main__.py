@@ -64,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add.add_argument("runs", nargs="+", metavar="RUN")
     add.add_argument(
-        "--reference", metavar="VARIANT[:BACKEND]",
+        "--reference", metavar="VARIANT[@BACKEND]",
         help="what V_s is against: a variant, or truth (sptr, else the variant of the strongest guarantee)",
     )  # fmt: skip
     add.add_argument(

@@ -38,7 +38,8 @@ class Sums:
     """What runs of `reductions` recorded. All frames have `case`; names of cases, operations, variants and
     backends are categoricals, in the order of `cases` and as recorded.
 
-    cases    case, run, repeat, ranks: which repeats of which launches make up a case
+    cases    case, run, repeat, ranks: which repeats of which launches make up a case. Its name has the data, the group
+             as in the table of groups, and the rank count
     samples  SERIES, array int32, run, repeat, sample int32, value float64; sorted by CELL, then as recorded
     times    SERIES, run, repeat, rank, sample int32, calls int64, seconds float64 and nbytes float64 per call
     truth    case, n int64, array int32, value float64: the correctly rounded value
@@ -71,11 +72,8 @@ def parse(name: str) -> tuple[str, str, str, int] | None:
 def sums(frames: Frames) -> Sums:
     """What the runs of `reductions` among `frames` recorded; empty frames where there are none. Runs with an
     injected fault are left out."""
-    runs = grouped(frames.runs[(frames.runs["app"] == APP).to_numpy()])
-    runs = runs[~runs["faulty"].astype(bool)]
-    label = runs["group"].str.removeprefix(f"{APP} ") + " on " + runs["size"].map(ranks_text).astype("str")
-    cases = runs.assign(case=label.astype("str"), ranks=runs["size"])[["case", "run", "repeat", "ranks"]]
-    cases = cases.reset_index(drop=True)
+    runs = _cases(frames.runs[(frames.runs["app"] == APP).to_numpy()])
+    cases = runs[["case", "run", "repeat", "size"]].rename(columns={"size": "ranks"})
     known = list(dict.fromkeys(cases["case"]))
     codes = {label: i for i, label in enumerate(known)}
     numbers = {(run, repeat): codes[c] for c, run, repeat, _ in cases.itertuples(index=False)}
@@ -88,7 +86,7 @@ def sums(frames: Frames) -> Sums:
     samples, replays = _samples(recorded[~operation.isin([TRUTH, *WORST]).to_numpy()])
     truth = recorded[(operation == TRUTH).to_numpy()].drop_duplicates(["case", "n", "array"])
     times = _recorded(frames.events, numbers, parsed, known)
-    promises = runs.assign(case=label).drop_duplicates("case").set_index("case")["promises"]
+    promises = runs.drop_duplicates("case").set_index("case")["promises"]
     return Sums(
         cases=cases,
         samples=samples,
@@ -104,7 +102,7 @@ def references(found: Sums, wanted: str | None = None) -> tuple[pd.DataFrame, li
     """What S_d is, one row per place: columns PLACE, `value`, `reference` (variant and backend), and what is to be
     said about the choice.
 
-    `wanted` is a variant, VARIANT:BACKEND, or "truth". Without it, in each case and operation: `sptr` if it was
+    `wanted` is a variant, VARIANT@BACKEND, or "truth". Without it, in each case and operation: `sptr` if it was
     run, else the variant of the strongest guarantee, else the correctly rounded value. A variant is a reference
     only where all its samples of each array have the same bits. Raises NoReference where `wanted` never does.
     """
@@ -132,6 +130,41 @@ def references(found: Sums, wanted: str | None = None) -> tuple[pd.DataFrame, li
         return pd.DataFrame(columns=columns), notes
     return pd.concat([piece[columns].astype({key: "str" for key in PLACE[:2]}) for piece in pieces],
                      ignore_index=True), notes  # fmt: skip
+
+
+def _cases(runs: pd.DataFrame) -> pd.DataFrame:
+    """`runs` without injected faults, grouped, with the column `case`: the data, the group and the rank count.
+
+    How many sizes and arrays a run had tells no data apart: numbers are drawn by array and size, so that a size may be
+    in one run and the next in another.
+    """
+    data = [_data(config, problem) for config, problem in zip(runs["config"], runs["problem"], strict=True)]
+    runs = runs.assign(
+        data=[what for what, _, _ in data],
+        problem=[key for _, key, _ in data],
+        config=[rest for _, _, rest in data],
+    )
+    found = []
+    for what, same in runs.groupby(
+        "data", sort=False
+    ):  # one by one: a group is then named by what tells it apart
+        same = grouped(same)
+        same = same[~same["faulty"].astype(bool)]
+        on = same["size"].map(ranks_text).astype("str")
+        found.append(same.assign(case=what + same["group"].str.removeprefix(f"{APP} ") + " on " + on))
+    return pd.concat(found, ignore_index=True) if found else runs.assign(case=pd.Series(dtype="str"))
+
+
+def _data(config: str, problem: str) -> tuple[str, str, str]:
+    """Of one run: its data in words (`uniform float64, `), a key for the data, and its configuration without what the
+    key leaves out."""
+    sections = json.loads(config)
+    if not isinstance(own := sections.get("problem"), dict):
+        return "", problem, config
+    own = {key: value for key, value in own.items() if key not in ("sizes", "arrays")}
+    words = " ".join(str(own[key]) for key in ("distribution", "dtype") if own.get(key))
+    key = json.dumps([own, sections.get("run", {}).get("seed")], sort_keys=True)
+    return f"{words}, " if words else "", key, json.dumps(sections | {"problem": own}, sort_keys=True)
 
 
 def _recorded(frame: pd.DataFrame, numbers: dict, parsed: dict, known: list[str]) -> pd.DataFrame:
@@ -246,7 +279,7 @@ def _choose(
     if wanted == TRUTH:
         return truth
     if wanted is not None:
-        return next((name for name in names if wanted in (name[0], ":".join(name))), None)
+        return next((name for name in names if wanted in (name[0], "@".join(name))), None)
     if default := [name for name in names if name[0] == DEFAULT_REFERENCE]:
         return default[0]
     level = {name: found.guarantee(case, operation, *name) for name in names}
@@ -257,10 +290,10 @@ def _choose(
 def _refusal(found: Sums, constant: pd.DataFrame, wanted: str) -> str:
     """Why `wanted` is no reference, and what is."""
     good = [
-        f"{v}:{b}" for v, b, c in constant[["variant", "backend", "constant"]].itertuples(index=False) if c
+        f"{v}@{b}" for v, b, c in constant[["variant", "backend", "constant"]].itertuples(index=False) if c
     ]
     good += [TRUTH] if len(found.truth) else []
     can = ", ".join(dict.fromkeys(good)) or "none of these runs has one"
-    ran = [wanted in (v, f"{v}:{b}") for v, b in constant[["variant", "backend"]].itertuples(index=False)]
+    ran = [wanted in (v, f"{v}@{b}") for v, b in constant[["variant", "backend"]].itertuples(index=False)]
     why = "gave several results for one array, so that it is no reference" if any(ran) else "was not recorded"
     return f"--reference {wanted}: {why}; these can be: {can}"

@@ -21,8 +21,8 @@ CHUNK = 1 << 21  # numbers worked on at once: some ten temporaries of 16 MB
 
 
 def of_arrays(found: Sums, reference: pd.DataFrame) -> pd.DataFrame:
-    """One row per variant and array: columns CELL and those of `statistics`, and `reference`, which names what
-    V_s is against (empty where there is none)."""
+    """One row per variant and array: columns CELL and those of `statistics`, `s_d`, the number that V_s is against,
+    and `reference`, which names where that is from (empty where there is none)."""
     samples = found.samples
     begin = pieces(samples, CELL)
     frame = samples.iloc[begin][CELL].reset_index(drop=True)
@@ -39,7 +39,8 @@ def of_arrays(found: Sums, reference: pd.DataFrame) -> pd.DataFrame:
         for name in names:
             if name in columns:
                 columns[name][~side] = np.nan
-    return frame.assign(**columns, reference=place["reference"].fillna("").astype("str"))
+    named = place["reference"].fillna("").astype("str")
+    return frame.assign(**columns, s_d=against[0], reference=named)
 
 
 AGAINST_REFERENCE = ("v_s_max", "v_s_quantile", "v_s_median", "shift", "ulp_max", "undefined")
@@ -70,6 +71,7 @@ def statistics(values: np.ndarray, reference: np.ndarray, truth: np.ndarray) -> 
     median        the lower median: one of the samples
     pair_max      largest V_s of any two samples: 1 - min|S| / max|S|
     pair_median   median |V_s| of the pairs of samples 0 and 1, 2 and 3, ..., which are independent of each other
+    least, most   of the samples
     own_ulp       units in the last place from the least to the largest sample
     shift         |V_s| of the median against the reference: the change of algorithm
     v_s_max, v_s_quantile, v_s_median   of |V_s| = |1 - |S / S_reference|| (arXiv 2408.05148): both together
@@ -98,6 +100,8 @@ def statistics(values: np.ndarray, reference: np.ndarray, truth: np.ndarray) -> 
         "median": median,
         "pair_max": np.abs(bits.v_s(high, low)),
         "pair_median": middle(between),
+        "least": least,
+        "most": most,
         "own_ulp": bits.ulp_distance(least, most),
         "shift": np.abs(bits.v_s(reference, median)),
         "v_s_max": bits.largest(size),
@@ -163,3 +167,22 @@ def _extremes(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     some = defined.any(axis=1)
     low = np.where(some, np.where(defined, x, np.inf).min(axis=1), np.nan)
     return low, np.where(some, np.where(defined, x, -np.inf).max(axis=1), np.nan)
+
+
+def worst_orders(found: Sums, arrays: pd.DataFrame) -> pd.DataFrame:
+    """What a search for the worst orders found beside what was seen, one row per variant and array: columns CELL;
+    `low` and `high`, the least and largest sum that the search reached; `bound`, the larger |V_s| of the two;
+    `v_s_max`, as seen; `share`, the range of the samples over the range of the search; `outside`, whether a sample
+    lies outside of it: then the search has not found the worst. V_s is against the reference, else against the median
+    sample. `arrays` is what `of_arrays` returned."""
+    keys = {key: "str" for key in SERIES[:4]}
+    where = ["case", "variant", "backend", "n", "array"]
+    worst = found.worst.astype({key: "str" for key in where[:3]})
+    both = arrays.astype(keys).merge(worst, on=where)
+    against = both["s_d"].where(both["reference"] != "", both["median"])
+    sides = [np.abs(bits.v_s(against.to_numpy(), both[side].to_numpy())) for side in ("low", "high")]
+    seen = [np.abs(bits.v_s(against.to_numpy(), both[side].to_numpy())) for side in ("least", "most")]
+    both["bound"], both["v_s_max"] = np.fmax(*sides), np.fmax(*seen)
+    both["share"] = (both["most"] - both["least"]) / (both["high"] - both["low"])
+    both["outside"] = (both["least"] < both["low"]) | (both["most"] > both["high"])
+    return both[[*CELL, "low", "high", "bound", "v_s_max", "share", "outside"]]

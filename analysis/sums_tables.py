@@ -10,20 +10,26 @@ import pandas as pd
 from analysis.groups import LEVELS
 from analysis.sections import Table
 from analysis.sums import EMULATED, SERIES, Sums, references
+from analysis.sums_fit import fits
 from analysis.sums_price import prices
-from analysis.sums_statistics import of_arrays, of_series
+from analysis.sums_shape import MOST_MODES, shapes
+from analysis.sums_statistics import QUANTILE, of_arrays, of_series, worst_orders
 from analysis.terminal import number
 
 
 @dataclass(frozen=True)
 class Study:
-    """All that is computed of the runs of `reductions`: `found` (the frames), `arrays` and `series`
-    (sums_statistics), `prices` (sums_price), and `notes`, sentences on what limits them."""
+    """All that is computed of the runs of `reductions`: `found` (the frames), `arrays`, `series` and `worst`
+    (sums_statistics), `prices` (sums_price), `shapes` (sums_shape), `fits` (sums_fit), and `notes`, sentences on what
+    limits them."""
 
     found: Sums
     arrays: pd.DataFrame
     series: pd.DataFrame
     prices: pd.DataFrame
+    shapes: pd.DataFrame
+    fits: pd.DataFrame
+    worst: pd.DataFrame
     notes: list[str]
 
 
@@ -36,19 +42,34 @@ def study(found: Sums, wanted: str | None = None) -> Study:
         notes.append(
             f"{found.replays:,} emulated samples repeat the orders of an earlier run of the same seed: left out"
         )
-    return Study(found, arrays, of_series(arrays), prices(found), notes)
+    return Study(
+        found=found,
+        arrays=arrays,
+        series=of_series(arrays),
+        prices=prices(found),
+        shapes=shapes(found, arrays),
+        fits=fits(arrays),
+        worst=worst_orders(found, arrays),
+        notes=notes,
+    )
 
 
 def all_tables(made: Study) -> list[tuple[str, Table]]:
     """Every table, in the order in which they are read."""
-    return [*price_tables(made), *bits_tables(made)]
+    return [
+        *price_tables(made),
+        *bits_tables(made),
+        *shape_tables(made),
+        *fit_tables(made),
+        *worst_tables(made),
+    ]
 
 
 def write_csv(made: Study, directory: Path) -> list[str]:
     """Write the frames of `made` into `directory`, in full precision; the names of the files."""
     directory.mkdir(parents=True, exist_ok=True)
     names = []
-    for name in ("arrays", "series", "prices"):
+    for name in ("arrays", "series", "prices", "shapes", "fits", "worst"):
         getattr(made, name).to_csv(directory / f"{name}.csv", index=False)
         names.append(f"{name}.csv")
     return names
@@ -100,6 +121,78 @@ def bits_tables(made: Study) -> list[tuple[str, Table]]:
     return tables
 
 
+def shape_tables(made: Study) -> list[tuple[str, Table]]:
+    """(title, table) per case and operation: how V_s is distributed in the first arrays of each size."""
+    columns = ("n", "variant", "arrays", "samples", "values", "KL, nats", "95 % of normal samples", "not normal",
+               "modes")  # fmt: skip
+    tables = []
+    for title, same in _each(made.shapes):
+        rows = [
+            (
+                f"{row.n:,}", f"{row.variant} ({row.backend})", number(row.shaped), number(row.samples),
+                "discrete" if row.discrete == row.shaped else "continuous" if not row.discrete else "both",
+                number(row.kl), number(row.normal_95), f"{row.not_normal} of {row.shaped}",
+                " to ".join(dict.fromkeys(map(_modes, (row.modes, row.modes_most)))),
+            )
+            for row in same.itertuples(index=False)
+        ]  # fmt: skip
+        numbers = (columns[0], *columns[2:4], *columns[5:])
+        tables.append((f"Distribution of V_s: {title}", Table(columns, rows, numbers)))
+    return tables
+
+
+def _modes(count: int) -> str:
+    return str(count) if count <= MOST_MODES else f"more than {MOST_MODES}"
+
+
+def fit_tables(made: Study) -> list[tuple[str, Table]]:
+    """(title, table) per case and operation: the power law of |V_s| in N."""
+    columns = ("variant", "|V_s|", "alpha", "95 % interval", "beta", "95 % interval of it", "sizes", "arrays",
+               "samples", "remark")  # fmt: skip
+    named = {"v_s_max": "largest", "v_s_quantile": f"{QUANTILE:.0%} quantile"}
+    tables = []
+    for (case, operation), same in made.fits.groupby(["case", "operation"], sort=False):
+        rows = [
+            (
+                f"{row.variant} ({row.backend})", named[row.metric], number(row.alpha),
+                interval(row.alpha_low, row.alpha_high), number(row.beta), interval(row.beta_low, row.beta_high),
+                number(row.sizes), number(row.arrays),
+                " to ".join(dict.fromkeys(f"{m:,}" for m in (row.samples, row.samples_most))), _remark(row),
+            )
+            for row in same.itertuples(index=False)
+        ]  # fmt: skip
+        table = Table(columns, rows, columns[2:9])
+        tables.append((f"Growth, |V_s| = beta N^alpha: {operation} of {case}", table))
+    return tables
+
+
+def _remark(row) -> str:
+    """Why there is no fit, and which sizes it leaves out."""
+    left = f"{row.left_out} sizes left out, half of whose arrays do not differ" if row.left_out else ""
+    return "; ".join(filter(None, (row.nothing, left)))
+
+
+def worst_tables(made: Study) -> list[tuple[str, Table]]:
+    """(title, table) per case and operation: what a search for the worst orders reached, over all arrays."""
+    columns = ("n", "variant", "arrays", "max |V_s| seen", "max |V_s| by search", "seen / searched range")
+    by = made.worst.groupby(SERIES, observed=True, sort=True)
+    frame = by.agg(
+        arrays=("array", "size"), seen=("v_s_max", "max"), bound=("bound", "max"), share=("share", "median"),
+        outside=("outside", "sum"),
+    ).reset_index()  # fmt: skip
+    tables = []
+    for title, same in _each(frame):
+        rows = [
+            (
+                f"{row.n:,}", f"{row.variant} ({row.backend})", number(row.arrays), number(row.seen),
+                number(row.bound), number(row.share) + (f", {row.outside} beyond it" if row.outside else ""),
+            )
+            for row in same.itertuples(index=False)
+        ]  # fmt: skip
+        tables.append((f"Worst orders: {title}", Table(columns, rows, (columns[0], *columns[2:]))))
+    return tables
+
+
 def duration(seconds: float) -> str:
     """`12.3 µs`: three digits with the unit that suits."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
@@ -127,4 +220,4 @@ def _time(row) -> str:
 def _each(frame: pd.DataFrame):
     """(title, rows by n) of each case and operation, as recorded."""
     for (case, operation), same in frame.groupby(["case", "operation"], observed=True, sort=True):
-        yield f"{operation}, {case}", same.sort_values("n", kind="stable")
+        yield f"{operation} of {case}", same.sort_values("n", kind="stable")

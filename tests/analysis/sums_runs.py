@@ -12,7 +12,10 @@ PROMISES = {
     "sum:ao:emulated": "none", "sum:spa:emulated": "none", "sum:spa:native": "none", "sum:sptr:native": "run",
     "sum:numpy:numpy": "run", "sum:exact:native": "exact",
 }  # fmt: skip
-CONFIG = {"run": {"seed": 1}, "data": {"distribution": "uniform"}}
+CONFIG = {
+    "run": {"seed": 1},
+    "problem": {"operation": "sum", "distribution": "uniform", "dtype": "float64", "sizes": [8], "arrays": 2},
+}
 
 
 def write_sums(

@@ -56,7 +56,7 @@ def test_frames_hold_every_sample_time_truth_and_bound(tmp_path):
     spa = samples[samples["variant"] == "spa"]
     assert spa["value"].tolist() == [4.0, 5.0, 4.0, 2.0, 2.0, 2.0]
     assert spa["array"].tolist() == [0, 0, 0, 1, 1, 1] and spa["sample"].tolist() == [0, 1, 2] * 2
-    assert len(samples) == 18 and set(samples["case"]) == {"none/native on 2 ranks"}
+    assert len(samples) == 18 and set(samples["case"]) == {"uniform float64, none/native on 2 ranks"}
     assert list(samples["variant"].cat.categories) == ["spa", "sptr", "exact"]  # as they were run
     sptr = found.times[found.times["variant"] == "sptr"]
     assert sptr[["rank", "sample", "calls", "seconds", "nbytes"]].to_numpy().tolist() == [
@@ -64,24 +64,49 @@ def test_frames_hold_every_sample_time_truth_and_bound(tmp_path):
     ]
     assert found.truth[["n", "array", "value"]].to_numpy().tolist() == [[8, 0, 4.25], [8, 1, 2.0]]
     assert found.worst[["array", "low", "high"]].to_numpy().tolist() == [[0, 3.5, 6.0], [1, 1.0, 4.0]]
-    assert found.guarantee("none/native on 2 ranks", "sum", "sptr", "native") == "run"
-    assert found.guarantee("none/native on 2 ranks", "sum", "new", "native") == "not recorded"
+    assert found.guarantee("uniform float64, none/native on 2 ranks", "sum", "sptr", "native") == "run"
+    assert (
+        found.guarantee("uniform float64, none/native on 2 ranks", "sum", "new", "native") == "not recorded"
+    )
+
+
+def other(**changed):
+    """A configuration with another problem."""
+    return {"config": CONFIG | {"problem": CONFIG["problem"] | changed}, "problem": str(sorted(changed))}
 
 
 def test_runs_of_one_problem_are_samples_of_one_case_and_others_are_kept_apart(tmp_path):
     write_sums(tmp_path / "a", VARYING)
     write_sums(tmp_path / "b", {SPA: [[7.0, 7.0, 7.0], [2.0, 2.0, 2.0]]})
-    normal = CONFIG | {"data": {"distribution": "normal"}}
-    write_sums(tmp_path / "c", {SPA: [[9.0], [9.0]]}, problem="p1", config=normal)
+    write_sums(tmp_path / "c", {SPA: [[9.0], [9.0]]}, **other(distribution="normal"))
     write_sums(tmp_path / "d", {SPA: [[8.0], [8.0]]}, size=2)
+    write_sums(tmp_path / "e", {SPA: [[8.0], [8.0]]}, guarantee="run", ordering="direct")
     made = study(sums(load([tmp_path])))
-    found = made.arrays.set_index(["case", "array"])[["samples", "distinct"]]
-    cases = [f"none/native (distribution={name}) on {on}" for name, on in (
-        ("uniform", "1 rank"), ("uniform", "2 ranks"), ("normal", "1 rank"),
-    )]  # fmt: skip
-    assert set(found.index.get_level_values("case")) == set(cases)
-    assert found.loc[(cases[0], 0)].tolist() == [6, 3]
-    assert found.loc[(cases[1], 0)].tolist() == found.loc[(cases[2], 0)].tolist() == [1, 1]
+    found = made.arrays[made.arrays["array"] == 0].set_index("case")[["samples", "distinct"]]
+    assert {case: row.tolist() for case, row in found.iterrows()} == {
+        "uniform float64, none/native on 1 rank": [6, 3],
+        "uniform float64, none/native on 2 ranks": [1, 1],
+        "uniform float64, run/direct on 1 rank": [1, 1],
+        "normal float64, none/native on 1 rank": [1, 1],
+    }
+
+
+def test_a_parameter_of_the_distribution_tells_cases_apart(tmp_path):
+    for condition in (1e8, 1e12):
+        more = other(distribution="ill-conditioned", condition=condition) | {"problem": str(condition)}
+        write_sums(tmp_path / str(condition), VARYING, **more)
+    assert set(sums(load([tmp_path])).cases["case"]) == {
+        f"ill-conditioned float64, none/native (condition={value}) on 1 rank"
+        for value in (100000000.0, 1000000000000.0)
+    }
+
+
+def test_sizes_may_be_spread_over_runs(tmp_path):
+    write_sums(tmp_path / "a", VARYING)
+    write_sums(tmp_path / "b", {"sum:spa:native:80": [[1.0, 2.0]] * 3}, **other(sizes=[80], arrays=3))
+    made = study(sums(load([tmp_path])))
+    assert made.series[["n", "arrays"]].to_numpy().tolist() == [[8, 2], [80, 3]]
+    assert made.series["case"].nunique() == 1
 
 
 def test_an_emulated_run_from_the_same_seed_is_a_replay_and_no_new_sample(tmp_path):
@@ -117,7 +142,7 @@ def test_a_variant_that_breaks_its_promise_is_no_reference(tmp_path):
     write_sums(tmp_path / "r", VARYING | broken | {NUMPY: [[4.0] * 3, [2.0] * 3]})
     frames = load([tmp_path])
     assert set(references(sums(frames))[0]["reference"]) == {"numpy (numpy)"}
-    with pytest.raises(NoReference, match=r"sptr: gave several results .* these can be: numpy:numpy$"):
+    with pytest.raises(NoReference, match=r"sptr: gave several results .* these can be: numpy@numpy$"):
         references(sums(frames), "sptr")
 
 
@@ -141,7 +166,7 @@ def test_without_any_reference_only_samples_against_each_other_are_given(tmp_pat
 def test_the_named_reference_decides(tmp_path):
     write_sums(tmp_path / "r", VARYING | FIXED, truth={8: [4.25, 2.0]})
     frames = load([tmp_path])
-    for wanted in ("exact", "exact:native"):
+    for wanted in ("exact", "exact@native"):
         assert row(study(sums(frames), wanted).series, "spa")["shift"] == 0.25 / 4.25
 
 
@@ -149,11 +174,14 @@ def test_the_command_prints_prices_and_bits(tmp_path, capsys):
     write_sums(tmp_path / "r", VARYING | FIXED, {SPA: [1.0, 2.0, 3.0], SPTR: [3.0, 4.0, 5.0]})
     assert call("sums", tmp_path / "r", "--csv", tmp_path / "csv") == 0
     out = capsys.readouterr().out
-    assert "Price list: sum, none/native on 1 rank" in out and "reference: sptr (native)" in out
+    assert (
+        "Price list: sum of uniform float64, none/native on 1 rank" in out
+        and "reference: sptr (native)" in out
+    )
     assert "2 ms" in out and "2.000" in out  # the median of spa, and the ratio of sptr to it
     header, first = (tmp_path / "csv" / "arrays.csv").read_text().splitlines()[:2]
     assert header.startswith("case,operation,variant,backend,n,array") and first.startswith(
-        "none/native on 1 rank,"
+        '"uniform float64, none/native on 1 rank",sum,spa,native,8,0,'
     )
 
 
@@ -170,8 +198,8 @@ def test_a_run_without_sums_exits_with_2(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("wanted, words", [
-    ("spa", "spa: gave several results for one array, so that it is no reference; these can be: sptr:native"),
-    ("sprt", "sprt: was not recorded; these can be: sptr:native, exact:native"),
+    ("spa", "spa: gave several results for one array, so that it is no reference; these can be: sptr@native"),
+    ("sprt", "sprt: was not recorded; these can be: sptr@native, exact@native"),
     ("truth", "truth: was not recorded; these can be"),
 ])  # fmt: skip
 def test_a_reference_that_cannot_be_exits_with_2_and_names_those_that_can(tmp_path, capsys, wanted, words):
@@ -202,5 +230,5 @@ def test_single_samples_are_analysed(tmp_path):
 def test_promises_are_those_of_the_trace(tmp_path):
     write_sums(tmp_path / "r", VARYING, promises={"sum:spa:native": "run"})
     made = study(sums(load([tmp_path])))
-    assert made.found.guarantee("none/native on 1 rank", "sum", "spa", "native") == "run"
+    assert made.found.guarantee("uniform float64, none/native on 1 rank", "sum", "spa", "native") == "run"
     assert PROMISES["sum:spa:native"] == "none"

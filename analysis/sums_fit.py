@@ -1,0 +1,81 @@
+"""How variability grows with the number of elements: |V_s| ~ beta N^alpha."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.sums import SERIES
+from analysis.variability import CONFIDENCE
+
+FEWEST_SIZES = 3  # two points have a line through them whatever the law
+RESAMPLES = 1000
+SEED = 20240805
+METRICS = ("v_s_max", "v_s_quantile")
+FITS = [*SERIES[:4], "metric", "sizes", "left_out", "arrays", "samples", "samples_most", "alpha", "alpha_low",
+        "alpha_high", "beta", "beta_low", "beta_high", "nothing"]  # fmt: skip
+
+
+def fits(arrays: pd.DataFrame) -> pd.DataFrame:
+    """One row per variant and metric of METRICS, for variants of which some samples differ; columns FITS.
+
+    `sizes` were used and `left_out` were not, since the median over arrays is 0 (or not finite) there; `arrays`: the
+    fewest of a size; `samples` of an array, from the fewest to the most: the maximum grows with their number, so that
+    maxima of different numbers make no power law. `nothing` says why there is no fit. `arrays` is the frame of
+    `sums_statistics.of_arrays`.
+    """
+    rows = []
+    for key, same in arrays.groupby(SERIES[:4], observed=True, sort=True):
+        if not (same["distinct"] > 1).any():
+            continue
+        for metric in METRICS:
+            points = [
+                (n, here[metric].to_numpy()) for n, here in same.groupby("n") if here[metric].notna().any()
+            ]
+            used = [(n, y[~np.isnan(y)]) for n, y in points]
+            used = [(n, y) for n, y in used if 0 < np.median(y) < np.inf and n > 0]
+            made = power_law([n for n, _ in used], [y for _, y in used])
+            rows.append(
+                {
+                    **dict(zip(SERIES[:4], key, strict=True)), "metric": metric, "sizes": len(used),
+                    "left_out": same["n"].nunique() - len(used),
+                    "arrays": min((len(y) for _, y in used), default=0),
+                    "samples": int(same["samples"].min()), "samples_most": int(same["samples"].max()), **made,
+                }
+            )  # fmt: skip
+    return pd.DataFrame(rows, columns=FITS)
+
+
+def power_law(sizes: list[int], samples: list[np.ndarray], seed: int = SEED) -> dict[str, float | str]:
+    """beta and alpha of y = beta N^alpha by least squares on the logarithms of the medians over arrays, and their
+    percentile intervals at 95 % by a bootstrap over arrays: those of each size are drawn anew, RESAMPLES times.
+
+    `samples` holds the y of the arrays of each of the `sizes`; each median must be positive. NaN, and `nothing` says
+    why, where there are fewer than FEWEST_SIZES sizes; NaN for the intervals alone where a size has one array.
+    """
+    names = ("alpha", "alpha_low", "alpha_high", "beta", "beta_low", "beta_high")
+    if len(sizes) < FEWEST_SIZES:
+        why = f"{len(sizes)} sizes with a difference in half of the arrays, {FEWEST_SIZES} are needed"
+        return {name: np.nan for name in names} | {"nothing": why}
+    x = np.log(np.asarray(sizes, np.float64))
+    alpha, beta = line(x, np.log([np.median(y) for y in samples]))
+    made = {"alpha": float(alpha), "beta": float(np.exp(beta))}
+    fewest = min(map(len, samples))
+    if fewest < 2:
+        return {name: np.nan for name in names} | made | {"nothing": "no interval: one array of a size"}
+    rng = np.random.default_rng(seed)
+    drawn = np.stack([np.median(rng.choice(y, (RESAMPLES, len(y))), axis=1) for y in samples], axis=1)
+    with np.errstate(divide="ignore"):
+        logs = np.log(drawn)
+    alphas, betas = line(x, logs[np.isfinite(logs).all(axis=1)])
+    tail = (1 - CONFIDENCE) / 2
+    made["alpha_low"], made["alpha_high"] = map(float, np.quantile(alphas, [tail, 1 - tail]))
+    made["beta_low"], made["beta_high"] = map(float, np.exp(np.quantile(betas, [tail, 1 - tail])))
+    return made | {"nothing": ""}
+
+
+def line(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Slope and intercept of the least-squares lines through (x, y), y of shape (..., len(x))."""
+    centred = x - x.mean()
+    slope = (y * centred).sum(axis=-1) / (centred**2).sum()
+    return slope, np.mean(y, axis=-1) - slope * x.mean()

@@ -1,0 +1,269 @@
+"""The shape of a distribution of V_s: histogram, distance from a normal distribution, number of modes.
+
+Nothing is assumed to be normal. Sums lie on the grid of floating-point numbers. Where its spacing can be seen the data
+is called discrete and every point of the grid has a cell of its own, since cells narrower than the grid, or not a
+multiple of it, would show a comb that is none of the distribution's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis import bits
+from analysis.sums import CELL, SERIES, Sums, pieces
+
+GRID_POINTS = 4  # to a cell, below which the grid shows
+FEW = 16  # points of a grid: discrete however few the samples
+REPEATED = 10
+MOST_CELLS = 2000  # of a histogram: enough that no figure and no estimate is limited by them
+GRID = 1024  # points on which densities are computed
+FINEST = 2.5  # points of it to a bandwidth: below, the FFT rings
+SHAPED = 4  # arrays of a variant and size: each is judged alone, since arrays differ in their spread
+FEWEST_SAMPLES = 20
+MOST_MODES = 9  # "more than 9" is all that is said beyond
+LEVEL = 0.05  # at which k modes are refused
+DRAWS = 200
+SEED = 20240805
+SHAPES = [*SERIES, "shaped", "samples", "discrete", "kl", "normal_95", "not_normal", "modes", "modes_most"]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A histogram that counts every number: `edges` (k + 1,), `counts` (k,), `places` (k,) between the edges. Where
+    `discrete`, the places are the points of the grid of the data, empty ones between the others too."""
+
+    edges: np.ndarray
+    counts: np.ndarray
+    places: np.ndarray
+    discrete: bool
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of one sample of `count` finite numbers: `kl` from the normal distribution of its mean and variance, what a
+    sample of a normal distribution gives (`normal_median`, `normal_95`: 95 % are below), `modes` (0: no number;
+    MOST_MODES + 1: more), and whether it is `discrete`. One value alone has no divergence: NaN."""
+
+    count: int
+    distinct: int
+    discrete: bool
+    kl: float
+    normal_median: float
+    normal_95: float
+    modes: int
+
+
+def shapes(found: Sums, arrays: pd.DataFrame) -> pd.DataFrame:
+    """The shape of V_s of the first SHAPED arrays that differ and have FEWEST_SAMPLES, one row per variant and n that
+    has such: columns SERIES, `shaped` (arrays), `samples` (fewest), `discrete` (arrays that are), `kl` and
+    `normal_95` (medians over arrays), `not_normal` (arrays whose kl is above their normal_95), `modes`, `modes_most`
+    (fewest, most). `arrays` is what `sums_statistics.of_arrays` returned."""
+    chosen = (arrays["distinct"] > 1) & (arrays["samples"] >= FEWEST_SAMPLES)
+    chosen &= chosen.groupby([arrays[key] for key in SERIES], observed=True).cumsum() <= SHAPED
+    begin = pieces(found.samples, CELL)
+    end = np.append(begin[1:], len(found.samples))
+    values = found.samples["value"].to_numpy()
+    rows = []
+    for i in np.flatnonzero(chosen.to_numpy()):
+        one = arrays.iloc[i]
+        made = shape(
+            *v_s_and_grid(values[begin[i] : end[i]], one["s_d"] if one["reference"] else one["median"])
+        )
+        if made.distinct > 1:
+            rows.append({**{key: one[key] for key in SERIES}, **made.__dict__})
+    if not rows:
+        return pd.DataFrame(columns=SHAPES)
+    frame = pd.DataFrame(rows)
+    frame["above"] = frame["kl"] > frame["normal_95"]
+    return frame.groupby(SERIES, sort=False, observed=True).agg(
+        shaped=("kl", "size"), samples=("count", "min"), discrete=("discrete", "sum"), kl=("kl", "median"),
+        normal_95=("normal_95", "median"), not_normal=("above", "sum"), modes=("modes", "min"),
+        modes_most=("modes", "max"),
+    ).reset_index()  # fmt: skip
+
+
+def v_s_and_grid(sums: np.ndarray, reference: float) -> tuple[np.ndarray, float]:
+    """V_s of the finite ones among the samples `sums` (n,), and how far apart their possible values are (0: not
+    known)."""
+    sums = sums[np.isfinite(sums)]
+    if not len(sums) or (sums == sums[0]).all() or reference == 0 or not np.isfinite(reference):
+        return bits.v_s(np.full(len(sums), reference), sums), 0.0
+    return bits.v_s(np.full(len(sums), reference), sums), grid_of(sums) / abs(reference)
+
+
+def shape(x: np.ndarray, grid: float = 0.0) -> Shape:
+    """The shape of the finite numbers among `x` float64 (n,), which are multiples of `grid` apart (0: not known)."""
+    x = np.sort(x[np.isfinite(x)])
+    if not len(x) or x[0] == x[-1]:
+        return Shape(len(x), min(len(x), 1), True, math.nan, math.nan, math.nan, min(len(x), 1))
+    made = cells(x, grid)
+    middle, high = normal_divergence(made)
+    distinct = 1 + int((x[1:] != x[:-1]).sum())
+    return Shape(
+        len(x), distinct, made.discrete, divergence(made, x.mean(), x.std()), middle, high, modes(made)
+    )
+
+
+def grid_of(sums: np.ndarray) -> float:
+    """The spacing of the floating-point numbers that `sums` (n,), finite and not all equal, can be: the largest power
+    of two times the unit in the last place of the largest of which all their differences are multiples. So the grid
+    of float32 is found in sums that are stored as float64."""
+    unit = np.spacing(np.abs(sums).max())
+    steps = (sums - sums[0]) / unit
+    if not np.abs(steps).max() < 2**62:
+        return 0.0
+    bits = int(np.bitwise_or.reduce(np.rint(steps).astype(np.int64)))
+    return float(unit * (bits & -bits)) if bits else float(unit)
+
+
+def cells(x: np.ndarray, grid: float = 0.0) -> Cells:
+    """Cells of width 2 IQR n^(-1/3) (Freedman & Diaconis 1981) for finite, sorted, not all equal `x`.
+
+    Where the quartiles coincide, as wide as the range over sqrt(n). At most MOST_CELLS. Discrete: where a cell would
+    hold fewer than GRID_POINTS points of the `grid`, or each value occurs REPEATED times on average.
+    """
+    n, low, high = len(x), x[0], x[-1]
+    quarter = np.quantile(x, [0.25, 0.75])
+    width = 2 * (quarter[1] - quarter[0]) / n ** (1 / 3)
+    wanted = (high - low) / width if width > 0 else math.sqrt(n)
+    count = int(min(max(math.ceil(wanted), 1), MOST_CELLS))
+    points = (high - low) / grid + 1 if grid > 0 else math.inf
+    shows = points <= max(GRID_POINTS * count, FEW) or np.count_nonzero(x[1:] != x[:-1]) < n / REPEATED
+    if shows and points <= MOST_CELLS:
+        at = np.rint((x - low) / grid).astype(np.int64)
+        counts = np.bincount(at)
+        return Cells(
+            low + (np.arange(len(counts) + 1) - 0.5) * grid, counts, low + np.arange(len(counts)) * grid, True
+        )
+    edges = np.linspace(low, high, count + 1)
+    counts, _ = np.histogram(x, edges)
+    return Cells(edges, counts, (edges[:-1] + edges[1:]) / 2, False)
+
+
+def divergence(made: Cells, mean: float, deviation: float) -> float:
+    """Kullback-Leibler divergence sum p log(p / q), in nats, of the shares p of the cells from their probabilities q
+    under the normal distribution of that mean and standard deviation; the outermost cells reach to infinity.
+
+    The plug-in estimator: too large by about (k - 1) / 2n for k cells that matter (Miller 1955), so that it has to
+    be read beside `normal_divergence`.
+    """
+    return float(_kl(made.counts[None], normal_shares(made.edges, mean, deviation))[0])
+
+
+def normal_divergence(made: Cells) -> tuple[float, float]:
+    """Median and 95 % quantile of `divergence` for normal samples of the same size in the same cells, by DRAWS
+    simulations with a fixed seed."""
+    share = made.counts / made.counts.sum()
+    mean = float((share * made.places).sum())
+    deviation = math.sqrt((share * (made.places - mean) ** 2).sum())
+    q = normal_shares(made.edges, mean, deviation)
+    drawn = np.random.default_rng(SEED).multinomial(made.counts.sum(), q / q.sum(), DRAWS)
+    middle, high = np.quantile(_kl(drawn, q), [0.5, 0.95])
+    return float(middle), float(high)
+
+
+def normal_shares(edges: np.ndarray, mean: float, deviation: float) -> np.ndarray:
+    """Probabilities (k,) of the cells between `edges` (k + 1,), the outermost reaching to infinity."""
+    z = (edges[1:-1] - mean) / (deviation * math.sqrt(2))
+    below = np.array([0.0, *(math.erf(v) for v in z.tolist()), 0.0])
+    below[0], below[-1] = -1.0, 1.0
+    # Of tails the complement keeps what 1 - (1 - q) would lose.
+    tail = np.array([0.0, *(math.erfc(abs(v)) for v in z.tolist()), 0.0])
+    side = np.concatenate([[-1], np.sign(z), [1]])
+    both = np.diff(below)
+    same = (side[1:] == side[:-1]) & (side[1:] != 0)
+    return np.where(same, np.abs(np.diff(tail)), both) / 2
+
+
+def _kl(counts: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """sum p log(p / q) of each row of `counts` (rows, k)."""
+    p = counts / counts.sum(axis=1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = np.where(p > 0, p * (np.log(p) - np.log(q)), 0.0)
+    return terms.sum(axis=1)
+
+
+def modes(made: Cells) -> int:
+    """The number of modes: the least k that Silverman's test (1981) does not refuse at LEVEL, up to MOST_MODES + 1.
+
+    The test: h is the least bandwidth at which the Gaussian kernel density estimate has at most k modes; samples are
+    drawn from that estimate, scaled to the variance of the data; k is refused where fewer than LEVEL of DRAWS of them
+    have more than k modes at h. Discrete data is compared with samples rounded to the same grid. The test is known
+    to be cautious: a mode is believed only where it is plain.
+    """
+    kernel = _Density(made)
+    for k in range(1, MOST_MODES + 1):
+        h = kernel.bandwidth(k)
+        if h == 0.0 or kernel.exceeding(h, k) >= LEVEL:
+            return k
+    return MOST_MODES + 1
+
+
+class _Density:
+    """Kernel density estimates of cells on a grid, by FFT; unit of length: the range of the data."""
+
+    def __init__(self, made: Cells):
+        self.unit, self.origin = made.edges[-1] - made.edges[0], made.edges[0]
+        places = (made.places - self.origin) / self.unit
+        # A margin of one range on each side: no bandwidth of interest reaches around the circle of the FFT.
+        self.step = 3.0 / GRID
+        at = (places + 1.0) / self.step
+        left = np.floor(at).astype(np.int64)
+        self.left, self.right_share = left, at - left
+        self.edges = (made.edges - self.origin) / self.unit
+        self.counts = made.counts
+        self.places = places
+        share = made.counts / made.counts.sum()
+        self.mean = float((share * places).sum())
+        self.variance = float((share * (places - self.mean) ** 2).sum())
+        self.total = int(made.counts.sum())
+        self.frequency = np.fft.rfftfreq(GRID, self.step) * 2 * np.pi
+        self.data = np.fft.rfft(self.spread(self.counts[None]))[0]
+
+    def spread(self, counts: np.ndarray) -> np.ndarray:
+        """`counts` (rows, k) on the grid (rows, GRID), each shared among its two neighbours."""
+        grid = np.zeros((GRID + 1, len(counts)))
+        np.add.at(grid, self.left, (counts * (1 - self.right_share)).T)
+        np.add.at(grid, self.left + 1, (counts * self.right_share).T)
+        return grid[:GRID].T
+
+    def smooth(self, spectrum: np.ndarray, h: float) -> np.ndarray:
+        return np.fft.irfft(spectrum * np.exp(-0.5 * (self.frequency * h) ** 2), GRID)
+
+    def count(self, density: np.ndarray) -> np.ndarray:
+        """Local maxima of each row; what is below 1e-9 of the largest is rounding of the FFT."""
+        floor = 1e-9 * density.max(axis=-1, keepdims=True)
+        slope = np.diff(density, axis=-1)
+        slope = np.where(np.abs(slope) <= floor / 10, 0.0, np.sign(slope))
+        # Flat stretches take the sign before them, so that a plateau is one maximum.
+        place = np.where(slope != 0, np.arange(slope.shape[-1]), 0)
+        slope = np.take_along_axis(slope, np.maximum.accumulate(place, axis=-1), axis=-1)
+        peak = (slope[..., :-1] > 0) & (slope[..., 1:] < 0) & (density[..., 1:-1] > floor)
+        return peak.sum(axis=-1)
+
+    def bandwidth(self, k: int) -> float:
+        """The least bandwidth with at most `k` modes, to 1 part in 1000; 0 where the grid cannot resolve more."""
+        low, high = FINEST * self.step, 1.0
+        if self.count(self.smooth(self.data, low)) <= k:
+            return 0.0
+        while high / low > 1.001:
+            h = math.sqrt(low * high)
+            low, high = (low, h) if self.count(self.smooth(self.data, h)) <= k else (h, high)
+        return high
+
+    def exceeding(self, h: float, k: int) -> float:
+        """The share of samples from the estimate at `h` that have more than `k` modes at `h`."""
+        cumulated = np.cumsum(np.maximum(self.smooth(self.data, h), 0.0))
+        cumulated = np.concatenate([[0.0], cumulated / cumulated[-1]])
+        x = (np.arange(GRID + 1) - 0.5) * self.step - 1.0
+        # Smoothing has added h^2 to the variance: drawn numbers shrink towards the mean.
+        x = self.mean + (x - self.mean) / math.sqrt(1 + h * h / self.variance)
+        below = np.interp(self.edges, x, cumulated)
+        below[0], below[-1] = 0.0, 1.0
+        q = np.maximum(np.diff(below), 0.0)
+        drawn = np.random.default_rng(SEED).multinomial(self.total, q / q.sum(), DRAWS)
+        return float((self.count(self.smooth(np.fft.rfft(self.spread(drawn)), h)) > k).mean())
