@@ -32,6 +32,7 @@ def write_sums(
     out.mkdir(parents=True)
     values = {name: np.atleast_2d(np.asarray(sums, np.float64)) for name, sums in values.items()}
     times = {name: np.atleast_2d(np.asarray(ms, np.float64)) for name, ms in (times or {}).items()}
+    levels = more.pop("guarantee", "none"), more.pop("ordering", "native")
     given = {
         "app": "reductions",
         "config": CONFIG,
@@ -45,9 +46,7 @@ def write_sums(
         with mock.patch("time.perf_counter_ns", clock):
             tracer = Tracer(
                 out / rank_file(rank),
-                attributes(
-                    rank, size, given.get("guarantee", "none"), given.get("ordering", "native"), **given
-                ),
+                attributes(rank, size, *levels, **given),
                 size=size,
             )
             tracer.attributes(promises=dict(promises))
