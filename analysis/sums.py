@@ -41,7 +41,8 @@ class Sums:
     cases    case, run, repeat, ranks: which repeats of which launches make up a case. Its name has the data, the group
              as in the table of groups, and the rank count
     samples  SERIES, array int32, run, repeat, sample int32, value float64; sorted by CELL, then as recorded
-    times    SERIES, run, repeat, rank, sample int32, calls int64, seconds float64 and nbytes float64 per call
+    times    SERIES, run, repeat, rank, sample int32, calls int64, seconds float64 and nbytes float64 per call; `team`:
+             ranks of one team share a sum, those that have arrays of their own are a team each
     truth    case, n int64, array int32, value float64: the correctly rounded value
     worst    case, variant, backend, n, array, low, high float64: least and largest sum that the search found
     promises {case: {(operation, variant, backend): guarantee}}
@@ -90,7 +91,7 @@ def sums(frames: Frames) -> Sums:
     return Sums(
         cases=cases,
         samples=samples,
-        times=_times(times[~times["operation"].isin([TRUTH, *WORST]).to_numpy()]),
+        times=_times(times[~times["operation"].isin([TRUTH, *WORST]).to_numpy()], runs),
         truth=truth[["case", "n", "array", "value"]].reset_index(drop=True),
         worst=_worst(recorded[operation.isin(WORST).to_numpy()]),
         promises={case: _promised(text) for case, text in promises.items()},
@@ -229,11 +230,14 @@ def pieces(rows: pd.DataFrame, columns: list[str]) -> np.ndarray:
     return np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else np.empty(0, np.intp)
 
 
-def _times(rows: pd.DataFrame) -> pd.DataFrame:
+def _times(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     columns = [*SERIES, "run", "repeat", "rank", "sample"]
     calls = rows["count"].to_numpy() if len(rows) else np.empty(0, np.int64)
+    split = {run: json.loads(config).get("method", {}).get("split") for run, config in runs[["run", "config"]].values}
+    alone = rows["run"].isin([run for run, how in split.items() if how == "arrays"]).to_numpy(bool)
     return rows[columns].assign(
-        calls=calls, seconds=rows["total_ns"].to_numpy() / calls / 1e9, nbytes=rows["bytes"].to_numpy() / calls
+        calls=calls, seconds=rows["total_ns"].to_numpy() / calls / 1e9, nbytes=rows["bytes"].to_numpy() / calls,
+        team=np.where(alone, rows["rank"].to_numpy(), 0),
     ).reset_index(drop=True)  # fmt: skip
 
 

@@ -22,9 +22,10 @@ PRICES = [*SERIES, "guarantee", "samples", "median_s", "low_s", "high_s", "gb_pe
 def prices(found: Sums) -> pd.DataFrame:
     """One row per variant and n; columns PRICES.
 
-    `median_s` is the median over samples (of all runs of the case) of the seconds of one call on its slowest rank,
+    `median_s` is the median over samples (of all runs of the case) of the seconds of one call on the slowest of the
+    ranks that share it,
     from `low_s` to `high_s` at 95 % confidence (order statistics, NaN where there are too few samples); `gb_per_s`
-    the bytes of all ranks over it, in 1e9. `ratio` is the median over runs of the ratio to `base` within the run:
+    the bytes of these ranks over it, in 1e9. `ratio` is the median over runs of the ratio to `base` within the run:
     the fastest variant without a guarantee, else the fastest library sum, of the same case, operation and n; its
     interval is by bootstrap over samples. Emulated variants have no price: NaN, and they are nobody's base.
     """
@@ -112,9 +113,9 @@ def _ratio(x: np.ndarray, x_runs: np.ndarray, y: np.ndarray, y_runs: np.ndarray)
 
 
 def _calls(times: pd.DataFrame) -> pd.DataFrame:
-    """One row per SERIES, run, repeat and sample: `seconds` of a call on the slowest rank, `nbytes` of all ranks;
-    sorted by SERIES."""
-    place = [*SERIES, "run", "repeat", "sample"]
+    """One row per SERIES, run, repeat, sample and team: `seconds` of a call on its slowest rank, `nbytes` of all its
+    ranks; sorted by SERIES."""
+    place = [*SERIES, "run", "repeat", "sample", "team"]
     times = times.iloc[np.argsort(keys(times, place), kind="stable")]
     begin = pieces(times, place)
     frame = times.iloc[begin][place].reset_index(drop=True)

@@ -8,7 +8,7 @@ import pytest
 from analysis.load import load
 from analysis.sums import sums
 from analysis.sums_price import median_interval, prices, ratio_interval
-from tests.analysis.sums_runs import write_sums
+from tests.analysis.sums_runs import CONFIG, write_sums
 
 SPA, SPTR, NUMPY = "sum:spa:native:8", "sum:sptr:native:8", "sum:numpy:numpy:8"
 
@@ -27,6 +27,14 @@ def test_a_call_takes_as_long_as_on_its_slowest_rank_and_moves_the_bytes_of_all(
     row = of(tmp_path).loc[("spa", "native")]
     assert row["median_s"] == 0.003 and row["samples"] == 3
     assert row["gb_per_s"] == pytest.approx(2 * 1500 / 0.003 / 1e9)
+
+
+def test_ranks_with_arrays_of_their_own_are_timed_apart(tmp_path):
+    config = CONFIG | {"method": {"split": "arrays"}}
+    write(tmp_path / "r", {SPA: [[1.0, 2.0, 9.0], [3.0, 1.0, 1.0]]}, size=2, nbytes=1500, config=config)
+    row = of(tmp_path).loc[("spa", "native")]
+    assert row["median_s"] == 0.0015 and row["samples"] == 6
+    assert row["gb_per_s"] == pytest.approx(1500 / 0.0015 / 1e9)
 
 
 def test_the_base_is_the_fastest_variant_without_a_guarantee(tmp_path):
