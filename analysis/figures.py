@@ -145,7 +145,7 @@ def _most_elements(frame: pd.DataFrame) -> list[str]:
 def _by_step(frame: pd.DataFrame, column: str, label: str, groups: list[str]) -> Callable:
     def plot(axes) -> None:
         log = column != "fraction"
-        floor = _floor(frame[column]) if log else 0.0
+        floor = floor_of(frame[column]) if log else 0.0
         thinned = frame[frame["step"].isin(_some_steps(frame))]
         for (group, _, _), same in thinned.groupby(["group", "run", "repeat"], sort=False):
             y = same[column].to_numpy()
@@ -157,7 +157,7 @@ def _by_step(frame: pd.DataFrame, column: str, label: str, groups: list[str]) ->
         axes.set_ylabel(label)
         axes.xaxis.get_major_locator().set_params(integer=True)
         if log:
-            _log(axes.yaxis, axes.set_yscale, floor)
+            log_axis(axes.yaxis, axes.set_yscale, floor)
         else:
             axes.set_ylim(-0.04, 1.04)
 
@@ -174,7 +174,7 @@ def _rows(rows: list[tuple[str, int, np.ndarray]], label: str, log: bool, median
     """One row of points per (text, series, numbers), the text above its points."""
 
     def plot(axes) -> None:
-        floor = _floor(np.concatenate([numbers for _, _, numbers in rows])) if log else 0.0
+        floor = floor_of(np.concatenate([numbers for _, _, numbers in rows])) if log else 0.0
         for y, (text, series, numbers) in enumerate(rows):
             x = np.where(numbers == 0, floor, numbers)
             offset = SPREAD * (np.arange(len(x)) % 3 - 1)
@@ -197,7 +197,7 @@ def _rows(rows: list[tuple[str, int, np.ndarray]], label: str, log: bool, median
         axes.spines["left"].set_visible(False)
         axes.set_xlabel(label)
         if log:
-            _log(axes.xaxis, axes.set_xscale, floor)
+            log_axis(axes.xaxis, axes.set_xscale, floor)
 
     return plot
 
@@ -250,14 +250,15 @@ def _log_ticks(low: float, high: float) -> list[float]:
     return ticks
 
 
-def _floor(numbers) -> float:
+def floor_of(numbers) -> float:
     """Where equal is drawn on a logarithmic axis: a decade and more below the smallest difference."""
     positive = np.asarray(numbers, float)
     positive = positive[np.isfinite(positive) & (positive > 0)]
     return 10.0 ** (np.floor(np.log10(positive.min())) - 1) if len(positive) else 1e-17
 
 
-def _log(axis, set_scale: Callable, floor: float) -> None:
+def log_axis(axis, set_scale: Callable, floor: float) -> None:
+    """Make `axis` logarithmic, with few ticks, and `floor` as the place where equal is drawn."""
     set_scale("log")
     high = max(axis.get_view_interval()[1], floor * 1e3)
     axis.axes.set(**{f"{axis.axis_name}lim": (floor / 2, high)})

@@ -68,12 +68,29 @@ def problem_names(runs: pd.DataFrame) -> dict[str, str]:
             continue
         # Section `run` holds what is no part of the problem, except the seed.
         options = [_options(config) for config in problems["config"]]
-        keys = dict.fromkeys(key for o in options for key in o)
-        telling = [k for k in keys if len({json.dumps(o.get(k)) for o in options}) > 1][:3]
-        for problem, o in zip(problems["problem"], options, strict=True):
-            words = ", ".join(f"{key.rpartition('.')[2]}={o.get(key)}" for key in telling)
-            names[problem] = words or f"problem {problem[:8]}"
+        telling = _telling(options)
+        words = [", ".join(f"{key.rpartition('.')[2]}={o.get(key)}" for key in telling) for o in options]
+        for problem, text in zip(problems["problem"], words, strict=True):
+            alone = text and words.count(text) == 1
+            names[problem] = text if alone else f"{text}, problem {problem[:8]}".removeprefix(", ")
     return names
+
+
+def _telling(options: list[dict[str, Any]]) -> list[str]:
+    """The first three options that differ; where these do not tell all apart, the fewest that do, of the problem
+    before others."""
+
+    def kinds(keys: list[str]) -> int:
+        return len({json.dumps([o.get(key) for key in keys]) for o in options})
+
+    differ = [key for key in dict.fromkeys(key for o in options for key in o) if kinds([key]) > 1]
+    if kinds(differ[:3]) == kinds(differ):
+        return differ[:3]
+    chosen: list[str] = []
+    for key in sorted(differ, key=lambda key: not key.startswith("problem.")):
+        if kinds([*chosen, key]) > kinds(chosen):
+            chosen.append(key)
+    return chosen
 
 
 def _options(config: str) -> dict[str, Any]:

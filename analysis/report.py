@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import pandas as pd
@@ -15,6 +15,8 @@ from analysis.groups import grouped
 from analysis.load import Frames
 from analysis.regions import cost_summary, costs, regions, summary
 from analysis.sections import Section, Table
+from analysis.sums import APP
+from analysis.sums_sections import sums_sections
 from analysis.svg import GLYPHS, SERIES
 from analysis.terminal import number
 from analysis.variability import Id, ids, label, pairs, variability
@@ -50,15 +52,17 @@ def build(frames: Frames, against: Id | None = None) -> Report:
     groups = judge(frames)
     labels = [group.label for group in groups]
     verdict = sentence(groups, frames)
-    found = pairs(frames, against)
+    stepped = _stepped(frames)
+    found = pairs(stepped, against)
     launches = frames.runs["run"].nunique()
     sections = [
         _groups(groups),
         _first(frames, groups),
-        _growth(frames, groups, labels),
-        _variability(frames, against, found, labels),
+        _said(frames, _growth(stepped, groups, labels)),
+        _said(frames, _variability(stepped, against, found, labels)),
         _times(frames, labels),
-        _costs(frames, labels),
+        _said(frames, _costs(stepped, labels)),
+        *sums_sections(frames),
         _environment(frames),
         _excluded(frames),
     ]
@@ -79,6 +83,22 @@ def build(frames: Frames, against: Id | None = None) -> Report:
         series=len(SERIES),
     )
     return Report(html, verdict, groups)
+
+
+def _stepped(frames: Frames) -> Frames:
+    """`frames` with the runs whose steps follow from each other: those of `reductions` have samples for steps."""
+    return replace(frames, runs=frames.runs[(frames.runs["app"] != APP).to_numpy()].reset_index(drop=True))
+
+
+def _said(frames: Frames, section: Section) -> Section:
+    """`section` with a sentence on the runs of `reductions` that it leaves out, where there are such."""
+    if not (frames.runs["app"] == APP).any():
+        return section
+    others = (frames.runs["app"] != APP).any()
+    apart = f"Runs of {APP} are left out here, since their steps are samples: see the sections on sums."
+    shown = section.figures or section.tables or section.items
+    text = [section.intro if shown else section.nothing or section.intro] if others else []
+    return replace(section, intro=" ".join([*text, apart]), nothing="")
 
 
 def _groups(groups: list[Group]) -> Section:
@@ -134,6 +154,8 @@ def _growth(frames: Frames, groups: list[Group], labels: list[str]) -> Section:
             if cell.first is None:
                 continue
             own = ids(runs[(runs["cell"] == cell.label) & runs["complete"]])
+            if not own:  # of an app that `frames` leaves out
+                continue
             pieces.append(growths(frames, own[0], own[1:]).assign(group=group.label))
     if not pieces:
         return Section("Growth of the difference", "No group has runs that differ, so nothing grows.")

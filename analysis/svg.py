@@ -42,15 +42,17 @@ def series(index: int) -> dict[str, str]:
     return {"color": SERIES[index % len(SERIES)], "marker": MARKERS[index % len(MARKERS)]}
 
 
-def draw(name: str, plot: Callable, height_in: float = 3.1, alt: str = "") -> str:
-    """The SVG of what `plot(axes)` draws. `name` makes ids unique in a page that holds several figures;
-    `alt` is read aloud in place of the picture."""
+def draw(
+    name: str, plot: Callable, height_in: float = 3.1, alt: str = "", grid: tuple[int, int] = (1, 1)
+) -> str:
+    """The SVG of what `plot(axes)` draws; of a `grid` of rows and columns `axes` is an array. `name` makes ids
+    unique in a page that holds several figures; `alt` is read aloud in place of the picture."""
     import matplotlib
     from matplotlib.figure import Figure as Canvas
 
     with matplotlib.rc_context(_STYLE | {"svg.hashsalt": name}):
         canvas = Canvas(figsize=(WIDTH_IN, height_in), layout="constrained")
-        plot(canvas.add_subplot())
+        plot(canvas.subplots(*grid))
         buffer = io.StringIO()
         canvas.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     return _inline(buffer.getvalue(), name, alt)

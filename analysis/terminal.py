@@ -207,7 +207,9 @@ def number(x: float) -> str:
     """Three digits, as few characters as that takes; empty for what does not exist."""
     if isinstance(x, float) and math.isnan(x):
         return ""
-    return f"{x:,.0f}" if x == int(x) and abs(x) < 1e7 else f"{x:.3g}" if math.isfinite(x) else str(x)
+    if math.isinf(x):
+        return str(x)
+    return f"{x:,.0f}" if x == int(x) and abs(x) < 1e7 else f"{x:.3g}"
 
 
 def _recorded(frames: Frames, run: str) -> list[tuple[object, ...]]:

@@ -1,0 +1,423 @@
+"""The figures of the sums: a Study in, SVG out. Series are numbered as variants are recorded, or as guarantees."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pandas as pd
+
+from analysis import svg
+from analysis.figures import floor_of, log_axis
+from analysis.groups import LEVELS
+from analysis.sums import CELL, SERIES, UNKNOWN, pieces
+from analysis.sums_shape import FEWEST_SAMPLES, Cells, cells, v_s_and_grid
+from analysis.sums_tables import Study, interval
+from analysis.svg import Figure
+from analysis.terminal import number
+
+DRAWN = 6  # cases and operations that have figures; the tables have all
+PANELS = 12  # histograms of one figure
+BARS = 120  # of a histogram: more are not told apart
+VARIANTS = 6  # with a colour each in one figure
+ROWS = 26  # variants of a dot plot
+POINTS = 1500  # of one figure; arrays are thinned evenly beyond
+GREY = len(svg.SERIES) - 1
+GUARANTEES = (*LEVELS, UNKNOWN)
+LETTER_PT = 8.5  # of labels at points
+
+
+def drawn(made: Study) -> list[tuple[str, str]]:
+    """The (case, operation) that have figures: the first DRAWN."""
+    return _pairs(made.series)[:DRAWN]
+
+
+def left_out(made: Study) -> int:
+    """How many (case, operation) have tables only."""
+    return len(_pairs(made.series)) - len(drawn(made))
+
+
+def price_figures(made: Study) -> list[Figure]:
+    """Price against distance from the truth at the largest size that was timed, and time per call against N."""
+    found = []
+    for k, (title, prices) in _each(made, made.prices):
+        timed = prices[prices["median_s"].notna() & (prices["n"] > 0)]
+        if timed.empty:
+            continue
+        n = int(timed["n"].max())
+        at = timed[timed["n"] == n].merge(made.series[[*SERIES, "error_max", "v_s_max"]], on=SERIES)
+        known = at["error_max"].notna().any()
+        column, label = (
+            ("error_max", "largest error, ULP") if known else ("v_s_max", "max |V_s| from the reference")
+        )
+        at = at[at[column].notna()]
+        if len(at) > 1:
+            caption = (
+                f"N = {n:,}: median time over the number of elements, with its 95 % interval, against the "
+                f"{label.removesuffix(', ULP')} of any sample{' in units in the last place' if known else ''}. "
+                "One point per variant; left is cheap, low is close. Points at the bottom are equal to the last "
+                "bit. Names that would overlap are left out."
+            )
+            plot = _scatter(at, column, label, n)
+            present = [i for i, level in enumerate(GUARANTEES) if (at["guarantee"] == level).any()]
+            found.append(
+                _figure(
+                    f"sums-price-{k}", f"Price and error{title}", plot, caption, 3.6,
+                    tuple((i, GUARANTEES[i]) for i in present),
+                )
+            )  # fmt: skip
+        if timed["n"].nunique() > 1:
+            found.append(_time_figure(k, title, timed))
+    return found
+
+
+def bits_figures(made: Study) -> list[Figure]:
+    """Samples against each other, apart from the change of algorithm, at the largest size, every array a point."""
+    found = []
+    for k, (title, arrays) in _each(made, made.arrays):
+        n = int(arrays["n"].max())
+        here = arrays[arrays["n"] == n]
+        rows = [
+            (_name(*key), same["pair_max"].to_numpy(), same["shift"].to_numpy())
+            for key, same in here.groupby(["variant", "backend"], observed=True, sort=True)
+        ]
+        # What differs most from run to run comes first, so that the first rows are those of interest.
+        rows.sort(key=lambda row: -np.nanmax(row[1], initial=-1.0))
+        hidden = max(0, len(rows) - ROWS)
+        rows = rows[:ROWS]
+        each = max(1, POINTS // (2 * len(rows)))
+        rows = [(text, _thin(pair, each), _thin(shift, each)) for text, pair, shift in rows]
+        if not any(np.isfinite(x).any() for _, *both in rows for x in both):
+            continue
+        caption = (
+            f"N = {n:,}, {_count_of(here, each)}. Circles: the two samples of an array that lie furthest apart, "
+            "which is variation from run to run. Squares: the median sample against the reference, which is the change "
+            "of algorithm and no variation. Points at the left are equal."
+            + (f" {hidden} more variants are in the table." if hidden else "")
+        )
+        legend = ((0, "run to run"), (1, "change of algorithm"))
+        found.append(
+            _figure(f"sums-bits-{k}", f"Run to run, and algorithm{title}", _dots(rows), caption,
+                    0.8 + 0.31 * len(rows), legend)
+        )  # fmt: skip
+    return found
+
+
+def shape_figures(made: Study) -> list[Figure]:
+    """Histograms of V_s of the first array of each variant and size whose samples differ, as small multiples."""
+    found = []
+    begin = pieces(made.found.samples, CELL)  # a piece is a row of `arrays`
+    end = np.append(begin[1:], len(made.found.samples))
+    values = made.found.samples["value"].to_numpy()
+    for k, (title, arrays) in _each(made, made.arrays):
+        differ = arrays[(arrays["distinct"] > 1) & (arrays["samples"] >= FEWEST_SAMPLES)]
+        firsts = differ.groupby(SERIES, observed=True, sort=True).head(1)
+        panels = []
+        for i, one in _panels(firsts).iterrows():
+            against = one["s_d"] if one["reference"] else one["median"]
+            x, grid = v_s_and_grid(values[begin[i] : end[i]], against)
+            x = np.sort(x[np.isfinite(x)])
+            if len(x) and x[0] != x[-1]:
+                panels.append((_name(one["variant"], one["backend"]), int(one["n"]), x, cells(x, grid)))
+        if not panels:
+            continue
+        caption = (
+            "V_s of the samples of one array: the first whose samples differ. Bars are cells, or single floating-point "
+            "results where these can be told apart; the line is the normal distribution of the same mean and variance. "
+            "Each panel has its own scale."
+        )
+        rows = -(-len(panels) // 2)
+        found.append(
+            _figure(f"sums-shape-{k}", f"Distribution of V_s{title}", _histograms(panels), caption,
+                    0.2 + 1.75 * rows, (), (rows, 2))
+        )  # fmt: skip
+    return found
+
+
+def growth_figures(made: Study) -> list[Figure]:
+    """max |V_s| against N, every array a point, with the fitted power laws and what a search for worst orders
+    reached."""
+    found = []
+    for k, (title, fits) in _each(made, made.fits):
+        fits = fits[fits["metric"] == "v_s_max"].head(VARIANTS)
+        case, operation = fits.iloc[0][["case", "operation"]]
+        arrays = _of(made.arrays, case, operation)
+        worst = _of(made.worst, case, operation)
+        if arrays["n"].nunique() < 2:
+            continue
+        lines = []
+        for row in fits.itertuples(index=False):
+            own = arrays[(arrays["variant"] == row.variant) & (arrays["backend"] == row.backend)]
+            own = own[own["v_s_max"].notna() & np.isfinite(own["v_s_max"]) & (own["n"] > 0)]
+            reached = worst[(worst["variant"] == row.variant) & (worst["backend"] == row.backend)]
+            reached = reached[np.isfinite(reached["bound"])].groupby("n")["bound"].max()
+            lines.append((row, own, reached))
+        if not any(len(own) for _, own, _ in lines):
+            continue
+        each = max(2, POINTS // sum(own["n"].nunique() for _, own, _ in lines))
+        legend = tuple((i, _law(row)) for i, (row, _, _) in enumerate(lines))
+        caption = (
+            "Largest |V_s| of the samples of each array against the number of elements, both axes logarithmic: "
+            f"{_count_of(arrays, each)}. Points at the bottom are equal to the reference in all samples. Lines are "
+            "power laws through the medians; a power law is a straight line."
+        )
+        if any(len(reached) for _, _, reached in lines):
+            caption += " Large hollow marks: what a search for the worst orders reached over all arrays."
+        found.append(
+            _figure(f"sums-growth-{k}", f"Growth with N{title}", _growth(lines, each), caption, 3.4, legend)
+        )
+    return found
+
+
+def _figure(name, title, plot, caption, height, legend, grid=(1, 1)) -> Figure:
+    return Figure(title, svg.draw(name, plot, height, f"{title}. {caption}", grid), caption, legend)
+
+
+def _pairs(frame: pd.DataFrame) -> list[tuple[str, str]]:
+    keys = frame[["case", "operation"]].astype("str").drop_duplicates()
+    return list(keys.itertuples(index=False, name=None))
+
+
+def _of(frame: pd.DataFrame, case: str, operation: str) -> pd.DataFrame:
+    return frame[((frame["case"] == case) & (frame["operation"] == operation)).to_numpy(bool)]
+
+
+def _each(made: Study, frame: pd.DataFrame) -> Iterator[tuple[int, tuple[str, pd.DataFrame]]]:
+    """(number, (end of the title, rows)) of each drawn case and operation that is in `frame`."""
+    every = _pairs(made.series)
+    for k, (case, operation) in enumerate(drawn(made)):
+        same = _of(frame, case, operation)
+        if len(same):
+            yield k, (f": {operation} of {case}" if len(every) > 1 else "", same)
+
+
+def _name(variant: str, backend: str) -> str:
+    text = f"{variant} ({backend})"
+    return text if len(text) <= 28 else f"{text[:27]}…"
+
+
+def _thin(x: np.ndarray, most: int) -> np.ndarray:
+    return x[:: -(-len(x) // most)] if len(x) else x
+
+
+def _count_of(arrays: pd.DataFrame, each: int) -> str:
+    """How many arrays are points."""
+    most = int(arrays.groupby(SERIES, observed=True).size().max())
+    shown = len(range(0, most, -(-most // each)))
+    return "every array a point" if shown == most else f"{shown} of {most} arrays of each variant are points"
+
+
+def _law(row) -> str:
+    """A line of the legend: the variant and its power law."""
+    text = f"{row.variant} ({row.backend}): "
+    if row.alpha != row.alpha:
+        return text + "too few sizes for a power law"
+    between = interval(row.alpha_low, row.alpha_high)
+    return text + f"alpha = {number(row.alpha)}" + (f" ({between})" if between else ", no interval")
+
+
+def _scatter(at: pd.DataFrame, column: str, label: str, n: int) -> Callable:
+    def plot(axes) -> None:
+        floor = floor_of(at[column])
+        x = at["median_s"].to_numpy() / n * 1e9
+        y = np.where(at[column] == 0, floor, at[column])
+        low, high = (at[name].to_numpy() / n * 1e9 for name in ("low_s", "high_s"))
+        for i, level in enumerate(GUARANTEES):
+            own = (at["guarantee"] == level).to_numpy()
+            axes.hlines(y[own], low[own], high[own], color=svg.SERIES[i], linewidth=1.0)
+            axes.plot(
+                x[own],
+                y[own],
+                linestyle="none",
+                alpha=0.85,
+                clip_on=False,
+                **svg.series(i) | {"markersize": 6},
+            )
+        axes.set_xscale("log")
+        axes.set_xlim(x.min() / 1.5, x.max() * 2.2)
+        _plain_ticks(axes.xaxis)
+        log_axis(axes.yaxis, axes.set_yscale, floor)
+        axes.set(xlabel="median time per element, ns", ylabel=label)
+        _labels(axes, x, y, at["variant"].tolist())
+
+    return plot
+
+
+def _labels(axes, x: np.ndarray, y: np.ndarray, names: list[str]) -> None:
+    """Write the names beside their points, those that have room."""
+    # Places in points, for axes of about this size: a layout before the last one would leave gaps.
+    size = np.array([310.0, 205.0])
+    limits = np.log10([axes.get_xlim(), axes.get_ylim()])
+    points = (np.log10([x, y]).T - limits[:, 0]) / (limits[:, 1] - limits[:, 0]) * size
+    left, right = 0.0, size[0]
+    taken = [(px - 4, py - 4, px + 4, py + 4) for px, py in points]
+    for (px, py), at, name in zip(points, zip(x, y, strict=True), names, strict=True):
+        wide = len(name) * LETTER_PT * 0.58
+        for dx, dy in (
+            (7, 0),
+            (-7 - wide, 0),
+            (-wide / 2, 10),
+            (-wide / 2, -10),
+            (-wide / 2, 20),
+            (5, 9),
+            (5, -9),
+        ):
+            box = (px + dx, py + dy - 4.5, px + dx + wide, py + dy + 4.5)
+            free = left <= box[0] and box[2] <= right
+            if free and not any(_touch(box, other) for other in taken):
+                taken.append(box)
+                axes.annotate(
+                    name, at, (dx, dy), textcoords="offset points", va="center", fontsize=LETTER_PT,
+                    annotation_clip=False,
+                ).set_in_layout(False)  # fmt: skip
+                break
+
+
+def _touch(a: tuple, b: tuple) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+
+
+def _plain_ticks(axis) -> None:
+    """Ticks of a logarithmic axis as numbers; 1, 2, 5 of each decade where these are few."""
+    low, high = axis.get_view_interval()
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for steps in ((1, 2, 5), (1,)):
+        ticks = [step * 10.0**k for k in decades for step in steps if low <= step * 10.0**k <= high]
+        if len(ticks) <= 6:
+            break
+    ticks = ticks[:: -(-len(ticks) // 6)] if ticks else [math.sqrt(low * high)]
+    axis.set_ticks(ticks, [f"{tick:.4g}" for tick in ticks])
+    axis.set_ticks([], minor=True)
+
+
+def _time_figure(k: int, title: str, timed: pd.DataFrame) -> Figure:
+    n = timed["n"].max()
+    best = {}
+    for level in GUARANTEES:
+        same = timed[(timed["n"] == n) & (timed["guarantee"] == level)]
+        if len(same):
+            row = same.loc[same["median_s"].idxmin()]
+            best[row["variant"], row["backend"]] = GUARANTEES.index(level)
+    legend = [(i, f"{_name(*key)}: {GUARANTEES[i]}") for key, i in best.items()]
+    by = timed.groupby(["variant", "backend"], observed=True, sort=True)
+    rest = by.ngroups - len(best)
+    caption = (
+        "Median time of one call on the slowest rank against the number of elements, both axes logarithmic. In colour "
+        f"the fastest variant of each guarantee at N = {n:,}"
+        + (f", in grey the {rest} others." if rest else ".")
+    )
+
+    def plot(axes) -> None:
+        for key, same in by:
+            i = best.get(key)
+            look = {"color": svg.SERIES[GREY], "alpha": 0.45} if i is None else svg.series(i) | {"zorder": 3}
+            axes.plot(same["n"], same["median_s"] * 1e6, **look)
+        axes.set(xscale="log", yscale="log", xlabel="elements N", ylabel="median time per call, µs")
+        _powers(axes.xaxis)
+        _plain_ticks(axes.yaxis)
+
+    return _figure(f"sums-time-{k}", f"Time and size{title}", plot, caption, 3.1, tuple(legend))
+
+
+def _powers(axis) -> None:
+    """Ticks of a logarithmic axis at powers of ten."""
+    low, high = axis.get_view_interval()
+    places = list(range(math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9) + 1))
+    if len(places) < 2:
+        return _plain_ticks(axis)
+    ticks = [10.0**k for k in places[:: -(-len(places) // 7)]]
+    axis.set_ticks(ticks, [svg.power_of_ten(tick) for tick in ticks])
+    axis.set_ticks([], minor=True)
+
+
+def _dots(rows: list[tuple[str, np.ndarray, np.ndarray]]) -> Callable:
+    def plot(axes) -> None:
+        floor = floor_of(np.concatenate([x for _, *both in rows for x in both]))
+        for y, (_, *both) in enumerate(rows):
+            for i, x in enumerate(both):
+                x = x[np.isfinite(x)]
+                at = np.full(len(x), y - 0.17 + 0.34 * i)
+                look = svg.series(i) | {"markersize": 3.5}
+                axes.plot(np.where(x == 0, floor, x), at, linestyle="none", alpha=0.6, clip_on=False, **look)
+        axes.set_yticks(range(len(rows)), [text for text, _, _ in rows], fontsize=9)
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.set_xlabel("relative difference |V_s|")
+        log_axis(axes.xaxis, axes.set_xscale, floor)
+
+    return plot
+
+
+def _panels(firsts: pd.DataFrame) -> pd.DataFrame:
+    """At most PANELS rows of `firsts` (one per variant and size): the first variants, at the largest sizes."""
+    variants = list(firsts.groupby(["variant", "backend"], observed=True, sort=False).groups)[: PANELS // 2]
+    each = PANELS // max(len(variants), 1)
+    chosen = [
+        same.sort_values("n").tail(each)
+        for key, same in firsts.groupby(["variant", "backend"], observed=True, sort=False)
+        if key in variants
+    ]
+    return pd.concat(chosen) if chosen else firsts
+
+
+def _histograms(panels: list[tuple[str, int, np.ndarray, Cells]]) -> Callable:
+    def plot(grid) -> None:
+        flat = np.ravel(grid)
+        for axes in flat[len(panels) :]:
+            axes.set_visible(False)
+        colours = {name: i % GREY for i, name in enumerate(dict.fromkeys(name for name, *_ in panels))}
+        for j, (axes, (name, n, x, made)) in enumerate(zip(flat, panels, strict=False)):
+            edges, counts = _bars(made)
+            unit = 10.0 ** math.floor(math.log10(np.abs(edges).max()))
+            axes.stairs(counts, edges / unit, fill=True, color=svg.SERIES[colours[name]], alpha=0.65)
+            at = np.linspace(edges[0], edges[-1], 121)
+            mean, deviation = x.mean(), x.std()
+            share = np.exp(-0.5 * ((at - mean) / deviation) ** 2) / (deviation * math.sqrt(2 * math.pi))
+            axes.plot(at / unit, len(x) * (edges[1] - edges[0]) * share, color=svg.INK, linewidth=1.1)
+            axes.set_title(f"{name}\nN = {n:,}", fontsize=9, loc="left")
+            axes.set_xlabel(f"V_s / {svg.power_of_ten(unit)}", fontsize=9)
+            if j % 2 == 0:
+                axes.set_ylabel("samples", fontsize=9)
+            axes.tick_params(labelsize=9)
+            axes.locator_params(nbins=4)
+            axes.set_ylim(bottom=0)
+
+    return plot
+
+
+def _bars(made: Cells) -> tuple[np.ndarray, np.ndarray]:
+    """Edges and counts of at most BARS bars: neighbouring cells together where there are more."""
+    together = -(-len(made.counts) // BARS)
+    begin = np.arange(0, len(made.counts), together)
+    counts = np.add.reduceat(made.counts, begin)
+    width = made.edges[1] - made.edges[0]
+    return made.edges[0] + width * together * np.arange(len(counts) + 1), counts
+
+
+def _growth(lines: list, each: int) -> Callable:
+    def plot(axes) -> None:
+        floor = floor_of(np.concatenate([own["v_s_max"].to_numpy() for _, own, _ in lines]))
+        for i, (row, own, reached) in enumerate(lines):
+            look = svg.series(i)
+            aside = 1.12 ** (i - (len(lines) - 1) / 2)  # so that points of one size are seen side by side
+            for n, same in own.groupby("n"):
+                y = _thin(same["v_s_max"].to_numpy(), each)
+                axes.plot(
+                    np.full(len(y), n * aside), np.where(y == 0, floor, y), linestyle="none", alpha=0.45,
+                    **look | {"markersize": 3},
+                )  # fmt: skip
+            if row.alpha == row.alpha:
+                used = own.groupby("n")["v_s_max"].median()
+                ends = np.array([used[used > 0].index.min(), used.index.max()], float)
+                axes.plot(ends, row.beta * ends**row.alpha, color=look["color"], linewidth=1.6)
+            if len(reached):
+                y = np.where(reached == 0, floor, reached)
+                axes.plot(
+                    reached.index * aside, y, linestyle="none", markerfacecolor="none", markeredgewidth=1.3,
+                    **look | {"markersize": 9},
+                )  # fmt: skip
+        axes.set(xscale="log", xlabel="elements N", ylabel="max |V_s| of an array")
+        _powers(axes.xaxis)
+        log_axis(axes.yaxis, axes.set_yscale, floor)
+
+    return plot

@@ -1,0 +1,98 @@
+"""The sections of the report about sums: runs of `reductions`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from analysis.load import Frames
+from analysis.sections import Section, Table
+from analysis.sums import sums
+from analysis.sums_figures import (
+    DRAWN,
+    bits_figures,
+    growth_figures,
+    left_out,
+    price_figures,
+    shape_figures,
+)
+from analysis.sums_shape import FEWEST_SAMPLES
+from analysis.sums_tables import (
+    Study,
+    bits_tables,
+    fit_tables,
+    price_tables,
+    shape_tables,
+    study,
+    worst_tables,
+)
+
+FOLD_FROM = 16  # rows of a table, above which it is folded
+OPEN = 3  # tables of a section, above which all are folded
+
+
+def sums_sections(frames: Frames) -> list[Section]:
+    """Price list, variability, distribution, growth and worst orders of the sums; no section where no sum was
+    recorded."""
+    found = sums(frames)
+    if found.samples.empty:
+        return []
+    made = study(found)
+    return [_prices(made), _bits(made), _shapes(made), _growth(made), _worst(made)]
+
+
+def _prices(made: Study) -> Section:
+    intro = (
+        "What a sum costs by each variant, beside what is known of its bits; ratios are to the fastest variant "
+        "without a guarantee, else to the fastest sum of a library, of the same data, method and rank count. Emulated "
+        "variants draw orders of arrival from a seed and have no price."
+    )
+    if rest := left_out(made):
+        intro += f" Figures are drawn for the first {DRAWN} cases; {rest} more have tables only."
+    intro = " ".join([intro, *(f"{note[:1].upper()}{note[1:]}." for note in made.notes)])
+    return Section("Sums: price list", "", intro, price_figures(made), _folded(price_tables(made)))
+
+
+def _bits(made: Study) -> Section:
+    intro = (
+        "Samples of one array against each other (pair) say what changes from run to run. The median sample against "
+        "the reference (shift) is the change of algorithm. |V_s| and ULP are against the reference and hold both. Only "
+        "sums of one case are compared: other data, methods and rank counts never count as variation."
+    )
+    return Section("Sums: run-to-run variability", "", intro, bits_figures(made), _folded(bits_tables(made)))
+
+
+def _shapes(made: Study) -> Section:
+    intro = (
+        "How V_s is spread over samples. KL is the distance from the normal distribution of the same mean and "
+        "variance; above the value that 95 % of normal samples stay below, the samples are not normal."
+    )
+    nothing = (
+        f"No array has {FEWEST_SAMPLES} samples, some of them different, so there is no distribution to show."
+    )
+    figures, tables = shape_figures(made), _folded(shape_tables(made))
+    return Section("Sums: distribution of V_s", nothing, intro if figures or tables else "", figures, tables)
+
+
+def _growth(made: Study) -> Section:
+    intro = (
+        "How |V_s| grows with the number of elements: alpha near 0.5 is a random walk of rounding errors, near 1 the "
+        "errors add up. The largest of several samples also grows with their number, the quantile hardly."
+    )
+    nothing = "The samples of no variant differ, so nothing grows."
+    figures, tables = growth_figures(made), _folded(fit_tables(made))
+    return Section("Sums: growth with N", nothing, intro if figures or tables else "", figures, tables)
+
+
+def _worst(made: Study) -> Section:
+    intro = (
+        "What a search for the worst orders of arrival reached, beside what the samples came to. The share is the "
+        "range of the samples over the range of the search; a sample beyond it shows that the search fell short."
+    )
+    nothing = "No search for the worst orders was made (--worst), so only what was sampled is known."
+    tables = _folded(worst_tables(made))
+    return Section("Sums: worst orders", nothing, intro if tables else "", tables=tables)
+
+
+def _folded(tables: list[tuple[str, Table]]) -> list[tuple[str, Table]]:
+    many = len(tables) > OPEN
+    return [(title, replace(table, folded=many or len(table.rows) > FOLD_FROM)) for title, table in tables]

@@ -1,0 +1,276 @@
+"""The report on runs of `reductions`: five sections on sums, and nothing about samples taken for steps."""
+
+import html
+import re
+
+import numpy as np
+import pytest
+
+from analysis.groups import problem_names
+from analysis.load import load
+from analysis.report import build
+from analysis.sums import sums
+from analysis.sums_figures import (
+    BARS,
+    DRAWN,
+    PANELS,
+    bits_figures,
+    growth_figures,
+    left_out,
+    price_figures,
+    shape_figures,
+)
+from analysis.sums_sections import sums_sections
+from analysis.sums_tables import study
+from tests.analysis import test_browser
+from tests.analysis.sums_runs import CONFIG, write_sums
+from tests.analysis.synthetic import write_run
+from tests.analysis.test_report import SECTIONS, Page
+
+SUMS = [
+    "Sums: price list", "Sums: run-to-run variability", "Sums: distribution of V_s", "Sums: growth with N",
+    "Sums: worst orders",
+]  # fmt: skip
+SIZES = (10, 100, 1000)
+EPS = 2.0**-52
+
+
+def spread(n, samples=40, arrays=3, seed=1):
+    """Sums near 1 whose distance from 1 grows as sqrt(n)."""
+    steps = np.random.default_rng([seed, n]).normal(0, 20 * n**0.5, (arrays, samples))
+    return 1 + EPS * np.round(steps)
+
+
+def campaign_run(out, samples=40, **more):
+    values, times, truth, worst = {}, {}, {}, {}
+    for n in SIZES:
+        values[f"sum:ao:emulated:{n}"] = spread(n, samples)
+        values[f"sum:spa:native:{n}"] = spread(n, samples, seed=2)
+        values[f"sum:sptr:native:{n}"] = np.ones((3, samples))
+        values[f"sum:exact:native:{n}"] = np.ones((3, samples))
+        times[f"sum:spa:native:{n}"] = np.full(samples, 1.0 * n)
+        times[f"sum:sptr:native:{n}"] = np.full(samples, 2.0 * n)
+        times[f"sum:exact:native:{n}"] = np.full(samples, 4.0 * n)
+        truth[n] = np.ones(3)
+        worst[f"worst-low:ao:emulated:{n}"] = np.full(3, 1 - 1000 * EPS * n)
+        worst[f"worst-high:ao:emulated:{n}"] = np.full(3, 1 + 1000 * EPS * n)
+    return write_sums(out, values, times, truth=truth, worst=worst, **more)
+
+
+@pytest.fixture(scope="module")
+def frames(tmp_path_factory):
+    return load([campaign_run(tmp_path_factory.mktemp("sums") / "r")])
+
+
+@pytest.fixture(scope="module")
+def made(frames):
+    return study(sums(frames))
+
+
+@pytest.fixture(scope="module")
+def report(frames):
+    return build(frames)
+
+
+def headings(page):
+    return re.findall(r"<h2>(.*?)</h2>", page)
+
+
+def section(page, title):
+    """The HTML of one section."""
+    begin = page.index(f"<h2>{title}</h2>")
+    return page[begin : page.index("</section>", begin)]
+
+
+def cells(page, title):
+    """The rows of the first table of a section, as text."""
+    body = re.search(r"<tbody>.*?</tbody>", section(page, title), flags=re.S)[0]
+    rows = re.findall(r"<tr>(.*?)</tr>", body, flags=re.S)
+    return [
+        [html.unescape(text) for text in re.findall(r"<td[^>]*>(.*?)</td>", row, flags=re.S)] for row in rows
+    ]
+
+
+def test_sections_on_sums_follow_the_existing_ones_in_front_of_the_environment(report):
+    at = SECTIONS.index("Differences of environment")
+    assert headings(report.html) == [*SECTIONS[:at], *SUMS, *SECTIONS[at:]]
+
+
+def test_without_reductions_the_report_is_what_it_was(tmp_path):
+    page = build(load([write_run(tmp_path / "a"), write_run(tmp_path / "b")])).html
+    assert headings(page) == SECTIONS
+    assert "reductions" not in page
+
+
+def test_reductions_that_recorded_no_sum_have_no_section_on_sums(tmp_path):
+    run = write_sums(tmp_path / "r", {"data:10": np.ones((1, 2))})
+    assert headings(build(load([run])).html) == SECTIONS
+
+
+def test_the_price_list_has_the_times_that_were_recorded(report):
+    rows = {(row[0], row[1]): row for row in cells(report.html, SUMS[0])}
+    assert rows["100", "spa (native)"][6] == "100 ms"
+    assert rows["100", "sptr (native)"][6] == "200 ms"
+    assert rows["100", "exact (native)"][9] == "4.000"
+    assert rows["100", "ao (emulated)"][6] == "emulated"
+
+
+def test_samples_are_not_taken_for_steps(tmp_path):
+    runs = [campaign_run(tmp_path / name) for name in "ab"]
+    page = build(load(runs)).html
+    for title in ("Growth of the difference", "Variability", "Cost of the guarantees"):
+        assert "Runs of reductions are left out here" in section(page, title)
+        assert "<svg" not in section(page, title) and "<table" not in section(page, title)
+    assert "Groups" in headings(page)
+
+
+def test_reductions_that_differ_and_another_app_make_one_report(tmp_path):
+    for i in range(2):
+        values = {f"sum:spa:native:{n}": spread(n, seed=i) for n in SIZES}
+        write_sums(tmp_path / f"sums-{i}", values)
+        write_run(tmp_path / f"coupled-{i}")
+    page = build(load([tmp_path])).html
+    assert "are left out here" in section(page, "Growth of the difference")
+    variability = section(page, "Variability")
+    assert "are left out here" in variability and "coupled" in variability
+    assert "sum:spa" not in variability
+
+
+def test_price_is_drawn_against_error_by_guarantee(made):
+    price, time = price_figures(made)
+    assert {name for _, name in price.legend} == {"none", "run", "exact"}
+    assert "N = 1,000" in price.caption
+    for name in ("spa", "sptr", "exact"):
+        assert f">{name}</text>" in price.svg
+    assert "median time per element, ns" in price.svg and "largest error, ULP" in price.svg
+    assert "µs" in time.svg and {name for _, name in time.legend} == {
+        "spa (native): none", "sptr (native): run", "exact (native): exact",
+    }  # fmt: skip
+
+
+def test_every_array_is_a_point_of_run_to_run_and_of_algorithm(made):
+    (figure,) = bits_figures(made)
+    assert "every array a point" in figure.caption
+    # 4 variants, 3 arrays, pair and shift; what else is marked are ticks.
+    points = [
+        group.count("<use ")
+        for group in re.findall(r'<g id="sums-bits-0-line2d_\d+">.*?</g>\s*</g>', figure.svg, flags=re.S)
+        if group.count("<use ") == 3
+    ]
+    assert len(points) == 8
+    # The variant that differs is above those that do not.
+    assert figure.svg.index(">ao (emulated)<") < figure.svg.index(">exact (native)<")
+
+
+def test_histograms_are_few_and_of_variants_that_differ(made):
+    (figure,) = shape_figures(made)
+    titles = re.findall(r">(\w+ \(\w+\))</text>", figure.svg)
+    assert set(titles) == {"ao (emulated)", "spa (native)"}
+    assert len(titles) == 2 * len(SIZES) <= PANELS
+
+
+def test_no_histogram_has_more_panels_and_bars_than_can_be_read(tmp_path):
+    sizes = [2**k for k in range(3, 23)]
+    values = {f"sum:{v}:native:{n}": spread(n, 30, 1) for v in ("spa", "ao") for n in sizes}
+    values["sum:spa:native:8388608"] = spread(10**8, 3000, 1)
+    (figure,) = shape_figures(study(sums(load([write_sums(tmp_path / "r", values)]))))
+    assert len(re.findall(r">N = [\d,]+</text>", figure.svg)) == PANELS
+    assert ">N = 8,388,608</text>" in figure.svg
+    bars = [path.count("L ") for path in re.findall(r' d="(.*?)"', figure.svg, flags=re.S)]
+    assert max(bars) <= 2 * BARS + 10
+
+
+def test_the_growth_has_alpha_in_its_legend_and_marks_of_the_search(made):
+    (figure,) = growth_figures(made)
+    (ao, spa) = (text for _, text in figure.legend)
+    assert re.fullmatch(r"ao \(emulated\): alpha = 0\.\d+ \(0\.\d+ to 0\.\d+\)", ao)
+    assert 0.3 < float(re.search(r"alpha = ([\d.]+)", spa)[1]) < 0.7
+    assert "search for the worst orders" in figure.caption
+
+
+def test_worst_orders_are_listed(report):
+    rows = cells(report.html, SUMS[4])
+    assert [row[:3] for row in rows] == [[f"{n:,}", "ao (emulated)", "3"] for n in SIZES]
+
+
+def test_one_sample_says_what_cannot_be_concluded(tmp_path):
+    page = build(load([campaign_run(tmp_path / "r", samples=1)])).html
+    assert "No array has 20 samples" in section(page, SUMS[2])
+    assert "The samples of no variant differ" in section(page, SUMS[3])
+    assert "<table" in section(page, SUMS[0])
+
+
+def test_emulated_variants_alone_have_no_price_figure(tmp_path):
+    values = {f"sum:ao:emulated:{n}": spread(n) for n in SIZES}
+    page = build(load([write_sums(tmp_path / "r", values)])).html
+    assert "<svg" not in section(page, SUMS[0])
+    assert {row[6] for row in cells(page, SUMS[0])} == {"emulated"}
+    assert "only differences of a variant from itself are given" in section(page, SUMS[0])
+    assert "No search for the worst orders was made" in section(page, SUMS[4])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 0.0])
+def test_sums_that_are_no_use_for_a_ratio_make_a_report(tmp_path, bad):
+    values = {}
+    for n in SIZES:
+        values[f"sum:spa:native:{n}"] = spread(n)
+        values[f"sum:spa:native:{n}"][0, ::2] = bad
+        values[f"sum:spa:native:{n}"][1] = bad
+        values[f"sum:sptr:native:{n}"] = np.full((3, 40), bad)
+        values[f"sum:ao:emulated:{n}"] = np.full((3, 40), np.nan)
+    page = build(load([write_sums(tmp_path / "r", values, truth={n: np.full(3, bad) for n in SIZES})])).html
+    Page(page)
+    assert [title for title in headings(page) if title in SUMS] == SUMS
+
+
+def test_hostile_names_are_shown_not_run(tmp_path):
+    hostile = '<img src=x onerror=alert(1)>$x^{$&"'
+    values = {f"sum:{hostile}:native:{n}": spread(n) for n in SIZES}
+    times = {name: np.ones(40) for name in values}
+    values |= {f"sum:sptr:native:{n}": np.ones((3, 40)) for n in SIZES}
+    page = Page(build(load([write_sums(tmp_path / "r", values, times)])).html)
+    assert "img" not in page.tags
+    assert not [key for _, key, _ in page.attributes if key.startswith("on")]
+    assert hostile in "".join(page.text)
+
+
+def with_data(**problem):
+    return CONFIG | {"problem": CONFIG["problem"] | problem}
+
+
+def test_many_cases_have_tables_and_the_first_have_figures(tmp_path):
+    for k in range(DRAWN + 2):
+        values = {f"sum:spa:native:{n}": spread(n, 20, 2) for n in SIZES}
+        config = with_data(distribution=f"kind{k}")
+        write_sums(tmp_path / f"r{k}", values, config=config, problem=f"p{k}")
+    frames = load([tmp_path])
+    assert left_out(study(sums(frames))) == 2
+    prices, bits = sums_sections(frames)[:2]
+    assert len(bits.figures) == DRAWN and len(bits.tables) == DRAWN + 2
+    assert "2 more have tables only" in prices.intro
+    page = build(frames).html
+    assert len(page) < 5_000_000
+    ids = [value for _, key, value in Page(page).attributes if key == "id"]
+    assert len(ids) == len(set(ids))
+
+
+def test_other_data_never_make_one_group(tmp_path):
+    """Runs differ in options that are none of the problem, and in the data: the data must be in the name."""
+    for k, (distribution, block) in enumerate([("uniform", 64), ("normal", 64), ("uniform", 32)]):
+        config = with_data(distribution=distribution) | {"a": {"u": block, "v": block, "w": block}}
+        write_sums(
+            tmp_path / f"r{k}", {"sum:spa:native:10": spread(10)}, config=config, problem=f"p{k}",
+            run_id=f"r{k}",
+        )  # fmt: skip
+    frames = load([tmp_path])
+    assert len(set(problem_names(frames.runs).values())) == 3
+    assert all(group.verdict == "not tested" for group in build(frames).groups)
+
+
+@pytest.mark.skipif(test_browser.CHROMIUM is None, reason="no chromium on PATH")
+@pytest.mark.parametrize("width", [400, 1600])
+def test_the_page_fits_its_window_and_is_quiet(report, tmp_path, width):
+    seen, said = test_browser.look(report, tmp_path, width)
+    assert seen["content"] <= width == seen["width"]
+    assert seen["fetched"] == 0 and "CONSOLE" not in said
+    assert seen["smallest"] >= 9  # CSS pixels of the smallest letters in any figure
