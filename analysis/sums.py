@@ -233,7 +233,10 @@ def pieces(rows: pd.DataFrame, columns: list[str]) -> np.ndarray:
 def _times(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     columns = [*SERIES, "run", "repeat", "rank", "sample"]
     calls = rows["count"].to_numpy() if len(rows) else np.empty(0, np.int64)
-    split = {run: json.loads(config).get("method", {}).get("split") for run, config in runs[["run", "config"]].values}
+    split = {
+        run: json.loads(config).get("method", {}).get("split")
+        for run, config in runs[["run", "config"]].values
+    }
     alone = rows["run"].isin([run for run, how in split.items() if how == "arrays"]).to_numpy(bool)
     return rows[columns].assign(
         calls=calls, seconds=rows["total_ns"].to_numpy() / calls / 1e9, nbytes=rows["bytes"].to_numpy() / calls,

@@ -1,6 +1,6 @@
 // What the kernels need of CUDA and HIP beyond the language, under names that suit both and the host build of the tests.
 #pragma once
-#include "../native/elements.hpp"
+#include "../native/bits.hpp"
 
 using i64 = long long;
 using u64 = unsigned long long;
@@ -12,34 +12,10 @@ using u64 = unsigned long long;
     type *name = reinterpret_cast<type *>(dynamic_shared)
 #endif
 
-__device__ inline u64 bits_of(double x) {
-    union {
-        double number;
-        u64 bits;
-    } both = {x};
-    return both.bits;
-}
-
-__device__ inline unsigned bits_of(float x) {
-    union {
-        float number;
-        unsigned bits;
-    } both = {x};
-    return both.bits;
-}
-
-__device__ inline double number_of(u64 bits) {
-    union {
-        u64 bits;
-        double number;
-    } both = {bits};
-    return both.number;
-}
-
 // x * 2^e for |e| < 2000, rounded once if at all; cheaper than ldexp.
 __device__ inline double scaled(double x, int e) {
     const int first = e / 2, second = e - first;
-    return x * number_of(u64(first + 1023) << 52) * number_of(u64(second + 1023) << 52);
+    return x * double_of_bits(u64(first + 1023) << 52) * double_of_bits(u64(second + 1023) << 52);
 }
 
 __device__ inline i64 least(i64 a, i64 b) { return a < b ? a : b; }

@@ -1,19 +1,7 @@
 // From words of many bits to the nearest number of a type, once: ties to even, beyond the largest an infinity.
 #pragma once
+#include "../native/rounding.hpp"
 #include "portable.hpp"
-
-template <typename Number>
-struct Format;
-
-template <>
-struct Format<double> {
-    static constexpr int DIGITS = 53, LOWEST = -1074;
-};
-
-template <>
-struct Format<float> {
-    static constexpr int DIGITS = 24, LOWEST = -149;
-};
 
 __device__ inline int bit_length(u64 x) {
     int length = 0;
@@ -59,16 +47,7 @@ __device__ Number round_words(i64 *words, int unit) {
         room -= take;
     }
 
-    int drop = bit_length(window) - Format<Number>::DIGITS;
-    if (drop < Format<Number>::LOWEST - lowest) drop = Format<Number>::LOWEST - lowest;
-    if (drop > 64) return 0;
-    u64 kept = window;
-    if (drop > 0) {
-        const u64 rest = drop < 64 ? window & ((u64(1) << drop) - 1) : window, half = u64(1) << (drop - 1);
-        kept = drop < 64 ? window >> drop : 0;
-        kept += rest > half || (rest == half && (below || (kept & 1)));
-        lowest += drop;
-    }
-    const double value = scaled(double(kept), lowest);
-    return Number(negative ? -value : value);
+    if (window == 0) return 0;
+    const int zeros = 64 - bit_length(window);  // none where there is anything below
+    return with_sign<Number>(nearest<Number>(window << zeros, below, lowest - zeros), negative);
 }

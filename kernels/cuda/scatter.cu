@@ -49,10 +49,10 @@ __device__ void for_elements(const ELEMENT *x, const INDEX *index, i64 rows, i64
 __device__ inline unsigned flag_of(double v) { return v != v ? NOT_A_NUMBER : v > 0 ? PLUS_INF : MINUS_INF; }
 
 __device__ inline Number flagged(unsigned flags) {
-    const double infinity = number_of(u64(INFINITE) << 32);
+    const double infinity = double_of_bits(u64(INFINITE) << 32);
     if (flags == PLUS_INF) return Number(infinity);
     if (flags == MINUS_INF) return Number(-infinity);
-    return Number(number_of(u64(0x7FF80000u) << 32));
+    return Number(double_of_bits(u64(0x7FF80000u) << 32));
 }
 
 // *first: the place of the first index outside [0, bins); the caller sets it to n before.

@@ -34,7 +34,7 @@ __device__ inline void deposit(i64 *words, double x) {
 }
 
 __device__ inline void deposit(i64 *words, float x) {
-    const unsigned bits = bits_of(x);
+    const unsigned bits = bits_of_float(x);
     const unsigned biased = (bits >> 23) & 0xFF, normal = biased != 0;
     deposit(words, (bits & 0x7FFFFFu) | normal << 23, biased - normal, bits >> 31);
 }

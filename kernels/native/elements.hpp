@@ -1,7 +1,7 @@
 // The types of elements and what they are accumulated in, shared by the C++ and the CUDA kernels. float16 and
 // bfloat16 are storage only: they widen to float32, which holds all their values.
 #pragma once
-#include "device.hpp"
+#include "bits.hpp"
 
 struct float16 {
     unsigned short bits;
@@ -10,14 +10,6 @@ struct float16 {
 struct bfloat16 {
     unsigned short bits;
 };
-
-FPNA_POINT float float_of_bits(unsigned bits) {
-    union {
-        unsigned u;
-        float f;
-    } both = {bits};
-    return both.f;
-}
 
 FPNA_POINT double widen(double x) { return x; }
 

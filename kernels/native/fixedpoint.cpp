@@ -41,7 +41,7 @@ FPNA_CLONES int largest_float(const float *x, std::size_t n) {
 }
 
 int fixed_exponent(const double *x, std::size_t n) {
-    return exponent_of<double>(of_bits(largest(x, n)));
+    return exponent_of<double>(double_of_bits(largest(x, n)));
 }
 
 int fixed_exponent(const float *x, std::size_t n) {
@@ -180,7 +180,7 @@ Accumulator<Element> fixed_point(const Terms<Element> &terms, std::size_t n, int
         return round_words<Accumulator<Element>>(words, words);
 
     int exponent;
-    std::frexp(of_bits(found.most), &exponent);
+    std::frexp(double_of_bits(found.most), &exponent);
     const int down = exponent - LIMB > HIGHEST_UNIT ? SCALED_BY : 0;
     int units[limbs];
     double rounders[limbs];

@@ -8,30 +8,14 @@
 // |v| < 2^(unit + 51). What remains, v - slice, is exact and cut further by the next rounder.
 #pragma once
 
-#include "device.hpp"
+#include "bits.hpp"
 
 constexpr int LOWEST_UNIT = -1074;   // all float64 are multiples of 2^-1074
 constexpr int HIGHEST_UNIT = 971;    // the rounder of the next would be infinite
 constexpr unsigned long long INFINITE = 0x7FFull << 52;  // bits of infinity; those of |NaN| are above
 
-FPNA_POINT unsigned long long bits_of(double x) {
-    union {
-        double number;
-        unsigned long long bits;
-    } both = {x};
-    return both.bits;
-}
-
-FPNA_POINT double of_bits(unsigned long long bits) {
-    union {
-        unsigned long long bits;
-        double number;
-    } both = {bits};
-    return both.number;
-}
-
 // 2^exponent, for normal numbers.
-FPNA_POINT double power_of_two(int exponent) { return of_bits((unsigned long long)(exponent + 1023) << 52); }
+FPNA_POINT double power_of_two(int exponent) { return double_of_bits((unsigned long long)(exponent + 1023) << 52); }
 
 // 1.5 * 2^(52 + unit), LOWEST_UNIT <= unit <= HIGHEST_UNIT.
 FPNA_POINT double rounder(int unit) { return 1.5 * power_of_two(52 + unit); }
