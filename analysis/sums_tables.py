@@ -102,13 +102,13 @@ def _price_table(same: pd.DataFrame) -> Table:
 
 def bits_tables(made: Study) -> list[tuple[str, Table]]:
     """(title, table) per case and operation: samples against each other, apart from against the reference."""
-    columns = ("n", "variant", "arrays", "samples", "results", "effective", "pair median", "pair max", "shift",
+    columns = ("n", "variant", "differing arrays", "samples", "results", "effective", "pair median", "pair max", "shift",
                "max |V_s|", "95 % |V_s|", "max ULP", "p at 95 %")  # fmt: skip
     tables = []
     for title, same in _each(made.series):
         rows = [
             (
-                f"{row.n:,}", f"{row.variant} ({row.backend})", f"{row.differing} of {row.arrays} differ",
+                f"{row.n:,}", f"{row.variant} ({row.backend})", f"{row.differing} of {row.arrays}",
                 number(row.samples), number(row.distinct), number(row.effective), number(row.pair_median),
                 number(row.pair_max), number(row.shift), number(row.v_s_max), number(row.v_s_quantile),
                 number(row.ulp_max), f"< {row.bound:.1%}" if row.bound == row.bound else "",
@@ -168,7 +168,8 @@ def fit_tables(made: Study) -> list[tuple[str, Table]]:
 
 def _remark(row) -> str:
     """Why there is no fit, and which sizes it leaves out."""
-    left = f"{row.left_out} sizes left out, half of whose arrays do not differ" if row.left_out else ""
+    sizes = "1 size" if row.left_out == 1 else f"{row.left_out} sizes"
+    left = f"{sizes} left out: half of the arrays do not differ" if row.left_out else ""
     return "; ".join(filter(None, (row.nothing, left)))
 
 
