@@ -102,8 +102,8 @@ def _price_table(same: pd.DataFrame) -> Table:
 
 def bits_tables(made: Study) -> list[tuple[str, Table]]:
     """(title, table) per case and operation: samples against each other, apart from against the reference."""
-    columns = ("n", "variant", "differing arrays", "samples", "results", "effective", "pair median", "pair max", "shift",
-               "max |V_s|", "95 % |V_s|", "max ULP", "p at 95 %")  # fmt: skip
+    columns = ("n", "variant", "differing arrays", "samples", "results", "effective", "pair median", "pair max",
+               "shift", "max |V_s|", "95 % |V_s|", "max ULP", "p at 95 %")  # fmt: skip
     tables = []
     for title, same in _each(made.series):
         rows = [
