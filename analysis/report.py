@@ -143,6 +143,8 @@ def _first(frames: Frames, groups: list[Group]) -> Section:
         "first that differs is given: it may be the cause, and orders that are equal up to the divergence "
         "rule it out."
     )
+    if any(group.label.startswith(f"{APP} ") and group.first for group in groups):
+        intro += f" In runs of {APP} a step is a sample and a block an array."
     return Section("First divergence", "No group has runs that differ.", intro if items else "", items=items)
 
 

@@ -26,6 +26,7 @@ POINTS = 1500  # of one figure; arrays are thinned evenly beyond
 GREY = len(svg.SERIES) - 1
 GUARANTEES = (*LEVELS, UNKNOWN)
 LETTER_PT = 8.5  # of labels at points
+HEIGHTS_PT = (10, -10, 19, -19, 28, -28)  # above and below a point, where its label may stand
 
 
 def drawn(made: Study) -> list[tuple[str, str]]:
@@ -57,7 +58,7 @@ def price_figures(made: Study) -> list[Figure]:
                 f"N = {n:,}: median time over the number of elements, with its 95 % interval, against the "
                 f"{label.removesuffix(', ULP')} of any sample{' in units in the last place' if known else ''}. "
                 "One point per variant; left is cheap, low is close. Points at the bottom are equal to the last "
-                "bit. Names that would overlap are left out."
+                "bit. Names that would overlap are left out, those of the best trades last."
             )
             plot = _scatter(at, column, label, n)
             present = [i for i, level in enumerate(GUARANTEES) if (at["guarantee"] == level).any()]
@@ -245,31 +246,29 @@ def _scatter(at: pd.DataFrame, column: str, label: str, n: int) -> Callable:
 
 
 def _labels(axes, x: np.ndarray, y: np.ndarray, names: list[str]) -> None:
-    """Write the names beside their points, those that have room."""
+    """Write the names beside their points, those that have room: first of those to which the fewest others
+    are to be preferred, so that the best trades are named; a line leads to those further away."""
+    better = [int(((x <= a) & (y <= b) & ((x < a) | (y < b))).sum()) for a, b in zip(x, y, strict=True)]
+    order = np.argsort(better, kind="stable")
+    x, y, names = x[order], y[order], [names[i] for i in order]
     # Places in points, for axes of about this size: a layout before the last one would leave gaps.
     size = np.array([310.0, 205.0])
     limits = np.log10([axes.get_xlim(), axes.get_ylim()])
     points = (np.log10([x, y]).T - limits[:, 0]) / (limits[:, 1] - limits[:, 0]) * size
     left, right = 0.0, size[0]
+    leader = {"arrowstyle": "-", "color": svg.INK, "linewidth": 0.5, "alpha": 0.6, "shrinkA": 0, "shrinkB": 3}
     taken = [(px - 4, py - 4, px + 4, py + 4) for px, py in points]
     for (px, py), at, name in zip(points, zip(x, y, strict=True), names, strict=True):
         wide = len(name) * LETTER_PT * 0.58
-        for dx, dy in (
-            (7, 0),
-            (-7 - wide, 0),
-            (-wide / 2, 10),
-            (-wide / 2, -10),
-            (-wide / 2, 20),
-            (5, 9),
-            (5, -9),
-        ):
+        beyond = [(dx, dy) for dy in HEIGHTS_PT for dx in (-wide / 2, 5, -5 - wide)]
+        for dx, dy in ((7, 0), (-7 - wide, 0), *beyond):
             box = (px + dx, py + dy - 4.5, px + dx + wide, py + dy + 4.5)
             free = left <= box[0] and box[2] <= right
             if free and not any(_touch(box, other) for other in taken):
                 taken.append(box)
                 axes.annotate(
                     name, at, (dx, dy), textcoords="offset points", va="center", fontsize=LETTER_PT,
-                    annotation_clip=False,
+                    arrowprops=leader if abs(dy) > 10 else None, annotation_clip=False,
                 ).set_in_layout(False)  # fmt: skip
                 break
 
@@ -287,8 +286,14 @@ def _plain_ticks(axis) -> None:
         if len(ticks) <= 6:
             break
     ticks = ticks[:: -(-len(ticks) // 6)] if ticks else [math.sqrt(low * high)]
-    axis.set_ticks(ticks, [f"{tick:.4g}" for tick in ticks])
+    axis.set_ticks(ticks, [f"{tick:g}" if 1e-3 <= tick < 1e5 else _power(tick) for tick in ticks])
     axis.set_ticks([], minor=True)
+
+
+def _power(tick: float) -> str:
+    """`10⁶`, `2×10⁶`."""
+    first = round(tick / 10.0 ** math.floor(math.log10(tick) + 1e-9))
+    return ("" if first == 1 else f"{first}×") + svg.power_of_ten(tick / first)
 
 
 def _time_figure(k: int, title: str, timed: pd.DataFrame) -> Figure:

@@ -130,6 +130,7 @@ def test_reductions_that_differ_and_another_app_make_one_report(tmp_path):
         write_sums(tmp_path / f"sums-{i}", values)
         write_run(tmp_path / f"coupled-{i}")
     page = build(load([tmp_path])).html
+    assert "a step is a sample and a block an array" in section(page, "First divergence")
     assert "are left out here" in section(page, "Growth of the difference")
     variability = section(page, "Variability")
     assert "are left out here" in variability and "coupled" in variability
@@ -146,6 +147,18 @@ def test_price_is_drawn_against_error_by_guarantee(made):
     assert "µs" in time.svg and {name for _, name in time.legend} == {
         "spa (native): none", "sptr (native): run", "exact (native): exact",
     }  # fmt: skip
+
+
+def test_where_names_have_no_room_the_best_trades_are_named(tmp_path):
+    crowd = {f"crowded-variant-{i}": (2.0 + 0.01 * i, 1 + 8 * EPS) for i in range(20)}
+    points = crowd | {"cheapest": (1.9, 1 + 9 * EPS), "closest": (2.3, 1 + EPS), "both": (1.95, 1 + 7 * EPS)}
+    values = {f"sum:{name}:native:100": np.full((1, 8), value) for name, (_, value) in points.items()}
+    times = {f"sum:{name}:native:100": np.full(8, ms) for name, (ms, _) in points.items()}
+    (figure,) = price_figures(
+        study(sums(load([write_sums(tmp_path / "r", values, times, truth={100: np.ones(1)})])))
+    )
+    named = {name for name in points if f">{name}</text>" in figure.svg}
+    assert {"cheapest", "closest", "both"} <= named < set(points)
 
 
 def test_every_array_is_a_point_of_run_to_run_and_of_algorithm(made):
@@ -167,6 +180,18 @@ def test_histograms_are_few_and_of_variants_that_differ(made):
     titles = re.findall(r">(\w+ \(\w+\))</text>", figure.svg)
     assert set(titles) == {"ao (emulated)", "spa (native)"}
     assert len(titles) == 2 * len(SIZES) <= PANELS
+
+
+def test_a_histogram_shows_the_samples_of_its_own_variant_and_size(tmp_path):
+    values = {"sum:ao:emulated:10": np.ones((2, 40))}
+    for k, (variant, n) in enumerate([("spa", 10), ("spa", 100), ("tprc", 10), ("tprc", 100)]):
+        values[f"sum:{variant}:native:{n}"] = 1 + np.linspace(-2, 2, 40) * 10.0 ** -(4 + 2 * k)
+    (figure,) = shape_figures(study(sums(load([write_sums(tmp_path / "r", values)]))))
+    seen = re.findall(r">(\w+) \(native\)<.*?>N = (\d+)<", figure.svg, flags=re.S)
+    units = re.findall(r">V_s / (.*?)<", figure.svg)
+    assert dict(zip(units, sorted(seen), strict=True)) == {
+        "10⁻⁴": ("spa", "10"), "10⁻⁶": ("spa", "100"), "10⁻⁸": ("tprc", "10"), "10⁻¹⁰": ("tprc", "100"),
+    }  # fmt: skip
 
 
 def test_no_histogram_has_more_panels_and_bars_than_can_be_read(tmp_path):
@@ -257,7 +282,7 @@ def test_many_cases_have_tables_and_the_first_have_figures(tmp_path):
 def test_other_data_never_make_one_group(tmp_path):
     """Runs differ in options that are none of the problem, and in the data: the data must be in the name."""
     for k, (distribution, block) in enumerate([("uniform", 64), ("normal", 64), ("uniform", 32)]):
-        config = with_data(distribution=distribution) | {"a": {"u": block, "v": block, "w": block}}
+        config = {"a": {"u": block, "v": block, "w": block}} | with_data(distribution=distribution)
         write_sums(
             tmp_path / f"r{k}", {"sum:spa:native:10": spread(10)}, config=config, problem=f"p{k}",
             run_id=f"r{k}",
