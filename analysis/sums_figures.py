@@ -1,4 +1,4 @@
-"""The figures of the sums: a Study in, SVG out. Series are numbered as variants are recorded, or as guarantees."""
+"""The figures of the sums: a Study in, SVG out. Prices are in sums_price_figures."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pandas as pd
 
 from analysis import svg
 from analysis.figures import floor_of, log_axis
-from analysis.groups import LEVELS
-from analysis.sums import CELL, SERIES, UNKNOWN, pieces
+from analysis.sums import CELL, SERIES, pieces
 from analysis.sums_shape import FEWEST_SAMPLES, Cells, cells, v_s_and_grid
 from analysis.sums_tables import Study, interval
 from analysis.svg import Figure
@@ -24,9 +23,6 @@ VARIANTS = 6  # with a colour each in one figure
 ROWS = 26  # variants of a dot plot
 POINTS = 1500  # of one figure; arrays are thinned evenly beyond
 GREY = len(svg.SERIES) - 1
-GUARANTEES = (*LEVELS, UNKNOWN)
-LETTER_PT = 8.5  # of labels at points
-HEIGHTS_PT = (10, -10, 19, -19, 28, -28)  # above and below a point, where its label may stand
 
 
 def drawn(made: Study) -> list[tuple[str, str]]:
@@ -39,48 +35,14 @@ def left_out(made: Study) -> int:
     return len(_pairs(made.series)) - len(drawn(made))
 
 
-def price_figures(made: Study) -> list[Figure]:
-    """Price against distance from the truth at the largest size that was timed, and time per call against N."""
-    found = []
-    for k, (title, prices) in _each(made, made.prices):
-        timed = prices[prices["median_s"].notna() & (prices["n"] > 0)]
-        if timed.empty:
-            continue
-        n = int(timed["n"].max())
-        at = timed[timed["n"] == n].merge(made.series[[*SERIES, "error_max", "v_s_max"]], on=SERIES)
-        known = at["error_max"].notna().any()
-        column, label = (
-            ("error_max", "largest error, ULP") if known else ("v_s_max", "max |V_s| from the reference")
-        )
-        at = at[at[column].notna()]
-        if len(at) > 1:
-            caption = (
-                f"N = {n:,}: median time over the number of elements, with its 95 % interval, against the "
-                f"{label.removesuffix(', ULP')} of any sample{' in units in the last place' if known else ''}. "
-                "One point per variant; left is cheap, low is close. Points at the bottom are equal to the last "
-                "bit. Names that would overlap are left out, those of the best trades last."
-            )
-            plot = _scatter(at, column, label, n)
-            present = [i for i, level in enumerate(GUARANTEES) if (at["guarantee"] == level).any()]
-            found.append(
-                _figure(
-                    f"sums-price-{k}", f"Price and error{title}", plot, caption, 3.6,
-                    tuple((i, GUARANTEES[i]) for i in present),
-                )
-            )  # fmt: skip
-        if timed["n"].nunique() > 1:
-            found.append(_time_figure(k, title, timed))
-    return found
-
-
 def bits_figures(made: Study) -> list[Figure]:
     """Samples against each other, apart from the change of algorithm, at the largest size, every array a point."""
     found = []
-    for k, (title, arrays) in _each(made, made.arrays):
+    for k, (title, arrays) in each_drawn(made, made.arrays):
         n = int(arrays["n"].max())
         here = arrays[arrays["n"] == n]
         rows = [
-            (_name(*key), same["pair_max"].to_numpy(), same["shift"].to_numpy())
+            (name_of(*key), same["pair_max"].to_numpy(), same["shift"].to_numpy())
             for key, same in here.groupby(["variant", "backend"], observed=True, sort=True)
         ]
         # What differs most from run to run comes first, so that the first rows are those of interest.
@@ -99,7 +61,7 @@ def bits_figures(made: Study) -> list[Figure]:
         )
         legend = ((0, "run to run"), (1, "change of algorithm"))
         found.append(
-            _figure(f"sums-bits-{k}", f"Run to run, and algorithm{title}", _dots(rows), caption,
+            figure_of(f"sums-bits-{k}", f"Run to run, and algorithm{title}", _dots(rows), caption,
                     0.8 + 0.31 * len(rows), legend)
         )  # fmt: skip
     return found
@@ -111,7 +73,7 @@ def shape_figures(made: Study) -> list[Figure]:
     begin = pieces(made.found.samples, CELL)  # a piece is a row of `arrays`
     end = np.append(begin[1:], len(made.found.samples))
     values = made.found.samples["value"].to_numpy()
-    for k, (title, arrays) in _each(made, made.arrays):
+    for k, (title, arrays) in each_drawn(made, made.arrays):
         differ = arrays[(arrays["distinct"] > 1) & (arrays["samples"] >= FEWEST_SAMPLES)]
         firsts = differ.groupby(SERIES, observed=True, sort=True).head(1)
         panels = []
@@ -120,7 +82,7 @@ def shape_figures(made: Study) -> list[Figure]:
             x, grid = v_s_and_grid(values[begin[i] : end[i]], against)
             x = np.sort(x[np.isfinite(x)])
             if len(x) and x[0] != x[-1]:
-                panels.append((_name(one["variant"], one["backend"]), int(one["n"]), x, cells(x, grid)))
+                panels.append((name_of(one["variant"], one["backend"]), int(one["n"]), x, cells(x, grid)))
         if not panels:
             continue
         caption = (
@@ -130,7 +92,7 @@ def shape_figures(made: Study) -> list[Figure]:
         )
         rows = -(-len(panels) // 2)
         found.append(
-            _figure(f"sums-shape-{k}", f"Distribution of V_s{title}", _histograms(panels), caption,
+            figure_of(f"sums-shape-{k}", f"Distribution of V_s{title}", _histograms(panels), caption,
                     0.2 + 1.75 * rows, (), (rows, 2))
         )  # fmt: skip
     return found
@@ -140,7 +102,7 @@ def growth_figures(made: Study) -> list[Figure]:
     """max |V_s| against N, every array a point, with the fitted power laws and what a search for worst orders
     reached."""
     found = []
-    for k, (title, fits) in _each(made, made.fits):
+    for k, (title, fits) in each_drawn(made, made.fits):
         fits = fits[fits["metric"] == "v_s_max"].head(VARIANTS)
         case, operation = fits.iloc[0][["case", "operation"]]
         arrays = _of(made.arrays, case, operation)
@@ -166,12 +128,13 @@ def growth_figures(made: Study) -> list[Figure]:
         if any(len(reached) for _, _, reached in lines):
             caption += " Large hollow marks: what a search for the worst orders reached over all arrays."
         found.append(
-            _figure(f"sums-growth-{k}", f"Growth with N{title}", _growth(lines, each), caption, 3.4, legend)
+            figure_of(f"sums-growth-{k}", f"Growth with N{title}", _growth(lines, each), caption, 3.4, legend)
         )
     return found
 
 
-def _figure(name, title, plot, caption, height, legend, grid=(1, 1)) -> Figure:
+def figure_of(name, title, plot, caption, height, legend, grid=(1, 1)) -> Figure:
+    """A figure whose `caption` is read aloud with its `title`; the others as `svg.draw` and `Figure` take them."""
     return Figure(title, svg.draw(name, plot, height, f"{title}. {caption}", grid), caption, legend)
 
 
@@ -184,7 +147,7 @@ def _of(frame: pd.DataFrame, case: str, operation: str) -> pd.DataFrame:
     return frame[((frame["case"] == case) & (frame["operation"] == operation)).to_numpy(bool)]
 
 
-def _each(made: Study, frame: pd.DataFrame) -> Iterator[tuple[int, tuple[str, pd.DataFrame]]]:
+def each_drawn(made: Study, frame: pd.DataFrame) -> Iterator[tuple[int, tuple[str, pd.DataFrame]]]:
     """(number, (end of the title, rows)) of each drawn case and operation that is in `frame`."""
     every = _pairs(made.series)
     for k, (case, operation) in enumerate(drawn(made)):
@@ -193,7 +156,8 @@ def _each(made: Study, frame: pd.DataFrame) -> Iterator[tuple[int, tuple[str, pd
             yield k, (f": {operation} of {case}" if len(every) > 1 else "", same)
 
 
-def _name(variant: str, backend: str) -> str:
+def name_of(variant: str, backend: str) -> str:
+    """`spa (native)`, cut where it is very long."""
     text = f"{variant} ({backend})"
     return text if len(text) <= 28 else f"{text[:27]}…"
 
@@ -218,66 +182,7 @@ def _law(row) -> str:
     return text + f"alpha = {number(row.alpha)}" + (f" ({between})" if between else ", no interval")
 
 
-def _scatter(at: pd.DataFrame, column: str, label: str, n: int) -> Callable:
-    def plot(axes) -> None:
-        floor = floor_of(at[column])
-        x = at["median_s"].to_numpy() / n * 1e9
-        y = np.where(at[column] == 0, floor, at[column])
-        low, high = (at[name].to_numpy() / n * 1e9 for name in ("low_s", "high_s"))
-        for i, level in enumerate(GUARANTEES):
-            own = (at["guarantee"] == level).to_numpy()
-            axes.hlines(y[own], low[own], high[own], color=svg.SERIES[i], linewidth=1.0)
-            axes.plot(
-                x[own],
-                y[own],
-                linestyle="none",
-                alpha=0.85,
-                clip_on=False,
-                **svg.series(i) | {"markersize": 6},
-            )
-        axes.set_xscale("log")
-        axes.set_xlim(x.min() / 1.5, x.max() * 2.2)
-        _plain_ticks(axes.xaxis)
-        log_axis(axes.yaxis, axes.set_yscale, floor)
-        axes.set(xlabel="median time per element, ns", ylabel=label)
-        _labels(axes, x, y, at["variant"].tolist())
-
-    return plot
-
-
-def _labels(axes, x: np.ndarray, y: np.ndarray, names: list[str]) -> None:
-    """Write the names beside their points, those that have room: first of those to which the fewest others
-    are to be preferred, so that the best trades are named; a line leads to those further away."""
-    better = [int(((x <= a) & (y <= b) & ((x < a) | (y < b))).sum()) for a, b in zip(x, y, strict=True)]
-    order = np.argsort(better, kind="stable")
-    x, y, names = x[order], y[order], [names[i] for i in order]
-    # Places in points, for axes of about this size: a layout before the last one would leave gaps.
-    size = np.array([310.0, 205.0])
-    limits = np.log10([axes.get_xlim(), axes.get_ylim()])
-    points = (np.log10([x, y]).T - limits[:, 0]) / (limits[:, 1] - limits[:, 0]) * size
-    left, right = 0.0, size[0]
-    leader = {"arrowstyle": "-", "color": svg.INK, "linewidth": 0.5, "alpha": 0.6, "shrinkA": 0, "shrinkB": 3}
-    taken = [(px - 4, py - 4, px + 4, py + 4) for px, py in points]
-    for (px, py), at, name in zip(points, zip(x, y, strict=True), names, strict=True):
-        wide = len(name) * LETTER_PT * 0.58
-        beyond = [(dx, dy) for dy in HEIGHTS_PT for dx in (-wide / 2, 5, -5 - wide)]
-        for dx, dy in ((7, 0), (-7 - wide, 0), *beyond):
-            box = (px + dx, py + dy - 4.5, px + dx + wide, py + dy + 4.5)
-            free = left <= box[0] and box[2] <= right
-            if free and not any(_touch(box, other) for other in taken):
-                taken.append(box)
-                axes.annotate(
-                    name, at, (dx, dy), textcoords="offset points", va="center", fontsize=LETTER_PT,
-                    arrowprops=leader if abs(dy) > 10 else None, annotation_clip=False,
-                ).set_in_layout(False)  # fmt: skip
-                break
-
-
-def _touch(a: tuple, b: tuple) -> bool:
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
-
-
-def _plain_ticks(axis) -> None:
+def plain_ticks(axis) -> None:
     """Ticks of a logarithmic axis as numbers; 1, 2, 5 of each decade where these are few."""
     low, high = axis.get_view_interval()
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
@@ -296,41 +201,12 @@ def _power(tick: float) -> str:
     return ("" if first == 1 else f"{first}×") + svg.power_of_ten(tick / first)
 
 
-def _time_figure(k: int, title: str, timed: pd.DataFrame) -> Figure:
-    n = timed["n"].max()
-    best = {}
-    for level in GUARANTEES:
-        same = timed[(timed["n"] == n) & (timed["guarantee"] == level)]
-        if len(same):
-            row = same.loc[same["median_s"].idxmin()]
-            best[row["variant"], row["backend"]] = GUARANTEES.index(level)
-    legend = [(i, f"{_name(*key)}: {GUARANTEES[i]}") for key, i in best.items()]
-    by = timed.groupby(["variant", "backend"], observed=True, sort=True)
-    rest = by.ngroups - len(best)
-    caption = (
-        "Median time of one call on the slowest rank against the number of elements, both axes logarithmic. In colour "
-        f"the fastest variant of each guarantee at N = {n:,}"
-        + (f", in grey the {rest} others." if rest else ".")
-    )
-
-    def plot(axes) -> None:
-        for key, same in by:
-            i = best.get(key)
-            look = {"color": svg.SERIES[GREY], "alpha": 0.45} if i is None else svg.series(i) | {"zorder": 3}
-            axes.plot(same["n"], same["median_s"] * 1e6, **look)
-        axes.set(xscale="log", yscale="log", xlabel="elements N", ylabel="median time per call, µs")
-        _powers(axes.xaxis)
-        _plain_ticks(axes.yaxis)
-
-    return _figure(f"sums-time-{k}", f"Time and size{title}", plot, caption, 3.1, tuple(legend))
-
-
-def _powers(axis) -> None:
+def powers(axis) -> None:
     """Ticks of a logarithmic axis at powers of ten."""
     low, high = axis.get_view_interval()
     places = list(range(math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9) + 1))
     if len(places) < 2:
-        return _plain_ticks(axis)
+        return plain_ticks(axis)
     ticks = [10.0**k for k in places[:: -(-len(places) // 7)]]
     axis.set_ticks(ticks, [svg.power_of_ten(tick) for tick in ticks])
     axis.set_ticks([], minor=True)
@@ -422,7 +298,7 @@ def _growth(lines: list, each: int) -> Callable:
                     **look | {"markersize": 9},
                 )  # fmt: skip
         axes.set(xscale="log", xlabel="elements N", ylabel="max |V_s| of an array")
-        _powers(axes.xaxis)
+        powers(axes.xaxis)
         log_axis(axes.yaxis, axes.set_yscale, floor)
 
     return plot

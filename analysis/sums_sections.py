@@ -12,9 +12,9 @@ from analysis.sums_figures import (
     bits_figures,
     growth_figures,
     left_out,
-    price_figures,
     shape_figures,
 )
+from analysis.sums_price_figures import price_figures
 from analysis.sums_shape import FEWEST_SAMPLES
 from analysis.sums_tables import (
     Study,

@@ -17,9 +17,9 @@ from analysis.sums_figures import (
     bits_figures,
     growth_figures,
     left_out,
-    price_figures,
     shape_figures,
 )
+from analysis.sums_price_figures import price_figures
 from analysis.sums_sections import sums_sections
 from analysis.sums_tables import study
 from tests.analysis import test_browser
@@ -243,9 +243,11 @@ def test_sums_that_are_no_use_for_a_ratio_make_a_report(tmp_path, bad):
         values[f"sum:spa:native:{n}"][1] = bad
         values[f"sum:sptr:native:{n}"] = np.full((3, 40), bad)
         values[f"sum:ao:emulated:{n}"] = np.full((3, 40), np.nan)
-    page = build(load([write_sums(tmp_path / "r", values, truth={n: np.full(3, bad) for n in SIZES})])).html
-    Page(page)
-    assert [title for title in headings(page) if title in SUMS] == SUMS
+    times = {name: np.ones(40) for name in values}
+    for truth in ({n: np.full(3, bad) for n in SIZES}, {}):
+        page = build(load([write_sums(tmp_path / f"r{len(truth)}", values, times, truth=truth)])).html
+        Page(page)
+        assert [title for title in headings(page) if title in SUMS] == SUMS
 
 
 def test_hostile_names_are_shown_not_run(tmp_path):
