@@ -61,9 +61,7 @@ def _open(name: str) -> Iterator[Any]:
         if Path(name).suffix in (".h5", ".hdf5"):
             raise UsageError(f"--file {name}: name the dataset too, as in {name}:/group/dataset")
         with _clear(name):
-            stored = np.load(name, mmap_mode="r", allow_pickle=False)
-        if not isinstance(stored, np.ndarray):
-            raise UsageError(f"--file {name}: is an archive of arrays; save one array with numpy.save")
+            stored = np.lib.format.open_memmap(name, mode="r")
         yield stored
         return
     import h5py

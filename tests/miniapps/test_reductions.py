@@ -189,7 +189,7 @@ class TestFiles:
             (lambda path: np.save(path, np.zeros((2, 2, 2))), r"shape \(2, 2, 2\); expected \(n,\)"),
             (lambda path: np.save(path, np.zeros(0)), "none of them empty"),
             (lambda path: np.save(path, np.array([{}]), allow_pickle=True), "cannot be read"),
-            (lambda path: np.savez(path.open("wb"), a=np.zeros(3)), "archive"),
+            (lambda path: np.savez(path.open("wb"), a=np.zeros(3)), "cannot be read"),
             (lambda path: truncated(path), "cannot be read"),
         ],
     )
