@@ -23,8 +23,9 @@ comm.Barrier()
 
 @libraries
 def test_ranks_see_each_other_and_one_thread(library):
-    show = "print(MPI.COMM_WORLD.allreduce(1), os.environ['OMP_NUM_THREADS'])"
-    run = run_mpi(3, ["-c", "import os; from mpi4py import MPI; " + show], library)
+    # In one write: what ranks print piece by piece may interleave.
+    show = "sys.stdout.write(f\"{MPI.COMM_WORLD.allreduce(1)} {os.environ['OMP_NUM_THREADS']}\\n\")"
+    run = run_mpi(3, ["-c", "import os, sys; from mpi4py import MPI; " + show], library)
     assert run.returncode == 0, run.stderr
     assert run.stdout.split() == ["3", "1"] * 3
 

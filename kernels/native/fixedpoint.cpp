@@ -1,8 +1,8 @@
 // Fixed point on the CPU: words of many sums for kernels/exact/fixedpoint.py, and the sum of one array by threads.
 // The twin in NumPy is kernels/exact/reference.py; both give the same words and the same bits.
 //
-// The sum takes two passes over memory. Per element of float64, in vectors of eight: first a load and two for the
-// largest, then a load and seven for two slices (four of them additions of floating-point numbers).
+// The sum mostly takes one pass over memory. Per element of float64, in vectors of eight: a load, two for the largest and
+// seven for two slices (four of them additions of floating-point numbers).
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -137,6 +137,7 @@ void fixed_decode(const i64 *words, std::size_t n, int exponent, T *out) {
 // ---------------------------------------------------------------- the sum of one array
 
 constexpr int SCALED_BY = 64;  // where the first rounder would overflow; what underflows is far below half a unit
+constexpr std::size_t LOOKED_AT = 64;  // tiles of a long array among which the largest element is guessed
 
 template <typename Element>
 constexpr int LIMBS = sizeof(Element) == 8 ? 2 : 1;
@@ -148,20 +149,30 @@ struct Largest {
 
 struct Fixed {
     Wide sum[2];
+    u64 most = 0;  // largest |x| as bits; where it is not below 2^exponent the sums mean nothing
 };
 
+// The least e with |x| < 2^e, given the bits of |x|.
+int exponent_above(u64 most) {
+    int exponent;
+    std::frexp(double_of_bits(most), &exponent);
+    return exponent;
+}
+
+// The largest term of every `step`-th tile.
 template <typename Element>
-Largest largest_term(const Terms<Element> &terms, std::size_t n, int threads) {
+Largest largest_term(const Terms<Element> &terms, std::size_t n, int threads, std::size_t step) {
     return in_parts(
         n, sizeof(Element), threads, Largest{},
         [&](Largest &found, std::size_t begin, std::size_t end) {
-            for_tiles<false>(terms, begin, end, [&](const auto &tile) {
-                const u64 most = largest(tile.values, tile.n);
-                if (most >= INFINITE)
-                    count_special(tile.values, tile.n, found.special);
-                else
-                    found.most = std::max(found.most, most);
-            });
+            for (std::size_t i = begin; i < end; i += step * TILE)
+                for_tiles<false>(terms, i, step == 1 ? end : std::min(end, i + TILE), [&](const auto &tile) {
+                    const u64 most = largest(tile.values, tile.n);
+                    if (most >= INFINITE)
+                        count_special(tile.values, tile.n, found.special);
+                    else
+                        found.most = std::max(found.most, most);
+                });
         },
         [](Largest &into, const Largest &found) {
             into.most = std::max(into.most, found.most);
@@ -169,30 +180,24 @@ Largest largest_term(const Terms<Element> &terms, std::size_t n, int threads) {
         });
 }
 
-// Each term rounded to a multiple of 2^(e - LIMB * LIMBS), where all are below 2^e; errors of products likewise.
 template <typename Element>
-Accumulator<Element> fixed_point(const Terms<Element> &terms, std::size_t n, int threads) {
-    constexpr int limbs = LIMBS<Element>;
-    const Largest found = largest_term(terms, n, threads);
-    long long words[WORDS] = {};
-    std::copy(found.special, found.special + 3, words + NOT_A_NUMBER);
-    if (found.special[0] || found.special[1] || found.special[2])
-        return round_words<Accumulator<Element>>(words, words);
+int unit(int exponent, int limb) {
+    return std::max(exponent - LIMB * (limb + 1), LOWEST_UNIT);
+}
 
-    int exponent;
-    std::frexp(double_of_bits(found.most), &exponent);
+// Each term rounded to a multiple of 2^(exponent - LIMB * LIMBS), and the largest of all; errors of products likewise.
+template <typename Element>
+Fixed add_up(const Terms<Element> &terms, std::size_t n, int threads, int exponent) {
+    constexpr int limbs = LIMBS<Element>;
     const int down = exponent - LIMB > HIGHEST_UNIT ? SCALED_BY : 0;
-    int units[limbs];
     double rounders[limbs];
-    for (int k = 0; k < limbs; ++k) {
-        units[k] = std::max(exponent - LIMB * (k + 1), LOWEST_UNIT);
-        rounders[k] = rounder(units[k] - down);
-    }
+    for (int k = 0; k < limbs; ++k) rounders[k] = rounder(unit<Element>(exponent, k) - down);
     const auto add_tile = [&](Fixed &state, const auto &tile) {
         // Errors are below 2^-53 of the largest, hence below half a unit of the first limb.
         const auto add_numbers = [&](const auto *x) {
             const Slices slices = cut<limbs, false>(x, tile.n, rounders);
             for (int k = 0; k < limbs; ++k) add(state.sum[k], slices.sum[k]);
+            state.most = std::max(state.most, slices.most);
         };
         const auto add_errors = [&](const double *x) {
             add(state.sum[limbs - 1], cut<1, false>(x, tile.n, rounders + limbs - 1).sum[0]);
@@ -209,15 +214,45 @@ Accumulator<Element> fixed_point(const Terms<Element> &terms, std::size_t n, int
         scale(tile.errors, tile.n, std::ldexp(1.0, -down), scaled);
         add_errors(scaled);
     };
-    const Fixed total = in_parts(
+    return in_parts(
         n, sizeof(Element), threads, Fixed{},
         [&](Fixed &state, std::size_t begin, std::size_t end) {
             for_tiles(terms, begin, end, [&](const auto &tile) { add_tile(state, tile); });
         },
         [](Fixed &into, const Fixed &state) {
             for (int k = 0; k < limbs; ++k) add(into.sum[k], state.sum[k]);
+            into.most = std::max(into.most, state.most);
         });
-    for (int k = 0; k < limbs; ++k) deposit_units(words, total.sum[k], units[k]);
+}
+
+// The unit follows the largest term, which is looked for in a part of the tiles. Mostly that finds its exponent, and one
+// pass adds all up; where that pass meets a larger one, it has found the largest of all, and a second one adds.
+template <typename Element>
+Accumulator<Element> fixed_point(const Terms<Element> &terms, std::size_t n, int threads) {
+    constexpr int limbs = LIMBS<Element>;
+    const std::size_t tiles = (n + TILE - 1) / TILE;
+    Largest found = largest_term(terms, n, threads, std::max(tiles / LOOKED_AT, tiles > 4 ? std::size_t(4) : 1));
+    int exponent = exponent_above(found.most);
+    Fixed total;
+    bool done = false;
+    if (exponent - LIMB <= HIGHEST_UNIT) {  // else the numbers are scaled, and what is the largest does not show
+        total = add_up(terms, n, threads, exponent);
+        found.most = total.most;
+        done = total.most < INFINITE && exponent_above(total.most) == exponent;
+    } else {
+        found.most = INFINITE;
+    }
+    if (!done) {
+        if (found.most >= INFINITE) found = largest_term(terms, n, threads, 1);
+        long long words[WORDS] = {};
+        std::copy(found.special, found.special + 3, words + NOT_A_NUMBER);
+        if (found.special[0] || found.special[1] || found.special[2])
+            return round_words<Accumulator<Element>>(words, words);
+        exponent = exponent_above(found.most);
+        total = add_up(terms, n, threads, exponent);
+    }
+    long long words[WORDS] = {};
+    for (int k = 0; k < limbs; ++k) deposit_units(words, total.sum[k], unit<Element>(exponent, k));
     return round_words<Accumulator<Element>>(words, words);
 }
 

@@ -17,10 +17,10 @@ from kernels.sums.orders import in_order
 
 @in_order("binned", "sum", backend="native")
 def binned(x: np.ndarray, threads: int = 0) -> np.floating:
-    """Each element rounded to 2**(40 (j-2)), with 2**(40 j) <= max|x| < 2**(40 (j+1)), in one pass: free of order.
+    """Each element rounded to 2**(40 (j-2)), 2**(40 j - 1) <= max|x| < 2**(40 j + 39), in one pass: free of order.
 
     Slices at multiples of 40 bits are added as integers, and those too low are dropped when a larger element comes.
-    Off by at most len(x) * 2**(40 (j-2) - 1), that is len(x) * 2**-81 of the largest, before the one rounding.
+    Off by at most len(x) * 2**(40 (j-2) - 1), that is len(x) * 2**-80 of the largest, before the one rounding.
     """
     return total(_native.binned, x, None, checked(threads))
 
@@ -29,7 +29,8 @@ def binned(x: np.ndarray, threads: int = 0) -> np.floating:
 def fixed_point(x: np.ndarray, threads: int = 0) -> np.floating:
     """Each element rounded to 2**(e-84), narrower types to 2**(e-42), with max|x| < 2**e: free of order.
 
-    Two passes, the first for e. Off by at most len(x) * 2**(e-85) or len(x) * 2**(e-43) before the one rounding.
+    One pass, two where e was guessed wrong. Off by at most len(x) * 2**(e-85) or len(x) * 2**(e-43) before the one
+    rounding.
     """
     return total(_native.fixed_point, x, None, checked(threads))
 

@@ -193,3 +193,25 @@ def test_factors_that_do_not_fit_are_refused(name):
         dot(name, np.ones(3), np.ones(3, dtype=np.float32))
     with pytest.raises(TypeError, match="convert it to one of float64, float32, float16, bfloat16"):
         total(name, np.ones(3, dtype=np.int64))
+
+
+@pytest.mark.parametrize("tile", [0, 1, 2, 3, 5, 62, 64])
+@pytest.mark.parametrize("largest", [1.5, 3.0, 2.0**60, 2.0**1015, -np.finfo(np.float64).max, np.inf, np.nan])
+@pytest.mark.parametrize("operation", ["sum", "dot"])
+def test_the_largest_element_may_be_anywhere(operation, tile, largest):
+    """The unit of fixed point is guessed from a part of the tiles, and must not be that of the part."""
+    x = np.zeros(64 * 2048 + 100)
+    x[::3001] = sample(len(x[::3001]), decades=0) / 8  # below 1
+    x[tile * 2048 + 7] = largest
+    for factor in (1.0, 2.0**-1020):
+        terms = x * factor
+        ones = np.ones_like(x) if operation == "dot" else None
+        expected = reference.order_free_sum(
+            "fixed-point", *(v[terms != 0] for v in (terms, ones) if v is not None)
+        )
+        for threads in (1, 3):
+            if operation == "sum":
+                found = total("fixed-point", terms, threads=threads)
+            else:
+                found = dot("fixed-point", terms, ones, threads=threads)
+            assert bits(found) == bits(expected)
