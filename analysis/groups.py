@@ -69,7 +69,9 @@ def problem_names(runs: pd.DataFrame) -> dict[str, str]:
         # Section `run` holds what is no part of the problem, except the seed.
         options = [_options(config) for config in problems["config"]]
         telling = _telling(options)
-        words = [", ".join(f"{key.rpartition('.')[2]}={_told(o.get(key))}" for key in telling) for o in options]
+        words = [
+            ", ".join(f"{key.rpartition('.')[2]}={_told(o.get(key))}" for key in telling) for o in options
+        ]
         for problem, text in zip(problems["problem"], words, strict=True):
             alone = text and words.count(text) == 1
             names[problem] = text if alone else f"{text}, problem {problem[:8]}".removeprefix(", ")
