@@ -1,7 +1,8 @@
 // Sums and dot products on a GPU whose bits do not depend on any order, for kernels/sums/cupy.py:
 //
 //   binned        elements rounded to a unit 80 to 120 bits below the largest; one pass, `top` found on the way
-//   fixed_point   elements rounded to a unit 84 (float64) or 42 bits below the largest, which a pass before finds
+//   fixed_point   elements rounded to a unit 84 (float64) or 42 bits below the largest, which is guessed from a part
+//                 of them; one pass, and another where that meets a larger one
 //   exact         as binned, but what is rounded off there goes to a superaccumulator: rare where numbers are tame
 //
 // Each thread adds in registers (bins.hpp), each block by integers, and writes a record; the last block to end adds the
@@ -21,6 +22,7 @@
 #endif
 
 constexpr int BATCH = 8;
+constexpr int PIECES = 64;  // of a segment, one of which is looked at for its largest term
 constexpr unsigned MAX_THREADS = 1024;
 constexpr bool WIDE = sizeof(Accumulator<ELEMENT>) == sizeof(double);
 constexpr int CHUNKS = Super<double>::WORDS;
@@ -71,7 +73,7 @@ struct Result {
 // What the threads of a block share.
 struct Block {
     int top;
-    unsigned flags, spilled;
+    unsigned flags, spilled, most;
     i64 chunks[CHUNKS];  // used by EXACT alone
 
     __device__ void spill(double x) {
@@ -91,7 +93,7 @@ __device__ unsigned add_terms(const Terms &term, i64 from, i64 to, SomeBins &bin
     const auto spill = [&](double x) {
         if (KIND == Kind::EXACT) block.spill(x);
     };
-    unsigned flags = 0;
+    unsigned flags = 0, largest = 0;
     for (i64 i = from + threadIdx.x; i < to; i += COUNT * pitch) {
         double v[VALUES] = {};
         if (i + (COUNT - 1) * pitch < to) {
@@ -116,6 +118,7 @@ __device__ unsigned add_terms(const Terms &term, i64 from, i64 to, SomeBins &bin
         }
         if constexpr (KIND != Kind::FIXED_POINT)
             if (most >= bins.limit) bins.rise(aligned_top(most), spill);
+        if (KIND == Kind::FIXED_POINT) largest = most > largest ? most : largest;
         if (KIND != Kind::EXACT && bins.high())
             for (int k = 0; k < VALUES; ++k) v[k] *= SomeBins::DOWN;
         u64 rest = 0;
@@ -128,6 +131,8 @@ __device__ unsigned add_terms(const Terms &term, i64 from, i64 to, SomeBins &bin
             for (int k = 0; k < VALUES; ++k)
                 if (v[k] != 0.0) block.spill(v[k]);
     }
+    if (KIND == Kind::FIXED_POINT && largest > *static_cast<volatile unsigned *>(&block.most))
+        atomicMax(&block.most, largest);
     return flags;
 }
 
@@ -212,14 +217,15 @@ __device__ void add_records(const Record<FOLD> *records, Block &block, Words<FOL
 }
 
 // A thread adds at most 1024 elements. records: (gridDim,), scratch; shared memory: FOLD words per thread.
+// most: takes the magnitude of the largest term, for FIXED_POINT.
 template <Kind KIND, int WIDTH, int FOLD, typename Terms>
 __device__ void sum_blocks(const Terms &term, i64 n, i64 segment, int top, Record<FOLD> *records, unsigned *ticket,
-                           i64 *chunks, Result<FOLD> *out) {
+                           i64 *chunks, Result<FOLD> *out, unsigned *most = nullptr) {
     DYNAMIC_SHARED(Words<FOLD>, lanes);
     __shared__ Block block;
     if (threadIdx.x == 0) {
         block.top = top;
-        block.flags = 0;
+        block.flags = block.most = 0;
     }
     if (KIND == Kind::EXACT) clear(block);
     __syncthreads();
@@ -242,6 +248,7 @@ __device__ void sum_blocks(const Terms &term, i64 n, i64 segment, int top, Recor
     const Words<FOLD> total = add_words(mine, lanes);
     if (KIND == Kind::EXACT) flush(block, chunks);
     if (threadIdx.x == 0) {
+        if (KIND == Kind::FIXED_POINT) atomicMax(most, block.most);
         Record<FOLD> &record = records[blockIdx.x];
         record.top = block.top;
         record.flags = block.flags;
@@ -274,13 +281,14 @@ dot_exact(const ELEMENT *x, const ELEMENT *y, i64 n, i64 segment, Record<3> *rec
     sum_blocks<Kind::EXACT, 40, 3>(Products{x, y}, n, segment, LOWEST_TOP, records, ticket, chunks, out);
 }
 
-// The magnitude of the largest term, by atomic maximum; *most is 0 before.
+// most[0]: the magnitude of the largest term of a part of each segment, by atomic maximum; 0 before.
 template <typename Terms>
-__device__ void find_largest(const Terms &term, i64 n, i64 segment, unsigned *most) {
+__device__ void guess_largest(const Terms &term, i64 n, i64 segment, unsigned *most) {
     __shared__ unsigned of_block;
     if (threadIdx.x == 0) of_block = 0;
     __syncthreads();
-    const i64 from = blockIdx.x * segment, to = least(from + segment, n), pitch = blockDim.x;
+    const i64 pitch = blockDim.x, part = segment / PIECES > BATCH * pitch ? segment / PIECES : BATCH * pitch;
+    const i64 from = blockIdx.x * segment, to = least(from + least(segment, part), n);
     unsigned mine = 0;
     for (i64 i = from + threadIdx.x; i < to; i += BATCH * pitch) {
         double v[BATCH] = {};
@@ -288,7 +296,10 @@ __device__ void find_largest(const Terms &term, i64 n, i64 segment, unsigned *mo
         for (int k = 0; k < BATCH; ++k)
             if (i + k * pitch < to) v[k] = term.first(i + k * pitch);
 #pragma unroll
-        for (int k = 0; k < BATCH; ++k) mine = magnitude(v[k]) > mine ? magnitude(v[k]) : mine;
+        for (int k = 0; k < BATCH; ++k) {
+            const unsigned m = magnitude(v[k]);
+            mine = m < INFINITE && m > mine ? m : mine;
+        }
     }
     if (mine > *static_cast<volatile unsigned *>(&of_block)) atomicMax(&of_block, mine);
     __syncthreads();
@@ -297,23 +308,32 @@ __device__ void find_largest(const Terms &term, i64 n, i64 segment, unsigned *mo
 
 extern "C" __global__ void __launch_bounds__(MAX_THREADS)
 largest_element(const ELEMENT *x, i64 n, i64 segment, unsigned *most) {
-    find_largest(Elements{x}, n, segment, most);
+    guess_largest(Elements{x}, n, segment, most);
 }
 
 extern "C" __global__ void __launch_bounds__(MAX_THREADS)
 largest_product(const ELEMENT *x, const ELEMENT *y, i64 n, i64 segment, unsigned *most) {
-    find_largest(Products{x, y}, n, segment, most);
+    guess_largest(Products{x, y}, n, segment, most);
+}
+
+// Launched twice: by the guess most[0], when most[1] takes the largest term of all; then, with `again`, by most[1], which
+// does nothing where the guess was right.
+template <typename Terms>
+__device__ void sum_guessed(const Terms &term, i64 n, i64 segment, unsigned *most, i64 again,
+                            Record<FIXED_FOLD> *records, unsigned *ticket, i64 *chunks, Result<FIXED_FOLD> *out) {
+    if (again && exponent(most[0]) == exponent(most[1])) return;
+    sum_blocks<Kind::FIXED_POINT, 42, FIXED_FOLD>(term, n, segment, exponent(most[again]), records, ticket, chunks, out,
+                                                  most + 1);
 }
 
 extern "C" __global__ void __launch_bounds__(MAX_THREADS)
-sum_fixed_point(const ELEMENT *x, i64 n, i64 segment, const unsigned *most, Record<FIXED_FOLD> *records,
+sum_fixed_point(const ELEMENT *x, i64 n, i64 segment, unsigned *most, i64 again, Record<FIXED_FOLD> *records,
                 unsigned *ticket, i64 *chunks, Result<FIXED_FOLD> *out) {
-    sum_blocks<Kind::FIXED_POINT, 42, FIXED_FOLD>(Elements{x}, n, segment, exponent(*most), records, ticket, chunks, out);
+    sum_guessed(Elements{x}, n, segment, most, again, records, ticket, chunks, out);
 }
 
 extern "C" __global__ void __launch_bounds__(MAX_THREADS)
-dot_fixed_point(const ELEMENT *x, const ELEMENT *y, i64 n, i64 segment, const unsigned *most,
+dot_fixed_point(const ELEMENT *x, const ELEMENT *y, i64 n, i64 segment, unsigned *most, i64 again,
                 Record<FIXED_FOLD> *records, unsigned *ticket, i64 *chunks, Result<FIXED_FOLD> *out) {
-    sum_blocks<Kind::FIXED_POINT, 42, FIXED_FOLD>(Products{x, y}, n, segment, exponent(*most), records, ticket, chunks,
-                                                  out);
+    sum_guessed(Products{x, y}, n, segment, most, again, records, ticket, chunks, out);
 }

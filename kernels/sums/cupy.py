@@ -234,12 +234,14 @@ def queue_order_free(
         configuration, data = ((shape.blocks,), (shape.block,)), (*arrays, n, shape.segment)
         largest = ()
         if name == "fixed-point":
-            largest = (xp.zeros(1, xp.uint32),)
+            largest = (xp.zeros(2, xp.uint32),)  # as guessed, as found
             which = "largest_element" if operation == "sum" else "largest_product"
             kernel("order_free", which, ELEMENT=ELEMENTS[element])(*configuration, (*data, *largest))
         run = kernel("order_free", f"{operation}_{name.replace('-', '_')}", ELEMENT=ELEMENTS[element])
         shared = shape.block * 8 * fold
-        run(*configuration, (*data, *largest, records, tickets, chunks, words), shared_mem=shared)
+        rest = (records, tickets, chunks, words)
+        for how in ((*largest, 0), (*largest, 1)) if name == "fixed-point" else ((),):
+            run(*configuration, (*data, *how, *rest), shared_mem=shared)
     return Parts(words, width, fold, number)
 
 

@@ -96,6 +96,19 @@ def test_an_element_of_half_a_unit_that_a_later_one_brings_is_rounded_to_it(wher
             assert gpu.binned(on_device(x)[0], *shape) == sign * round(middle)
 
 
+@pytest.mark.parametrize("place", [0, 255, 256, 4000, 16383])
+@pytest.mark.parametrize("largest", [0.75, 3.0, 2.0**60, -np.finfo(np.float64).max])
+@pytest.mark.parametrize("operation", ["sum", "dot"])
+def test_the_unit_of_fixed_point_is_that_of_the_largest_wherever_it_is(operation, largest, place):
+    """It is guessed from a part of each segment: one block of 32 threads looks at its first 256 terms."""
+    x = np.zeros(16384)
+    x[::100] = np.random.default_rng(7).uniform(-0.5, 0.5, len(x[::100]))
+    x[place] = largest
+    given = [on_device(x)[0]] + ([on_device(np.ones_like(x))[0]] if operation == "dot" else [])
+    found = registry.get(operation, "fixed-point", "cupy")(*given, 32, 512, 1)
+    assert bits(found) == bits(as_stated("fixed-point", x[x != 0].tolist(), True))
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("operation", ["sum", "dot"])
 @pytest.mark.parametrize(
