@@ -10,14 +10,16 @@ Importing this package does not load MPI; `plan` does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from kernels.allreduce.catalog import Ordering, check, orderings, permuted
+from kernels.allreduce.catalog import Ordering, check, orderings
 from kernels.allreduce.errors import PlanMismatch, RanksDisagree, ReplayError, ScheduleError
+from kernels.allreduce.operations import Operation
 from kernels.allreduce.schedule import Message, Round, Schedule, Sum
 
 __all__ = [
     "Message",
+    "Operation",
     "Ordering",
     "PlanMismatch",
     "RanksDisagree",
@@ -28,7 +30,6 @@ __all__ = [
     "Sum",
     "check",
     "orderings",
-    "permuted",
     "plan",
 ]
 
@@ -41,6 +42,10 @@ def plan(
     check: bool = False,
     replay: Iterable | None = None,
     name: str = "",
+    *,
+    operation: str | Operation = "sum",
+    blocks: Sequence[int] | None = None,
+    nodes: Sequence[int] | None = None,
 ):
     """Make a reducer for one communicator, shape and type; collective over `comm`, with the same arguments.
 
@@ -60,4 +65,6 @@ def plan(
     """
     from kernels.allreduce.planning import plan as make  # loads mpi4py, which starts MPI
 
-    return make(comm, ordering, shape, dtype, check, replay, name)
+    return make(
+        comm, ordering, shape, dtype, check, replay, name, operation=operation, blocks=blocks, nodes=nodes
+    )

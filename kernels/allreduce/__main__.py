@@ -6,8 +6,9 @@ import argparse
 import sys
 import textwrap
 
-from kernels.allreduce.catalog import get, orderings, permuted
+from kernels.allreduce.catalog import get, orderings
 from kernels.allreduce.cost import cost
+from kernels.allreduce.schedules.in_order import in_order
 from kernels.allreduce.tree import trees
 from kernels.guarantees import ChoiceError
 from kernels.tree import expression
@@ -33,7 +34,7 @@ def tree_text(name: str, size: int, element: int, length: int | None, order: str
         if name != "arrival":
             raise ChoiceError(f"--order is for arrival: {name!r} has an order of its own")
         try:
-            schedule = permuted(size, [int(rank) for rank in order.split(",")])
+            schedule = in_order(size, [int(rank) for rank in order.split(",")])
         except ValueError as error:
             raise ChoiceError(f"--order {order}: {error}") from None
     else:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 from mpi4py import MPI
 
-from kernels.allreduce.arithmetic import fold
 from kernels.allreduce.errors import ReplayError
+from kernels.allreduce.operations import Operation
 from kernels.allreduce.reducer import Reducer
 
 SIZE_LIMIT = 1 << 16  # ranks in a log are uint16
@@ -25,8 +25,9 @@ class ArrivalReducer(Reducer):
     the logged order.
     """
 
-    def __init__(self, comm, ordering, shape, dtype, name, log: np.ndarray | None):
+    def __init__(self, comm, ordering, shape, dtype, name, operation: Operation, log: np.ndarray | None):
         super().__init__(comm, ordering, shape, dtype, name)
+        self._operation = operation
         self.nbytes = self._total.nbytes
         self._orders: list[np.ndarray] = []
         self._log = log
@@ -42,7 +43,7 @@ class ArrivalReducer(Reducer):
         self._status = MPI.Status()
 
     def _reduce(self, contributions):
-        fold(contributions, self._total)
+        self._operation.fold(contributions, self._total)
         if not self.nbytes:
             return self._total
         order = self._next_logged() if self._log is not None else None
@@ -62,7 +63,7 @@ class ArrivalReducer(Reducer):
         order = [0]
         for request, part in zip(self._requests, self._parts, strict=True):
             request.Wait(status)
-            np.add(total, part, total)
+            self._operation.into([total, part], total)
             order.append(status.source)
         return np.array(order, np.uint16)
 
@@ -71,7 +72,7 @@ class ArrivalReducer(Reducer):
         total = self._total
         # A logged order begins with rank 0, whose contribution the total already holds.
         for rank in order[1:].tolist():
-            np.add(total, self._parts[rank - 1], total)
+            self._operation.into([total, self._parts[rank - 1]], total)
         return order
 
     def _next_logged(self) -> np.ndarray | None:

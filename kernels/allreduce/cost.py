@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernels.allreduce.schedule import Round, Schedule, bounds, transfers
+from kernels.allreduce.schedule import Round, Schedule, transfers
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Cost:
 def cost(schedule: Schedule, n: int, itemsize: int) -> Cost:
     """The cost of all-reducing n elements of `itemsize` bytes."""
     programs = list(schedule.ranks())
-    parts = [[_part(r, n, schedule.chunks) for r in current] for current in zip(*programs, strict=True)]
+    parts = [[_part(r, n, schedule) for r in current] for current in zip(*programs, strict=True)]
     return Cost(
         rounds=len(parts),
         messages=sum(part[0] for parts_ in parts for part in parts_),
@@ -44,18 +44,18 @@ def cost(schedule: Schedule, n: int, itemsize: int) -> Cost:
     )
 
 
-def _part(current: Round, n: int, chunks: int) -> tuple[int, int, int, int, int]:
+def _part(current: Round, n: int, schedule: Schedule) -> tuple[int, int, int, int, int]:
     """Of one rank and round: messages and elements sent, messages and elements received, additions."""
-    sent = transfers(current.sends, n, chunks)
-    received = transfers(current.receives, n, chunks)
+    sent = transfers(current.sends, n, schedule)
+    received = transfers(current.receives, n, schedule)
     additions = 0
     for s in current.sums:
-        start, stop = bounds(n, chunks, s.chunk)
+        start, stop = schedule.bounds(n, s.chunk)
         additions += (stop - start) * (len(s.sources) - 1)
     return (
         len(sent),
-        sum(stop - start for *_, start, stop in sent),
+        sum(t.stop - t.start for t in sent),
         len(received),
-        sum(stop - start for *_, start, stop in received),
+        sum(t.stop - t.start for t in received),
         additions,
     )

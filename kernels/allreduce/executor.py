@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from mpi4py import MPI
 
-from kernels.allreduce.arithmetic import additions, fold
+from kernels.allreduce.operations import Operation
 from kernels.allreduce.reducer import Reducer
-from kernels.allreduce.schedule import Round, Schedule, bounds, transfers
+from kernels.allreduce.schedule import OWN, TOTAL, Round, Schedule, transfers
 
-Steps = list[tuple[list[MPI.Request], list[tuple[np.ndarray, ...]]]]
+Steps = list[tuple[list[MPI.Request], list[tuple[list[np.ndarray], np.ndarray]]]]
 
 
 class ScheduleReducer(Reducer):
@@ -18,34 +18,40 @@ class ScheduleReducer(Reducer):
     Everything is made once: a persistent request per message, and per sum a list of views to add.
     """
 
-    def __init__(self, comm, ordering, shape, dtype, name):
+    def __init__(self, comm, ordering, shape, dtype, name, operation: Operation, schedule: Schedule):
         super().__init__(comm, ordering, shape, dtype, name)
+        self._operation = operation
+        self._own = np.empty(shape, dtype)
         self.nbytes = self._total.nbytes
-        schedule = ordering.schedule(comm.size)
-        self._steps = compile_rounds(self._comm, schedule, self._total.reshape(-1), self._requests)
+        slots = {OWN: self._own.reshape(-1), TOTAL: self._total.reshape(-1)}
+        self._steps = compile_rounds(self._comm, schedule, slots, self._requests)
 
     def _reduce(self, contributions):
-        fold(contributions, self._total)
-        add, start, wait = np.add, MPI.Prequest.Startall, MPI.Request.Waitall
+        self._operation.fold(contributions, self._own)
+        into, start, wait = self._operation.into, MPI.Prequest.Startall, MPI.Request.Waitall
         for requests, sums in self._steps:
             if requests:
                 start(requests)
                 wait(requests)
-            for a, b, out in sums:
-                add(a, b, out)
+            for sources, out in sums:
+                into(sources, out)
         return self._total
 
 
-def compile_rounds(comm: MPI.Comm, schedule: Schedule, own: np.ndarray, requests: list) -> Steps:
-    """This rank's rounds over slot 0 = `own` (n,): per round the requests to start and the additions to make.
+def compile_rounds(
+    comm: MPI.Comm, schedule: Schedule, given: dict[int, np.ndarray], requests: list[MPI.Request]
+) -> Steps:
+    """This rank's rounds over the slots `given` (n,) and scratch: per round the requests to start and the sums.
 
     New persistent requests are also added to `requests`, for their owner to free.
     """
     rounds = schedule.program(comm.rank)
-    n, chunks = len(own), schedule.chunks
-    slots = _slots(rounds, own, chunks)
-    longest = max((bounds(n, chunks, s.chunk) for r in rounds for s in r.sums), key=_length, default=(0, 0))
-    spare = np.empty(_length(longest), own.dtype)
+    n, dtype = len(given[TOTAL]), given[TOTAL].dtype
+    slots = {
+        slot: (np.empty(stop - start, dtype), start)
+        for slot, (start, stop) in _spans(rounds, schedule, n).items()
+    }
+    slots |= {slot: (data, 0) for slot, data in given.items()}
 
     def view(slot: int, start: int, stop: int) -> np.ndarray:
         data, origin = slots[slot]
@@ -53,36 +59,29 @@ def compile_rounds(comm: MPI.Comm, schedule: Schedule, own: np.ndarray, requests
 
     steps: Steps = []
     for current in rounds:
-        started = []
-        for peer, tag, slot, start, stop in transfers(current.receives, n, chunks):
-            started.append(comm.Recv_init(view(slot, start, stop), peer, tag))
-        for peer, tag, slot, start, stop in transfers(current.sends, n, chunks):
-            started.append(comm.Send_init(view(slot, start, stop), peer, tag))
+        started = [
+            make(view(t.slot, t.start, t.stop), t.peer, t.tag)
+            for make, messages in ((comm.Recv_init, current.receives), (comm.Send_init, current.sends))
+            for t in transfers(messages, n, schedule)
+        ]
         requests.extend(started)
         sums = []
         for s in current.sums:
-            start, stop = bounds(n, chunks, s.chunk)
+            start, stop = schedule.bounds(n, s.chunk)
             if start < stop:
-                views = {slot: view(slot, start, stop) for slot in {s.into, *s.sources}}
-                sums += additions([views[slot] for slot in s.sources], views[s.into], spare[: stop - start])
+                sums.append(([view(slot, start, stop) for slot in s.sources], view(s.into, start, stop)))
         if started or sums:
             steps.append((started, sums))
     return steps
 
 
-def _length(cut: tuple[int, int]) -> int:
-    return cut[1] - cut[0]
-
-
-def _slots(rounds: tuple[Round, ...], own: np.ndarray, chunks: int) -> dict[int, tuple[np.ndarray, int]]:
-    """Storage of each slot, no more than the span of the chunks it ever holds, and its first element."""
+def _spans(rounds: tuple[Round, ...], schedule: Schedule, n: int) -> dict[int, tuple[int, int]]:
+    """The elements of each slot that are ever written, first and end: no more is stored."""
     spans: dict[int, tuple[int, int]] = {}
     for current in rounds:
         written = [(m.slot, m.chunk) for m in current.receives] + [(s.into, s.chunk) for s in current.sums]
         for slot, chunk in written:
-            start, stop = bounds(len(own), chunks, chunk)
+            start, stop = schedule.bounds(n, chunk)
             first, last = spans.get(slot, (start, stop))
             spans[slot] = min(first, start), max(last, stop)
-    storage = {slot: (np.empty(_length(span), own.dtype), span[0]) for slot, span in spans.items()}
-    storage[0] = (own, 0)
-    return storage
+    return spans

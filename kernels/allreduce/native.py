@@ -5,7 +5,11 @@ from __future__ import annotations
 import numpy as np
 from mpi4py import MPI
 
+from kernels.allreduce.operations import Operation
 from kernels.allreduce.reducer import Reducer
+
+OPS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX}
+FOLDS = {"sum": np.add.reduce, "prod": np.multiply.reduce, "min": np.minimum.reduce, "max": np.maximum.reduce}
 
 # Longer vectors go through the blocking call: its algorithms are chosen by length, and on both MPICH and
 # Open MPI it then beats the persistent one, which wins by lower overhead when short.
@@ -35,20 +39,20 @@ def allreduce(comm: MPI.Comm, send: np.ndarray, receive: np.ndarray, op: MPI.Op,
 
 
 class NativeReducer(Reducer):
-    """Local contributions summed by `np.sum`, as a user would write it, then the library's all-reduce."""
+    """Local contributions combined as by `np.sum`, as a user would write it, then the library's all-reduce."""
 
-    def __init__(self, comm, ordering, shape, dtype, name):
+    def __init__(self, comm, ordering, shape, dtype, name, operation: Operation):
         super().__init__(comm, ordering, shape, dtype, name)
+        self._fold = FOLDS[operation.name]
         self._own = np.zeros(shape, dtype)
         self.nbytes = self._own.nbytes
         if comm.size == 1 or not self.nbytes:
             self._own, self._sum = self._total, _nothing
         else:
-            self._sum = allreduce(self._comm, self._own, self._total, MPI.SUM, self._requests)
+            self._sum = allreduce(self._comm, self._own, self._total, OPS[operation.name], self._requests)
 
     def _reduce(self, contributions):
-        # What np.sum(contributions, axis=0) does, without its wrapper.
-        np.add.reduce(contributions, 0, None, self._own)
+        self._fold(contributions, 0, None, self._own)
         self._sum()
         return self._total
 

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from mpi4py import MPI
 
-from kernels.allreduce import catalog
+from kernels.allreduce import catalog, operations
 from kernels.allreduce.arrival import SIZE_LIMIT, ArrivalReducer, read_log
+from kernels.allreduce.catalog import Ordering
 from kernels.allreduce.errors import PlanMismatch, ReplayError, ranks_text
 from kernels.allreduce.executor import ScheduleReducer
 from kernels.allreduce.native import NativeReducer
+from kernels.allreduce.operations import Operation
 from kernels.allreduce.order_free import ExactReducer, FixedPointReducer
 from kernels.allreduce.reducer import Reducer, agree, digest_of
+from kernels.guarantees import ChoiceError
 
-FLOATS = ("float64", "float32")
-NUMBERS = (*FLOATS, "int64")
-# Orderings without a schedule have a reducer of their own.
-REDUCERS = {"native": NativeReducer, "fixed-point": FixedPointReducer, "exact": ExactReducer}
+# Of orderings that convert contributions to integers, and of all others.
+NUMBERS = {name: ("float64", "float32") for name in ("fixed-point", "exact")}
+ANY_NUMBERS = ("float64", "float32", "float16", "bfloat16", "int64")
+NATIVE_NUMBERS = ("float64", "float32", "int64")
 
 
 def plan(
@@ -30,34 +33,58 @@ def plan(
     check: bool = False,
     replay: Iterable | None = None,
     name: str = "",
+    *,
+    operation: str | Operation = "sum",
+    blocks: Sequence[int] | None = None,
+    nodes: Sequence[int] | None = None,
 ) -> Reducer:
     """See `kernels.allreduce.plan`."""
+    if comm == MPI.COMM_NULL:
+        raise ValueError("the communicator is MPI.COMM_NULL: it was freed, or this rank is not in it")
     try:
-        found, shape, dtype = _understand(comm, ordering, shape, dtype, replay)
-        asked = f"ordering {ordering!r}, {dtype}, shape {shape}" + (", check" if check else "")
+        found, shape, dtype, operation = _understand(comm, ordering, shape, dtype, replay, operation, blocks)
+        asked = f"ordering {ordering!r}, {operation.name} of {dtype}, shape {shape}" + (
+            ", check" if check else ""
+        )
         failure = None
     except (ValueError, TypeError) as error:  # ChoiceError and ReplayError are ValueErrors
         asked, failure = f"{type(error).__name__}: {error}", error
     _agree_on(comm, asked, failure, name)
-    if ordering == "arrival":
-        reducer = ArrivalReducer(comm, found, shape, dtype, name, read_log(comm, replay))
+    if ordering == "native":
+        reducer = NativeReducer(comm, found, shape, dtype, name, operation)
+    elif ordering == "arrival":
+        reducer = ArrivalReducer(comm, found, shape, dtype, name, operation, read_log(comm, replay))
+    elif ordering == "fixed-point":
+        reducer = FixedPointReducer(comm, found, shape, dtype, name)
+    elif ordering == "exact":
+        reducer = ExactReducer(comm, found, shape, dtype, name)
     else:
-        reducer = REDUCERS.get(ordering, ScheduleReducer)(comm, found, shape, dtype, name)
+        schedule = found.schedule(comm.size, **_context(comm, found, blocks, nodes))
+        reducer = ScheduleReducer(comm, found, shape, dtype, name, operation, schedule)
     reducer.checked = bool(check)
     return reducer
 
 
-def _understand(comm, ordering, shape, dtype, replay):
-    """The ordering, the shape as a tuple and the dtype; raises for what cannot be planned."""
+def _understand(comm, ordering, shape, dtype, replay, operation, blocks):
+    """The ordering, the shape as a tuple, the dtype and the operation; raises for what cannot be planned."""
     found = catalog.get(ordering)
+    operation = operations.get(operation)
     shape = tuple(operator.index(n) for n in np.atleast_1d(np.asarray(shape, dtype=object)))
     if any(n < 0 for n in shape):
         raise ValueError(f"shape {shape} has a negative length")
-    dtype = np.dtype(dtype)
-    supported = FLOATS if ordering in ("fixed-point", "exact") else NUMBERS
+    dtype = _dtype(dtype)
+    supported = NUMBERS.get(ordering, NATIVE_NUMBERS if ordering == "native" else ANY_NUMBERS)
     if dtype.name not in supported or not dtype.isnative:
         raise TypeError(
             f"ordering {ordering!r} reduces {', '.join(supported)} in native byte order, not {dtype}"
+        )
+    if ordering in NUMBERS and operation is not operations.SUM:
+        raise ChoiceError(
+            f"ordering {ordering!r} makes sums only, no {operation.name}: choose another ordering"
+        )
+    if ordering == "native" and operation.name not in operations.OPERATIONS:
+        raise ChoiceError(
+            f"ordering 'native' does {', '.join(operations.OPERATIONS)}, not {operation.name!r}"
         )
     if replay is not None and ordering != "arrival":
         raise ReplayError(f"ordering {ordering!r} has no order of arrival to replay; only 'arrival' has")
@@ -65,7 +92,49 @@ def _understand(comm, ordering, shape, dtype, replay):
         raise ValueError(
             f"ordering 'arrival' logs ranks in 16 bits: at most {SIZE_LIMIT} ranks, not {comm.size}"
         )
-    return found, shape, np.dtype(dtype.name)
+    if "owners" in found.needs and blocks is None:
+        raise ValueError(
+            f"ordering {ordering!r} adds over blocks: pass blocks=, the numbers of this rank's blocks, one for each "
+            "of its contributions"
+        )
+    return found, shape, dtype, operation
+
+
+def _dtype(dtype) -> np.dtype:
+    """`dtype`, of which bfloat16 may also be given by its name."""
+    if isinstance(dtype, str) and dtype == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(dtype)
+
+
+def _context(comm: MPI.Comm, ordering: Ordering, blocks, nodes) -> dict:
+    """What the schedule depends on beside the number of ranks; collective where it depends on anything."""
+    context = {}
+    if "owners" in ordering.needs:
+        context["owners"] = owners_of(comm.allgather(sorted(int(block) for block in blocks)))
+    if "nodes" in ordering.needs:
+        context["nodes"] = nodes_of(comm) if nodes is None else tuple(nodes)
+    return context
+
+
+def owners_of(blocks: list[list[int]]) -> tuple[int, ...]:
+    """The owner of every block, from the blocks of every rank. Raises ValueError unless each has exactly one."""
+    count = sum(map(len, blocks))
+    owners = {block: rank for rank, own in enumerate(blocks) for block in own}
+    if sorted(owners) != list(range(count)):
+        listed = "; ".join(f"rank {rank}: {own}" for rank, own in enumerate(blocks[:8]))
+        raise ValueError(f"blocks must be 0 ... {count - 1}, each on one rank: {listed}")
+    return tuple(owners[block] for block in range(count))
+
+
+def nodes_of(comm: MPI.Comm) -> tuple[int, ...]:
+    """The node of every rank, numbered by its first rank: ranks that can share memory are on one node."""
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank)
+    first = comm.allgather(node.bcast(comm.rank, 0))
+    node.Free()
+    return tuple(first)
 
 
 def _agree_on(comm: MPI.Comm, asked: str, failure: Exception | None, name: str) -> None:

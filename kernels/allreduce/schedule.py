@@ -1,14 +1,20 @@
 """A schedule: who sends which part of the vector to whom, and in which order what is added.
 
 The vector of n elements is cut into `chunks` contiguous parts. Every rank has numbered slots, each as long as
-the vector: slot 0 holds its own vector at the start and the total at the end, the others are scratch. A round
-has three parts, in this order on every rank:
+the vector:
+
+    -1, -2, ...   the rank's own contributions, never written; most orderings know one, the sum of all
+    0             the total at the end
+    1, 2, ...     scratch
+
+A round has three parts, in this order on every rank:
 
 1. its receives and sends, all together, on the state before the round;
 2. its sums, one after the other: the source slots of one chunk are added left to right.
 
-A schedule knows nothing of MPI, of element types and of n: the executor, the serial simulator, the reduction
-tree and the cost model all read the same one.
+A chunk of the total is never written while the same chunk of a contribution is still to be read, so a vector can
+be reduced in place. A schedule knows nothing of MPI, of element types and of n: the executor, the serial simulator,
+the reduction tree, the drawing and the cost model all read the same one.
 """
 
 from __future__ import annotations
@@ -16,6 +22,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+
+OWN = -1  # slot of a rank's (first) contribution
+TOTAL = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +38,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """slot[into] = ((slot[sources[0]] + slot[sources[1]]) + slot[sources[2]]) + ..., for one chunk."""
+    """slot[into] = ((slot[sources[0]] + slot[sources[1]]) + slot[sources[2]]) + ..., for one chunk.
+
+    With one source it is a copy.
+    """
 
     chunk: int
     into: int
@@ -45,16 +57,28 @@ class Round:
     sums: tuple[Sum, ...] = ()
 
 
+Cut = Callable[[int, int, int], tuple[int, int]]
+
+
+def evenly(n: int, chunks: int, chunk: int) -> tuple[int, int]:
+    """First element of a chunk and of the next. Lengths differ by at most one; some are 0 when n < chunks."""
+    return n * chunk // chunks, n * (chunk + 1) // chunks
+
+
 @dataclass(frozen=True)
 class Schedule:
     """All rounds of all ranks, as data made on demand: `program(rank)` is a pure function of the rank.
 
     On demand because the whole of it grows with size squared, while a rank executes only its own part.
+    `leaves(rank)` numbers the contributions that a rank holds at the start, in the slots -1, -2, ...: by default one,
+    of the rank's own number. `cut(n, chunks, chunk)` says where a chunk begins and ends.
     """
 
     size: int
     chunks: int
     program: Callable[[int], tuple[Round, ...]]
+    leaves: Callable[[int], tuple[int, ...]] = lambda rank: (rank,)
+    cut: Cut = evenly
 
     def __post_init__(self):
         object.__setattr__(self, "program", cache(self.program))
@@ -63,40 +87,48 @@ class Schedule:
         """The rounds of every rank, in rank order; every rank has the same number of rounds."""
         return (self.program(rank) for rank in range(self.size))
 
+    def bounds(self, n: int, chunk: int) -> tuple[int, int]:
+        """First element of a chunk of a vector of n, and the element behind its last."""
+        return self.cut(n, self.chunks, chunk)
 
-def bounds(n: int, chunks: int, chunk: int) -> tuple[int, int]:
-    """First element of a chunk and of the next. Lengths differ by at most one; some are 0 when n < chunks."""
-    return n * chunk // chunks, n * (chunk + 1) // chunks
-
-
-def chunk_of(element: int, n: int, chunks: int) -> int:
-    """The chunk that holds an element of a vector of n."""
-    return next(c for c in range(chunks) if bounds(n, chunks, c)[1] > element)
+    def chunk_of(self, element: int, n: int) -> int:
+        """The chunk that holds an element of a vector of n."""
+        return next(c for c in range(self.chunks) if self.bounds(n, c)[1] > element)
 
 
-def transfers(messages: tuple[Message, ...], n: int, chunks: int) -> list[tuple[int, int, int, int, int]]:
-    """What travels for the sends, or the receives, of a round: (peer, tag, slot, first element, end).
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """Elements [start, stop) of a slot that travel to or from `peer` as one message."""
+
+    peer: int
+    tag: int
+    slot: int
+    start: int
+    stop: int
+
+
+def transfers(messages: tuple[Message, ...], n: int, schedule: Schedule) -> list[Transfer]:
+    """What travels for the sends, or the receives, of a round.
 
     Empty chunks do not travel. Chunks that follow each other in the list and in the vector, between the same
     two ranks, make one message. Sender and receiver decide so alike, since a message's slot is the same
     for all chunks that one rank sends to another in one round (the simulator checks it). The tag numbers the
     messages of one round between two ranks: MPI may start requests of one group in any order.
     """
-    result: list[tuple[int, int, int, int, int]] = []
+    result: list[Transfer] = []
     last: dict[int, int] = {}  # peer -> index in result of its latest message
     for message in messages:
-        start, stop = bounds(n, chunks, message.chunk)
+        start, stop = schedule.bounds(n, message.chunk)
         if start == stop:
             continue
         index = last.get(message.peer)
-        if index is None:
-            tag = 0
-        else:
-            peer, tag, slot, begun, ended = result[index]
-            if ended == start:
-                result[index] = (peer, tag, slot, begun, stop)
+        tag = 0
+        if index is not None:
+            before = result[index]
+            if before.stop == start:
+                result[index] = Transfer(before.peer, before.tag, before.slot, before.start, stop)
                 continue
-            tag += 1
+            tag = before.tag + 1
         last[message.peer] = len(result)
-        result.append((message.peer, tag, message.slot, start, stop))
+        result.append(Transfer(message.peer, tag, message.slot, start, stop))
     return result

@@ -13,101 +13,139 @@ import numpy as np
 
 from kernels import exact
 from kernels.allreduce import catalog
-from kernels.allreduce.arithmetic import add_up, fold
 from kernels.allreduce.errors import ScheduleError
-from kernels.allreduce.schedule import Round, Schedule, bounds
+from kernels.allreduce.operations import SUM, Operation
+from kernels.allreduce.schedule import OWN, TOTAL, Round, Schedule
+from kernels.allreduce.schedules.in_order import in_order
 
-Values = list[Any]  # of one rank, by chunk
+Values = list[Any]  # of one vector, by chunk
 
 
-def carry_out(schedule: Schedule, own: Sequence[Values], add: Callable[[list], Any]) -> list[Values]:
-    """Slot 0 of every rank after the schedule, by chunk, from `own[rank][chunk]`; `add` sums a list.
+def carry_out(
+    schedule: Schedule, own: Sequence[Sequence[Values]], add: Callable[[list], Any]
+) -> list[Values]:
+    """The total on every rank, by chunk, from `own[rank][i][chunk]`, i numbering the rank's contributions.
 
-    Raises ScheduleError where messages do not match, a value is read before it is written, or a location
-    is written twice, or written and sent, in one round.
+    `add` sums a list, which may have one item. A chunk of the total that a rank never gets is None. Raises
+    ScheduleError where messages do not match, a value is read before it is written, a location is written twice, or
+    written and sent, in one round, and where reduction in place would lose a contribution.
     """
     programs = list(schedule.ranks())
     if len({len(rounds) for rounds in programs}) > 1:
         raise ScheduleError(f"ranks have different numbers of rounds: {[len(rounds) for rounds in programs]}")
-    slots = [{(0, chunk): value for chunk, value in enumerate(values)} for values in own]
+    slots = [
+        {(OWN - i, chunk): value for i, values in enumerate(vectors) for chunk, value in enumerate(values)}
+        for vectors in own
+    ]
     for index, current in enumerate(zip(*programs, strict=True)):
         try:
             _round(current, slots, add)
         except ScheduleError as error:
             raise ScheduleError(f"round {index}: {error}") from None
-    return [[state[0, chunk] for chunk in range(schedule.chunks)] for state in slots]
+    return [[state.get((TOTAL, chunk)) for chunk in range(schedule.chunks)] for state in slots]
 
 
 def _round(current: tuple[Round, ...], slots: list[dict], add: Callable[[list], Any]) -> None:
-    post: dict[
-        tuple[int, int], list
-    ] = {}  # (sender, receiver) -> (chunk, slot of the sender, value), in order
+    # (sender, receiver) -> (chunk, slot of the sender, value), in order
+    post: dict[tuple[int, int], list] = {}
     for rank, part in enumerate(current):
         for m in part.sends:
-            sent = post.setdefault((rank, m.peer), [])
-            sent.append((m.chunk, m.slot, _read(slots[rank], rank, m.slot, m.chunk)))
-            if sent[0][1] != m.slot:
-                raise ScheduleError(f"rank {rank} sends to rank {m.peer} from several slots")
+            value = _read(slots[rank], rank, m.slot, m.chunk)
+            post.setdefault((rank, m.peer), []).append((m.chunk, m.slot, value))
     for rank, part in enumerate(current):
-        busy = {(m.slot, m.chunk) for m in part.sends}
-        into: dict[int, int] = {}
-        for m in part.receives:
-            expected = f"rank {rank} expects chunk {m.chunk} from rank {m.peer}"
-            waiting = post.get((m.peer, rank))
-            if not waiting:
-                raise ScheduleError(f"{expected}, which sends none")
-            chunk, _, value = waiting.pop(0)
-            if chunk != m.chunk:
-                raise ScheduleError(f"{expected}, which sends chunk {chunk}")
-            if (m.slot, chunk) in busy:
-                raise ScheduleError(f"{expected} into slot {m.slot}, where that chunk is in use")
-            if into.setdefault(m.peer, m.slot) != m.slot:
-                raise ScheduleError(f"rank {rank} receives from rank {m.peer} into several slots")
-            busy.add((m.slot, chunk))
-            slots[rank][m.slot, chunk] = value
+        _receive(rank, part, slots[rank], post)
     for (sender, receiver), rest in post.items():
         if rest:
             chunk = rest[0][0]
             raise ScheduleError(f"rank {sender} sends chunk {chunk} to rank {receiver}, which expects none")
     for rank, part in enumerate(current):
         for s in part.sums:
-            sources = [_read(slots[rank], rank, slot, s.chunk) for slot in s.sources]
-            slots[rank][s.into, s.chunk] = add(sources)
+            _write(
+                slots[rank],
+                rank,
+                s.into,
+                s.chunk,
+                add([_read(slots[rank], rank, x, s.chunk) for x in s.sources]),
+            )
+
+
+def _receive(rank: int, part: Round, state: dict, post: dict[tuple[int, int], list]) -> None:
+    # A contribution that is reduced in place lies where the total does.
+    busy = {(max(m.slot, TOTAL), m.chunk) for m in part.sends}
+    pairs: dict[int, set[tuple[int, int]]] = {}  # by sender: its slots with those of this rank
+    for m in part.receives:
+        expected = f"rank {rank} expects chunk {m.chunk} from rank {m.peer}"
+        waiting = post.get((m.peer, rank))
+        if not waiting:
+            raise ScheduleError(f"{expected}, which sends none")
+        chunk, sent_from, value = waiting.pop(0)
+        if chunk != m.chunk:
+            raise ScheduleError(f"{expected}, which sends chunk {chunk}")
+        if (m.slot, chunk) in busy:
+            raise ScheduleError(f"{expected} into slot {m.slot}, where that chunk is in use")
+        busy.add((m.slot, chunk))
+        pairs.setdefault(m.peer, set()).add((sent_from, m.slot))
+        _write(state, rank, m.slot, chunk, value)
+    for peer, slots in pairs.items():
+        if len(slots) > min(len({sent for sent, _ in slots}), len({into for _, into in slots})):
+            raise ScheduleError(
+                f"rank {rank} receives from one slot of rank {peer} into several, or from several into one"
+            )
+
+
+def _write(state: dict, rank: int, slot: int, chunk: int, value: Any) -> None:
+    if slot < TOTAL:
+        raise ScheduleError(f"rank {rank} writes slot {slot}, chunk {chunk}, which holds a contribution")
+    state[slot, chunk] = value
 
 
 def _read(state: dict, rank: int, slot: int, chunk: int) -> Any:
+    if slot < TOTAL and (TOTAL, chunk) in state:
+        raise ScheduleError(
+            f"rank {rank} reads slot {slot}, chunk {chunk}, after that of the total is written: "
+            "reduced in place, the contribution is gone"
+        )
     try:
         return state[slot, chunk]
     except KeyError:
         raise ScheduleError(f"rank {rank} reads slot {slot}, chunk {chunk}, before it is written") from None
 
 
-def simulate_schedule(schedule: Schedule, vectors: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The total on every rank, from one vector (n,) per rank."""
-    n = len(vectors[0])
-    cuts = [slice(*bounds(n, schedule.chunks, chunk)) for chunk in range(schedule.chunks)]
-    parts = carry_out(schedule, [[vector[cut] for cut in cuts] for vector in vectors], add_up)
-    return [np.concatenate(values) for values in parts]
+def simulate_schedule(
+    schedule: Schedule, vectors: Sequence[Sequence[np.ndarray]], operation: Operation = SUM
+) -> list[np.ndarray]:
+    """The total on every rank, from the contributions (n,) of each rank."""
+    n = next(len(vector) for own in vectors for vector in own)
+    cuts = [slice(*schedule.bounds(n, chunk)) for chunk in range(schedule.chunks)]
+    own = [[[vector[cut] for cut in cuts] for vector in vectors_] for vectors_ in vectors]
+    return [np.concatenate(values) for values in carry_out(schedule, own, operation.of)]
 
 
 def simulate(
-    name: str, contributions: Sequence[np.ndarray], order: Sequence[int] | None = None
+    name: str,
+    contributions: Sequence[np.ndarray],
+    order: Sequence[int] | None = None,
+    operation: Operation = SUM,
+    short: bool = False,
+    **context,
 ) -> list[np.ndarray]:
     """What the reducer of ordering `name` returns on every rank, bit for bit, without MPI.
 
     `contributions[rank]` is (k, *shape), k >= 0 its own for each rank. `arrival` needs the `order` of the
-    ranks. Raises ChoiceError for an unknown ordering, ValueError for `native`, whose order is the library's.
+    ranks; `context` is the `nodes` or `owners` of the ordering's schedule. Raises ChoiceError for an unknown ordering,
+    ValueError for `native`, whose order is the library's.
     """
     ordering, size, shape = catalog.get(name), len(contributions), contributions[0].shape[1:]
     if name in ORDER_FREE:
         return [ORDER_FREE[name](contributions) for _ in range(size)]
-    schedule = ordering.schedule(size) if order is None else catalog.permuted(size, order)
+    schedule = ordering.schedule(size, short, **context) if order is None else in_order(size, order)
     if schedule is None:
         raise ValueError(f"ordering {name!r} cannot be simulated: {ordering.why}")
-    vectors = [np.empty(shape, x.dtype) for x in contributions]
-    for x, vector in zip(contributions, vectors, strict=True):
-        fold(x, vector)
-    return [total.reshape(shape) for total in simulate_schedule(schedule, [v.ravel() for v in vectors])]
+    if "owners" in ordering.needs:
+        vectors = [list(x.reshape(len(x), -1)) for x in contributions]
+    else:
+        vectors = [[operation.fold(x).ravel()] for x in contributions]
+    return [total.reshape(shape) for total in simulate_schedule(schedule, vectors, operation)]
 
 
 def _exact(contributions: Sequence[np.ndarray]) -> np.ndarray:

@@ -1,0 +1,38 @@
+"""One rank adds all contributions one after the other: in rank order, or in any other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kernels.allreduce.catalog import ordering
+from kernels.allreduce.schedule import OWN, TOTAL, Message, Round, Schedule, Sum
+
+
+@ordering("linear", guarantee="run", why="rank 0 adds in rank order; the rank count decides")
+def linear(size: int) -> Schedule:
+    """Gather at rank 0, sum in rank order, broadcast: the plainest fixed order, not a fast one."""
+    return in_order(size, range(size))
+
+
+def in_order(size: int, order: Sequence[int]) -> Schedule:
+    """As `linear`, in a given order of the ranks: what `arrival` does once the messages have come.
+
+    Raises ValueError when `order` is no permutation of the ranks.
+    """
+    order = tuple(int(rank) for rank in order)
+    if sorted(order) != list(range(size)):
+        raise ValueError(f"order {order} is no permutation of the ranks 0 ... {size - 1}")
+
+    def program(rank: int) -> tuple[Round, ...]:
+        if rank:
+            return Round(sends=(Message(0, 0, OWN),)), Round(receives=(Message(0, 0, TOTAL),))
+        others = range(1, size)
+        return (
+            Round(
+                receives=tuple(Message(q, 0, q) for q in others),
+                sums=(Sum(0, TOTAL, tuple(q or OWN for q in order)),),
+            ),
+            Round(sends=tuple(Message(q, 0, TOTAL) for q in others)),
+        )
+
+    return Schedule(size, 1, program)
