@@ -24,7 +24,8 @@ from kernels.guarantees import ChoiceError
 from kernels.tree import expression
 
 SIZES = (1, 2, 3, 4, 5, 7, 8, 16)
-SCHEDULED = [o.name for o in orderings() if o.schedule(2)]
+# Over ranks: those over blocks need to know who owns which.
+SCHEDULED = [o.name for o in orderings() if o.scheduled and "owners" not in o.needs]
 ORDER_FREE = ["fixed-point", "exact"]
 
 scheduled = pytest.mark.parametrize("name", SCHEDULED)
@@ -413,26 +414,23 @@ def test_no_zero_total_is_negative(name, size):
 
 def test_every_ordering_says_what_it_promises_and_why():
     promised = {o.name: o.guarantee for o in orderings()}
-    assert promised == {
+    assert {
         "native": "none",
         "arrival": "none",
-        "linear": "run",
-        "recursive-doubling": "run",
-        "ring": "run",
-        "direct": "run",
         "fixed-point": "layout",
         "exact": "exact",
-    }
+    }.items() <= promised.items()
+    assert {promised[name] for name in SCHEDULED} == {"run"}
     assert all(o.why and o.summary for o in orderings())
 
 
 def test_an_unknown_ordering_lists_the_known_ones():
-    with pytest.raises(ChoiceError, match=r"'rnig'.*native, arrival, direct.*exact"):
+    with pytest.raises(ChoiceError, match=r"'rnig'.*native, arrival.*, direct.*exact"):
         check("rnig", "none")
 
 
 def test_an_ordering_below_the_asked_level_lists_those_that_meet_it():
-    with pytest.raises(ChoiceError, match=r"'ring' promises 'run'.*'layout'.*: fixed-point, exact$"):
+    with pytest.raises(ChoiceError, match=r"'ring' promises 'run'.*'layout'.*: .*fixed-point, exact$"):
         check("ring", "layout")
     assert check("ring", "run").name == "ring"
 
@@ -446,14 +444,15 @@ def test_the_command_prints_table_tree_and_cost(capsys):
     assert main(["tree", "arrival", "-n", "3", "--order", "0,2,1"]) == 0
     assert capsys.readouterr().out == "((x[0] + x[2]) + x[1])\n"
     assert main(["cost", "-n", "4", "--length", "1000"]) == 0
-    assert capsys.readouterr().out.splitlines()[1].split()[:5] == ["direct", "2", "24", "48000", "750"]
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["direct", "2", "24", "48000", "750"] in [words[:5] for words in lines]
 
 
 @pytest.mark.parametrize(
     "argv, message",
     [
-        (["tree", "rnig"], "native, arrival, direct"),
-        (["tree", "exact"], "direct, recursive-doubling, linear, ring"),
+        (["tree", "rnig"], "native, arrival, "),
+        (["tree", "exact"], "arrival has one when"),
         (["tree", "ring", "--element", "4"], "choose 0 ... 3"),
         (["tree", "ring", "--order", "0,1,2,3"], "--order is for arrival"),
         (["tree", "arrival", "--order", "0,1,x"], "--order 0,1,x"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 
 from kernels.allreduce.catalog import ordering
 from kernels.allreduce.schedule import OWN, TOTAL, Message, Round, Schedule, Sum
@@ -12,6 +13,31 @@ from kernels.allreduce.schedule import OWN, TOTAL, Message, Round, Schedule, Sum
 def linear(size: int) -> Schedule:
     """Gather at rank 0, sum in rank order, broadcast: the plainest fixed order, not a fast one."""
     return in_order(size, range(size))
+
+
+@ordering(
+    "reverse", guarantee="run", why="rank 0 adds from the last rank to the first; the rank count decides"
+)
+def reverse(size: int) -> Schedule:
+    """As `linear`, from the last rank to the first: shows what another order does to the bits."""
+    return in_order(size, range(size)[::-1])
+
+
+@ordering(
+    "permuted",
+    guarantee="run",
+    why="rank 0 adds in an order drawn from the seed; the seed and the rank count decide",
+)
+def permuted(size: int, *, seed: int = 0) -> Schedule:
+    """As `linear`, in an order of the ranks drawn from a seed: samples what arrival could do, repeatably.
+
+    Ranks are sorted by a hash of seed, size and rank, which no version of any library changes.
+    """
+
+    def drawn(rank: int) -> bytes:
+        return blake2b(f"{seed} {size} {rank}".encode()).digest()
+
+    return in_order(size, sorted(range(size), key=drawn))
 
 
 def in_order(size: int, order: Sequence[int]) -> Schedule:
