@@ -1,10 +1,13 @@
-"""The reduction tree of one element of a vector: what a schedule evaluates."""
+"""The reduction tree of one element of a vector: what a schedule evaluates. `tree NAME` prints it."""
 
 from __future__ import annotations
 
+import argparse
+
+from kernels.allreduce import command
 from kernels.allreduce.schedule import Schedule
 from kernels.allreduce.simulator import carry_out
-from kernels.tree import Tree
+from kernels.tree import Tree, expression
 
 
 def trees(schedule: Schedule, element: int, n: int) -> list[Tree]:
@@ -20,3 +23,24 @@ def _pairs(sources: list[Tree]) -> Tree:
     for source in sources[1:]:
         total = (total, source)
     return total
+
+
+def register(commands) -> None:
+    """Add the command `tree`."""
+    parser = commands.add_parser(
+        "tree",
+        help="the expression by which one element is summed",
+        description="Prints the expression that sums one element; x[i] is the contribution of rank i or, of "
+        "orderings over blocks, of block i.",
+        epilog="example: python -m kernels.allreduce tree ring -n 4 --element 1",
+    )
+    command.add_schedule(parser)
+    parser.add_argument("--element", type=int, default=0, help="of the vector (default: %(default)s)")
+    parser.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace) -> int:
+    _, schedule = command.chosen(args)
+    n = command.length(args, schedule)
+    print(expression(trees(schedule, args.element, n)[0]))
+    return 0

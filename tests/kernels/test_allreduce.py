@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.allreduce import ScheduleError, check, orderings
-from kernels.allreduce.__main__ import main
 from kernels.allreduce.catalog import get
 from kernels.allreduce.cost import cost
 from kernels.allreduce.operations import SUM
@@ -433,36 +432,6 @@ def test_an_ordering_below_the_asked_level_lists_those_that_meet_it():
     with pytest.raises(ChoiceError, match=r"'ring' promises 'run'.*'layout'.*: .*fixed-point, exact$"):
         check("ring", "layout")
     assert check("ring", "run").name == "ring"
-
-
-def test_the_command_prints_table_tree_and_cost(capsys):
-    assert main([]) == 0
-    table = capsys.readouterr().out
-    assert all(o.name in table and o.guarantee in table for o in orderings())
-    assert main(["tree", "ring", "-n", "4", "--element", "1"]) == 0
-    assert capsys.readouterr().out == "(((x[1] + x[2]) + x[3]) + x[0])\n"
-    assert main(["tree", "arrival", "-n", "3", "--order", "0,2,1"]) == 0
-    assert capsys.readouterr().out == "((x[0] + x[2]) + x[1])\n"
-    assert main(["cost", "-n", "4", "--length", "1000"]) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["direct", "2", "24", "48000", "750"] in [words[:5] for words in lines]
-
-
-@pytest.mark.parametrize(
-    "argv, message",
-    [
-        (["tree", "rnig"], "native, arrival, "),
-        (["tree", "exact"], "arrival has one when"),
-        (["tree", "ring", "--element", "4"], "choose 0 ... 3"),
-        (["tree", "ring", "--order", "0,1,2,3"], "--order is for arrival"),
-        (["tree", "arrival", "--order", "0,1,x"], "--order 0,1,x"),
-        (["cost", "-n", "0"], "choose 1 or more"),
-        (["cost", "--length", "-1"], "choose 0 or more"),
-    ],
-)
-def test_wrong_commands_say_what_is_allowed(argv, message, capsys):
-    assert main(argv) == 2
-    assert message in capsys.readouterr().err
 
 
 def test_importing_the_package_does_not_load_mpi():

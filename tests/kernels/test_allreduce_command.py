@@ -1,0 +1,166 @@
+"""`python -m kernels.allreduce`, without MPI: what it prints, and how it answers mistakes."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernels.allreduce import __main__ as command
+from kernels.allreduce.__main__ import main
+from kernels.allreduce.catalog import get, orderings
+from kernels.allreduce.cost import cost
+from kernels.allreduce.tree import trees
+from kernels.tree import expression
+
+ROOT = Path(__file__).parents[2]
+
+
+def printed(capsys, line):
+    """What a command line prints; it must succeed."""
+    assert main(shlex.split(line)) == 0
+    return capsys.readouterr().out
+
+
+def test_no_command_lists_the_orderings(capsys):
+    text = printed(capsys, "")
+    assert text == printed(capsys, "list")
+    heads = [line.split()[:2] for line in text.splitlines()[1:] if line[0] != " "]
+    assert heads == [[o.name, o.guarantee] for o in orderings()]
+
+
+def test_the_list_is_there_for_programs_too(capsys):
+    entries = {entry["name"]: entry for entry in json.loads(printed(capsys, "list --json"))}
+    assert list(entries) == [o.name for o in orderings()]
+    assert entries["direct"]["short"] and entries["direct"]["scheduled"]
+    assert not entries["exact"]["scheduled"] and entries["exact"]["guarantee"] == "exact"
+
+
+@pytest.mark.parametrize(
+    "line, text",
+    [
+        ("tree ring -n 4 --element 1", "(((x[1] + x[2]) + x[3]) + x[0])"),
+        ("tree ring -n 4 --length 8 --element 2", "(((x[1] + x[2]) + x[3]) + x[0])"),
+        ("tree recursive-doubling -n 6", "(((x[0] + x[1]) + (x[2] + x[3])) + (x[4] + x[5]))"),
+        ("tree arrival -n 3 --order 0,2,1", "((x[0] + x[2]) + x[1])"),
+        ("tree direct -n 3 --short", "((x[0] + x[1]) + x[2])"),
+        ("tree linear -n 1", "x[0]"),
+    ],
+)
+def test_trees_are_printed_as_expressions(capsys, line, text):
+    assert printed(capsys, line) == text + "\n"
+
+
+@pytest.mark.parametrize("name", [o.name for o in orderings() if o.scheduled])
+def test_trees_and_costs_are_those_of_the_schedule(capsys, name):
+    context = {"nodes": (0, 0, 0, 1, 1), "owners": (0, 1, 2, 3, 4)}
+    schedule = get(name).schedule(5, **context)
+    n = max(5, schedule.chunks)
+    assert printed(capsys, f"tree {name} -n 5").strip() in {
+        expression(trees(schedule, 0, n)[rank]) for rank in range(5)
+    }
+    line = printed(capsys, f"cost {name} -n 5 --length 100 --itemsize 4 --alpha 1 --beta 0 --gamma 0")
+    c = cost(schedule, 100, 4)
+    expected = [name, c.rounds, c.messages, c.bytes, c.critical_additions, f"{1e6 * c.critical_messages:.2f}"]
+    assert line.splitlines()[1].split() == [str(x) for x in expected]
+
+
+def test_costs_of_all_schedules_are_compared(capsys):
+    lines = printed(capsys, "cost -n 4 --length 1000").splitlines()
+    assert [line.split()[0] for line in lines[1:]] == [o.name for o in orderings() if o.scheduled]
+    direct = next(line for line in lines if line.startswith("direct "))
+    assert direct.split()[1:5] == ["2", "24", "48000", "750"]
+
+
+MISTAKES = {
+    "tree rnig": "unknown all-reduce ordering 'rnig': choose one of native",
+    "tree exact": "'exact' has no fixed tree.*These have one: .*ring.*arrival has one when --order",
+    "tree native": "library, algorithm, rank count, length and placement decide.*These have one: .*ring",
+    "tree arrival": "'arrival' has no fixed tree",
+    "tree ring:k=4": "ring takes no parameters",
+    "tree ring --element 4": "--element 4: there is none in a vector of 4; choose 0 ... 3",
+    "tree ring --element -1": "--element -1.*choose 0 ... 3",
+    "tree ring --length 0": "choose a --length of 1 or more",
+    "tree ring --length -1": "--length -1: choose 0 or more",
+    "tree ring --order 0,1,2,3": "--order is for arrival",
+    "tree arrival --order 0,1,1,2": "--order 0,1,1,2: .*no permutation of the ranks 0 ... 3",
+    "tree ring --short": "--short: 'ring' has one schedule for all lengths; two have: .*direct",
+    "tree ring --nodes 0,0,1,1": "--nodes: 'ring' does not depend on it; these do: ",
+    "tree ring --owners 0,1": "--owners: 'ring' does not depend on it; these do: ",
+    "tree ring --nodes 0,0,1": "--nodes 0,0,1: 3 numbers for 4 ranks",
+    "cost --owners 0,4": "--owners 0,4: choose ranks from 0 ... 3",
+    "tree ring -n 0": "--ranks 0: choose 1 ... 512",
+    "cost -n 0": "--ranks 0: choose 1 ... 512",
+    "cost -n 1000000": "--ranks 1000000: choose 1 ... 512",
+    "cost --length -1": "--length -1: choose 0 or more",
+    "cost --itemsize 0": "--itemsize 0: choose 1 or more",
+    "cost --beta -1": "--beta -1.0: choose 0 or more",
+    "cost --alpha nan": "--alpha nan: choose 0 or more",
+    "cost rnig": "unknown all-reduce ordering 'rnig'",
+    "cost ring native": "'native' has no schedule to count",
+}
+
+
+@pytest.mark.parametrize("line, message", MISTAKES.items())
+def test_mistakes_are_answered_with_what_is_allowed(capsys, line, message):
+    assert main(shlex.split(line)) == 2
+    output = capsys.readouterr()
+    assert re.search(message, output.err) and not output.out
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ("dance", "choose from"),
+        ("tree", "required: NAME"),
+        ("tree ring -n four", "invalid int value: 'four'"),
+        ("tree two --nodes 0,,1", "'0,,1' is no list of numbers: write them between commas"),
+        ("cost --alpha fast", "invalid float value: 'fast'"),
+    ],
+)
+def test_what_cannot_be_read_is_answered_by_what_is_expected(capsys, line, message):
+    with pytest.raises(SystemExit) as stopped:
+        main(shlex.split(line))
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["tree", "cost", "list"])
+def test_every_command_has_an_example(capsys, name):
+    with pytest.raises(SystemExit) as stopped:
+        main([name, "--help"])
+    assert stopped.value.code == 0
+    assert f"example: python -m kernels.allreduce {name}" in capsys.readouterr().out
+
+
+def test_a_command_under_mpi_is_imported_when_it_is_called(capsys, monkeypatch, tmp_path):
+    (tmp_path / "measure_nothing.py").write_text(
+        "def register(commands):\n"
+        "    parser = commands.add_parser('nothing')\n"
+        "    parser.add_argument('what')\n"
+        "    parser.set_defaults(run=lambda args: print('nothing of', args.what) or 3)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(command.UNDER_MPI, "nothing", ("measure_nothing", "what it is"))
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "what it is" in capsys.readouterr().out
+    assert "measure_nothing" not in sys.modules
+    assert main(["nothing", "else"]) == 3
+    assert capsys.readouterr().out == "nothing of else\n"
+    del sys.modules["measure_nothing"]
+
+
+def test_it_runs_as_a_module_without_mpi():
+    code = (
+        "import runpy, sys; sys.argv = ['', 'tree', 'ring', '-n', '3']\n"
+        "try: runpy.run_module('kernels.allreduce', run_name='__main__')\n"
+        "except SystemExit as end: assert not end.code\n"
+        "sys.exit('mpi4py' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0
+    assert done.stdout == "((x[0] + x[1]) + x[2])\n"
