@@ -1,1 +1,1 @@
-"""Side-by-side measurements: each module prints a table and writes JSON. Never imported by the product or its tests."""
+"""Side-by-side measurements: each module prints a table and writes JSON. Never imported by the product."""

