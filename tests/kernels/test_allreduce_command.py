@@ -80,7 +80,7 @@ MISTAKES = {
     "tree exact": "'exact' has no fixed tree.*These have one: .*ring.*arrival has one when --order",
     "tree native": "library, algorithm, rank count, length and placement decide.*These have one: .*ring",
     "tree arrival": "'arrival' has no fixed tree",
-    "tree ring:k=4": "ring takes no parameters",
+    "tree linear:k=4": "linear takes no parameters",
     "tree ring --element 4": "--element 4: there is none in a vector of 4; choose 0 ... 3",
     "tree ring --element -1": "--element -1.*choose 0 ... 3",
     "tree ring --length 0": "choose a --length of 1 or more",

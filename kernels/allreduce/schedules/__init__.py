@@ -1,5 +1,14 @@
 """The orderings as pure functions of the number of ranks; importing this package registers all of them."""
 
-from kernels.allreduce.schedules import binomial, direct, doubling, in_order, ring, without
+from kernels.allreduce.schedules import (
+    binomial,
+    direct,
+    doubling,
+    in_order,
+    k_nomial,
+    rabenseifner,
+    ring,
+    without,
+)
 
-__all__ = ["binomial", "direct", "doubling", "in_order", "ring", "without"]
+__all__ = ["binomial", "direct", "doubling", "in_order", "k_nomial", "rabenseifner", "ring", "without"]

@@ -1,9 +1,10 @@
-"""Exchange of whole vectors with partners at growing distance."""
+"""Exchange of whole vectors among k partners at growing distance."""
 
 from __future__ import annotations
 
 from kernels.allreduce.catalog import ordering
-from kernels.allreduce.schedule import OWN, TOTAL, Message, Round, Schedule, Sum
+from kernels.allreduce.schedule import TOTAL, Message, Round, Schedule, Sum
+from kernels.allreduce.schedules import folding
 
 
 @ordering(
@@ -16,41 +17,41 @@ def recursive_doubling(size: int) -> Schedule:
     passes the total on after (Thakur, Rabenseifner and Gropp 2005). The lower ranks' sum always stands
     on the left, so that all ranks evaluate the same expression.
     """
-    power = 1 << (size.bit_length() - 1)
-    excess = size - power
+    return _exchange(size, folding.choose(size, 2))
 
-    def program(rank: int) -> tuple[Round, ...]:
-        if size == 1:
-            return (Round(sums=(Sum(0, TOTAL, (OWN,)),)),)
-        paired = rank < 2 * excess
-        idle = paired and rank % 2 == 0
-        rounds, mine = [], OWN
-        if excess:
-            if idle:
-                rounds.append(Round(sends=(Message(rank + 1, 0, OWN),)))
-            elif paired:
-                rounds.append(Round(receives=(Message(rank - 1, 0, 1),), sums=(Sum(0, TOTAL, (1, OWN)),)))
-                mine = TOTAL
-            else:
-                rounds.append(Round())
-        place = rank // 2 if paired else rank - excess
-        distance = 1
-        while distance < power:
-            partner = place ^ distance
-            peer = 2 * partner + 1 if partner < excess else partner + excess
-            exchange = Round(
-                sends=(Message(peer, 0, mine),),
-                receives=(Message(peer, 0, 1),),
-                sums=(Sum(0, TOTAL, (1, mine) if partner < place else (mine, 1)),),
+
+@ordering(
+    "recursive-multiplying",
+    guarantee="run",
+    why="a fixed tree of k branches over the ranks; the rank count, k and the fold decide",
+)
+def recursive_multiplying(size: int, *, k: int = 4, fold: str = "wrap") -> Schedule:
+    """Ranks exchange whole vectors in groups of k, of ranks 1, k, k^2, ... apart: log_k p steps.
+
+    Each group is added from its first rank to its last. `fold` says what becomes of sizes that are no power of k:
+    with `wrap` rank r of those too many goes to r modulo the power (MPICH's recursive_multiplying), with `neighbours`
+    to the last of a set of k ranks (MPICH's recexch). k = 2 with neighbours is `recursive-doubling`.
+    """
+    return _exchange(size, folding.choose(size, k, fold))
+
+
+def _exchange(size: int, fold: folding.Fold) -> Schedule:
+    k = fold.k
+
+    def inner(place: int, mine: int) -> list[Round]:
+        rounds = []
+        for distance in (k**step for step in range(fold.digits)):
+            digit = place // distance % k
+            peers = [fold.ranks[place + (i - digit) * distance] for i in range(k) if i != digit]
+            others = list(range(1, k))  # slots of what the peers send
+            rounds.append(
+                Round(
+                    sends=tuple(Message(peer, 0, mine) for peer in peers),
+                    receives=tuple(Message(peer, 0, 1 + i) for i, peer in enumerate(peers)),
+                    sums=(Sum(0, TOTAL, (*others[:digit], mine, *others[digit:])),),
+                )
             )
-            rounds.append(Round() if idle else exchange)
             mine = TOTAL
-            distance *= 2
-        if excess:
-            if idle:
-                rounds.append(Round(receives=(Message(rank + 1, 0, TOTAL),)))
-            else:
-                rounds.append(Round(sends=(Message(rank - 1, 0, TOTAL),) if paired else ()))
-        return tuple(rounds)
+        return rounds
 
-    return Schedule(size, 1, program)
+    return folding.folded(size, fold, inner)
