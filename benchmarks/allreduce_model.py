@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 LEAST = 6  # points of a piece
-CLEARLY = 2 / 3  # two pieces must bring the error of the fit below this part of that of one
+CLEARLY = 2 / 3  # two pieces must bring the error of the fit below this part of that of one,
+ENOUGH = 0.05  # unless that is already so small
 GOOD, FAIR = 0.15, 0.3  # median relative errors
 
 
@@ -80,7 +81,8 @@ def fit(points: Sequence[Point]) -> Model | None:
             (low, a), (high, b) = _piece(short, size), _piece(long, None)
             if a + b < best[1]:
                 best = (low, high), a + b
-    pieces = best[0] if np.sqrt(best[1]) < CLEARLY * np.sqrt(squares) else (one,)
+    alone, parted = (np.sqrt(s / len(points)) for s in (squares, best[1]))
+    pieces = best[0] if alone > ENOUGH and parted < CLEARLY * alone else (one,)
     model = Model(pieces, 0.0)
     error = statistics.median(abs(model.seconds(p) / p.seconds - 1) for p in points)
     return Model(pieces, error)

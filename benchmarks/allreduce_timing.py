@@ -36,7 +36,8 @@ def expected(comm: MPI.Comm, call: Callable, warm_up: int) -> float:
 def repeat(comm: MPI.Comm, call: Callable, count: int, seconds: float, clock: GlobalClock | None) -> dict:
     """Make `count` repetitions: `times` of the valid ones, each rank's mean `own` time of them, how many were `late`.
 
-    Times are in seconds. `seconds` is what one is expected to take; `clock` None means barriers. The same on all ranks. Collective.
+    Times are in seconds. `seconds` is what one is expected to take; `clock` None means barriers. Collective; all ranks
+    get the same.
     """
     if clock:
         common, own, late = _in_windows(comm, call, count, seconds, clock)
