@@ -25,6 +25,24 @@ def _pairs(sources: list[Tree]) -> Tree:
     return total
 
 
+def made(schedule: Schedule) -> list[tuple[Tree, tuple[int, ...]]]:
+    """Of every chunk the tree as rank 0 evaluates it, and the rank that makes each of its additions, in the order
+    of `kernels.tree.nodes`."""
+    rounds = zip(*schedule.ranks(), strict=True)
+    # In the order in which `carry_out` makes the sums.
+    maker = iter([rank for current in rounds for rank, part in enumerate(current) for _ in part.sums])
+
+    def add(sources: list[tuple[Tree, tuple[int, ...]]]) -> tuple[Tree, tuple[int, ...]]:
+        rank = next(maker)
+        total, makers = sources[0]
+        for tree, others in sources[1:]:
+            total, makers = (total, tree), (*makers, *others, rank)
+        return total, makers
+
+    own = [[[(leaf, ())] * schedule.chunks for leaf in schedule.leaves(rank)] for rank in range(schedule.size)]
+    return carry_out(schedule, own, add)[0]
+
+
 def register(commands) -> None:
     """Add the command `tree`."""
     parser = commands.add_parser(

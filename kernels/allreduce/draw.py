@@ -1,0 +1,196 @@
+"""Pictures of orderings: the trees by which elements are summed, and the schedule. `draw NAME` writes them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from kernels.allreduce import command, svg
+from kernels.allreduce.catalog import Ordering
+from kernels.allreduce.cost import cost
+from kernels.allreduce.draw_schedule import RANKS, schedule_piece
+from kernels.allreduce.draw_schedule import signs as schedule_signs
+from kernels.allreduce.draw_tree import LEAVES, tree_piece
+from kernels.allreduce.draw_tree import signs as tree_signs
+from kernels.allreduce.schedule import Schedule
+from kernels.allreduce.svg import Piece
+from kernels.allreduce.tree import made
+from kernels.guarantees import MEANINGS, ChoiceError
+from kernels.tree import Tree, depth, expression, leaves
+
+TREES = 8  # different ones, at most, that are shown together, of up to as many terms
+KINDS = ("both", "tree", "schedule")
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """A tree, the ranks that make its additions (None: not the same for all elements), and its elements."""
+
+    tree: Tree
+    makers: list[int | None]
+    elements: list[int]
+
+
+def tree_svg(tree: Tree, heading: str, lines: Sequence[str] = ()) -> str:
+    """A picture of any tree, such as one that was discovered; `lines` are said below the heading.
+
+    Raises ChoiceError for a tree of too many terms.
+    """
+    _few_enough(len(leaves(tree)), LEAVES, "terms")
+    piece = tree_piece(tree)
+    return _page(heading, lines, [piece], [tree_signs("term", False, [None])], {})
+
+
+def ordering_svg(
+    ordering: Ordering,
+    schedule: Schedule,
+    n: int,
+    what: str = "both",
+    element: int | None = None,
+    nodes: Sequence[int] | None = None,
+) -> str:
+    """A picture of an ordering for a vector of n elements: its trees (of one `element`, or the different ones of all),
+    its schedule, or both. `nodes` are shown with the schedule. Raises ChoiceError for what is too large."""
+    size = schedule.size
+    pieces, legends, lines = [], [], [f"Promises {ordering.guarantee!r}: {MEANINGS[ordering.guarantee]}."]
+    palettes = {}
+    heading = f"{ordering.name} on {_count(size, 'rank')}"
+    if what != "schedule":
+        owners = {leaf: rank for rank in range(size) for leaf in schedule.leaves(rank)}
+        _few_enough(len(owners), LEAVES, "terms")
+        found = distinct(schedule, n, element)
+        shown = found[: TREES if len(owners) <= TREES else TREES // 2]
+        small = len(shown) > 1
+        row = svg.flow([tree_piece(d.tree, d.makers, owners, _caption(d, n), small) for d in shown], svg.WIDEST, 28)
+        rest = len(found) - len(shown)
+        more = f"; {rest} more, of other elements: --element" if rest else ""
+        pieces.append(_titled(f"Reduction {'trees' if found[1:] else 'tree'}{more}", row))
+        own = all(schedule.leaves(rank) == (rank,) for rank in range(size))
+        term = "contribution of a rank" if own else "contribution of a block, in the colour of its owner"
+        legends.append(tree_signs(term, True, {maker for d in shown for maker in d.makers}))
+        palettes["r"] = size
+    if what != "tree":
+        _few_enough(size, RANKS, "ranks")
+        pieces.append(_titled("Schedule, time downward", schedule_piece(schedule, n, nodes)))
+        legends.append(schedule_signs(schedule, n))
+        lines.append(_counts(schedule, n))
+        palettes["c"] = schedule.chunks
+    return _page(heading, lines, pieces, legends, palettes)
+
+
+def distinct(schedule: Schedule, n: int, element: int | None = None) -> list[Distinct]:
+    """The different trees of the elements of a vector of n, or that of one element, as rank 0 evaluates them."""
+    spans = [(chunk, *schedule.bounds(n, chunk)) for chunk in range(schedule.chunks)]
+    evaluated = made(schedule)
+    found: dict[str, Distinct] = {}
+    for chunk, start, stop in spans:
+        own = [e for e in range(start, stop) if element in (None, e)]
+        if own:
+            tree, makers = evaluated[chunk]
+            key = expression(tree)
+            if key in found:
+                before = found[key]
+                both = [a if a == b else None for a, b in zip(before.makers, makers, strict=True)]
+                found[key] = Distinct(tree, both, before.elements + own)
+            else:
+                found[key] = Distinct(tree, list(makers), own)
+    return list(found.values())
+
+
+def _caption(found: Distinct, n: int) -> list[str]:
+    whole = "every element" if len(found.elements) == n else f"element {_ranges(found.elements)}"
+    if len(found.elements) > 1 and len(found.elements) < n:
+        whole = f"elements {_ranges(found.elements)}"
+    return [whole, f"depth {depth(found.tree)}"]
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """0, 1, 2, 5 as '0…2, 5'."""
+    parts = []
+    for _, same in groupby(enumerate(numbers), lambda item: item[1] - item[0]):
+        run = [number for _, number in same]
+        parts.append(str(run[0]) if len(run) == 1 else f"{run[0]}\u2026{run[-1]}")
+    return ", ".join(parts[:4]) + (", \u2026" if parts[4:] else "")
+
+
+def _counts(schedule: Schedule, n: int) -> str:
+    c = cost(schedule, n, 1)
+    return (
+        f"{_count(c.rounds, 'round')}, {_count(c.messages, 'message')}; a vector of {_count(n, 'element')} in "
+        f"{_count(schedule.chunks, 'chunk')}; the busiest rank moves {c.critical_bytes / n:.3g} times the vector."
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def _few_enough(count: int, most: int, what: str) -> None:
+    if count > most:
+        raise ChoiceError(
+            f"{count} {what} are too many to be told apart in a picture: at most {most}. `tree` and `cost` take more"
+        )
+
+
+def _titled(heading: str, piece: Piece) -> Piece:
+    return Piece(
+        max(piece.width, svg.width_of(heading, 13)),
+        piece.height + 28,
+        svg.text(0, 13, heading, 13, "ink bold") + svg.moved(0, 28, piece.body),
+    )
+
+
+def _page(heading, lines, pieces, legends, palettes) -> str:
+    width = max(360.0, *(piece.width for piece in pieces))
+    top = [svg.paragraph(heading, width, 17, "ink bold")]
+    said = [svg.paragraph(line, width, 12, "soft") for line in lines]
+    y, body = top[0].height, [top[0].body]
+    for paragraph in said:
+        body.append(svg.moved(0, y + 2, paragraph.body))
+        y += paragraph.height
+    head = Piece(max(p.width for p in top + said), y, "".join(body))
+    parts = [head]
+    for piece, entries in zip(pieces, legends, strict=True):
+        parts += [piece, svg.legend(entries, width)]
+    return svg.page(parts, heading, " ".join(lines), palettes)
+
+
+def register(commands) -> None:
+    """Add the command `draw`."""
+    parser = commands.add_parser(
+        "draw",
+        help="a picture (SVG) of an ordering's trees and schedule",
+        description="Draws the trees by which the elements of the vector are summed, as rank 0 evaluates them, and the "
+        f"schedule: who sends which chunk to whom and adds what, round by round. Up to {LEAVES} terms in a tree and "
+        f"{RANKS} ranks in a schedule.",
+        epilog="example: python -m kernels.allreduce draw ring -n 8 -o ring.svg",
+    )
+    command.add_schedule(parser)
+    parser.add_argument("--what", choices=KINDS, default="both", help="(default: %(default)s)")
+    parser.add_argument("--element", type=int, help="whose tree to draw (default: all that differ)")
+    parser.add_argument("-o", "--output", metavar="FILE.svg", help="- for standard output (default: NAME-RANKS.svg)")
+    parser.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace) -> int:
+    ordering, schedule = command.chosen(args)
+    n = command.length(args, schedule)
+    if n == 0:
+        raise ChoiceError("--length 0: there is nothing to draw; choose 1 or more")
+    nodes = command.context(args)["nodes"] if "nodes" in ordering.needs else None
+    picture = ordering_svg(ordering, schedule, n, args.what, args.element, nodes)
+    if args.output == "-":
+        sys.stdout.write(picture)
+        return 0
+    path = args.output or re.sub("[^a-z0-9]+", "-", f"{ordering.name}-{args.ranks}") + ".svg"
+    try:
+        with open(path, "w", encoding="utf-8", newline="\n") as file:
+            file.write(picture)
+    except OSError as error:
+        raise ChoiceError(f"-o {path}: cannot be written: {error.strerror}") from None
+    print(path)
+    return 0
