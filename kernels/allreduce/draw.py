@@ -65,7 +65,9 @@ def ordering_svg(
         found = distinct(schedule, n, element)
         shown = found[: TREES if len(owners) <= TREES else TREES // 2]
         small = len(shown) > 1
-        row = svg.flow([tree_piece(d.tree, d.makers, owners, _caption(d, n), small) for d in shown], svg.WIDEST, 28)
+        row = svg.flow(
+            [tree_piece(d.tree, d.makers, owners, _caption(d, n), small) for d in shown], svg.WIDEST, 28
+        )
         rest = len(found) - len(shown)
         more = f"; {rest} more, of other elements: --element" if rest else ""
         pieces.append(_titled(f"Reduction {'trees' if found[1:] else 'tree'}{more}", row))
@@ -121,7 +123,8 @@ def _counts(schedule: Schedule, n: int) -> str:
     c = cost(schedule, n, 1)
     return (
         f"{_count(c.rounds, 'round')}, {_count(c.messages, 'message')}; a vector of {_count(n, 'element')} in "
-        f"{_count(schedule.chunks, 'chunk')}; the busiest rank moves {c.critical_bytes / n:.3g} times the vector."
+        f"{_count(schedule.chunks, 'chunk')}; round by round, the busiest rank moves {c.critical_bytes / n:.3g} "
+        "times the vector."
     )
 
 
@@ -172,7 +175,9 @@ def register(commands) -> None:
     command.add_schedule(parser)
     parser.add_argument("--what", choices=KINDS, default="both", help="(default: %(default)s)")
     parser.add_argument("--element", type=int, help="whose tree to draw (default: all that differ)")
-    parser.add_argument("-o", "--output", metavar="FILE.svg", help="- for standard output (default: NAME-RANKS.svg)")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE.svg", help="- for standard output (default: NAME-RANKS.svg)"
+    )
     parser.set_defaults(run=_run)
 
 

@@ -4,102 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 
 from kernels.allreduce import svg
-from kernels.allreduce.schedule import OWN, TOTAL, Round, Schedule, transfers
+from kernels.allreduce.schedule import Schedule
 from kernels.allreduce.svg import Piece
+from kernels.allreduce.timeline import Arrow, Band, Dot, bands
 
 RANKS = 64  # at most, to be told apart
 LABELLED = 16  # ranks, at most, for numbers inside the picture
 _LEFT = 66  # for the names of the rounds
-
-
-@dataclass(frozen=True)
-class Arrow:
-    """A message: neighbouring chunks from `start` to before `stop`, each a sum of `count` contributions."""
-
-    sender: int
-    receiver: int
-    start: int
-    stop: int
-    count: int
-    total: bool
-    place: int  # among the messages of this round between these two
-    among: int
-
-
-@dataclass(frozen=True)
-class Dot:
-    """A sum of `summands` values of chunks from `start` to before `stop` at a rank; one is a copy."""
-
-    rank: int
-    start: int
-    stop: int
-    summands: int
-    total: bool
-
-
-@dataclass(frozen=True)
-class Band:
-    """What is to be seen of a round."""
-
-    arrows: list[Arrow] = field(default_factory=list)
-    dots: list[Dot] = field(default_factory=list)
-
-
-def bands(schedule: Schedule, n: int) -> list[Band]:
-    """Messages and sums of all rounds for a vector of n > 0; chunks without elements are left out."""
-    spans = [schedule.bounds(n, chunk) for chunk in range(schedule.chunks)]
-    there = [chunk for chunk, (start, stop) in enumerate(spans) if stop > start]
-    first = {spans[chunk][0]: chunk for chunk in there}
-    last = {spans[chunk][1]: chunk for chunk in there}
-    own = [schedule.leaves(rank) for rank in range(schedule.size)]
-    everything = sum(map(len, own))
-    # Of every rank: (slot, chunk) -> contributions in it
-    held = [{(OWN - i, chunk): 1 for i in range(len(mine)) for chunk in there} for mine in own]
-    result = []
-    for current in zip(*schedule.ranks(), strict=True):
-        band = Band()
-        sent: dict[tuple[int, int], list[int]] = {}
-        for rank, part in enumerate(current):
-            counts = {(m.peer, m.chunk, m.slot): held[rank].get((m.slot, m.chunk), 0) for m in part.sends}
-            for m in part.sends:
-                sent.setdefault((rank, m.peer), []).append(counts[m.peer, m.chunk, m.slot])
-            travelling = transfers(part.sends, n, schedule)
-            for t in travelling:
-                chunks = range(first[t.start], last[t.stop] + 1)
-                least = min(counts[t.peer, chunk, t.slot] for chunk in chunks if chunk in there)
-                among = sum(other.peer == t.peer for other in travelling)
-                band.arrows.append(
-                    Arrow(
-                        rank, t.peer, chunks.start, chunks.stop, least, least == everything, t.tag, among
-                    )
-                )
-        for rank, part in enumerate(current):
-            for m in part.receives:
-                held[rank][m.slot, m.chunk] = sent[m.peer, rank].pop(0)
-        for rank, part in enumerate(current):
-            band.dots.extend(_dots(rank, part, held[rank], there, everything))
-        result.append(band)
-    return result
-
-
-def _dots(rank: int, part: Round, held: dict, there: Sequence[int], everything: int) -> list[Dot]:
-    """The sums of a rank in a round; those of neighbouring chunks that are alike are one."""
-    made = []
-    for s in part.sums:
-        if s.chunk in there:
-            held[s.into, s.chunk] = sum(held[source, s.chunk] for source in s.sources)
-            total = s.into == TOTAL and held[s.into, s.chunk] == everything
-            made.append((s, len(s.sources), total))
-    alike = groupby(enumerate(made), lambda item: (item[1][0].chunk - item[0], *item[1][1:]))
-    result = []
-    for (_, summands, total), same in alike:
-        chunks = [s.chunk for _, (s, _, _) in same]
-        result.append(Dot(rank, chunks[0], chunks[-1] + 1, summands, total))
-    return result
 
 
 @dataclass(frozen=True)
@@ -117,12 +32,12 @@ class _Scale:
 
 def _scale(size: int) -> _Scale:
     if size <= 8:
-        return _Scale(88, 8, 8, 1.6, 0.06, 6, True)
+        return _Scale(88, 8, 9, 1.6, 0.06, 6, True)
     if size <= LABELLED:
-        return _Scale(56, 7.5, 7, 1.4, 0.03, 5, True)
+        return _Scale(56, 7.5, 8, 1.4, 0.03, 5, True)
     if size <= 32:
-        return _Scale(30, 3.5, 5, 1, 0.02, 2.5, False)
-    return _Scale(18, 2.5, 4, 0.8, 0.01, 1.5, False)
+        return _Scale(30, 3.5, 6, 1, 0.02, 2.5, False)
+    return _Scale(18, 2.5, 4.5, 0.8, 0.01, 1.5, False)
 
 
 def schedule_piece(schedule: Schedule, n: int, nodes: Sequence[int] | None = None) -> Piece:
@@ -140,10 +55,12 @@ def schedule_piece(schedule: Schedule, n: int, nodes: Sequence[int] | None = Non
     for index, band in enumerate(rounds):
         travel, adding = _heights(band, scale)
         ends = _ends(band.arrows, y + 5, y + 5 + travel, scale)
-        for arrow, path in zip(band.arrows, _paths(band.arrows, ends, xs), strict=True):
+        paths = _paths(band.arrows, ends, xs)
+        for arrow, path in zip(band.arrows, paths, strict=True):
             arrows.append(_arrow(index, arrow, path, schedule.chunks, scale))
         if scale.labelled and schedule.chunks > 1 and _crowd(band) <= 3:
-            arrows.extend(_labels(band.arrows, _paths(band.arrows, ends, xs)))
+            ground = "paper" if index % 2 else "band"
+            arrows.extend(_labels(band.arrows, paths, ground))
         dots.extend(_row(index, band.dots, xs, y + 5 + travel + 4, schedule.chunks, scale))
         height = max(16, 5 + travel + adding + 7)
         if index % 2 == 0:
@@ -235,38 +152,34 @@ def _fitting(scale: _Scale) -> int:
     return max(1, int(scale.across // (2 * scale.radius + 6)))
 
 
-def _ends(
-    arrows: Sequence[Arrow], start: float, stop: float, scale: _Scale
-) -> list[tuple[float, float]]:
+def _ends(arrows: Sequence[Arrow], start: float, stop: float, scale: _Scale) -> list[tuple[float, float]]:
     """Where every arrow begins and ends, downward. What goes far leaves early and arrives late: then the arrows of
     a rank do not cross each other."""
     begin, end = [start] * len(arrows), [stop] * len(arrows)
     for rank in {arrow.sender for arrow in arrows}:
-        mine = sorted((i for i, a in enumerate(arrows) if a.sender == rank), key=lambda i: _reach(arrows[i]))
-        for place, i in enumerate(reversed(mine)):
+        mine = [i for i, a in enumerate(arrows) if a.sender == rank]
+        for place, i in enumerate(sorted(mine, key=lambda i: (-_reach(arrows[i]), arrows[i].place))):
             begin[i] = start + place * scale.fan
     for rank in {arrow.receiver for arrow in arrows}:
-        mine = sorted((i for i, a in enumerate(arrows) if a.receiver == rank), key=lambda i: _reach(arrows[i]))
-        for place, i in enumerate(reversed(mine)):
+        mine = [i for i, a in enumerate(arrows) if a.receiver == rank]
+        for place, i in enumerate(sorted(mine, key=lambda i: (-_reach(arrows[i]), -arrows[i].place))):
             end[i] = stop - place * scale.fan
     return list(zip(begin, end, strict=True))
 
 
-def _reach(arrow: Arrow) -> tuple[int, int, int]:
-    return abs(arrow.sender - arrow.receiver), arrow.sender - arrow.receiver, arrow.place
+def _reach(arrow: Arrow) -> int:
+    return abs(arrow.sender - arrow.receiver)
 
 
 Path = tuple[float, float, float, float, float, float]  # start, control point, end of a quadratic curve
 
 
-def _paths(
-    arrows: Sequence[Arrow], ends: Sequence[tuple[float, float]], xs: Sequence[float]
-) -> list[Path]:
+def _paths(arrows: Sequence[Arrow], ends: Sequence[tuple[float, float]], xs: Sequence[float]) -> list[Path]:
     """Straight lines, but for several messages between the same two ranks, which bend apart."""
     result = []
     for arrow, (y0, y1) in zip(arrows, ends, strict=True):
         x0, x1 = xs[arrow.sender], xs[arrow.receiver]
-        bend = 9.0 * (arrow.place - (arrow.among - 1) / 2)
+        bend = math.copysign(14.0, x1 - x0) * (arrow.place - (arrow.among - 1) / 2)
         away = math.hypot(x1 - x0, y1 - y0)
         middle = (x0 + x1) / 2 - bend * (y1 - y0) / away, (y0 + y1) / 2 + bend * (x1 - x0) / away
         result.append((x0, y0, *middle, x1, y1))
@@ -297,10 +210,9 @@ def _arrow(index: int, arrow: Arrow, path: Path, chunks: int, scale: _Scale) -> 
     class_ = f"{_colour(arrow, chunks)} line" + (" dashed" if arrow.total else "")
     line = svg.element("path", d=f"M{_point(x0, y0)}{via}{_point(xe, ye)}", class_=class_)
     head = f"M{_point(x1, y1)}L{_point(*back[0])}L{_point(*back[1])}Z"
-    tip = svg.element("path", d=head, stroke="none", class_=f"{_colour(arrow, chunks)} head")
-    said = (
-        f"round {index}: rank {arrow.sender} to rank {arrow.receiver}, {_chunks(arrow, chunks)}, "
-        + ("total" if arrow.total else f"of {arrow.count}")
+    tip = svg.element("path", d=head, class_=f"{_colour(arrow, chunks)} flat")
+    said = f"round {index}: rank {arrow.sender} to rank {arrow.receiver}, {_chunks(arrow, chunks)}, " + (
+        "total" if arrow.total else f"of {arrow.count}"
     )
     return svg.element("g", svg.title(said), line, tip, class_="message")
 
@@ -321,7 +233,7 @@ def _chunks(what: Arrow | Dot, chunks: int) -> str:
     return f"chunks {what.start}\u2026{what.stop - 1}"
 
 
-def _labels(arrows: Sequence[Arrow], paths: Sequence[Path]) -> list[str]:
+def _labels(arrows: Sequence[Arrow], paths: Sequence[Path], ground: str) -> list[str]:
     """Which chunks, on the arrows where there is room for it."""
     points = [[_at(path, t / 16) for t in range(17)] for path in paths]
     taken: list[tuple[float, float, float]] = []
@@ -334,7 +246,9 @@ def _labels(arrows: Sequence[Arrow], paths: Sequence[Path]) -> list[str]:
             x, y = _at(path, t)
             if any(abs(x - ox) < half + other + 2 and abs(y - oy) < 12 for ox, oy, other in taken):
                 continue
-            others = (math.hypot(x - px, y - py) for k, line in enumerate(points) if k != i for px, py in line)
+            others = (
+                math.hypot(x - px, y - py) for k, line in enumerate(points) if k != i for px, py in line
+            )
             room = min(min(others, default=99.0), 14.0)
             if room > best[0] + 0.5:
                 best = (room, x, y)
@@ -342,7 +256,12 @@ def _labels(arrows: Sequence[Arrow], paths: Sequence[Path]) -> list[str]:
         if room >= 7:
             taken.append((x, y, half))
             colour = "soft" if arrow.stop - arrow.start > 1 else f"c{arrow.start}"
-            result.append(svg.text(x, y + 3.5, label, 10, f"{colour} middle bold halo"))
+            result.append(
+                svg.element(
+                    "rect", x=x - half, y=y - 5, width=2 * half, height=10, rx=2, class_=f"{ground} flat"
+                )
+            )
+            result.append(svg.text(x, y + 3.5, label, 10, f"{colour} middle bold"))
     return result
 
 
@@ -358,7 +277,9 @@ def _row(
             x = xs[rank] + (i % fitting - (len(row) - 1) / 2) * step
             down = y + scale.radius + 2 + i // fitting * (2 * scale.radius + 4)
             verb = f"adds {dot.summands} of" if dot.summands > 1 else "copies"
-            said = f"round {index}: rank {rank} {verb} {_chunks(dot, chunks)}" + (", total" if dot.total else "")
+            said = f"round {index}: rank {rank} {verb} {_chunks(dot, chunks)}" + (
+                ", total" if dot.total else ""
+            )
             result.append(svg.element("g", svg.title(said), _dot(x, down, dot, chunks, scale), class_="sum"))
     return result
 
@@ -367,7 +288,7 @@ def _dot(x: float, y: float, dot: Dot, chunks: int, scale: _Scale) -> str:
     colour, r = _colour(dot, chunks), scale.radius
     if dot.summands == 1:
         return svg.element("circle", cx=x, cy=y, r=0.4 * r, stroke_width=1, class_=f"{colour} line")
-    parts = [svg.element("circle", cx=x, cy=y, r=r - 1, stroke="none", class_=f"{colour} flat")]
+    parts = [svg.element("circle", cx=x, cy=y, r=r - 1, class_=f"{colour} flat")]
     if dot.total:
         parts.append(svg.element("circle", cx=x, cy=y, r=r + 1.2, stroke_width=1.2, class_=f"{colour} line"))
     if scale.labelled:

@@ -72,7 +72,7 @@ def signs(term: str, coloured: bool, makers: Collection[int | None]) -> list[tup
         sign = Piece(16, 16, _node(8, 8, 8, 0, "r0", False))
         entries.append((sign, "addition, by the rank of that number and colour"))
     if None in makers:
-        words = "addition, of every chunk by another rank" if coloured else "addition"
+        words = "addition, by different ranks for different elements" if coloured else "addition"
         entries.append((Piece(16, 16, _node(8, 8, 8, None, "soft", False)), words))
     return entries
 
@@ -81,11 +81,23 @@ def _colour(rank: int | None) -> str:
     return "soft" if rank is None else f"r{rank}"
 
 
-def _leaf(x: float, y: float, radius: float, label: str, colour: str, owners: Mapping[int, int] | None) -> str:
+def _leaf(
+    x: float, y: float, radius: float, label: str, colour: str, owners: Mapping[int, int] | None
+) -> str:
     owner = owners.get(int(label)) if owners else None
-    said = [svg.title(f"contribution {label}" + (f" of rank {owner}" if owner is not None else ""))] if owners else []
+    said = (
+        [svg.title(f"contribution {label}" + (f" of rank {owner}" if owner is not None else ""))]
+        if owners
+        else []
+    )
     square = svg.element(
-        "rect", x=x - radius, y=y - radius, width=2 * radius, height=2 * radius, rx=0.25 * radius, class_=colour
+        "rect",
+        x=x - radius,
+        y=y - radius,
+        width=2 * radius,
+        height=2 * radius,
+        rx=0.25 * radius,
+        class_=colour,
     )
     return svg.element("g", *said, square, _label(x, y, radius, label), class_="leaf")
 
@@ -94,7 +106,9 @@ def _node(x: float, y: float, radius: float, maker: int | None, colour: str, tol
     by = "several ranks, each for its chunks" if maker is None else f"rank {maker}"
     said = [svg.title(f"added by {by}")] if told else []
     circle = svg.element("circle", cx=x, cy=y, r=radius, class_=colour)
-    return svg.element("g", *said, circle, _label(x, y, radius, "" if maker is None else str(maker)), class_="node")
+    return svg.element(
+        "g", *said, circle, _label(x, y, radius, "" if maker is None else str(maker)), class_="node"
+    )
 
 
 def _label(x: float, y: float, radius: float, label: str) -> str:

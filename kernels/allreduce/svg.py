@@ -26,13 +26,12 @@ _GROUNDS = {
     "dark": {"paper": "#15171a", "ink": "#eceded", "soft": "#a3a7ad", "faint": "#45484d", "band": "#1e2125"},
 }
 _FORMS = """text{font-family:system-ui,-apple-system,"Segoe UI",sans-serif}
-text:not(.halo){stroke:none}
+text[class],path.flat,rect.flat,circle.flat{stroke:none}
 .middle{text-anchor:middle}
 .end{text-anchor:end}
 .bold{font-weight:600}
 .line{fill:none}
 .dashed{stroke-dasharray:5 3}
-.halo{paint-order:stroke;stroke-width:3px;stroke-linejoin:round}
 """
 
 
@@ -114,7 +113,11 @@ def flow(pieces: Sequence[Piece], width: float, gap: float) -> Piece:
 def legend(entries: Sequence[tuple[Piece, str]], width: float) -> Piece:
     """Signs (16 high) and what they mean."""
     pieces = [
-        Piece(sign.width + 6 + width_of(words, 11) + 6, 16, sign.body + text(sign.width + 6, 12, words, 11, "soft"))
+        Piece(
+            sign.width + 6 + width_of(words, 11) + 6,
+            16,
+            sign.body + text(sign.width + 6, 12, words, 11, "soft"),
+        )
         for sign, words in entries
     ]
     return flow(pieces, width, 8)
@@ -157,7 +160,6 @@ def _colours(ground: str, palettes: dict[str, int]) -> str:
     for letter, count in palettes.items():
         colours = (_ramp(_RAMPS[ground], i / max(1, count - 1)) for i in range(count))
         rules += [f".{letter}{i}{{fill:{colour};stroke:{colour}}}" for i, colour in enumerate(colours)]
-    rules.append(f".halo{{stroke:{_GROUNDS[ground]['paper']}}}")
     return "\n".join(rules) + "\n"
 
 

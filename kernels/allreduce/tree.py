@@ -39,7 +39,9 @@ def made(schedule: Schedule) -> list[tuple[Tree, tuple[int, ...]]]:
             total, makers = (total, tree), (*makers, *others, rank)
         return total, makers
 
-    own = [[[(leaf, ())] * schedule.chunks for leaf in schedule.leaves(rank)] for rank in range(schedule.size)]
+    own = [
+        [[(leaf, ())] * schedule.chunks for leaf in schedule.leaves(rank)] for rank in range(schedule.size)
+    ]
     return carry_out(schedule, own, add)[0]
 
 
