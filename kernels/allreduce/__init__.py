@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kernels.allreduce.catalog import Ordering, check, orderings
-from kernels.allreduce.errors import PlanMismatch, RanksDisagree, ReplayError, ScheduleError
+from kernels.allreduce.errors import CallMismatch, PlanMismatch, RanksDisagree, ReplayError, ScheduleError
 from kernels.allreduce.operations import Operation
 from kernels.allreduce.schedule import Message, Round, Schedule, Sum
 
 __all__ = [
+    "CallMismatch",
     "Message",
     "Operation",
     "Ordering",

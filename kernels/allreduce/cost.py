@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from functools import partial
 
 from kernels.allreduce import command
 from kernels.allreduce.catalog import Ordering, get, orderings
@@ -53,11 +54,11 @@ def cost(schedule: Schedule, n: int, itemsize: int) -> Cost:
 
 def _part(current: Round, n: int, schedule: Schedule) -> tuple[int, int, int, int, int]:
     """Of one rank and round: messages and elements sent, messages and elements received, additions."""
-    sent = transfers(current.sends, n, schedule)
-    received = transfers(current.receives, n, schedule)
+    bounds = partial(schedule.bounds, n)
+    sent, received = transfers(current.sends, bounds), transfers(current.receives, bounds)
     additions = 0
     for s in current.sums:
-        start, stop = schedule.bounds(n, s.chunk)
+        start, stop = bounds(s.chunk)
         additions += (stop - start) * (len(s.sources) - 1)
     return (
         len(sent),

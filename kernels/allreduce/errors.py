@@ -9,6 +9,10 @@ class PlanMismatch(ValueError):
     """Ranks of one communicator asked for different reducers; the message says which rank asked for what."""
 
 
+class CallMismatch(ValueError):
+    """In checked mode: ranks passed contributions of different shapes or types; the message says which rank what."""
+
+
 class RanksDisagree(RuntimeError):
     """After an all-reduce the ranks do not hold the same bits; `ranks` are those in the minority."""
 
@@ -32,3 +36,11 @@ def ranks_text(ranks: Iterable[int], shown: int = 8) -> str:
         return f"rank {ranks[0]}"
     listed = ", ".join(map(str, ranks[:shown]))
     return f"ranks {listed}" if len(ranks) <= shown else f"ranks {listed}, ... ({len(ranks)} ranks)"
+
+
+def by_rank(texts: Iterable[str]) -> str:
+    """What the ranks say, each text once: 'ranks 0, 1: float64; rank 2: float32'."""
+    holders: dict[str, list[int]] = {}
+    for rank, text in enumerate(texts):
+        holders.setdefault(text, []).append(rank)
+    return "; ".join(f"{ranks_text(ranks)}: {text}" for text, ranks in holders.items())

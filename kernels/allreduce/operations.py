@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from kernels import _native
 from kernels.guarantees import ChoiceError
+
+ELEMENTS = ("float64", "float32", "float16", "bfloat16", "int64")  # that kernels/native/combine.cpp knows
 
 
 @dataclass(frozen=True)
@@ -19,32 +23,25 @@ class Operation:
 
     `out` may be `a` or `b`. `identity(dtype)` is the result of no contributions. Where `commutative` is False only
     those orderings can be used that keep the contributions in rank order. `function` must be associative as far as
-    rounding allows.
+    rounding allows. `prepare(sources, out)`, where given, does all of a list at once: it returns a function without
+    arguments that combines `sources` left to right into `out`, which may be one of them, each time it is called.
+
+    A floating-point zero always comes out as +0.0, so that no order of additions shows in the sign of zero.
     """
 
     name: str
     function: Callable[[np.ndarray, np.ndarray, np.ndarray], object]
     identity: Callable[[np.dtype], object]
     commutative: bool = True
+    prepare: Callable[[list[np.ndarray], np.ndarray], Callable[[], None]] | None = None
+
+    def prepared(self, sources: list[np.ndarray], out: np.ndarray) -> Callable[[], None]:
+        """What combines `sources` (n,) left to right into `out` (n,) each time it is called; plan once, call often."""
+        return (self.prepare or partial(_pairwise, self.function))(sources, out)
 
     def into(self, sources: list[np.ndarray], out: np.ndarray) -> None:
-        """Combine `sources` left to right into `out`, which may be one of them.
-
-        A zero result is +0.0, never -0.0, so that no order of additions shows in the sign of zero.
-        """
-        total = sources[0]
-        spare = (
-            np.empty_like(out)
-            if len(sources) > 2 and any(np.shares_memory(s, out) for s in sources[2:])
-            else out
-        )
-        for source in sources[1:]:
-            self.function(total, source, spare)
-            total = spare
-        if out.dtype.kind in "iu":
-            out[...] = total
-        else:
-            np.add(total, out.dtype.type(0), out)
+        """Combine `sources` (n,) left to right into `out` (n,), which may be one of them."""
+        self.prepared(sources, out)()
 
     def of(self, sources: list[np.ndarray]) -> np.ndarray:
         """As `into`, in a new array."""
@@ -56,11 +53,32 @@ class Operation:
         """`contributions` (k, *shape) combined over axis 0, left to right, into `out` (*shape); k may be 0."""
         if out is None:
             out = np.empty(contributions.shape[1:], contributions.dtype)
-        if len(contributions):
-            self.into(list(contributions.reshape(len(contributions), -1)), out.reshape(-1))
-        else:
+        if not len(contributions):
             out[...] = self.identity(out.dtype)
+        elif OPERATIONS.get(self.name) is self and out.dtype.name in ELEMENTS:
+            _native.combine_rows(self.name, out.dtype.name, np.ascontiguousarray(contributions), out)
+        else:
+            self.into(
+                list(np.ascontiguousarray(contributions).reshape(len(contributions), -1)), out.reshape(-1)
+            )
         return out
+
+
+def _pairwise(function: Callable, sources: list[np.ndarray], out: np.ndarray) -> Callable[[], None]:
+    """`function` on two sources at a time; of one source, a copy."""
+    spare = out if len(sources) < 3 else np.empty_like(out)  # `out` may still have to be read
+
+    def combine():
+        total = sources[0]
+        for source in sources[1:]:
+            function(total, source, spare)
+            total = spare
+        if out.dtype.kind in "iu":
+            np.copyto(out, total)
+        else:
+            np.add(total, out.dtype.type(0), out)
+
+    return combine
 
 
 def _lowest(dtype: np.dtype) -> object:
@@ -71,10 +89,17 @@ def _highest(dtype: np.dtype) -> object:
     return np.iinfo(dtype).max if dtype.kind in "iu" else dtype.type(np.inf)
 
 
-SUM = Operation("sum", np.add, lambda dtype: dtype.type(0))
-PROD = Operation("prod", np.multiply, lambda dtype: dtype.type(1))
-MIN = Operation("min", np.minimum, _highest)
-MAX = Operation("max", np.maximum, _lowest)
+def _built_in(name: str, function: np.ufunc, identity: Callable[[np.dtype], object]) -> Operation:
+    def prepare(sources, out):
+        return _native.Combination(name, out.dtype.name, sources, out)
+
+    return Operation(name, function, identity, prepare=prepare)
+
+
+SUM = _built_in("sum", np.add, lambda dtype: dtype.type(0))
+PROD = _built_in("prod", np.multiply, lambda dtype: dtype.type(1))
+MIN = _built_in("min", np.minimum, _highest)
+MAX = _built_in("max", np.maximum, _lowest)
 OPERATIONS = {o.name: o for o in (SUM, PROD, MIN, MAX)}
 
 

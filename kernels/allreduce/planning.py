@@ -11,7 +11,7 @@ from mpi4py import MPI
 from kernels.allreduce import catalog, operations
 from kernels.allreduce.arrival import SIZE_LIMIT, ArrivalReducer, read_log
 from kernels.allreduce.catalog import Ordering
-from kernels.allreduce.errors import PlanMismatch, ReplayError, ranks_text
+from kernels.allreduce.errors import PlanMismatch, ReplayError, by_rank
 from kernels.allreduce.executor import ScheduleReducer
 from kernels.allreduce.native import NativeReducer
 from kernels.allreduce.operations import Operation
@@ -140,11 +140,8 @@ def nodes_of(comm: MPI.Comm) -> tuple[int, ...]:
 def _agree_on(comm: MPI.Comm, asked: str, failure: Exception | None, name: str) -> None:
     """Return if every rank can plan, and plans the same; else raise on every rank, so that none waits."""
     if not agree(comm, digest_of(asked.encode())):
-        holders: dict[str, list[int]] = {}
-        for rank, text in enumerate(comm.allgather(asked)):
-            holders.setdefault(text, []).append(rank)
+        listed = by_rank(comm.allgather(asked))
         if failure is None:
-            listed = "; ".join(f"{ranks_text(ranks)}: {text}" for text, ranks in holders.items())
             label = f"reducer {name!r}" if name else "one reducer"
             raise PlanMismatch(f"ranks do not ask for the same {label}: {listed}")
     if failure is not None:

@@ -10,14 +10,15 @@ import numpy as np
 from mpi4py import MPI
 
 from kernels.allreduce.catalog import Ordering
-from kernels.allreduce.errors import RanksDisagree, ranks_text
+from kernels.allreduce.errors import CallMismatch, RanksDisagree, by_rank, ranks_text
 
 
 class Reducer:
-    """Sums contributions of all ranks; made by `kernels.allreduce.plan`, which documents its use.
+    """Combines contributions of all ranks; made by `kernels.allreduce.plan`, which documents its use.
 
-    A subclass sets `nbytes` and implements `_reduce(contributions) -> total`. It works on `self._comm`, a
-    communicator of its own, and registers its persistent requests in `self._requests`.
+    A subclass sets `nbytes` and implements `_reduce(contributions) -> total`, and where it can do better the methods
+    below it. It works on `self._comm`, a communicator of its own, and registers its persistent requests in
+    `self._requests`.
     """
 
     def __init__(
@@ -32,37 +33,119 @@ class Reducer:
         self.checked = False
         self._checks = 0
         self._total = np.zeros(shape, dtype)
+        self._started: tuple | None = None
         self._comm = comm.Dup()
         self._requests: list[MPI.Request] = []
         # Also when the reducer is never freed: MPICH complains about persistent requests left at its end. The
         # communicator cannot be freed here, because that takes all ranks.
         self._release = weakref.finalize(self, _free_requests, self._requests)
 
-    def __call__(self, contributions: np.ndarray) -> np.ndarray:
+    def __call__(self, contributions: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         if (
             type(contributions) is not np.ndarray
             or contributions.dtype is not self.dtype
             or contributions.shape[1:] != self.shape
             or not contributions.ndim
+            or out is not None
+            or self.checked
+            or self._started
         ):
-            contributions = self._admit(contributions)
-        total = self._reduce(contributions)
+            contributions = self._admit(contributions, out)
+        total = self._reduce(contributions) if out is None else self._reduce_into(contributions, out)
         if self.checked:
             self._check_ranks(total)
         return total
 
-    def _admit(self, contributions) -> np.ndarray:
-        """The contributions if they fit after all; else the error that says what was expected."""
+    def start(self, contributions: np.ndarray, out: np.ndarray | None = None) -> None:
+        """Begin a reduction and return at once; `finish()` ends it.
+
+        Until then leave `contributions` and `out` alone; all ranks start and finish in the same order. Schedules and
+        `native` have their messages under way meanwhile; the other orderings do everything in `finish`.
+        """
+        contributions = self._admit(contributions, out)
+        self._started = contributions, out
+        self._begin(contributions, self._total if out is None else out)
+
+    def progress(self) -> bool:
+        """Go on with what was started, without waiting; whether `finish()` would return at once. Call it now and then
+        between pieces of work: most MPI libraries move nothing while no one calls them.
+        """
+        self._require_started("progress")
+        return self._progress()
+
+    def finish(self) -> np.ndarray:
+        """The total of what was started."""
+        self._require_started("finish")
+        total = self._end()
+        self._started = None
+        if self.checked:
+            self._check_ranks(total)
+        return total
+
+    def _admit(self, contributions, out) -> np.ndarray:
+        """The contributions if they and `out` fit after all; else the error that says what was expected.
+
+        In checked mode an error on one rank is raised on all, and so is one of ranks that pass different things.
+        """
+        failure, x = None, None
+        try:
+            x = self._fitting(contributions, out)
+            passed = f"{x.dtype} (k, {', '.join(map(str, x.shape[1:]))})"
+        except (TypeError, ValueError, RuntimeError) as error:
+            failure, passed = error, f"{type(error).__name__}: {error}"
+        if self.checked and self._release.alive and not agree(self._comm, digest_of(passed.encode())):
+            raise CallMismatch(
+                f"{self}: ranks pass different things: {by_rank(self._comm.allgather(passed))}"
+            ) from failure
+        if failure is not None:
+            raise failure
+        return x
+
+    def _fitting(self, contributions, out) -> np.ndarray:
+        if not self._release.alive:
+            self._freed()
+        if self._started:
+            raise RuntimeError(f"{self} has a reduction under way: finish() it before the next")
         x = np.asarray(contributions)
         if x.dtype != self.dtype:
             raise TypeError(f"{self} expects contributions of type {self.dtype}, got {x.dtype}")
         if x.ndim != len(self.shape) + 1 or x.shape[1:] != self.shape:
             expected = ", ".join(map(str, ("k", *self.shape)))
             raise ValueError(f"{self} expects contributions of shape ({expected}), k >= 0, got {x.shape}")
+        if out is not None and not (
+            isinstance(out, np.ndarray)
+            and (out.dtype, out.shape) == (self._total.dtype, self._total.shape)
+            and out.flags.c_contiguous
+            and out.flags.writeable
+        ):
+            what = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+            raise ValueError(
+                f"{self}: out is {what}: expected a writable C-contiguous {self.dtype} array {self._total.shape}"
+            )
         return x
 
     def _reduce(self, contributions: np.ndarray) -> np.ndarray:
         raise NotImplementedError
+
+    def _reduce_into(self, contributions: np.ndarray, out: np.ndarray) -> np.ndarray:
+        np.copyto(out, self._reduce(contributions))
+        return out
+
+    def _begin(self, contributions: np.ndarray, out: np.ndarray) -> None:
+        """Nothing is under way before `finish`: a wait in here could be for a rank that waits for this one."""
+
+    def _progress(self) -> bool:
+        return False
+
+    def _end(self) -> np.ndarray:
+        contributions, out = self._started
+        return self._reduce(contributions) if out is None else self._reduce_into(contributions, out)
+
+    def _require_started(self, what: str) -> None:
+        if not self._release.alive:
+            self._freed()
+        if not self._started:
+            raise RuntimeError(f"{self}: {what}() without start(): nothing is under way")
 
     def _check_ranks(self, total: np.ndarray) -> None:
         self._checks += 1
@@ -75,6 +158,8 @@ class Reducer:
     def free(self) -> None:
         """Give back requests and communicator; all ranks must call it. A second call does nothing."""
         if self._release.alive:
+            if self._started:
+                self.finish()
             self._release()
             self._comm.Free()
             self._reduce = self._freed

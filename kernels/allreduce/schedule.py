@@ -71,7 +71,8 @@ class Schedule:
 
     On demand because the whole of it grows with size squared, while a rank executes only its own part.
     `leaves(rank)` numbers the contributions that a rank holds at the start, in the slots -1, -2, ...: by default one,
-    of the rank's own number. `cut(n, chunks, chunk)` says where a chunk begins and ends.
+    of the rank's own number. `cut(n, chunks, chunk)` says where a chunk begins and ends. `uniform` states that every
+    chunk is combined by the same tree: then a vector may be reduced in parts, each cut into chunks of its own.
     """
 
     size: int
@@ -79,6 +80,7 @@ class Schedule:
     program: Callable[[int], tuple[Round, ...]]
     leaves: Callable[[int], tuple[int, ...]] = lambda rank: (rank,)
     cut: Cut = evenly
+    uniform: bool = False
 
     def __post_init__(self):
         object.__setattr__(self, "program", cache(self.program))
@@ -107,25 +109,25 @@ class Transfer:
     stop: int
 
 
-def transfers(messages: tuple[Message, ...], n: int, schedule: Schedule) -> list[Transfer]:
-    """What travels for the sends, or the receives, of a round.
+def transfers(messages: tuple[Message, ...], bounds: Callable[[int], tuple[int, int]]) -> list[Transfer]:
+    """What travels for the sends, or the receives, of a round; `bounds(chunk)` is a chunk's first element and its end.
 
     Empty chunks do not travel. Chunks that follow each other in the list and in the vector, between the same
-    two ranks, make one message. Sender and receiver decide so alike, since a message's slot is the same
-    for all chunks that one rank sends to another in one round (the simulator checks it). The tag numbers the
-    messages of one round between two ranks: MPI may start requests of one group in any order.
+    two ranks and slots, make one message. Sender and receiver decide so alike, since slots of one go with slots of the
+    other one to one within a round (the simulator checks it). The tag numbers the messages of one round between two
+    ranks: MPI may start requests of one group in any order.
     """
     result: list[Transfer] = []
     last: dict[int, int] = {}  # peer -> index in result of its latest message
     for message in messages:
-        start, stop = schedule.bounds(n, message.chunk)
+        start, stop = bounds(message.chunk)
         if start == stop:
             continue
         index = last.get(message.peer)
         tag = 0
         if index is not None:
             before = result[index]
-            if before.stop == start:
+            if before.stop == start and before.slot == message.slot:
                 result[index] = Transfer(before.peer, before.tag, before.slot, before.start, stop)
                 continue
             tag = before.tag + 1

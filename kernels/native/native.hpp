@@ -20,6 +20,7 @@ using array = py::array_t<T, py::array::c_style>;
 
 void register_bandwidth(py::module_ &m);
 void register_binned(py::module_ &m);
+void register_combine(py::module_ &m);
 void register_contributions(py::module_ &m);
 void register_fixed_point(py::module_ &m);
 void register_scatter(py::module_ &m);

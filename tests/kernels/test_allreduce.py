@@ -4,6 +4,7 @@ import math
 import subprocess
 import sys
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -225,13 +226,13 @@ def test_chunks_cover_the_vector_and_differ_by_at_most_one_element(n, chunks):
 def test_neighbouring_chunks_to_one_peer_are_one_message():
     to = [Message(1, 0, 0), Message(2, 0, 0), Message(1, 1, 0), Message(1, 3, 0)]
     four = Schedule(1, 4, lambda rank: ())
-    assert transfers(tuple(to), 8, four) == [
+    assert transfers(tuple(to), partial(four.bounds, 8)) == [
         Transfer(1, 0, 0, 0, 4),
         Transfer(2, 0, 0, 0, 2),
         Transfer(1, 1, 0, 6, 8),
     ]
     # Of two elements in four chunks, chunks 0 and 2 are empty: chunks 1 and 3 follow each other.
-    assert transfers((Message(1, 0, 0), Message(1, 1, 0), Message(1, 3, 0)), 2, four) == [
+    assert transfers((Message(1, 0, 0), Message(1, 1, 0), Message(1, 3, 0)), partial(four.bounds, 2)) == [
         Transfer(1, 0, 0, 0, 2)
     ]
 

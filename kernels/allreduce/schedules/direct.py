@@ -21,7 +21,7 @@ def exchange(size: int) -> Schedule:
             ),
         )
 
-    return Schedule(size, 1, program)
+    return Schedule(size, 1, program, uniform=True)
 
 
 @ordering(
@@ -50,4 +50,4 @@ def direct(size: int) -> Schedule:
         )
         return scatter, gather
 
-    return Schedule(size, size, program)
+    return Schedule(size, size, program, uniform=True)

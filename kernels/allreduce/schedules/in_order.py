@@ -61,4 +61,4 @@ def in_order(size: int, order: Sequence[int]) -> Schedule:
             Round(sends=tuple(Message(q, 0, TOTAL) for q in others)),
         )
 
-    return Schedule(size, 1, program)
+    return Schedule(size, 1, program, uniform=True)

@@ -1,0 +1,139 @@
+"""What one rank does for a schedule and a length: steps in words of the vector, and where scratch slots lie.
+
+A long vector is cut into segments that pass through the rounds one behind the other: step by step, round r of one
+segment comes after round r + 1 of the segment before it. Every rank goes through the steps in the same order, so that
+no two wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.allreduce.schedule import OWN, TOTAL, Round, Schedule, Transfer, transfers
+
+AHEAD = 2  # steps whose messages are under way at once
+
+Bounds = Callable[[int], tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Combine:
+    """words[into][start:stop] = the words of the sources, combined left to right."""
+
+    into: int
+    sources: tuple[int, ...]
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One round of one segment; `after` is the index of the step before it of the same segment, -1 for none."""
+
+    segment: int
+    after: int
+    receives: tuple[Transfer, ...]
+    sends: tuple[Transfer, ...]
+    sums: tuple[Combine, ...]
+
+
+def steps(schedule: Schedule, rank: int, n: int, width: int = 1, segments: int = 1) -> list[Step]:
+    """The steps of `rank` for a vector of n elements of `width` words, in the order in which they are to be begun."""
+    rounds = schedule.program(rank)
+    bounds = [_bounds(schedule, n, width, segments, segment) for segment in range(segments)]
+    result: list[Step] = []
+    last = [-1] * segments
+    for wave in range(len(rounds) + segments - 1):
+        for segment in range(max(0, wave - len(rounds) + 1), min(segments, wave + 1)):
+            step = _step(rounds[wave - segment], bounds[segment], segment, last[segment])
+            if step.receives or step.sends or step.sums:
+                last[segment] = len(result)
+                result.append(step)
+    return result
+
+
+def _bounds(schedule: Schedule, n: int, width: int, segments: int, segment: int) -> Bounds:
+    """Where the part of a chunk that is in a segment begins and ends, in words."""
+
+    def within(start: int, stop: int) -> tuple[int, int]:
+        return start + (stop - start) * segment // segments, start + (stop - start) * (
+            segment + 1
+        ) // segments
+
+    def of_uniform(chunk: int) -> tuple[int, int]:
+        first, end = within(0, n)
+        start, stop = schedule.bounds(end - first, chunk)
+        return width * (first + start), width * (first + stop)
+
+    def of_any(chunk: int) -> tuple[int, int]:
+        start, stop = within(*schedule.bounds(n, chunk))
+        return width * start, width * stop
+
+    return of_uniform if schedule.uniform else of_any
+
+
+def _step(current: Round, bounds: Bounds, segment: int, after: int) -> Step:
+    sums = ((s, *bounds(s.chunk)) for s in current.sums)
+    return Step(
+        segment,
+        after,
+        tuple(transfers(current.receives, bounds)),
+        tuple(transfers(current.sends, bounds)),
+        tuple(Combine(s.into, s.sources, start, stop) for s, start, stop in sums if start < stop),
+    )
+
+
+class Memory:
+    """The words behind the slots of the steps: the caller's contributions and total, and scratch of its own.
+
+    Scratch holds no more of a slot than is ever written to it, and is used again by segments that are never under way
+    at the same time.
+    """
+
+    def __init__(self, steps: Sequence[Step], dtype: np.dtype):
+        spans: dict[tuple[int, int], tuple[int, int]] = {}  # (segment, slot) -> first word, end
+        for step in steps:
+            written = [(t.slot, t.start, t.stop) for t in step.receives]
+            for slot, start, stop in written + [(c.into, c.start, c.stop) for c in step.sums]:
+                first, end = spans.get((step.segment, slot), (start, stop))
+                spans[step.segment, slot] = min(first, start), max(end, stop)
+        banks = banks_of(steps)
+        lengths: dict[tuple[int, int], int] = {}
+        for (segment, slot), (first, end) in spans.items():
+            bank = segment % banks
+            lengths[bank, slot] = max(lengths.get((bank, slot), 0), end - first)
+        scratch = {key: np.empty(length, dtype) for key, length in lengths.items() if key[1] != TOTAL}
+        self._scratch = {
+            (segment, slot): (scratch[segment % banks, slot], first)
+            for (segment, slot), (first, _) in spans.items()
+            if slot != TOTAL
+        }
+
+    def view(
+        self, own: Sequence[np.ndarray], total: np.ndarray, segment: int
+    ) -> Callable[[int, int, int], np.ndarray]:
+        """A function (slot, start, stop) -> words, for one segment; `own` are the contributions, all whole vectors."""
+
+        def words(slot: int, start: int, stop: int) -> np.ndarray:
+            if slot == TOTAL:
+                return total[start:stop]
+            if slot < TOTAL:
+                return own[OWN - slot][start:stop]
+            data, first = self._scratch[segment, slot]
+            return data[start - first : stop - first]
+
+        return words
+
+
+def banks_of(steps: Sequence[Step]) -> int:
+    """How many segments in a row are under way at once, those included whose messages are posted ahead."""
+    ended = {step.segment: index for index, step in enumerate(steps)}
+    most, newest = 1, 0
+    for index, step in enumerate(steps):
+        newest = max(newest, step.segment)
+        oldest = min((s for s, end in ended.items() if end > index - AHEAD), default=newest)
+        most = max(most, newest - oldest + 1)
+    return most

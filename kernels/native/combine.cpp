@@ -1,0 +1,192 @@
+// Vectors combined element by element, left to right: out[i] = ((s0[i] op s1[i]) op s2[i]) ... for
+// kernels/allreduce/operations.py. All sources are read in one pass and the result is written once.
+//
+// A floating-point zero comes out as +0.0 whatever its sign, so that no order shows in it. Narrow types are combined in
+// float32 and rounded at every step, as NumPy does; float32 has more than twice their digits and two bits, so that this
+// rounds like the narrow type itself (Figueroa 1995).
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <pybind11/stl.h>
+
+#include "narrow.hpp"
+#include "native.hpp"
+
+namespace {
+
+using i64 = std::int64_t;
+constexpr std::size_t TILE = 1024;  // elements kept in the L1 cache while all sources are combined with them
+
+struct Add {
+    template <typename T>
+    static T of(T a, T b) { return a + b; }
+    static i64 of(i64 a, i64 b) { return i64(std::uint64_t(a) + std::uint64_t(b)); }
+};
+
+struct Multiply {
+    template <typename T>
+    static T of(T a, T b) { return a * b; }
+    static i64 of(i64 a, i64 b) { return i64(std::uint64_t(a) * std::uint64_t(b)); }
+};
+
+// A NaN on either side is kept.
+struct Least {
+    template <typename T>
+    static T of(T a, T b) { return a < b || a != a ? a : b; }
+};
+
+struct Greatest {
+    template <typename T>
+    static T of(T a, T b) { return a > b || a != a ? a : b; }
+};
+
+// How an element is held while it is combined.
+template <typename Element>
+struct Held {
+    using type = float;
+    static float in(Element x) { return widen(x); }
+    static Element out(float x) { return narrow(x, Element()); }
+    static float rounded(float x) { return widen(narrow(x, Element())); }
+};
+
+template <typename Number>
+struct AsItIs {
+    using type = Number;
+    static Number in(Number x) { return x; }
+    static Number out(Number x) { return x; }
+    static Number rounded(Number x) { return x; }
+};
+
+template <>
+struct Held<double> : AsItIs<double> {};
+template <>
+struct Held<float> : AsItIs<float> {};
+template <>
+struct Held<i64> : AsItIs<i64> {};
+
+template <typename Element, typename Op>
+inline __attribute__((always_inline)) void combine_tiles(const Element *const *sources, std::size_t count,
+                                                         Element *out, std::size_t n) {
+    using H = Held<Element>;
+    using T = typename H::type;
+    const T zero = T(0);
+    if (count == 1) {
+        for (std::size_t i = 0; i < n; ++i) out[i] = H::out(H::in(sources[0][i]) + zero);
+        return;
+    }
+    if (count == 2) {
+        const Element *a = sources[0], *b = sources[1];
+        for (std::size_t i = 0; i < n; ++i) out[i] = H::out(H::rounded(Op::of(H::in(a[i]), H::in(b[i]))) + zero);
+        return;
+    }
+    T total[TILE];
+    for (std::size_t begin = 0; begin < n; begin += TILE) {
+        const std::size_t m = std::min(TILE, n - begin);
+        const Element *a = sources[0] + begin, *b = sources[1] + begin;
+        for (std::size_t i = 0; i < m; ++i) total[i] = H::rounded(Op::of(H::in(a[i]), H::in(b[i])));
+        for (std::size_t k = 2; k + 1 < count; ++k) {
+            const Element *c = sources[k] + begin;
+            for (std::size_t i = 0; i < m; ++i) total[i] = H::rounded(Op::of(total[i], H::in(c[i])));
+        }
+        const Element *last = sources[count - 1] + begin;
+        for (std::size_t i = 0; i < m; ++i)
+            out[begin + i] = H::out(H::rounded(Op::of(total[i], H::in(last[i]))) + zero);
+    }
+}
+
+// target_clones does not go with templates, so each pair of type and operation has a function of its own.
+#define FPNA_COMBINE(NAME, ELEMENT, OP)                                                                              \
+    FPNA_CLONES void NAME(const ELEMENT *const *sources, std::size_t count, ELEMENT *out, std::size_t n) {            \
+        combine_tiles<ELEMENT, OP>(sources, count, out, n);                                                           \
+    }
+#define FPNA_COMBINE_ALL(SUFFIX, ELEMENT)             \
+    FPNA_COMBINE(add_##SUFFIX, ELEMENT, Add)           \
+    FPNA_COMBINE(multiply_##SUFFIX, ELEMENT, Multiply) \
+    FPNA_COMBINE(least_##SUFFIX, ELEMENT, Least)       \
+    FPNA_COMBINE(greatest_##SUFFIX, ELEMENT, Greatest)
+FPNA_COMBINE_ALL(double, double)
+FPNA_COMBINE_ALL(float, float)
+FPNA_COMBINE_ALL(half, float16)
+FPNA_COMBINE_ALL(brain, bfloat16)
+FPNA_COMBINE_ALL(integer, i64)
+
+using Combine = void (*)(const void *const *sources, std::size_t count, void *out, std::size_t n);
+
+template <typename Element, void (*F)(const Element *const *, std::size_t, Element *, std::size_t)>
+void untyped(const void *const *sources, std::size_t count, void *out, std::size_t n) {
+    F(reinterpret_cast<const Element *const *>(sources), count, static_cast<Element *>(out), n);
+}
+
+struct Row {
+    const char *operation, *element;
+    Combine function;
+    std::size_t size;
+};
+
+#define FPNA_ROWS(ELEMENT, TYPE, SUFFIX)                                        \
+    {"sum", ELEMENT, untyped<TYPE, add_##SUFFIX>, sizeof(TYPE)},                 \
+        {"prod", ELEMENT, untyped<TYPE, multiply_##SUFFIX>, sizeof(TYPE)},       \
+        {"min", ELEMENT, untyped<TYPE, least_##SUFFIX>, sizeof(TYPE)},           \
+        {"max", ELEMENT, untyped<TYPE, greatest_##SUFFIX>, sizeof(TYPE)}
+const Row ROWS[] = {FPNA_ROWS("float64", double, double), FPNA_ROWS("float32", float, float),
+                    FPNA_ROWS("float16", float16, half), FPNA_ROWS("bfloat16", bfloat16, brain),
+                    FPNA_ROWS("int64", i64, integer)};
+
+const Row &row_of(const std::string &operation, const std::string &element) {
+    for (const Row &row : ROWS)
+        if (operation == row.operation && element == row.element) return row;
+    throw std::invalid_argument("no kernel combines " + element + " by " + operation);
+}
+
+// Sources and result, looked up once and combined many times. It keeps the arrays alive.
+class Combination {
+public:
+    Combination(const std::string &operation, const std::string &element, std::vector<py::array> sources, py::array out)
+        : row(row_of(operation, element)), arrays(std::move(sources)), into(std::move(out)), n(into.size()) {
+        if (arrays.empty()) throw std::invalid_argument("nothing to combine");
+        target = pointer(into, true);
+        for (const py::array &source : arrays) pointers.push_back(pointer(source, false));
+    }
+
+    void run() const { row.function(pointers.data(), pointers.size(), target, n); }
+
+private:
+    void *pointer(const py::array &a, bool written) const {
+        if (std::size_t(a.size()) != n || std::size_t(a.itemsize()) != row.size || !(a.flags() & py::array::c_style))
+            throw std::invalid_argument("arrays to combine must be C-contiguous, of one length and of " +
+                                        std::string(row.element));
+        if (written && !a.writeable()) throw std::invalid_argument("the result is read-only");
+        return const_cast<void *>(a.data());
+    }
+
+    const Row &row;
+    std::vector<py::array> arrays;
+    py::array into;
+    std::size_t n;
+    void *target;
+    std::vector<const void *> pointers;
+};
+
+// The rows of x (k, ...), each as long as out, combined into out; k >= 1.
+void combine_rows(const std::string &operation, const std::string &element, py::array x, py::array out) {
+    const Row &row = row_of(operation, element);
+    const std::size_t n = out.size(), count = x.shape(0);
+    if (count < 1 || std::size_t(x.size()) != n * count || std::size_t(x.itemsize()) != row.size ||
+        std::size_t(out.itemsize()) != row.size || !(x.flags() & out.flags() & py::array::c_style) || !out.writeable())
+        throw std::invalid_argument("rows to combine must be C-contiguous, each as long as the result, and of " +
+                                    element);
+    std::vector<const void *> pointers(count);
+    for (std::size_t k = 0; k < count; ++k) pointers[k] = static_cast<const char *>(x.data()) + k * n * row.size;
+    row.function(pointers.data(), count, out.mutable_data(), n);
+}
+
+}  // namespace
+
+void register_combine(py::module_ &m) {
+    py::class_<Combination>(m, "Combination")
+        .def(py::init<const std::string &, const std::string &, std::vector<py::array>, py::array>())
+        .def("__call__", &Combination::run);
+    m.def("combine_rows", &combine_rows);
+}
