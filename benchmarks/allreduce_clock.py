@@ -3,9 +3,11 @@
 An offset is read by an exchange of messages: a rank notes its time, asks rank 0 for its own, and notes its time again.
 The answer was read somewhere between the two, so the middle is wrong by at most half of the round trip (Cristian
 1989); of several exchanges the quickest counts. A straight line through such samples gives offset and drift at any
-time (Jones and Koenig 2012; Hunold and Carpen-Amarie 2015, ReproMPI). Every sample bounds its own error, so the line
-has a bound too, and a clock that does not run straight is found out: a new sample lies farther from the line than both
-bounds explain. Ranks are asked one after the other: an estimate takes time in proportion to their number.
+time (Jones and Koenig 2012; Hunold and Carpen-Amarie 2015, ReproMPI). The clocks of one node count one oscillator's
+ticks and cannot drift apart: there only the offset is sought, and every sample narrows it down. Every sample bounds its
+own error, so the line has a bound too, and a clock that does not run straight is found out: a new sample lies farther
+from the line than both bounds explain. Ranks are asked one after the other: an estimate takes time in proportion to
+their number.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 EXCHANGES = 12  # round trips of a sample
-SAMPLES = 5  # at the start, PAUSE seconds apart: a drift takes time to show
-PAUSE = 0.05
+SAMPLES = 5  # at the start, PAUSE seconds apart between nodes: a drift takes time to show
+PAUSE = 0.25
 KEPT = 64  # latest samples through which the line goes
 DUE = 1.0  # seconds after which the clocks are read again
 COARSE = 50e-6  # seconds; a clock that is known less well does not tell who was late
@@ -86,6 +88,13 @@ def fit(samples: Sequence[Sample]) -> Line:
     )
 
 
+def level(samples: Sequence[Sample]) -> Line:
+    """The line without drift: the middle of the offsets that all samples allow."""
+    least = max(s.offset - s.bound for s in samples)
+    most = min(s.offset + s.bound for s in samples)
+    return Line(samples[-1].at, (least + most) / 2, 0.0, max(0.0, (most - least) / 2), 0.0)
+
+
 def quickest(exchanges: Sequence[tuple[float, float, float]]) -> Sample:
     """The sample from exchanges (sent, rank 0's time, answered): the one that took least decides."""
     sent, there, answered = min(exchanges, key=lambda e: e[2] - e[0])
@@ -100,17 +109,18 @@ def unexplained(line: Line, sample: Sample) -> float:
 
 
 class GlobalClock:
-    """Rank 0's clock on every rank of `comm`. Construction and `refresh` are collective.
+    """Rank 0's clock on every rank of `comm`, `nodes[rank]` being its node. Construction and `refresh` are collective.
 
     `failure` says why the clock cannot be trusted, alike on all ranks; empty where it can.
     """
 
-    def __init__(self, comm, now: Callable[[], float] = time.perf_counter):
+    def __init__(self, comm, nodes: Sequence[int], now: Callable[[], float] = time.perf_counter):
         self.comm, self.now = comm, now
         self.line, self.failure = STRAIGHT, ""
+        self._fit = level if nodes[comm.rank] == nodes[0] else fit
         self._samples: list[Sample] = []
         for i in range(SAMPLES):
-            if i:
+            if i and len(set(nodes)) > 1:
                 time.sleep(PAUSE)
             self._sample()
         self._agree("")
@@ -145,7 +155,7 @@ class GlobalClock:
         for rank in range(1, self.comm.size):
             if self.comm.rank == rank:
                 self._samples = [*self._samples[-KEPT + 1 :], quickest(self._ask())]
-                self.line = fit(self._samples)
+                self.line = self._fit(self._samples)
             elif self.comm.rank == 0:
                 self._answer(rank)
         self._read = self.now()

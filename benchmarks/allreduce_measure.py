@@ -37,7 +37,7 @@ def measure(comm: MPI.Comm, cells: Sequence[Cell], asked, plan: Callable = plan)
     reason = "asked for" if asked.sync == "barrier" else oversubscribed(comm, asked.nodes)
     with undisturbed():
         if not reason:
-            clock = GlobalClock(comm)
+            clock = GlobalClock(comm, asked.nodes)
             if found := rounds(comm, cells, data, asked, plan, clock):
                 return found
             reason = clock.failure

@@ -121,7 +121,7 @@ def _sync_text(sync: dict) -> str:
         return f"start: behind a barrier ({sync['reason']}); time: the longest of a rank by its own clock"
     worst, drift = max(sync["bounds"]), max(map(abs, sync["drifts"]))
     return (
-        f"start: windows of a common clock, known to {worst * 1e6:.2f} us (drift {drift * 1e6:.2f} us/s); "
+        f"start: windows of a common clock, known to within {worst * 1e6:.2f} us (drift {drift * 1e6:.2f} us/s); "
         "time: from the common start to the last rank's end; `late`: repetitions left out"
     )
 

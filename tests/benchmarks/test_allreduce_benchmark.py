@@ -81,7 +81,7 @@ def test_orderings_are_listed_by_commas_also_within_their_parameters():
     ("argv", "said"),
     [
         (["--orderings", "rign"], "unknown all-reduce ordering 'rign': choose one of"),
-        (["--orderings", "ring:k=4"], "ring takes no parameters"),
+        (["--orderings", "native:k=4"], "native takes no parameters"),
         (["-b", "64", "-e", "8"], "--min-bytes 64 is more than --max-bytes 8"),
         (["-f", "1"], "--factor 1: choose more than 1"),
         (["-f", "nan"], "--factor nan: choose more than 1"),
@@ -165,6 +165,14 @@ def test_all_ranks_measure_the_same_shuffles(library):
     first, *others = measured(library)["shuffles"]
     assert others == [first, first]
     assert len({json.dumps(order) for order in first}) == 3
+
+
+@libraries
+def test_ranks_of_one_node_find_that_they_have_one_clock(library):
+    first, *others = measured(library)["truth"]
+    assert first == [0, 0, 0]
+    for offset, error, drift in others:
+        assert abs(offset) <= error and error > 0 and drift == 0
 
 
 @libraries

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.allreduce_clock import STRAIGHT, Sample, fit, quickest, unexplained
+from benchmarks.allreduce_clock import STRAIGHT, Sample, fit, level, quickest, unexplained
 
 
 def exchanged(rng, at, offset, drift, there=2e-6, back=2e-6):
@@ -42,6 +42,13 @@ def test_a_bad_sample_hardly_moves_the_line():
     good = [Sample(float(t), 1.0, 1e-6) for t in range(5)]
     line = fit([*good, Sample(2.5, 1.01, 2e-2)])
     assert line.offset(3.0) == pytest.approx(1.0, abs=1e-8)
+
+
+def test_without_drift_every_sample_narrows_the_offset_down():
+    samples = [Sample(1.0, 5.0, 2.0), Sample(2.0, 6.5, 1.0), Sample(3.0, 4.5, 1.5)]  # allow [5.5, 6]
+    line = level(samples)
+    assert (line.offset(9.0), line.error(9.0), line.drift) == (5.75, 0.25, 0.0)
+    assert unexplained(line, Sample(4.0, 7.0, 0.5)) == 0.5
 
 
 def test_one_sample_gives_no_drift():
