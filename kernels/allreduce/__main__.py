@@ -17,11 +17,13 @@ UNDER_MPI: dict[str, tuple[str, str]] = {}
 
 
 def table() -> str:
-    """Name, guarantee, what it does and why it promises that, of every ordering."""
+    """Name, guarantee, what it does, why it promises that, and parameters with their defaults, of every ordering."""
     width = max(20, *(len(o.name) + 2 for o in orderings()))
     lines = [f"{'ordering':<{width}}{'guarantee':<11}what it does"]
     for o in orderings():
         text = textwrap.wrap(o.summary, 79) + textwrap.wrap(f"Why: {o.why}.", 79)
+        if o.parameters:
+            text.append(f"Parameters: {', '.join(f'{key}={value}' for key, value in o.parameters.items())}.")
         lines.append(f"{o.name:<{width}}{o.guarantee:<11}{text[0]}")
         lines += [f"{'':<{width + 11}}{more}" for more in text[1:]]
     return "\n".join(lines)

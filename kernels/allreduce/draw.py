@@ -58,9 +58,14 @@ def ordering_svg(
     size = schedule.size
     pieces, legends, lines = [], [], [f"Promises {ordering.guarantee!r}: {MEANINGS[ordering.guarantee]}."]
     palettes = {}
+    owners = {leaf: rank for rank in range(size) for leaf in schedule.leaves(rank)}
+    own = all(schedule.leaves(rank) == (rank,) for rank in range(size))
     heading = f"{ordering.name} on {_count(size, 'rank')}"
+    if not own:
+        heading += f", {_count(len(owners), 'block')}"
+    if nodes is not None:
+        heading += f", {_count(len(set(nodes)), 'node')}"
     if what != "schedule":
-        owners = {leaf: rank for rank in range(size) for leaf in schedule.leaves(rank)}
         _few_enough(len(owners), LEAVES, "terms")
         found = distinct(schedule, n, element)
         shown = found[: TREES if len(owners) <= TREES else TREES // 2]
@@ -71,7 +76,6 @@ def ordering_svg(
         rest = len(found) - len(shown)
         more = f"; {rest} more, of other elements: --element" if rest else ""
         pieces.append(_titled(f"Reduction {'trees' if found[1:] else 'tree'}{more}", row))
-        own = all(schedule.leaves(rank) == (rank,) for rank in range(size))
         term = "contribution of a rank" if own else "contribution of a block, in the colour of its owner"
         legends.append(tree_signs(term, True, {maker for d in shown for maker in d.makers}))
         palettes["r"] = size

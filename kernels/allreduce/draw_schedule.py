@@ -149,7 +149,7 @@ def _per_rank(dots: Sequence[Dot]) -> list[int]:
 
 def _fitting(scale: _Scale) -> int:
     """Additions side by side."""
-    return max(1, int(scale.across // (2 * scale.radius + 6)))
+    return max(1, int((scale.across - 14) // (2 * scale.radius + 6)))
 
 
 def _ends(arrows: Sequence[Arrow], start: float, stop: float, scale: _Scale) -> list[tuple[float, float]]:

@@ -30,6 +30,7 @@ def test_no_command_lists_the_orderings(capsys):
     assert text == printed(capsys, "list")
     heads = [line.split()[:2] for line in text.splitlines()[1:] if line[0] != " "]
     assert heads == [[o.name, o.guarantee] for o in orderings()]
+    assert re.search(r"^permuted .*\n(?: .*\n)+ +Parameters: seed=0\.$", text, re.MULTILINE)
 
 
 def test_the_list_is_there_for_programs_too(capsys):
