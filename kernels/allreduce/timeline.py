@@ -60,7 +60,7 @@ def bands(schedule: Schedule, n: int) -> list[Band]:
             counts = {(m.peer, m.chunk, m.slot): held[rank].get((m.slot, m.chunk), 0) for m in part.sends}
             for m in part.sends:
                 sent.setdefault((rank, m.peer), []).append(counts[m.peer, m.chunk, m.slot])
-            travelling = transfers(part.sends, n, schedule)
+            travelling = transfers(part.sends, spans.__getitem__)
             for t in travelling:
                 chunks = range(first[t.start], last[t.stop] + 1)
                 least = min(counts[t.peer, chunk, t.slot] for chunk in chunks if chunk in there)

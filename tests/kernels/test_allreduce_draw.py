@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
@@ -23,8 +23,8 @@ from kernels.allreduce.schedule import Message, Round, Schedule, Sum, transfers
 from kernels.allreduce.tree import made, trees
 from kernels.guarantees import ChoiceError
 from kernels.tree import expression, leaves, nodes
+from tests.transcripts import PAGE, PICTURES, ROOT, renewed
 
-ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
 SCHEDULED = [o.name for o in orderings() if o.scheduled]
 
@@ -104,7 +104,7 @@ def test_every_message_is_an_arrow(name, size):
         (index, rank, t.peer)
         for rank in range(size)
         for index, part in enumerate(schedule.program(rank))
-        for t in transfers(part.sends, n, schedule)
+        for t in transfers(part.sends, partial(schedule.bounds, n))
     )
     told = (re.match(r"round (\d+): rank (\d+) to rank (\d+), ", title) for title in titles(root, "message"))
     assert Counter(tuple(map(int, found.groups())) for found in told) == sent
@@ -393,23 +393,13 @@ def test_mistakes_are_answered_with_what_is_allowed(capsys, line, message):
     assert re.search(message, output.err) and not output.out
 
 
-# The pictures of the documentation
+# The documentation
 
 
-def documented():
-    """Commands of docs/allreduce.md that draw, and where to."""
-    text = (ROOT / "docs" / "allreduce.md").read_text()
-    return re.findall(
-        r"^    \$ python -m kernels\.allreduce (draw .* -o (docs/pictures/\S+))$", text, re.MULTILINE
-    )
-
-
-def test_all_pictures_of_the_documentation_are_made_there():
-    there = {str(path.relative_to(ROOT)) for path in (ROOT / "docs" / "pictures").iterdir()}
-    assert {path for _, path in documented()} == there
-
-
-@pytest.mark.parametrize("line, path", documented())
-def test_pictures_of_the_documentation_are_what_the_command_draws(capsys, line, path):
-    assert main([*line.split()[:-1], "-"]) == 0
-    assert (ROOT / path).read_bytes() == capsys.readouterr().out.encode()
+def test_the_documentation_shows_what_the_commands_draw():
+    text = PAGE.read_text()
+    _, pictures = renewed(text)
+    assert {str(path.relative_to(ROOT)) for path in PICTURES.iterdir()} == set(pictures)
+    for place, picture in pictures.items():
+        assert (ROOT / place).read_bytes() == picture.encode(), f"{place}: run: python -m tests.transcripts"
+        assert f"]({Path(place).relative_to('docs')})" in text
