@@ -231,6 +231,11 @@ def test_neighbouring_chunks_to_one_peer_are_one_message():
         Transfer(2, 0, 0, 0, 2),
         Transfer(1, 1, 0, 6, 8),
     ]
+    # Two slots are two places in memory.
+    assert transfers((Message(1, 0, 3), Message(1, 1, 4)), 8, four) == [
+        Transfer(1, 0, 3, 0, 2),
+        Transfer(1, 1, 4, 2, 4),
+    ]
     # Of two elements in four chunks, chunks 0 and 2 are empty: chunks 1 and 3 follow each other.
     assert transfers((Message(1, 0, 0), Message(1, 1, 0), Message(1, 3, 0)), partial(four.bounds, 2)) == [
         Transfer(1, 0, 0, 0, 2)

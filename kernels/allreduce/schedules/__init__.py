@@ -2,6 +2,7 @@
 
 from kernels.allreduce.schedules import (
     binomial,
+    block_tree,
     direct,
     doubling,
     in_order,
@@ -11,4 +12,14 @@ from kernels.allreduce.schedules import (
     without,
 )
 
-__all__ = ["binomial", "direct", "doubling", "in_order", "k_nomial", "rabenseifner", "ring", "without"]
+__all__ = [
+    "binomial",
+    "block_tree",
+    "direct",
+    "doubling",
+    "in_order",
+    "k_nomial",
+    "rabenseifner",
+    "ring",
+    "without",
+]

@@ -1,0 +1,137 @@
+"""A tree over the blocks of the problem instead of the ranks: the same bits for any number of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kernels.allreduce.catalog import ordering
+from kernels.allreduce.schedule import OWN, TOTAL, Message, Round, Schedule, Sum
+from kernels.guarantees import ChoiceError
+
+Node = tuple[int, int]  # the blocks [first, stop) below a node of the tree
+
+
+def children(node: Node) -> tuple[Node, Node]:
+    """What a node of two blocks or more adds, left and right.
+
+    The aligned binary tree: for s = 1, 2, 4, ...: p[i] += p[i + s] for i a multiple of 2s, i + s < blocks.
+    """
+    first, stop = node
+    middle = first + (1 << ((stop - first - 1).bit_length() - 1))
+    return (first, middle), (middle, stop)
+
+
+def roots(node: Node, owners: Sequence[int]) -> list[Node]:
+    """The largest subtrees of a node that one rank owns entirely, left to right."""
+    if node[1] - node[0] == 1:
+        return [node]
+    left, right = (roots(child, owners) for child in children(node))
+    if len(left) == len(right) == 1 and owners[left[0][0]] == owners[right[0][0]]:
+        return [node]
+    return left + right
+
+
+def exchange(size: int, *, owners: Sequence[int] | None = None) -> Schedule:
+    """Every rank sends what it has summed to all others, and each completes the tree: one round of messages."""
+    return _schedule(size, owners, whole=True)
+
+
+@ordering(
+    "block-tree",
+    guarantee="layout",
+    why="a fixed binary tree over the blocks of the problem; their number decides, whoever owns them",
+    short=exchange,
+)
+def block_tree(size: int, *, owners: Sequence[int] | None = None) -> Schedule:
+    """A binary tree over global blocks: each rank sums the subtrees it owns, then as `direct` over these sums.
+
+    `owners[block]` is the rank that owns a block, by default one block on each rank. The tree knows nothing of ranks,
+    so neither their number nor the ownership shows in the bits. Least bytes where the blocks of a rank make one
+    subtree; where they are scattered, one message for each subtree.
+    """
+    return _schedule(size, owners, whole=False)
+
+
+def _schedule(size: int, owners: Sequence[int] | None, whole: bool) -> Schedule:
+    """Each chunk is completed by the rank of its number; `whole`: the only chunk by all ranks."""
+    owners = _checked(size, owners)
+    top = (0, len(owners))
+    found = roots(top, owners)
+    alone = len(found) == 1
+    blocks: list[list[int]] = [[] for _ in range(size)]
+    for block, owner in enumerate(owners):
+        blocks[owner].append(block)
+    sent: list[list[Node]] = [[] for _ in range(size)]
+    for node in found:
+        sent[owners[node[0]]].append(node)
+    # A subtree's sum has the same slot wherever it is stored; partial sums on the way to it lie behind all of these.
+    slot = {node: TOTAL if alone else TOTAL + 1 + i for i, node in enumerate(found)}
+    scratch = tuple(TOTAL + 1 + len(found) + i for i in range(len(owners).bit_length()))
+    chunks = 1 if whole else size
+    summed_before = any(stop - first > 1 for first, stop in found)
+
+    def program(rank: int) -> tuple[Round, ...]:
+        own = {(block, block + 1): OWN - i for i, block in enumerate(blocks[rank])}
+        held = slot | own  # a subtree of one block is the contribution itself
+        mine = 0 if whole else rank
+
+        def below(node: Node, chunk: int, places: tuple[int, ...], into: int | None = None) -> int:
+            """The slot of a node of which this rank owns everything; by default the first of the slots to be used."""
+            if node in own:
+                return own[node]
+            left, right = children(node)
+            sources = below(left, chunk, places), below(right, chunk, places[1:])
+            local.append(Sum(chunk, places[0] if into is None else into, sources))
+            return local[-1].into
+
+        def above(node: Node) -> int:
+            """The slot of a node; the sum goes over one of its two sources, of which one at most is a contribution."""
+            if node in slot:
+                return held[node]
+            sources = tuple(above(child) for child in children(node))
+            complete.append(Sum(mine, TOTAL if node == top else max(sources), sources))
+            return complete[-1].into
+
+        local: list[Sum] = []
+        for chunk in range(chunks):
+            for node in sent[rank]:
+                # The total is written last, when no contribution is to be read any more.
+                below(node, chunk, scratch if alone else (slot[node], *scratch), into=slot[node])
+        complete: list[Sum] = []
+        result = above(top)
+        if result != TOTAL:
+            complete.append(Sum(mine, TOTAL, (result,)))
+        if size == 1:
+            return (Round(sums=(*local, *complete)),)
+        # Starting behind the own rank, so that not all send to rank 0 first.
+        others = [(rank + i) % size for i in range(1, size)]
+        rounds = [Round(sums=tuple(local))] if summed_before else []
+        rounds.append(
+            Round(
+                sends=tuple(Message(q, 0 if whole else q, held[node]) for q in others for node in sent[rank]),
+                receives=tuple(Message(q, mine, slot[node]) for q in others for node in sent[q]),
+                sums=tuple(complete),
+            )
+        )
+        if not whole:
+            rounds.append(
+                Round(
+                    sends=tuple(Message(q, rank, TOTAL) for q in others),
+                    receives=tuple(Message(q, q, TOTAL) for q in others),
+                )
+            )
+        return tuple(rounds)
+
+    return Schedule(size, chunks, program, leaves=lambda rank: tuple(blocks[rank]))
+
+
+def _checked(size: int, owners: Sequence[int] | None) -> tuple[int, ...]:
+    owners = tuple(range(size) if owners is None else owners)
+    if not owners:
+        raise ChoiceError("block-tree: no rank has a block, so there is nothing to add: give it one or more")
+    wrong = [(block, owner) for block, owner in enumerate(owners) if not 0 <= owner < size]
+    if wrong:
+        raise ChoiceError(
+            f"block-tree: block {wrong[0][0]} is owned by rank {wrong[0][1]}; ranks are 0 ... {size - 1}"
+        )
+    return owners
