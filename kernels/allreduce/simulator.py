@@ -142,7 +142,7 @@ def simulate(
     if schedule is None:
         raise ValueError(f"ordering {name!r} cannot be simulated: {ordering.why}")
     if "owners" in ordering.needs:
-        vectors = [list(x.reshape(len(x), -1)) for x in contributions]
+        vectors = [[vector.ravel() for vector in x] for x in contributions]
     else:
         vectors = [[operation.fold(x).ravel()] for x in contributions]
     return [total.reshape(shape) for total in simulate_schedule(schedule, vectors, operation)]
