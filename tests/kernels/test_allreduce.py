@@ -232,7 +232,7 @@ def test_neighbouring_chunks_to_one_peer_are_one_message():
         Transfer(1, 1, 0, 6, 8),
     ]
     # Two slots are two places in memory.
-    assert transfers((Message(1, 0, 3), Message(1, 1, 4)), 8, four) == [
+    assert transfers((Message(1, 0, 3), Message(1, 1, 4)), partial(four.bounds, 8)) == [
         Transfer(1, 0, 3, 0, 2),
         Transfer(1, 1, 4, 2, 4),
     ]
