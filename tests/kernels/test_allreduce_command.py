@@ -1,6 +1,7 @@
 """`python -m kernels.allreduce`, without MPI: what it prints, and how it answers mistakes."""
 
 import json
+import math
 import re
 import shlex
 import subprocess
@@ -74,6 +75,39 @@ def test_costs_of_all_schedules_are_compared(capsys):
     assert [line.split()[0] for line in lines[1:]] == [o.name for o in orderings() if o.scheduled]
     direct = next(line for line in lines if line.startswith("direct "))
     assert direct.split()[1:5] == ["2", "24", "48000", "750"]
+
+
+def in_order(p):
+    return 2 * (p - 1), 2 * (p - 1), p - 1
+
+
+def in_parts(p, messages):
+    return messages, 2 * (p - 1) / p, (p - 1) / p
+
+
+# What docs/allreduce.md says that the busiest rank does: messages, vectors moved, vectors added. p is a power of k.
+FORMULAS = {
+    "binomial": lambda p: (2 * math.log2(p), 2 * math.log2(p), math.log2(p)),
+    "direct": lambda p: in_parts(p, 2 * (p - 1)),
+    "recursive-doubling": lambda p: (math.log2(p),) * 3,
+    "recursive-multiplying:k=4": lambda p: (3 * math.log2(p) / 2,) * 3,
+    "linear": in_order,
+    "reverse": in_order,
+    "permuted": in_order,
+    "k-nomial:k=4": lambda p: (3 * math.log2(p), 3 * math.log2(p), 3 * math.log2(p) / 2),
+    "rabenseifner": lambda p: in_parts(p, 2 * math.log2(p)),
+    "ring": lambda p: in_parts(p, 2 * (p - 1)),
+    "segmented-ring:segments=3": lambda p: in_parts(p, 2 * (p - 1) * 3),
+}
+
+
+@pytest.mark.parametrize("name, formula", FORMULAS.items())
+def test_the_formulas_of_the_documentation_are_what_the_schedules_do(name, formula):
+    for size in (4, 16):
+        n = 6 * size
+        c = cost(get(name).schedule(size), n, 1)
+        found = c.critical_messages, c.critical_bytes / n, c.critical_additions / n
+        assert found == pytest.approx(formula(size), rel=1e-12)
 
 
 MISTAKES = {
