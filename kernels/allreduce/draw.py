@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from kernels.allreduce import command, svg
 from kernels.allreduce.catalog import Ordering
@@ -23,16 +22,29 @@ from kernels.guarantees import MEANINGS, ChoiceError
 from kernels.tree import Tree, depth, expression, leaves
 
 TREES = 8  # different ones, at most, that are shown together, of up to as many terms
+SPOKEN = 16  # terms, at most, of a tree that is described in words too
 KINDS = ("both", "tree", "schedule")
 
 
 @dataclass(frozen=True)
 class Distinct:
-    """A tree, the ranks that make its additions (None: not the same for all elements), and its elements."""
+    """A tree, the ranks that make its additions (None: not the same for all elements), and its elements, as spans
+    from the first to behind the last."""
 
     tree: Tree
     makers: list[int | None]
-    elements: list[int]
+    spans: list[tuple[int, int]]
+
+    def what(self, n: int) -> str:
+        """Its elements of a vector of n, in words."""
+        count = sum(stop - start for start, stop in self.spans)
+        if count == n:
+            return "every element"
+        spans = [
+            str(start) if stop - start == 1 else f"{start}\u2026{stop - 1}" for start, stop in self.spans
+        ]
+        few = ", ".join(spans[:4]) + (", \u2026" if spans[4:] else "")
+        return f"element{'' if count == 1 else 's'} {few}"
 
 
 def tree_svg(tree: Tree, heading: str, lines: Sequence[str] = ()) -> str:
@@ -42,7 +54,7 @@ def tree_svg(tree: Tree, heading: str, lines: Sequence[str] = ()) -> str:
     """
     _few_enough(len(leaves(tree)), LEAVES, "terms")
     piece = tree_piece(tree)
-    return _page(heading, lines, [piece], [tree_signs("term", False, [None])], {})
+    return _page(heading, lines, [piece], [tree_signs("term", False, [None])], {}, [])
 
 
 def ordering_svg(
@@ -57,7 +69,7 @@ def ordering_svg(
     its schedule, or both. `nodes` are shown with the schedule. Raises ChoiceError for what is too large."""
     size = schedule.size
     pieces, legends, lines = [], [], [f"Promises {ordering.guarantee!r}: {MEANINGS[ordering.guarantee]}."]
-    palettes = {}
+    palettes, spoken = {}, []
     owners = {leaf: rank for rank in range(size) for leaf in schedule.leaves(rank)}
     own = all(schedule.leaves(rank) == (rank,) for rank in range(size))
     heading = f"{ordering.name} on {_count(size, 'rank')}"
@@ -70,9 +82,12 @@ def ordering_svg(
         found = distinct(schedule, n, element)
         shown = found[: TREES if len(owners) <= TREES else TREES // 2]
         small = len(shown) > 1
-        row = svg.flow(
-            [tree_piece(d.tree, d.makers, owners, _caption(d, n), small) for d in shown], svg.WIDEST, 28
-        )
+        drawn = [
+            tree_piece(d.tree, d.makers, owners, (d.what(n), f"depth {depth(d.tree)}"), small) for d in shown
+        ]
+        row = svg.flow(drawn, svg.WIDEST, 28)
+        if len(owners) <= SPOKEN:
+            spoken = [f"{d.what(n)}: {expression(d.tree)}." for d in shown]
         rest = len(found) - len(shown)
         more = f"; {rest} more, of other elements: --element" if rest else ""
         pieces.append(_titled(f"Reduction {'trees' if found[1:] else 'tree'}{more}", row))
@@ -85,42 +100,25 @@ def ordering_svg(
         legends.append(schedule_signs(schedule, n))
         lines.append(_counts(schedule, n))
         palettes["c"] = schedule.chunks
-    return _page(heading, lines, pieces, legends, palettes)
+    return _page(heading, lines, pieces, legends, palettes, spoken)
 
 
 def distinct(schedule: Schedule, n: int, element: int | None = None) -> list[Distinct]:
     """The different trees of the elements of a vector of n, or that of one element, as rank 0 evaluates them."""
-    spans = [(chunk, *schedule.bounds(n, chunk)) for chunk in range(schedule.chunks)]
-    evaluated = made(schedule)
     found: dict[str, Distinct] = {}
-    for chunk, start, stop in spans:
-        own = [e for e in range(start, stop) if element in (None, e)]
-        if own:
-            tree, makers = evaluated[chunk]
-            key = expression(tree)
-            if key in found:
-                before = found[key]
-                both = [a if a == b else None for a, b in zip(before.makers, makers, strict=True)]
-                found[key] = Distinct(tree, both, before.elements + own)
-            else:
-                found[key] = Distinct(tree, list(makers), own)
+    for chunk, (tree, makers) in enumerate(made(schedule)):
+        start, stop = schedule.bounds(n, chunk)
+        if element is not None:
+            start, stop = max(start, element), min(stop, element + 1)
+        if start >= stop:
+            continue
+        before = found.get(expression(tree), Distinct(tree, list(makers), []))
+        both = [a if a == b else None for a, b in zip(before.makers, makers, strict=True)]
+        spans = [*before.spans, (start, stop)]
+        if before.spans and before.spans[-1][1] == start:
+            spans[-2:] = [(before.spans[-1][0], stop)]
+        found[expression(tree)] = Distinct(tree, both, spans)
     return list(found.values())
-
-
-def _caption(found: Distinct, n: int) -> list[str]:
-    whole = "every element" if len(found.elements) == n else f"element {_ranges(found.elements)}"
-    if len(found.elements) > 1 and len(found.elements) < n:
-        whole = f"elements {_ranges(found.elements)}"
-    return [whole, f"depth {depth(found.tree)}"]
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """0, 1, 2, 5 as '0…2, 5'."""
-    parts = []
-    for _, same in groupby(enumerate(numbers), lambda item: item[1] - item[0]):
-        run = [number for _, number in same]
-        parts.append(str(run[0]) if len(run) == 1 else f"{run[0]}\u2026{run[-1]}")
-    return ", ".join(parts[:4]) + (", \u2026" if parts[4:] else "")
 
 
 def _counts(schedule: Schedule, n: int) -> str:
@@ -151,7 +149,8 @@ def _titled(heading: str, piece: Piece) -> Piece:
     )
 
 
-def _page(heading, lines, pieces, legends, palettes) -> str:
+def _page(heading, lines, pieces, legends, palettes, spoken) -> str:
+    """The document; `spoken` is only for those who hear it."""
     width = max(360.0, *(piece.width for piece in pieces))
     top = [svg.paragraph(heading, width, 17, "ink bold")]
     said = [svg.paragraph(line, width, 12, "soft") for line in lines]
@@ -163,7 +162,7 @@ def _page(heading, lines, pieces, legends, palettes) -> str:
     parts = [head]
     for piece, entries in zip(pieces, legends, strict=True):
         parts += [piece, svg.legend(entries, width)]
-    return svg.page(parts, heading, " ".join(lines), palettes)
+    return svg.page(parts, heading, " ".join([*lines, *spoken]), palettes)
 
 
 def register(commands) -> None:

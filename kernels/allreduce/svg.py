@@ -134,7 +134,7 @@ def page(pieces: Sequence[Piece], heading: str, description: str, palettes: dict
         body.append(moved(MARGIN, y, piece.body))
         y += piece.height + 16
     height = y - 16 + MARGIN
-    return (
+    document = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {number(width)} {number(height)}" '
         f'width="{number(width)}" height="{number(height)}" role="img">\n'
         + title(heading)
@@ -148,6 +148,8 @@ def page(pieces: Sequence[Piece], heading: str, description: str, palettes: dict
         + "\n".join(body)
         + "\n</svg>\n"
     )
+    # So that it can be written anywhere.
+    return document.encode("ascii", "xmlcharrefreplace").decode()
 
 
 def _style(palettes: dict[str, int]) -> str:

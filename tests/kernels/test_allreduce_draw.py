@@ -191,11 +191,12 @@ def test_the_rank_that_makes_an_addition_is_the_one_of_the_schedule():
 
 def test_elements_of_one_tree_are_one_picture():
     ring = distinct(schedule_of("ring", 3), 7)
-    assert [found.elements for found in ring] == [[0, 1, 2], [3, 4], [5, 6]]
+    assert [found.spans for found in ring] == [[(0, 3)], [(3, 5)], [(5, 7)]]
     (direct,) = distinct(schedule_of("direct", 3), 7)
-    assert direct.elements == list(range(7)) and direct.makers == [None, None]
+    assert direct.spans == [(0, 7)] and direct.makers == [None, None]
     (one,) = distinct(schedule_of("direct", 3), 7, element=6)
-    assert one.elements == [6] and one.makers == [2, 2]
+    assert one.spans == [(6, 7)] and one.makers == [2, 2]
+    assert distinct(schedule_of("ring", 3), 3 * 10**12)[2].spans == [(2 * 10**12, 3 * 10**12)]
     root, _ = drawn("ring", 3, n=7)
     captions = {part.text for part in root.iter(f"{SVG}text")}
     assert {"elements 0\u20262", "elements 5\u20266", "depth 2"} <= captions
@@ -283,13 +284,14 @@ def test_signs_of_a_tree_do_not_touch(name):
 
 
 def test_it_says_what_it_is():
-    root, _ = drawn("ring", 4)
+    root, _ = drawn("ring", 2, n=4)
     assert root.get("role") == "img"
-    assert root.find(f"{SVG}title").text == "ring on 4 ranks"
+    assert root.find(f"{SVG}title").text == "ring on 2 ranks"
     said = root.find(f"{SVG}desc").text
     assert said == (
-        "Promises 'run': same bits on repeats with the same layout. 6 rounds, 24 messages; a vector of 4 elements in "
-        "4 chunks; round by round, the busiest rank moves 1.5 times the vector."
+        "Promises 'run': same bits on repeats with the same layout. 2 rounds, 4 messages; a vector of 4 elements in "
+        "2 chunks; round by round, the busiest rank moves 1 times the vector. elements 0\u20261: (x[0] + x[1]). "
+        "elements 2\u20263: (x[1] + x[0])."
     )
 
 
