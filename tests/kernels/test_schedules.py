@@ -11,6 +11,7 @@ from kernels.allreduce import orderings
 from kernels.allreduce.catalog import get
 from kernels.allreduce.cost import cost
 from kernels.allreduce.schedule import TOTAL
+from kernels.allreduce.schedules.double_tree import pair
 from kernels.allreduce.simulator import simulate, simulate_schedule
 from kernels.allreduce.tree import trees
 from kernels.guarantees import ChoiceError
@@ -187,6 +188,158 @@ def test_block_tree_moves_no_more_than_direct_where_ranks_own_subtrees():
 def test_blocks_without_an_owner_are_refused(owners, message):
     with pytest.raises(ChoiceError, match=message):
         get("block-tree").schedule(2, owners=owners)
+
+
+# Two levels
+
+
+@pytest.mark.parametrize(
+    "nodes, expected",
+    [
+        ("aabb", "((x[0] + x[1]) + (x[2] + x[3]))"),
+        ("abab", "((x[0] + x[2]) + (x[1] + x[3]))"),
+        ("baab", "((x[0] + x[3]) + (x[1] + x[2]))"),
+        ("aaba", "(((x[0] + x[1]) + x[3]) + x[2])"),
+        ("abcab", "(((x[0] + x[3]) + (x[1] + x[4])) + x[2])"),
+        ("aaaa", "(((x[0] + x[1]) + x[2]) + x[3])"),
+        ("abcd", "(((x[0] + x[1]) + x[2]) + x[3])"),
+    ],
+)
+@pytest.mark.parametrize("short", [False, True])
+def test_nodes_add_in_rank_order_and_stand_in_the_order_of_their_first_ranks(nodes, expected, short):
+    schedule = get("two-level").schedule(len(nodes), short, nodes=nodes)
+    for element in range(7):
+        assert {expression(t) for t in trees(schedule, element, 7)} == {expected}
+
+
+placements = st.sampled_from(SIZES).flatmap(lambda p: st.lists(st.integers(0, 3), min_size=p, max_size=p))
+
+
+@given(placements)
+def test_any_placement_is_carried_out_long_and_short_alike(nodes):
+    size = len(nodes)
+    groups = [[rank for rank in range(size) if nodes[rank] == label] for label in dict.fromkeys(nodes)]
+    values = np.random.default_rng(size).standard_normal(size)
+    partial = [added(values[group]) for group in groups]
+    for short in (False, True):
+        schedule = get("two-level").schedule(size, short, nodes=nodes)
+        totals = simulate_schedule(schedule, [[np.full(9, value)] for value in values])
+        assert {t.tobytes() for t in totals} == {np.full(9, added(partial)).tobytes()}
+
+
+def added(values):
+    total = values[0]
+    for value in values[1:]:
+        total = total + value
+    return total
+
+
+def between_nodes(schedule, nodes, n):
+    """Elements that travel from one node to another."""
+    travelling = 0
+    for rank, rounds in enumerate(schedule.ranks()):
+        for m in (m for r in rounds for m in r.sends):
+            start, stop = schedule.bounds(n, m.chunk)
+            travelling += (stop - start) * (nodes[rank] != nodes[m.peer])
+    return travelling
+
+
+@pytest.mark.parametrize("nodes", ["aaabbb", "ababab", "aaaaab", "aabbccdd", "abbcccddddeeeee"])
+def test_nodes_exchange_no_more_than_one_rank_each_would(nodes):
+    count = len(set(nodes))
+    n = 60 * count
+    long, short = (get("two-level").schedule(len(nodes), s, nodes=nodes) for s in (False, True))
+    assert between_nodes(long, nodes, n) == 2 * (count - 1) * n
+    assert between_nodes(short, nodes, n) == count * (count - 1) * n
+
+
+@pytest.mark.parametrize("count, each", [(1, 4), (4, 1), (2, 4), (4, 4), (3, 5)])
+def test_all_ranks_of_equal_nodes_share_the_work(count, each):
+    n = 16 * count * each
+    nodes = [rank // each for rank in range(count * each)]
+    c = cost(get("two-level").schedule(count * each, nodes=nodes), n, 1)
+    assert c.critical_bytes == 2 * n * (each - 1) // each + 2 * n * (count - 1) // (count * each)
+    assert c.critical_additions == n * (each - 1) // each + n * (count - 1) // (count * each)
+    assert c.critical_messages == 2 * (each - 1) + 2 * (count - 1)
+
+
+@pytest.mark.parametrize("size", [2, 5, 8])
+def test_one_node_and_one_rank_per_node_cost_what_direct_does(size):
+    for short in (False, True):
+        direct = cost(get("direct").schedule(size), 10 * size, 8)
+        assert cost(get("two-level").schedule(size), 10 * size, 8) == direct
+        apart = get("two-level").schedule(size, short, nodes=range(size))
+        assert cost(apart, 10 * size, 8) == cost(get("direct").schedule(size, short), 10 * size, 8)
+
+
+def test_nodes_of_other_ranks_are_refused():
+    with pytest.raises(ChoiceError, match="the nodes of 2 ranks; there are 3"):
+        get("two-level").schedule(3, nodes=(0, 0))
+
+
+# Double tree
+
+
+@pytest.mark.parametrize("size", range(1, 70))
+def test_a_rank_with_children_in_one_tree_is_a_leaf_of_the_other(size):
+    inner = []
+    for one in pair(size):
+        inner.append({rank for rank in range(size) if one.children[rank] != (None, None)})
+        assert [rank for rank in range(size) if one.parent[rank] is None] == [one.depth.index(0)]
+        for rank in range(size):
+            for child, side in zip(one.children[rank], (-1, 1), strict=True):
+                if child is not None:
+                    assert one.parent[child] == rank and (child - rank) * side > 0
+                    assert one.depth[child] == one.depth[rank] + 1
+    assert not inner[0] & inner[1]
+    # As flat as a binary tree can be; of a size 2^k - 1 the second is one step deeper.
+    flattest = size.bit_length() - 1
+    assert [max(one.depth) for one in pair(size)] == [
+        flattest,
+        (size + 1).bit_length() - 1 if size > 1 else 0,
+    ]
+
+
+@pytest.mark.parametrize(
+    "size, first, second",
+    [
+        (2, "(x[0] + x[1])", "(x[0] + x[1])"),
+        (3, "((x[0] + x[1]) + x[2])", "((x[0] + x[1]) + x[2])"),
+        (5, "((((x[0] + x[1]) + x[2]) + x[3]) + x[4])", "(((x[0] + x[1]) + x[2]) + (x[3] + x[4]))"),
+        (
+            7,
+            "((((x[0] + x[1]) + x[2]) + x[3]) + ((x[4] + x[5]) + x[6]))",
+            "((((x[0] + x[1]) + x[2]) + ((x[3] + x[4]) + x[5])) + x[6])",
+        ),
+    ],
+)
+def test_each_half_of_the_vector_has_a_tree_of_its_own(size, first, second):
+    assert [tree("double-tree", size, element, 2) for element in (0, 1)] == [first, second]
+    for segments in (1, 3, 8):
+        for n in (1, 2, 5, 12):
+            found = [tree(f"double-tree:segments={segments}", size, e, n) for e in range(n)]
+            assert found == [first] * (n // 2) + [second] * (n - n // 2)
+
+
+@pytest.mark.parametrize("size", SIZES[1:])
+@pytest.mark.parametrize("segments", [1, 4, 16])
+def test_segments_follow_each_other_through_both_trees(size, segments):
+    n = 32 * segments
+    schedule = get(f"double-tree:segments={segments}").schedule(size)
+    c = cost(schedule, n, 1)
+    height = max(max(one.depth) for one in pair(size))
+    assert c.rounds == 2 * height + segments - 1
+    assert c.critical_bytes <= c.rounds * 2 * n // segments
+    assert c.bytes == 2 * (size - 1) * n
+    for rounds in schedule.ranks():
+        sent = [m for r in rounds for m in r.sends]
+        received = [m for r in rounds for m in r.receives]
+        assert max(len(sent), len(received)) * n // (2 * segments) <= 2 * n
+
+
+def test_no_segments_are_refused():
+    with pytest.raises(ChoiceError, match="segments = 0: choose 1 or more"):
+        get("double-tree:segments=0").schedule(4)
 
 
 # Costs

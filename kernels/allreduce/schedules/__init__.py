@@ -4,11 +4,13 @@ from kernels.allreduce.schedules import (
     binomial,
     block_tree,
     direct,
+    double_tree,
     doubling,
     in_order,
     k_nomial,
     rabenseifner,
     ring,
+    two_level,
     without,
 )
 
@@ -16,10 +18,12 @@ __all__ = [
     "binomial",
     "block_tree",
     "direct",
+    "double_tree",
     "doubling",
     "in_order",
     "k_nomial",
     "rabenseifner",
     "ring",
+    "two_level",
     "without",
 ]
