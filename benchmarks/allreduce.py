@@ -15,6 +15,7 @@ import argparse
 import sys
 import traceback
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -207,6 +208,7 @@ def require(asked: argparse.Namespace) -> None:
         raise ChoiceError(f"--seed {asked.seed}: choose 0 or more")
     asked.min_bytes, asked.max_bytes = number_of_bytes(asked.min_bytes), number_of_bytes(asked.max_bytes)
     sizes(asked.min_bytes, asked.max_bytes, asked.factor, 1)
+    require_writable(asked.json)
     asked.named = asked.orderings not in SEVERAL
     known = catalog.names()
     if asked.orderings == "all":
@@ -217,6 +219,20 @@ def require(asked: argparse.Namespace) -> None:
         asked.orderings = listed(asked.orderings)
         for name in asked.orderings:
             catalog.get(name)
+
+
+def require_writable(path: str | None) -> None:
+    """Raise ChoiceError, before anything is measured, where the result could not be written in the end."""
+    if path is None:
+        return
+    if Path(path).is_dir():
+        raise ChoiceError(f"--json {path}: is a directory; name a file")
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "a"):
+            pass
+    except OSError as error:
+        raise ChoiceError(f"--json {path}: cannot be written: {error.strerror}") from None
 
 
 def listed(names: str) -> list[str]:

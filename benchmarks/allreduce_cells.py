@@ -184,7 +184,9 @@ def available(meminfo: Path = Path("/proc/meminfo"), group: Path = Path("/sys/fs
         pass
     try:
         most = int((group / "memory.max").read_text())
-        found.append(most - int((group / "memory.current").read_text()))
-    except (OSError, ValueError):  # no limit is the word "max"
+        taken = int((group / "memory.current").read_text())
+        kinds = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        found.append(most - taken + int(kinds["inactive_file"]))  # files are dropped when memory is wanted
+    except (OSError, KeyError, ValueError):  # no limit is the word "max"
         pass
     return min(found, default=None)

@@ -1,8 +1,9 @@
 """Counting wrong elements: results are held against the serial simulator, or against a sum with a bound.
 
-What has an order of ours must have the simulator's bits on every rank. What the MPI library adds in an order of its
-own must have one rank's bits on all, and be no farther from the true value than any order of additions can be
-(Higham 2002, section 4.2). Integers, and MIN and MAX, are the same in any order.
+What has an order of ours, and adds in the working type, must have the simulator's bits on every rank. What the MPI
+library adds in an order of its own, or we in another type, must have one rank's bits on all, and be no farther from the
+true value than any order of additions in the working type can be (Higham 2002, section 4.2). Integers, and MIN and MAX,
+are the same in any order.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ def correct(cell: Cell, size: int, dtype: np.dtype, reducer, asked) -> tuple[np.
     ]
     if dtype.kind == "i" or asked.op in ("min", "max"):
         return EXACT_NUMBERS[asked.op].reduce(np.concatenate(vectors), 0), None
-    if cell.ordering in (LIBRARY, "native"):
+    if cell.ordering in (LIBRARY, "native") or asked.accumulate != "working":
         return true_value(np.concatenate(vectors), asked.op)
-    more = {} if asked.accumulate == "working" else {"accumulate": asked.accumulate}
+    more = {}
     if cell.ordering == "arrival":
         more["order"] = reducer.drain_orders()[-1].tolist()
     known = context(cell.ordering, size, asked)

@@ -64,7 +64,10 @@ JOBS = (
 
 def main(argv: list[str]) -> int:
     """Launch the jobs, print measured ratios beside their limits; 0 where all are met, else 3."""
-    asked = parser().parse_args(argv)
+    made = parser()
+    asked = made.parse_args(argv)
+    if min(*asked.ranks, asked.launches) < 1 or asked.many < 0 or not asked.seconds > 0:
+        made.error("--ranks, --launches: choose 1 or more; --many: 0 or more; --seconds: more than 0")
     where, rows = machine(), []
     libraries = LIBRARIES if asked.library == "both" else (asked.library,)
     try:
@@ -122,7 +125,7 @@ def few(library: str, ranks: int, asked) -> list[dict]:
         ]
         options += ["--seconds", str(asked.seconds)]
         for _ in range(asked.launches):
-            collect(found, job(library, ranks, options))
+            collect(found, tried(library, ranks, options))
     return [judged(target, found, library, ranks) for target in TARGETS]
 
 
@@ -142,12 +145,7 @@ def many(library: str, ranks: int, asked) -> list[dict]:
         "--warm-up",
         "1",
     ]
-    try:
-        job(library, ranks, options)
-        ended = "yes"
-    except (RuntimeError, subprocess.TimeoutExpired) as failure:
-        print(failure, file=sys.stderr)
-        ended = "no"
+    ended = "yes" if tried(library, ranks, options) else "no"
     rows = [row("every ordering ends, 64 bytes", library, ranks, "-", "-", "-", "-", ended, [])]
     found: dict[tuple[str, str, int], list[float]] = {}
     size = str(MANY.least)
@@ -166,13 +164,13 @@ def many(library: str, ranks: int, asked) -> list[dict]:
         "2",
     ]
     for _ in range(asked.launches):
-        collect(found, job(library, ranks, [*options, "--seconds", "20"]))
+        collect(found, tried(library, ranks, [*options, "--seconds", "20"]))
     return [*rows, judged(MANY, found, library, ranks)]
 
 
-def collect(found: dict[tuple[str, str, int], list[float]], result: dict) -> None:
+def collect(found: dict[tuple[str, str, int], list[float]], result: dict | None) -> None:
     """Add a launch's ratios to those found: by ordering, type and bytes."""
-    for one in result["rows"]:
+    for one in result["rows"] if result else ():
         if one["ratio"]:
             key = one["ordering"], result["about"]["dtype"], one["bytes"]
             found.setdefault(key, []).append(one["ratio"]["median"])
@@ -206,6 +204,15 @@ def row(target, library, ranks, at, by, ratio, limit, met, raw) -> dict:
 def spread(ratios: Sequence[float]) -> dict[str, float]:
     """Median and extremes of the launches."""
     return {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios), "n": len(ratios)}
+
+
+def tried(library: str, ranks: int, options: Iterable[str]) -> dict | None:
+    """The result of a launch, or None where it failed or did not end, which is said."""
+    try:
+        return job(library, ranks, options)
+    except (RuntimeError, subprocess.TimeoutExpired) as failure:
+        print(failure, file=sys.stderr)
+        return None
 
 
 def job(library: str, ranks: int, options: Iterable[str]) -> dict:

@@ -88,6 +88,8 @@ def test_orderings_are_listed_by_commas_also_within_their_parameters():
         (["--rounds", "0"], "--rounds 0: choose 1 or more"),
         (["--seconds", "0"], "--seconds 0: choose more than 0"),
         (["--seed", "-1"], "--seed -1"),
+        (["--json", "/"], "--json /: is a directory"),
+        (["--json", "/proc/none/one.json"], "--json /proc/none/one.json: cannot be written"),
         (["--dtype", "float8"], "invalid choice: 'float8'"),
     ],
 )
@@ -112,7 +114,8 @@ def test_free_memory_is_the_least_of_what_machine_and_group_allow(tmp_path):
     assert available(tmp_path / "meminfo", tmp_path) == 65536
     (tmp_path / "memory.max").write_text("5000\n")
     (tmp_path / "memory.current").write_text("1000\n")
-    assert available(tmp_path / "meminfo", tmp_path) == 4000
+    (tmp_path / "memory.stat").write_text("anon 400\ninactive_file 250\n")
+    assert available(tmp_path / "meminfo", tmp_path) == 4250
     (tmp_path / "memory.max").write_text("max\n")
     assert available(tmp_path / "meminfo", tmp_path) == 65536
     assert available(tmp_path / "none", tmp_path) is None
