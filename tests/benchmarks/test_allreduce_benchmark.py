@@ -27,7 +27,7 @@ from tests.launch import libraries, run_mpi, run_python
 
 PROGRAM = Path(__file__).parent / "programs" / "allreduce_measured.py"
 MODULE = ["-m", "benchmarks.allreduce"]
-TINY = ["--rounds", "2", "--repetitions", "6", "--warm-up", "1", "--seconds", "0.001"]
+TINY = ["--rounds", "2", "--repetitions", "4", "--warm-up", "1", "--seconds", "0.001"]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_every_order_of_additions_is_within_the_bound_and_a_missing_number_is_no
 
 @cache
 def measured(library):
-    run = run_mpi(3, [str(PROGRAM)], library=library)
+    run = run_mpi(3, [str(PROGRAM)], library=library, timeout=120)
     assert run.returncode == 0, run.stdout + run.stderr
     return json.loads(run.stdout)
 
@@ -194,9 +194,9 @@ def test_a_clock_that_jumps_is_given_up_by_all_ranks(library):
 
 @libraries
 def test_a_launch_writes_all_there_is(library, tmp_path):
-    names = ["library", "direct", "native", "ring"]
+    names = ["library", "direct", "native"]
     options = ["--orderings", ",".join(names), "-b", "8", "-e", "1K", "-f", "128", "--check", *TINY]
-    run = run_mpi(3, [*MODULE, *options, "--json", str(tmp_path / "one.json")], library=library)
+    run = run_mpi(3, [*MODULE, *options, "--json", str(tmp_path / "one.json")], library=library, timeout=120)
     assert run.returncode == 0, run.stderr
     found = read(tmp_path / "one.json")
     assert {(row["ordering"], row["bytes"]) for row in found["rows"]} == {
@@ -215,7 +215,7 @@ def test_a_launch_writes_all_there_is(library, tmp_path):
 
 @libraries
 def test_what_does_not_fit_memory_is_refused_by_all_ranks(library):
-    run = run_mpi(3, [*MODULE, "-b", "1000000G", "-e", "1000000G"], library=library)
+    run = run_mpi(3, [*MODULE, "-b", "1000000G", "-e", "1000000G"], library=library, timeout=120)
     assert run.returncode == 2
     assert run.stderr.count("needs") == 1 and "choose a smaller size" in run.stderr
 
