@@ -8,7 +8,7 @@ import json
 import sys
 import textwrap
 
-from kernels.allreduce import cost, draw, tree
+from kernels.allreduce import cost, draw, properties, tree
 from kernels.allreduce.catalog import Ordering, orderings
 from kernels.guarantees import ChoiceError
 
@@ -59,7 +59,7 @@ def parser(command: str | None) -> argparse.ArgumentParser:
         epilog="example: python -m kernels.allreduce list --json",
     )
     shown.add_argument("--json", action="store_true", help="for programs")
-    for module in (tree, cost, draw):
+    for module in (tree, cost, draw, properties):
         module.register(commands)
     for name, (module, what) in UNDER_MPI.items():
         if name == command:

@@ -1,0 +1,327 @@
+"""What the bits of every ordering depend on: on the serial simulator, and the verdict on what was observed."""
+
+from functools import reduce
+from itertools import chain, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels.allreduce import orderings
+from kernels.allreduce.catalog import get
+from kernels.allreduce.properties import (
+    BLOCKS,
+    COUNT,
+    INTEGERS,
+    PLACEMENT,
+    PROPERTIES,
+    RANKS,
+    RUN,
+    SIZE,
+    Observation,
+    broken,
+    counterexamples,
+    deal,
+    lengths_at,
+    library_key,
+    packed,
+    replaced,
+    scales,
+    sentence,
+    shown,
+    stronger,
+    table,
+    values,
+)
+from kernels.allreduce.simulator import ORDER_FREE, simulate
+from kernels.guarantees import ChoiceError, meets
+from tests.properties_table import documented, rows
+
+SIZES = (1, 2, 3, 4, 5, 7, 8, 16)
+SIMULATED = [o for o in orderings() if o.scheduled or o.name in ORDER_FREE]
+DOCUMENTED = rows(documented("mpich"))
+
+simulated = pytest.mark.parametrize("ordering", SIMULATED, ids=lambda o: o.name)
+seeds = st.integers(0, 2**32 - 1)
+dtypes = st.sampled_from(("float64", "float32"))
+lengths = st.one_of(st.integers(0, 40), st.sampled_from((257, 1000)))
+
+
+@st.composite
+def layouts(draw, size=None):
+    """The blocks of every rank, and the node of every rank."""
+    size = size or draw(st.sampled_from(SIZES))
+    owners = draw(st.lists(st.integers(0, size - 1), min_size=BLOCKS, max_size=BLOCKS))
+    nodes = draw(st.lists(st.integers(0, size - 1), min_size=size, max_size=size))
+    return [[block for block in range(BLOCKS) if owners[block] == rank] for rank in range(size)], nodes
+
+
+def contributions(seed, n, dtype):
+    """Of all blocks, (BLOCKS, n)."""
+    return np.stack([values(seed, block, n, dtype) for block in range(BLOCKS)])
+
+
+def totals(ordering, x, layout):
+    """The total on every rank."""
+    blocks, nodes = layout
+    owners = {block: rank for rank, own in enumerate(blocks) for block in own}
+    context = {"nodes": tuple(nodes), "owners": tuple(owners[block] for block in range(BLOCKS))}
+    own = [x[np.array(b, int)] for b in blocks]
+    return simulate(ordering.name, own, **{need: context[need] for need in ordering.needs})
+
+
+def total(ordering, x, layout):
+    return totals(ordering, x, layout)[0].tobytes()
+
+
+# Orderings on the simulator
+
+
+@simulated
+@given(seed=seeds, n=lengths, dtype=dtypes, layout=layouts())
+@settings(max_examples=40, deadline=None)
+def test_all_ranks_hold_the_same_bits(ordering, seed, n, dtype, layout):
+    assert len({t.tobytes() for t in totals(ordering, contributions(seed, n, dtype), layout)}) == 1
+
+
+@simulated
+@given(seed=seeds, n=lengths, layout=layouts())
+@settings(max_examples=20, deadline=None)
+def test_sums_of_integers_are_those_of_any_order(ordering, seed, n, layout):
+    if ordering.name in ORDER_FREE:
+        pytest.skip("floating-point numbers only")
+    x = contributions(seed, n, "int64")
+    assert total(ordering, x, layout) == x.sum(axis=0).tobytes()
+
+
+def rank_count_shows(ordering, x, one, other):
+    """Whether two layouts, of any number of ranks, give different bits."""
+    return total(ordering, x, one) != total(ordering, x, other)
+
+
+def placement_shows(ordering, x, one, other):
+    """Whether the nodes of `other`, of as many ranks, give other bits."""
+    return total(ordering, x, one) != total(ordering, x, (one[0], other[1]))
+
+
+def message_size_shows(ordering, x, layout, start, stop):
+    """Whether elements [start, stop) of the vector get other bits alone."""
+    whole = totals(ordering, x, layout)[0][start:stop]
+    return whole.tobytes() != total(ordering, np.ascontiguousarray(x[:, start:stop]), layout)
+
+
+def documented_as(cell, property, among=SIMULATED):
+    chosen = [o for o in among if DOCUMENTED.get(o.name, {}).get(property) == cell]
+    return pytest.mark.parametrize("ordering", chosen, ids=lambda o: o.name)
+
+
+@pytest.mark.parametrize(
+    "ordering", [o for o in SIMULATED if meets(o.guarantee, "layout")], ids=lambda o: o.name
+)
+@given(seed=seeds, n=lengths, dtype=dtypes, layout=layouts())
+@settings(max_examples=60, deadline=None)
+def test_what_promises_so_gives_every_layout_the_bits_of_one_rank(ordering, seed, n, dtype, layout):
+    alone = [list(range(BLOCKS))], [0]
+    assert not rank_count_shows(ordering, contributions(seed, n, dtype), layout, alone)
+
+
+@documented_as("yes", SIZE)
+@given(seed=seeds, dtype=dtypes, layout=layouts(), ends=st.lists(st.integers(0, 100), min_size=3, max_size=3))
+@settings(max_examples=40, deadline=None)
+def test_documented_independence_of_message_size(ordering, seed, dtype, layout, ends):
+    start, stop, n = sorted(ends)
+    x = contributions(seed, n, dtype) * scales(seed, n, dtype)
+    assert not message_size_shows(ordering, x, layout, start, stop)
+
+
+@documented_as("no", SIZE)
+def test_documented_dependence_on_message_size(ordering):
+    assert any(
+        message_size_shows(
+            ordering, contributions(seed, 40, dtype) * scales(seed, 40, dtype), five(seed), 20, 30
+        )
+        for seed in range(10)
+        for dtype in ("float64", "float32")
+    )
+
+
+@documented_as("yes", PLACEMENT, [o for o in SIMULATED if "nodes" in o.needs])
+@given(seed=seeds, n=lengths, dtype=dtypes, data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_documented_independence_of_placement(ordering, seed, n, dtype, data):
+    one = data.draw(layouts())
+    other = data.draw(layouts(len(one[0])))
+    assert not placement_shows(ordering, contributions(seed, n, dtype), one, other)
+
+
+@documented_as("no", PLACEMENT, [o for o in SIMULATED if "nodes" in o.needs])
+def test_documented_dependence_on_placement(ordering):
+    one = five(0)
+    assert any(
+        placement_shows(ordering, contributions(seed, 40, "float64"), one, (one[0], [0, 1, 0, 1, 0]))
+        for seed in range(10)
+    )
+
+
+@documented_as("no", COUNT)
+def test_documented_dependence_on_rank_count(ordering):
+    alone = [list(range(BLOCKS))], [0]
+    assert rank_count_shows(ordering, contributions(1, 40, "float64"), five(1), alone)
+
+
+def five(seed):
+    """A layout of five ranks."""
+    return deal(BLOCKS, 5, seed), [0, 0, 0, 1, 1]
+
+
+# The verdict
+
+
+def observation(property=RUN, digest=b"a", **more):
+    fields = dict(ordering="ring", dtype="float64", seed=1, p=4, n=5, part="the total", how="once")
+    return Observation(**{**fields, "property": property, "digest": digest, **more})
+
+
+@pytest.mark.parametrize("property", [*PROPERTIES, INTEGERS])
+def test_two_hashes_of_what_should_be_equal_are_a_counterexample(property):
+    same = [observation(property), observation(property, how="again")]
+    assert counterexamples(same) == {}
+    other = observation(property, b"b", how="at last")
+    assert counterexamples([*same, other]) == {("ring", property): (same[0], other)}
+
+
+@pytest.mark.parametrize(
+    ("property", "field", "value", "comparable"),
+    [(p, "ordering", "direct", False) for p in PROPERTIES]
+    + [(p, "dtype", "float32", False) for p in PROPERTIES]
+    + [(p, "seed", 2, False) for p in PROPERTIES]
+    + [(p, "part", "elements 0:1 of 5", False) for p in PROPERTIES]
+    + [(p, "p", 8, p == COUNT) for p in PROPERTIES]
+    + [(p, "n", 1, p == SIZE) for p in PROPERTIES],
+)
+def test_only_what_a_property_says_is_equal_is_compared(property, field, value, comparable):
+    pair = [observation(property), observation(property, b"b", **{field: value})]
+    assert bool(counterexamples(pair)) == comparable
+
+
+def test_the_counterexample_on_the_fewest_ranks_and_elements_is_shown():
+    pairs = [
+        observation(RUN, digest, p=p, n=n, how=how)
+        for p, n in ((8, 1), (3, 1000), (3, 5))
+        for digest, how in ((b"a", "once"), (b"b", "again"))
+    ]
+    (pair,) = counterexamples(pairs).values()
+    assert [(o.p, o.n) for o in pair] == [(3, 5), (3, 5)]
+    assert sentence(*pair) == (
+        "fails 'run to run': float64, seed 1, the total: p 3, n 5, once, and p 3, n 5, again, differ in bits "
+        "(--orderings ring --dtype float64 --seeds 1 --ranks 3 --lengths 5)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("level", "promised"),
+    [
+        ("none", []),
+        ("run", [RUN, RANKS]),
+        ("layout", [RUN, RANKS, PLACEMENT, COUNT]),
+        ("exact", [RUN, RANKS, SIZE, PLACEMENT, COUNT]),
+    ],
+)
+def test_a_level_is_broken_by_what_it_promises_and_nothing_else(level, promised):
+    subject = next(o for o in orderings() if o.guarantee == level)
+    pair = observation(), observation(digest=b"b")
+    for property in PROPERTIES:
+        failures = broken([subject], {(subject.name, property): pair})
+        assert bool(failures) == (property in promised)
+        assert all(f"'{subject.name}' is declared '{level}'" in failure for failure in failures)
+    assert broken([subject], {(subject.name, INTEGERS): pair})
+    assert broken([subject], {("another", RUN): pair}) == []
+
+
+@pytest.mark.parametrize(
+    ("failed", "level"),
+    [
+        ([], "layout"),
+        ([SIZE], "layout"),
+        ([COUNT], "run"),
+        ([PLACEMENT], "run"),
+        ([RANKS, COUNT], "none"),
+        ([RUN, SIZE, PLACEMENT, COUNT], "none"),
+        ([INTEGERS], "less than none"),
+    ],
+)
+def test_the_level_that_was_shown(failed, level):
+    found = {("ring", property): () for property in failed}
+    assert shown("ring", found) == level
+    named = [f"ring (declared run) shows {level}"] if level == "layout" else []
+    assert stronger([get("ring")], found) == named
+
+
+def test_a_table_has_the_counterexamples_as_no():
+    text = table([get("ring"), get("exact")], {("ring", SIZE): (), ("ring", COUNT): ()}, "Some library")
+    assert text.splitlines()[0] == "Some library"
+    yes = dict.fromkeys(PROPERTIES, "yes")
+    assert rows(text) == {
+        "ring": {"declared": "run", **yes, SIZE: "no", COUNT: "no"},
+        "exact": {"declared": "exact", **yes},
+    }
+
+
+@pytest.mark.parametrize(
+    ("version", "key"),
+    [
+        ("MPICH Version: 5.0.2", "mpich"),
+        ("Open MPI v5.0.11", "openmpi"),
+        ("Intel(R) MPI Library 2021.13 for Linux* OS", "intelrmpilibrary"),
+        ("MVAPICH Version : 4.0", "mvapich"),
+        ("CRAY MPICH version 8.1.30.8", "craympich"),
+    ],
+)
+def test_the_marker_of_a_library(version, key):
+    assert library_key(version) == key
+
+
+def test_a_table_replaces_what_is_between_its_markers():
+    page = "a\n<!-- properties:mpich -->\nold\n<!-- /properties:mpich -->\nb <!-- properties:x -->"
+    assert replaced(page, "mpich", "new") == page.replace("old", "new")
+    for library in ("x", "openmpi"):
+        with pytest.raises(ChoiceError, match=f"write <!-- properties:{library} --> and <!-- /properties"):
+            replaced(page, library, "new")
+
+
+# What is tried
+
+
+@given(count=st.integers(0, 40), size=st.integers(1, 16), seed=st.one_of(st.none(), seeds))
+def test_every_block_is_dealt_to_one_rank(count, size, seed):
+    blocks = deal(count, size, seed)
+    assert len(blocks) == size and sorted(chain(*blocks)) == list(range(count))
+    assert all(own == sorted(own) for own in blocks)
+    if seed is None:
+        assert list(chain(*blocks)) == list(range(count))
+        assert max(map(len, blocks)) - min(map(len, blocks)) <= 1
+
+
+def test_lengths_are_numbers_for_a_number_of_ranks():
+    assert lengths_at(("1000", "p", "0", "p-1", "5"), 5) == [0, 4, 5, 1000]
+
+
+@given(st.lists(st.integers(1, 16), unique=True), st.integers(16, 40))
+def test_communicators_are_measured_beside_each_other_where_they_fit(sizes, room):
+    groups = packed(sizes, room)
+    assert sorted(chain(*groups)) == sorted(sizes) and all(sum(group) <= room for group in groups)
+    assert all(sum(a) + min(b) > room for a, b in pairwise(groups))
+
+
+def test_shorter_vectors_are_the_beginning_of_longer_ones():
+    for dtype in ("float64", "float32", "int64"):
+        assert values(1, 3, 1000, dtype)[:5].tobytes() == values(1, 3, 5, dtype).tobytes()
+        assert values(1, 3, 5, dtype).dtype == dtype
+
+
+def test_another_order_has_other_bits_in_many_elements():
+    for dtype in ("float64", "float32"):
+        x = contributions(1, 1000, dtype)
+        assert ((x[0] + x[1]) + x[2] != x[0] + (x[1] + x[2])).mean() > 0.2
+        assert (reduce(np.add, x) != reduce(np.add, x[::-1])).mean() > 0.7

@@ -1,0 +1,122 @@
+"""The measuring command under MPI: the tables of the docs are what it prints, and it can fail."""
+
+from pathlib import Path
+
+import pytest
+
+from kernels.allreduce import orderings
+from kernels.allreduce.properties import COUNT, PLACEMENT, PROPERTIES, RANKS, RUN, SIZE
+from tests.launch import libraries, run_mpi
+from tests.properties_table import documented, rows
+
+COMMAND = ("-m", "kernels.allreduce", "properties")
+WRONG = Path(__file__).parent / "programs" / "allreduce_wrong.py"
+NAMES = [o.name for o in orderings()]
+# Its cells also depend on how the library was built and configured.
+LIBRARY_S = "native"
+
+
+def measured(library, size, *arguments, timeout=120):
+    run = run_mpi(size, [*COMMAND, *arguments], library=library, timeout=timeout)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "PROPERTIES: PASS" in run.stdout
+    return run.stdout
+
+
+@libraries
+def test_few_lengths_on_few_ranks_give_the_table_of_the_docs(library):
+    """Three and five ranks are measured beside each other."""
+    text = measured(library, 8, "--ranks", "3,5", "--lengths", "5,1000", "--seeds", "1", "--dtype", "float64")
+    found, expected = rows(text), rows(documented(library))
+    assert list(found) == NAMES
+    for name in (found.keys() & expected.keys()) - {LIBRARY_S}:
+        assert found[name] == expected[name], name
+
+
+@libraries
+def test_promises_that_are_not_kept_are_named(library):
+    arguments = (
+        "--orderings boastful,egocentric,arrival --ranks 1,3,4 --lengths 1,5,1000 --seeds 1 --dtype float64"
+    )
+    run = run_mpi(8, [str(WRONG), "properties", *arguments.split()], library=library)
+    assert run.returncode == 3, run.stdout + run.stderr
+    assert "PROPERTIES: FAIL" in run.stdout
+    found = rows(run.stdout)
+    cells = {name: {p for p in PROPERTIES if found[name][p] == "no"} for name in found}
+    assert cells["boastful"] == {SIZE, COUNT}
+    assert cells["egocentric"] == {RANKS, PLACEMENT, COUNT}
+    assert cells["arrival"] == {RUN, SIZE, PLACEMENT, COUNT}
+    for message in (
+        "ordering 'boastful' is declared 'layout', but fails 'rank count': float64, seed 1, the total: p 1, n 1, ",
+        "--orderings boastful --dtype float64 --seeds 1 --ranks 1,",
+        "ordering 'egocentric' is declared 'run', but fails 'all ranks': float64, seed 1, the total, ",
+        "ordering 'arrival' is declared 'run', but fails 'run to run': ",
+    ):
+        assert message in run.stderr
+    assert "'message size'" not in run.stderr  # which no layout promises
+
+
+def test_a_counterexample_can_be_had_again_by_the_options_it_is_shown_with():
+    chosen = "--orderings ring --dtype float32 --seeds 2 --ranks 2,3 --lengths 5,1000 --show"
+    shown = lines_of_the_ring(measured("mpich", 3, *chosen.split()))
+    assert len(shown) == 2  # message size, rank count
+    for line in shown:
+        arguments = line.rpartition("(")[2].rstrip(")").split()
+        assert line in lines_of_the_ring(measured("mpich", 3, *arguments, "--show"))
+
+
+def lines_of_the_ring(text):
+    return [line for line in text.splitlines() if line.startswith("ring fails")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--orderings rnig", "unknown all-reduce ordering 'rnig'"),
+        ("--dtype float128", "unknown dtype 'float128'"),
+        ("--lengths 1,q", "--lengths 1,q: give numbers, p or p-1"),
+        ("--ranks 0", "--ranks 0: choose 1 or more"),
+        ("--seeds=-1", "--seeds -1: choose 0 or more"),
+        ("--ranks 3,4", "--ranks 4: there are 2 ranks"),
+        ("--write nowhere.md", "--write nowhere.md: No such file"),
+        ("--write README.md", "--write README.md: no place for the table: write <!-- properties:mpich -->"),
+        ("--write docs/allreduce.md --seeds 1", "leave out what reduces it"),
+    ],
+)
+def test_mistakes_are_reported_once(arguments, message):
+    run = run_mpi(2, [*COMMAND, *arguments.split()], cwd=Path(__file__).resolve().parents[2])
+    assert run.returncode == 2 and run.stderr.count(message) == 1, run.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@libraries
+def test_the_tables_of_the_docs_are_what_the_command_writes(library, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(f"<!-- properties:{library} -->\n<!-- /properties:{library} -->\n")
+    measured(library, 8, "--write", str(page), timeout=1100)
+    found, expected = rows(page.read_text()), rows(documented(library))
+    assert list(found) == list(expected) == NAMES
+    for name in found.keys() - {LIBRARY_S}:
+        assert found[name] == expected[name], name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [16, 64])
+@libraries
+def test_many_ranks(library, size):
+    chosen = "direct,recursive-doubling,fixed-point,exact"
+    text = measured(
+        library,
+        size,
+        "--orderings",
+        chosen,
+        "--ranks",
+        str(size),
+        "--lengths",
+        "0,1,p-1,1000",
+        "--seeds",
+        "1",
+    )
+    expected = rows(documented(library))
+    assert rows(text) == {name: expected[name] for name in NAMES if name in chosen.split(",")}
