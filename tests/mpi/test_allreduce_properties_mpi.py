@@ -47,7 +47,7 @@ def test_promises_that_are_not_kept_are_named(library):
     assert cells["egocentric"] == {RANKS, PLACEMENT, COUNT}
     assert cells["arrival"] == {RUN, SIZE, PLACEMENT, COUNT}
     for message in (
-        "ordering 'boastful' is declared 'layout', but fails 'rank count': float64, seed 1, the total: p 1, n 1, ",
+        "ordering 'boastful' is declared 'layout', but fails 'rank count': float64, seed 1, the total: p 1, n ",
         "--orderings boastful --dtype float64 --seeds 1 --ranks 1,",
         "ordering 'egocentric' is declared 'run', but fails 'all ranks': float64, seed 1, the total, ",
         "ordering 'arrival' is declared 'run', but fails 'run to run': ",
