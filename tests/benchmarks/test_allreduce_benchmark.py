@@ -171,6 +171,21 @@ def test_all_ranks_measure_the_same_shuffles(library):
 
 
 @libraries
+def test_repetitions_that_begin_late_are_counted_and_left_out(library):
+    found = measured(library)["overrun"]
+    # Only the first can begin in time: the others are due while rank 1 still sleeps.
+    assert found["late"] >= 4 and len(found["times"]) == 5 - found["late"]
+    assert len(found["own"]) == 3 and all(t >= 0.005 for t in found["times"])
+
+
+@libraries
+def test_windows_that_are_no_use_give_way_to_barriers_and_the_reason_is_told(library):
+    sync, repetitions = measured(library)["fallback"]
+    assert sync["method"] == "barrier" and repetitions == 4
+    assert "late" in sync["reason"] or "share" in sync["reason"] or "known to" in sync["reason"]
+
+
+@libraries
 def test_ranks_of_one_node_find_that_they_have_one_clock(library):
     first, *others = measured(library)["truth"]
     assert first == [0, 0, 0]

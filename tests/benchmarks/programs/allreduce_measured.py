@@ -13,6 +13,7 @@ from benchmarks import allreduce
 from benchmarks.allreduce_cells import Cell
 from benchmarks.allreduce_clock import GlobalClock
 from benchmarks.allreduce_measure import measure
+from benchmarks.allreduce_timing import repeat
 from kernels.allreduce import plan
 
 COUNT = 5
@@ -95,6 +96,29 @@ def truth(comm):
     return comm.gather((clock.line.offset(clock.now()), clock.line.error(clock.now()), clock.line.drift))
 
 
+def overrun(comm):
+    """Windows whose calls take far longer on rank 1 than was expected: what is counted of five."""
+
+    def call():
+        if comm.rank == 1:
+            time.sleep(0.005)
+
+    return repeat(comm, call, 5, 1e-6, GlobalClock(comm, [0] * comm.size))
+
+
+def fallback(comm):
+    """How ranks were started in the end, when all calls but the first of each reducer overrun their windows."""
+
+    def slow(*arguments, **options):
+        reducer, first = plan(*arguments, **options), iter([True])
+        return Faulty(reducer, comm.rank, lambda total, rank: next(first, False) or time.sleep(0.005))
+
+    cells = [Cell("ring", COUNT, 8 * COUNT)]
+    asked = options(comm, rounds=1, repetitions=4, seconds=100.0, sync="clock")
+    found = measure(comm, cells, asked, slow)
+    return found.sync, len(found.rounds[cells[0]][0]["times"])
+
+
 def clocks(comm):
     """Of every rank: true offset and drift of its clock, and those estimated with their bounds."""
     ahead, drift = 100.0 * comm.rank, 1e-4 * comm.rank
@@ -140,6 +164,8 @@ def main():
         "right": wrong(comm, ("library", *ORDERINGS)),
         "wrong": {fault: wrong(comm, ORDERINGS, fault) for fault in FAULTS},
         "shuffles": shuffles(comm),
+        "overrun": overrun(comm),
+        "fallback": fallback(comm),
         "truth": truth(comm),
         "clocks": clocks(comm),
         "jump": jump(comm),
