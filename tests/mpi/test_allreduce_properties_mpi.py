@@ -49,7 +49,7 @@ def test_promises_that_are_not_kept_are_named(library):
     for message in (
         "ordering 'boastful' is declared 'layout', but fails 'rank count': float64, seed 1, the total: p 1, n ",
         "--orderings boastful --dtype float64 --seeds 1 --ranks 1,",
-        "ordering 'egocentric' is declared 'run', but fails 'all ranks': float64, seed 1, the total, ",
+        "ordering 'egocentric' is declared 'run', but fails 'all ranks': float64, seed 1, ",
         "ordering 'arrival' is declared 'run', but fails 'run to run': ",
     ):
         assert message in run.stderr
