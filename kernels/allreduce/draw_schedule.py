@@ -240,7 +240,7 @@ def _labels(arrows: Sequence[Arrow], paths: Sequence[Path], ground: str) -> list
     result = []
     for i, (arrow, path) in enumerate(zip(arrows, paths, strict=True)):
         label = str(arrow.start) if arrow.stop - arrow.start == 1 else f"{arrow.start}\u2026{arrow.stop - 1}"
-        half = svg.width_of(label, 10) / 2
+        half = 3.8 * len(label)
         best = (0.0, 0.0, 0.0)
         for t in (0.24, 0.32, 0.4, 0.5, 0.6, 0.68):
             x, y = _at(path, t)

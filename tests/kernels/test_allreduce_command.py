@@ -98,6 +98,8 @@ FORMULAS = {
     "rabenseifner": lambda p: in_parts(p, 2 * math.log2(p)),
     "ring": lambda p: in_parts(p, 2 * (p - 1)),
     "segmented-ring:segments=3": lambda p: in_parts(p, 2 * (p - 1) * 3),
+    "two-level": lambda p: in_parts(p, 2 * (p // 2 + 2 - 2)),
+    "block-tree": lambda p: in_parts(p, 2 * (p - 1)),
 }
 
 
@@ -105,9 +107,24 @@ FORMULAS = {
 def test_the_formulas_of_the_documentation_are_what_the_schedules_do(name, formula):
     for size in (4, 16):
         n = 6 * size
-        c = cost(get(name).schedule(size), n, 1)
+        context = {"nodes": [2 * rank // size for rank in range(size)], "owners": range(size)}
+        c = cost(get(name).schedule(size, **context), n, 1)
         found = c.critical_messages, c.critical_bytes / n, c.critical_additions / n
         assert found == pytest.approx(formula(size), rel=1e-12)
+
+
+ROUNDS = {
+    "direct": lambda p: 2,
+    "recursive-multiplying:k=4": lambda p: math.log2(p) / 2,
+    "double-tree:segments=3": lambda p: 2 * math.log2(p) + 3 - 1,
+    "segmented-ring:segments=3": lambda p: 2 * (p + 3 - 2),
+}
+
+
+@pytest.mark.parametrize("name, formula", ROUNDS.items())
+def test_the_rounds_of_the_documentation_are_those_of_the_schedules(name, formula):
+    for size in (4, 16):
+        assert len(get(name).schedule(size).program(0)) == formula(size)
 
 
 MISTAKES = {

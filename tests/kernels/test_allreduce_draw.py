@@ -398,10 +398,17 @@ def test_mistakes_are_answered_with_what_is_allowed(capsys, line, message):
 # The documentation
 
 
-def test_the_documentation_shows_what_the_commands_draw():
+def test_the_documentation_shows_what_the_commands_print_and_draw():
     text = PAGE.read_text()
-    _, pictures = renewed(text)
+    page, pictures = renewed(text)
+    assert page == text, "run: python -m tests.transcripts"
     assert {str(path.relative_to(ROOT)) for path in PICTURES.iterdir()} == set(pictures)
     for place, picture in pictures.items():
         assert (ROOT / place).read_bytes() == picture.encode(), f"{place}: run: python -m tests.transcripts"
         assert f"]({Path(place).relative_to('docs')})" in text
+
+
+def test_the_documentation_says_what_the_bits_of_every_ordering_depend_on():
+    _, _, rest = PAGE.read_text().partition("| ordering | bits depend on | cost |\n")
+    rows = re.findall(r"^\| `(\S+)` \| [^|]+ \| [^|]+ \|$", rest.partition("\n\n")[0], re.MULTILINE)
+    assert rows == [o.name for o in orderings()]
