@@ -13,7 +13,12 @@ from kernels.allreduce.catalog import Ordering, orderings
 from kernels.guarantees import ChoiceError
 
 # Commands of modules that load MPI, which must not happen for the sake of the others: by name, where and what it is.
-UNDER_MPI: dict[str, tuple[str, str]] = {}
+UNDER_MPI: dict[str, tuple[str, str]] = {
+    "identify": (
+        "kernels.allreduce.identify",
+        "under mpirun: which ordering the MPI library's own all-reduce is, by its bits",
+    ),
+}
 
 
 def table() -> str:

@@ -14,8 +14,13 @@ def trees(schedule: Schedule, element: int, n: int) -> list[Tree]:
     """The tree of an element of a vector of n, as each rank evaluates it; leaves are numbers of
     ranks or, of a schedule over blocks, of blocks."""
     chunk = schedule.chunk_of(element, n)
+    return [values[chunk] for values in of_chunks(schedule)]
+
+
+def of_chunks(schedule: Schedule) -> list[list[Tree]]:
+    """The tree of every chunk, as each rank evaluates it."""
     own = [[[leaf] * schedule.chunks for leaf in schedule.leaves(rank)] for rank in range(schedule.size)]
-    return [values[chunk] for values in carry_out(schedule, own, _pairs)]
+    return carry_out(schedule, own, _pairs)
 
 
 def _pairs(sources: list[Tree]) -> Tree:

@@ -1,0 +1,225 @@
+"""`identify` on made-up libraries: one that adds by a schedule, by none of ours, by chance, or differently by rank."""
+
+from __future__ import annotations
+
+import re
+from functools import reduce
+
+import numpy as np
+import pytest
+
+from kernels.allreduce.catalog import get
+from kernels.allreduce.forced import forced
+from kernels.allreduce.identify import report
+from kernels.allreduce.recognition import candidates, classes, evaluate, identify, numbers, short_name
+from kernels.allreduce.simulator import simulate_schedule
+from kernels.registry import get as variant
+from kernels.sums.black_box import black_box
+
+
+class Library:
+    """The communicator as rank 0 sees it; `add(vectors, call)` sums the rows of (p, n).
+
+    What the other ranks contribute is what rank 0 has sent them last or, before that, what they draw themselves.
+    """
+
+    rank = 0
+
+    def __init__(self, size, add, others=None):
+        self.size, self.add, self.others = size, add, others
+        self.sent, self.calls = None, 0
+
+    def bcast(self, x):
+        if isinstance(x, np.ndarray):
+            self.sent = x
+        return x
+
+    def allgather(self, mine):
+        return [mine] * (self.size - 1) + [mine if self.others is None else self.others]
+
+    def Allreduce(self, send, receive):
+        n = len(send)
+        if self.sent is None:
+            seed = self.calls // 2  # each is used twice
+            vectors = np.array([numbers(seed, rank, n, send.dtype) for rank in range(self.size)])
+        else:
+            vectors = self.sent if self.sent.ndim == 2 else np.repeat(self.sent[:, None], n, axis=1)
+        receive[:] = self.add(vectors, self.calls)
+        self.calls += 1
+
+
+def by_schedule(name):
+    return lambda vectors, call: simulate_schedule(get(name).schedule(len(vectors)), [[v] for v in vectors])[
+        0
+    ]
+
+
+def left_to_right(vectors, order):
+    return reduce(np.add, [vectors[rank] for rank in order])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    "name, n",
+    [
+        ("recursive-doubling", 1),
+        ("reverse", 2),
+        ("ring", 13),
+        ("ring:start=1,cut=full", 13),
+        ("rabenseifner:k=4", 100),
+        ("k-nomial:k=3,tree=depth", 7),
+        ("recursive-multiplying:k=3", 1),
+    ],
+)
+def test_a_library_that_adds_by_a_schedule_is_recognised_and_its_trees_are_found(name, n, dtype):
+    size = 5
+    found = identify(Library(size, by_schedule(name)), n, dtype, names=candidates(size), tree=True)
+    assert name in found.orderings
+    same = next(names for names, _ in classes(candidates(size), size, n, {}) if name in names)
+    assert found.orderings == same and found.repeats and found.ranks_agree
+    assert all(one.verified for one in found.trees)
+    assert sorted(i for one in found.trees for a, b in one.elements for i in range(a, b + 1)) == list(
+        range(n)
+    )
+
+
+def test_the_trees_of_a_ring_are_those_of_its_chunks():
+    found = identify(Library(4, by_schedule("ring")), 6, names=candidates(4), tree=True)
+    assert [(one.elements, one.tree) for one in found.trees] == [
+        ([(0, 1)], "(((x[0] + x[1]) + x[2]) + x[3])"),
+        ([(2, 3)], "(x[0] + ((x[1] + x[2]) + x[3]))"),
+        ([(4, 4)], "((x[0] + (x[2] + x[3])) + x[1])"),
+        ([(5, 5)], "(((x[0] + x[3]) + x[1]) + x[2])"),
+    ]
+
+
+def test_an_order_that_is_none_of_ours_is_shown_as_its_tree():
+    order = (3, 0, 5, 1, 4, 2)
+    found = identify(Library(6, lambda v, call: left_to_right(v, order)), 4, names=candidates(6))
+    assert found.orderings == []
+    text = report([found], [], 6)
+    assert "no ordering of ours" in text
+    assert "all elements: (((((x[0] + x[3]) + x[5]) + x[1]) + x[4]) + x[2])" in text
+
+
+def test_sums_that_change_from_call_to_call_are_told_and_have_no_tree():
+    orders = ((0, 1, 2, 3), (3, 1, 0, 2))
+    found = identify(Library(4, lambda v, call: left_to_right(v, orders[call % 2])), 50, names=candidates(4))
+    assert not found.repeats and found.orderings == []
+    text = report([found], [], 4)
+    assert "NO      agree   no ordering: the same numbers have other sums from call to call" in text
+    assert re.search("all elements: no order: .*does not repeat", text)
+
+
+def test_ranks_with_different_bits_are_told():
+    library = Library(4, by_schedule("linear"), others=(True, b"other bits"))
+    found = identify(library, 50, names=candidates(4))
+    assert not found.ranks_agree
+    assert "DIFFER  no ordering: each rank adds in an order of its own, rank 0 in that of" in report(
+        [found], [], 4
+    )
+
+
+def test_a_correctly_rounded_sum_has_no_order():
+    exact = black_box(variant("sum", "exact"))
+    add = lambda v, call: np.array([exact(np.ascontiguousarray(column)) for column in v.T])  # noqa: E731
+    found = identify(Library(4, add), 3, names=candidates(4))
+    assert found.orderings == []
+    assert [one.tree for one in found.trees] == ["order-free, of 4 parts"]
+
+
+def test_nothing_is_said_of_no_elements_and_two_ranks_have_one_sum():
+    assert "nothing to add" in report([identify(Library(4, None), 0)], [], 4)
+    two = identify(Library(2, by_schedule("ring")), 3, names=candidates(2))
+    assert len(two.orderings) == len(candidates(2))
+    assert "two ranks have only one sum" in report([two], [], 2)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 8])
+def test_candidates_have_schedules_and_short_names_that_mean_the_same(size):
+    names = candidates(size)
+    assert len(set(names)) == len(names) and names == [short_name(name) for name in names]
+    assert {"recursive-doubling", "ring", "rabenseifner", "linear"} <= set(names)
+    assert not any(name.startswith(("permuted", "native", "exact")) for name in names)
+    assert short_name("ring:start=0,cut=balanced") == "ring"
+    assert short_name("ring:start=1,cut=balanced") == "ring:start=1"
+
+
+@pytest.mark.parametrize("n", [1, 5, 13])
+def test_a_class_evaluates_to_the_bits_of_each_of_its_schedules(n):
+    size, rng = 6, np.random.default_rng(n)
+    vectors = rng.standard_normal((size, n))
+    listed = classes(candidates(size), size, n, {})
+    assert len(listed) > 10 and sum(len(names) for names, _ in listed) == len(candidates(size))
+    for names, pieces in listed:
+        for name in names:
+            total = simulate_schedule(get(name).schedule(size), [[v] for v in vectors])[0]
+            assert evaluate(pieces, vectors).tobytes() == total.tobytes()
+
+
+# What is forced
+
+
+@pytest.mark.parametrize(
+    "library, call, environment, ordering",
+    [
+        ("MPICH", "blocking", {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "ring"}, "ring:start=1,cut=full"),
+        ("MPICH", "blocking", {"MPICH_ALLREDUCE_INTRA_ALGORITHM": "tree"}, "k-nomial:k=2,tree=depth"),
+        (
+            "MPICH",
+            "blocking",
+            {
+                "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "tree",
+                "MPIR_CVAR_ALLREDUCE_TREE_TYPE": "kary",
+                "MPIR_CVAR_ALLREDUCE_TREE_KVAL": "3",
+            },
+            "k-nomial:k=3,tree=heap",
+        ),
+        (
+            "MPICH",
+            "blocking",
+            {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "recexch", "MPIR_CVAR_ALLREDUCE_RECEXCH_KVAL": "4"},
+            "recursive-multiplying:k=4,fold=neighbours",
+        ),
+        (
+            "MPICH",
+            "persistent",
+            {"MPIR_CVAR_IALLREDUCE_INTRA_ALGORITHM": "tsp_tree"},
+            "k-nomial:k=2,tree=heap",
+        ),
+        ("MPICH", "blocking", {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "auto"}, None),
+        (
+            "Open MPI",
+            "blocking",
+            {
+                "OMPI_MCA_coll_tuned_use_dynamic_rules": "1",
+                "OMPI_MCA_coll_tuned_allreduce_algorithm": "basic_linear",
+            },
+            "reverse",
+        ),
+        ("Open MPI", "blocking", {"OMPI_MCA_coll_tuned_allreduce_algorithm": "4"}, None),
+        ("Open MPI", "persistent", {"OMPI_MCA_coll_libnbc_iallreduce_algorithm": "1"}, "ring:start=-1"),
+    ],
+)
+def test_variables_are_read_as_the_libraries_read_them(library, call, environment, ordering):
+    (what,) = forced(library, call, environment)
+    assert what.ordering == ordering and bool(what.remark) == (ordering is None)
+    if ordering:
+        assert get(ordering).schedule(4)
+
+
+def test_variables_of_another_library_or_call_force_nothing():
+    ring = {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "ring"}
+    assert forced("Open MPI", "blocking", ring) == []
+    assert forced("MPICH", "persistent", ring) == []
+    assert forced("some other", "blocking", ring) == []
+    assert forced("MPICH", "blocking", {}) == []
+
+
+def test_a_silent_fallback_is_called_by_its_name():
+    (what,) = forced("MPICH", "blocking", {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "ring"})
+    fell_back = identify(Library(5, by_schedule("recursive-doubling")), 4, names=candidates(5))
+    heeded = identify(Library(5, by_schedule("ring:start=1,cut=full")), 4, names=candidates(5))
+    assert (fell_back.as_forced(what), heeded.as_forced(what)) == (False, True)
+    assert "NOT AS FORCED: MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=ring" in report([fell_back], [what], 5)
+    assert "as forced: ring:start=1,cut=full" in report([heeded], [what], 5)

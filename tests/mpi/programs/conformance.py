@@ -1,0 +1,69 @@
+"""The bits of the MPI library's own all-reduce, on communicators of several sizes.
+
+Run by tests/mpi/test_conformance_mpi.py as `mpirun -n 8 python conformance.py CALL`; rank 0 prints JSON:
+digests of the totals by size, length and type.
+"""
+
+import json
+import sys
+from hashlib import blake2b
+
+import numpy as np
+
+SIZES = (2, 3, 4, 5, 7, 8)
+DTYPES = ("float64", "float32")
+
+
+def lengths(size):
+    return sorted({1, 2, size - 1, size, 13, 1000, 30011})
+
+
+def cases():
+    return [(size, n, dtype) for size in SIZES for n in lengths(size) for dtype in DTYPES]
+
+
+def numbers(size, rank, n, dtype):
+    """What a rank contributes, one all-reduce per row: of near magnitudes, where the order shows in most sums."""
+    rng = np.random.default_rng([size, rank, n])
+    rows = 24 if n < 100 else 2
+    return (rng.standard_normal((rows, n)) * 10.0 ** rng.integers(-1, 2, (rows, n))).astype(dtype)
+
+
+def digest(totals):
+    return blake2b(np.ascontiguousarray(totals).tobytes(), digest_size=8).hexdigest()
+
+
+def allreduce(comm, send, receive, call):
+    if call == "persistent":
+        request = comm.Allreduce_init(send, receive)
+        request.Start()
+        request.Wait()
+        request.Free()
+    else:
+        comm.Allreduce(send, receive)
+
+
+def main(call):
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD
+    found = {}
+    for size in SIZES:
+        comm = world.Split(0 if world.rank < size else MPI.UNDEFINED)
+        if comm == MPI.COMM_NULL:
+            continue
+        for n in lengths(size):
+            for dtype in DTYPES:
+                send = numbers(size, comm.rank, n, dtype)
+                totals = np.empty_like(send)
+                for own, total in zip(send, totals, strict=True):
+                    allreduce(comm, own, total, call)
+                everywhere = sorted(set(comm.allgather(digest(totals))))
+                found[f"{size} {n} {dtype}"] = everywhere[0] if len(everywhere) == 1 else everywhere
+        comm.Free()
+    if world.rank == 0:
+        print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
