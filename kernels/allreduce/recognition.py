@@ -73,12 +73,12 @@ class Finding:
 def candidates(size: int) -> list[str]:
     """All orderings that have a schedule, with all parameters tried; those with fewest parameters first.
 
-    Of the values of k one larger than the number of ranks is tried, as all of them are alike. Orderings whose
-    parameters are none of TRIED (the seed of `permuted`) are no library's; segments change no addition.
+    Of the values of k one larger than the number of ranks is tried, as all of them are alike. Orderings over blocks and
+    those whose parameters are none of TRIED (the seed of `permuted`) are no library's; segments change no addition.
     """
     names = []
     for o in catalog.orderings():
-        if not o.scheduled or not set(o.parameters) <= {*TRIED, "segments"}:
+        if not o.scheduled or "owners" in o.needs or not set(o.parameters) <= {*TRIED, "segments"}:
             continue
         tried = {key: TRIED[key] for key in o.parameters if key in TRIED}
         if "k" in tried:
