@@ -1,9 +1,10 @@
 """The reducer that carries out a schedule over MPI point-to-point messages.
 
-Short vectors are copied into memory of the reducer's own, for which every request is persistent and every sum is
-prepared once: a call allocates nothing. Long vectors are sent from where the caller has them and received where the
-total is wanted. They go in segments, one behind the other, so that one segment is added while the next one moves, and
-so that what has just come is still in the cache when it is added.
+Every message is a persistent request and every sum is prepared once, so that a call allocates nothing. Short vectors
+are copied into memory of the reducer's own. Long ones are sent from where the caller has them and received where the
+total is wanted: the requests of the last few places are kept. Long vectors go in segments, one behind the other, so
+that one segment is added while the next one moves, and so that what has just come is still in the cache when it is
+added.
 """
 
 from __future__ import annotations
@@ -14,16 +15,27 @@ from dataclasses import dataclass
 import numpy as np
 from mpi4py import MPI
 
+from kernels import _native
 from kernels.allreduce.operations import Operation
-from kernels.allreduce.program import AHEAD, Memory, Step, steps
-from kernels.allreduce.reducer import Reducer
+from kernels.allreduce.program import AHEAD, Memory, steps
+from kernels.allreduce.reducer import Reducer, free_requests
 from kernels.allreduce.schedule import Schedule, Transfer
 
-SHORT_BYTES = 1 << 16  # up to which a copy costs less than new requests
+COPIED_BYTES = 1 << 13  # up to which a copy costs less than looking up where the caller's memory is
 SEGMENT_BYTES = 1 << 20  # of the vector, at least
 MOST_SEGMENTS = 32
+PLACES = 4  # of the caller's memory whose requests are kept
 
 View = Callable[[int, int, int], np.ndarray]
+
+
+@dataclass(slots=True)
+class Ready:
+    """A step over fixed memory; `after` is the step before it of the same segment."""
+
+    after: int
+    requests: list[MPI.Request]
+    sums: list[Callable[[], None]]
 
 
 class ScheduleReducer(Reducer):
@@ -37,61 +49,65 @@ class ScheduleReducer(Reducer):
         self._operation = operation
         self._blocks = len(schedule.leaves(comm.rank)) if "owners" in ordering.needs else None
         self.nbytes = self._total.nbytes
-        short = self.nbytes <= SHORT_BYTES
-        segments = 1 if short else min(max(self.nbytes // SEGMENT_BYTES, 1), MOST_SEGMENTS)
-        self._steps = steps(schedule, comm.rank, self._total.size, segments=segments)
+        self._segments = min(max(self.nbytes // SEGMENT_BYTES, 1), MOST_SEGMENTS)
+        self._steps = steps(schedule, comm.rank, self._total.size, segments=self._segments)
         self._memory = Memory(self._steps, dtype)
-        self._own = np.empty((1 if self._blocks is None else self._blocks, *shape), dtype) if short else None
-        self._ready: list[Ready] = []
-        if short:
-            self._ready = self._over(self._own, self._total, persistent=True)
+        self._copied = self.nbytes <= COPIED_BYTES
+        self._own = np.empty((1 if self._blocks is None else self._blocks, *shape), dtype)
+        # By address of contributions and total.
+        self._places: dict[tuple[int, int], list[Ready]] = {}
+        self._home = self._at(self._own, self._total) if self._copied else None
         self._flight: Flight | None = None
 
-    def _over(self, own: np.ndarray, total: np.ndarray, persistent: bool) -> list[Ready]:
-        """The steps over the contributions `own` (k, *shape) and the memory of a total."""
-        rows, total, ready = list(own.reshape(len(own), -1)), total.reshape(-1), []
+    def _at(self, own: np.ndarray, total: np.ndarray) -> list[Ready]:
+        """The steps over the contributions `own` (k, *shape) and the memory of a total, made when first seen."""
+        place = _native.address(own), _native.address(total)
+        ready = self._places.get(place)
+        if ready is None:
+            if len(self._places) == PLACES:
+                self._forget(self._places.pop(next(iter(self._places))))
+            ready = self._places[place] = self._bind(list(own.reshape(len(own), -1)), total.reshape(-1))
+        return ready
+
+    def _bind(self, own: list[np.ndarray], total: np.ndarray) -> list[Ready]:
+        ready = []
         for step in self._steps:
-            view = self._memory.view(rows, total, step.segment)
+            view = self._memory.view(own, total, step.segment)
+            requests = _requests(self._comm.Recv_init, step.receives, view)
+            requests += _requests(self._comm.Send_init, step.sends, view)
+            self._requests.extend(requests)
             sums = [
-                self._operation.prepared(
-                    [view(s, c.start, c.stop) for s in c.sources], view(c.into, c.start, c.stop)
-                )
+                self._operation.prepared([view(s, c.start, c.stop) for s in c.sources], view(c.into, c.start, c.stop))
                 for c in step.sums
             ]
-            if persistent:
-                requests = _requests(self._comm.Recv_init, step.receives, view)
-                requests += _requests(self._comm.Send_init, step.sends, view)
-                self._requests.extend(requests)
-                ready.append(Ready(step, view, requests, sums))
-            else:
-                ready.append(Ready(step, view, None, sums))
+            ready.append(Ready(step.after, requests, sums))
         return ready
+
+    def _forget(self, ready: list[Ready]) -> None:
+        gone = {id(request) for step in ready for request in step.requests}
+        self._requests[:] = [request for request in self._requests if id(request) not in gone]
+        free_requests([request for step in ready for request in step.requests])
 
     def _reduce(self, contributions):
         return self._reduce_into(contributions, self._total)
 
     def _reduce_into(self, contributions, out):
-        if not self._ready:
-            self._begin(contributions, out)
-            return self._end()
-        self._copy(contributions, self._own)
-        start, wait = MPI.Prequest.Startall, MPI.Request.Waitall
-        for step in self._ready:
-            if step.requests:
-                start(step.requests)
-                wait(step.requests)
-            for combine in step.sums:
-                combine()
-        return self._delivered(out)
+        ready = self._take(contributions, out)
+        if self._segments > 1:
+            Flight(ready).advance(wait=True)
+        else:
+            start, wait = MPI.Prequest.Startall, MPI.Request.Waitall
+            for step in ready:
+                if step.requests:
+                    start(step.requests)
+                    wait(step.requests)
+                for combine in step.sums:
+                    combine()
+        return self._deliver(out)
 
     def _begin(self, contributions, out):
-        if self._ready:
-            self._copy(contributions, self._own)
-            ready = self._ready
-        else:
-            ready = self._over(self._where_it_is(contributions, out), out, persistent=False)
         self._out = out
-        self._flight = Flight(self._comm, ready)
+        self._flight = Flight(self._take(contributions, out))
 
     def _progress(self):
         return self._flight.advance(wait=False)
@@ -99,88 +115,60 @@ class ScheduleReducer(Reducer):
     def _end(self):
         self._flight.advance(wait=True)
         self._flight, out = None, self._out
-        return self._delivered(out)
+        return self._deliver(out)
 
-    def _copy(self, contributions: np.ndarray, own: np.ndarray) -> None:
-        if self._blocks is None:
-            self._operation.fold(contributions, own[0, ...])
+    def _take(self, contributions: np.ndarray, out: np.ndarray) -> list[Ready]:
+        """The steps for these contributions, copied or where they are; `out` may be the memory of one of them."""
+        count = len(contributions)
+        if self._blocks is not None and count != self._blocks:
+            raise ValueError(f"{self} was planned for {self._blocks} blocks on this rank, got {count} contributions")
+        if self._blocks is None and count != 1:
+            self._operation.fold(contributions, self._own[0, ...])
+            own = self._own
+        elif self._copied or not contributions.flags.c_contiguous or self._across(contributions, out):
+            np.copyto(self._own, contributions)
+            own = self._own
         else:
-            self._require_blocks(contributions)
-            np.copyto(own, contributions)
+            own = contributions
+        return self._home if self._copied else self._at(own, out)
 
-    def _where_it_is(self, contributions: np.ndarray, out: np.ndarray) -> np.ndarray:
-        """The contributions themselves if messages can leave from there; else a copy, (1, *shape) or (k, *shape).
+    def _across(self, contributions: np.ndarray, out: np.ndarray) -> bool:
+        """Whether the total would lie across contributions, rather than elsewhere or in the very place of one."""
+        into = _native.address(out) - _native.address(contributions)
+        return -out.nbytes < into < contributions.nbytes and into % out.nbytes != 0
 
-        They cannot where they lie across the memory of the total; in the very same place they can.
-        """
-        if self._blocks is not None:
-            self._require_blocks(contributions)
-        elif len(contributions) != 1:
-            own = np.empty((1, *self.shape), self.dtype)
-            self._operation.fold(contributions, own[0, ...])
-            return own
-        whole = contributions.flags.c_contiguous
-        places = [row.ctypes.data for row in contributions] if whole and out.size else []
-        if whole and (out.ctypes.data in places or not np.may_share_memory(contributions, out)):
-            return contributions
-        return np.array(contributions, order="C")
-
-    def _require_blocks(self, contributions: np.ndarray) -> None:
-        if len(contributions) != self._blocks:
-            raise ValueError(
-                f"{self} was planned for {self._blocks} blocks on this rank, got {len(contributions)} contributions"
-            )
-
-    def _delivered(self, out: np.ndarray) -> np.ndarray:
-        if self._ready and out is not self._total:
+    def _deliver(self, out: np.ndarray) -> np.ndarray:
+        if self._copied and out is not self._total:
             np.copyto(out, self._total)
         return out
-
-
-@dataclass(slots=True)
-class Ready:
-    """A step with the memory it works on; `requests` persist, or are None and made when the step begins."""
-
-    step: Step
-    view: View
-    requests: list[MPI.Request] | None
-    sums: list[Callable[[], None]]
-
-    def begin(self, comm: MPI.Comm) -> list[MPI.Request]:
-        """Start the messages."""
-        if self.requests is None:
-            requests = _requests(comm.Irecv, self.step.receives, self.view)
-            return requests + _requests(comm.Isend, self.step.sends, self.view)
-        if self.requests:
-            MPI.Prequest.Startall(self.requests)
-        return self.requests
 
 
 class Flight:
     """One reduction under way: steps begin in order, as soon as what they need is there and few are under way."""
 
-    def __init__(self, comm: MPI.Comm, ready: Sequence[Ready]):
-        self._comm, self._ready = comm, ready
-        self._begun: list[list[MPI.Request]] = []
-        self._done = 0
+    def __init__(self, ready: Sequence[Ready]):
+        self._ready = ready
+        self._begun = self._done = 0
         self._begin()
 
     def _begin(self) -> None:
-        while len(self._begun) < min(len(self._ready), self._done + AHEAD):
-            step = self._ready[len(self._begun)]
-            if step.step.after >= self._done:
+        while self._begun < min(len(self._ready), self._done + AHEAD):
+            step = self._ready[self._begun]
+            if step.after >= self._done:
                 return
-            self._begun.append(step.begin(self._comm))
+            if step.requests:
+                MPI.Prequest.Startall(step.requests)
+            self._begun += 1
 
     def advance(self, wait: bool) -> bool:
         """Go on as far as messages have come, or with `wait` to the end; whether the end is reached."""
         while self._done < len(self._ready):
-            requests = self._begun[self._done]
+            step = self._ready[self._done]
             if wait:
-                MPI.Request.Waitall(requests)
-            elif not MPI.Request.Testall(requests):
+                MPI.Request.Waitall(step.requests)
+            elif not MPI.Request.Testall(step.requests):
                 return False
-            for combine in self._ready[self._done].sums:
+            for combine in step.sums:
                 combine()
             self._done += 1
             self._begin()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable, Sequence
 
@@ -23,6 +24,7 @@ from kernels.guarantees import ChoiceError
 NUMBERS = {name: ("float64", "float32") for name in ("fixed-point", "exact")}
 ANY_NUMBERS = ("float64", "float32", "float16", "bfloat16", "int64")
 NATIVE_NUMBERS = ("float64", "float32", "int64")
+SHORT_BYTES = 1 << 12  # up to which fewer rounds pay, at the price of more bytes
 
 
 def plan(
@@ -59,7 +61,8 @@ def plan(
     elif ordering == "exact":
         reducer = ExactReducer(comm, found, shape, dtype, name)
     else:
-        schedule = found.schedule(comm.size, **_context(comm, found, blocks, nodes))
+        short = math.prod(shape) * dtype.itemsize <= SHORT_BYTES
+        schedule = found.schedule(comm.size, short, **_context(comm, found, blocks, nodes))
         reducer = ScheduleReducer(comm, found, shape, dtype, name, operation, schedule)
     reducer.checked = bool(check)
     return reducer

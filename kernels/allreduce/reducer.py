@@ -38,7 +38,7 @@ class Reducer:
         self._requests: list[MPI.Request] = []
         # Also when the reducer is never freed: MPICH complains about persistent requests left at its end. The
         # communicator cannot be freed here, because that takes all ranks.
-        self._release = weakref.finalize(self, _free_requests, self._requests)
+        self._release = weakref.finalize(self, free_requests, self._requests)
 
     def __call__(self, contributions: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         if (
@@ -180,7 +180,7 @@ class Reducer:
         return f"{label} (ordering {self.ordering!r}, {self.dtype}, shape {self.shape})"
 
 
-def _free_requests(requests: list[MPI.Request]) -> None:
+def free_requests(requests: list[MPI.Request]) -> None:
     if MPI.Is_finalized():
         return
     for request in requests:

@@ -144,7 +144,7 @@ def simulate(
     if "owners" in ordering.needs:
         vectors = [[vector.ravel() for vector in x] for x in contributions]
     else:
-        vectors = [[operation.fold(x).ravel()] for x in contributions]
+        vectors = [[(x[0] if len(x) == 1 else operation.fold(x)).ravel()] for x in contributions]
     return [total.reshape(shape) for total in simulate_schedule(schedule, vectors, operation)]
 
 

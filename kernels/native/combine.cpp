@@ -189,4 +189,5 @@ void register_combine(py::module_ &m) {
         .def(py::init<const std::string &, const std::string &, std::vector<py::array>, py::array>())
         .def("__call__", &Combination::run);
     m.def("combine_rows", &combine_rows);
+    m.def("address", [](const py::array &a) { return std::uintptr_t(a.data()); });
 }
