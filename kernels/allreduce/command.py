@@ -9,7 +9,8 @@ from kernels.allreduce.schedule import Schedule
 from kernels.allreduce.schedules.in_order import in_order
 from kernels.guarantees import ChoiceError
 
-RANKS = 512  # at most: the whole of a schedule grows with their square
+RANKS = 256  # at most: the whole of a schedule grows with their square
+PARTS = 2**18  # ranks times chunks, at most
 
 
 def numbers(text: str) -> tuple[int, ...]:
@@ -100,7 +101,18 @@ def chosen(args: argparse.Namespace) -> tuple[Ordering, Schedule]:
             f"ordering {found.name!r} has no fixed tree: {found.why}. These have one: {having}; "
             "arrival has one when --order gives its order"
         )
-    return found, schedule
+    return found, feasible(found, schedule)
+
+
+def feasible(ordering: Ordering, schedule: Schedule) -> Schedule:
+    """The schedule; raises ChoiceError where its chunks are too many to go through them all."""
+    most = PARTS // schedule.size
+    if schedule.chunks > most:
+        raise ChoiceError(
+            f"ordering {ordering.name!r} cuts the vector into {schedule.chunks} chunks: at most {most} can be "
+            f"followed on {schedule.size} ranks; choose fewer segments"
+        )
+    return schedule
 
 
 def length(args: argparse.Namespace, schedule: Schedule) -> int:

@@ -83,7 +83,7 @@ def table(
     for o in chosen:
         schedule = o.schedule(size, **context)
         if schedule:
-            c = cost(schedule, n, itemsize)
+            c = cost(command.feasible(o, schedule), n, itemsize)
             counts = f"{c.rounds:>7}{c.messages:>10}{c.bytes:>14}{c.critical_additions:>12}"
             lines.append(f"{o.name:<{width}}{counts}{c.seconds(*times) * 1e6:>12.2f}")
     return "\n".join(lines)

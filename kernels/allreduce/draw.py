@@ -21,6 +21,7 @@ from kernels.allreduce.tree import made
 from kernels.guarantees import MEANINGS, ChoiceError
 from kernels.tree import Tree, depth, expression, leaves
 
+MESSAGES = 20_000  # at most, so that browsers can show them
 TREES = 8  # different ones, at most, that are shown together, of up to as many terms
 SPOKEN = 16  # terms, at most, of a tree that is described in words too
 KINDS = ("both", "tree", "schedule")
@@ -96,6 +97,7 @@ def ordering_svg(
         palettes["r"] = size
     if what != "tree":
         _few_enough(size, RANKS, "ranks")
+        _few_enough(cost(schedule, n, 1).messages, MESSAGES, "messages")
         pieces.append(_titled("Schedule, time downward", schedule_piece(schedule, n, nodes)))
         legends.append(schedule_signs(schedule, n))
         lines.append(_counts(schedule, n))
@@ -137,7 +139,7 @@ def _count(number: int, what: str) -> str:
 def _few_enough(count: int, most: int, what: str) -> None:
     if count > most:
         raise ChoiceError(
-            f"{count} {what} are too many to be told apart in a picture: at most {most}. `tree` and `cost` take more"
+            f"{count} {what} are too many for a picture: at most {most}. `tree` and `cost` take more"
         )
 
 

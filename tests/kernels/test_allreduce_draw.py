@@ -379,11 +379,12 @@ def test_a_picture_is_written_where_it_is_asked_for(capsys, tmp_path, monkeypatc
         ("draw exact", "'exact' has no fixed tree.*These have one: .*ring.*; arrival has one when --order"),
         ("draw native", "'native' has no fixed tree"),
         ("draw arrival", "'arrival' has no fixed tree"),
-        ("draw ring -n 65", "65 ranks are too many to be told apart in a picture: at most 64"),
+        ("draw ring -n 65", "65 ranks are too many for a picture: at most 64"),
         (
             "draw linear -n 129 --what tree",
             "129 terms are too many.*at most 128. `tree` and `cost` take more",
         ),
+        ("draw segmented-ring:segments=64 -n 16", "30720 messages are too many.*at most 20000"),
         ("draw ring --length 0", "--length 0: there is nothing to draw; choose 1 or more"),
         ("draw ring -n 4 --element 4", "--element 4: there is none in a vector of 4; choose 0 ... 3"),
         ("draw ring -o no/such/place.svg", "-o no/such/place.svg: cannot be written: No such file"),
