@@ -194,7 +194,7 @@ CASES = FAST | SLOW
 @pytest.mark.parametrize("case", [*FAST, *(pytest.param(case, marks=pytest.mark.slow) for case in SLOW)])
 def test_a_forced_algorithm_has_the_bits_of_the_schedule_expected(case):
     library, env, call, expected = CASES[case]
-    run = run_mpi(8, [PROGRAM, call], library=library, env=env, timeout=120)
+    run = run_mpi(8, [PROGRAM, call], library=library, env=env, timeout=250)
     assert run.returncode == 0, run.stdout + run.stderr
     found = json.loads(run.stdout)
     assert found.keys() == {f"{p} {n} {dtype}" for p, n, dtype in conformance.cases()}
@@ -209,7 +209,7 @@ def test_a_forced_algorithm_has_the_bits_of_the_schedule_expected(case):
 @pytest.mark.slow
 def test_an_exchange_in_which_each_rank_adds_its_own_number_last_leaves_the_ranks_with_different_bits():
     env = mpich("tsp_recexch_single_buffer", "IALLREDUCE", RECEXCH_KVAL=3)
-    run = run_mpi(8, [PROGRAM, "persistent"], library="mpich", env=env, timeout=120)
+    run = run_mpi(8, [PROGRAM, "persistent"], library="mpich", env=env, timeout=250)
     found = json.loads(run.stdout)
     assert all(isinstance(found[f"{p} 1000 float64"], list) for p in (3, 4, 5, 7, 8))
 
@@ -218,7 +218,7 @@ def test_an_exchange_in_which_each_rank_adds_its_own_number_last_leaves_the_rank
 
 
 def identified(n, arguments, library="mpich", env=None):
-    run = run_mpi(n, ["-m", "kernels.allreduce", "identify", *arguments], library, env, timeout=120)
+    run = run_mpi(n, ["-m", "kernels.allreduce", "identify", *arguments], library, env, timeout=250)
     return run.returncode, run.stdout, run.stderr
 
 
