@@ -2,7 +2,7 @@
 
 Reduce and reduce-scatter leave out whatever the results that are asked for do not depend on, so their bits are those
 of the all-reduce. Allgather follows the way of every contribution through the schedule, and adds nothing. All ranks'
-rounds are needed to tell, so they are made together, when the first of them is asked for.
+rounds are needed to tell, so they are looked at together, when the first of them is asked for.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from kernels.guarantees import ChoiceError
 
 Programs = list[tuple[Round, ...]]  # the rounds of every rank
 Place = tuple[int, int, int]  # rank, slot, chunk
-Pair = tuple[
-    int, int, Message, int, int, Message
-]  # sender, index and message there; receiver, index, message
+# A message: sender, its index and itself among the sends there; receiver, index and itself among the receives there.
+Pair = tuple[int, int, Message, int, int, Message]
 
 
 def reduce(schedule: Schedule, root: int) -> Schedule:
@@ -30,8 +29,7 @@ def reduce(schedule: Schedule, root: int) -> Schedule:
     """
     if not 0 <= root < schedule.size:
         raise ChoiceError(f"root {root} is no rank: choose 0 ... {schedule.size - 1}")
-    needed = {(root, TOTAL, chunk) for chunk in range(schedule.chunks)}
-    return _on_demand(schedule, lambda: _needed_only(list(schedule.ranks()), needed))
+    return _needed_only(schedule, 1, lambda chunk, part: root)
 
 
 def reduce_scatter(schedule: Schedule) -> Schedule:
@@ -43,19 +41,16 @@ def reduce_scatter(schedule: Schedule) -> Schedule:
     """
     size = schedule.size
     if schedule.cut is evenly:
-        fine = _split(schedule, lcm(schedule.chunks, size) // schedule.chunks)
-        each = fine.chunks // size
-        needed = {(chunk // each, TOTAL, chunk) for chunk in range(fine.chunks)}
-    else:
+        parts = lcm(schedule.chunks, size) // schedule.chunks
+        each = schedule.chunks * parts // size
+        return _needed_only(schedule, parts, lambda chunk, part: (chunk * parts + part) // each)
 
-        def cut(n: int, chunks: int, chunk: int) -> tuple[int, int]:
-            first, stop = schedule.bounds(n, chunk // size)
-            part = evenly(n, size, chunk % size)
-            return min(max(part[0], first), stop), min(max(part[1], first), stop)
+    def cut(n: int, chunks: int, chunk: int) -> tuple[int, int]:
+        first, stop = schedule.bounds(n, chunk // size)
+        part = evenly(n, size, chunk % size)
+        return min(max(part[0], first), stop), min(max(part[1], first), stop)
 
-        fine = replace(_split(schedule, size), cut=cut)
-        needed = {(chunk % size, TOTAL, chunk) for chunk in range(fine.chunks)}
-    return _on_demand(fine, lambda: _needed_only(list(fine.ranks()), needed))
+    return replace(_needed_only(schedule, size, lambda chunk, part: part), cut=cut)
 
 
 def allgather(schedule: Schedule) -> Schedule:
@@ -73,13 +68,8 @@ def allgather(schedule: Schedule) -> Schedule:
                 "rank, or choose an ordering over ranks"
             )
     fine = replace(_split(schedule, lcm(schedule.chunks, size) // schedule.chunks), cut=evenly)
-    gathered = _on_demand(fine, lambda: _gathered(fine, _owners(schedule)))
-    return replace(gathered, leaves=lambda rank: (rank,))
-
-
-def _on_demand(schedule: Schedule, make: Callable[[], Programs]) -> Schedule:
-    programs = cache(make)
-    return replace(schedule, program=lambda rank: programs()[rank])
+    programs = cache(lambda: _gathered(fine, _owners(schedule)))
+    return replace(fine, program=lambda rank: programs()[rank], leaves=lambda rank: (rank,))
 
 
 def _split(schedule: Schedule, parts: int) -> Schedule:
@@ -115,38 +105,60 @@ def _pairs(current: tuple[Round, ...]) -> Iterator[Pair]:
             yield message.peer, *post[message.peer, rank].popleft(), rank, index, message
 
 
-def _needed_only(programs: Programs, needed: set[Place]) -> Programs:
-    """What the places in `needed` depend on at the end, found from the last round backwards."""
-    needed = set(needed)
-    kept: list[list[Round]] = []
-    for current in reversed(list(zip(*programs, strict=True))):
-        sums = []
-        for rank, part in enumerate(current):
-            mine = []
-            for s in reversed(part.sums):
-                if (rank, s.into, s.chunk) in needed:
-                    needed.remove((rank, s.into, s.chunk))
-                    needed.update((rank, source, s.chunk) for source in s.sources)
-                    mine.append(s)
-            sums.append(tuple(reversed(mine)))
-        pairs = [pair for pair in _pairs(current) if (pair[3], pair[5].slot, pair[5].chunk) in needed]
-        # All are received before anything is added to what is needed: sends read the state before the round.
-        needed -= {(receiver, message.slot, message.chunk) for *_, receiver, _, message in pairs}
-        needed |= {(sender, message.slot, message.chunk) for sender, _, message, *_ in pairs}
-        sent = {(sender, index) for sender, index, *_ in pairs}
-        received = {(receiver, index) for *_, receiver, index, _ in pairs}
-        kept.append(
-            [
-                Round(
-                    tuple(m for i, m in enumerate(part.sends) if (rank, i) in sent),
-                    tuple(m for i, m in enumerate(part.receives) if (rank, i) in received),
-                    sums[rank],
-                )
-                for rank, part in enumerate(current)
-            ]
+def _needed_only(schedule: Schedule, parts: int, owner: Callable[[int, int], int]) -> Schedule:
+    """What it takes to have each part of each chunk of the total at `owner(chunk, part)`; chunks are split in parts."""
+    kept = cache(lambda: _kept(schedule, parts, owner))
+
+    def split(chosen: list, index: int) -> tuple:
+        # Of what a rank does with a chunk, the parts whose bits are set.
+        return tuple(
+            replace(step, chunk=step.chunk * parts + part)
+            for step, bits in chosen[index]
+            for part in range(parts)
+            if bits >> part & 1
         )
-    rounds = [current for current in reversed(kept) if any(part != Round() for part in current)]
-    return [tuple(current[rank] for current in rounds) for rank in range(len(programs))]
+
+    def program(rank: int) -> tuple[Round, ...]:
+        return tuple(Round(*(split(current[rank], i) for i in range(3))) for current in kept())
+
+    return replace(schedule, chunks=schedule.chunks * parts, program=program)
+
+
+def _kept(
+    schedule: Schedule, parts: int, owner: Callable[[int, int], int]
+) -> list[list[tuple[list, list, list]]]:
+    """By round and rank the sends, receives and sums that are needed, each with the parts of its chunk as bits.
+
+    Found from the last round backwards: what is needed is what a needed place is made of.
+    """
+    needed: dict[Place, int] = defaultdict(int)
+    for chunk in range(schedule.chunks):
+        for part in range(parts):
+            needed[owner(chunk, part), TOTAL, chunk] |= 1 << part
+    rounds = []
+    for current in reversed(list(zip(*schedule.ranks(), strict=True))):
+        chosen: list[tuple[list, list, list]] = [([], [], []) for _ in current]
+        for rank, part in enumerate(current):
+            for s in reversed(part.sums):
+                if bits := needed.pop((rank, s.into, s.chunk), 0):
+                    chosen[rank][2].insert(0, (s, bits))
+                    for source in s.sources:
+                        needed[rank, source, s.chunk] |= bits
+        # All places are written before any is read: sends read the state before the round.
+        pairs = [(pair, needed.pop((pair[3], pair[5].slot, pair[5].chunk), 0)) for pair in _pairs(current)]
+        sent, received = {}, {}
+        for (sender, s_index, here, receiver, r_index, _), bits in pairs:
+            if bits:
+                needed[sender, here.slot, here.chunk] |= bits
+                sent[sender, s_index] = received[receiver, r_index] = bits
+        for rank, part in enumerate(current):
+            chosen[rank][0].extend((m, sent[rank, i]) for i, m in enumerate(part.sends) if (rank, i) in sent)
+            chosen[rank][1].extend(
+                (m, received[rank, i]) for i, m in enumerate(part.receives) if (rank, i) in received
+            )
+        if any(any(part) for part in chosen):
+            rounds.append(chosen)
+    return rounds[::-1]
 
 
 def _owners(schedule: Schedule) -> list[int] | None:
