@@ -66,7 +66,7 @@ class ScheduleReducer(Reducer):
         if ready is None:
             if len(self._places) == PLACES:
                 self._forget(self._places.pop(next(iter(self._places))))
-            ready = self._places[place] = self._bind(list(own.reshape(len(own), -1)), total.reshape(-1))
+            ready = self._places[place] = self._bind([row.reshape(-1) for row in own], total.reshape(-1))
         return ready
 
     def _bind(self, own: list[np.ndarray], total: np.ndarray) -> list[Ready]:
