@@ -1,5 +1,6 @@
 """What the bits of every ordering depend on: on the serial simulator, and the verdict on what was observed."""
 
+import re
 from functools import reduce
 from itertools import chain, pairwise
 
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.allreduce import orderings
+from kernels.allreduce.__main__ import parser
 from kernels.allreduce.catalog import get
 from kernels.allreduce.properties import (
     BLOCKS,
@@ -32,11 +34,12 @@ from kernels.allreduce.properties import (
     shown,
     stronger,
     table,
+    understood,
     values,
 )
 from kernels.allreduce.simulator import ORDER_FREE, simulate
 from kernels.guarantees import ChoiceError, meets
-from tests.properties_table import documented, rows
+from tests.properties_table import DOCS, documented, rows
 
 SIZES = (1, 2, 3, 4, 5, 7, 8, 16)
 SIMULATED = [o for o in orderings() if o.scheduled or o.name in ORDER_FREE]
@@ -290,6 +293,14 @@ def test_a_table_replaces_what_is_between_its_markers():
             replaced(page, library, "new")
 
 
+@pytest.mark.parametrize("library", ["mpich", "openmpi"])
+def test_the_docs_have_every_ordering_as_it_is_declared(library):
+    found = rows(documented(library))
+    assert {name: row["declared"] for name, row in found.items()} == {
+        o.name: o.guarantee for o in orderings()
+    }
+
+
 # What is tried
 
 
@@ -298,6 +309,7 @@ def test_every_block_is_dealt_to_one_rank(count, size, seed):
     blocks = deal(count, size, seed)
     assert len(blocks) == size and sorted(chain(*blocks)) == list(range(count))
     assert all(own == sorted(own) for own in blocks)
+    assert sum(map(bool, blocks)) == min(count, size)
     if seed is None:
         assert list(chain(*blocks)) == list(range(count))
         assert max(map(len, blocks)) - min(map(len, blocks)) <= 1
@@ -325,3 +337,47 @@ def test_another_order_has_other_bits_in_many_elements():
         x = contributions(1, 1000, dtype)
         assert ((x[0] + x[1]) + x[2] != x[0] + (x[1] + x[2])).mean() > 0.2
         assert (reduce(np.add, x) != reduce(np.add, x[::-1])).mean() > 0.7
+
+
+# The command
+
+
+def choice(arguments, size=8):
+    return understood(
+        parser("properties").parse_args(["properties", *arguments]), "MPICH Version: 5.0.2", size
+    )
+
+
+def test_by_default_everything_is_tried_that_there_are_ranks_for():
+    tried, dtypes, seeds, lengths, sizes = choice([], size=4)
+    assert [o.name for o in tried] == [o.name for o in orderings()]
+    assert (list(dtypes), list(seeds), list(sizes)) == (["float64", "float32", "int64"], [1, 2], [1, 2, 3, 4])
+    assert list(lengths) == ["0", "1", "p-1", "p", "5", "1000", "100003"]
+
+
+def test_what_is_tried_can_be_chosen():
+    arguments = "--orderings ring,k-nomial:k=3 --dtype float32 --seeds 7 --lengths p,3 --ranks 2,6"
+    tried, *rest = choice(arguments.split())
+    assert [o.name for o in tried] == ["ring", "k-nomial:k=3"]
+    assert [list(part) for part in rest] == [["float32"], [7], ["p", "3"], [2, 6]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--orderings rnig", "unknown all-reduce ordering 'rnig'"),
+        ("--dtype float128", "unknown dtype 'float128'"),
+        ("--lengths 1,q", "--lengths 1,q: give numbers, p or p-1"),
+        ("--ranks 0", "--ranks 0: choose 1 or more"),
+        ("--ranks 4,9", "--ranks 9: there are 8 ranks"),
+        ("--seeds=-1", "--seeds -1: choose 0 or more"),
+        ("--write nowhere.md", "--write nowhere.md: No such file"),
+        (f"--write {DOCS.with_name('sums.md')}", "no place for the table: write <!-- properties:mpich -->"),
+        (f"--write {DOCS} --seeds 1", "leave out what reduces it"),
+    ],
+)
+def test_what_cannot_be_tried_is_refused(arguments, message):
+    before = DOCS.read_bytes()
+    with pytest.raises(ChoiceError, match=re.escape(message)):
+        choice(arguments.split())
+    assert DOCS.read_bytes() == before
