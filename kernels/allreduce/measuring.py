@@ -50,7 +50,7 @@ def version() -> str:
 def caption(tried, dtypes, seeds, lengths, sizes) -> str:
     """What was tried, for the head of the table."""
     p, n, types = ", ".join(map(str, sizes)), ", ".join(lengths), ", ".join(dtypes)
-    return f"{version()}; p = {p}; n = {n}; {types}; {len(seeds)} set{'s' * (len(seeds) > 1)} of data."
+    return f"{version()}; p = {p};\nn = {n}; {types}; {len(seeds)} set{'s' * (len(seeds) > 1)} of data."
 
 
 def measure(

@@ -104,12 +104,14 @@ def scales(seed: int, n: int, dtype: str) -> np.ndarray:
 
 
 def deal(count: int, size: int, seed: int | None = None) -> list[list[int]]:
-    """The blocks of every rank, ascending: in order and evenly, or at random, but one to every rank if there are enough."""
+    """The blocks of every rank, ascending: in order and evenly, or at random, with at least one if there are enough."""
     if seed is None:
         owners = np.arange(count) * size // count
     else:
         random = np.random.default_rng([seed, size])
-        owners = random.permutation([*range(min(size, count)), *random.integers(0, size, max(count - size, 0))])
+        owners = random.permutation(
+            [*range(min(size, count)), *random.integers(0, size, max(count - size, 0))]
+        )
     return [np.flatnonzero(owners == rank).tolist() for rank in range(size)]
 
 
