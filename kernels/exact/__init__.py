@@ -7,6 +7,7 @@ in plain NumPy.
 
 from kernels.exact.fixedpoint import (
     EMPTY,
+    LIMBS,
     MAX_CONTRIBUTIONS,
     NONFINITE,
     fixed_decode,
@@ -17,6 +18,7 @@ from kernels.exact.superaccumulator import WORDS, add, add_products, carry, roun
 
 __all__ = [
     "EMPTY",
+    "LIMBS",
     "MAX_CONTRIBUTIONS",
     "NONFINITE",
     "WORDS",

@@ -31,32 +31,40 @@ def fixed_exponent(x: np.ndarray, n: int | None = None) -> np.int32:
     return np.int32(_native.fixed_exponent(x))
 
 
-def fixed_encode(x: np.ndarray, exponent: int) -> np.ndarray:
+def fixed_encode(x: np.ndarray, exponent: int, out: np.ndarray | None = None) -> np.ndarray:
     """`x` (k, *shape) in fixed point, summed over its first axis: int64 (limbs, *shape).
 
     float32 has one limb, in units of 2**(exponent - 42), float64 a second, in units of 2**(exponent - 84).
     Each element is rounded once, to the nearest multiple of the last unit (ties to even): it is off by at
     most 2**(exponent - 43) or 2**(exponent - 85), and not at all where it has no bits below that unit, as all
     float32 from 2**(exponent - 19) in magnitude and all float64 from 2**(exponent - 32). With `exponent`
-    NONFINITE the words count NaN, +inf and -inf instead. Raises ValueError for more than 2**20 contributions
-    and for elements beyond the exponent.
+    NONFINITE the words count NaN, +inf and -inf instead. `out`: C-contiguous int64 (limbs, *shape) to be filled and
+    returned. Raises ValueError for more than 2**20 contributions, for elements beyond the exponent and for an `out`
+    that does not fit.
     """
     x, exponent = _floats(x), int(exponent)
     _fits(len(x))
     limbs = LIMBS[x.dtype]
+    if out is None:
+        out = np.empty((limbs, *x.shape[1:]), dtype=np.int64)
+    if out.shape != (limbs, *x.shape[1:]) or out.dtype != np.int64 or not out.flags.c_contiguous:
+        raise ValueError(
+            f"out is {out.dtype} {out.shape}: expected C-contiguous int64 {(limbs, *x.shape[1:])}"
+        )
     if exponent >= NONFINITE:
-        return reference.fixed_encode(x, exponent, limbs)
+        out[...] = reference.fixed_encode(x, exponent, limbs)
+        return out
     if not EMPTY <= exponent <= 1024:
         raise ValueError(
             f"exponent {exponent} is not one of fixed_exponent: {EMPTY} ... 1024, or {NONFINITE}"
         )
-    words = np.zeros((limbs, *x.shape[1:]), dtype=np.int64)
-    if _native.fixed_encode(x, exponent, words):
+    out.fill(0)
+    if _native.fixed_encode(x, exponent, out):
         raise ValueError(
             f"an element is NaN or not below 2**{exponent}: "
             "agree on the exponent by MAX over the fixed_exponent of all contributions"
         )
-    return words
+    return out
 
 
 def fixed_decode(words: np.ndarray, exponent: int, dtype, out: np.ndarray | None = None) -> np.ndarray:

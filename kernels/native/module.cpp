@@ -3,10 +3,12 @@
 
 PYBIND11_MODULE(_native, m) {
     m.doc() = "C++ kernels: order-free accumulators, sums, scatter-adds and block stencils";
+    register_accumulate(m);
     register_bandwidth(m);
     register_binned(m);
     register_combine(m);
-    register_contributions(m);
+    register_contributions_exact(m);
+    register_contributions_fixed(m);
     register_fixed_point(m);
     register_scatter(m);
     register_stencil(m);

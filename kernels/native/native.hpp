@@ -18,10 +18,12 @@ namespace py = pybind11;
 template <typename T>
 using array = py::array_t<T, py::array::c_style>;
 
+void register_accumulate(py::module_ &m);
 void register_bandwidth(py::module_ &m);
 void register_binned(py::module_ &m);
 void register_combine(py::module_ &m);
-void register_contributions(py::module_ &m);
+void register_contributions_exact(py::module_ &m);
+void register_contributions_fixed(py::module_ &m);
 void register_fixed_point(py::module_ &m);
 void register_scatter(py::module_ &m);
 void register_stencil(py::module_ &m);

@@ -18,23 +18,14 @@
 // Elements for which neither holds, as all with infinities, NaN or overflow, for their errors are NaN, are added by a
 // superaccumulator. Of narrower results the number to be rounded is r, and all that is not in it counts as error:
 // b + |d| in place of b, and r in place of d. Sums of float32 are cascaded once less.
-//
-// Fixed point. An element x, |x| < 2^exponent, is cut into multiples of 2^(exponent - 42) and, of float64,
-// 2^(exponent - 84) by adding and subtracting a rounder (slices.hpp), ties to even, as fixed_encode does. Sums of up
-// to 2^11 slices stay below 2^53 units: float64 adds them exactly, in any order. The two sums are then rounded as one.
+#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <stdexcept>
-#include <vector>
 
-#include "native.hpp"
+#include "contributions.hpp"
 #include "superaccumulator.hpp"
 
 namespace {
-
-constexpr std::size_t BLOCK = 1024;  // elements at a time: what is between source and result stays in the first cache
-constexpr std::size_t MOST_SOURCES = 1 << 11;
-constexpr int LIMB = 42, NONFINITE = 1 << 20;
 
 struct Block {
     alignas(64) double sum[BLOCK], error[BLOCK], left[BLOCK];
@@ -143,113 +134,113 @@ std::size_t exact_sum(const Source *const *x, std::size_t sources, std::size_t n
     return resolved;
 }
 
-// ---------------------------------------------------------------- fixed point
+// ---------------------------------------------------------------- several contributions as few numbers
 
-// Where a number is cut. So near overflow that sums or rounders might be infinite, all is scaled: what underflows then
-// is far below half a unit.
-struct Grid {
-    double scale = 1, back = 1, coarse, fine;
+constexpr std::size_t PARTS = 4;  // numbers that stand for the exact sum of a rank's contributions
 
-    explicit Grid(int exponent) {
-        constexpr int HIGH = 1000, DOWN = 64;
-        if (exponent > HIGH) {
-            scale = power_of_two(-DOWN);
-            back = power_of_two(DOWN);
-            exponent -= DOWN;
-        }
-        coarse = rounder(std::max(exponent - LIMB, LOWEST_UNIT));
-        fine = rounder(std::max(exponent - 2 * LIMB, LOWEST_UNIT));
-    }
-};
-
-FPNA_CLONES void fixed_block(const double *const *x, std::size_t sources, std::size_t from, std::size_t n,
-                             const Grid &grid, Block &block, double *out) {
-    const double scale = grid.scale, back = grid.back, coarse = grid.coarse, fine = grid.fine;
-    for (std::size_t i = 0; i < n; ++i) block.sum[i] = block.error[i] = 0;
-    for (std::size_t q = 0; q < sources; ++q)
+// Rows of x (k, columns) added to a cascade of PARTS numbers per element; returns whether something is left over, or
+// is not finite.
+template <typename Float>
+FPNA_CLONES bool cascade_parts(const Float *x, std::size_t k, std::size_t columns, std::size_t n,
+                               double (*part)[BLOCK]) {
+    for (std::size_t p = 0; p < PARTS; ++p) std::fill(part[p], part[p] + n, 0.0);
+    long long left = 0;
+    for (std::size_t q = 0; q < k; ++q, x += columns)
         for (std::size_t i = 0; i < n; ++i) {
-            const double v = x[q][from + i] * scale, first = (v + coarse) - coarse;
-            block.sum[i] += first;
-            block.error[i] += ((v - first) + fine) - fine;
+            double v = x[i];
+            for (std::size_t p = 0; p < PARTS; ++p) {
+                const double sum = part[p][i] + v;
+                v = error_of(part[p][i], v, sum);
+                part[p][i] = sum;
+            }
+            left |= v == 0 ? 0 : 1;
         }
-    for (std::size_t i = 0; i < n; ++i) out[i] = (block.sum[i] + block.error[i]) * back;
+    return left;
 }
 
-FPNA_CLONES void fixed_block(const float *const *x, std::size_t sources, std::size_t from, std::size_t n,
-                             const Grid &grid, Block &block, float *out) {
-    const double coarse = grid.coarse;
-    for (std::size_t i = 0; i < n; ++i) block.sum[i] = 0;
-    for (std::size_t q = 0; q < sources; ++q)
-        for (std::size_t i = 0; i < n; ++i) block.sum[i] += (double(x[q][from + i]) + coarse) - coarse;
-    for (std::size_t i = 0; i < n; ++i) out[i] = float(block.sum[i]);
-}
-
-// Infinities by IEEE rules; all other elements are NaN, for the exponent of the finite ones is not known.
+// x (k, n) as parts (PARTS, n) whose sums are the same exactly. Returns how many rows of these are not zero, at least
+// one; or PARTS + 1 where they do not suffice.
 template <typename Float>
-void nonfinite(const Float *const *x, std::size_t sources, std::size_t n, Float *out) {
-    constexpr Float INFINITY_ = std::numeric_limits<Float>::infinity();
-    for (std::size_t i = 0; i < n; ++i) {
-        bool nan = false, plus = false, minus = false;
-        for (std::size_t q = 0; q < sources; ++q) {
-            const Float v = x[q][i];
-            nan |= std::isnan(v);
-            plus |= v == INFINITY_;
-            minus |= v == -INFINITY_;
-        }
-        out[i] = nan || plus == minus ? std::numeric_limits<Float>::quiet_NaN() : plus ? INFINITY_ : -INFINITY_;
-    }
-}
-
-template <typename Float>
-void fixed_sum(const Float *const *x, std::size_t sources, std::size_t n, int exponent, Float *out) {
-    if (exponent >= NONFINITE) return nonfinite(x, sources, n, out);
-    const Grid grid(exponent);
-    Block block;
-    alignas(64) Float result[BLOCK];
+int expand(const Float *x, std::size_t k, std::size_t n, double *parts) {
+    alignas(64) double part[PARTS][BLOCK];
+    int used = 1;
     for (std::size_t from = 0; from < n; from += BLOCK) {
         const std::size_t count = std::min(BLOCK, n - from);
-        fixed_block(x, sources, from, count, grid, block, result);
-        std::copy(result, result + count, out + from);
+        if (cascade_parts(x + from, k, n, count, part)) used = PARTS + 1;
+        for (std::size_t p = 0; p < PARTS; ++p) {
+            std::copy(part[p], part[p] + count, parts + p * n + from);
+            if (int(p) >= used && std::any_of(part[p], part[p] + count, [](double v) { return v != 0; })) used = p + 1;
+        }
     }
+    return used;
+}
+
+// The same of sums in words (n, WORDS): each part is what rounding takes of the words before.
+int expand_words(const long long *words, std::size_t n, double *parts) {
+    int used = 1;
+    for (std::size_t i = 0; i < n; ++i, words += WORDS) {
+        long long w[WORDS], room[CHUNKS];
+        std::copy(words, words + WORDS, w);
+        double part = 1;
+        for (std::size_t p = 0; p < PARTS; ++p) {
+            if (part != 0) part = round_words<double>(w, room);
+            parts[p * n + i] = part;
+            if (part == 0) continue;
+            if (int(p) >= used) used = p + 1;
+            deposit(w, -part);
+        }
+        if (part != 0 && round_words<double>(w, room) != 0) used = PARTS + 1;
+    }
+    return used;
 }
 
 // ---------------------------------------------------------------- Python
 
-template <typename Float>
-std::vector<const Float *> sources_of(const py::list &sources, py::ssize_t n) {
-    std::vector<const Float *> x;
-    x.reserve(sources.size());
-    for (const py::handle &source : sources) {
-        if (!array<Float>::check_(source) || py::reinterpret_borrow<py::array>(source).size() != n)
-            throw py::type_error("sources need the type and the length of the result, and must be contiguous");
-        x.push_back(py::reinterpret_borrow<array<Float>>(source).data());
-    }
-    if (x.empty() || x.size() > MOST_SOURCES)
-        throw std::invalid_argument("there must be 1 to 2048 sources, not " + std::to_string(x.size()));
-    return x;
+template <typename Source, typename Float>
+std::size_t exact_sum(const py::handle &sources, const py::handle &out) {
+    auto to = py::reinterpret_borrow<array<Float>>(out);
+    const std::size_t n = to.size();
+    const auto x = sources_of<Source>(sources, n);
+    Float *total = to.mutable_data();
+    if (n <= BLOCK) return exact_sum(x.data(), x.size(), n, total);
+    py::gil_scoped_release release;
+    return exact_sum(x.data(), x.size(), n, total);
+}
+
+py::handle first_of(const py::handle &sources) {
+    if (!py::isinstance<py::list>(sources)) return sources;
+    const auto list = py::reinterpret_borrow<py::list>(sources);
+    return list.empty() ? py::handle(Py_None) : py::handle(list[0]);
 }
 
 template <typename Float>
-void define(py::module_ &m) {
-    m.def("exact_sum", [](const py::list &sources, array<Float> out) {
-        const auto x = sources_of<Float>(sources, out.size());
-        Float *to = out.mutable_data();
-        const std::size_t n = out.size();
-        py::gil_scoped_release release;
-        return exact_sum(x.data(), x.size(), n, to);
-    }, py::arg("sources"), py::arg("out").noconvert());
-    m.def("fixed_sum", [](const py::list &sources, int exponent, array<Float> out) {
-        const auto x = sources_of<Float>(sources, out.size());
-        Float *to = out.mutable_data();
-        const std::size_t n = out.size();
-        py::gil_scoped_release release;
-        fixed_sum(x.data(), x.size(), n, exponent, to);
-    }, py::arg("sources"), py::arg("exponent"), py::arg("out").noconvert());
+int expand(const array<Float> &x, array<double> &parts) {
+    const std::size_t k = x.shape(0), n = parts.shape(1);
+    if (std::size_t(x.size()) != k * n) throw std::invalid_argument("parts must be (4, n) for contributions (k, n)");
+    double *to = parts.mutable_data();
+    if (x.size() <= py::ssize_t(BLOCK)) return expand(x.data(), k, n, to);
+    py::gil_scoped_release release;
+    return expand(x.data(), k, n, to);
 }
 
 }  // namespace
 
-void register_contributions(py::module_ &m) {
-    define<double>(m);
-    define<float>(m);
+void register_contributions_exact(py::module_ &m) {
+    // sources: vectors of the type of `out`, or of float64. Returns how many elements were added by words.
+    m.def("exact_sum", [](const py::object &sources, const py::object &out) {
+        const bool wide = is<double>(first_of(sources));
+        if (is<double>(out)) return exact_sum<double, double>(sources, out);
+        if (is<float>(out)) return wide ? exact_sum<double, float>(sources, out) : exact_sum<float, float>(sources, out);
+        throw py::type_error("the result must be a contiguous vector of float64 or float32");
+    });
+    m.def("exact_expand", [](const array<double> &x, array<double> parts) { return expand(x, parts); },
+          py::arg("x").noconvert(), py::arg("parts").noconvert());
+    m.def("exact_expand", [](const array<float> &x, array<double> parts) { return expand(x, parts); },
+          py::arg("x").noconvert(), py::arg("parts").noconvert());
+    m.def("exact_expand_words", [](const array<long long> &words, array<double> parts) {
+        const std::size_t n = parts.shape(1);
+        if (std::size_t(words.size()) != n * WORDS) throw std::invalid_argument("parts must be (4, n) for words (n, 70)");
+        return expand_words(words.data(), n, parts.mutable_data());
+    }, py::arg("words").noconvert(), py::arg("parts").noconvert());
+    m.attr("EXACT_PARTS") = PARTS;
 }

@@ -1,0 +1,168 @@
+"""The accumulation axis: in what partial sums are held, travel and are added, whatever the ordering.
+
+An element becomes `width` words of type `travels`, side by side; schedules move and combine words, and know no more.
+
+| name | words of an element | error of a sum S of K contributions, before it is rounded once |
+|---|---|---|
+| `working` | one, of the type itself | every addition rounds |
+| `float64` | one float64 | (K-1) 2^-53 sum abs(x), to first order |
+| `compensated` | two of the type (narrow types: of float32), sum and error | ((1 + h)^(K-1) - 1) sum abs(x) |
+| `order-free` | one (float32) or two (float64) int64 | K 2^(e-43) or K 2^(e-85), where max abs(x) < 2^e |
+
+h = 3 u^2 / (1 - 4u), u = 2^-53 for float64 and 2^-24 for narrower types (Joldes, Muller, Popescu 2017), as long as
+nothing overflows or underflows. `order-free` gives the bits of the ordering `fixed-point`, whatever the schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels import _native, exact
+from kernels.allreduce.operations import SUM, Operation
+from kernels.guarantees import ChoiceError
+
+NAMES = ("working", "float64", "compensated", "order-free")
+
+
+@dataclass
+class Accumulation:
+    """How contributions of type `dtype` are held in words.
+
+    `load(contributions, words)`: contributions (k, *shape) are added left to right into words (n * width,), k >= 0.
+    `store(words, total)`: the words rounded once, to nearest even, into total (*shape,); zero is +0.0.
+    `agree(contributions, most, size)`, unless None, comes before each load: it is collective over the `size` ranks, and
+    `most(values)` puts the largest of all ranks into each of `values` (int32), in place. `guarantee` is what it makes
+    of any ordering; None: that of the ordering. An object serves one reduction at a time.
+    """
+
+    name: str
+    dtype: np.dtype
+    width: int
+    travels: np.dtype
+    operation: Operation
+    load: Callable[[np.ndarray, np.ndarray], None]
+    store: Callable[[np.ndarray, np.ndarray], None]
+    agree: Callable[[np.ndarray, Callable[[np.ndarray], object], int], None] | None = None
+    guarantee: str | None = None
+
+
+def get(name: str, dtype, operation: Operation = SUM) -> Accumulation:
+    """The accumulation of that name for contributions of `dtype`.
+
+    Raises ChoiceError for an unknown name, for a type that it does not take, and for another operation than a sum;
+    `working` takes all of both.
+    """
+    if name not in NAMES:
+        raise ChoiceError(f"unknown accumulation {name!r}: choose one of {', '.join(NAMES)}")
+    dtype = np.dtype(dtype)
+    if name == "working":
+        return Accumulation(name, dtype, 1, dtype, operation, _fold_with(operation), _store)
+    if operation is not SUM:
+        raise ChoiceError(f"accumulation {name!r} is of sums, not of {operation.name}: choose 'working'")
+    taken = ("float64", "float32") if name == "order-free" else ("float64", "float32", "float16", "bfloat16")
+    if dtype.name not in taken:
+        raise ChoiceError(f"accumulation {name!r} takes {', '.join(taken)}, not {dtype}: choose 'working'")
+    return {"float64": _float64, "compensated": _compensated, "order-free": _order_free}[name](dtype)
+
+
+def _fold_with(operation: Operation) -> Callable[[np.ndarray, np.ndarray], None]:
+    def load(contributions, words):
+        operation.fold(contributions, words.reshape(contributions.shape[1:]))
+
+    return load
+
+
+def _store(words: np.ndarray, total: np.ndarray) -> None:
+    np.copyto(total, words.reshape(total.shape))
+
+
+def _float64(dtype: np.dtype) -> Accumulation:
+    wide = np.dtype(np.float64)
+
+    def load(contributions, words):
+        SUM.fold(contributions.astype(wide, copy=False), words.reshape(contributions.shape[1:]))
+
+    def store(words, total):
+        np.copyto(total, narrowed(words, dtype).reshape(total.shape))
+
+    return Accumulation("float64", dtype, 1, wide, SUM, load, store)
+
+
+def _compensated(dtype: np.dtype) -> Accumulation:
+    word = np.dtype(np.float64 if dtype == np.float64 else np.float32)
+
+    def prepare(sources, out):
+        return lambda: _native.compensated_sum(sources, out)
+
+    def load(contributions, words):
+        _native.compensated_load(np.ascontiguousarray(contributions, word), words)
+
+    def store(words, total):
+        pairs = words.reshape(-1, 2)
+        # Pairs are normalised: the first is the sum of both, rounded.
+        value = pairs[:, 0] if dtype == word else narrowed(_summed_to_odd(pairs), dtype)
+        np.add(value.reshape(total.shape), dtype.type(0), total)
+
+    operation = Operation("sum", SUM.function, SUM.identity, prepare=prepare)
+    return Accumulation("compensated", dtype, 2, word, operation, load, store)
+
+
+def _order_free(dtype: np.dtype) -> Accumulation:
+    limbs = exact.LIMBS[dtype]
+    exponent = exact.EMPTY
+
+    def agree(contributions, most, size):
+        nonlocal exponent
+        values = np.array([exact.fixed_exponent(contributions, n=1), len(contributions)], np.int32)
+        most(values)
+        exponent = int(values[0])
+        if int(values[1]) * size > exact.MAX_CONTRIBUTIONS:
+            raise ValueError(
+                f"accumulation 'order-free': up to {values[1]} contributions on each of {size} ranks, but there is "
+                f"room for {exact.MAX_CONTRIBUTIONS} in all; sum blocks into fewer contributions first, or use 'exact'"
+            )
+
+    def load(contributions, words):
+        x = contributions.reshape(len(contributions), len(words) // limbs)
+        if limbs == 1:
+            exact.fixed_encode(x, exponent, out=words.reshape(1, -1))
+        else:
+            words.reshape(-1, limbs).T[...] = exact.fixed_encode(x, exponent)
+
+    def store(words, total):
+        exact.fixed_decode(words.reshape(-1, limbs).T, exponent, dtype, out=total.reshape(-1))
+
+    return Accumulation("order-free", dtype, limbs, np.dtype(np.int64), SUM, load, store, agree, "layout")
+
+
+def narrowed(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Float64 `x` rounded once to `dtype`. The conversion to bfloat16 rounds by way of float32, so there the first of
+    the two steps rounds to odd, which keeps the second from being wrong (Boldo, Melquiond 2008).
+    """
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        if dtype.name != "bfloat16":
+            return x.astype(dtype)
+        single = x.astype(np.float32)
+        return _to_odd(single, x - single).astype(dtype)
+
+
+def _summed_to_odd(pairs: np.ndarray) -> np.ndarray:
+    """The sums of pairs of float32 (n, 2) as float64, rounded to odd where they are not exact."""
+    a, b = pairs[:, 0].astype(np.float64), pairs[:, 1].astype(np.float64)
+    total = a + b
+    return _to_odd(total, (a - total) + b)  # |a| >= |b|: the error is exact (Dekker 1971)
+
+
+def _to_odd(rounded: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """Of a number whose rounding left `error`, the neighbour on its other side if that is the odd one."""
+    integer = np.int32 if rounded.dtype == np.float32 else np.int64
+    bits = rounded.view(integer)
+    # An infinity is even, and comes from a number too large for the type: its odd neighbour is the largest.
+    inexact = (error != 0) & ~np.isnan(error) & (bits & 1 == 0)
+    away = np.where((error > 0) == (bits >= 0), 1, -1).astype(integer)
+    odd = np.where(inexact & (rounded != 0), bits + away, bits).view(rounded.dtype)
+    least = np.copysign(np.ones(1, integer).view(rounded.dtype), error)
+    return np.where(inexact & (rounded == 0), least, odd).astype(rounded.dtype)

@@ -1,0 +1,216 @@
+"""`exact` and `fixed-point` under MPI: every section yields what failed on this rank; rank 0 prints all as JSON.
+
+Run by tests/mpi/test_order_free_mpi.py as `mpirun -n P python order_free_properties.py`.
+"""
+
+import json
+import sys
+import traceback
+from contextlib import ExitStack, contextmanager
+from unittest.mock import patch
+
+import numpy as np
+from mpi4py import MPI
+
+from kernels import exact
+from kernels.allreduce import order_free, plan
+from kernels.allreduce.simulator import simulate
+
+COMM = MPI.COMM_WORLD
+RANK, SIZE = COMM.rank, COMM.size
+NAMES = ("exact", "fixed-point")
+DTYPES = ("float64", "float32")
+COUNTS = {  # contributions of the ranks
+    "one each": [1] * SIZE,
+    "one or none": [rank % 2 for rank in range(SIZE)],
+    "none": [0] * SIZE,
+    "several on one": [3 if rank == SIZE - 1 else 1 for rank in range(SIZE)],
+    "any": [(66, 0, 1, 2, 5, 1, 0, 3)[rank] for rank in range(SIZE)],
+}
+WAYS = {"as planned": order_free.RECORD_BYTES, "records": 1 << 40, "owners": -1}
+SHAPES = {
+    "as planned": [(0,), (2,), (300,), (9001,)],
+    "records": [(), (5, 3), (700,)],
+    "owners": [(), (SIZE - 1,), (5, 3)],
+}
+if SIZE > 4:  # there the machine is mostly too small for the ranks, and every message takes its time
+    SHAPES = {"as planned": [(9001,)], "records": [(2,)], "owners": [(5, 3)]}
+LARGEST = np.finfo(float).max
+SPECIAL = [(np.nan,), (np.inf,), (np.inf, -np.inf), (LARGEST, LARGEST), (-0.0,)]
+
+sections = []
+
+
+def section(function):
+    sections.append(function)
+    return function
+
+
+@contextmanager
+def going(way):
+    """Plans made meanwhile take that way whatever the length."""
+    before, order_free.RECORD_BYTES = order_free.RECORD_BYTES, WAYS[way]
+    try:
+        yield
+    finally:
+        order_free.RECORD_BYTES = before
+
+
+def contributions(seed, counts, shape, dtype, decades):
+    """Those of every rank; magnitudes span twice as many powers of ten, and some cancel."""
+    result = []
+    for rank, k in enumerate(counts):
+        rng = np.random.default_rng([seed, rank])
+        x = rng.standard_normal((k, *shape)) * 10.0 ** rng.integers(-decades, decades + 1, (k, *shape))
+        if k > 2:
+            x[2] = -x[0]
+        result.append(x.astype(dtype))
+    return result
+
+
+def expected(name, xs):
+    return simulate(name, xs)[0].tobytes()
+
+
+def cases(shape, dtype):
+    """Of contributions: how many, how wide, and what special numbers."""
+    far = 100 if dtype == "float64" else 15
+    for what, counts in COUNTS.items():
+        for decades in (3, far):
+            yield f"{what}, {decades} decades", contributions(decades, counts, shape, dtype, decades)
+        if what not in ("one each", "any"):
+            continue
+        for special in SPECIAL:
+            xs = contributions(1, counts, shape, dtype, 0)
+            for i, value in enumerate(special):
+                x = xs[(SIZE - 1 + i) % SIZE]
+                if x.size:
+                    x.reshape(-1)[-1] = value if abs(value) != LARGEST else np.finfo(dtype).max
+            yield f"{what}, with {special}", xs
+
+
+@section
+def every_way_gives_the_bits_of_the_definition():
+    for name in NAMES:
+        for way in WAYS:
+            for dtype in DTYPES:
+                for shape in SHAPES[way]:
+                    with going(way), plan(COMM, name, shape, dtype) as reducer:
+                        for what, xs in cases(shape, dtype):
+                            total = reducer(xs[RANK])
+                            if total.tobytes() != expected(name, xs) or total.shape != shape:
+                                yield f"{name} {way} {dtype} {shape} {what}: {total}"
+
+
+@section
+def the_total_goes_where_it_is_wanted():
+    for name in NAMES:
+        for way, shape in (("records", (2,)), ("owners", (150,)), ("owners", (9001,))):
+            with going(way), plan(COMM, name, shape) as reducer:
+                for what, counts in COUNTS.items():
+                    xs = contributions(1, counts, shape, "float64", 3)
+                    out, want = np.empty(shape), expected(name, xs)
+                    if reducer(xs[RANK], out) is not out or out.tobytes() != want:
+                        yield f"{name} {way} {shape} {what}: not in out"
+                    reducer.start(xs[RANK])
+                    if reducer.finish().tobytes() != want:
+                        yield f"{name} {way} {shape} {what}: start and finish"
+                    place = xs[RANK][0] if counts[RANK] == 1 else out
+                    if reducer(xs[RANK], place).tobytes() != want:
+                        yield f"{name} {way} {shape} {what}: in place"
+
+
+@section
+def the_way_taken_is_the_one_that_the_contributions_allow():
+    for way, counts, decades, expect in (
+        ("records", "one each", 100, {"exact": "records", "fixed-point": "records"}),
+        ("records", "several on one", 0, {"exact": "records", "fixed-point": "records sums"}),
+        ("records", "several on one", 100, {"exact": "records", "fixed-point": "records sums"}),
+        ("records", "many", 100, {"exact": "records sums", "fixed-point": "records sums"}),
+        ("owners", "one each", 100, {"exact": "direct", "fixed-point": "direct"}),
+        ("owners", "several on one", 0, {"exact": "", "fixed-point": "sums"}),
+        ("owners", "many", 100, {"exact": "sums", "fixed-point": "sums"}),
+    ):
+        for name in NAMES:
+            xs = contributions(1, COUNTS.get(counts, [30] * SIZE), (300,), "float64", decades)
+            with going(way), plan(COMM, name, (300,)) as reducer, ExitStack() as stack:
+                steps = {}
+                for step in ("_by_records", "_direct", "_by_sums"):
+                    if hasattr(reducer, step):
+                        inner = getattr(reducer, step)
+                        steps[step] = stack.enter_context(patch.object(reducer, step, wraps=inner))
+                reducer(xs[RANK])
+                taken = " ".join(step.split("_")[-1] for step, spy in steps.items() if spy.called)
+            if taken != expect[name]:
+                yield f"{name} {way} {counts} {decades} decades: {taken}, not {expect[name]}"
+
+
+@section
+def sums_of_words_are_exact_whether_they_fit_into_numbers_or_not():
+    for shape in ((), (3, 2), (150,)):
+        for decades in (0, 100):
+            rng = np.random.default_rng(decades)
+            a = rng.standard_normal((SIZE, 6, *shape)) * 10.0 ** rng.integers(
+                -decades, decades + 1, (SIZE, 6, *shape)
+            )
+            words = exact.zeros(shape)
+            exact.add(words, a[RANK])
+            everything = exact.zeros(shape)
+            exact.add(everything, a.reshape(-1, *shape))
+            before = words.tobytes()
+            for way in WAYS:
+                for dtype in DTYPES:
+                    with going(way), plan(COMM, "exact", shape, dtype, check=True) as reducer:
+                        total = reducer.sum_words(words)
+                        if total.tobytes() != exact.round(everything, np.empty(shape, dtype)).tobytes():
+                            yield f"{way} {shape} {decades} decades, {dtype}"
+            if words.tobytes() != before:
+                yield f"{shape}: the caller's words were changed"
+
+
+@section
+def sums_of_many_products_go_as_numbers():
+    rng = np.random.default_rng(RANK)
+    words = exact.zeros((2,))
+    for i in range(2):
+        exact.add_products(words[i], rng.standard_normal(3000), rng.standard_normal(3000))
+    with plan(COMM, "exact", (2,)) as reducer:
+        with patch.object(reducer, "_add_words", wraps=reducer._add_words) as fallback:
+            reducer.sum_words(words)
+        if fallback.called:
+            yield "the sums of 3000 products do not fit into numbers"
+
+
+@section
+def too_many_contributions_for_fixed_point_are_refused_on_all_ranks():
+    for way in ("records", "owners"):
+        for k in ((1 << 20) + 1, 0):  # too many on each rank, or on rank 0 alone
+            x = np.ones((k if k or RANK else (1 << 20) + 1, 1), np.float32)
+            with going(way), plan(COMM, "fixed-point", (1,), "float32", name="energy") as reducer:
+                try:
+                    reducer(x)
+                    yield f"{way}: {len(x)} contributions were taken"
+                except ValueError as error:
+                    if "'energy'" not in str(error) or "room for 1048576" not in str(error):
+                        yield f"{way}: {error}"
+                if reducer(np.ones((1, 1), np.float32)).tolist() != [SIZE]:
+                    yield f"{way}: after the error the reducer is out of step"
+
+
+def main():
+    report = {}
+    for run in sections:
+        found = COMM.gather([f"rank {RANK}: {failure}" for failure in run()], 0)
+        if RANK == 0:
+            report[run.__name__] = [failure for failures in found for failure in failures]
+    if RANK == 0:
+        print(json.dumps(report), flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        COMM.Abort(1)
