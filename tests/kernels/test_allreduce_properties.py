@@ -293,6 +293,14 @@ def test_a_table_replaces_what_is_between_its_markers():
             replaced(page, library, "new")
 
 
+@pytest.mark.parametrize("library", ["mpich", "openmpi"])
+def test_the_docs_have_every_ordering_as_it_is_declared(library):
+    found = rows(documented(library))
+    assert {name: row["declared"] for name, row in found.items()} == {
+        o.name: o.guarantee for o in orderings()
+    }
+
+
 # What is tried
 
 

@@ -75,12 +75,12 @@ def test_a_mistake_is_reported_once():
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1800)
 @libraries
 def test_the_tables_of_the_docs_are_what_the_command_writes(library, tmp_path):
     page = tmp_path / "page.md"
     page.write_text(f"<!-- properties:{library} -->\n<!-- /properties:{library} -->\n")
-    measured(library, 8, "--write", str(page), timeout=1100)
+    measured(library, 8, "--write", str(page), timeout=1700)
     found, expected = rows(page.read_text()), rows(documented(library))
     assert list(found) == list(expected) == NAMES
     for name in found.keys() - {LIBRARY_S}:
