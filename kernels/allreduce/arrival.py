@@ -9,7 +9,7 @@ from mpi4py import MPI
 
 from kernels.allreduce.errors import ReplayError
 from kernels.allreduce.operations import Operation
-from kernels.allreduce.reducer import Reducer
+from kernels.allreduce.reducer import Reducer, as_bytes
 
 SIZE_LIMIT = 1 << 16  # ranks in a log are uint16
 
@@ -34,12 +34,12 @@ class ArrivalReducer(Reducer):
         self._replayed = 0
         self._parts: list[np.ndarray] = []
         if comm.rank:
-            self._requests.append(self._comm.Send_init(self._total, 0))
+            self._requests.append(self._comm.Send_init(as_bytes(self._total), 0))
         else:
             self._parts += [np.empty(shape, dtype) for _ in range(comm.size - 1)]
             for i, part in enumerate(self._parts):
                 source = MPI.ANY_SOURCE if log is None else i + 1
-                self._requests.append(self._comm.Recv_init(part, source))
+                self._requests.append(self._comm.Recv_init(as_bytes(part), source))
         self._status = MPI.Status()
 
     def _reduce(self, contributions):
@@ -55,7 +55,7 @@ class ArrivalReducer(Reducer):
             order = self._add_arriving() if order is None else self._add_logged(order)
             self._orders.append(order)
         if self._comm.size > 1:
-            self._comm.Bcast(self._total, 0)
+            self._comm.Bcast(as_bytes(self._total), 0)
         return self._total
 
     def _add_arriving(self) -> np.ndarray:

@@ -16,10 +16,10 @@ import numpy as np
 from mpi4py import MPI
 
 from kernels import _native
-from kernels.allreduce.operations import Operation
+from kernels.allreduce.operations import COPY, Operation
 from kernels.allreduce.program import AHEAD, Memory, steps
-from kernels.allreduce.reducer import Reducer, free_requests
-from kernels.allreduce.schedule import Schedule, Transfer
+from kernels.allreduce.reducer import Reducer, as_bytes, free_requests
+from kernels.allreduce.schedule import Schedule, Transfer, evenly
 
 COPIED_BYTES = 1 << 13  # up to which a copy costs less than looking up where the caller's memory is
 SEGMENT_BYTES = 1 << 20  # of the vector, at least
@@ -66,7 +66,9 @@ class ScheduleReducer(Reducer):
         if ready is None:
             if len(self._places) == PLACES:
                 self._forget(self._places.pop(next(iter(self._places))))
-            ready = self._places[place] = self._bind([row.reshape(-1) for row in own], total.reshape(-1))
+            # Not `for row in own`: of shape (), that makes numbers, not views.
+            rows = [own[i, ...].reshape(-1) for i in range(len(own))]
+            ready = self._places[place] = self._bind(rows, total.reshape(-1))
         return ready
 
     def _bind(self, own: list[np.ndarray], total: np.ndarray) -> list[Ready]:
@@ -77,7 +79,9 @@ class ScheduleReducer(Reducer):
             requests += _requests(self._comm.Send_init, step.sends, view)
             self._requests.extend(requests)
             sums = [
-                self._operation.prepared([view(s, c.start, c.stop) for s in c.sources], view(c.into, c.start, c.stop))
+                self._operation.prepared(
+                    [view(s, c.start, c.stop) for s in c.sources], view(c.into, c.start, c.stop)
+                )
                 for c in step.sums
             ]
             ready.append(Ready(step.after, requests, sums))
@@ -121,7 +125,9 @@ class ScheduleReducer(Reducer):
         """The steps for these contributions, copied or where they are; `out` may be the memory of one of them."""
         count = len(contributions)
         if self._blocks is not None and count != self._blocks:
-            raise ValueError(f"{self} was planned for {self._blocks} blocks on this rank, got {count} contributions")
+            raise ValueError(
+                f"{self} was planned for {self._blocks} blocks on this rank, got {count} contributions"
+            )
         if self._blocks is None and count != 1:
             self._operation.fold(contributions, self._own[0, ...])
             own = self._own
@@ -132,6 +138,17 @@ class ScheduleReducer(Reducer):
             own = contributions
         return self._home if self._copied else self._at(own, out)
 
+    def _fitting(self, contributions, out):
+        x = super()._fitting(contributions, out)
+        self._require_blocks(x)
+        return x
+
+    def _require_blocks(self, contributions: np.ndarray) -> None:
+        if self._blocks not in (None, len(contributions)):
+            raise ValueError(
+                f"{self} was planned for {self._blocks} blocks on this rank, got {len(contributions)} contributions"
+            )
+
     def _across(self, contributions: np.ndarray, out: np.ndarray) -> bool:
         """Whether the total would lie across contributions, rather than elsewhere or in the very place of one."""
         into = _native.address(out) - _native.address(contributions)
@@ -141,6 +158,47 @@ class ScheduleReducer(Reducer):
         if self._copied and out is not self._total:
             np.copyto(out, self._total)
         return out
+
+
+class RootReducer(ScheduleReducer):
+    """The total on rank `root`; the others get None."""
+
+    def __init__(self, comm, ordering, shape, dtype, name, operation, schedule, root: int):
+        super().__init__(comm, ordering, shape, dtype, name, operation, schedule)
+        self._is_root = comm.rank == root
+
+    def _deliver(self, out):
+        return super()._deliver(out) if self._is_root else None
+
+    def _check_ranks(self, total):
+        """Nothing to compare: one rank has the total."""
+
+
+class ScatteringReducer(ScheduleReducer):
+    """Elements evenly(n, size, rank) of the total, which is otherwise memory to work in."""
+
+    def _deliver(self, out):
+        start, stop = evenly(out.size, self._comm.size, self._comm.rank)
+        return super()._deliver(out).reshape(-1)[start:stop]
+
+    def _check_ranks(self, total):
+        """Nothing to compare: every rank has a part of its own."""
+
+
+class GatheringReducer(ScheduleReducer):
+    """The contributions of all ranks, (size, *shape), of which each rank brings one."""
+
+    def __init__(self, comm, ordering, shape, dtype, name, schedule: Schedule):
+        super().__init__(comm, ordering, (comm.size, *shape), dtype, name, COPY, schedule)
+        self.shape = shape
+
+    def _take(self, contributions, out):
+        if len(contributions) != 1:
+            raise ValueError(f"{self} gathers one contribution of each rank, got {len(contributions)}")
+        # The contribution lies where it is wanted: then it is sent from there, and need not be copied again.
+        out = self._total if self._copied else out
+        np.copyto(out[self._comm.rank, ...], contributions[0])
+        return self._at(out[np.newaxis], out)
 
 
 class Flight:
@@ -176,5 +234,4 @@ class Flight:
 
 
 def _requests(make: Callable, transfers: Sequence[Transfer], view: View) -> list[MPI.Request]:
-    # As bytes: MPI knows no bfloat16.
-    return [make(view(t.slot, t.start, t.stop).view(np.uint8), t.peer, t.tag) for t in transfers]
+    return [make(as_bytes(view(t.slot, t.start, t.stop)), t.peer, t.tag) for t in transfers]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from mpi4py import MPI
 
+from kernels import _native
 from kernels.allreduce.operations import Operation
 from kernels.allreduce.reducer import Reducer
 
@@ -39,23 +40,64 @@ def allreduce(comm: MPI.Comm, send: np.ndarray, receive: np.ndarray, op: MPI.Op,
 
 
 class NativeReducer(Reducer):
-    """Local contributions combined as by `np.sum`, as a user would write it, then the library's all-reduce."""
+    """Local contributions combined as by `np.sum`, as a user would write it, then the library's all-reduce.
+
+    Where a rank has one contribution of a long vector, the library takes it from where it is.
+    """
 
     def __init__(self, comm, ordering, shape, dtype, name, operation: Operation):
         super().__init__(comm, ordering, shape, dtype, name)
-        self._fold = FOLDS[operation.name]
+        self._operation, self._op = operation, OPS[operation.name]
         self._own = np.zeros(shape, dtype)
         self.nbytes = self._own.nbytes
-        if comm.size == 1 or not self.nbytes:
-            self._own, self._sum = self._total, _nothing
-        else:
-            self._sum = allreduce(self._comm, self._own, self._total, OPS[operation.name], self._requests)
+        self._alone = comm.size == 1 or not self.nbytes
+        self._persistent = None
+        if not self._alone and self.nbytes <= PERSISTENT_BYTES:
+            self._persistent = allreduce(self._comm, self._own, self._total, self._op, self._requests)
+        self._request: MPI.Request | None = None
 
     def _reduce(self, contributions):
-        self._fold(contributions, 0, None, self._own)
-        self._sum()
+        if self._persistent is None:
+            return self._reduce_into(contributions, self._total)
+        self._fold(contributions, self._own)
+        self._persistent()
         return self._total
 
+    def _reduce_into(self, contributions, out):
+        if self._alone:
+            self._fold(contributions, out)
+        else:
+            self._comm.Allreduce(self._sent(contributions, out), out, self._op)
+        return out
 
-def _nothing() -> None:
-    """One rank, or no elements: the local sum is the total."""
+    def _begin(self, contributions, out):
+        self._out = out
+        if self._alone:
+            self._fold(contributions, out)
+        else:
+            self._request = self._comm.Iallreduce(self._sent(contributions, out), out, self._op)
+
+    def _progress(self):
+        return self._request is None or self._request.Test()
+
+    def _end(self):
+        if self._request is not None:
+            self._request.Wait()
+        self._request, out = None, self._out
+        return out
+
+    def _fold(self, contributions: np.ndarray, out: np.ndarray) -> None:
+        if len(contributions):
+            FOLDS[self._operation.name](contributions, 0, None, out)
+        else:
+            out.fill(self._operation.identity(self.dtype))
+
+    def _sent(self, contributions: np.ndarray, out: np.ndarray):
+        """What the library is to take: the one contribution, the place of the total itself, or the local sum."""
+        if len(contributions) == 1 and contributions.flags.c_contiguous:
+            if _native.address(contributions) == _native.address(out):
+                return MPI.IN_PLACE
+            if not np.may_share_memory(contributions, out):
+                return contributions[0, ...]
+        self._fold(contributions, self._own)
+        return self._own

@@ -100,6 +100,14 @@ SUM = _built_in("sum", np.add, lambda dtype: dtype.type(0))
 PROD = _built_in("prod", np.multiply, lambda dtype: dtype.type(1))
 MIN = _built_in("min", np.minimum, _highest)
 MAX = _built_in("max", np.maximum, _lowest)
+
+
+def _copying(sources: list[np.ndarray], out: np.ndarray) -> Callable[[], None]:
+    (source,) = sources
+    return lambda: np.copyto(out, source)
+
+
+COPY = Operation("copy", np.add, lambda dtype: dtype.type(0), prepare=_copying)  # of one source, bit for bit
 OPERATIONS = {o.name: o for o in (SUM, PROD, MIN, MAX)}
 
 

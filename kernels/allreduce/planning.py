@@ -9,21 +9,23 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from mpi4py import MPI
 
-from kernels.allreduce import catalog, operations
+from kernels.allreduce import catalog, collectives, operations
 from kernels.allreduce.arrival import SIZE_LIMIT, ArrivalReducer, read_log
 from kernels.allreduce.catalog import Ordering
 from kernels.allreduce.errors import PlanMismatch, ReplayError, by_rank
-from kernels.allreduce.executor import ScheduleReducer
+from kernels.allreduce.executor import GatheringReducer, RootReducer, ScatteringReducer, ScheduleReducer
 from kernels.allreduce.native import NativeReducer
 from kernels.allreduce.operations import Operation
 from kernels.allreduce.order_free import ExactReducer, FixedPointReducer
 from kernels.allreduce.reducer import Reducer, agree, digest_of
-from kernels.guarantees import ChoiceError
+from kernels.allreduce.tree import keeps_order
+from kernels.guarantees import ChoiceError, known
 
 # Of orderings that convert contributions to integers, and of all others.
 NUMBERS = {name: ("float64", "float32") for name in ("fixed-point", "exact")}
 ANY_NUMBERS = ("float64", "float32", "float16", "bfloat16", "int64")
 NATIVE_NUMBERS = ("float64", "float32", "int64")
+COLLECTIVES = ("allreduce", "reduce", "reduce-scatter", "allgather")
 SHORT_BYTES = 1 << 12  # up to which fewer rounds pay, at the price of more bytes
 
 
@@ -37,6 +39,8 @@ def plan(
     name: str = "",
     *,
     operation: str | Operation = "sum",
+    collective: str = "allreduce",
+    root: int = 0,
     blocks: Sequence[int] | None = None,
     nodes: Sequence[int] | None = None,
 ) -> Reducer:
@@ -44,10 +48,14 @@ def plan(
     if comm == MPI.COMM_NULL:
         raise ValueError("the communicator is MPI.COMM_NULL: it was freed, or this rank is not in it")
     try:
-        found, shape, dtype, operation = _understand(comm, ordering, shape, dtype, replay, operation, blocks)
-        asked = f"ordering {ordering!r}, {operation.name} of {dtype}, shape {shape}" + (
-            ", check" if check else ""
+        found, shape, dtype, operation = _understand(
+            comm, ordering, shape, dtype, operation, collective, root
         )
+        _require_context(comm, found, replay, blocks, nodes)
+        asked = (
+            f"{_what(collective, root)}, ordering {ordering!r}, {operation.name} of {dtype}, shape {shape}"
+        )
+        asked += ", check" if check else ""
         failure = None
     except (ValueError, TypeError) as error:  # ChoiceError and ReplayError are ValueErrors
         asked, failure = f"{type(error).__name__}: {error}", error
@@ -61,14 +69,38 @@ def plan(
     elif ordering == "exact":
         reducer = ExactReducer(comm, found, shape, dtype, name)
     else:
-        short = math.prod(shape) * dtype.itemsize <= SHORT_BYTES
-        schedule = found.schedule(comm.size, short, **_context(comm, found, blocks, nodes))
-        reducer = ScheduleReducer(comm, found, shape, dtype, name, operation, schedule)
+        nbytes = math.prod(shape) * dtype.itemsize
+        schedule = found.schedule(comm.size, nbytes <= SHORT_BYTES, **_context(comm, found, blocks, nodes))
+        reducer = _scheduled(comm, found, shape, dtype, name, operation, schedule, collective, root)
     reducer.checked = bool(check)
     return reducer
 
 
-def _understand(comm, ordering, shape, dtype, replay, operation, blocks):
+def _scheduled(comm, ordering, shape, dtype, name, operation, schedule, collective, root) -> Reducer:
+    """The reducer that carries out the schedule, or that part of it which the collective needs."""
+    if not operation.commutative and not keeps_order(schedule):
+        enough = [o.name for o in catalog.orderings() if o.scheduled and keeps_order(o.schedule(comm.size))]
+        raise ChoiceError(
+            f"operation {operation.name!r} is not commutative, and ordering {ordering.name!r} combines the ranks of "
+            f"{comm.size} in another order than theirs; these keep it: {', '.join(enough)}"
+        )
+    if collective == "reduce":
+        return RootReducer(
+            comm, ordering, shape, dtype, name, operation, collectives.reduce(schedule, root), root
+        )
+    if collective == "reduce-scatter":
+        schedule = collectives.reduce_scatter(schedule)
+        return ScatteringReducer(comm, ordering, shape, dtype, name, operation, schedule)
+    if collective == "allgather":
+        return GatheringReducer(comm, ordering, shape, dtype, name, collectives.allgather(schedule))
+    return ScheduleReducer(comm, ordering, shape, dtype, name, operation, schedule)
+
+
+def _what(collective: str, root: int) -> str:
+    return f"{collective} to rank {root}" if collective == "reduce" else collective
+
+
+def _understand(comm, ordering, shape, dtype, operation, collective, root):
     """The ordering, the shape as a tuple, the dtype and the operation; raises for what cannot be planned."""
     found = catalog.get(ordering)
     operation = operations.get(operation)
@@ -85,22 +117,44 @@ def _understand(comm, ordering, shape, dtype, replay, operation, blocks):
         raise ChoiceError(
             f"ordering {ordering!r} makes sums only, no {operation.name}: choose another ordering"
         )
-    if ordering == "native" and operation.name not in operations.OPERATIONS:
+    if ordering == "native" and operations.OPERATIONS.get(operation.name) is not operation:
         raise ChoiceError(
-            f"ordering 'native' does {', '.join(operations.OPERATIONS)}, not {operation.name!r}"
+            f"ordering 'native' does {', '.join(operations.OPERATIONS)}, not {operation.name!r} of the caller's"
         )
-    if replay is not None and ordering != "arrival":
-        raise ReplayError(f"ordering {ordering!r} has no order of arrival to replay; only 'arrival' has")
-    if ordering == "arrival" and comm.size > SIZE_LIMIT:
+    if ordering == "arrival" and not operation.commutative:
+        raise ChoiceError(
+            f"operation {operation.name!r} is not commutative, and 'arrival' combines in any order: choose direct"
+        )
+    known("collective", collective, COLLECTIVES)
+    if collective != "allreduce" and not found.scheduled:
+        having = ", ".join(o.name for o in catalog.orderings() if o.scheduled)
+        raise ChoiceError(
+            f"ordering {ordering!r} does allreduce only, no {collective}, as it has no schedule: choose {having}"
+        )
+    if collective == "allgather" and "owners" in found.needs:
+        raise ChoiceError(
+            f"ordering {ordering!r} adds over blocks; an allgather has none: choose direct or ring"
+        )
+    if not 0 <= operator.index(root) < comm.size:
+        raise ChoiceError(f"root {root} is no rank of this communicator: choose 0 ... {comm.size - 1}")
+    return found, shape, dtype, operation
+
+
+def _require_context(comm, ordering, replay, blocks, nodes) -> None:
+    """Raise for what does not go with the ordering, or is missing."""
+    if replay is not None and ordering.name != "arrival":
+        raise ReplayError(f"ordering {ordering.name!r} has no order of arrival to replay; only 'arrival' has")
+    if ordering.name == "arrival" and comm.size > SIZE_LIMIT:
         raise ValueError(
             f"ordering 'arrival' logs ranks in 16 bits: at most {SIZE_LIMIT} ranks, not {comm.size}"
         )
-    if "owners" in found.needs and blocks is None:
+    if "owners" in ordering.needs and blocks is None:
         raise ValueError(
-            f"ordering {ordering!r} adds over blocks: pass blocks=, the numbers of this rank's blocks, one for each "
-            "of its contributions"
+            f"ordering {ordering.name!r} adds over blocks: pass blocks=, the numbers of this rank's blocks, one for "
+            "each of its contributions"
         )
-    return found, shape, dtype, operation
+    if nodes is not None and len(nodes) != comm.size:
+        raise ValueError(f"nodes names the nodes of {len(nodes)} ranks: it needs one for each of {comm.size}")
 
 
 def _dtype(dtype) -> np.dtype:

@@ -180,6 +180,11 @@ class Reducer:
         return f"{label} (ordering {self.ordering!r}, {self.dtype}, shape {self.shape})"
 
 
+def as_bytes(array: np.ndarray) -> np.ndarray:
+    """The memory of a C-contiguous array as bytes, which travel whatever the type: MPI knows no bfloat16."""
+    return array.reshape(-1).view(np.uint8)
+
+
 def free_requests(requests: list[MPI.Request]) -> None:
     if MPI.Is_finalized():
         return

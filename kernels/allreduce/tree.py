@@ -23,6 +23,13 @@ def of_chunks(schedule: Schedule) -> list[list[Tree]]:
     return carry_out(schedule, own, _pairs)
 
 
+def keeps_order(schedule: Schedule) -> bool:
+    """Whether every chunk is combined with its contributions in ascending order, as if one after the other."""
+    own = [[[[leaf]] * schedule.chunks for leaf in schedule.leaves(rank)] for rank in range(schedule.size)]
+    totals = carry_out(schedule, own, lambda sources: [leaf for leaves in sources for leaf in leaves])
+    return all(leaves == sorted(leaves) for chunks in totals for leaves in chunks)
+
+
 def _pairs(sources: list[Tree]) -> Tree:
     total = sources[0]
     for source in sources[1:]:
