@@ -45,6 +45,7 @@ def plan(
     name: str = "",
     *,
     operation: str | Operation = "sum",
+    accumulate: str = "working",
     collective: str = "allreduce",
     root: int = 0,
     blocks: Sequence[int] | None = None,
@@ -68,6 +69,9 @@ def plan(
                  ranks may pass any iterable.
     `name`       appears in messages.
     `operation`  "sum", "prod", "min", "max" or an `Operation` of your own.
+    `accumulate` in what partial sums are held and travel: "working", the dtype; "float64"; "compensated", pairs of sum
+                 and error; "order-free", integers, which make any ordering's bits those of fixed-point and its
+                 guarantee layout. See `kernels.allreduce.accumulate`.
     `collective` "allreduce"; "reduce", which returns None but on rank `root`; "reduce-scatter", which returns elements
                  evenly(n, size, rank) of the flat total; "allgather", which takes one contribution of each rank and
                  returns all, (size, *shape). The last three for orderings with a schedule.
@@ -90,6 +94,7 @@ def plan(
         replay,
         name,
         operation=operation,
+        accumulate=accumulate,
         collective=collective,
         root=root,
         blocks=blocks,

@@ -43,14 +43,15 @@ def reduce_scatter(schedule: Schedule) -> Schedule:
     if schedule.cut is evenly:
         parts = lcm(schedule.chunks, size) // schedule.chunks
         each = schedule.chunks * parts // size
-        return _needed_only(schedule, parts, lambda chunk, part: (chunk * parts + part) // each)
+        kept = _needed_only(schedule, parts, lambda chunk, part: (chunk * parts + part) // each)
+        return replace(kept, uniform=False)  # chunks are whose they are in the whole vector only
 
     def cut(n: int, chunks: int, chunk: int) -> tuple[int, int]:
         first, stop = schedule.bounds(n, chunk // size)
         part = evenly(n, size, chunk % size)
         return min(max(part[0], first), stop), min(max(part[1], first), stop)
 
-    return replace(_needed_only(schedule, size, lambda chunk, part: part), cut=cut)
+    return replace(_needed_only(schedule, size, lambda chunk, part: part), cut=cut, uniform=False)
 
 
 def allgather(schedule: Schedule) -> Schedule:
@@ -69,7 +70,7 @@ def allgather(schedule: Schedule) -> Schedule:
             )
     fine = replace(_split(schedule, lcm(schedule.chunks, size) // schedule.chunks), cut=evenly)
     programs = cache(lambda: _gathered(fine, _owners(schedule)))
-    return replace(fine, program=lambda rank: programs()[rank], leaves=lambda rank: (rank,))
+    return replace(fine, program=lambda rank: programs()[rank], leaves=lambda rank: (rank,), uniform=False)
 
 
 def _split(schedule: Schedule, parts: int) -> Schedule:

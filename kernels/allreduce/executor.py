@@ -9,6 +9,7 @@ added.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -16,10 +17,11 @@ import numpy as np
 from mpi4py import MPI
 
 from kernels import _native
+from kernels.allreduce.accumulate import Accumulation
 from kernels.allreduce.operations import COPY, Operation
 from kernels.allreduce.program import AHEAD, Memory, steps
 from kernels.allreduce.reducer import Reducer, as_bytes, free_requests
-from kernels.allreduce.schedule import Schedule, Transfer, evenly
+from kernels.allreduce.schedule import Schedule, Transfer
 
 COPIED_BYTES = 1 << 13  # up to which a copy costs less than looking up where the caller's memory is
 SEGMENT_BYTES = 1 << 20  # of the vector, at least
@@ -41,22 +43,38 @@ class Ready:
 class ScheduleReducer(Reducer):
     """Local contributions are combined left to right, then the steps of the schedule run.
 
-    A schedule over blocks takes each contribution by itself.
+    A schedule over blocks takes each contribution by itself. `part(total)` is what the caller gets of the total where
+    that is not all of it on all ranks. `words`, `width` per element and of another type than `dtype`, are what the
+    schedule moves and combines, if not the elements themselves.
     """
 
-    def __init__(self, comm, ordering, shape, dtype, name, operation: Operation, schedule: Schedule):
+    def __init__(
+        self,
+        comm,
+        ordering,
+        shape,
+        dtype,
+        name,
+        operation: Operation,
+        schedule: Schedule,
+        part: Callable[[np.ndarray], np.ndarray | None] | None = None,
+        words: np.ndarray | None = None,
+        width: int = 1,
+    ):
         super().__init__(comm, ordering, shape, dtype, name)
-        self._operation = operation
+        self._operation, self._part = operation, part
         self._blocks = len(schedule.leaves(comm.rank)) if "owners" in ordering.needs else None
-        self.nbytes = self._total.nbytes
+        self._words = self._total if words is None else words
+        self.nbytes = self._words.nbytes
         self._segments = min(max(self.nbytes // SEGMENT_BYTES, 1), MOST_SEGMENTS)
-        self._steps = steps(schedule, comm.rank, self._total.size, segments=self._segments)
-        self._memory = Memory(self._steps, dtype)
-        self._copied = self.nbytes <= COPIED_BYTES
-        self._own = np.empty((1 if self._blocks is None else self._blocks, *shape), dtype)
+        self._steps = steps(schedule, comm.rank, self._total.size, width, self._segments)
+        self._memory = Memory(self._steps, self._words.dtype)
+        self._copied = words is not None or self.nbytes <= COPIED_BYTES
+        count = 1 if self._blocks is None else self._blocks
+        self._own = np.empty((count, *self._words.shape), self._words.dtype)
         # By address of contributions and total.
         self._places: dict[tuple[int, int], list[Ready]] = {}
-        self._home = self._at(self._own, self._total) if self._copied else None
+        self._home = self._at(self._own, self._words) if self._copied else None
         self._flight: Flight | None = None
 
     def _at(self, own: np.ndarray, total: np.ndarray) -> list[Ready]:
@@ -154,35 +172,54 @@ class ScheduleReducer(Reducer):
         into = _native.address(out) - _native.address(contributions)
         return -out.nbytes < into < contributions.nbytes and into % out.nbytes != 0
 
-    def _deliver(self, out: np.ndarray) -> np.ndarray:
+    def _deliver(self, out: np.ndarray) -> np.ndarray | None:
         if self._copied and out is not self._total:
             np.copyto(out, self._total)
-        return out
-
-
-class RootReducer(ScheduleReducer):
-    """The total on rank `root`; the others get None."""
-
-    def __init__(self, comm, ordering, shape, dtype, name, operation, schedule, root: int):
-        super().__init__(comm, ordering, shape, dtype, name, operation, schedule)
-        self._is_root = comm.rank == root
-
-    def _deliver(self, out):
-        return super()._deliver(out) if self._is_root else None
+        return out if self._part is None else self._part(out)
 
     def _check_ranks(self, total):
-        """Nothing to compare: one rank has the total."""
+        if self._part is None:  # else there is nothing to compare
+            super()._check_ranks(total)
 
 
-class ScatteringReducer(ScheduleReducer):
-    """Elements evenly(n, size, rank) of the total, which is otherwise memory to work in."""
+class AccumulatingReducer(ScheduleReducer):
+    """Contributions are loaded into words, and the words of the total are rounded once."""
+
+    def __init__(self, comm, ordering, shape, dtype, name, accumulation: Accumulation, schedule, part=None):
+        self._accumulation, width = accumulation, accumulation.width
+        # Zeros: of a reduce-scatter, what is never received is rounded too.
+        words = np.zeros(math.prod(shape) * width, accumulation.travels)
+        operation = accumulation.operation
+        super().__init__(comm, ordering, shape, dtype, name, operation, schedule, part, words, width)
+        self.guarantee = accumulation.guarantee or self.guarantee
+
+    def _take(self, contributions, out):
+        self._require_blocks(contributions)
+        if self._accumulation.agree is not None:
+            self._accumulation.agree(contributions, self._most, self._comm.size)
+        if self._blocks is None:
+            self._accumulation.load(contributions, self._own[0])
+        else:
+            for i, words in enumerate(self._own):
+                self._accumulation.load(contributions[i : i + 1], words)
+        return self._home
+
+    def _begin(self, contributions, out):
+        if self._accumulation.agree is None:
+            super()._begin(contributions, out)
+
+    def _progress(self):
+        return self._accumulation.agree is None and super()._progress()
+
+    def _end(self):
+        return super()._end() if self._accumulation.agree is None else Reducer._end(self)
 
     def _deliver(self, out):
-        start, stop = evenly(out.size, self._comm.size, self._comm.rank)
-        return super()._deliver(out).reshape(-1)[start:stop]
+        self._accumulation.store(self._words, out)
+        return out if self._part is None else self._part(out)
 
-    def _check_ranks(self, total):
-        """Nothing to compare: every rank has a part of its own."""
+    def _most(self, values: np.ndarray) -> None:
+        self._comm.Allreduce(MPI.IN_PLACE, values, MPI.MAX)
 
 
 class GatheringReducer(ScheduleReducer):

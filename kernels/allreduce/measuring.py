@@ -6,7 +6,6 @@ call each rank sleeps a random part of a millisecond, so that contributions arri
 
 from __future__ import annotations
 
-import gc
 import inspect
 import itertools
 import time
@@ -115,8 +114,6 @@ class Subject:
         comm = comm or self.comm
         if "owners" in self.ordering.needs:
             more["blocks"] = blocks[comm.rank]
-        if n > SHORT:
-            gc.collect()  # a freed reducer refers to itself, and would keep its memory until Python next looks
         return plan(comm, self.ordering.name, (n,), self.dtype, **more)
 
     def data(self, blocks: Sequence[int], n: int) -> np.ndarray:

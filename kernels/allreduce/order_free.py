@@ -72,10 +72,10 @@ class OrderFreeReducer(Reducer):
             np.copyto(out, self._total)
         return out
 
-    def free(self):
-        if self._release.alive and not self._short:
+    def _give_back(self):
+        if not self._short:
             self._direct.free()
-        super().free()
+        super()._give_back()
 
 
 class ExactReducer(OrderFreeReducer):
@@ -155,8 +155,7 @@ class ExactReducer(OrderFreeReducer):
 
         `words`: int64 (*shape, WORDS), left as they are. Raises ValueError for another shape or type.
         """
-        if not self._release.alive:
-            self._freed()
+        self._require_alive()
         if words.shape != (*self.shape, exact.WORDS) or words.dtype != np.int64:
             raise ValueError(
                 f"{self} expects words int64 {(*self.shape, exact.WORDS)}, as kernels.exact.zeros makes them, "

@@ -5,19 +5,23 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import numpy as np
 from mpi4py import MPI
 
+from kernels.allreduce import accumulate as accumulate_
 from kernels.allreduce import catalog, collectives, operations
+from kernels.allreduce.accumulate import Accumulation
 from kernels.allreduce.arrival import SIZE_LIMIT, ArrivalReducer, read_log
 from kernels.allreduce.catalog import Ordering
 from kernels.allreduce.errors import PlanMismatch, ReplayError, by_rank
-from kernels.allreduce.executor import GatheringReducer, RootReducer, ScatteringReducer, ScheduleReducer
+from kernels.allreduce.executor import AccumulatingReducer, GatheringReducer, ScheduleReducer
 from kernels.allreduce.native import NativeReducer
 from kernels.allreduce.operations import Operation
 from kernels.allreduce.order_free import ExactReducer, FixedPointReducer
 from kernels.allreduce.reducer import Reducer, agree, digest_of
+from kernels.allreduce.schedule import Schedule, evenly
 from kernels.allreduce.tree import keeps_order
 from kernels.guarantees import ChoiceError, known
 
@@ -39,6 +43,7 @@ def plan(
     name: str = "",
     *,
     operation: str | Operation = "sum",
+    accumulate: str = "working",
     collective: str = "allreduce",
     root: int = 0,
     blocks: Sequence[int] | None = None,
@@ -52,9 +57,11 @@ def plan(
             comm, ordering, shape, dtype, operation, collective, root
         )
         _require_context(comm, found, replay, blocks, nodes)
+        accumulation = _accumulation(found, accumulate, dtype, operation)
         asked = (
             f"{_what(collective, root)}, ordering {ordering!r}, {operation.name} of {dtype}, shape {shape}"
         )
+        asked += "" if accumulation is None else f", accumulate {accumulate!r}"
         asked += ", check" if check else ""
         failure = None
     except (ValueError, TypeError) as error:  # ChoiceError and ReplayError are ValueErrors
@@ -71,29 +78,54 @@ def plan(
     else:
         nbytes = math.prod(shape) * dtype.itemsize
         schedule = found.schedule(comm.size, nbytes <= SHORT_BYTES, **_context(comm, found, blocks, nodes))
-        reducer = _scheduled(comm, found, shape, dtype, name, operation, schedule, collective, root)
+        _require_commuting(found, operation, schedule)
+        schedule, part = _for_collective(schedule, collective, comm.rank, root)
+        if collective == "allgather":
+            reducer = GatheringReducer(comm, found, shape, dtype, name, schedule)
+        elif accumulation is None:
+            reducer = ScheduleReducer(comm, found, shape, dtype, name, operation, schedule, part)
+        else:
+            reducer = AccumulatingReducer(comm, found, shape, dtype, name, accumulation, schedule, part)
     reducer.checked = bool(check)
     return reducer
 
 
-def _scheduled(comm, ordering, shape, dtype, name, operation, schedule, collective, root) -> Reducer:
-    """The reducer that carries out the schedule, or that part of it which the collective needs."""
-    if not operation.commutative and not keeps_order(schedule):
-        enough = [o.name for o in catalog.orderings() if o.scheduled and keeps_order(o.schedule(comm.size))]
+def _accumulation(
+    ordering: Ordering, name: str, dtype: np.dtype, operation: Operation
+) -> Accumulation | None:
+    """None where partial sums are held as the contributions are. Raises ChoiceError for what does not go together."""
+    found = accumulate_.get(name, dtype, operation)
+    if name == "working":
+        return None
+    if not ordering.scheduled:
         raise ChoiceError(
-            f"operation {operation.name!r} is not commutative, and ordering {ordering.name!r} combines the ranks of "
-            f"{comm.size} in another order than theirs; these keep it: {', '.join(enough)}"
+            f"accumulation {name!r} needs an ordering with a schedule, not {ordering.name!r}: choose {_scheduled()}"
         )
+    return found
+
+
+def _require_commuting(ordering: Ordering, operation: Operation, schedule: Schedule) -> None:
+    if operation.commutative or keeps_order(schedule):
+        return
+    enough = [o.name for o in catalog.orderings() if o.scheduled and keeps_order(o.schedule(schedule.size))]
+    raise ChoiceError(
+        f"operation {operation.name!r} is not commutative, and ordering {ordering.name!r} combines the ranks of "
+        f"{schedule.size} in another order than theirs; these keep it: {', '.join(enough)}"
+    )
+
+
+def _for_collective(schedule: Schedule, collective: str, rank: int, root: int):
+    """The schedule for the collective, and what the caller gets of the total: None for all of it on all ranks."""
     if collective == "reduce":
-        return RootReducer(
-            comm, ordering, shape, dtype, name, operation, collectives.reduce(schedule, root), root
-        )
+        return collectives.reduce(schedule, root), lambda total: total if rank == root else None
     if collective == "reduce-scatter":
-        schedule = collectives.reduce_scatter(schedule)
-        return ScatteringReducer(comm, ordering, shape, dtype, name, operation, schedule)
-    if collective == "allgather":
-        return GatheringReducer(comm, ordering, shape, dtype, name, collectives.allgather(schedule))
-    return ScheduleReducer(comm, ordering, shape, dtype, name, operation, schedule)
+        mine = partial(evenly, chunks=schedule.size, chunk=rank)
+        return collectives.reduce_scatter(schedule), lambda total: total.reshape(-1)[slice(*mine(total.size))]
+    return (collectives.allgather(schedule) if collective == "allgather" else schedule), None
+
+
+def _scheduled() -> str:
+    return ", ".join(o.name for o in catalog.orderings() if o.scheduled)
 
 
 def _what(collective: str, root: int) -> str:
@@ -127,9 +159,8 @@ def _understand(comm, ordering, shape, dtype, operation, collective, root):
         )
     known("collective", collective, COLLECTIVES)
     if collective != "allreduce" and not found.scheduled:
-        having = ", ".join(o.name for o in catalog.orderings() if o.scheduled)
         raise ChoiceError(
-            f"ordering {ordering!r} does allreduce only, no {collective}, as it has no schedule: choose {having}"
+            f"ordering {ordering!r} does allreduce only, no {collective}, as it has no schedule: choose {_scheduled()}"
         )
     if collective == "allgather" and "owners" in found.needs:
         raise ChoiceError(

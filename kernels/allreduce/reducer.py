@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
+from functools import partial
 from hashlib import blake2b
 
 import numpy as np
@@ -102,8 +103,7 @@ class Reducer:
         return x
 
     def _fitting(self, contributions, out) -> np.ndarray:
-        if not self._release.alive:
-            self._freed()
+        self._require_alive()
         if self._started:
             raise RuntimeError(f"{self} has a reduction under way: finish() it before the next")
         x = np.asarray(contributions)
@@ -141,9 +141,12 @@ class Reducer:
         contributions, out = self._started
         return self._reduce(contributions) if out is None else self._reduce_into(contributions, out)
 
-    def _require_started(self, what: str) -> None:
+    def _require_alive(self) -> None:
         if not self._release.alive:
-            self._freed()
+            _freed(str(self))
+
+    def _require_started(self, what: str) -> None:
+        self._require_alive()
         if not self._started:
             raise RuntimeError(f"{self}: {what}() without start(): nothing is under way")
 
@@ -156,16 +159,19 @@ class Reducer:
         return []
 
     def free(self) -> None:
-        """Give back requests and communicator; all ranks must call it. A second call does nothing."""
+        """End what was started, and give back requests and communicator; all ranks must call it.
+
+        A second call does nothing.
+        """
         if self._release.alive:
             if self._started:
                 self.finish()
-            self._release()
-            self._comm.Free()
-            self._reduce = self._freed
+            self._give_back()
 
-    def _freed(self, contributions=None):
-        raise RuntimeError(f"{self} was freed; plan a new one")
+    def _give_back(self) -> None:
+        self._release()
+        self._comm.Free()
+        self._reduce = partial(_freed, str(self))  # which does not keep the reducer and its memory alive
 
     def __enter__(self):
         return self
@@ -178,6 +184,10 @@ class Reducer:
     def __str__(self) -> str:
         label = f"reducer {self.name!r}" if self.name else "reducer"
         return f"{label} (ordering {self.ordering!r}, {self.dtype}, shape {self.shape})"
+
+
+def _freed(reducer: str, contributions=None):
+    raise RuntimeError(f"{reducer} was freed; plan a new one")
 
 
 def as_bytes(array: np.ndarray) -> np.ndarray:

@@ -6,12 +6,14 @@ reduction tree. Carrying out a schedule also checks it, where a real network wou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from kernels import exact
+from kernels.allreduce import accumulate as accumulation
 from kernels.allreduce import catalog
 from kernels.allreduce.errors import ScheduleError
 from kernels.allreduce.operations import SUM, Operation
@@ -112,11 +114,12 @@ def _read(state: dict, rank: int, slot: int, chunk: int) -> Any:
 
 
 def simulate_schedule(
-    schedule: Schedule, vectors: Sequence[Sequence[np.ndarray]], operation: Operation = SUM
+    schedule: Schedule, vectors: Sequence[Sequence[np.ndarray]], operation: Operation = SUM, width: int = 1
 ) -> list[np.ndarray]:
-    """The total on every rank, from the contributions (n,) of each rank."""
-    n = next(len(vector) for own in vectors for vector in own)
-    cuts = [slice(*schedule.bounds(n, chunk)) for chunk in range(schedule.chunks)]
+    """The total on every rank, from the contributions of each rank, (n * width,) words each."""
+    n = next(len(vector) for own in vectors for vector in own) // width
+    bounds = [schedule.bounds(n, chunk) for chunk in range(schedule.chunks)]
+    cuts = [slice(start * width, stop * width) for start, stop in bounds]
     own = [[[vector[cut] for cut in cuts] for vector in vectors_] for vectors_ in vectors]
     return [np.concatenate(values) for values in carry_out(schedule, own, operation.of)]
 
@@ -127,13 +130,14 @@ def simulate(
     order: Sequence[int] | None = None,
     operation: Operation = SUM,
     short: bool = False,
+    accumulate: str = "working",
     **context,
 ) -> list[np.ndarray]:
     """What the reducer of ordering `name` returns on every rank, bit for bit, without MPI.
 
-    `contributions[rank]` is (k, *shape), k >= 0 its own for each rank. `arrival` needs the `order` of the
-    ranks; `context` is the `nodes` or `owners` of the ordering's schedule. Raises ChoiceError for an unknown ordering,
-    ValueError for `native`, whose order is the library's.
+    `contributions[rank]` is (k, *shape), k >= 0 its own for each rank. `arrival` needs the `order` of the ranks.
+    `accumulate` is in what partial sums are held, `context` the `nodes` or `owners` of the ordering's schedule. Raises
+    ChoiceError for an unknown ordering, ValueError for `native`, whose order is the library's.
     """
     ordering, size, shape = catalog.get(name), len(contributions), contributions[0].shape[1:]
     if name in ORDER_FREE:
@@ -141,11 +145,36 @@ def simulate(
     schedule = ordering.schedule(size, short, **context) if order is None else in_order(size, order)
     if schedule is None:
         raise ValueError(f"ordering {name!r} cannot be simulated: {ordering.why}")
-    if "owners" in ordering.needs:
+    over_blocks = "owners" in ordering.needs
+    if accumulate != "working":
+        return _accumulated(accumulate, contributions, schedule, over_blocks)
+    if over_blocks:
         vectors = [[vector.ravel() for vector in x] for x in contributions]
     else:
         vectors = [[(x[0] if len(x) == 1 else operation.fold(x)).ravel()] for x in contributions]
     return [total.reshape(shape) for total in simulate_schedule(schedule, vectors, operation)]
+
+
+def _accumulated(name: str, contributions: Sequence[np.ndarray], schedule: Schedule, over_blocks: bool):
+    """Contributions in words, carried through the schedule and rounded once."""
+    shape, dtype = contributions[0].shape[1:], contributions[0].dtype
+    a = accumulation.get(name, dtype)
+    if a.agree is not None:
+        a.agree(np.concatenate(contributions), lambda values: None, 1)
+
+    def words_of(x: np.ndarray) -> np.ndarray:
+        words = np.empty(math.prod(shape) * a.width, a.travels)
+        a.load(x, words)
+        return words
+
+    vectors = [
+        [words_of(x[i : i + 1]) for i in range(len(x))] if over_blocks else [words_of(x)]
+        for x in contributions
+    ]
+    totals = [np.empty(shape, dtype) for _ in contributions]
+    for words, total in zip(simulate_schedule(schedule, vectors, a.operation, a.width), totals, strict=True):
+        a.store(words, total)
+    return totals
 
 
 def _exact(contributions: Sequence[np.ndarray]) -> np.ndarray:
