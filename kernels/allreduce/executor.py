@@ -23,7 +23,7 @@ from kernels.allreduce.program import AHEAD, Memory, steps
 from kernels.allreduce.reducer import Reducer, as_bytes, free_requests
 from kernels.allreduce.schedule import Schedule, Transfer
 
-COPIED_BYTES = 1 << 13  # up to which a copy costs less than looking up where the caller's memory is
+COPIED_BYTES = 1 << 12  # up to which a copy costs less than looking up where the caller's memory is
 SEGMENT_BYTES = 1 << 20  # of the vector, at least
 MOST_SEGMENTS = 32
 PLACES = 4  # of the caller's memory whose requests are kept

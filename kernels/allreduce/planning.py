@@ -31,6 +31,7 @@ ANY_NUMBERS = ("float64", "float32", "float16", "bfloat16", "int64")
 NATIVE_NUMBERS = ("float64", "float32", "int64")
 COLLECTIVES = ("allreduce", "reduce", "reduce-scatter", "allgather")
 SHORT_BYTES = 1 << 12  # up to which fewer rounds pay, at the price of more bytes
+PAIR_BYTES = 1 << 18  # as long, of two ranks, which send no more bytes in fewer rounds
 
 
 def plan(
@@ -76,8 +77,8 @@ def plan(
     elif ordering == "exact":
         reducer = ExactReducer(comm, found, shape, dtype, name)
     else:
-        nbytes = math.prod(shape) * dtype.itemsize
-        schedule = found.schedule(comm.size, nbytes <= SHORT_BYTES, **_context(comm, found, blocks, nodes))
+        short = math.prod(shape) * dtype.itemsize <= (PAIR_BYTES if comm.size == 2 else SHORT_BYTES)
+        schedule = found.schedule(comm.size, short, **_context(comm, found, blocks, nodes))
         _require_commuting(found, operation, schedule)
         schedule, part = _for_collective(schedule, collective, comm.rank, root)
         if collective == "allgather":
