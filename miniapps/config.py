@@ -52,6 +52,7 @@ class Option:
     role: str
     flag: str | None
     minimum: float | None
+    parameters: bool
 
     @property
     def key(self) -> str:
@@ -75,16 +76,25 @@ def option(
     role: str = "problem",
     flag: str | None = None,
     minimum: float | None = None,
+    parameters: bool = False,
 ) -> Any:
     """A field of a section. `role` says what runs that differ in it are: other experiments ("problem"), the
     same experiment by other means ("method"), or the same in every bit ("control"). `flag` makes it a
     command-line option of its own; `choices` may be a function, so that a registry is asked only when
-    needed."""
+    needed. `parameters`: a choice may be followed by a colon and parameters, which are not looked at here."""
     if role not in ROLES:
         raise ValueError(f"role {role!r} of an option is unknown; the roles are {', '.join(ROLES)}")
     return dataclasses.field(
         default=default,
-        metadata=dict(help=help, unit=unit, choices=choices, role=role, flag=flag, minimum=minimum),
+        metadata=dict(
+            help=help,
+            unit=unit,
+            choices=choices,
+            role=role,
+            flag=flag,
+            minimum=minimum,
+            parameters=parameters,
+        ),
     )
 
 
@@ -213,7 +223,8 @@ def _one(option: Option, value: Any, where: str) -> Any:
         none = " (or none)" if option.optional else ""
         raise UsageError(f"{where}: {option.key} takes {WORDS[option.type]}{none}, not {value!r}")
     allowed = option.allowed()
-    if allowed is not None and converted not in allowed:
+    chosen = converted.partition(":")[0] if option.parameters else converted
+    if allowed is not None and chosen not in allowed:
         names = [str(a) for a in allowed]
         raise UsageError(f"{where}: {option.key} cannot be {converted!r}{closest(str(converted), names)}")
     if option.minimum is not None and converted < option.minimum:

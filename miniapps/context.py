@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,10 +86,15 @@ class Context:
         return self.options.seed
 
     def reducer(
-        self, name: str, shape: tuple[int, ...] = (), dtype: str = "float64", comm: Any = None
+        self,
+        name: str,
+        shape: tuple[int, ...] = (),
+        dtype: str = "float64",
+        comm: Any = None,
+        blocks: Sequence[int] | None = None,
     ) -> Reducer:
         """An all-reduce of arrays of `shape` by the ordering that the options ask for, over all ranks or those of
-        `comm`; freed with the repeat.
+        `comm`; freed with the repeat. `blocks`: the numbers of this rank's blocks, one per contribution.
 
         Collective. Raises ValueError for a name in use, and UsageError when the run to be replayed has no orders
         for it.
@@ -107,6 +112,8 @@ class Context:
             check=self.options.check_ranks,
             replay=self._orders(name),
             name=name,
+            accumulate=self.options.accumulate,
+            blocks=blocks,
         )
         self.orderings[name] = ordering
         self._reducers[name] = Reducer(name, inner, self.tracer)

@@ -79,7 +79,7 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
         return None
     orderings = {"scalars": ordering_for(options, 1), "vectors": ordering_for(options, sys.maxsize)}
     for ordering in set(orderings.values()):
-        allreduce.check(ordering, options.guarantee)
+        allreduce.check(ordering, options.guarantee, options.accumulate)
     injected = [faults.parse(spec, size, options.repeats) for spec in options.fault]
     if options.device == "cuda" and (reason := environment.no_cuda()):
         raise UsageError(f"--device cuda: {reason}; or compute with --device cpu")

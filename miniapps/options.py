@@ -15,6 +15,12 @@ def _orderings() -> list[str]:
     return [ordering.name for ordering in allreduce.orderings()]
 
 
+def _accumulations() -> list[str]:
+    from kernels.allreduce.catalog import ACCUMULATIONS
+
+    return list(ACCUMULATIONS)
+
+
 @dataclass
 class RunOptions:
     """What every application is told apart from its own configuration."""
@@ -34,7 +40,15 @@ class RunOptions:
         role="method",
         flag="--allreduce",
         choices=_orderings,
-        help="ordering of every all-reduce instead of that by guarantee",
+        parameters=True,
+        help="ordering of every all-reduce instead of that by guarantee, maybe with parameters (k-nomial:k=8)",
+    )
+    accumulate: str = option(
+        "working",
+        role="method",
+        flag="--accumulate",
+        choices=_accumulations,
+        help="in what the partial sums of an all-reduce are held and travel; for orderings with a schedule",
     )
     device: str = option(
         "cpu", role="method", flag="--device", choices=("cpu", "cuda"), help="where to compute"

@@ -21,10 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernels import _native, exact
+from kernels.allreduce.catalog import ACCUMULATIONS
 from kernels.allreduce.operations import SUM, Operation
-from kernels.guarantees import ChoiceError
-
-NAMES = ("working", "float64", "compensated", "order-free")
+from kernels.guarantees import ChoiceError, known
 
 
 @dataclass
@@ -55,8 +54,7 @@ def get(name: str, dtype, operation: Operation = SUM) -> Accumulation:
     Raises ChoiceError for an unknown name, for a type that it does not take, and for another operation than a sum;
     `working` takes all of both.
     """
-    if name not in NAMES:
-        raise ChoiceError(f"unknown accumulation {name!r}: choose one of {', '.join(NAMES)}")
+    known("accumulation", name, ACCUMULATIONS)
     dtype = np.dtype(dtype)
     if name == "working":
         return Accumulation(name, dtype, 1, dtype, operation, _fold_with(operation), _store)

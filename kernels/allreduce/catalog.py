@@ -18,6 +18,7 @@ from typing import Any
 from kernels.allreduce.schedule import Schedule
 from kernels.guarantees import LEVELS, ChoiceError, known, meets
 
+ACCUMULATIONS = ("working", "float64", "compensated", "order-free")  # see kernels.allreduce.accumulate
 CONTEXT = ("nodes", "owners")  # parameters that the plan supplies, not the user
 
 
@@ -123,13 +124,23 @@ def get(name: str) -> Ordering:
     return replace(found, name=name, given=given)
 
 
-def check(name: str, asked: str) -> Ordering:
-    """As `get`, and ChoiceError, listing the orderings that do, when it does not meet the level asked for."""
+def check(name: str, asked: str, accumulate: str = "working") -> Ordering:
+    """As `get`, and ChoiceError, listing the orderings that do, when it does not meet the level asked for.
+
+    `accumulate` is in what partial sums are held: integers make any schedule independent of the layout.
+    """
     found = get(name)
-    if not meets(found.guarantee, asked):
+    known("accumulation", accumulate, ACCUMULATIONS)
+    if accumulate != "working" and not found.scheduled:
+        having = ", ".join(o.name for o in orderings() if o.scheduled)
+        raise ChoiceError(
+            f"accumulation {accumulate!r} needs an all-reduce ordering with a schedule, not {name!r}: choose {having}"
+        )
+    promised = "layout" if accumulate == "order-free" else found.guarantee
+    if not meets(promised, asked):
         enough = ", ".join(o.name for o in orderings() if meets(o.guarantee, asked))
         raise ChoiceError(
-            f"all-reduce ordering {name!r} promises {found.guarantee!r}, less than the {asked!r} asked for: "
+            f"all-reduce ordering {name!r} promises {promised!r}, less than the {asked!r} asked for: "
             f"{found.why}. These meet {asked!r}: {enough}"
         )
     return found

@@ -95,14 +95,8 @@ def _accumulation(
     ordering: Ordering, name: str, dtype: np.dtype, operation: Operation
 ) -> Accumulation | None:
     """None where partial sums are held as the contributions are. Raises ChoiceError for what does not go together."""
-    found = accumulate_.get(name, dtype, operation)
-    if name == "working":
-        return None
-    if not ordering.scheduled:
-        raise ChoiceError(
-            f"accumulation {name!r} needs an ordering with a schedule, not {ordering.name!r}: choose {_scheduled()}"
-        )
-    return found
+    catalog.check(ordering.name, "none", name)
+    return None if name == "working" else accumulate_.get(name, dtype, operation)
 
 
 def _require_commuting(ordering: Ordering, operation: Operation, schedule: Schedule) -> None:

@@ -76,7 +76,7 @@ class Model:
         exactly = options.guarantee == "exact"
 
         def dots(name, n):
-            return GlobalDots(blocks, kernels, ctx.reducer(name, (n,)), n, exactly)
+            return GlobalDots(blocks, kernels, ctx.reducer(name, (n,), blocks=blocks.own), n, exactly)
 
         operator = NegativeLaplacian(kernels, pad, fill_residual, fill_faces, HALO, self.h, options.threads)
         self.solver = ConjugateGradients(
@@ -93,7 +93,8 @@ class Model:
         self.surrogate = make_surrogate(config, options, xp)
         gradients = errors = None
         if config.closure.kind == "online":
-            gradients = ctx.reducer("gradients", self.surrogate.parameters().shape, "float32")
+            shape = self.surrogate.parameters().shape
+            gradients = ctx.reducer("gradients", shape, "float32", blocks=blocks.own)
             errors = dots("closure_error", 2)
         self.closure = Closure(
             config, blocks, self.h, self.surrogate, gradients, errors, self._require_same, xp

@@ -13,6 +13,8 @@ from kernels.guarantees import meets
 from kernels.registry import Variant
 from kernels.sums import emulated, worst
 from kernels.sums.elements import accumulator
+from miniapps.context import Reducer
+from miniapps.options import ordering_for
 from miniapps.reductions import data, local
 from miniapps.reductions.choice import EMULATED, choose, label
 from miniapps.reductions.parts import Parts
@@ -65,7 +67,10 @@ class Study:
         self.variants = self._agreed()
         self.reference = label(self.variants[0])
         self.dtype = accumulator(data.element_type(self.problem.dtype))
-        self.reducer = ctx.reducer("total", (), self.dtype.name, self.comm)
+        self.ordering = ordering_for(ctx.options, 1)
+        self._by_length: dict[int, Reducer] = {}  # of orderings over blocks: other lengths have other blocks
+        if not self._over_blocks():
+            self.reducer = ctx.reducer("total", (), self.dtype.name, self.comm)
         self._truth = allreduce.plan(self.comm, "exact", (2,), self.dtype.name, name="truth")
         self._shape = launch_shape(ctx.config.launch)
         self.broken: dict[str, str] = {}  # by variant that broke its promise on this rank: where it was seen
@@ -84,6 +89,8 @@ class Study:
         """Sample the sums of one array, whose part on this rank is `vectors`; collective over `comm`."""
         n, samples = parts.n, self.method.samples
         pieces = local.pieces(vectors, parts.cuts, self.options.guarantee)
+        if self._over_blocks():
+            self.reducer = self._reducer_of(parts, len(pieces))
         truth, magnitude = self._true(local.pieces(vectors, parts.cuts, "layout"))
         given = [local.put(vector, self.options.device) for vector in vectors]
         timed = [self._timed(v, parts, given) for v in self.variants if v.backend != EMULATED]
@@ -102,6 +109,22 @@ class Study:
                     self._emulate(variant, batch, count, pieces)
             self.ctx.tracer.order("total", self.reducer.drain_orders())
             yield batch
+
+    def _over_blocks(self) -> bool:
+        return "owners" in allreduce.check(self.ordering, "none").needs
+
+    def _reducer_of(self, parts: Parts, count: int) -> Reducer:
+        """The all-reduce over the blocks of arrays of one length, of which this rank has `count` partial sums: one for
+        each logical block, or one of all of them."""
+        if parts.n not in self._by_length:
+            blocks = parts.own
+            if self.options.guarantee not in local.BLOCKWISE:
+                counts = self.comm.allgather(count)
+                first = sum(counts[: self.comm.rank])
+                blocks = range(first, first + count)
+            name = f"total:{parts.n}"
+            self._by_length[parts.n] = self.ctx.reducer(name, (), self.dtype.name, self.comm, blocks)
+        return self._by_length[parts.n]
 
     def _agreed(self) -> list[Variant]:
         """The choice of rank 0; ChoiceError on a rank that lacks one of them."""

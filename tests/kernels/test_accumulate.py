@@ -177,7 +177,7 @@ def test_what_is_not_taken_is_named():
 
 
 def test_words_per_element():
-    found = {(n, d): accumulate.get(n, d) for n in accumulate.NAMES for d in ("float64", "float32")}
+    found = {(n, d): accumulate.get(n, d) for n in catalog.ACCUMULATIONS for d in ("float64", "float32")}
     assert {key: (a.width, a.travels.name) for key, a in found.items()} == {
         ("working", "float64"): (1, "float64"), ("working", "float32"): (1, "float32"),
         ("float64", "float64"): (1, "float64"), ("float64", "float32"): (1, "float64"),

@@ -103,6 +103,8 @@ def test_an_unknown_deck_is_refused_with_those_there_are(tmp_path):
         (["--guarante", "run"], ["--guarante", "did you mean --guarantee?"]),
         (["--guarantee", "layot"], ["--guarantee", "did you mean layout?", "none, run, layout, exact"]),
         (["--allreduce", "rings"], ["--allreduce", "did you mean ring?", "recursive-doubling"]),
+        (["--allreduce", "rings:k=3"], ["--allreduce", "did you mean ring?"]),
+        (["--accumulate", "float"], ["--accumulate", "did you mean float64?"]),
         (["--repeats", "0"], ["--repeats", "at least 1"]),
         (["--repeats"], ["--repeats", "expected one argument"]),
         (["--set", "work.steps"], ["--set work.steps", "section.name=value"]),

@@ -49,6 +49,21 @@ def test_one_hash_for_any_ownership_and_number_of_threads(tmp_path, reference, o
     assert prints == [reference("layout")]
 
 
+FREE_OF_LAYOUT = {
+    "block-tree": ["--allreduce", "block-tree"],
+    "order-free": ["--allreduce", "ring", "--accumulate", "order-free"],
+}
+
+
+@pytest.mark.parametrize("options", FREE_OF_LAYOUT.values(), ids=FREE_OF_LAYOUT)
+def test_one_hash_by_other_means_than_the_usual(tmp_path, options):
+    prints = set()
+    for ranks, more in ((1, []), (3, []), (4, ["--shuffle-blocks", "3"]), (8, ["--check-ranks"])):
+        out = tmp_path / str(ranks)
+        prints |= set(coupled(ranks, "--guarantee", "layout", *options, *more, out=out)[0])
+    assert len(prints) == 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [16])
 def test_one_hash_for_many_ranks(tmp_path, reference, ranks):
@@ -78,7 +93,7 @@ def test_one_hash_on_64_ranks(tmp_path):
     assert len(set(prints)) == 1 and len(prints) == 2
 
 
-@pytest.mark.parametrize("ordering", ["linear", "recursive-doubling", "ring", "direct"])
+@pytest.mark.parametrize("ordering", ["linear", "recursive-doubling", "ring", "direct", "k-nomial:k=3"])
 def test_run_level_orderings_repeat_on_one_layout(tmp_path, ordering):
     prints, _ = coupled(
         3,

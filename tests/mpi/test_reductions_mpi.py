@@ -172,6 +172,13 @@ def test_truth_is_the_correctly_rounded_sum_and_layout_does_not_depend_on_the_or
             assert values(tmp_path / "run")[f"truth:exact:native:{n}", array] == [fsum(x)]
 
 
+@pytest.mark.parametrize("guarantee, states", [("layout", 1), ("none", 2)])
+def test_sums_over_blocks_depend_on_the_ranks_only_where_blocks_are_theirs(tmp_path, guarantee, states):
+    options = ["--variant=lanes", "--arrays=20", f"--guarantee={guarantee}", "--allreduce=block-tree"]
+    found = {reductions(n, *options, f"--shuffle-blocks={n - 2}", out=tmp_path / str(n))[0] for n in (2, 4)}
+    assert len(found) == states
+
+
 def test_orderings_differ_where_nothing_is_promised(tmp_path):
     """Else the orderings would not matter here, and the tests of guarantees would prove nothing."""
     states = {

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from sections import COMM, raised, report
 
 from kernels.allreduce import CallMismatch, Operation, PlanMismatch, orderings, plan
-from kernels.allreduce.accumulate import NAMES
+from kernels.allreduce.catalog import ACCUMULATIONS
 from kernels.allreduce.operations import OPERATIONS
 from kernels.allreduce.schedule import evenly
 from kernels.allreduce.simulator import simulate
@@ -135,7 +135,7 @@ def every_type_and_operation():
 
 def every_accumulation():
     for name in SCHEDULED:
-        for how in NAMES:
+        for how in ACCUMULATIONS:
             for dtype in (
                 ("float64", "float32") if how == "order-free" else ("float64", "float32", "bfloat16")
             ):
@@ -159,7 +159,7 @@ def every_accumulation():
                     if part.tobytes() != expected[slice(*evenly(n, SIZE, RANK))].tobytes():
                         yield f"reduce-scatter {name} {how} {dtype} {n}"
     for name in OVER_BLOCKS:
-        for how in NAMES:
+        for how in ACCUMULATIONS:
             blocks = numbers(1, (12, 50), np.float32)
             expected = simulate(name, [blocks], owners=(0,) * 12, accumulate=how)[0]
             mine = np.arange(RANK, 12, SIZE)
