@@ -6,9 +6,12 @@ import numpy as np
 from mpi4py import MPI
 
 from kernels import _native
+from kernels.allreduce.device import Direct
+from kernels.allreduce.gpu_aware import gpu_aware
 from kernels.allreduce.operations import Operation
 from kernels.allreduce.reducer import Reducer
 
+TYPES = {"float64": MPI.DOUBLE, "float32": MPI.FLOAT, "int64": MPI.INT64_T}
 OPS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX}
 FOLDS = {"sum": np.add.reduce, "prod": np.multiply.reduce, "min": np.minimum.reduce, "max": np.maximum.reduce}
 
@@ -67,7 +70,7 @@ class NativeReducer(Reducer):
         if self._alone:
             self._fold(contributions, out)
         else:
-            self._comm.Allreduce(self._sent(contributions, out), out, self._op)
+            self._comm.Allreduce(self._sent(contributions, out), _buffer(out), self._op)
         return out
 
     def _begin(self, contributions, out):
@@ -75,7 +78,7 @@ class NativeReducer(Reducer):
         if self._alone:
             self._fold(contributions, out)
         else:
-            self._request = self._comm.Iallreduce(self._sent(contributions, out), out, self._op)
+            self._request = self._comm.Iallreduce(self._sent(contributions, out), _buffer(out), self._op)
 
     def _progress(self):
         return self._request is None or self._request.Test()
@@ -86,6 +89,11 @@ class NativeReducer(Reducer):
         self._request, out = None, self._out
         return out
 
+    def _stage(self, contributions, out):
+        if self._staging is None and not self._alone and gpu_aware():
+            self._staging = Direct(self._operation)
+        return super()._stage(contributions, out)
+
     def _fold(self, contributions: np.ndarray, out: np.ndarray) -> None:
         if len(contributions):
             FOLDS[self._operation.name](contributions, 0, None, out)
@@ -94,6 +102,8 @@ class NativeReducer(Reducer):
 
     def _sent(self, contributions: np.ndarray, out: np.ndarray):
         """What the library is to take: the one contribution, the place of the total itself, or the local sum."""
+        if type(contributions) is not np.ndarray:
+            return _buffer(contributions)  # one, in GPU memory of the reducer's own
         if len(contributions) == 1 and contributions.flags.c_contiguous:
             if _native.address(contributions) == _native.address(out):
                 return MPI.IN_PLACE
@@ -101,3 +111,10 @@ class NativeReducer(Reducer):
                 return contributions[0, ...]
         self._fold(contributions, self._own)
         return self._own
+
+
+def _buffer(array):
+    """An array as mpi4py takes it. In GPU memory it goes by its address: that works with all versions of CuPy."""
+    if type(array) is np.ndarray:
+        return array
+    return MPI.buffer.fromaddress(array.data.ptr, array.nbytes), TYPES[array.dtype.name]

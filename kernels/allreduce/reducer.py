@@ -10,6 +10,7 @@ from hashlib import blake2b
 import numpy as np
 from mpi4py import MPI
 
+from kernels.allreduce import device
 from kernels.allreduce.catalog import Ordering
 from kernels.allreduce.errors import CallMismatch, RanksDisagree, by_rank, ranks_text
 
@@ -35,6 +36,10 @@ class Reducer:
         self._checks = 0
         self._total = np.zeros(shape, dtype)
         self._started: tuple | None = None
+        self._staging: device.Staging | device.Direct | None = (
+            None  # made for the first contributions in GPU memory
+        )
+        self._staged = False  # whether what was started is
         self._comm = comm.Dup()
         self._requests: list[MPI.Request] = []
         # Also when the reducer is never freed: MPICH complains about persistent requests left at its end. The
@@ -52,6 +57,8 @@ class Reducer:
             or self._started
         ):
             contributions = self._admit(contributions, out)
+            if type(contributions) is not np.ndarray:
+                return self._return(self._reduce_into(*self._stage(contributions, out)), True)
         total = self._reduce(contributions) if out is None else self._reduce_into(contributions, out)
         if self.checked:
             self._check_ranks(total)
@@ -64,6 +71,9 @@ class Reducer:
         `native` have their messages under way meanwhile; the other orderings do everything in `finish`.
         """
         contributions = self._admit(contributions, out)
+        self._staged = type(contributions) is not np.ndarray
+        if self._staged:
+            contributions, out = self._stage(contributions, out)
         self._started = contributions, out
         self._begin(contributions, self._total if out is None else out)
 
@@ -79,11 +89,21 @@ class Reducer:
         self._require_started("finish")
         total = self._end()
         self._started = None
+        return self._return(total, self._staged)
+
+    def _stage(self, contributions, out) -> tuple[np.ndarray, np.ndarray]:
+        """Contributions that are in GPU memory, and memory for their total, where this reducer works on them."""
+        if self._staging is None:
+            self._staging = device.Staging(self._total)
+        return self._staging.take(contributions, out)
+
+    def _return(self, total: np.ndarray, staged: bool):
+        """What the caller gets: a total in the memory that the contributions are in."""
         if self.checked:
             self._check_ranks(total)
-        return total
+        return self._staging.give(total) if staged else total
 
-    def _admit(self, contributions, out) -> np.ndarray:
+    def _admit(self, contributions, out):
         """The contributions if they and `out` fit after all; else the error that says what was expected.
 
         In checked mode an error on one rank is raised on all, and so is one of ranks that pass different things.
@@ -92,6 +112,7 @@ class Reducer:
         try:
             x = self._fitting(contributions, out)
             passed = f"{x.dtype} (k, {', '.join(map(str, x.shape[1:]))})"
+            passed += "" if type(x) is np.ndarray else " in GPU memory"
         except (TypeError, ValueError, RuntimeError) as error:
             failure, passed = error, f"{type(error).__name__}: {error}"
         if self.checked and self._release.alive and not agree(self._comm, digest_of(passed.encode())):
@@ -102,25 +123,31 @@ class Reducer:
             raise failure
         return x
 
-    def _fitting(self, contributions, out) -> np.ndarray:
+    def _fitting(self, contributions, out):
+        """The contributions as NumPy's array, or as CuPy's where they are in GPU memory."""
         self._require_alive()
         if self._started:
             raise RuntimeError(f"{self} has a reduction under way: finish() it before the next")
-        x = np.asarray(contributions)
+        on_device = device.is_on_device(contributions)
+        x = device.view(contributions) if on_device else np.asarray(contributions)
         if x.dtype != self.dtype:
             raise TypeError(f"{self} expects contributions of type {self.dtype}, got {x.dtype}")
         if x.ndim != len(self.shape) + 1 or x.shape[1:] != self.shape:
             expected = ", ".join(map(str, ("k", *self.shape)))
             raise ValueError(f"{self} expects contributions of shape ({expected}), k >= 0, got {x.shape}")
-        if out is not None and not (
+        if on_device and out is not None:
+            device.require_out(str(self), out, self._total)
+        elif out is not None and not (
             isinstance(out, np.ndarray)
             and (out.dtype, out.shape) == (self._total.dtype, self._total.shape)
             and out.flags.c_contiguous
             and out.flags.writeable
         ):
             what = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+            what += " in GPU memory" if device.is_on_device(out) else ""
             raise ValueError(
                 f"{self}: out is {what}: expected a writable C-contiguous {self.dtype} array {self._total.shape}"
+                " in host memory, where contributions are"
             )
         return x
 

@@ -48,18 +48,25 @@ class ndarray(NDArrayOperatorsMixin):
     def flags(self):
         return SimpleNamespace(c_contiguous=self._held.flags.c_contiguous)
 
-    def get(self, out=None):
+    @property
+    def __cuda_array_interface__(self):
+        return self._held.__array_interface__
+
+    def get(self, out=None, stream=None):
         if out is None:
             return self._held.copy(order="C")
         if out.shape != self.shape or out.dtype != self.dtype or not self.flags.c_contiguous:
             raise ValueError("get: out must have the array's shape and dtype, both contiguous")
-        out[...] = self._held
+        _when_waited_for(stream, lambda: np.copyto(out, self._held))
         return out
 
-    def set(self, values):
+    def set(self, values, stream=None):
         if type(values) is not np.ndarray or values.shape != self.shape or values.dtype != self.dtype:
             raise ValueError("set: a NumPy array of the same shape and dtype is needed")
-        self._held[...] = values
+        _when_waited_for(stream, lambda: np.copyto(self._held, values))
+
+    def tobytes(self):
+        return self._held.tobytes()
 
     def copy(self):
         return ndarray(self._held.copy(order="C"))
@@ -132,6 +139,9 @@ def _held(value):
 def asarray(values, dtype=None):
     if isinstance(values, ndarray):
         return values if dtype is None else values.astype(dtype)
+    if hasattr(values, "__cuda_array_interface__"):
+        interface = SimpleNamespace(__array_interface__=values.__cuda_array_interface__, owner=values)
+        return ndarray(np.asarray(interface))
     return ndarray(np.array(values, dtype, order="C"))
 
 
@@ -267,7 +277,20 @@ class _Device:
         """It is the current one already."""
 
     def synchronize(self):
-        """Every call returns when its work is done."""
+        """Every call returns when its work is done, but for copies that were given a stream."""
+        while copies_to_come:
+            copies_to_come.pop(0)()
+
+
+copies_to_come = []
+
+
+def _when_waited_for(stream, copy):
+    """Copies on a stream that is named are made as late as can be."""
+    if stream is None:
+        copy()
+    else:
+        copies_to_come.append(copy)
 
 
 class _Stream(_Device):
