@@ -21,7 +21,8 @@ def arrival(size: int) -> None:
     why="contributions become integers in a common unit before they are added, and integers add exactly",
 )
 def fixed_point(size: int) -> None:
-    """MAX of the exponents, then integer SUM of two words per float64, one per float32, by the library."""
+    """Rounded to a common unit, that of the largest, and added as integers, by the owner of each chunk as `direct` or, of
+    short vectors, by every rank."""
 
 
 @ordering(
@@ -30,4 +31,4 @@ def fixed_point(size: int) -> None:
     why="every bit of every contribution is kept in integers, and the total is rounded once",
 )
 def exact(size: int) -> None:
-    """Integer SUM of superaccumulators by the MPI library: correctly rounded, for short vectors."""
+    """Correctly rounded: summed exactly by the owner of each chunk as `direct` or, of short vectors, by every rank."""
