@@ -56,9 +56,9 @@ def plan(
     `reducer(contributions)` combines `contributions` (k, *shape), those of this rank's k >= 0 blocks in ascending
     global block index, over all blocks of all ranks, and returns the total (*shape,). The array belongs to the reducer
     and is valid until the next call, unless `out=` (C-contiguous, (*shape,)) is given, which may be the memory of the
-    contribution: reduction in place. Contributions in GPU memory give a total there. No zero total is -0.0.
-    `reducer.start(contributions, out=None)` returns at once; `reducer.finish()` gives the total, `reducer.progress()`
-    moves things on in between.
+    contribution: reduction in place. Contributions in GPU memory give a total there. No zero total is -0.0, but for
+    native. `reducer.start(contributions, out=None)` returns at once; `reducer.finish()` gives the total, and
+    `reducer.progress()` moves things on in between.
 
     `ordering`   a name of the catalogue, maybe with parameters: "k-nomial:k=8".
     `dtype`      float64, float32, float16, bfloat16 or int64; float64 or float32 for fixed-point and exact; no narrow

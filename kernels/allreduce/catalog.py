@@ -4,7 +4,7 @@ A schedule function `(size, *, parameters) -> Schedule | None` is registered by 
 that there is no schedule of ours: the MPI library decides (native), the network decides (arrival), or the order does
 not matter (fixed-point, exact). The functions themselves are in `kernels.allreduce.schedules`.
 
-A user may give parameters behind the name: `radix-k:k=4`, `permuted:seed=7`. Two more come from where the reducer is
+A user may give parameters behind the name: `k-nomial:k=4`, `permuted:seed=7`. Two more come from where the reducer is
 planned: `nodes`, the node of every rank, and `owners`, the rank that owns each block.
 """
 

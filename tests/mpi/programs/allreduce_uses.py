@@ -73,6 +73,19 @@ def memory_may_be_the_caller_s():
                     yield f"{name} {n}: another total in `out`"
 
 
+def some_ranks_may_give_memory_for_the_total():
+    for name in EVERY:
+        for n in LENGTHS:
+            xs = of_all(n, n)
+            with plan(COMM, name, (n,), check=True) as reducer:
+                out = np.empty(n) if RANK % 2 else None
+                total = reducer(xs[RANK], out=out)
+                if out is not None and total is not out:
+                    yield f"{name} {n}: another array than `out`"
+                if not np.allclose(total, sum(x[0] for x in xs)):
+                    yield f"{name} {n}: not the total"
+
+
 def a_reduction_may_be_under_way_while_others_work():
     for name in EVERY:
         for n in LENGTHS:
@@ -314,6 +327,7 @@ if __name__ == "__main__":
     report(
         [
             memory_may_be_the_caller_s,
+            some_ranks_may_give_memory_for_the_total,
             a_reduction_may_be_under_way_while_others_work,
             every_type_and_operation,
             every_accumulation,
