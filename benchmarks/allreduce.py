@@ -157,7 +157,7 @@ def parser() -> argparse.ArgumentParser:
         "--orderings",
         default="default",
         metavar="A,B,...",
-        help="names as `python -m kernels.allreduce` lists them, with parameters as in radix-k:k=4 (several parted by "
+        help="names as `python -m kernels.allreduce` lists them, with parameters as in k-nomial:k=4 (several parted by "
         "commas go on with the next key=value); `all`, or by default those of "
         f"{', '.join(DEFAULT)} that there are. `{LIBRARY}`, the bare call, is always measured",
     )

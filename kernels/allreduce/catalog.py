@@ -97,7 +97,7 @@ def names() -> list[str]:
 
 
 def get(name: str) -> Ordering:
-    """The ordering of that name, with the parameters behind the colon: `radix-k:k=4`.
+    """The ordering of that name, with the parameters behind the colon: `k-nomial:k=4`.
 
     Raises ChoiceError, listing what is known, for an unknown name or parameter, or a value of another type.
     """

@@ -43,7 +43,7 @@ def add_ranks(parser: argparse.ArgumentParser) -> None:
 def add_schedule(parser: argparse.ArgumentParser) -> None:
     """One ordering, and all that its schedule depends on."""
     parser.add_argument(
-        "ordering", metavar="NAME", help="one of `list`, maybe with parameters: radix-k:k=4, permuted:seed=7"
+        "ordering", metavar="NAME", help="one of `list`, maybe with parameters: k-nomial:k=4, permuted:seed=7"
     )
     add_ranks(parser)
     parser.add_argument(

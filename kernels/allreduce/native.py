@@ -70,7 +70,9 @@ class NativeReducer(Reducer):
         if self._alone:
             self._fold(contributions, out)
         elif self._persistent is not None and type(out) is np.ndarray:
-            np.copyto(out, self._reduce(contributions))  # a rank without `out` makes the persistent call as well
+            np.copyto(
+                out, self._reduce(contributions)
+            )  # a rank without `out` makes the persistent call as well
         else:
             self._comm.Allreduce(self._sent(contributions, out), _buffer(out), self._op)
         return out

@@ -72,8 +72,8 @@ def test_shorter_data_begin_longer_ones_and_ranks_differ(dtype, op):
 
 
 def test_orderings_are_listed_by_commas_also_within_their_parameters():
-    assert allreduce.listed("ring, radix-k:k=4,permuted:a=1,b=2,library,ring") == [
-        "ring", "radix-k:k=4", "permuted:a=1,b=2",
+    assert allreduce.listed("ring, k-nomial:k=4,permuted:a=1,b=2,library,ring") == [
+        "ring", "k-nomial:k=4", "permuted:a=1,b=2",
     ]  # fmt: skip
 
 
