@@ -25,6 +25,7 @@ from kernels.allreduce.schedule import Schedule, Transfer
 
 COPIED_BYTES = 1 << 12  # up to which a copy costs less than looking up where the caller's memory is
 SEGMENT_BYTES = 1 << 20  # of the vector, at least
+PIECE_BYTES = 1 << 16  # of a chunk in a segment, at least: many ranks would send many small messages
 MOST_SEGMENTS = 32
 PLACES = 4  # of the caller's memory whose requests are kept
 
@@ -66,7 +67,8 @@ class ScheduleReducer(Reducer):
         self._blocks = len(schedule.leaves(comm.rank)) if "owners" in ordering.needs else None
         self._words = self._total if words is None else words
         self.nbytes = self._words.nbytes
-        self._segments = min(max(self.nbytes // SEGMENT_BYTES, 1), MOST_SEGMENTS)
+        least = max(SEGMENT_BYTES, PIECE_BYTES * schedule.chunks)
+        self._segments = min(max(self.nbytes // least, 1), MOST_SEGMENTS)
         self._steps = steps(schedule, comm.rank, self._total.size, width, self._segments)
         self._memory = Memory(self._steps, self._words.dtype)
         self._copied = words is not None or self.nbytes <= COPIED_BYTES
@@ -141,19 +143,20 @@ class ScheduleReducer(Reducer):
 
     def _take(self, contributions: np.ndarray, out: np.ndarray) -> list[Ready]:
         """The steps for these contributions, copied or where they are; `out` may be the memory of one of them."""
-        count = len(contributions)
-        if self._blocks is not None and count != self._blocks:
-            raise ValueError(
-                f"{self} was planned for {self._blocks} blocks on this rank, got {count} contributions"
-            )
-        if self._blocks is None and count != 1:
-            self._operation.fold(contributions, self._own[0, ...])
-            own = self._own
-        elif self._copied or not contributions.flags.c_contiguous or self._across(contributions, out):
-            np.copyto(self._own, contributions)
-            own = self._own
+        self._require_blocks(contributions)
+        own = self._own
+        if self._blocks is None and len(contributions) != 1:
+            self._operation.fold(contributions, own[0, ...])
+        elif self._copied or not contributions.flags.c_contiguous:
+            np.copyto(own, contributions)
         else:
-            own = contributions
+            ready = self._places.get((_native.address(contributions), _native.address(out)))
+            if ready is not None:
+                return ready
+            if self._across(contributions, out):
+                np.copyto(own, contributions)
+            else:
+                own = contributions
         return self._home if self._copied else self._at(own, out)
 
     def _fitting(self, contributions, out):

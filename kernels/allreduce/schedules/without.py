@@ -21,8 +21,8 @@ def arrival(size: int) -> None:
     why="contributions become integers in a common unit before they are added, and integers add exactly",
 )
 def fixed_point(size: int) -> None:
-    """Rounded to a common unit, that of the largest, and added as integers, by the owner of each chunk as `direct` or, of
-    short vectors, by every rank."""
+    """Rounded to a common unit, that of the largest, and added as integers: by the owner of each chunk as `direct` or,
+    of short vectors, by every rank."""
 
 
 @ordering(
@@ -31,4 +31,4 @@ def fixed_point(size: int) -> None:
     why="every bit of every contribution is kept in integers, and the total is rounded once",
 )
 def exact(size: int) -> None:
-    """Correctly rounded: summed exactly by the owner of each chunk as `direct` or, of short vectors, by every rank."""
+    """Correctly rounded: summed exactly, by the owner of each chunk as `direct` or, of short vectors, by every rank."""
