@@ -1,38 +1,21 @@
 """All-reduces of arrays in GPU memory under real MPI libraries, by the stand-in for CuPy of tests/cuda_on_host."""
 
-import json
 import os
-import re
-from functools import cache
-from pathlib import Path
 
 import pytest
 
 from tests.launch import LIBRARIES, ROOT, run_mpi
+from tests.mpi.sectioned import launched, sections
 
-PROGRAM = Path(__file__).parent / "programs" / "allreduce_device.py"
-SECTIONS = re.findall(r"^            (\w+),$", PROGRAM.read_text().partition("report(\n")[2], re.MULTILINE)
+PROGRAM = "allreduce_device.py"
 STAND_IN = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "cuda_on_host")])}
-
-
-@cache
-def launched(library, size):
-    """The program's report for one library and number of ranks, launched once for all tests."""
-    run = run_mpi(size, [str(PROGRAM)], library=library, env=STAND_IN, timeout=120)
-    assert run.returncode == 0, run.stdout + run.stderr
-    return json.loads(run.stdout)
 
 
 @pytest.mark.parametrize("size", (1, 3))
 @pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize("section", sections(PROGRAM))
 def test_section(section, library, size):
-    assert launched(library, size)[section] == []
-
-
-def test_every_section_is_tested():
-    """All functions of the program that take nothing, but the one that is called before CuPy is there."""
-    assert len(SECTIONS) == len(re.findall(r"^def \w+\(\):", PROGRAM.read_text(), re.MULTILINE)) - 1
+    assert launched(PROGRAM, library, size, tuple(STAND_IN.items()))[0][section] == []
 
 
 def test_without_cupy_the_message_says_what_to_install():

@@ -4,13 +4,10 @@ Run by tests/mpi/test_allreduce_device_mpi.py as `mpirun -n P python allreduce_d
 """
 
 import sys
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parent))
-from sections import COMM, raised, report
+from sections import COMM, raised, report, section
 
 from kernels.allreduce import CallMismatch, native, orderings, plan
 from kernels.allreduce.catalog import ACCUMULATIONS
@@ -78,10 +75,12 @@ def both(x, **arguments):
         return device, reducer(x, out=on_host)
 
 
+@section
 def calls_on_the_host_pay_nothing():
     yield from ON_THE_HOST
 
 
+@section
 def every_ordering_has_the_bits_of_the_host():
     for name in NAMES_OF_ORDERINGS:
         for n in LENGTHS if name != "exact" else LENGTHS[:2]:
@@ -91,6 +90,7 @@ def every_ordering_has_the_bits_of_the_host():
                 yield f"{name} {n}: {found}"
 
 
+@section
 def every_type_accumulation_and_collective_has_the_bits_of_the_host():
     types = ["float32", "float16", "int64"] + ([ml_dtypes.bfloat16] if STAND_IN else [])
     cases = [(dtype, {"ordering": "direct"}) for dtype in types]
@@ -108,6 +108,7 @@ def every_type_accumulation_and_collective_has_the_bits_of_the_host():
                 yield f"{dtype} {shape} {arguments}: {found}"
 
 
+@section
 def the_number_of_contributions_may_change():
     with plan(COMM, "direct", (50,)) as reducer:
         for k in (1, 3, 0, 2):
@@ -117,6 +118,7 @@ def the_number_of_contributions_may_change():
                 yield f"k = {k}: {found}"
 
 
+@section
 def totals_belong_to_the_reducer_or_fill_out():
     for n in LENGTHS:
         with plan(COMM, "direct", (n,)) as reducer:
@@ -135,6 +137,7 @@ def totals_belong_to_the_reducer_or_fill_out():
                 yield f"{n}: other bits on the host after the device"
 
 
+@section
 def a_part_lies_at_its_place_of_out():
     with plan(COMM, "ring", (2, 11), collective="reduce-scatter") as reducer:
         x = numbers(1, (1, 2, 11))
@@ -146,6 +149,7 @@ def a_part_lies_at_its_place_of_out():
             yield "the part is wrong, or elsewhere, or more than it was written"
 
 
+@section
 def arrays_that_are_not_contiguous_or_of_another_library():
     class Foreign:
         def __init__(self, array):
@@ -164,6 +168,7 @@ def arrays_that_are_not_contiguous_or_of_another_library():
             yield "out of another library: not filled"
 
 
+@section
 def a_reduction_may_be_under_way():
     for name in NAMES_OF_ORDERINGS:
         for n in LENGTHS[:2]:
@@ -186,6 +191,7 @@ def a_reduction_may_be_under_way():
                         yield f"{name} {n}: other bits in out"
 
 
+@section
 def a_library_that_takes_gpu_memory_gets_it():
     """Of the stand-in it does; a copy to the host would be seen."""
     if not STAND_IN or SIZE == 1:
@@ -220,6 +226,7 @@ def a_library_that_takes_gpu_memory_gets_it():
                 yield f"{x.dtype} {x.shape} {operation}: {found}"
 
 
+@section
 def mistakes_are_named():
     x, out = cupy.asarray(np.ones((1, 2))), cupy.empty(2)
     cases = [
@@ -255,6 +262,7 @@ def mistakes_are_named():
                     yield f"one rank's array on the host: {message or 'nothing was raised'}"
 
 
+@section
 def the_stand_in_copies_late():
     """Else what is above would show no copy that nobody waits for."""
     if STAND_IN:
@@ -265,18 +273,4 @@ def the_stand_in_copies_late():
 
 
 if __name__ == "__main__":
-    report(
-        [
-            calls_on_the_host_pay_nothing,
-            every_ordering_has_the_bits_of_the_host,
-            every_type_accumulation_and_collective_has_the_bits_of_the_host,
-            the_number_of_contributions_may_change,
-            totals_belong_to_the_reducer_or_fill_out,
-            a_part_lies_at_its_place_of_out,
-            arrays_that_are_not_contiguous_or_of_another_library,
-            a_reduction_may_be_under_way,
-            a_library_that_takes_gpu_memory_gets_it,
-            mistakes_are_named,
-            the_stand_in_copies_late,
-        ]
-    )
+    report()

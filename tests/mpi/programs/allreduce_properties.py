@@ -3,34 +3,24 @@
 Run by tests/mpi/test_allreduce_mpi.py as `mpirun -n P python allreduce_properties.py`.
 """
 
-import json
-import sys
 import time
-import traceback
 from hashlib import blake2b
 
 import numpy as np
 from mpi4py import MPI
+from sections import COMM, raised, report, section
 
 from kernels import exact
 from kernels.allreduce import PlanMismatch, RanksDisagree, ReplayError, check, orderings, plan
 from kernels.allreduce.simulator import simulate
 from kernels.guarantees import ChoiceError
 
-COMM = MPI.COMM_WORLD
 RANK, SIZE = COMM.rank, COMM.size
 # Over ranks: those over blocks need to know who owns which.
 NAMES = [o.name for o in orderings() if "owners" not in o.needs]
 SCHEDULED = [o.name for o in orderings() if o.name in NAMES and o.scheduled]
 BLOCKS = (9, 0, 3, 17, 1, 4, 2, 8)  # of each rank: none, one, and so many that NumPy might sum them pairwise
 LENGTHS = sorted({0, 1, SIZE - 1, SIZE, 5, 1000})
-
-sections = []
-
-
-def section(function):
-    sections.append(function)
-    return function
 
 
 def numbers(seed, shape, dtype=np.float64):
@@ -44,15 +34,6 @@ def numbers(seed, shape, dtype=np.float64):
 def all_contributions(seed, shape, dtype=np.float64):
     """Contributions of every rank."""
     return [numbers([seed, rank], (BLOCKS[rank], *shape), dtype) for rank in range(SIZE)]
-
-
-def raised(error, call):
-    """The message of the error of that class which `call()` raises, or '' with none."""
-    try:
-        call()
-    except error as caught:
-        return str(caught)
-    return ""
 
 
 @section
@@ -324,25 +305,12 @@ def reducers_give_back_what_they_took():
             yield f"{name}: a reducer that was dropped kept its requests"
 
 
-def main():
-    report = {}
-    for run in sections:
-        failures = [f"rank {RANK}: {failure}" for failure in run()]
-        everything = COMM.gather(failures, 0)
-        if RANK == 0:
-            report[run.__name__] = [failure for failures in everything for failure in failures]
-    if RANK == 0:
-        print(json.dumps(report), flush=True)
-    # Left unfreed on purpose: the end of the program must pass without complaints of the library.
+def leave_reducers_unfreed():
+    """The end of the program must pass without complaints of the library."""
     kept = [plan(COMM, name, (2,)) for name in NAMES]
     for reducer in kept:
         reducer(np.ones((1, 2)))
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BaseException:
-        traceback.print_exc()
-        sys.stderr.flush()
-        COMM.Abort(1)
+    report(then=leave_reducers_unfreed)

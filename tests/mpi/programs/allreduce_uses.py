@@ -3,14 +3,9 @@
 Run by tests/mpi/test_allreduce_uses_mpi.py as `mpirun -n P python allreduce_uses.py`.
 """
 
-import sys
-from pathlib import Path
-
 import ml_dtypes
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parent))
-from sections import COMM, raised, report
+from sections import COMM, raised, report, section
 
 from kernels.allreduce import CallMismatch, Operation, PlanMismatch, orderings, plan
 from kernels.allreduce.catalog import ACCUMULATIONS
@@ -41,6 +36,7 @@ def of_all(seed, n, dtype=np.float64, k=1):
     return [numbers([seed, rank], (k, n), dtype) for rank in range(SIZE)]
 
 
+@section
 def memory_may_be_the_caller_s():
     for name in EVERY:
         for n in LENGTHS:
@@ -73,6 +69,7 @@ def memory_may_be_the_caller_s():
                     yield f"{name} {n}: another total in `out`"
 
 
+@section
 def some_ranks_may_give_memory_for_the_total():
     for name in EVERY:
         for n in LENGTHS:
@@ -86,6 +83,7 @@ def some_ranks_may_give_memory_for_the_total():
                     yield f"{name} {n}: not the total"
 
 
+@section
 def a_reduction_may_be_under_way_while_others_work():
     for name in EVERY:
         for n in LENGTHS:
@@ -119,6 +117,7 @@ def a_reduction_may_be_under_way_while_others_work():
                 one.start(xs[RANK])  # left to free
 
 
+@section
 def every_type_and_operation():
     for name in SCHEDULED:
         for dtype in TYPES:
@@ -146,6 +145,7 @@ def every_type_and_operation():
                     yield f"{name} {operation} of ranks without contributions: {reducer(x)}"
 
 
+@section
 def every_accumulation():
     for name in SCHEDULED:
         for how in ACCUMULATIONS:
@@ -184,6 +184,7 @@ def every_accumulation():
             yield f"compensated with {arguments} was planned"
 
 
+@section
 def collectives_have_the_bits_of_the_all_reduce():
     for name in SCHEDULED:
         for n in (0, 1, SIZE, 7, 1000, 40_000):
@@ -211,6 +212,7 @@ def collectives_have_the_bits_of_the_all_reduce():
                     yield f"allgather {name} {n}: not what rank {rank} sent"
 
 
+@section
 def blocks_give_one_total_whoever_owns_them():
     for name in OVER_BLOCKS:
         for n in (3, 1000, 40_000):
@@ -233,6 +235,7 @@ def blocks_give_one_total_whoever_owns_them():
             yield f"{name} with blocks twice: {message}"
 
 
+@section
 def communicators_other_than_the_world():
     half = COMM.Split(RANK % 2, -RANK)
     xs = [numbers([1, rank], (1, 1000)) for rank in range(half.size)]
@@ -250,6 +253,7 @@ def communicators_other_than_the_world():
         yield "a communicator that was freed was taken"
 
 
+@section
 def nodes_may_be_named():
     xs = of_all(2, 500)
     for nodes in ([0] * SIZE, list(range(SIZE)), [rank % 2 for rank in range(SIZE)]):
@@ -260,6 +264,7 @@ def nodes_may_be_named():
         yield "too many nodes were taken"
 
 
+@section
 def operations_of_the_user():
     def last(a, b, out):  # associative, not commutative
         np.copyto(out, b)
@@ -283,6 +288,7 @@ def operations_of_the_user():
             yield f"{name} took an operation that does not commute"
 
 
+@section
 def mistakes_are_named_on_all_ranks():
     odd = SIZE - 1
     for name in ("native", "direct", "exact"):
@@ -324,18 +330,4 @@ def mistakes_are_named_on_all_ranks():
 
 
 if __name__ == "__main__":
-    report(
-        [
-            memory_may_be_the_caller_s,
-            some_ranks_may_give_memory_for_the_total,
-            a_reduction_may_be_under_way_while_others_work,
-            every_type_and_operation,
-            every_accumulation,
-            collectives_have_the_bits_of_the_all_reduce,
-            blocks_give_one_total_whoever_owns_them,
-            communicators_other_than_the_world,
-            nodes_may_be_named,
-            operations_of_the_user,
-            mistakes_are_named_on_all_ranks,
-        ]
-    )
+    report()

@@ -1,22 +1,18 @@
-"""`exact` and `fixed-point` under MPI: every section yields what failed on this rank; rank 0 prints all as JSON.
+"""`exact` and `fixed-point` under MPI: every way in which contributions may go.
 
 Run by tests/mpi/test_order_free_mpi.py as `mpirun -n P python order_free_properties.py`.
 """
 
-import json
-import sys
-import traceback
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
 import numpy as np
-from mpi4py import MPI
+from sections import COMM, report, section
 
 from kernels import exact
 from kernels.allreduce import order_free, plan
 from kernels.allreduce.simulator import simulate
 
-COMM = MPI.COMM_WORLD
 RANK, SIZE = COMM.rank, COMM.size
 NAMES = ("exact", "fixed-point")
 DTYPES = ("float64", "float32")
@@ -37,13 +33,6 @@ if SIZE > 4:  # there the machine is mostly too small for the ranks, and every m
     SHAPES = {"as planned": [(9001,)], "records": [(2,)], "owners": [(5, 3)]}
 LARGEST = np.finfo(float).max
 SPECIAL = [(np.nan,), (np.inf,), (np.inf, -np.inf), (LARGEST, LARGEST), (-0.0,)]
-
-sections = []
-
-
-def section(function):
-    sections.append(function)
-    return function
 
 
 @contextmanager
@@ -197,20 +186,5 @@ def too_many_contributions_for_fixed_point_are_refused_on_all_ranks():
                     yield f"{way}: after the error the reducer is out of step"
 
 
-def main():
-    report = {}
-    for run in sections:
-        found = COMM.gather([f"rank {RANK}: {failure}" for failure in run()], 0)
-        if RANK == 0:
-            report[run.__name__] = [failure for failures in found for failure in failures]
-    if RANK == 0:
-        print(json.dumps(report), flush=True)
-
-
 if __name__ == "__main__":
-    try:
-        main()
-    except BaseException:
-        traceback.print_exc()
-        sys.stderr.flush()
-        COMM.Abort(1)
+    report()

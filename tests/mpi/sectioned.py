@@ -1,0 +1,23 @@
+"""Tests made of the sections of a program that runs under mpirun (tests/mpi/programs/sections.py)."""
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+from tests.launch import run_mpi
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+def sections(program):
+    """The names of a program's sections, without running it."""
+    return re.findall(r"^@section\ndef (\w+)", (PROGRAMS / program).read_text(), re.MULTILINE)
+
+
+@cache
+def launched(program, library, size, env=(), timeout=240):
+    """The program's report {section: failures} and its standard error, launched once for all tests. `env`: pairs."""
+    run = run_mpi(size, [str(PROGRAMS / program)], library, dict(env), timeout)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return json.loads(run.stdout), run.stderr
