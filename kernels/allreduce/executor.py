@@ -27,7 +27,7 @@ COPIED_BYTES = 1 << 12  # up to which a copy costs less than looking up where th
 SEGMENT_BYTES = 1 << 20  # of the vector, at least
 PIECE_BYTES = 1 << 16  # of a chunk in a segment, at least: many ranks would send many small messages
 MOST_SEGMENTS = 32
-PLACES = 4  # of the caller's memory whose requests are kept
+PLACES = 2  # of the caller's memory whose requests are kept, and which that keeps alive
 
 View = Callable[[int, int, int], np.ndarray]
 
