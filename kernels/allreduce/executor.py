@@ -9,6 +9,7 @@ added.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,10 @@ SEGMENT_BYTES = 1 << 20  # of the vector, at least
 PIECE_BYTES = 1 << 16  # of a chunk in a segment, at least: many ranks would send many small messages
 MOST_SEGMENTS = 32
 PLACES = 2  # of the caller's memory whose requests are kept, and which that keeps alive
+# Up to which a library hands a message of a node over in one piece. One that is a little longer costs a handshake, two
+# to three times as much as a few pieces do: measured with MPICH 5.0 and Open MPI 5.0.
+EAGER_BYTES = {"MPICH": 8000, "Open MPI": 4000}
+EAGER_PIECES = 3
 
 View = Callable[[int, int, int], np.ndarray]
 
@@ -274,4 +279,17 @@ class Flight:
 
 
 def _requests(make: Callable, transfers: Sequence[Transfer], view: View) -> list[MPI.Request]:
-    return [make(as_bytes(view(t.slot, t.start, t.stop)), t.peer, t.tag) for t in transfers]
+    """Both ends cut a message into the same pieces, which cannot overtake one another."""
+    requests = []
+    for t in transfers:
+        message = as_bytes(view(t.slot, t.start, t.stop))
+        pieces = _pieces(message.nbytes)
+        cuts = [message.nbytes * i // pieces for i in range(pieces + 1)]
+        requests += [make(message[a:b], t.peer, t.tag) for a, b in itertools.pairwise(cuts)]
+    return requests
+
+
+def _pieces(nbytes: int) -> int:
+    eager = EAGER_BYTES.get(MPI.get_vendor()[0], nbytes)
+    pieces = max(math.ceil(nbytes / eager), 1) if eager else 1
+    return pieces if pieces <= EAGER_PIECES else 1

@@ -30,7 +30,7 @@ NUMBERS = {name: ("float64", "float32") for name in ("fixed-point", "exact")}
 ANY_NUMBERS = ("float64", "float32", "float16", "bfloat16", "int64")
 NATIVE_NUMBERS = ("float64", "float32", "int64")
 COLLECTIVES = ("allreduce", "reduce", "reduce-scatter", "allgather")
-SHORT_BYTES = 1 << 12  # up to which fewer rounds pay, at the price of more bytes
+SHORT_BYTES = 1 << 13  # up to which fewer rounds pay, at the price of more bytes
 PAIR_BYTES = 1 << 18  # as long, of two ranks, which send no more bytes in fewer rounds
 
 
