@@ -279,13 +279,14 @@ class Flight:
 
 
 def _requests(make: Callable, transfers: Sequence[Transfer], view: View) -> list[MPI.Request]:
-    """Both ends cut a message into the same pieces, which cannot overtake one another."""
+    """Both ends cut a message into the same pieces, with tags of their own: MPI may start a group in any order."""
     requests = []
     for t in transfers:
         message = as_bytes(view(t.slot, t.start, t.stop))
         pieces = _pieces(message.nbytes)
         cuts = [message.nbytes * i // pieces for i in range(pieces + 1)]
-        requests += [make(message[a:b], t.peer, t.tag) for a, b in itertools.pairwise(cuts)]
+        for i, (start, stop) in enumerate(itertools.pairwise(cuts)):
+            requests.append(make(message[start:stop], t.peer, t.tag * EAGER_PIECES + i))
     return requests
 
 

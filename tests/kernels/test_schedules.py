@@ -170,11 +170,19 @@ def test_block_tree_moves_no_more_than_direct_where_ranks_own_subtrees():
     for size in (2, 4, 8):
         for each in (1, 4):
             owners = [rank for rank in range(size) for _ in range(each)]
-            for short in (False, True):
-                tree_cost = cost(get("block-tree").schedule(size, short, owners=owners), 16 * size, 8)
-                direct = cost(get("direct").schedule(size, short), 16 * size, 8)
-                assert tree_cost.bytes == direct.bytes
-                assert tree_cost.critical_messages == direct.critical_messages
+            tree_cost = cost(get("block-tree").schedule(size, owners=owners), 16 * size, 8)
+            direct = cost(get("direct").schedule(size), 16 * size, 8)
+            assert tree_cost.bytes == direct.bytes
+            assert tree_cost.critical_messages == direct.critical_messages
+
+
+@pytest.mark.parametrize("each", [1, 4, 3])  # 3: subtrees of ranks cross
+def test_short_vectors_over_whole_subtrees_move_as_in_recursive_doubling(each):
+    for size in (4, 8, 16):
+        owners = [rank for rank in range(size) for _ in range(each)]
+        tree_cost = cost(get("block-tree").schedule(size, True, owners=owners), 16, 8)
+        doubling = cost(get("recursive-doubling").schedule(size), 16, 8)
+        assert (tree_cost.bytes == doubling.bytes) == (each != 3)
 
 
 @pytest.mark.parametrize(

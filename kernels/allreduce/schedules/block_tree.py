@@ -32,7 +32,13 @@ def roots(node: Node, owners: Sequence[int]) -> list[Node]:
 
 
 def exchange(size: int, *, owners: Sequence[int] | None = None) -> Schedule:
-    """Every rank sends what it has summed to all others, and each completes the tree: one round of messages."""
+    """For short vectors. Where every rank owns one subtree, all of one depth, they meet in pairs as in recursive
+    doubling. Else every rank sends what it has summed to all others, and each completes the tree."""
+    owners = _checked(size, owners)
+    found = roots((0, len(owners)), owners)
+    in_order = [owners[first] for first, _ in found] == list(range(size))
+    if size > 2 and in_order and _balanced((0, len(owners)), set(found)):
+        return _doubling(size, owners, found)
     return _schedule(size, owners, whole=True)
 
 
@@ -49,12 +55,55 @@ def block_tree(size: int, *, owners: Sequence[int] | None = None) -> Schedule:
     so neither their number nor the ownership shows in the bits. Least bytes where the blocks of a rank make one
     subtree; where they are scattered, one message for each subtree.
     """
-    return _schedule(size, owners, whole=False)
+    return _schedule(size, _checked(size, owners), whole=False)
 
 
-def _schedule(size: int, owners: Sequence[int] | None, whole: bool) -> Schedule:
+def _balanced(node: Node, found: set[Node]) -> bool:
+    """Whether all the subtrees `found` lie equally deep below the node."""
+    level = [node]
+    while not found.intersection(level):
+        level = [child for parent in level for child in children(parent)]
+    return found.issuperset(level)
+
+
+def _below(
+    node: Node, own: dict[Node, int], chunk: int, places: tuple[int, ...], sums: list[Sum], into=None
+) -> int:
+    """The slot of a node of which a rank owns everything, after `sums`; by default the first of the slots to be used.
+
+    `into` is written last, when no contribution is to be read any more.
+    """
+    if node in own:
+        return own[node]
+    left, right = children(node)
+    sources = _below(left, own, chunk, places, sums), _below(right, own, chunk, places[1:], sums)
+    sums.append(Sum(chunk, places[0] if into is None else into, sources))
+    return sums[-1].into
+
+
+def _doubling(size: int, owners: Sequence[int], found: list[Node]) -> Schedule:
+    """Rank r owns the subtree found[r]; what comes from a partner lies in slot 1."""
+
+    def program(rank: int) -> tuple[Round, ...]:
+        first, stop = found[rank]
+        own = {(block, block + 1): OWN - i for i, block in enumerate(range(first, stop))}
+        scratch = tuple(range(2, 2 + (stop - first).bit_length()))
+        local: list[Sum] = []
+        mine = _below(found[rank], own, 0, scratch, local, into=TOTAL)
+        rounds = [Round(sums=tuple(local))] if summed_before else []
+        for distance in (1 << i for i in range(size.bit_length() - 1)):
+            peer = rank ^ distance
+            sources = (mine, 1) if rank < peer else (1, mine)
+            rounds.append(Round((Message(peer, 0, mine),), (Message(peer, 0, 1),), (Sum(0, TOTAL, sources),)))
+            mine = TOTAL
+        return tuple(rounds)
+
+    summed_before = len(owners) > size
+    return Schedule(size, 1, program, leaves=lambda rank: tuple(range(*found[rank])))
+
+
+def _schedule(size: int, owners: Sequence[int], whole: bool) -> Schedule:
     """Each chunk is completed by the rank of its number; `whole`: the only chunk by all ranks."""
-    owners = _checked(size, owners)
     top = (0, len(owners))
     found = roots(top, owners)
     alone = len(found) == 1
@@ -75,15 +124,6 @@ def _schedule(size: int, owners: Sequence[int] | None, whole: bool) -> Schedule:
         held = slot | own  # a subtree of one block is the contribution itself
         mine = 0 if whole else rank
 
-        def below(node: Node, chunk: int, places: tuple[int, ...], into: int | None = None) -> int:
-            """The slot of a node of which this rank owns everything; by default the first of the slots to be used."""
-            if node in own:
-                return own[node]
-            left, right = children(node)
-            sources = below(left, chunk, places), below(right, chunk, places[1:])
-            local.append(Sum(chunk, places[0] if into is None else into, sources))
-            return local[-1].into
-
         def above(node: Node) -> int:
             """The slot of a node; the sum goes over one of its two sources, of which one at most is a contribution."""
             if node in slot:
@@ -95,8 +135,7 @@ def _schedule(size: int, owners: Sequence[int] | None, whole: bool) -> Schedule:
         local: list[Sum] = []
         for chunk in range(chunks):
             for node in sent[rank]:
-                # The total is written last, when no contribution is to be read any more.
-                below(node, chunk, scratch if alone else (slot[node], *scratch), into=slot[node])
+                _below(node, own, chunk, scratch if alone else (slot[node], *scratch), local, into=slot[node])
         complete: list[Sum] = []
         result = above(top)
         if result != TOTAL:
