@@ -23,9 +23,10 @@ def put(target, values: np.ndarray) -> None:
         target[...] = cupy.asarray(values)
 
 
-def staging(xp, shape: tuple[int, ...]) -> np.ndarray:
-    """An uninitialised float64 array in host memory, pinned for fast copies if `xp` is CuPy."""
+def staging(xp, shape: tuple[int, ...], dtype=np.float64) -> np.ndarray:
+    """An uninitialised array in host memory, pinned for fast copies if `xp` is CuPy."""
     if xp is np or 0 in shape:
-        return np.empty(shape)
+        return np.empty(shape, dtype)
     count = math.prod(shape)
-    return np.frombuffer(xp.cuda.alloc_pinned_memory(8 * count), np.float64, count).reshape(shape)
+    memory = xp.cuda.alloc_pinned_memory(np.dtype(dtype).itemsize * count)
+    return np.frombuffer(memory, dtype, count).reshape(shape)

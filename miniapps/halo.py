@@ -2,7 +2,7 @@
 
 `plan` works out once which strips a rank copies within itself, which it packs for which neighbour and
 where it puts what it receives. An exchange is then one message per neighbouring rank and direction
-(persistent requests on a duplicated communicator), overlapped with the copies between own blocks.
+(`miniapps.messages`), overlapped with the copies between own blocks.
 Fields on a GPU are packed and unpacked there; only messages pass through (pinned) host memory.
 Copies move bits and add nothing: the exchange cannot affect reproducibility.
 """
@@ -11,7 +11,7 @@ import numpy as np
 
 from kernels.stencil import backend
 from miniapps.blocks import Blocks, BlocksError
-from miniapps.device import staging
+from miniapps.messages import Messages
 
 FACES = ((0, -1), (0, 1), (-1, 0), (1, 0))
 CORNERS = ((-1, -1), (-1, 1), (1, -1), (1, 1))
@@ -49,48 +49,27 @@ class Halo:
         self._unpack = xp.asarray(_runs(_in_order(receives), strips, target=strips.ghost))
         send_parts, receive_parts = _message_parts(sends, strips), _message_parts(receives, strips)
         self.neighbours = sorted(send_parts)  # ranks
-        self.nbytes = 8 * sum(stop - start for start, stop in send_parts.values())  # sent in one exchange
-        self._sent = staging(xp, (max((stop for _, stop in send_parts.values()), default=0),))
-        self._received = staging(xp, (max((stop for _, stop in receive_parts.values()), default=0),))
-        self._staged = xp is not np
-        self._outgoing = xp.empty(self._sent.shape) if self._staged else self._sent
-        self._incoming = xp.empty(self._received.shape) if self._staged else self._received
-        self._comm = comm.Dup()
-        self._requests = [
-            self._comm.Recv_init(self._received[start:stop], source=peer)
-            for peer, (start, stop) in sorted(receive_parts.items())
-        ] + [
-            self._comm.Send_init(self._sent[start:stop], dest=peer)
-            for peer, (start, stop) in sorted(send_parts.items())
-        ]
-        if self._requests:
-            self._start = type(self._requests[0]).Startall
-            self._wait = type(self._requests[0]).Waitall
+        self._messages = Messages(comm, send_parts, receive_parts, xp=xp)
+        self.nbytes = self._messages.nbytes  # sent in one exchange
 
     def __call__(self, field) -> None:
         """Fill the halo of `field` in place. Raises ValueError for another shape than planned."""
         if field.shape != self._shape:
             raise ValueError(f"halo planned for fields of shape {self._shape}, called with {field.shape}")
         copy_runs = self._kernels.copy_runs
-        if not self._requests:
+        messages = self._messages
+        if not messages.requests:
             copy_runs(field, field, self._local)
             return
-        copy_runs(field, self._outgoing, self._pack)
-        if self._staged:
-            self._outgoing.get(out=self._sent)  # waits for the device
-        self._start(self._requests)
+        copy_runs(field, messages.outgoing, self._pack)
+        messages.start()
         copy_runs(field, field, self._local)
-        self._wait(self._requests)
-        if self._staged:
-            self._incoming.set(self._received)
-        copy_runs(self._incoming, field, self._unpack)
+        messages.finish()
+        copy_runs(messages.incoming, field, self._unpack)
 
     def free(self) -> None:
         """Release requests and communicator. Collective."""
-        for request in self._requests:
-            request.Free()
-        self._requests = []
-        self._comm.Free()
+        self._messages.free()
 
 
 def _transfers(blocks: Blocks, directions):
