@@ -1,0 +1,1 @@
+"""The iterative solver: how rounding differences feed back through iterations."""
