@@ -45,6 +45,10 @@ struct Lanes {
         add_terms(Products<double>{x, y}, n);
     }
 
+    inline __attribute__((always_inline)) void add_products(const float *x, const float *y, std::size_t n) {
+        add_terms(WideProducts<float>{x, y}, n);
+    }
+
     // Consumes the lanes.
     inline __attribute__((always_inline)) double total() { return tree_over(lane, WIDTH); }
 

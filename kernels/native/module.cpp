@@ -2,7 +2,7 @@
 #include "native.hpp"
 
 PYBIND11_MODULE(_native, m) {
-    m.doc() = "C++ kernels: order-free accumulators, sums, scatter-adds and block stencils";
+    m.doc() = "C++ kernels: order-free accumulators, sums, scatter-adds, block stencils, vector updates";
     register_accumulate(m);
     register_bandwidth(m);
     register_binned(m);
@@ -14,4 +14,5 @@ PYBIND11_MODULE(_native, m) {
     register_stencil(m);
     register_sums(m);
     register_superaccumulator(m);
+    register_vectors(m);
 }

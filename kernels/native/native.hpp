@@ -29,3 +29,4 @@ void register_scatter(py::module_ &m);
 void register_stencil(py::module_ &m);
 void register_sums(py::module_ &m);
 void register_superaccumulator(py::module_ &m);
+void register_vectors(py::module_ &m);

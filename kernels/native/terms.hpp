@@ -22,5 +22,15 @@ struct Products {
     FPNA_POINT Products from(std::size_t i) const { return {x + i, y + i}; }
 };
 
+// Products in float64 of narrower elements, which are exact.
+template <typename Element>
+struct WideProducts {
+    using Sum = double;
+    const Element *x, *y;
+
+    FPNA_POINT Sum operator()(std::size_t i) const { return double(widen(x[i])) * double(widen(y[i])); }
+    FPNA_POINT WideProducts from(std::size_t i) const { return {x + i, y + i}; }
+};
+
 template <typename Terms>
 using Sum = typename Terms::Sum;

@@ -1,0 +1,139 @@
+"""What all backends of `fuse` share: vectors checked and bound at plan time, scalars and partial sums at each call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.vectors.steps import Program, parse
+
+TYPES = (np.dtype(np.float64), np.dtype(np.float32))
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A program and the vectors that it is for, all that is used of them checked."""
+
+    program: Program
+    arrays: dict[str, object]  # those that the program uses
+    same: dict[str, int]  # address by name: names of equal address are one vector
+    starts: np.ndarray  # int64 (blocks + 1,), of the host
+    dtype: np.dtype
+    threads: int
+    xp: object
+
+    @property
+    def n(self) -> int:
+        return int(self.starts[-1])
+
+    @property
+    def nbytes(self) -> int:
+        """Least traffic with memory: vectors read whose old elements are needed, vectors written."""
+        written = {self.same[name] for name in self.program.targets}
+        return self.n * self.dtype.itemsize * (len(self.program.read(self.same)) + len(written))
+
+
+class Fused:
+    """Steps and dot products, planned: `fused(partials, alpha=..., beta=...)` runs them.
+
+    `partials` float64 (blocks, dots), C-contiguous, receives the dot products of every block; None where there are
+    none. Scalars are given by name, all of them. `nbytes` and `flops` are what a call must move and compute at least.
+    Not to be called by two threads at once. Raises TypeError for missing or unknown scalars and partial sums of
+    another type, ValueError for their shape.
+    """
+
+    def __init__(self, bound: Bound, run: Callable):
+        self.scalars = bound.program.scalars
+        self.nbytes, self.flops = bound.nbytes, bound.n * bound.program.flops
+        self.shape = (len(bound.starts) - 1, len(bound.program.dots))  # of the partial sums
+        self._array, self._run = bound.xp.ndarray, run
+
+    def __call__(self, partials=None, /, **scalars) -> None:
+        try:
+            values = [float(scalars[name]) for name in self.scalars]
+        except KeyError:
+            raise self._wrong_scalars(scalars) from None
+        if len(scalars) != len(values):
+            raise self._wrong_scalars(scalars)
+        if partials is not None:
+            if not isinstance(partials, self._array) or partials.dtype != np.float64:
+                raise TypeError(f"partials: expected float64 {self._array}, got {_what(partials)}")
+            if partials.shape != self.shape or not partials.flags.c_contiguous:
+                raise ValueError(f"partials: expected shape {self.shape}, C-contiguous, got {partials.shape}")
+        elif self.shape[1]:
+            raise TypeError(f"partials: expected float64 {self.shape} for the dot products, got None")
+        self._run(partials, values)
+
+    def _wrong_scalars(self, given) -> TypeError:
+        expected = ", ".join(self.scalars) or "none"
+        return TypeError(f"scalars: expected {expected}, got {', '.join(given) or 'none'}")
+
+
+def bind(xp, vectors, steps: str, dots: str, starts, threads: int) -> Bound:
+    """Check what `fuse` was given.
+
+    vectors: one-dimensional, contiguous, float64 or float32, all alike, in memory of `xp`; those that no step uses are
+    not looked at. Raises ValueError and TypeError that name the step, dot product or vector.
+    """
+    program = parse(steps, dots, vectors)
+    arrays = {name: vectors[name] for name in program.vectors}
+    dtype = None
+    for name, array in arrays.items():
+        if not isinstance(array, xp.ndarray) or array.dtype not in TYPES:
+            raise TypeError(f"vector {name!r}: expected float64 or float32 {xp.ndarray}, got {_what(array)}")
+        dtype = dtype or array.dtype
+        if array.dtype != dtype:
+            raise TypeError(
+                f"vector {name!r}: {array.dtype}, but the others are {dtype}; use one type for all"
+            )
+        if array.ndim != 1 or not array.flags.c_contiguous:
+            raise ValueError(f"vector {name!r}: expected one dimension, contiguous, got {array.shape}")
+        if name in program.targets and not getattr(array.flags, "writeable", True):
+            raise ValueError(f"vector {name!r}: a step writes it, but it is read-only")
+    starts = _checked_starts(starts, arrays)
+    for name, array in arrays.items():
+        if len(array) < starts[-1]:
+            raise ValueError(f"vector {name!r}: {len(array)} elements, but the blocks have {starts[-1]}")
+    if threads < 1:
+        raise ValueError(f"threads: expected at least 1, got {threads}")
+    same = {name: _address(array) for name, array in arrays.items()}
+    _refuse_overlap(program, same, int(starts[-1]) * dtype.itemsize)
+    return Bound(program, arrays, same, starts, dtype, threads, xp)
+
+
+def _checked_starts(starts, arrays) -> np.ndarray:
+    if starts is None:
+        lengths = {len(array) for array in arrays.values()}
+        if len(lengths) > 1:
+            raise ValueError(f"vectors of {sorted(lengths)} elements: without starts, all need one length")
+        return np.array([0, *lengths], np.int64)
+    starts = np.ascontiguousarray(starts)
+    if starts.dtype != np.int64 or starts.ndim != 1 or not len(starts):
+        raise TypeError(f"starts: expected int64 (blocks + 1,), got {starts.dtype} {starts.shape}")
+    if starts[0] != 0 or (np.diff(starts) < 0).any():
+        raise ValueError(
+            "starts: expected 0 first and then no descent, the last being the number of elements"
+        )
+    return starts
+
+
+def _refuse_overlap(program: Program, same: dict[str, int], nbytes: int) -> None:
+    """A step at a time or a tile at a time would differ where a vector that is written overlaps another."""
+    for target in program.targets:
+        for name in program.vectors:
+            if 0 < abs(same[target] - same[name]) < nbytes:
+                raise ValueError(
+                    f"vector {target!r}, which a step writes, and {name!r} overlap: use vectors that share all of"
+                    " their memory or none"
+                )
+
+
+def _address(array) -> int:
+    found = getattr(array, "__cuda_array_interface__", None) or array.__array_interface__
+    return found["data"][0]
+
+
+def _what(value) -> str:
+    return f"{value.dtype} {type(value)}" if hasattr(value, "dtype") else f"{type(value)}"
