@@ -1,0 +1,193 @@
+// Sparse matrix-vector products on the CPU (kernels/sparse/native.py says what they promise).
+//
+// A row, or the piece of one, is added in LANES lanes: entry e of it goes to lane e mod LANES, every product rounded by
+// itself, then the tree of lanes.hpp, which for four lanes is (l0 + l2) + (l1 + l3). Four chains of additions keep up
+// with memory, and on a GPU four threads add a row.
+#include <omp.h>
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "merge.hpp"
+#include "native.hpp"
+
+namespace {
+
+using i64 = std::int64_t;
+using Index = std::int32_t;
+
+constexpr int LANES = 4;
+constexpr i64 ENOUGH = 8192;     // rows + entries per thread that are worth waking it
+constexpr i64 AHEAD = 16 << 10;  // bytes of the entries that are asked for before they are needed
+
+template <typename Number>
+struct Csr {
+    const i64 *indptr;
+    const Index *indices;
+    const Number *data;
+    const Index *rows;  // the place of each row in y; null: its own number
+    i64 m;
+
+    i64 items() const { return indptr[m] + m; }
+    i64 place(i64 i) const { return rows ? rows[i] : i; }
+};
+
+// The sum of entries begin ... end - 1.
+template <typename Number>
+inline __attribute__((always_inline)) Number add_entries(const Csr<Number> &a, const Number *x, i64 begin, i64 end) {
+    typedef Number Lanes __attribute__((vector_size(LANES * sizeof(Number))));
+    const Number *data = a.data + begin;
+    const Index *indices = a.indices + begin;
+    const i64 n = end - begin;
+    Lanes lane = {}, values;
+    i64 e = 0;
+    for (; e + LANES <= n; e += LANES) {
+        __builtin_prefetch(reinterpret_cast<const char *>(data + e) + AHEAD);
+        __builtin_prefetch(reinterpret_cast<const char *>(indices + e) + AHEAD / 2);
+        std::memcpy(&values, data + e, sizeof values);
+        lane += values * Lanes{x[indices[e]], x[indices[e + 1]], x[indices[e + 2]], x[indices[e + 3]]};
+    }
+    Number l0 = lane[0], l1 = lane[1], l2 = lane[2], l3 = lane[3];
+    switch (n - e) {  // an absent entry adds nothing
+        case 3: l2 += data[e + 2] * x[indices[e + 2]]; [[fallthrough]];
+        case 2: l1 += data[e + 1] * x[indices[e + 1]]; [[fallthrough]];
+        case 1: l0 += data[e] * x[indices[e]];
+    }
+    return (l0 + l2) + (l1 + l3);
+}
+
+template <bool MAPPED, typename Number>
+FPNA_CLONES void multiply_rows(const Csr<Number> &a, const Number *x, Number *y, i64 first, i64 last) {
+    i64 begin = a.indptr[first];
+    for (i64 i = first; i < last; ++i) {
+        const i64 end = a.indptr[i + 1];
+        y[MAPPED ? a.rows[i] : i] = add_entries(a, x, begin, end);
+        begin = end;
+    }
+}
+
+// Whole rows; each thread has a run of them with its share of rows + entries.
+template <typename Number>
+void multiply_csr(const Csr<Number> &a, const Number *x, Number *y, int threads) {
+    const i64 items = a.items(), parts = std::min<i64>(threads, std::max<i64>(1, items / ENOUGH));
+    const auto run = a.rows ? multiply_rows<true, Number> : multiply_rows<false, Number>;
+    if (parts == 1) return run(a, x, y, 0, a.m);
+#pragma omp parallel for schedule(static, 1) num_threads(int(parts))
+    for (i64 p = 0; p < parts; ++p)
+        run(a, x, y, cut_path(a.indptr, a.m, items * p / parts).row,
+            p + 1 < parts ? cut_path(a.indptr, a.m, items * (p + 1) / parts).row : a.m);
+}
+
+// The rows that end between two cuts; what is left belongs to a row that ends later, and is returned.
+template <typename Number>
+FPNA_CLONES Number multiply_piece(const Csr<Number> &a, const Number *x, Number *y, Cut from, Cut to) {
+    i64 entry = from.entry;
+    for (i64 i = from.row; i < to.row; ++i) {
+        y[a.place(i)] = add_entries(a, x, entry, a.indptr[i + 1]);
+        entry = a.indptr[i + 1];
+    }
+    return add_entries(a, x, entry, i64(to.entry));
+}
+
+// Pieces of the merge path, one per thread. Lanes begin at +0.0 and so never hold -0.0: a piece that has nothing of a
+// row adds a zero that no bit shows.
+template <typename Number>
+void multiply_merge(const Csr<Number> &a, const Number *x, Number *y, int pieces) {
+    const i64 items = a.items(), length = (items + pieces - 1) / pieces;
+    const auto cut = [&](int p) { return cut_path(a.indptr, a.m, std::min(items, length * p)); };
+    std::vector<Number> left(pieces);
+#pragma omp parallel for schedule(static, 1) num_threads(pieces) if (pieces > 1)
+    for (int p = 0; p < pieces; ++p) left[p] = multiply_piece(a, x, y, cut(p), cut(p + 1));
+    Number before = 0;  // of the row that the piece begins in
+    for (int p = 0; p < pieces; ++p) {
+        const i64 row = cut(p).row;
+        if (cut(p + 1).row > row) {
+            y[a.place(row)] = before + y[a.place(row)];
+            before = 0;
+        }
+        before += left[p];
+    }
+}
+
+// Entries by themselves: `places` has where in y each belongs.
+template <typename Number>
+struct Coo {
+    const Index *places, *indices;
+    const Number *data;
+    i64 nnz;
+
+    Number product(const Number *x, i64 e) const { return data[e] * x[indices[e]]; }
+};
+
+template <typename Number>
+void add_atomic(const Coo<Number> &a, const Number *x, Number *y, int threads) {
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (i64 e = 0; e < a.nnz; ++e) {
+        const Number product = a.product(x, e);
+#pragma omp atomic
+        y[a.places[e]] += product;
+    }
+}
+
+// Units of `width` entries in the order of `units`.
+template <typename Number>
+void add_units(const Coo<Number> &a, const Number *x, Number *y, const i64 *units, i64 count, i64 width) {
+    for (i64 k = 0; k < count; ++k) {
+        const i64 begin = units[k] * width, end = std::min(begin + width, a.nnz);
+        for (i64 e = begin; e < end; ++e) y[a.places[e]] += a.product(x, e);
+    }
+}
+
+// ---------------------------------------------------------------- Python
+
+// The arrays fit each other: kernels/sparse/csr.py and product.py check them. `rows` is empty where row i goes to y[i].
+template <typename Number>
+Csr<Number> csr_of(const array<i64> &indptr, const array<Index> &indices, const array<Number> &data,
+                   const array<Index> &rows) {
+    return {indptr.data(), indices.data(), data.data(), rows.size() ? rows.data() : nullptr, indptr.size() - 1};
+}
+
+template <typename Number>
+void define_products(py::module_ &m) {
+    const auto by_rows = [&m](const char *name, auto multiply) {
+        m.def(name, [multiply](const array<i64> &indptr, const array<Index> &indices, const array<Number> &data,
+                               const array<Index> &rows, const array<Number> &x, array<Number> &y, int threads) {
+            const auto a = csr_of(indptr, indices, data, rows);
+            const Number *from = x.data();
+            Number *to = y.mutable_data();
+            py::gil_scoped_release release;
+            multiply(a, from, to, threads > 0 ? threads : omp_get_max_threads());
+        }, py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
+           py::arg("rows").noconvert(), py::arg("x").noconvert(), py::arg("y").noconvert(), py::arg("threads"));
+    };
+    by_rows("spmv_csr", multiply_csr<Number>);
+    by_rows("spmv_merge", multiply_merge<Number>);
+    m.def("spmv_atomic", [](const array<Index> &places, const array<Index> &indices, const array<Number> &data,
+                            const array<Number> &x, array<Number> &y, int threads) {
+        const Coo<Number> a{places.data(), indices.data(), data.data(), data.size()};
+        const Number *from = x.data();
+        Number *to = y.mutable_data();
+        py::gil_scoped_release release;
+        add_atomic(a, from, to, threads > 0 ? threads : omp_get_max_threads());
+    }, py::arg("places").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
+       py::arg("x").noconvert(), py::arg("y").noconvert(), py::arg("threads"));
+    m.def("spmv_units", [](const array<Index> &places, const array<Index> &indices, const array<Number> &data,
+                           const array<Number> &x, array<Number> &y, const array<i64> &units, i64 width) {
+        const Coo<Number> a{places.data(), indices.data(), data.data(), data.size()};
+        const Number *from = x.data();
+        Number *to = y.mutable_data();
+        py::gil_scoped_release release;
+        add_units(a, from, to, units.data(), units.size(), width);
+    }, py::arg("places").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
+       py::arg("x").noconvert(), py::arg("y").noconvert(), py::arg("units").noconvert(), py::arg("width"));
+}
+
+}  // namespace
+
+void register_spmv(py::module_ &m) {
+    define_products<double>(m);
+    define_products<float>(m);
+}

@@ -1,0 +1,16 @@
+"""Sparse matrix-vector products y = A x, one file per backend; importing this package registers their planners.
+
+    product = get("spmv", "csr")(Csr(indptr, indices, data, columns), threads=4)
+    product(x, y)
+
+A guarantee here speaks of one process: `run` is the same bits whenever the same matrix is multiplied, `layout` also
+by another number of threads, and for a row that is stored elsewhere. See `kernels.sparse.ilu` for ILU(0).
+"""
+
+from kernels.sparse import native, reference, scipy
+from kernels.sparse.csr import Csr
+from kernels.sparse.product import Product
+
+from kernels.sparse import emulated  # isort: skip  (last: `registry.get` takes the first that can run)
+
+__all__ = ["Csr", "Product", "emulated", "native", "reference", "scipy"]

@@ -1,0 +1,40 @@
+"""The orders of a sparse matrix-vector product, by name: what each promises, and why its order is or is not fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kernels.guarantees import known
+from kernels.registry import variant
+from kernels.sums.orders import Order
+
+ORDERS = {
+    order.name: order
+    for order in (
+        Order("csr", "layout", "a row is one sum in 4 lanes, fixed by its entries, whoever computes it"),
+        Order(
+            "merge",
+            "run",
+            "rows and entries are cut evenly into pieces, those of a cut row are added in order: their number enters",
+        ),
+        Order(
+            "coo-atomic",
+            "none",
+            "one atomic addition per entry, in the order in which the hardware serves them",
+        ),
+        Order(
+            "coo-emulated", "none", "as coo-atomic, in an order drawn from a seed, another one at each call"
+        ),
+        Order("scipy", "run", "one thread, each row left to right"),
+    )
+}
+
+
+def in_order(
+    name: str, *, backend: str, available: Callable[[], str | None] | None = None
+) -> Callable[[Callable], Callable]:
+    """Decorator: register a planner as `spmv` in the order of that name; see `kernels.registry.variant`."""
+    order = ORDERS[known("order of additions", name, ORDERS)]
+    return variant(
+        "spmv", order.name, backend=backend, guarantee=order.guarantee, why=order.why, available=available
+    )
