@@ -16,11 +16,11 @@ from miniapps.coupled.closure import Closure, make_surrogate
 from miniapps.coupled.flow import view
 from miniapps.coupled.initial import vorticity
 from miniapps.coupled.physics import HALO
-from miniapps.coupled.poisson import NegativeLaplacian, residual_pad
+from miniapps.coupled.poisson import NegativeLaplacian, Steps, residual_pad
 from miniapps.coupled.state import State
 from miniapps.device import host, put
 from miniapps.dots import GlobalDots
-from miniapps.krylov import ConjugateGradients
+from miniapps.krylov import ChronopoulosGear, solve
 from miniapps.outcome import RunError
 
 # Shu & Osher's third-order SSP Runge-Kutta in terms of its quadrature: the weight of each stage's rate
@@ -79,16 +79,8 @@ class Model:
             return GlobalDots(blocks, kernels, ctx.reducer(name, (n,), blocks=blocks.own), n, exactly)
 
         operator = NegativeLaplacian(kernels, pad, fill_residual, fill_faces, HALO, self.h, options.threads)
-        self.solver = ConjugateGradients(
-            blocks,
-            operator,
-            kernels,
-            dots("scalars", 3),
-            dots("norm", 1),
-            config.poisson.tolerance,
-            config.poisson.max_iterations,
-            options.threads,
-        )
+        steps = Steps(blocks, operator, dots("scalars", 3), dots("norm", 1))
+        self.solver = ChronopoulosGear(None, steps=steps)
         self.budget = dots("budget", 5)
         self.surrogate = make_surrogate(config, options, xp)
         gradients = errors = None
@@ -219,15 +211,14 @@ class Model:
 
     def _solve_streamfunction(self) -> None:
         start = self.tracer.clock()
-        solve = self.solver(-view(self.state.zeta, HALO), self.state.psi, HALO)
+        b, options = -view(self.state.zeta, HALO), self.config.poisson
+        end = solve(self.solver, b, self.state.psi, options.tolerance, options.max_iterations)
         self.tracer.event(self.name["poisson"], start)
         record = self.record
         record.solves += 1
-        record.iterations += solve.iterations
-        record.failed_solves += not solve.converged
-        record.worst_residual = max(
-            record.worst_residual, solve.residual if isfinite(solve.residual) else inf
-        )
+        record.iterations += end.iterations
+        record.failed_solves += not end.converged
+        record.worst_residual = max(record.worst_residual, end.residual if isfinite(end.residual) else inf)
 
     def _reduce_budget(self, powers) -> float:
         """Energy and enstrophy of the state, in one all-reduce with the power of the stages; returns the power."""

@@ -1,9 +1,12 @@
-"""The operator -laplace on blocks and its polynomial preconditioner, for `miniapps.krylov`."""
+"""The operator -laplace on blocks, its polynomial preconditioner, and the steps of conjugate gradients with them."""
 
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
+
+from miniapps.krylov.chebyshev import semi_iteration
 
 DEGREE = 7  # of the preconditioner, where blocks are wide enough: it and the operator read DEGREE + 1 points around
 RANGE = 300.0  # the preconditioner damps the spectrum between its top and a RANGE-th of it; the rest is left to CG
@@ -14,14 +17,8 @@ def chebyshev(top: float, bottom: float, degree: int) -> tuple[float, np.ndarray
 
     Saad, Iterative Methods for Sparse Linear Systems (2003), algorithm 12.1.
     """
-    theta, delta = 0.5 * (top + bottom), 0.5 * (top - bottom)
-    sigma = theta / delta
-    rho, rows = 1.0 / sigma, []
-    for _ in range(degree):
-        rho_next = 1.0 / (2.0 * sigma - rho)
-        rows.append((rho_next * rho, 2.0 * rho_next / delta))
-        rho = rho_next
-    return 1.0 / theta, np.array(rows).reshape(-1, 2)
+    inverse_theta, factors = semi_iteration(bottom, top)
+    return inverse_theta, np.array(list(islice(factors, degree))).reshape(-1, 2)
 
 
 def residual_pad(blocks) -> int:
@@ -63,3 +60,56 @@ class NegativeLaplacian:
         """Interior of r = b - A x; fills the halo of x."""
         self.exchange_x(x)
         self.kernels.poisson_residual(b, x, self.x_pad, r, self.pad, self.inverse_h2, self.threads)
+
+
+class Steps:
+    """What `miniapps.krylov.chronopoulos_gear` asks for, by fused kernels on padded fields.
+
+    `dots` (3 sums) and `norm` (1 sum) are `miniapps.dots.GlobalDots`. Work arrays: r padded by `operator.pad`; u, w, p,
+    s `(blocks, rows, columns)`; float64. x, padded by `operator.x_pad`, is the caller's, improved in place.
+    """
+
+    def __init__(self, blocks, operator: NegativeLaplacian, dots, norm):
+        self.operator, self.dots, self.norm = operator, dots, norm
+        xp = operator.kernels.xp
+        self.x = None
+        self.r = blocks.zeros(operator.pad, xp=xp)
+        self.u, self.w, self.p, self.s = (blocks.zeros(xp=xp) for _ in range(4))
+
+    def start(self, b, x) -> float:
+        """|b|^2; b: float64 `(blocks, rows, columns)`, C-contiguous."""
+        self.x = x
+        self.norm.put(0, b, 0, b, 0)
+        square = float(self.norm.total()[0])
+        self.operator.residual(b, x, self.r)
+        self.p[...] = 0.0
+        self.s[...] = 0.0
+        return square
+
+    def update(self, alpha: float, beta: float) -> None:
+        """p = u + beta p, s = w + beta s, x = x + alpha p, r = r - alpha s."""
+        operator = self.operator
+        operator.kernels.cg_update(
+            alpha,
+            beta,
+            self.u,
+            self.w,
+            self.p,
+            self.s,
+            self.x,
+            operator.x_pad,
+            self.r,
+            operator.pad,
+            operator.threads,
+        )
+
+    def product(self) -> list[float]:
+        """u = M r, w = A u; (r, u), (w, u), (r, r)."""
+        operator, dots, pad = self.operator, self.dots, self.operator.pad
+        operator.exchange(self.r)
+        operator.apply(self.r, self.u, self.w, dots.partials)
+        if dots.exact_products:
+            dots.put(0, self.r, pad, self.u, 0)
+            dots.put(1, self.w, 0, self.u, 0)
+            dots.put(2, self.r, pad, self.r, pad)
+        return dots.total().tolist()

@@ -1,0 +1,27 @@
+"""Iterative methods for linear systems, written once for any system; see `base` for what a method sees.
+
+    method = METHODS["cg"](system)
+    end = solve(method, b, x, tolerance=1e-8, limit=1000)     # improves x; a Solve: iterations, reason, ...
+    for iteration in method.iterate(b, x, 1e-8, 1000): ...    # the same, state by state
+
+A method lists its options in its docstring; `METHODS` is what the command line's choices come from.
+"""
+
+from miniapps.krylov.base import METHODS, REASONS, Iteration, Method, Solve, solve
+from miniapps.krylov.cg import ConjugateGradients
+from miniapps.krylov.chebyshev import Chebyshev
+from miniapps.krylov.chronopoulos_gear import ChronopoulosGear
+from miniapps.krylov.pipelined import PipelinedConjugateGradients
+
+__all__ = [
+    "METHODS",
+    "REASONS",
+    "Chebyshev",
+    "ChronopoulosGear",
+    "ConjugateGradients",
+    "Iteration",
+    "Method",
+    "PipelinedConjugateGradients",
+    "Solve",
+    "solve",
+]
