@@ -67,9 +67,15 @@ def parser() -> argparse.ArgumentParser:
         "--reference", metavar="VARIANT[@BACKEND]",
         help="what V_s is against: a variant, or truth (sptr, else the variant of the strongest guarantee)",
     )  # fmt: skip
-    add.add_argument(
-        "--csv", type=Path, metavar="DIR", help="write the tables there as CSV, in full precision"
-    )
+    solve = command(
+        "solves", "the solves of `solver`: iterations, accuracy, and how a difference grows with the iteration",
+        "Only runs of `solver` are used.",
+    )  # fmt: skip
+    solve.add_argument("runs", nargs="+", metavar="RUN")
+    for one in (add, solve):
+        one.add_argument(
+            "--csv", type=Path, metavar="DIR", help="write the tables there as CSV, in full precision"
+        )
     show = command("show", "what is recorded in runs")
     show.add_argument("runs", nargs="+", metavar="RUN")
     return top
@@ -192,19 +198,11 @@ def show(options: argparse.Namespace) -> int:
 def sums(options: argparse.Namespace) -> int:
     """Print what is known of the sums of `reductions`."""
     from analysis import terminal
-    from analysis.load import load
     from analysis.sums import APP, NoReference
     from analysis.sums import sums as frames_of
-    from analysis.sums_tables import all_tables, study, write_csv
+    from analysis.sums_tables import all_tables, exported, study
 
-    if options.csv and options.csv.exists() and not options.csv.is_dir():
-        raise Usage(f"--csv {options.csv}: is a file; give a directory")
-    frames = load(options.runs)
-    _warn(frames)
-    apps = sorted(set(frames.runs["app"]))
-    if APP not in apps:
-        raise Usage(f"no run of {APP} among these ({', '.join(apps) or 'none can be used'}); give one")
-    found = frames_of(frames)
+    found = frames_of(_of_app(options, APP))
     if found.samples.empty:
         raise Usage(f"the runs of {APP} recorded no sums; look at them with `show`, or repeat them")
     try:
@@ -216,20 +214,63 @@ def sums(options: argparse.Namespace) -> int:
         say(terminal.table(title, table.columns, table.rows, table.numbers))
     for note in made.notes:
         say(f"Note: {note}.")
-    if options.csv:
-        try:
-            written = write_csv(made, options.csv)
-        except OSError as error:
-            raise Usage(
-                f"--csv {options.csv}: cannot be written: {error.strerror}; choose another"
-            ) from error
-        say(f"Written to {options.csv}: {', '.join(written)}")
+    _export(options, exported(made), say)
+    return EQUAL
+
+
+def solves(options: argparse.Namespace) -> int:
+    """Print what is known of the solves of `solver`."""
+    from analysis import terminal
+    from analysis.solves import APP
+    from analysis.solves import solves as frames_of
+    from analysis.solves_tables import all_tables, exported, said, study
+
+    found = frames_of(_of_app(options, APP))
+    if found.solves.empty:
+        raise Usage(f"the runs of {APP} recorded no residual; look at them with `show`, or repeat them")
+    made = study(found)
+    say = terminal.printer()
+    for line in said(made):
+        say(line, bold=True)
+    for title, table in all_tables(made):
+        say(terminal.table(title, table.columns, table.rows, table.numbers))
+    for note in made.notes:
+        say(f"Note: {note}.")
+    _export(options, exported(made), say)
     return EQUAL
 
 
 COMMANDS = {
-    "report": report, "variability": variability, "divergence": divergence, "sums": sums, "show": show,
+    "report": report, "variability": variability, "divergence": divergence, "sums": sums, "solves": solves,
+    "show": show,
 }  # fmt: skip
+
+
+def _of_app(options: argparse.Namespace, app: str):
+    """The frames of `options.runs`, of which one must be of `app`, for a command with --csv."""
+    from analysis.load import load
+
+    if options.csv and options.csv.exists() and not options.csv.is_dir():
+        raise Usage(f"--csv {options.csv}: is a file; give a directory")
+    frames = load(options.runs)
+    _warn(frames)
+    apps = sorted(set(frames.runs["app"]))
+    if app not in apps:
+        raise Usage(f"no run of {app} among these ({', '.join(apps) or 'none can be used'}); give one")
+    return frames
+
+
+def _export(options: argparse.Namespace, frames: dict, say) -> None:
+    """Write `frames` as CSV where --csv asks for it."""
+    from analysis.export import write_csv
+
+    if not options.csv:
+        return
+    try:
+        written = write_csv(frames, options.csv)
+    except OSError as error:
+        raise Usage(f"--csv {options.csv}: cannot be written: {error.strerror}; choose another") from error
+    say(f"Written to {options.csv}: {', '.join(written)}")
 
 
 def _frames(options: argparse.Namespace):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 
 from analysis import svg
+from analysis.axes import floor_of, log_axis, log_ticks
 from analysis.groups import ranks_text
 from analysis.svg import Figure
 from analysis.variability import EACH_OTHER
@@ -231,42 +231,12 @@ def _by_size(runs: pd.DataFrame, groups: list[str]) -> Callable:
         sizes = sorted(set(runs["size"]))
         axes.set(xlabel="ranks", ylabel="wall time, s", xscale="log", yscale="log")
         axes.set_xticks(sizes, list(map(str, sizes)))
-        ticks = _log_ticks(*axes.get_ylim())
+        ticks = log_ticks(*axes.get_ylim())
         axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.set_xticks([], minor=True)
         axes.set_yticks([], minor=True)
 
     return plot
-
-
-def _log_ticks(low: float, high: float) -> list[float]:
-    """Round numbers from `low` to `high`, so few that their labels do not touch."""
-    ticks: list[float] = []
-    for steps in ((1, 1.5, 2, 3, 4, 5, 7), (1, 2, 5), (1,)):
-        decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        ticks = [step * 10.0**k for k in decades for step in steps if low <= step * 10.0**k <= high]
-        if len(ticks) <= 7:
-            break
-    return ticks
-
-
-def floor_of(numbers) -> float:
-    """Where equal is drawn on a logarithmic axis: a decade and more below the smallest difference."""
-    positive = np.asarray(numbers, float)
-    positive = positive[np.isfinite(positive) & (positive > 0)]
-    return 10.0 ** (np.floor(np.log10(positive.min())) - 1) if len(positive) else 1e-17
-
-
-def log_axis(axis, set_scale: Callable, floor: float) -> None:
-    """Make `axis` logarithmic, with few ticks, and `floor` as the place where equal is drawn."""
-    set_scale("log")
-    high = max(axis.get_view_interval()[1], floor * 1e3)
-    axis.axes.set(**{f"{axis.axis_name}lim": (floor / 2, high)})
-    first, last = round(np.log10(floor)) + 1, int(np.floor(np.log10(high)))
-    stride = max(1, -(-(last - first + 1) // 6))
-    ticks = [10.0**k for k in range(first, last + 1, stride)]
-    axis.set_ticks([floor, *ticks], ["equal", *map(svg.power_of_ten, ticks)])
-    axis.set_ticks([], minor=True)
 
 
 def _row_text(cell: str, group: str, against: str) -> str:

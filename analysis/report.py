@@ -15,6 +15,9 @@ from analysis.groups import grouped
 from analysis.load import Frames
 from analysis.regions import cost_summary, costs, regions, summary
 from analysis.sections import Section, Table
+from analysis.solves import solves
+from analysis.solves_sections import solves_sections
+from analysis.solves_tables import changed, study
 from analysis.sums import APP
 from analysis.sums_sections import sums_sections
 from analysis.svg import GLYPHS, SERIES
@@ -51,7 +54,10 @@ def build(frames: Frames, against: Id | None = None) -> Report:
 
     groups = judge(frames)
     labels = [group.label for group in groups]
-    verdict = sentence(groups, frames)
+    solved = solves(frames)
+    made = study(solved) if len(solved.solves) else None
+    decisions = changed(made) if made else []
+    verdict = sentence(groups, frames, decisions)
     stepped = _stepped(frames)
     found = pairs(stepped, against)
     launches = frames.runs["run"].nunique()
@@ -63,6 +69,7 @@ def build(frames: Frames, against: Id | None = None) -> Report:
         _times(frames, labels),
         _said(frames, _costs(stepped, labels)),
         *sums_sections(frames),
+        *(solves_sections(made) if made else []),
         _environment(frames),
         _excluded(frames),
     ]
@@ -73,7 +80,7 @@ def build(frames: Frames, against: Id | None = None) -> Report:
     html = environment.get_template("report.html.j2").render(
         verdict=verdict,
         lead=counted(len(groups), "group") if groups else "No group",
-        clauses=[(group.label, group.verdict, clause(group)) for group in by_weight(groups)],
+        clauses=[*((group.label, group.verdict, clause(group)) for group in by_weight(groups)), *decisions],
         doubts=doubts(frames),
         sections=sections,
         meaning=MEANING,

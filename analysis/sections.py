@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from analysis.svg import Figure
+
+FOLD_FROM = 16  # rows of a table, above which it is folded
+OPEN = 3  # tables of a section, above which all are folded
 
 
 @dataclass(frozen=True)
@@ -28,3 +31,9 @@ class Section:
     figures: list[Figure] = field(default_factory=list)
     tables: list[tuple[str, Table]] = field(default_factory=list)
     items: list[tuple[str, list[tuple[str, str]], str]] = field(default_factory=list)
+
+
+def folded(tables: list[tuple[str, Table]]) -> list[tuple[str, Table]]:
+    """`tables` with titles, folded where they are long or many."""
+    many = len(tables) > OPEN
+    return [(title, replace(table, folded=many or len(table.rows) > FOLD_FROM)) for title, table in tables]

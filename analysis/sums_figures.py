@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 
 from analysis import svg
-from analysis.figures import floor_of, log_axis
+from analysis.axes import floor_of, log_axis, powers
 from analysis.sums import CELL, SERIES, pieces
 from analysis.sums_shape import FEWEST_SAMPLES, Cells, cells, v_s_and_grid
-from analysis.sums_tables import Study, interval
-from analysis.svg import Figure
-from analysis.terminal import number
+from analysis.sums_tables import Study
+from analysis.svg import Figure, figure_of
+from analysis.terminal import interval, number
 
 DRAWN = 6  # cases and operations that have figures; the tables have all
 PANELS = 12  # histograms of one figure
@@ -133,11 +133,6 @@ def growth_figures(made: Study) -> list[Figure]:
     return found
 
 
-def figure_of(name, title, plot, caption, height, legend, grid=(1, 1)) -> Figure:
-    """A figure whose `caption` is read aloud with its `title`; the others as `svg.draw` and `Figure` take them."""
-    return Figure(title, svg.draw(name, plot, height, f"{title}. {caption}", grid), caption, legend)
-
-
 def _pairs(frame: pd.DataFrame) -> list[tuple[str, str]]:
     keys = frame[["case", "operation"]].astype("str").drop_duplicates()
     return list(keys.itertuples(index=False, name=None))
@@ -180,36 +175,6 @@ def _law(row) -> str:
         return text + "too few sizes for a power law"
     between = interval(row.alpha_low, row.alpha_high)
     return text + f"alpha = {number(row.alpha)}" + (f" ({between})" if between else ", no interval")
-
-
-def plain_ticks(axis) -> None:
-    """Ticks of a logarithmic axis as numbers; 1, 2, 5 of each decade where these are few."""
-    low, high = axis.get_view_interval()
-    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for steps in ((1, 2, 5), (1,)):
-        ticks = [step * 10.0**k for k in decades for step in steps if low <= step * 10.0**k <= high]
-        if len(ticks) <= 6:
-            break
-    ticks = ticks[:: -(-len(ticks) // 6)] if ticks else [math.sqrt(low * high)]
-    axis.set_ticks(ticks, [f"{tick:g}" if 1e-3 <= tick < 1e5 else _power(tick) for tick in ticks])
-    axis.set_ticks([], minor=True)
-
-
-def _power(tick: float) -> str:
-    """`10⁶`, `2×10⁶`."""
-    first = round(tick / 10.0 ** math.floor(math.log10(tick) + 1e-9))
-    return ("" if first == 1 else f"{first}×") + svg.power_of_ten(tick / first)
-
-
-def powers(axis) -> None:
-    """Ticks of a logarithmic axis at powers of ten."""
-    low, high = axis.get_view_interval()
-    places = list(range(math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9) + 1))
-    if len(places) < 2:
-        return plain_ticks(axis)
-    ticks = [10.0**k for k in places[:: -(-len(places) // 7)]]
-    axis.set_ticks(ticks, [svg.power_of_ten(tick) for tick in ticks])
-    axis.set_ticks([], minor=True)
 
 
 def _dots(rows: list[tuple[str, np.ndarray, np.ndarray]]) -> Callable:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from analysis.statistics import line
 from analysis.sums import SERIES
 from analysis.variability import CONFIDENCE
 
@@ -72,10 +73,3 @@ def power_law(sizes: list[int], samples: list[np.ndarray], seed: int = SEED) -> 
     made["alpha_low"], made["alpha_high"] = map(float, np.quantile(alphas, [tail, 1 - tail]))
     made["beta_low"], made["beta_high"] = map(float, np.exp(np.quantile(betas, [tail, 1 - tail])))
     return made | {"nothing": ""}
-
-
-def line(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Slope and intercept of the least-squares lines through (x, y), y of shape (..., len(x))."""
-    centred = x - x.mean()
-    slope = (y * centred).sum(axis=-1) / (centred**2).sum()
-    return slope, np.mean(y, axis=-1) - slope * x.mean()

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 
 from analysis import svg
-from analysis.figures import floor_of, log_axis
+from analysis.axes import floor_of, log_axis, plain_ticks, powers
 from analysis.groups import LEVELS
 from analysis.sums import SERIES, UNKNOWN
-from analysis.sums_figures import GREY, each_drawn, figure_of, name_of, plain_ticks, powers
+from analysis.sums_figures import GREY, each_drawn, name_of
 from analysis.sums_tables import Study
-from analysis.svg import Figure
+from analysis.svg import Figure, figure_of
 
 GUARANTEES = (*LEVELS, UNKNOWN)
 LETTER_PT = 8.5  # of labels at points

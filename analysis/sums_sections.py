@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from analysis.load import Frames
-from analysis.sections import Section, Table
+from analysis.sections import Section, folded
 from analysis.sums import sums
 from analysis.sums_figures import (
     DRAWN,
@@ -25,9 +23,6 @@ from analysis.sums_tables import (
     study,
     worst_tables,
 )
-
-FOLD_FROM = 16  # rows of a table, above which it is folded
-OPEN = 3  # tables of a section, above which all are folded
 
 
 def sums_sections(frames: Frames) -> list[Section]:
@@ -49,7 +44,7 @@ def _prices(made: Study) -> Section:
     if rest := left_out(made):
         intro += f" Figures are drawn for the first {DRAWN} cases; {rest} more have tables only."
     intro = " ".join([intro, *(f"{note[:1].upper()}{note[1:]}." for note in made.notes)])
-    return Section("Sums: price list", "", intro, price_figures(made), _folded(price_tables(made)))
+    return Section("Sums: price list", "", intro, price_figures(made), folded(price_tables(made)))
 
 
 def _bits(made: Study) -> Section:
@@ -58,7 +53,7 @@ def _bits(made: Study) -> Section:
         "the reference (shift) is the change of algorithm. |V_s| and ULP are against the reference and hold both. Only "
         "sums of one case are compared: other data, methods and rank counts never count as variation."
     )
-    return Section("Sums: run-to-run variability", "", intro, bits_figures(made), _folded(bits_tables(made)))
+    return Section("Sums: run-to-run variability", "", intro, bits_figures(made), folded(bits_tables(made)))
 
 
 def _shapes(made: Study) -> Section:
@@ -69,7 +64,7 @@ def _shapes(made: Study) -> Section:
     nothing = (
         f"No array has {FEWEST_SAMPLES} samples, some of them different, so there is no distribution to show."
     )
-    figures, tables = shape_figures(made), _folded(shape_tables(made))
+    figures, tables = shape_figures(made), folded(shape_tables(made))
     return Section("Sums: distribution of V_s", nothing, intro if figures or tables else "", figures, tables)
 
 
@@ -79,7 +74,7 @@ def _growth(made: Study) -> Section:
         "errors add up. The largest of several samples also grows with their number, the quantile hardly."
     )
     nothing = "The samples of no variant differ, so nothing grows."
-    figures, tables = growth_figures(made), _folded(fit_tables(made))
+    figures, tables = growth_figures(made), folded(fit_tables(made))
     return Section("Sums: growth with N", nothing, intro if figures or tables else "", figures, tables)
 
 
@@ -89,10 +84,5 @@ def _worst(made: Study) -> Section:
         "range of the samples over the range of the search; a sample beyond it shows that the search fell short."
     )
     nothing = "No search for the worst orders was made (--worst), so only what was sampled is known."
-    tables = _folded(worst_tables(made))
+    tables = folded(worst_tables(made))
     return Section("Sums: worst orders", nothing, intro if tables else "", tables=tables)
-
-
-def _folded(tables: list[tuple[str, Table]]) -> list[tuple[str, Table]]:
-    many = len(tables) > OPEN
-    return [(title, replace(table, folded=many or len(table.rows) > FOLD_FROM)) for title, table in tables]

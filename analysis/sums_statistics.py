@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import bits
+from analysis.statistics import middle, quantile
 from analysis.sums import CELL, PLACE, SERIES, Sums, pieces
 from analysis.variability import bound
 
@@ -135,22 +136,6 @@ def of_series(arrays: pd.DataFrame) -> pd.DataFrame:
         frame[column] = middles[column]
     frame["bound"] = most["bound"].where(frame["differing"] == 0)
     return frame.reset_index()
-
-
-def quantile(x: np.ndarray, q: float) -> np.ndarray:
-    """The q-quantile of the defined elements along the last axis, as one of them (inverted distribution function);
-    NaN where there are none."""
-    ordered = np.sort(x, axis=-1)  # NaN last
-    defined = (~np.isnan(x)).sum(axis=-1)
-    place = np.clip(np.ceil(q * defined).astype(np.int64) - 1, 0, max(x.shape[-1] - 1, 0))
-    if not x.shape[-1]:
-        return np.full(x.shape[:-1], np.nan)
-    return np.take_along_axis(ordered, place[..., None], axis=-1)[..., 0]
-
-
-def middle(x: np.ndarray) -> np.ndarray:
-    """The lower median of the defined elements along the last axis; NaN where there are none."""
-    return quantile(x, 0.5)
 
 
 def _squares(new: np.ndarray) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import pandas as pd
 
@@ -14,7 +13,7 @@ from analysis.sums_fit import fits
 from analysis.sums_price import prices
 from analysis.sums_shape import MOST_MODES, shapes
 from analysis.sums_statistics import QUANTILE, of_arrays, of_series, worst_orders
-from analysis.terminal import number
+from analysis.terminal import interval, number
 
 
 @dataclass(frozen=True)
@@ -65,14 +64,9 @@ def all_tables(made: Study) -> list[tuple[str, Table]]:
     ]
 
 
-def write_csv(made: Study, directory: Path) -> list[str]:
-    """Write the frames of `made` into `directory`, in full precision; the names of the files."""
-    directory.mkdir(parents=True, exist_ok=True)
-    names = []
-    for name in ("arrays", "series", "prices", "shapes", "fits", "worst"):
-        getattr(made, name).to_csv(directory / f"{name}.csv", index=False)
-        names.append(f"{name}.csv")
-    return names
+def exported(made: Study) -> dict[str, pd.DataFrame]:
+    """The frames of `made` that are written as CSV, by name."""
+    return {name: getattr(made, name) for name in ("arrays", "series", "prices", "shapes", "fits", "worst")}
 
 
 def price_tables(made: Study) -> list[tuple[str, Table]]:
@@ -200,11 +194,6 @@ def duration(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds / 1e-9:.3g} ns"
-
-
-def interval(low: float, high: float, show=number) -> str:
-    """`1.2 to 1.4`; empty where there is none."""
-    return f"{show(low)} to {show(high)}" if low == low and high == high else ""
 
 
 def _kept(row) -> str:

@@ -58,6 +58,11 @@ def draw(
     return _inline(buffer.getvalue(), name, alt)
 
 
+def figure_of(name, title, plot, caption, height, legend, grid=(1, 1)) -> Figure:
+    """A figure whose `caption` is read aloud with its `title`; the others as `draw` and `Figure` take them."""
+    return Figure(title, draw(name, plot, height, f"{title}. {caption}", grid), caption, legend)
+
+
 def power_of_ten(value: float) -> str:
     """`10⁻¹⁶` for 1e-16."""
     return "10" + str(round(math.log10(value))).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))

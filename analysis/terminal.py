@@ -212,6 +212,11 @@ def number(x: float) -> str:
     return f"{x:,.0f}" if x == int(x) and abs(x) < 1e7 else f"{x:.3g}"
 
 
+def interval(low: float, high: float, show=number) -> str:
+    """`1.2 to 1.4`; empty where there is none."""
+    return f"{show(low)} to {show(high)}" if low == low and high == high else ""
+
+
 def _recorded(frames: Frames, run: str) -> list[tuple[object, ...]]:
     rows = []
     for name in ("fingerprints", "values", "order"):

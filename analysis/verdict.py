@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pandas as pd
@@ -92,11 +93,13 @@ def judge(frames: Frames) -> list[Group]:
     return groups
 
 
-def sentence(groups: list[Group], frames: Frames) -> str:
-    """The verdict on one line: broken promises first, then every group, then what was left out."""
+def sentence(groups: list[Group], frames: Frames, decisions: Iterable[tuple[str, str, str]] = ()) -> str:
+    """The verdict on one line: broken promises first, then every group, then the `decisions` that changed (name,
+    verdict, words), then what was left out."""
     if not groups:
         return "No usable run: nothing can be said."
-    parts = [f"{group.label}: {clause(group)}" for group in by_weight(groups)] + doubts(frames)
+    parts = [f"{group.label}: {clause(group)}" for group in by_weight(groups)]
+    parts += [f"{name}: {words}" for name, _, words in decisions] + doubts(frames)
     return f"{counted(len(groups), 'group')}: {'; '.join(parts)}."
 
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from analysis.load import load
+from analysis.statistics import line
 from analysis.sums import sums
-from analysis.sums_fit import line, power_law
+from analysis.sums_fit import power_law
 from analysis.sums_tables import study
 
 from .sums_runs import write_sums

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from analysis import bits
-from analysis.sums_statistics import blocks, middle, quantile, statistics
+from analysis.statistics import middle, quantile
+from analysis.sums_statistics import blocks, statistics
 
 NAN, INF = math.nan, math.inf
 

@@ -1,0 +1,263 @@
+"""Runs of `solver` as frames: what every solve came to, its history, and the study of injected orders.
+
+Runs of one problem by one method, preconditioner and precision are a *family*: in exact arithmetic they would be the
+same, so that whatever differs in it is rounding. A *case* is what is left of a family when guarantee, ordering, matrix
+product and rank count are fixed too: its solves are repeats of each other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis import bits
+from analysis.groups import UNSET, grouped, problem_names, ranks_text
+from analysis.load import Frames
+from analysis.variability import Id
+
+APP = "solver"
+RESIDUAL, TRUE_RESIDUAL = "residual", "true_residual"
+DRIFT, DRIFT_RESIDUAL, DRIFT_ITERATIONS = "difference", "drift_residual", "drift_iterations"
+# Factors of this app that change the bits and nothing else; like all of section `run`.
+ROUNDING = ("solve.spmv",)
+
+SOLVES = {"family": "str", "case": "str", "guarantee": "str", "ordering": "str", "ranks": "int64", "run": "str",
+          "repeat": "int64", "complete": "bool", "tolerance": "float64", "last_step": "int64",
+          "iterations": "float64", "converged": "float64", "residual": "float64", "true_residual": "float64",
+          "gap": "float64", "attained": "float64", "error": "float64", "orthogonality": "float64",
+          "not_finite": "int64", "history": "str", "solution": "str"}  # fmt: skip
+SAMPLES = {"family": "str", "case": "str", "run": "str", "repeat": "int64", "sample": "int64", "step": "int64",
+           "difference": "float64", "residual": "float64"}  # fmt: skip
+ENDS = {"family": "str", "case": "str", "run": "str", "repeat": "int64", "sample": "int64",
+        "iterations": "float64"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Solves:
+    """What runs of `solver` recorded; runs with an injected fault and repeats without a residual are left out.
+
+    solves   one row per repeat of a launch, columns SOLVES, sorted by family, case, run and repeat. `residual` and
+             `true_residual` are the last ones; `gap` is |true - recurrence| at the last iteration that has both;
+             `attained` the smallest true residual; `error` the last; `orthogonality` the largest, which is the worst;
+             `not_finite` counts residuals that are NaN or infinite; `history` and `solution` are hashes of all
+             residuals, and of the last fingerprints and the state in result.json (empty where there are none)
+    samples  the drift study, one row per sample and iteration, columns SAMPLES; NaN where not recorded
+    ends     iterations of each sample of the drift study that ended, columns ENDS
+    replays  samples left out, since an earlier repeat of the case has the same sample with the same bits
+    """
+
+    frames: Frames
+    solves: pd.DataFrame
+    samples: pd.DataFrame
+    ends: pd.DataFrame
+    replays: int
+
+    def history(self, run: Id, name: str = RESIDUAL) -> tuple[np.ndarray, np.ndarray]:
+        """(iterations int64, values float64) that a repeat recorded of the whole as `name`, ascending."""
+        return series(self.frames.of("values", *run), name)
+
+
+def solves(frames: Frames) -> Solves:
+    """What the runs of `solver` among `frames` recorded; empty frames where there are none."""
+    runs = _cases(frames.runs[(frames.runs["app"] == APP).to_numpy()])
+    rows, samples, ends = [], [], []
+    for run in runs.to_dict("records"):
+        values = frames.of("values", run["run"], run["repeat"])
+        if row := _solve(frames, run, values):
+            rows.append(row)
+            place = {key: row[key] for key in ("family", "case", "run", "repeat")}
+            samples.append(_samples(values).assign(**place))
+            ends.append(_blocks(values, DRIFT_ITERATIONS, "iterations").drop(columns="step").assign(**place))
+    studied, replays = _without_replays(_frame(samples, SAMPLES))
+    kept = studied[["run", "repeat", "sample"]].drop_duplicates()
+    return Solves(
+        frames=frames,
+        solves=pd.DataFrame(rows, columns=list(SOLVES)).astype(SOLVES),
+        samples=studied,
+        ends=_frame(ends, ENDS).merge(kept, on=["run", "repeat", "sample"]),
+        replays=replays,
+    )
+
+
+def series(values: pd.DataFrame, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """(steps int64, values float64) of the rows of one repeat that are of the whole and have that name."""
+    own = values[_named(values, name) & (values["block"] == -1).to_numpy()]
+    return own["step"].to_numpy(np.int64), own["value"].to_numpy()
+
+
+def _named(values: pd.DataFrame, name: str) -> np.ndarray:
+    """Which rows have that name; of several records of one step the first."""
+    return (values["name"] == name).to_numpy() & (values["occurrence"] == 0).to_numpy()
+
+
+def _cases(runs: pd.DataFrame) -> pd.DataFrame:
+    """`runs` without injected faults, with the columns `family`, `case` and `tolerance`."""
+    names = problem_names(runs)
+    configs = [json.loads(config) for config in runs["config"]]
+    recipes = [_recipe(method) for method in runs["method"]]
+    families = [
+        json.dumps([problem, recipe], sort_keys=True)
+        for problem, recipe in zip(runs["problem"], recipes, strict=True)
+    ]
+    labels = _labels(runs, configs, recipes, families, names)
+    tolerances = [_positive(_option(config, "solve", "tolerance")) for config in configs]
+    runs = runs.assign(key=families, family=[labels[key] for key in families], tolerance=tolerances)
+    found = []
+    for _, same in runs.groupby(
+        "key", sort=False
+    ):  # a group is then named by what tells it apart in its family
+        same = grouped(same)
+        same = same[~same["faulty"].astype(bool)]
+        on = same["size"].map(ranks_text).astype("str")
+        found.append(same.assign(case=same["group"].str.removeprefix(f"{APP} ") + " on " + on))
+    return pd.concat(found, ignore_index=True) if found else runs.assign(case=pd.Series(dtype="str"))
+
+
+def _recipe(method: str) -> dict[str, Any]:
+    """The factors that change the mathematics: all of the app's own that are not known to change the bits alone."""
+    return {
+        key: value
+        for key, value in json.loads(method).items()
+        if "." in key and not key.startswith("run.") and key not in ROUNDING
+    }
+
+
+def _labels(runs, configs, recipes, families, names) -> dict[str, str]:
+    """{family: `poisson27 32 x 32 x 32, cg with jacobi`}, each another."""
+    words: dict[str, str] = {}
+    keys = dict.fromkeys(key for recipe in recipes for key in recipe)
+    telling = [key for key in keys if len({json.dumps(recipe.get(key)) for recipe in recipes}) > 1]
+    for problem, config, recipe, family in zip(runs["problem"], configs, recipes, families, strict=True):
+        method, preconditioner = recipe.get("solve.method"), recipe.get("solve.preconditioner")
+        how = str(method or "")
+        how += f" with {preconditioner}" if preconditioner not in (*UNSET, "none") else ""
+        more = [
+            f"{key.rpartition('.')[2]}={recipe[key]}"
+            for key in telling
+            if key not in ("solve.method", "solve.preconditioner") and recipe.get(key) not in UNSET
+        ]
+        what = _problem(config)
+        if names[problem] and _problems_called(what, runs, configs) > 1:
+            what = f"{what} ({names[problem]})".strip()
+        words[family] = ", ".join(filter(None, (what, how, *more))) or "all runs"
+    several = {text for text in words.values() if list(words.values()).count(text) > 1}
+    return {
+        key: f"{text} [{hashlib.blake2b(key.encode(), digest_size=4).hexdigest()}]"
+        if text in several
+        else text
+        for key, text in words.items()
+    }
+
+
+def _problem(config: dict) -> str:
+    """The system in words: `poisson27 32 x 32 x 32`, or the name of the file."""
+    if matrix := _option(config, "problem", "matrix"):
+        return str(matrix).replace("\\", "/").rpartition("/")[2]
+    kind = _option(config, "problem", "kind") or ""
+    edges = [_option(config, "grid", edge) for edge in ("nx", "ny", "nz")]
+    return f"{kind} {' x '.join(map(str, edges))}".strip() if None not in edges else str(kind)
+
+
+def _problems_called(what: str, runs: pd.DataFrame, configs: list[dict]) -> int:
+    return len({problem for problem, c in zip(runs["problem"], configs, strict=True) if _problem(c) == what})
+
+
+def _option(config: dict, section: str, name: str) -> Any:
+    own = config.get(section)
+    return own.get(name) if isinstance(own, dict) else None
+
+
+def _positive(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and value > 0 else np.nan
+
+
+def _solve(frames: Frames, run: dict[str, Any], values: pd.DataFrame) -> dict[str, Any] | None:
+    """The row of SOLVES of one repeat; None where it recorded no residual."""
+    steps, residual = series(values, RESIDUAL)
+    if not len(steps):
+        return None
+    true_steps, true = series(values, TRUE_RESIDUAL)
+    _, at, true_at = np.intersect1d(steps, true_steps, return_indices=True)
+    orthogonality = series(values, "orthogonality")[1]
+    with np.errstate(invalid="ignore"):
+        gaps = np.abs(true[true_at] - residual[at])
+    row = {key: run[key] for key in ("family", "case", "guarantee", "ordering", "run", "repeat", "complete",
+                                     "tolerance", "last_step")}  # fmt: skip
+    return row | {
+        "ranks": run["size"],
+        "iterations": _last(values, "iterations"),
+        "converged": _last(values, "converged"),
+        "residual": residual[-1],
+        "true_residual": true[-1] if len(true) else np.nan,
+        "gap": gaps[-1] if len(gaps) else np.nan,
+        "attained": np.fmin.reduce(true, initial=np.nan),
+        "error": _last(values, "error"),
+        "orthogonality": np.fmax.reduce(orthogonality, initial=np.nan),
+        "not_finite": int((~np.isfinite(residual)).sum()),
+        "history": _digest(steps.tobytes(), bits.words(residual).tobytes()),
+        "solution": _solution(frames, run),
+    }
+
+
+def _last(values: pd.DataFrame, name: str) -> float:
+    found = series(values, name)[1]
+    return float(found[-1]) if len(found) else np.nan
+
+
+def _solution(frames: Frames, run: dict[str, Any]) -> str:
+    """A hash of the last fingerprints and of the final state; empty where there are none."""
+    rows = frames.of("fingerprints", run["run"], run["repeat"])
+    if rows.empty and not run["state"]:
+        return ""
+    rows = rows[(rows["step"] == rows["step"].max()).to_numpy()]
+    names = ",".join(rows["name"].astype("str"))
+    columns = [rows[column].to_numpy().tobytes() for column in ("step", "occurrence", "block", "hi", "lo")]
+    return _digest(run["state"].encode(), names.encode(), *columns)
+
+
+def _digest(*parts: bytes) -> str:
+    made = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        made.update(len(part).to_bytes(8, "little") + part)
+    return made.hexdigest()
+
+
+def _blocks(values: pd.DataFrame, name: str, column: str) -> pd.DataFrame:
+    """`sample`, `step` and the value as `column` of the rows with that name that are of a block."""
+    own = values[_named(values, name) & (values["block"] >= 0).to_numpy()]
+    return pd.DataFrame({"sample": own["block"], "step": own["step"], column: own["value"]})
+
+
+def _samples(values: pd.DataFrame) -> pd.DataFrame:
+    """The drift study of one repeat: sample, step, difference, residual; sorted by sample and step."""
+    parts = [_blocks(values, DRIFT, "difference"), _blocks(values, DRIFT_RESIDUAL, "residual")]
+    return parts[0].merge(parts[1], on=["sample", "step"], how="outer").sort_values(["sample", "step"])
+
+
+def _without_replays(samples: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """`samples` without those that an earlier repeat of the case holds with the same number and bits: orders drawn
+    again from one seed are no new sample. And how many these were."""
+    seen: set[tuple] = set()
+    keep, replays = [], 0
+    for (case, sample, _, _), rows in samples.groupby(["case", "sample", "run", "repeat"], sort=False):
+        content = _digest(
+            *(rows[column].to_numpy().tobytes() for column in ("step", "difference", "residual"))
+        )
+        key = (rows["family"].iloc[0], case, sample, content)
+        if key in seen:
+            replays += 1
+        else:
+            seen.add(key)
+            keep.append(rows)
+    return (pd.concat(keep, ignore_index=True) if keep else samples), replays
+
+
+def _frame(pieces: list[pd.DataFrame], columns: dict[str, str]) -> pd.DataFrame:
+    found = [piece for piece in pieces if len(piece)]
+    frame = pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(columns))
+    return frame[list(columns)].astype(columns)

@@ -1,0 +1,263 @@
+"""The figures of the solves: a Study in, SVG out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pandas as pd
+
+from analysis import svg
+from analysis.axes import floor_of, log_axis, powers
+from analysis.solves import TRUE_RESIDUAL
+from analysis.solves_growth import differences, typical
+from analysis.solves_pairs import drift
+from analysis.solves_tables import Study
+from analysis.svg import Figure, figure_of
+from analysis.terminal import interval, number
+from analysis.variability import EACH_OTHER
+
+DRAWN = 6  # families, and cases with a drift study, that have figures; the tables have all
+COLOURS = 7  # cases of a family in one figure
+ROWS = 24  # cases in the figure of iterations
+POINTS = 3000  # of one figure: iterations are thinned evenly beyond, solves and samples never
+LETTERS = 62  # of a label above a row
+
+
+def left_out(made: Study) -> int:
+    """How many families have tables only."""
+    return max(0, made.cases["family"].nunique() - DRAWN)
+
+
+def history_figures(made: Study) -> list[Figure]:
+    """The residual of every solve against the iteration, true residuals as marks."""
+    found = []
+    for k, (family, title) in enumerate(_families(made)):
+        names, more = _coloured(made, family)
+        own = made.found.solves[(made.found.solves["family"] == family).to_numpy()]
+        own = own[own["case"].isin(names)]
+        lines, marks = [], []
+        for row in own.itertuples(index=False):
+            run = (row.run, row.repeat)
+            lines.append((names.index(row.case), *_drawable(*made.found.history(run))))
+            marks.append((names.index(row.case), *_drawable(*made.found.history(run, TRUE_RESIDUAL))))
+        if not any(len(x) for _, x, _ in lines):
+            continue
+        true = any(len(x) for _, x, _ in marks)
+        caption = (
+            "Relative residual of every solve after each iteration, as the recurrence gives it, on a logarithmic "
+            "scale; one line per solve, a colour per case. Lines on each other are equal or nearly so."
+            + (
+                " Marks: the true residual |b - Ax| / |b|, computed anew. Where it stays above its line, the "
+                "recurrence goes on without the solution: that level is the accuracy attained."
+                if true
+                else ""
+            )
+            + (
+                " Dotted: the tolerance."
+                if own["tolerance"].notna().any()
+                else ""
+            )
+            + more
+        )  # fmt: skip
+        plot = _histories(lines, marks, own["tolerance"].iloc[0])
+        legend = tuple(enumerate(names))
+        found.append(figure_of(f"solves-history-{k}", f"Residual{title}", plot, caption, 3.3, legend))
+    return found
+
+
+def iteration_figures(made: Study) -> list[Figure]:
+    """Iterations of every complete solve and sample, one row per case."""
+    solves = made.found.solves[made.found.solves["complete"] & np.isfinite(made.found.solves["iterations"])]
+    rows = []
+    for family, case in made.cases[["family", "case"]].itertuples(index=False):
+        own = solves[(solves["family"] == family) & (solves["case"] == case)]
+        ends = made.found.ends[(made.found.ends["family"] == family) & (made.found.ends["case"] == case)]
+        rest = (own["converged"] != 1).to_numpy()
+        points = [
+            own["iterations"].to_numpy()[~rest],
+            ends["iterations"].to_numpy()[np.isfinite(ends["iterations"])],
+            own["iterations"].to_numpy()[rest],
+        ]
+        if any(len(x) for x in points):
+            text = case if made.cases["family"].nunique() == 1 else f"{family}: {case}"
+            rows.append((_cut(text), points))
+    if not rows:
+        return []
+    names = ("solves", "injected orders", "not converged")
+    legend = tuple((i, name) for i, name in enumerate(names) if any(len(points[i]) for _, points in rows))
+    hidden = len(rows) - ROWS
+    caption = (
+        "Iterations until each solve stopped, every solve a point; points of one row that do not lie under each other "
+        "are decisions that changed though only rounding did."
+        + (f" {hidden} more cases are in the table." if hidden > 0 else "")
+    )
+    rows = rows[:ROWS]
+    height = 0.75 + 0.46 * len(rows)
+    return [figure_of("solves-iterations", "Iterations", _dots(rows), caption, height, legend)]
+
+
+def drift_figures(made: Study) -> list[Figure]:
+    """Relative difference of residual histories against the iteration, every pair a line."""
+    found = []
+    for k, (family, title) in enumerate(_families(made)):
+        same = made.pairs[(made.pairs["family"] == family).to_numpy()]
+        lines = []
+        for row in same.itertuples(index=False):
+            steps, _, relative = drift(made.found, (row.a_run, row.a_repeat), (row.b_run, row.b_repeat))
+            good = np.isfinite(relative)
+            if good.any():
+                lines.append((int(row.against != EACH_OTHER), steps[good], relative[good]))
+        if not any((y > 0).any() for _, _, y in lines):
+            continue
+        kinds = [i for i in (0, 1) if any(kind == i for kind, _, _ in lines)]
+        legend = tuple((i, ("repeats of a case", "cases against the reference")[i]) for i in kinds)
+        caption = (
+            "Relative difference of the residuals of two solves after each iteration, one line per pair; points at the "
+            "bottom are equal to the last bit. A straight rise is exponential growth. Near 1 the two solves are in "
+            "different places, though both may converge."
+        )
+        plot = _drift(lines)
+        found.append(
+            figure_of(f"solves-drift-{k}", f"Residuals drift apart{title}", plot, caption, 3.1, legend)
+        )
+    return found
+
+
+def growth_figures(made: Study) -> list[Figure]:
+    """The difference of each sample of the drift study against the iteration, their median and the fitted growth."""
+    found = []
+    several = len(made.growth) > 1
+    for k, row in enumerate(made.growth.head(DRAWN).itertuples(index=False)):
+        samples = made.found.samples
+        same = samples[((samples["family"] == row.family) & (samples["case"] == row.case)).to_numpy()]
+        table = differences(same)
+        if not (np.isfinite(table) & (table > 0)).to_numpy().any():
+            continue
+        caption = (
+            f"Distance of the iterates of {row.samples} solves by injected orders of addition from those by exact "
+            "sums, relative to the solution, on a logarithmic scale: samples are thin lines, the dark line is their "
+            "median. A straight rise is exponential growth."
+            + (" Dotted: the tolerance of the solver." if row.tolerance > 0 else "")
+        )
+        legend = [(0, "samples")]
+        if row.rate == row.rate:
+            between = interval(row.rate_low, row.rate_high)
+            legend.append((1, f"fitted: exp({number(row.rate)} k)" + (f", {between}" if between else "")))
+        else:
+            caption += f" No growth is fitted: {row.nothing}."
+        title = (
+            f"Growth of the difference: {row.family}, {row.case}" if several else "Growth of the difference"
+        )
+        found.append(figure_of(f"solves-growth-{k}", title, _growth(table, row), caption, 3.3, tuple(legend)))
+    return found
+
+
+def _families(made: Study) -> Iterator[tuple[str, str]]:
+    """(family, end of the title) of the families that have figures."""
+    every = list(dict.fromkeys(made.cases["family"]))
+    return iter([(family, f": {family}" if len(every) > 1 else "") for family in every[:DRAWN]])
+
+
+def _coloured(made: Study, family: str) -> tuple[list[str], str]:
+    """The cases of a family that are drawn, and a sentence on the others."""
+    every = made.cases.loc[made.cases["family"] == family, "case"].tolist()
+    rest = len(every) - COLOURS
+    return every[:COLOURS], f" {rest} more cases are in the table." if rest > 0 else ""
+
+
+def _drawable(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Those that have a place on a logarithmic axis."""
+    good = np.isfinite(values) & (values > 0)
+    return steps[good], values[good]
+
+
+def _thin(count: int, lines: int) -> slice:
+    """Every point of a line, or evenly chosen ones where all `lines` alike would be more than POINTS."""
+    return slice(None, None, max(1, -(-count * max(lines, 1) // POINTS)))
+
+
+def _histories(lines: list, marks: list, tolerance: float) -> Callable:
+    def plot(axes) -> None:
+        for i, x, y in lines:
+            some = _thin(len(x), len(lines))
+            axes.plot(x[some], y[some], color=svg.series(i)["color"], alpha=0.75)
+        shown = 24  # marks of a line, so that they are told apart
+        for i, x, y in marks:
+            some = slice(None, None, max(1, -(-len(x) // shown)))
+            axes.plot(
+                x[some], y[some], linestyle="none", markerfacecolor="none", alpha=0.9,
+                **svg.series(i) | {"markersize": 5},
+            )  # fmt: skip
+        _tolerance(axes, tolerance)
+        axes.set(xlabel="iteration", ylabel="relative residual", yscale="log")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        powers(axes.yaxis)
+
+    return plot
+
+
+def _tolerance(axes, tolerance: float) -> None:
+    if tolerance > 0:
+        axes.axhline(tolerance, color=svg.INK, linewidth=0.9, linestyle=":")
+
+
+def _dots(rows: list[tuple[str, list[np.ndarray]]]) -> Callable:
+    def plot(axes) -> None:
+        for y, (text, points) in enumerate(rows):
+            for i, x in enumerate(points):
+                at = y + 0.02 + 0.14 * i + 0.05 * (np.arange(len(x)) % 3 - 1)
+                axes.plot(x, at, linestyle="none", alpha=0.7, clip_on=False, **svg.series(i))
+            axes.annotate(
+                text, (0.0, y - 0.3), xycoords=("axes fraction", "data"), va="center", fontsize=9
+            ).set_in_layout(False)
+        axes.set_ylim(len(rows) - 0.45, -0.6)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.set_xlabel("iterations")
+        axes.margins(x=0.08)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+
+    return plot
+
+
+def _drift(lines: list) -> Callable:
+    def plot(axes) -> None:
+        floor = floor_of(np.concatenate([y for _, _, y in lines]))
+        # Repeats last, so that they are not hidden.
+        for i, x, y in sorted(lines, key=lambda line: -line[0]):
+            some = _thin(len(x), len(lines))
+            look = svg.series(i) | {"markersize": 2.5}
+            shown = np.where(y == 0, floor, y)[some]
+            axes.plot(x[some], np.where(y == 0, np.nan, y)[some], color=look["color"], alpha=0.6)
+            axes.plot(x[some], shown, linestyle="none", alpha=0.7, **look)
+        axes.set(xlabel="iteration", ylabel="relative difference of residuals")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        log_axis(axes.yaxis, axes.set_yscale, floor)
+
+    return plot
+
+
+def _growth(table: pd.DataFrame, row) -> Callable:
+    def plot(axes) -> None:
+        steps = table.index.to_numpy(float)
+        some = _thin(len(steps), table.shape[1] + 1)
+        for column in table.to_numpy().T:
+            y = np.where(np.isfinite(column) & (column > 0), column, np.nan)
+            axes.plot(steps[some], y[some], color=svg.SERIES[0], linewidth=0.6, alpha=0.45)
+        median = typical(table)
+        shown = np.where(median > 0, median, np.nan)[some]
+        axes.plot(steps[some], shown, color=svg.INK, linewidth=1.5)
+        _tolerance(axes, row.tolerance)
+        if row.rate == row.rate:
+            ends = np.array([row.first, row.last])
+            axes.plot(ends, row.start * np.exp(row.rate * ends), color=svg.SERIES[1], linewidth=2.2)
+        axes.set(xlabel="iteration k", ylabel="difference of iterates", yscale="log")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        powers(axes.yaxis)
+
+    return plot
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LETTERS else f"{text[: LETTERS - 1]}…"

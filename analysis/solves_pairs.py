@@ -1,0 +1,136 @@
+"""Solves compared: where two histories part, how far they drift, and whether a decision changed.
+
+The decision of a solve is after how many iterations it stopped, and whether it had converged. Repeats of a case are
+compared with the first of them, which is variation from run to run; cases with the reference of their family, which
+also holds the change of ordering, layout or kernel. The two are never mixed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+
+from analysis import bits
+from analysis.groups import LEVELS
+from analysis.solves import Solves
+from analysis.variability import EACH_OTHER, Id, label
+
+PAIRS = {"family": "str", "case": "str", "against": "str", "a_run": "str", "a_repeat": "int64", "b_run": "str",
+         "b_repeat": "int64", "compared": "int64", "differing": "int64", "first": "float64", "largest": "float64",
+         "at": "float64", "undefined": "int64"}  # fmt: skip
+CASES = ["family", "case", "guarantee", "ordering", "ranks", "solves", "incomplete", "decisions", "converged",
+         "histories", "recorded", "solutions", "residual", "residual_most", "true_residual", "gap", "attained",
+         "error", "orthogonality", "not_finite"]  # fmt: skip
+DECISIONS = ["family", "solves", "cases", "decisions", "changed", "samples", "sample_decisions",
+             "samples_changed"]  # fmt: skip
+
+
+def cases(found: Solves) -> pd.DataFrame:
+    """One row per case; columns CASES. `decisions` is {(iterations, converged): solves}, over complete solves that
+    recorded one; `histories` and `solutions` count bit patterns over complete solves, and `recorded` is of how many
+    solutions something was recorded; `residual` is the smallest of the last residuals, `residual_most`,
+    `true_residual`, `gap`, `attained` (see Solves), `error` and `orthogonality` the largest over solves."""
+    rows = []
+    for (family, case), same in found.solves.groupby(["family", "case"], sort=False):
+        done = same[same["complete"]]
+        used = done if len(done) else same
+        rows.append(
+            {
+                "family": family, "case": case, **same.iloc[0][["guarantee", "ordering", "ranks"]],
+                "solves": len(done), "incomplete": len(same) - len(done), "decisions": decisions_of(done),
+                "converged": int((done["converged"] == 1).sum()), "histories": done["history"].nunique(),
+                "recorded": int((done["solution"] != "").sum()),
+                "solutions": done.loc[done["solution"] != "", "solution"].nunique(),
+                "residual": used["residual"].min(), "residual_most": used["residual"].max(),
+                **{name: used[name].max() for name in ("true_residual", "gap", "attained", "error",
+                                                       "orthogonality")},
+                "not_finite": int(same["not_finite"].sum()),
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows, columns=CASES)
+
+
+def decisions_of(done: pd.DataFrame) -> dict[tuple[int, bool], int]:
+    """{(iterations, converged): how many of the solves `done`}, fewest iterations first."""
+    known = done[np.isfinite(done["iterations"]) & np.isfinite(done["converged"])]
+    taken = zip(known["iterations"].astype(int).tolist(), (known["converged"] == 1).tolist(), strict=True)
+    return dict(sorted(Counter(taken).items()))
+
+
+def decisions(found: Solves) -> pd.DataFrame:
+    """One row per family; columns DECISIONS. `changed`: complete solves of it stopped after different numbers of
+    iterations, or not all converged; `sample_decisions` {iterations: samples of the drift study}, and whether they
+    differ (`samples_changed`)."""
+    rows = []
+    for family, same in found.solves.groupby("family", sort=False):
+        done = same[same["complete"]]
+        taken = decisions_of(done)
+        ends = found.ends[(found.ends["family"] == family) & np.isfinite(found.ends["iterations"])]
+        drawn = ends["iterations"].astype(int).value_counts().sort_index()
+        # Samples are of one case each: cases may differ for another reason.
+        apart = ends.groupby("case")["iterations"].nunique()
+        rows.append(
+            {
+                "family": family, "solves": len(done), "cases": done["case"].nunique(), "decisions": taken,
+                "changed": len(taken) > 1, "samples": len(ends), "sample_decisions": drawn.to_dict(),
+                "samples_changed": bool((apart > 1).any()),
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows, columns=DECISIONS)
+
+
+def reference(family: pd.DataFrame) -> Id | None:
+    """The solve of `family` (rows of SOLVES) that its cases are compared with: the first complete one of the
+    strongest guarantee; None where there is none."""
+    done = family[family["complete"]]
+    for level in reversed(LEVELS):
+        same = done[done["guarantee"] == level]
+        if len(same):
+            return same["run"].iloc[0], int(same["repeat"].iloc[0])
+    return None
+
+
+def pairs(found: Solves) -> pd.DataFrame:
+    """One row per comparison of two complete solves; columns PAIRS.
+
+    `against` is EACH_OTHER for repeats of one case, else the label of the reference. `compared` iterations have a
+    residual in both, of `differing` the bits differ, `first` is the first of these (NaN: none); `largest` is the
+    largest relative difference of the residuals, at iteration `at`; `undefined` differences (NaN on one side) are
+    counted.
+    """
+    rows = []
+    for family, same in found.solves.groupby("family", sort=False):
+        chosen = reference(same)
+        for case, members in same[same["complete"]].groupby("case", sort=False):
+            first, *others = [(run, int(repeat)) for run, repeat in members[["run", "repeat"]].values]
+            compared = [(EACH_OTHER, first, other) for other in others]
+            inside = chosen in (first, *others)
+            compared += [] if inside or chosen is None else [(label(chosen), chosen, first)]
+            for against, a, b in compared:
+                where = {"family": family, "case": case, "against": against, "a_run": a[0], "a_repeat": a[1],
+                         "b_run": b[0], "b_repeat": b[1]}  # fmt: skip
+                rows.append(where | _parted(*drift(found, a, b)))
+    return pd.DataFrame(rows, columns=list(PAIRS)).astype(PAIRS)
+
+
+def drift(found: Solves, a: Id, b: Id) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(iterations, whether the bits of the residual differ, |r_b - r_a| / |r_a|) where both recorded a residual."""
+    steps, one = found.history(a)
+    other_steps, other = found.history(b)
+    both, i, j = np.intersect1d(steps, other_steps, return_indices=True)
+    return both, bits.differ(one[i], other[j]), bits.relative_difference(one[i], other[j])
+
+
+def _parted(steps: np.ndarray, differ: np.ndarray, relative: np.ndarray) -> dict[str, float]:
+    defined = ~np.isnan(relative)
+    most = int(np.argmax(np.where(defined, relative, -1.0))) if defined.any() else None
+    return {
+        "compared": len(steps),
+        "differing": int(differ.sum()),
+        "first": float(steps[differ][0]) if differ.any() else np.nan,
+        "largest": float(relative[most]) if most is not None else np.nan,
+        "at": float(steps[most]) if most is not None and relative[most] > 0 else np.nan,
+        "undefined": int((~defined).sum()),
+    }

@@ -1,0 +1,67 @@
+"""The sections of the report about solves: runs of `solver`."""
+
+from __future__ import annotations
+
+from analysis.sections import Section, folded
+from analysis.solves_figures import (
+    DRAWN,
+    drift_figures,
+    growth_figures,
+    history_figures,
+    iteration_figures,
+    left_out,
+)
+from analysis.solves_tables import Study, case_tables, growth_tables, pair_tables, said
+
+
+def solves_sections(made: Study) -> list[Section]:
+    """Iterations and accuracy, where histories part, and growth of the difference of the solves."""
+    return [_solves(made), _pairs(made), _growth(made)]
+
+
+def _solves(made: Study) -> Section:
+    intro = " ".join(
+        [
+            *said(made),
+            "A decision is after how many iterations a solve stops, and whether it has converged. Histories and "
+            "solutions are counted by their bits. Gap is the distance of the true residual |b - Ax| / |b| from that "
+            "of the recurrence at the last iteration that has both: what the recurrence does not know of. Attained is "
+            "the smallest true residual; of several solves the largest is given.",
+            *(f"{note[:1].upper()}{note[1:]}." for note in made.notes),
+        ]
+    )
+    if rest := left_out(made):
+        intro += f" Figures are drawn for the first {DRAWN} families; {rest} more have tables only."
+    return Section(
+        "Solves: iterations and accuracy", "", intro, [*iteration_figures(made), *history_figures(made)],
+        folded(case_tables(made)),
+    )  # fmt: skip
+
+
+def _pairs(made: Study) -> Section:
+    intro = (
+        "Repeats of one case against the first of them: variation from run to run. The first solve of a case against "
+        "the reference, the first solve of the strongest guarantee: change of ordering, layout or kernel. First is the "
+        "first iteration whose residual has other bits."
+    )
+    nothing = (
+        "There are no two complete solves of one problem by one method, so no histories can be compared."
+    )
+    figures, tables = drift_figures(made), folded(pair_tables(made))
+    return Section(
+        "Solves: where histories part", nothing, intro if figures or tables else "", figures, tables
+    )
+
+
+def _growth(made: Study) -> Section:
+    intro = (
+        "Solves by injected orders of addition in lock step with one by exact sums: how far the iterates lie apart, "
+        "relative to the solution. The growth phase is the piece that rises most of a broken line through the "
+        "logarithm of the median; every sample has a rate of its own there, and the interval is over samples. "
+        "Predicted is where the fitted growth crosses the tolerance of the solver, observed where samples did."
+    )
+    nothing = "No run has a drift study (--drift N), so nothing is known of the growth with the iteration."
+    figures, tables = growth_figures(made), folded(growth_tables(made))
+    return Section(
+        "Solves: growth of the difference", nothing, intro if figures or tables else "", figures, tables
+    )

@@ -1,0 +1,224 @@
+"""What is known of the solves in words and as tables, for the terminal and for the report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.sections import Table
+from analysis.solves import Solves
+from analysis.solves_growth import growth
+from analysis.solves_pairs import cases, decisions, pairs
+from analysis.terminal import interval, number
+from analysis.variability import EACH_OTHER, label
+from analysis.verdict import DIFFERS, counted
+
+LISTED = 4  # numbers of iterations in a cell before only their range is given
+
+
+@dataclass(frozen=True)
+class Study:
+    """All that is computed of the runs of `solver`: `found` (the frames), `cases`, `decisions` and `pairs`
+    (solves_pairs), `growth` (solves_growth), and `notes`, sentences on what limits them."""
+
+    found: Solves
+    cases: pd.DataFrame
+    decisions: pd.DataFrame
+    pairs: pd.DataFrame
+    growth: pd.DataFrame
+    notes: list[str]
+
+
+def study(found: Solves) -> Study:
+    """Everything about the solves `found`, of which there must be some."""
+    made = Study(found, cases(found), decisions(found), pairs(found), growth(found), [])
+    if found.replays:
+        made.notes.append(
+            f"{found.replays:,} samples of injected orders repeat those of an earlier repeat bit by bit: left out"
+        )
+    if incomplete := int(made.cases["incomplete"].sum()):
+        made.notes.append(
+            f"{counted(incomplete, 'solve')} ended early: drawn as far as recorded, and counted nowhere else"
+        )
+    if not_finite := int(made.cases["not_finite"].sum()):
+        made.notes.append(f"{counted(not_finite, 'residual')} NaN or infinite: not drawn")
+    return made
+
+
+def all_tables(made: Study) -> list[tuple[str, Table]]:
+    """Every table, in the order in which they are read."""
+    return [*case_tables(made), *pair_tables(made), *growth_tables(made)]
+
+
+def exported(made: Study) -> dict[str, pd.DataFrame]:
+    """The frames of `made` that are written as CSV, by name."""
+    return {
+        "solves": made.found.solves, "cases": made.cases, "decisions": made.decisions, "pairs": made.pairs,
+        "growth": made.growth, "samples": made.found.samples,
+    }  # fmt: skip
+
+
+def said(made: Study) -> list[str]:
+    """What there is to say of each family: whether a decision changed."""
+    return [f"{row.family}: {'; '.join(_clauses(row))}." for row in made.decisions.itertuples(index=False)]
+
+
+def changed(made: Study) -> list[tuple[str, str, str]]:
+    """(name, verdict, words) of each family in which a decision changed, for the verdict of the report."""
+    return [
+        (row.family, DIFFERS, "; ".join(_clauses(row)))
+        for row in made.decisions.itertuples(index=False)
+        if row.changed or row.samples_changed
+    ]
+
+
+def _clauses(row) -> Iterator[str]:
+    told = stops(row.decisions)
+    if not row.decisions:
+        yield "no complete solve recorded its iterations, so nothing is known of a decision"
+    elif row.changed:
+        yield f"a decision changed: {told}"
+    elif row.solves == 1:
+        yield f"1 solve, {told}: nothing to compare with"
+    else:
+        yield f"one decision in {row.solves} solves: {told}"
+    if row.samples:
+        words = "a decision changed" if row.samples_changed else "one decision"
+        drawn = {(n, True): count for n, count in row.sample_decisions.items()}
+        yield f"injected orders: {words}, {stops(drawn)} in {counted(row.samples, 'sample')}"
+
+
+def stops(taken: dict[tuple[int, bool], int]) -> str:
+    """`41 iterations`, or `41 (3 x), 43 (1 x) iterations`, or their range where they are many."""
+    if not taken:
+        return ""
+    if len(taken) > LISTED:
+        least, most = min(taken)[0], max(taken)[0]
+        lost = sum(count for (_, converged), count in taken.items() if not converged)
+        failed = f", {lost} x not converged" if lost else ""
+        return f"{least} to {most} iterations, {len(taken)} different outcomes{failed}"
+    words = [
+        f"{n}" + ("" if converged else " not converged") + (f" ({count} x)" if len(taken) > 1 else "")
+        for (n, converged), count in taken.items()
+    ]
+    if len(taken) == 1:
+        ((n, converged),) = taken
+        return counted(n, "iteration") + ("" if converged else ", not converged")
+    return f"{', '.join(words)} iterations"
+
+
+def case_tables(made: Study) -> list[tuple[str, Table]]:
+    """(title, table) per family: what its solves came to. Columns of what no solve recorded are left out."""
+    measures = {"true residual": "true_residual", "gap": "gap", "attained": "attained", "error": "error",
+                "orthogonality": "orthogonality"}  # fmt: skip
+    tables = []
+    for family, same in made.cases.groupby("family", sort=False):
+        shown = {name: column for name, column in measures.items() if same[column].notna().any()}
+        columns = ("case", "solves", "iterations", "histories", "solutions", "residual", *shown)
+        rows = [
+            (
+                row.case, f"{row.solves}" + (f" + {row.incomplete} incomplete" if row.incomplete else ""),
+                stops(row.decisions).replace(" iterations", "").replace(" iteration", "") or "-",
+                f"{row.histories} of {row.solves}",
+                f"{row.solutions} of {row.recorded}" if row.recorded else "-", _last_residual(row),
+                *(number(getattr(row, column)) for column in shown.values()),
+            )
+            for row in same.itertuples(index=False)
+        ]  # fmt: skip
+        tables.append((f"Solves: {family}", Table(columns, rows, (*columns[3:5], *columns[6:]))))
+    return tables
+
+
+def _last_residual(row) -> str:
+    """The last residual, or the range over solves; and how many residuals are no numbers."""
+    same = row.residual == row.residual_most or row.residual != row.residual
+    text = number(row.residual) if same else interval(row.residual, row.residual_most)
+    if row.residual != row.residual:
+        text = "NaN"
+    return text + (f" ({row.not_finite} not finite)" if row.not_finite else "")
+
+
+def pair_tables(made: Study) -> list[tuple[str, Table]]:
+    """(title, table) per family: where residual histories part, and how far they lie apart, one row for the repeats
+    of each case and one for each case against the reference."""
+    columns = ("case", "against", "pairs", "differ", "first at iteration", "between", "largest difference",
+               "at iteration", "undefined")  # fmt: skip
+    tables = []
+    for family, same in made.pairs.groupby("family", sort=False):
+        rows = []
+        for (case, against), some in same.groupby(["case", "against"], sort=False):
+            parted = some[some["differing"] > 0]
+            one = parted.loc[parted["first"].idxmin()] if len(parted) else None
+            far = some.loc[some["largest"].idxmax()] if some["largest"].notna().any() else None
+            rows.append(
+                (
+                    case, "each other" if against == EACH_OTHER else against, len(some),
+                    f"{len(parted)} of {len(some)}", number(one["first"]) if one is not None else "",
+                    f"{label((one['a_run'], one['a_repeat']))}, {label((one['b_run'], one['b_repeat']))}"
+                    if one is not None else "",
+                    number(far["largest"]) if far is not None else "",
+                    number(far["at"]) if far is not None else "", number(some["undefined"].sum()),
+                )
+            )  # fmt: skip
+        numbers = (*columns[2:5], *columns[6:])
+        tables.append((f"Residual histories compared: {family}", Table(columns, rows, numbers)))
+    return tables
+
+
+def growth_tables(made: Study) -> list[tuple[str, Table]]:
+    """(title, table) per family: the growth of the difference between solves by injected orders and by exact sums."""
+    columns = ("case", "samples", "growth phase", "rate per iteration", "95 % interval", "tenfold in", "largest",
+               "saturation", "tolerance", "predicted", "observed", "remark")  # fmt: skip
+    tables = []
+    for family, same in made.growth.groupby("family", sort=False):
+        rows = [
+            (
+                row.case, row.samples, interval(row.first, row.last), number(row.rate),
+                interval(row.rate_low, row.rate_high), _tenfold(row.rate), _at(row.largest, row.largest_at),
+                number(row.saturation), number(row.tolerance),
+                _about(row.predicted, row.predicted_low, row.predicted_high), _observed(row), remark(row),
+            )
+            for row in same.itertuples(index=False)
+        ]  # fmt: skip
+        tables.append((f"Growth of the difference: {family}", Table(columns, rows, columns[1:11])))
+    return tables
+
+
+def remark(row) -> str:
+    """What limits a row of GROWTH."""
+    words = [row.nothing]
+    if row.power:
+        words.append("a power of the iteration fits better than an exponential")
+    if row.rates and row.rates < row.samples:
+        words.append(f"{row.samples - row.rates} samples left out: they hardly differ")
+    if row.rate == row.rate and row.rate_low != row.rate_low:
+        words.append("no interval: fewer than 6 samples")
+    return "; ".join(filter(None, words))
+
+
+def _at(value: float, iteration: float) -> str:
+    return f"{number(value)} at {iteration:.0f}" if value == value else ""
+
+
+def _tenfold(rate: float) -> str:
+    return f"{np.log(10) / rate:.1f}" if rate > 0 else ""
+
+
+def _about(middle: float, low: float, high: float) -> str:
+    """`120 (110 to 131)`."""
+    if middle != middle:
+        return ""
+    between = interval(low, high, "{:.0f}".format)
+    return f"{middle:.0f}" + (f" ({between})" if between else "")
+
+
+def _observed(row) -> str:
+    if not row.tolerance > 0:
+        return ""
+    if not row.crossed:
+        return "never"
+    rest = f", {row.crossed} of {row.samples} samples" if row.crossed < row.samples else ""
+    return _about(row.observed, row.observed_low, row.observed_high) + rest

@@ -1,0 +1,55 @@
+"""Medians, quantiles, intervals and lines that assume no distribution."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from analysis.variability import CONFIDENCE
+
+
+def quantile(x: np.ndarray, q: float) -> np.ndarray:
+    """The q-quantile of the defined elements along the last axis, as one of them (inverted distribution function);
+    NaN where there are none."""
+    ordered = np.sort(x, axis=-1)  # NaN last
+    defined = (~np.isnan(x)).sum(axis=-1)
+    place = np.clip(np.ceil(q * defined).astype(np.int64) - 1, 0, max(x.shape[-1] - 1, 0))
+    if not x.shape[-1]:
+        return np.full(x.shape[:-1], np.nan)
+    return np.take_along_axis(ordered, place[..., None], axis=-1)[..., 0]
+
+
+def middle(x: np.ndarray) -> np.ndarray:
+    """The lower median of the defined elements along the last axis; NaN where there are none."""
+    return quantile(x, 0.5)
+
+
+def median_interval(x: np.ndarray, confidence: float = CONFIDENCE) -> tuple[float, float, float]:
+    """The median of `x`, and the order statistics between which the median of its distribution lies with at least
+    `confidence`, whatever the distribution; NaN for these where there are too few (at 95 %: 5 or fewer).
+
+    x[k] and x[n-1-k] (sorted, from 0), with the largest k such that P(Binomial(n, 1/2) <= k) <= (1 - confidence) / 2
+    (Conover, Practical Nonparametric Statistics, section 3.2).
+    """
+    x = np.sort(x)
+    k = _order(len(x), confidence)
+    if k < 0:
+        return float(np.median(x)), np.nan, np.nan
+    return float(np.median(x)), float(x[k]), float(x[len(x) - 1 - k])
+
+
+@lru_cache
+def _order(n: int, confidence: float) -> int:
+    """The largest k with P(Binomial(n, 1/2) <= k) <= (1 - confidence) / 2; -1 where there is none."""
+    k = np.arange(1, n // 2 + 1)
+    log = np.append(0.0, np.cumsum(np.log((n - k + 1) / k))) - n * math.log(2)  # of C(n, k) / 2^n
+    return int(np.searchsorted(np.cumsum(np.exp(log)), (1 - confidence) / 2, side="right")) - 1
+
+
+def line(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Slope and intercept of the least-squares lines through (x, y), y of shape (..., len(x))."""
+    centred = x - x.mean()
+    slope = (y * centred).sum(axis=-1) / (centred**2).sum()
+    return slope, np.mean(y, axis=-1) - slope * x.mean()
