@@ -135,8 +135,8 @@ def growth_figures(made: Study) -> list[Figure]:
         if not (np.isfinite(table) & (table > 0)).to_numpy().any():
             continue
         caption = (
-            f"Distance of the iterates of {row.samples} solves by injected orders of addition from those by exact "
-            "sums, relative to the solution, on a logarithmic scale: samples are thin lines, the dark line is their "
+            f"Relative distance of the iterates of {row.samples} solves by injected orders of addition from those by "
+            "exact sums, on a logarithmic scale: samples are thin lines, the dark line is their "
             "median. A straight rise is exponential growth."
             + (" Dotted: the tolerance of the solver." if row.tolerance > 0 else "")
         )

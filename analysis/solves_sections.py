@@ -55,8 +55,8 @@ def _pairs(made: Study) -> Section:
 
 def _growth(made: Study) -> Section:
     intro = (
-        "Solves by injected orders of addition in lock step with one by exact sums: how far the iterates lie apart, "
-        "relative to the solution. The growth phase is the piece that rises most of a broken line through the "
+        "Solves by injected orders of addition in lock step with one by exact sums: the relative distance "
+        "of the iterates. The growth phase is the piece that rises most of a broken line through the "
         "logarithm of the median; every sample has a rate of its own there, and the interval is over samples. "
         "Predicted is where the fitted growth crosses the tolerance of the solver, observed where samples did."
     )
