@@ -31,8 +31,8 @@ class Matrix:
     or cannot run here.
 
     Attributes: `n` (global rows), `nnz` (of all ranks), `flops` and `nbytes` (of this rank in one product: additions
-    and multiplications; the bytes of matrix, operand and result, each once), `rows`, `columns`, `dtype`, `xp` (the
-    array module), `local` (Csr of the own rows whose columns are those of an operand; None after `release()`).
+    and multiplications; the bytes of matrix, operand and result, each once), `comm`, `rows`, `columns`, `dtype`, `xp`
+    (the array module), `local` (Csr of the own rows whose columns are those of an operand; None after `release()`).
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Matrix:
         **parameters,
     ):
         planner = get("spmv", variant, backend)
-        self.rows, self.columns, self.dtype = rows, columns, np.dtype(dtype)
+        self.comm, self.rows, self.columns, self.dtype = comm, rows, columns, np.dtype(dtype)
         self.xp = import_module("cupy") if backend == "cupy" else np
         indptr, at, data = _checked(rows, columns, entries)
         local, needed = _localised(columns, at)

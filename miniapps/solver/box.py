@@ -12,7 +12,6 @@ import numpy as np
 from miniapps.blocks import BlocksError
 
 AXES = ("z", "y", "x")
-COARSEST = 4  # an axis of at most so many points is coarsened no further
 NARROWEST = 2  # blocks of a coarse box that would be narrower are merged two by two
 
 

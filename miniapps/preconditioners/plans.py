@@ -1,0 +1,22 @@
+"""Fused updates are bound to their vectors when they are planned; here they are planned when vectors first come."""
+
+from collections.abc import Callable
+
+MOST = 64  # pairs of vectors remembered: restarted GMRES has one for each vector of its basis
+
+
+class Plans:
+    """`plans(r, z)` is `make(r, z)`, made once for every pair of arrays; those not used for long are forgotten."""
+
+    def __init__(self, make: Callable):
+        self._make, self._made = make, {}
+
+    def __call__(self, r, z):
+        key = (id(r), id(z))  # the plan keeps both alive, so no others can have their places
+        made = self._made.pop(key, None)
+        if made is None:
+            if len(self._made) == MOST:
+                del self._made[next(iter(self._made))]
+            made = (r, z, self._make(r, z))
+        self._made[key] = made
+        return made[2]

@@ -1,0 +1,17 @@
+"""Preconditioners under real MPI libraries: the same bits for any number of ranks and any owners."""
+
+import pytest
+
+from tests.launch import LIBRARIES
+from tests.mpi.sectioned import launched, sections
+
+PROGRAM = "preconditioners.py"
+
+
+@pytest.mark.parametrize("size", (1, 2, 3, 4, 8))
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("section", sections(PROGRAM))
+def test_section(section, library, size):
+    report, stderr = launched(PROGRAM, library, size)
+    assert report[section] == []
+    assert "Traceback" not in stderr
