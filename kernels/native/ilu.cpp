@@ -1,0 +1,240 @@
+// ILU(0) of the diagonal blocks of a sparse matrix, for kernels/sparse/ilu.py: L U = A on the pattern of A inside a block
+// (Saad, Iterative Methods for Sparse Linear Systems, 2003, section 10.3.2). One thread has a block, so that the bits of a
+// block depend on the block alone.
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "native.hpp"
+
+namespace {
+
+using i64 = std::int64_t;
+using Index = std::int32_t;
+
+constexpr double FIRST_SHIFT = 1e-3;
+constexpr int DOUBLINGS = 64;
+
+// What can be wrong with a block; kernels/sparse/ilu.py has the words.
+enum Problem : int { NONE, NO_DIAGONAL, COLUMN_TWICE, NOT_FINITE, NOT_POSITIVE, NO_SHIFT };
+
+struct Outcome {
+    Problem problem = NONE;
+    i64 row = 0;
+};
+
+template <typename Number>
+struct Matrix {
+    const i64 *indptr;
+    const Index *indices;
+    const Number *data;
+};
+
+// Row i within the block first ... last - 1: its entries by ascending column.
+template <typename Number>
+struct Row {
+    std::vector<std::pair<Index, Number>> entries;
+    std::size_t diagonal = 0;
+
+    Outcome read(const Matrix<Number> &a, i64 i, i64 first, i64 last) {
+        entries.clear();
+        for (i64 e = a.indptr[i]; e < a.indptr[i + 1]; ++e)
+            if (a.indices[e] >= first && a.indices[e] < last) entries.emplace_back(a.indices[e], a.data[e]);
+        const auto before = [](const auto &p, const auto &q) { return p.first < q.first; };
+        if (!std::is_sorted(entries.begin(), entries.end(), before)) std::sort(entries.begin(), entries.end(), before);
+        diagonal = entries.size();
+        for (std::size_t k = 0; k < entries.size(); ++k) {
+            if (k > 0 && entries[k].first == entries[k - 1].first) return {COLUMN_TWICE, i};
+            if (!std::isfinite(entries[k].second)) return {NOT_FINITE, i};
+            if (entries[k].first == i) diagonal = k;
+        }
+        return {diagonal < entries.size() ? NONE : NO_DIAGONAL, i};
+    }
+};
+
+// Rows of entries left or right of the diagonal, by ascending column.
+template <typename Number>
+struct Triangle {
+    const i64 *indptr;
+    std::conditional_t<std::is_const_v<Number>, const Index, Index> *indices;
+    Number *data;
+};
+
+template <typename Number>
+struct Factors {
+    Triangle<Number> lower, upper;
+    Number *pivots, *inverse;  // the diagonal of U, and one over it
+};
+
+template <typename Number>
+void write(const Row<Number> &row, std::size_t from, std::size_t to, const Triangle<Number> &triangle, i64 i) {
+    for (i64 at = triangle.indptr[i]; from < to; ++from, ++at)
+        std::tie(triangle.indices[at], triangle.data[at]) = row.entries[from];
+}
+
+// How many entries each row has left and right of the diagonal.
+template <typename Number>
+Outcome count_block(const Matrix<Number> &a, i64 first, i64 last, bool positive, i64 *lower, i64 *upper) {
+    Row<Number> row;
+    for (i64 i = first; i < last; ++i) {
+        const Outcome found = row.read(a, i, first, last);
+        if (found.problem != NONE) return found;
+        if (positive && !(row.entries[row.diagonal].second > 0)) return {NOT_POSITIVE, i};
+        lower[i] = row.diagonal;
+        upper[i] = row.entries.size() - row.diagonal - 1;
+    }
+    return {};
+}
+
+// Factors one block with its diagonal scaled by `scale`; the first row whose pivot will not do, or `last`. A pivot of no
+// more than the rounding of its diagonal is one that would be zero. `where`: a null pointer for each row of the block.
+template <typename Number>
+i64 factor_block(const Matrix<Number> &a, i64 first, i64 last, bool positive, double scale, const Factors<Number> &f,
+                 std::vector<Number *> &where) {
+    Row<Number> row;
+    for (i64 i = first; i < last; ++i) {
+        row.read(a, i, first, last);
+        Number &pivot = row.entries[row.diagonal].second;
+        pivot *= Number(scale);
+        const Number least = std::abs(pivot) * std::numeric_limits<Number>::epsilon();
+        for (auto &[column, value] : row.entries) where[column - first] = &value;
+        for (std::size_t k = 0; k < row.diagonal; ++k) {
+            const i64 column = row.entries[k].first;
+            const Number factor = row.entries[k].second /= f.pivots[column];
+            for (i64 q = f.upper.indptr[column]; q < f.upper.indptr[column + 1]; ++q)
+                if (Number *value = where[f.upper.indices[q] - first]) *value -= factor * f.upper.data[q];
+        }
+        bool good = std::isfinite(1 / pivot) && (positive ? pivot : std::abs(pivot)) > least;
+        for (const auto &[column, value] : row.entries) {
+            good = good && std::isfinite(value);
+            where[column - first] = nullptr;
+        }
+        if (!good) return i;
+        f.pivots[i] = pivot;
+        f.inverse[i] = 1 / pivot;
+        write(row, 0, row.diagonal, f.lower, i);
+        write(row, row.diagonal + 1, row.entries.size(), f.upper, i);
+    }
+    return last;
+}
+
+// As `factor_block` with the first shift of the diagonal that will do.
+template <typename Number>
+Outcome factor_shifted(const Matrix<Number> &a, i64 first, i64 last, bool positive, const Factors<Number> &f,
+                       double &shift) {
+    std::vector<Number *> where(last - first);
+    i64 row = last;
+    for (int k = -1; k < DOUBLINGS; ++k) {
+        shift = k < 0 ? 0.0 : std::ldexp(FIRST_SHIFT, k);
+        row = factor_block(a, first, last, positive, 1 + shift, f, where);
+        if (row == last) return {};
+    }
+    return {NO_SHIFT, row};
+}
+
+// Row by row; every sum left to right in the order in which its unknowns become known, so that a row waits for its
+// neighbour only at its end. r and z may be one.
+template <typename Number>
+void solve_block(const Triangle<const Number> &lower, const Triangle<const Number> &upper, const Number *inverse,
+                 i64 first, i64 last, const Number *r, Number *z) {
+    for (i64 i = first; i < last; ++i) {
+        Number sum = r[i];
+        for (i64 p = lower.indptr[i]; p < lower.indptr[i + 1]; ++p) sum -= lower.data[p] * z[lower.indices[p]];
+        z[i] = sum;
+    }
+    for (i64 i = last; i-- > first;) {
+        Number sum = z[i];
+        for (i64 p = upper.indptr[i + 1]; p-- > upper.indptr[i];) sum -= upper.data[p] * z[upper.indices[p]];
+        z[i] = sum * inverse[i];
+    }
+}
+
+int team(int threads) { return threads > 0 ? threads : omp_get_max_threads(); }
+
+// f(block) for all blocks, which need not be of one size; the problem of the first block that has one.
+template <typename F>
+Outcome for_blocks(i64 blocks, int threads, F &&f) {
+    std::vector<Outcome> found(blocks);
+#pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
+    for (i64 b = 0; b < blocks; ++b) found[b] = f(b);
+    for (const Outcome &o : found)
+        if (o.problem != NONE) return o;
+    return {};
+}
+
+// ---------------------------------------------------------------- Python
+
+template <typename Number>
+py::tuple factor(const array<i64> &indptr, const array<Index> &indices, const array<Number> &data,
+                 const array<i64> &starts, bool positive, int threads) {
+    const Matrix<Number> a{indptr.data(), indices.data(), data.data()};
+    threads = team(threads);
+    const i64 blocks = starts.size() - 1, n = indptr.size() - 1, *start = starts.data();
+    array<i64> lower_indptr(n + 1), upper_indptr(n + 1);
+    i64 *counts[] = {lower_indptr.mutable_data(), upper_indptr.mutable_data()};
+    Outcome found;
+    {
+        py::gil_scoped_release release;
+        found = for_blocks(blocks, threads, [&](i64 b) {
+            return count_block(a, start[b], start[b + 1], positive, counts[0] + 1, counts[1] + 1);
+        });
+    }
+    if (found.problem != NONE) return py::make_tuple(int(found.problem), found.row);
+    for (i64 *count : counts) {
+        count[0] = 0;
+        for (i64 i = 0; i < n; ++i) count[i + 1] += count[i];
+    }
+    array<Index> lower_indices(counts[0][n]), upper_indices(counts[1][n]);
+    array<Number> lower(counts[0][n]), upper(counts[1][n]), pivots(n), inverse(n);
+    array<double> shifts(blocks);
+    const Factors<Number> f{{counts[0], lower_indices.mutable_data(), lower.mutable_data()},
+                            {counts[1], upper_indices.mutable_data(), upper.mutable_data()},
+                            pivots.mutable_data(),
+                            inverse.mutable_data()};
+    double *shift = shifts.mutable_data();
+    {
+        py::gil_scoped_release release;
+        found = for_blocks(blocks, threads, [&](i64 b) {
+            return factor_shifted(a, start[b], start[b + 1], positive, f, shift[b]);
+        });
+    }
+    if (found.problem != NONE) return py::make_tuple(int(found.problem), found.row);
+    return py::make_tuple(lower_indptr, lower_indices, lower, upper_indptr, upper_indices, upper, pivots, inverse,
+                          shifts);
+}
+
+template <typename Number>
+void define_ilu(py::module_ &m) {
+    m.def("ilu_factor", factor<Number>, py::arg("indptr").noconvert(), py::arg("indices").noconvert(),
+          py::arg("data").noconvert(), py::arg("starts").noconvert(), py::arg("positive"), py::arg("threads"));
+    m.def("ilu_solve", [](const array<i64> &starts, const array<i64> &lower_indptr, const array<Index> &lower_indices,
+                          const array<Number> &lower, const array<i64> &upper_indptr,
+                          const array<Index> &upper_indices, const array<Number> &upper, const array<Number> &inverse,
+                          const array<Number> &r, array<Number> &z, int threads) {
+        const Triangle<const Number> l{lower_indptr.data(), lower_indices.data(), lower.data()};
+        const Triangle<const Number> u{upper_indptr.data(), upper_indices.data(), upper.data()};
+        const i64 blocks = starts.size() - 1, *start = starts.data();
+        const Number *over = inverse.data(), *from = r.data();
+        Number *to = z.mutable_data();
+        threads = team(threads);
+        py::gil_scoped_release release;
+#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
+        for (i64 b = 0; b < blocks; ++b) solve_block(l, u, over, start[b], start[b + 1], from, to);
+    }, py::arg("starts").noconvert(), py::arg("lower_indptr").noconvert(), py::arg("lower_indices").noconvert(),
+       py::arg("lower").noconvert(), py::arg("upper_indptr").noconvert(), py::arg("upper_indices").noconvert(),
+       py::arg("upper").noconvert(), py::arg("inverse").noconvert(), py::arg("r").noconvert(),
+       py::arg("z").noconvert(), py::arg("threads"));
+}
+
+}  // namespace
+
+void register_ilu(py::module_ &m) {
+    define_ilu<double>(m);
+    define_ilu<float>(m);
+}

@@ -1,0 +1,105 @@
+"""ILU(0) of the diagonal blocks of a sparse matrix: an incomplete factorisation without fill, block by block.
+
+L U = A at every entry that A has inside a block; entries between blocks are ignored (Meijerink & van der Vorst, 1977;
+Saad, Iterative Methods for Sparse Linear Systems, 2003, section 10.3.2). Rows are eliminated in their order, every
+block by one thread, so that the bits of a block depend on the block alone: the guarantee is `layout`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels import _native
+from kernels.sparse.csr import Csr
+from kernels.sums.native import checked
+
+PROBLEMS = (  # by number, as in kernels/native/ilu.cpp
+    None,
+    "has no diagonal entry: store one, be it zero",
+    "has two entries in one column: add them first",
+    "has an entry that is NaN or infinite",
+    "has a diagonal entry that is not above zero, so that no scaling makes all pivots positive",
+    "has no pivot that will do, however far the diagonal is scaled",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """The factors of all blocks: L has ones on its diagonal, U has `pivots`.
+
+    Where a block's pivots would not do, its diagonal was scaled by 1 + shift first (Manteuffel, 1980).
+    """
+
+    starts: np.ndarray  # int64 (blocks + 1,)
+    lower: Csr  # L without its diagonal
+    upper: Csr  # U without its diagonal
+    pivots: np.ndarray  # (n,)
+    inverse: np.ndarray  # (n,): one over each pivot
+    shifts: np.ndarray  # float64 (blocks,)
+    threads: int
+
+    def solve(self, r: np.ndarray, z: np.ndarray) -> None:
+        """z = U^-1 L^-1 r over the rows of the matrix; r and z may be one array, what is beyond the rows stays.
+
+        Every row's products are taken off one by one: in L by ascending, in U by descending column. A pivot is divided
+        by as a product with its inverse. Raises TypeError and ValueError for vectors that do not fit.
+        """
+        _check_vector("r", r, self.pivots)
+        _check_vector("z", z, self.pivots)
+        lower, upper = ((t.indptr, t.indices, t.data) for t in (self.lower, self.upper))
+        _native.ilu_solve(self.starts, *lower, *upper, self.inverse, r, z, self.threads)
+
+    @property
+    def flops(self) -> int:
+        """Of one `solve`: a multiplication and a subtraction for each entry, a multiplication for each row."""
+        return 2 * (self.lower.nnz + self.upper.nnz) + len(self.pivots)
+
+    @property
+    def nbytes(self) -> int:
+        """What must move at least in one `solve`: factors, inverse pivots, r and z once (a block stays in cache)."""
+        factors = sum(t.data.nbytes + t.indices.nbytes + t.indptr.nbytes for t in (self.lower, self.upper))
+        return factors + 3 * self.pivots.nbytes
+
+
+def factor(matrix: Csr, starts: np.ndarray, threads: int = 1, positive: bool = False) -> Factors:
+    """Factor the blocks of rows starts[b] ... starts[b + 1] - 1 of `matrix`, entries in any order.
+
+    A pivot must be more than the rounding of its diagonal entry, and with `positive` above zero; else the diagonal of
+    its block is scaled by 1 + shift, with shift = 1e-3, 2e-3, 4e-3, ... until all are. `threads`: 0 is OpenMP's
+    default; blocks are shared among them, in `solve` too.
+
+    Raises TypeError for `starts` of another type, and ValueError for bounds that are none and for a matrix that has
+    `rows`, lacks a diagonal entry in a block, has a column twice, entries that are not finite, or no pivots that do; it
+    names the row.
+    """
+    if matrix.rows is not None:
+        raise ValueError("ILU(0): the matrix has `rows`, expected one that is stored whole")
+    _check_starts(starts, matrix.m)
+    threads = checked(threads)
+    found = _native.ilu_factor(matrix.indptr, matrix.indices, matrix.data, starts, positive, threads)
+    if len(found) == 2:
+        problem, row = found
+        block = int(np.searchsorted(starts, row, side="right")) - 1
+        raise ValueError(f"ILU(0): row {row} (block {block}) {PROBLEMS[problem]}")
+    lower, upper = (Csr(*arrays, matrix.m) for arrays in (found[0:3], found[3:6]))
+    return Factors(starts, lower, upper, *found[6:], threads)
+
+
+def _check_starts(starts, m: int) -> None:
+    if not isinstance(starts, np.ndarray) or starts.dtype != np.int64 or starts.ndim != 1:
+        raise TypeError("ILU(0): starts must be a NumPy vector of int64, the bounds of the blocks")
+    if not len(starts) or starts[0] != 0 or starts[-1] != m or (np.diff(starts) < 0).any():
+        raise ValueError(f"ILU(0): starts must ascend from 0 to the {m} rows of the matrix, got {starts}")
+
+
+def _check_vector(name: str, v, like: np.ndarray) -> None:
+    if not isinstance(v, np.ndarray) or v.dtype != like.dtype:
+        raise TypeError(
+            f"ILU(0): {name} is {getattr(v, 'dtype', type(v).__name__)}, expected a NumPy array of {like.dtype}"
+        )
+    if v.ndim != 1 or len(v) < len(like) or not v.flags.c_contiguous:
+        raise ValueError(
+            f"ILU(0): {name} has shape {v.shape}, expected a contiguous vector of {len(like)} or more"
+        )
