@@ -11,6 +11,6 @@ from kernels.sparse import native, reference, scipy
 from kernels.sparse.csr import Csr
 from kernels.sparse.product import Product
 
-from kernels.sparse import emulated  # isort: skip  (last: `registry.get` takes the first that can run)
+from kernels.sparse import cupy, emulated  # isort: skip  (last: `registry.get` takes the first that can run)
 
-__all__ = ["Csr", "Product", "emulated", "native", "reference", "scipy"]
+__all__ = ["Csr", "Product", "cupy", "emulated", "native", "reference", "scipy"]

@@ -17,9 +17,10 @@ from .runtime_compilers import hiprtc, nvrtc
 
 ARCHITECTURES = ("80", "90")
 SOURCES = sorted(path.stem for path in cuda.HERE.glob("*.cu"))
-TYPED = [name for name in SOURCES if "ELEMENT" in cuda.source(name)]
+TYPED = [(n, "ELEMENT", e) for n in SOURCES if "ELEMENT" in cuda.source(n) for e in ELEMENTS.values()]
+TYPED += [(n, "NUMBER", e) for n in SOURCES if "NUMBER" in cuda.source(n) for e in ("double", "float")]
 each = pytest.mark.parametrize(("name", "arch"), [(n, a) for n in SOURCES for a in ARCHITECTURES])
-each_type = pytest.mark.parametrize(("name", "element"), [(n, e) for n in TYPED for e in ELEMENTS.values()])
+each_type = pytest.mark.parametrize(("name", "macro", "element"), TYPED)
 
 
 def nvcc(name, arch, form, out, *options):
@@ -57,6 +58,7 @@ def test_there_are_sources():
     assert {name: len(kernels(name)) for name in SOURCES} == {
         "order_free": 8,
         "scatter": 11,
+        "spmv": 5,
         "stencil": 5,
         "sums": 9,
     }
@@ -68,7 +70,7 @@ def test_nvcc_builds_machine_code(name, arch, tmp_path):
     assert all(kernel.encode() in binary for kernel in kernels(name))
 
 
-@pytest.mark.parametrize("name", ["stencil", "sums"])
+@pytest.mark.parametrize("name", ["spmv", "stencil", "sums"])
 def test_without_the_option_products_and_sums_would_be_contracted(name, tmp_path):
     """So the next test can fail."""
     assert contracted(nvcc(name, "90", "ptx", tmp_path / "kernels.ptx")) - BY_NAME
@@ -81,18 +83,18 @@ def test_no_product_is_contracted_with_a_sum(name, arch, tmp_path):
 
 @pytest.mark.skipif(nvrtc() is None, reason="no NVRTC: pip install nvidia-cuda-nvrtc")
 @each_type
-def test_nvrtc_compiles_the_text_for_every_type(name, element):
+def test_nvrtc_compiles_the_text_for_every_type(name, macro, element):
     options = [*cuda.NVRTC_OPTIONS, "--gpu-architecture=compute_90"]
-    ptx = nvrtc().compile(cuda.specialised(name, ELEMENT=element), f"{name}.cu", options, "PTX")
+    ptx = nvrtc().compile(cuda.specialised(name, **{macro: element}), f"{name}.cu", options, "PTX")
     assert all(kernel.encode() in ptx for kernel in kernels(name))
     assert contracted(ptx) == (BY_NAME if element == "double" and name == "order_free" else set())
 
 
 @pytest.mark.skipif(hiprtc() is None, reason="no hipRTC; see test_runtime_compilers.py")
 @each_type
-def test_hiprtc_compiles_the_text_for_every_type(name, element):
+def test_hiprtc_compiles_the_text_for_every_type(name, macro, element):
     options = [*cuda.HIPRTC_OPTIONS, "--offload-arch=gfx90a"]
-    compiled = hiprtc().compile(cuda.specialised(name, ELEMENT=element), f"{name}.cu", options)
+    compiled = hiprtc().compile(cuda.specialised(name, **{macro: element}), f"{name}.cu", options)
     assert all(kernel.encode() in compiled for kernel in kernels(name))
 
 

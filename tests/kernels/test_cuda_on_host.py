@@ -38,6 +38,8 @@ RUNS += [
     ("test_cuda_order_free.py", "1"),
     ("test_cuda_scatter.py", "descending"),
     ("test_cuda_scatter.py", "1"),
+    ("test_cuda_sparse.py", "descending"),
+    ("test_cuda_sparse.py", "1"),
 ]
 
 
