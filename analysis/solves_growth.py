@@ -22,7 +22,7 @@ ALIKE = 2.0  # neighbouring pieces whose rates are within this factor are one ph
 WIGGLE = 0.1  # of the logarithm: what is closer to a line than 10 % is on it
 
 GROWTH = ["family", "case", "samples", "first", "last", "rate", "rate_low", "rate_high", "start", "rates",
-          "power", "saturation", "largest", "largest_at", "tolerance", "predicted", "predicted_low",
+          "power", "settled", "largest", "largest_at", "tolerance", "predicted", "predicted_low",
           "predicted_high", "observed", "observed_low", "observed_high", "crossed", "nothing"]  # fmt: skip
 
 
@@ -35,8 +35,9 @@ def growth(found: Solves) -> pd.DataFrame:
                     statistics; NaN below 6 samples)
     start           the difference that the fitted growth has at iteration 0: median over samples
     power           whether a power of the iteration is closer to the median in the growth phase than an exponential
-    saturation      median, over the iterations after the growth phase, of the median over samples; NaN where there are
-                    fewer than FEWEST_POINTS
+    settled         median, over the second half of the iterations after the growth phase (of all, where there is
+                    none), of the median over samples: the level of saturation, or what is left where the solves
+                    converge to one solution; NaN where these are fewer than FEWEST_POINTS
     largest         largest median over samples, at iteration `largest_at`
     predicted       iteration at which the fitted growth of a sample crosses `tolerance`, the one of the solver: median
                     over samples and interval
@@ -72,7 +73,7 @@ def law(table: pd.DataFrame, tolerance: float = np.nan) -> dict[str, float | str
     if not usable.any():
         return made | {"nothing": "no difference in half of the samples at any iteration"}
     peak = int(np.argmax(np.where(usable, median, 0)))
-    made |= {"largest": median[peak], "largest_at": steps[peak]}
+    made |= {"largest": median[peak], "largest_at": steps[peak], "settled": _settled(median[usable])}
     if y.shape[1] < FEWEST:
         return made | {"nothing": f"{y.shape[1]} sample{'s' * (y.shape[1] > 1)}, {FEWEST} are needed"}
     x, logs = steps[usable], np.log(median[usable])
@@ -81,9 +82,7 @@ def law(table: pd.DataFrame, tolerance: float = np.nan) -> dict[str, float | str
         return made | {"nothing": f"no growth phase: less than {RISE:g}-fold"}
     i, j = ends
     made |= {"first": x[i], "last": x[j], "power": _power(x[i : j + 1], logs[i : j + 1])}
-    after = median[usable][j + 1 :]
-    if len(after) >= FEWEST_POINTS:
-        made["saturation"] = float(np.median(after))
+    made["settled"] = _settled(median[usable][j + 1 :])
     inside = (steps >= x[i]) & (steps <= x[j])
     top = np.exp(logs[j])
     lines = [found for column in y[inside].T if (found := _line(steps[inside], column, top))]
@@ -167,6 +166,11 @@ def _squares(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         cxx, cxy, cyy = sxx - sx * sx / m, sxy - sx * sy / m, syy - sy * sy / m
         rest = np.maximum(cyy - cxy * cxy / cxx, 0.0)
     return np.where(m >= FEWEST_POINTS, rest, np.inf)
+
+
+def _settled(median: np.ndarray) -> float:
+    half = median[len(median) // 2 :]
+    return float(np.median(half)) if len(half) >= FEWEST_POINTS else np.nan
 
 
 def _line(steps: np.ndarray, y: np.ndarray, top: float) -> tuple[float, float] | None:

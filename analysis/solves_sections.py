@@ -11,7 +11,7 @@ from analysis.solves_figures import (
     iteration_figures,
     left_out,
 )
-from analysis.solves_tables import Study, case_tables, growth_tables, pair_tables, said
+from analysis.solves_tables import Study, case_tables, decision_table, growth_tables, pair_tables
 
 
 def solves_sections(made: Study) -> list[Section]:
@@ -22,7 +22,6 @@ def solves_sections(made: Study) -> list[Section]:
 def _solves(made: Study) -> Section:
     intro = " ".join(
         [
-            *said(made),
             "A decision is after how many iterations a solve stops, and whether it has converged. Histories and "
             "solutions are counted by their bits. Gap is the distance of the true residual |b - Ax| / |b| from that "
             "of the recurrence at the last iteration that has both: what the recurrence does not know of. Attained is "
@@ -34,7 +33,7 @@ def _solves(made: Study) -> Section:
         intro += f" Figures are drawn for the first {DRAWN} families; {rest} more have tables only."
     return Section(
         "Solves: iterations and accuracy", "", intro, [*iteration_figures(made), *history_figures(made)],
-        folded(case_tables(made)),
+        [decision_table(made), *folded(case_tables(made))],
     )  # fmt: skip
 
 

@@ -61,6 +61,14 @@ def exported(made: Study) -> dict[str, pd.DataFrame]:
     }  # fmt: skip
 
 
+def decision_table(made: Study) -> tuple[str, Table]:
+    """(title, table) of what `said` says, one row per family."""
+    rows = [
+        (row.family, row.solves, *[*_clauses(row), ""][:2]) for row in made.decisions.itertuples(index=False)
+    ]
+    return "Decisions", Table(("family", "solves", "decision", "drift study"), rows, ("solves",))
+
+
 def said(made: Study) -> list[str]:
     """What there is to say of each family: whether a decision changed."""
     return [f"{row.family}: {'; '.join(_clauses(row))}." for row in made.decisions.itertuples(index=False)]
@@ -171,14 +179,14 @@ def pair_tables(made: Study) -> list[tuple[str, Table]]:
 def growth_tables(made: Study) -> list[tuple[str, Table]]:
     """(title, table) per family: the growth of the difference between solves by injected orders and by exact sums."""
     columns = ("case", "samples", "growth phase", "rate per iteration", "95 % interval", "tenfold in", "largest",
-               "saturation", "tolerance", "predicted", "observed", "remark")  # fmt: skip
+               "settles at", "tolerance", "predicted", "observed", "remark")  # fmt: skip
     tables = []
     for family, same in made.growth.groupby("family", sort=False):
         rows = [
             (
                 row.case, row.samples, interval(row.first, row.last), number(row.rate),
                 interval(row.rate_low, row.rate_high), _tenfold(row.rate), _at(row.largest, row.largest_at),
-                number(row.saturation), number(row.tolerance),
+                number(row.settled), number(row.tolerance),
                 _about(row.predicted, row.predicted_low, row.predicted_high), _observed(row), remark(row),
             )
             for row in same.itertuples(index=False)

@@ -84,7 +84,7 @@ def test_an_exact_law_is_recovered():
         0.26, rel=0.02
     )
     assert made["start"] == pytest.approx(np.exp(-36), rel=0.5)
-    assert made["saturation"] == pytest.approx(np.exp(-4)) and made["largest"] == pytest.approx(np.exp(-4))
+    assert made["settled"] == pytest.approx(np.exp(-4)) and made["largest"] == pytest.approx(np.exp(-4))
     at = (np.log(1e-8) + 36) / rates
     assert made["predicted"] == pytest.approx(np.median(at), rel=0.02)
     assert made["observed"] == np.median(np.ceil(at)) and made["crossed"] == 7
@@ -100,6 +100,19 @@ def test_the_interval_covers_as_often_as_it_says():
         made = law(table(-36 + rates * K[:60] + rng.normal(0, 0.3, (9, 60))))
         covered += made["rate_low"] <= 0.3 <= made["rate_high"]
     assert covered >= 50
+
+
+def test_what_is_left_when_both_solves_have_converged_is_no_peak():
+    rise_and_fall = np.maximum(-36 + 0.3 * np.minimum(K, 80) - 0.3 * np.maximum(K - 80, 0), -34)
+    made = law(table(np.tile(rise_and_fall, (6, 1))))
+    assert made["largest"] == pytest.approx(np.exp(-12)) and made["largest_at"] == 80
+    assert made["settled"] == pytest.approx(np.exp(-34)) and made["rate"] == pytest.approx(0.3)
+
+
+def test_without_growth_the_level_is_that_of_the_second_half():
+    made = law(table(np.tile(-36 + 0.5 * np.minimum(K, 4), (6, 1))))
+    assert made["nothing"] == "no growth phase: less than 100-fold" and np.isnan(made["rate"])
+    assert made["settled"] == pytest.approx(np.exp(-34))
 
 
 def test_fewer_than_six_samples_have_no_interval_and_fewer_than_three_no_rate():
