@@ -97,14 +97,13 @@ def _named(values: pd.DataFrame, name: str) -> np.ndarray:
 
 def _cases(runs: pd.DataFrame) -> pd.DataFrame:
     """`runs` without injected faults, with the columns `family`, `case` and `tolerance`."""
-    names = problem_names(runs)
     configs = [json.loads(config) for config in runs["config"]]
     recipes = [_recipe(method) for method in runs["method"]]
     families = [
         json.dumps([problem, recipe], sort_keys=True)
         for problem, recipe in zip(runs["problem"], recipes, strict=True)
     ]
-    labels = _labels(runs, configs, recipes, families, names)
+    labels = _labels(runs["problem"].tolist(), configs, recipes, families)
     tolerances = [_positive(_option(config, "solve", "tolerance")) for config in configs]
     runs = runs.assign(key=families, family=[labels[key] for key in families], tolerance=tolerances)
     found = []
@@ -127,12 +126,13 @@ def _recipe(method: str) -> dict[str, Any]:
     }
 
 
-def _labels(runs, configs, recipes, families, names) -> dict[str, str]:
+def _labels(problems: list[str], configs: list, recipes: list, families: list[str]) -> dict[str, str]:
     """{family: `poisson27 32 x 32 x 32, cg with jacobi`}, each another."""
     words: dict[str, str] = {}
     keys = dict.fromkeys(key for recipe in recipes for key in recipe)
     telling = [key for key in keys if len({json.dumps(recipe.get(key)) for recipe in recipes}) > 1]
-    for problem, config, recipe, family in zip(runs["problem"], configs, recipes, families, strict=True):
+    named = _named_problems(problems, configs)
+    for problem, recipe, family in zip(problems, recipes, families, strict=True):
         method, preconditioner = recipe.get("solve.method"), recipe.get("solve.preconditioner")
         how = str(method or "")
         how += f" with {preconditioner}" if preconditioner not in (*UNSET, "none") else ""
@@ -141,10 +141,7 @@ def _labels(runs, configs, recipes, families, names) -> dict[str, str]:
             for key in telling
             if key not in ("solve.method", "solve.preconditioner") and recipe.get(key) not in UNSET
         ]
-        what = _problem(config)
-        if names[problem] and _problems_called(what, runs, configs) > 1:
-            what = f"{what} ({names[problem]})".strip()
-        words[family] = ", ".join(filter(None, (what, how, *more))) or "all runs"
+        words[family] = ", ".join(filter(None, (named[problem], how, *more))) or "all runs"
     several = {text for text in words.values() if list(words.values()).count(text) > 1}
     return {
         key: f"{text} [{hashlib.blake2b(key.encode(), digest_size=4).hexdigest()}]"
@@ -154,6 +151,24 @@ def _labels(runs, configs, recipes, families, names) -> dict[str, str]:
     }
 
 
+def _named_problems(problems: list[str], configs: list[dict]) -> dict[str, str]:
+    """{problem: the system in words}, with the options that tell it from others of the same name."""
+    known = pd.DataFrame({"app": [_problem(config) for config in configs], "problem": problems})
+    known["config"] = [json.dumps(_of_the_problem(config)) for config in configs]
+    told = problem_names(known)  # an app for each name
+    named = dict(zip(known["problem"], known["app"], strict=True))
+    return {
+        problem: f"{what} ({told[problem]})".strip() if told[problem] else what
+        for problem, what in named.items()
+    }
+
+
+def _of_the_problem(config: dict) -> dict:
+    """The sections that describe the system, and the tolerance: `record` and `drift` change nothing in it."""
+    own = {key: config[key] for key in ("run", "problem", "grid") if key in config}
+    return own | {"solve": {"tolerance": _option(config, "solve", "tolerance")}}
+
+
 def _problem(config: dict) -> str:
     """The system in words: `poisson27 32 x 32 x 32`, or the name of the file."""
     if matrix := _option(config, "problem", "matrix"):
@@ -161,10 +176,6 @@ def _problem(config: dict) -> str:
     kind = _option(config, "problem", "kind") or ""
     edges = [_option(config, "grid", edge) for edge in ("nx", "ny", "nz")]
     return f"{kind} {' x '.join(map(str, edges))}".strip() if None not in edges else str(kind)
-
-
-def _problems_called(what: str, runs: pd.DataFrame, configs: list[dict]) -> int:
-    return len({problem for problem, c in zip(runs["problem"], configs, strict=True) if _problem(c) == what})
 
 
 def _option(config: dict, section: str, name: str) -> Any:

@@ -178,20 +178,20 @@ def pair_tables(made: Study) -> list[tuple[str, Table]]:
 
 def growth_tables(made: Study) -> list[tuple[str, Table]]:
     """(title, table) per family: the growth of the difference between solves by injected orders and by exact sums."""
-    columns = ("case", "samples", "growth phase", "rate per iteration", "95 % interval", "tenfold in", "largest",
+    columns = ("case", "samples", "growth phase", "rate per iteration", "tenfold in", "largest",
                "settles at", "tolerance", "predicted", "observed", "remark")  # fmt: skip
     tables = []
     for family, same in made.growth.groupby("family", sort=False):
         rows = [
             (
-                row.case, row.samples, interval(row.first, row.last), number(row.rate),
-                interval(row.rate_low, row.rate_high), _tenfold(row.rate), _at(row.largest, row.largest_at),
+                row.case, row.samples, interval(row.first, row.last), _rate(row),
+                _tenfold(row.rate), _at(row.largest, row.largest_at),
                 number(row.settled), number(row.tolerance),
                 _about(row.predicted, row.predicted_low, row.predicted_high), _observed(row), remark(row),
             )
             for row in same.itertuples(index=False)
         ]  # fmt: skip
-        tables.append((f"Growth of the difference: {family}", Table(columns, rows, columns[1:11])))
+        tables.append((f"Growth of the difference: {family}", Table(columns, rows, columns[1:10])))
     return tables
 
 
@@ -205,6 +205,12 @@ def remark(row) -> str:
     if row.rate == row.rate and row.rate_low != row.rate_low:
         words.append("no interval: fewer than 6 samples")
     return "; ".join(filter(None, words))
+
+
+def _rate(row) -> str:
+    """`1.72 (1.69 to 1.73)`, with the interval where there is one."""
+    between = interval(row.rate_low, row.rate_high)
+    return number(row.rate) + (f" ({between})" if between else "")
 
 
 def _at(value: float, iteration: float) -> str:
