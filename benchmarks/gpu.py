@@ -3,6 +3,7 @@
 sums      sums and dot products: the bits of their twins on the CPU; bandwidth, against a copy and against CUB
 shapes    the launch shapes, and which is fastest
 scatter   scatter-adds: the bits of their definition; time against atomic additions and torch's
+spmv      sparse products: the bits of the CPU; bandwidth against a copy and cuSPARSE
 kernels   block stencils, halo exchange and operators of the flow: the bits of the plain NumPy definition
 coupled   whole runs on one rank, without a launcher
 
@@ -26,6 +27,7 @@ PARTS = {
     "sums": ("gpu_sums", "sum_rows", "Sums and dot products"),
     "shapes": ("gpu_sums", "shape_rows", "Launch shapes"),
     "scatter": ("gpu_scatter", "scatter_rows", "Scatter-adds"),
+    "spmv": ("gpu_spmv", "spmv_rows", "Sparse products"),
     "kernels": ("gpu_stencil", "kernel_rows", "Block stencils, against one core of the CPU"),
     "coupled": ("gpu_coupled", "coupled_rows", "Whole runs, against one core of the CPU"),
 }
