@@ -1,7 +1,9 @@
 """Sparse products: each variant adds in the order it states, keeps its promise, and refuses what it cannot multiply."""
 
+import doctest
 from fractions import Fraction
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from .sparse import hard, lanes, matrix, vector
 VARIANTS = registry.variants("spmv")
 HERE = [v for v in VARIANTS if v.unavailable() is None and v.backend != "cupy"]
 TYPES = [np.float64, np.float32]
+PAGE = Path(__file__).parents[2] / "docs" / "sparse.md"
 each_type = pytest.mark.parametrize("dtype", TYPES)
 THREADS = (1, 2, 3, 4)
 
@@ -225,6 +228,14 @@ def test_bytes_and_operations():
     assert (p.flops, p.nbytes) == (6, 3 * 8 + 3 * 4 + 3 * 8 + (2 + 2) * 8)
     mapped = native.csr(Csr(a.indptr, a.indices, a.data.astype(np.float32), 9, np.array([4, 1], np.int32)))
     assert mapped.nbytes == 3 * 4 + 3 * 4 + 3 * 8 + (2 + 2) * 4 + 2 * 4
+
+
+# ---- what is said of it
+
+
+def test_the_example_of_the_page_prints_what_it_says():
+    failed, tried = doctest.testfile(str(PAGE), module_relative=False)
+    assert tried and not failed
 
 
 # ---- what is refused
