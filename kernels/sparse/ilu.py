@@ -25,6 +25,14 @@ PROBLEMS = (  # by number, as in kernels/native/ilu.cpp
 )
 
 
+class FactorError(ValueError):
+    """A row whose block has no factors: `row` of the matrix, `why`."""
+
+    def __init__(self, row: int, block: int, why: str):
+        super().__init__(f"ILU(0): row {row} (block {block}) {why}")
+        self.row, self.why = row, why
+
+
 @dataclass(frozen=True, eq=False)
 class Factors:
     """The factors of all blocks: L has ones on its diagonal, U has `pivots`.
@@ -70,9 +78,9 @@ def factor(matrix: Csr, starts: np.ndarray, threads: int = 1, positive: bool = F
     its block is scaled by 1 + shift, with shift = 1e-3, 2e-3, 4e-3, ... until all are. `threads`: 0 is OpenMP's
     default; blocks are shared among them, in `solve` too.
 
-    Raises TypeError for `starts` of another type, and ValueError for bounds that are none and for a matrix that has
-    `rows`, lacks a diagonal entry in a block, has a column twice, entries that are not finite, or no pivots that do; it
-    names the row.
+    Raises TypeError for `starts` of another type, ValueError for bounds that are none and for a matrix that has `rows`,
+    and FactorError, which names the row, for one that lacks a diagonal entry in a block, has a column twice, entries
+    that are not finite, or no pivots that do.
     """
     if matrix.rows is not None:
         raise ValueError("ILU(0): the matrix has `rows`, expected one that is stored whole")
@@ -82,7 +90,7 @@ def factor(matrix: Csr, starts: np.ndarray, threads: int = 1, positive: bool = F
     if len(found) == 2:
         problem, row = found
         block = int(np.searchsorted(starts, row, side="right")) - 1
-        raise ValueError(f"ILU(0): row {row} (block {block}) {PROBLEMS[problem]}")
+        raise FactorError(row, block, PROBLEMS[problem])
     lower, upper = (Csr(*arrays, matrix.m) for arrays in (found[0:3], found[3:6]))
     return Factors(starts, lower, upper, *found[6:], threads)
 

@@ -16,10 +16,11 @@ from miniapps.preconditioners.errors import PreconditionerError
 
 __all__ = ["NAMES", "OPTIONS", "PreconditionerError", "make"]
 
-NAMES = ("none", "jacobi", "chebyshev", "multigrid")
+NAMES = ("none", "jacobi", "block-jacobi", "chebyshev", "multigrid")
 OPTIONS = {  # of each, with defaults
     "none": {},
     "jacobi": {},
+    "block-jacobi": {},
     "chebyshev": {"degree": 4, "ratio": 30.0},
     "multigrid": {"degree": 2, "ratio": 4.0},
 }
@@ -31,6 +32,7 @@ def make(name: str, matrix, box=None, stencil=None, threads: int = 1, backend: s
     | name | M | options |
     |---|---|---|
     | jacobi | the inverse of the diagonal | |
+    | block-jacobi | incomplete factors of every logical block alone | |
     | chebyshev | a polynomial in A scaled by its diagonal | degree (products + 1), ratio of the interval's ends |
     | multigrid | a V-cycle; `box` and `stencil` of the matrix are needed | degree, ratio: of the smoother |
 

@@ -1,5 +1,7 @@
 """Preconditioners on one rank: what they are, that they are symmetric and positive, and whom they refuse."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -102,6 +104,32 @@ def test_chebyshev_is_the_polynomial_of_its_name(kind, degree):
     assert np.abs(found - expected).max() <= 1e-13 * np.abs(expected).max()
 
 
+def test_block_jacobi_solves_blocks_that_have_no_fill_in():
+    problem = Problem((1, 1, 23), (1, 1, 5))
+    a, starts = problem.dense(), problem.box.starts
+    expected = np.zeros_like(a)
+    for first, last in pairwise(starts):
+        expected[first:last, first:last] = np.linalg.inv(a[first:last, first:last])
+    found = columns(problem.make("block-jacobi").apply, problem.matrix)
+    assert np.abs(found - expected).max() <= 1e-14 * np.abs(expected).max()
+
+
+def test_block_jacobi_shifts_where_pivots_would_not_be_positive_if_the_diagonal_is():
+    entries = np.array([0, 2, 4]), np.array([0, 1, 0, 1]), np.array([1.0, 2.0, 2.0, 1.0])
+    owned = Rows(np.array([0, 2]))
+    precondition = make("block-jacobi", Matrix(MPI.COMM_SELF, owned, owned, entries))
+    assert precondition.shifts.tolist() == [1.024]
+    for negative in (0, 3):  # an indefinite matrix has the factors that it has
+        data = entries[2].copy()
+        data[negative] = -1.0
+        matrix = Matrix(MPI.COMM_SELF, owned, owned, (*entries[:2], data))
+        found = make("block-jacobi", matrix)
+        assert found.shifts.tolist() == [0.0]
+        assert np.allclose(
+            columns(found.apply, matrix) @ columns(matrix.apply, matrix), np.eye(2), atol=1e-15
+        )
+
+
 @pytest.mark.parametrize("degree", [1, 2, 3])
 @pytest.mark.parametrize("kind", SYMMETRIC)
 def test_multigrid_is_a_v_cycle(kind, degree):
@@ -186,7 +214,7 @@ def test_iterations_with_multigrid_do_not_grow_with_the_problem(kind, parameters
     assert max(counts) - min(counts) <= 2 and max(counts) <= 8, counts
 
 
-@pytest.mark.parametrize("name", ["chebyshev"])
+@pytest.mark.parametrize("name", ["chebyshev", "block-jacobi"])
 def test_the_others_save_iterations_too(name):
     problem = Problem((16, 16, 16), (8, 8, 8), "poisson7")
     with_jacobi = iterations(problem, problem.make("jacobi"))
@@ -301,15 +329,17 @@ def set_diagonal(problem, row, value):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("jacobi", 0.0, "row 5 has 0 on the diagonal, but jacobi needs finite elements other than zero"),
-        ("jacobi", np.inf, "row 5 has inf on the diagonal"),
-        ("chebyshev", np.nan, "row 5 has nan on the diagonal"),
-        ("chebyshev", -1.0, "row 5 has -1 on the diagonal, but chebyshev needs positive elements"),
-        ("multigrid", -1.0, "row 5 has -1 on the diagonal, but multigrid needs positive elements"),
+        ("jacobi", 0.0, "row 8 has 0 on the diagonal, but jacobi needs finite elements other than zero"),
+        ("jacobi", np.inf, "row 8 has inf on the diagonal"),
+        ("chebyshev", np.nan, "row 8 has nan on the diagonal"),
+        ("chebyshev", -1.0, "row 8 has -1 on the diagonal, but chebyshev needs positive elements"),
+        ("block-jacobi", np.nan, "row 8 has an entry that is NaN or infinite; correct the matrix"),
+        ("block-jacobi", 0.0, "row 8 has no pivot that will do"),
+        ("multigrid", -1.0, "row 8 has -1 on the diagonal, but multigrid needs positive elements"),
     ],
 )
 def test_a_diagonal_that_cannot_be_divided_by_is_refused_with_its_row(name, value, message):
-    problem = set_diagonal(Problem((2, 3, 5), (2, 2, 2)), 5, value)
+    problem = set_diagonal(Problem((2, 3, 5), (2, 2, 2)), 8, value)
     with pytest.raises(PreconditionerError, match=message):
         problem.make(name)
 
@@ -335,7 +365,7 @@ def test_multigrid_refuses_convection_and_matrices_of_no_box():
 
 def test_wrong_choices_are_refused_with_what_there_is():
     problem = Problem((4, 4, 4), (4, 4, 4))
-    with pytest.raises(ChoiceError, match=r"unknown preconditioner 'ilu'.*jacobi, chebyshev"):
+    with pytest.raises(ChoiceError, match=r"unknown preconditioner 'ilu'.*block-jacobi, chebyshev"):
         problem.make("ilu")
     with pytest.raises(PreconditionerError, match="jacobi has no option 'degree'; it has: none"):
         problem.make("jacobi", degree=2)
@@ -345,3 +375,5 @@ def test_wrong_choices_are_refused_with_what_there_is():
         problem.make("chebyshev", degree=0)
     with pytest.raises(PreconditionerError, match="ratio = 1"):
         problem.make("chebyshev", ratio=1.0)
+    with pytest.raises(PreconditionerError, match="has no kernel for the GPU; choose jacobi"):
+        make("block-jacobi", problem.matrix, backend="cupy")
