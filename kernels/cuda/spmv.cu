@@ -1,6 +1,6 @@
 // Sparse matrix-vector products on a GPU, for kernels/sparse/cupy.py; row i of the matrix goes to y[i], or to y[rows[i]].
 //
-//   csr           four threads add a row, one for each lane of native/spmv.cpp: the bits of the CPU
+//   csr           four threads add a row, one for each lane of native/entries.hpp: the bits of the CPU
 //   merge         the merge path is cut into pieces of `items`, a thread has one; a second kernel adds the pieces of rows
 //                 that were cut, in order. The bits of the CPU with as many threads as there are pieces
 //   coo_atomic    every entry by one atomic addition, in the order in which the hardware serves them
@@ -16,7 +16,7 @@
 using Number = NUMBER;
 using Index = int;
 
-constexpr int LANES = 4;            // of a row, as in native/spmv.cpp
+constexpr int LANES = 4;            // of a row, as in native/entries.hpp
 constexpr int ROW_THREADS = 256;    // of a block, LANES for each row
 constexpr int PIECE_THREADS = 128;  // of a block, one for each piece of the merge path
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "entries.hpp"
 #include "native.hpp"
 
 namespace {
@@ -18,6 +19,7 @@ namespace {
 using i64 = std::int64_t;
 using Index = std::int32_t;
 
+constexpr int AHEAD = 8 << 10;  // bytes of prefetching
 constexpr double FIRST_SHIFT = 1e-3;
 constexpr int DOUBLINGS = 64;
 
@@ -138,19 +140,27 @@ Outcome factor_shifted(const Matrix<Number> &a, i64 first, i64 last, bool positi
     return {NO_SHIFT, row};
 }
 
-// Row by row; every sum left to right in the order in which its unknowns become known, so that a row waits for its
-// neighbour only at its end. r and z may be one.
+// Row by row. A row waits for the one before it with its nearest entry alone, which therefore comes last: the others are
+// added by add_entries and taken off first. r and z may be one.
 template <typename Number>
-void solve_block(const Triangle<const Number> &lower, const Triangle<const Number> &upper, const Number *inverse,
-                 i64 first, i64 last, const Number *r, Number *z) {
+FPNA_CLONES void solve_block(const Triangle<const Number> lower, const Triangle<const Number> upper,
+                             const Number *inverse, i64 first, i64 last, const Number *r, Number *z) {
     for (i64 i = first; i < last; ++i) {
+        const i64 begin = lower.indptr[i], nearest = lower.indptr[i + 1] - 1;
         Number sum = r[i];
-        for (i64 p = lower.indptr[i]; p < lower.indptr[i + 1]; ++p) sum -= lower.data[p] * z[lower.indices[p]];
+        if (nearest >= begin) {
+            sum -= add_entries<AHEAD>(lower.data, lower.indices, z, begin, nearest);
+            sum -= lower.data[nearest] * z[lower.indices[nearest]];
+        }
         z[i] = sum;
     }
     for (i64 i = last; i-- > first;) {
+        const i64 nearest = upper.indptr[i], end = upper.indptr[i + 1];
         Number sum = z[i];
-        for (i64 p = upper.indptr[i + 1]; p-- > upper.indptr[i];) sum -= upper.data[p] * z[upper.indices[p]];
+        if (nearest < end) {
+            sum -= add_entries<-AHEAD>(upper.data, upper.indices, z, nearest + 1, end);
+            sum -= upper.data[nearest] * z[upper.indices[nearest]];
+        }
         z[i] = sum * inverse[i];
     }
 }

@@ -1,16 +1,11 @@
 // Sparse matrix-vector products on the CPU (kernels/sparse/native.py says what they promise).
-//
-// A row, or the piece of one, is added in LANES lanes: entry e of it goes to lane e mod LANES, every product rounded by
-// itself, then the tree of lanes.hpp, which for four lanes is (l0 + l2) + (l1 + l3). Four chains of additions keep up
-// with memory, and on a GPU four threads add a row.
+// A row, or the piece of one, is added by add_entries.
 #include <omp.h>
 
 #include <algorithm>
-#include <cstring>
-#include <stdexcept>
-#include <string>
 #include <vector>
 
+#include "entries.hpp"
 #include "merge.hpp"
 #include "native.hpp"
 
@@ -19,9 +14,8 @@ namespace {
 using i64 = std::int64_t;
 using Index = std::int32_t;
 
-constexpr int LANES = 4;
 constexpr i64 ENOUGH = 8192;     // rows + entries per thread that are worth waking it
-constexpr i64 AHEAD = 16 << 10;  // bytes of the entries that are asked for before they are needed
+constexpr int AHEAD = 16 << 10;  // bytes of prefetching
 
 template <typename Number>
 struct Csr {
@@ -31,40 +25,19 @@ struct Csr {
     const Index *rows;  // the place of each row in y; null: its own number
     i64 m;
 
+    inline __attribute__((always_inline)) Number add(const Number *x, i64 begin, i64 end) const {
+        return add_entries<AHEAD>(data, indices, x, begin, end);
+    }
     i64 items() const { return indptr[m] + m; }
     i64 place(i64 i) const { return rows ? rows[i] : i; }
 };
-
-// The sum of entries begin ... end - 1.
-template <typename Number>
-inline __attribute__((always_inline)) Number add_entries(const Csr<Number> &a, const Number *x, i64 begin, i64 end) {
-    typedef Number Lanes __attribute__((vector_size(LANES * sizeof(Number))));
-    const Number *data = a.data + begin;
-    const Index *indices = a.indices + begin;
-    const i64 n = end - begin;
-    Lanes lane = {}, values;
-    i64 e = 0;
-    for (; e + LANES <= n; e += LANES) {
-        __builtin_prefetch(reinterpret_cast<const char *>(data + e) + AHEAD);
-        __builtin_prefetch(reinterpret_cast<const char *>(indices + e) + AHEAD / 2);
-        std::memcpy(&values, data + e, sizeof values);
-        lane += values * Lanes{x[indices[e]], x[indices[e + 1]], x[indices[e + 2]], x[indices[e + 3]]};
-    }
-    Number l0 = lane[0], l1 = lane[1], l2 = lane[2], l3 = lane[3];
-    switch (n - e) {  // an absent entry adds nothing
-        case 3: l2 += data[e + 2] * x[indices[e + 2]]; [[fallthrough]];
-        case 2: l1 += data[e + 1] * x[indices[e + 1]]; [[fallthrough]];
-        case 1: l0 += data[e] * x[indices[e]];
-    }
-    return (l0 + l2) + (l1 + l3);
-}
 
 template <bool MAPPED, typename Number>
 FPNA_CLONES void multiply_rows(const Csr<Number> &a, const Number *x, Number *y, i64 first, i64 last) {
     i64 begin = a.indptr[first];
     for (i64 i = first; i < last; ++i) {
         const i64 end = a.indptr[i + 1];
-        y[MAPPED ? a.rows[i] : i] = add_entries(a, x, begin, end);
+        y[MAPPED ? a.rows[i] : i] = a.add(x, begin, end);
         begin = end;
     }
 }
@@ -86,14 +59,14 @@ template <typename Number>
 FPNA_CLONES Number multiply_piece(const Csr<Number> &a, const Number *x, Number *y, Cut from, Cut to) {
     i64 entry = from.entry;
     for (i64 i = from.row; i < to.row; ++i) {
-        y[a.place(i)] = add_entries(a, x, entry, a.indptr[i + 1]);
+        y[a.place(i)] = a.add(x, entry, a.indptr[i + 1]);
         entry = a.indptr[i + 1];
     }
-    return add_entries(a, x, entry, i64(to.entry));
+    return a.add(x, entry, to.entry);
 }
 
-// Pieces of the merge path, one per thread. Lanes begin at +0.0 and so never hold -0.0: a piece that has nothing of a
-// row adds a zero that no bit shows.
+// Pieces of the merge path, one per thread. A piece that has nothing of a row adds +0.0, which no bit shows, for no sum
+// is -0.0.
 template <typename Number>
 void multiply_merge(const Csr<Number> &a, const Number *x, Number *y, int pieces) {
     const i64 items = a.items(), length = (items + pieces - 1) / pieces;

@@ -51,8 +51,9 @@ class Factors:
     def solve(self, r: np.ndarray, z: np.ndarray) -> None:
         """z = U^-1 L^-1 r over the rows of the matrix; r and z may be one array, what is beyond the rows stays.
 
-        Every row's products are taken off one by one: in L by ascending, in U by descending column. A pivot is divided
-        by as a product with its inverse. Raises TypeError and ValueError for vectors that do not fit.
+        From each row are taken off first the products of all columns but the nearest to the diagonal, added as a row of
+        `csr`, then that of the nearest. A pivot is divided by as a product with its inverse. Raises TypeError and
+        ValueError for vectors that do not fit.
         """
         _check_vector("r", r, self.pivots)
         _check_vector("z", z, self.pivots)

@@ -8,7 +8,7 @@ from kernels.sparse.csr import Csr
 from kernels.sparse.orders import in_order
 from kernels.sparse.product import Product
 
-LANES = 4  # as in kernels/native/spmv.cpp and kernels/cuda/spmv.cu
+LANES = 4  # as in kernels/native/entries.hpp and kernels/cuda/spmv.cu
 
 
 @in_order("csr", backend="reference")
