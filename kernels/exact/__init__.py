@@ -14,7 +14,7 @@ from kernels.exact.fixedpoint import (
     fixed_encode,
     fixed_exponent,
 )
-from kernels.exact.superaccumulator import WORDS, add, add_products, carry, round, zeros
+from kernels.exact.superaccumulator import WORDS, add, add_many_products, add_products, carry, round, zeros
 
 __all__ = [
     "EMPTY",
@@ -23,6 +23,7 @@ __all__ = [
     "NONFINITE",
     "WORDS",
     "add",
+    "add_many_products",
     "add_products",
     "carry",
     "fixed_decode",

@@ -3,10 +3,12 @@
 Words are C-contiguous int64 arrays (*shape, WORDS): per sum 67 chunks, the value being
 `sum(chunk[i] * 2**(32 i - 1075))`, then the counts of NaN, +inf and -inf (Neal, arXiv 1505.05571). Every
 function leaves the words carried, so no sequence of calls can overflow; words of up to 2**20 ranks may be
-added as integers before `round`, `carry`, `add` or `add_products` sees them.
+added as integers before `round`, `carry`, `add` or a sum of products sees them.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -35,22 +37,43 @@ def add(words: np.ndarray, x: np.ndarray) -> None:
     _call(_native.exact_add, words, x)
 
 
-def add_products(words: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
+def add_products(words: np.ndarray, a: np.ndarray, b: np.ndarray, threads: int = 1) -> None:
     """Add the sum of all products a*b (arrays of one shape) to `words` (WORDS,), in place.
 
     A product enters as p = fl(ab) and e = fl(ab - p) (TwoProduct by fused multiply-add), which is exact when
     |ab| >= 2**-969 (about 2e-292) or ab is a multiple of 2**-1074. Any other is off by at most 2**-1075,
     always in the same way, so that the sum stays free of order. A product beyond the largest float64 counts
     as an infinity, as it does in IEEE multiplication. Exactness without these two limits would take twice the
-    words, to be sent with every sum. Raises as `add`.
+    words, to be sent with every sum. `threads` share the products and do not enter the words. Raises as `add`.
     """
-    a, b = _doubles(a), _doubles(b)
+    a, b = _factors(a, b)
     if a.shape != b.shape or words.shape != (WORDS,):
         raise ValueError(
             f"factors of shapes {a.shape} and {b.shape} into words of shape {words.shape}: "
             f"the factors need one shape, the words ({WORDS},)"
         )
-    _call(_native.exact_add_products, words, a, b)
+    _call(_native.exact_add_products, words, [a], [b], threads)
+
+
+def add_many_products(
+    words: np.ndarray, pairs: Sequence[tuple[np.ndarray, np.ndarray]], threads: int = 1
+) -> None:
+    """Add the sum of all products a*b of pair k to words[k], `words` (len(pairs), WORDS), in place.
+
+    All arrays have one shape. It is `add_products` for each pair, but a vector that is in several pairs is read from
+    memory once. Allocates nothing for C-contiguous arrays that are all float64 or all float32. Raises as `add`.
+    """
+    if words.shape != (len(pairs), WORDS):
+        raise ValueError(
+            f"words of shape {words.shape} for {len(pairs)} sums of products: make them with zeros({len(pairs)})"
+        )
+    factors = _factors(*[x for pair in pairs for x in pair])
+    for x in factors:
+        if x.shape != factors[0].shape:
+            raise ValueError(
+                f"factors of shapes {factors[0].shape} and {x.shape}: the factors of all products need one shape"
+            )
+    _call(_native.exact_add_products, words, factors[::2], factors[1::2], threads)
 
 
 def carry(words: np.ndarray) -> None:
@@ -80,6 +103,14 @@ def round(words: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     return out
 
 
+def _factors(*arrays: np.ndarray) -> list[np.ndarray]:
+    """The arrays as C++ takes them: all float64, or all float32."""
+    for x in arrays:
+        if getattr(x, "dtype", None) != np.float32:
+            return [_doubles(x) for x in arrays]
+    return [np.ascontiguousarray(x) for x in arrays]
+
+
 def _doubles(x: np.ndarray) -> np.ndarray:
     x = np.asarray(x)
     if x.dtype != np.float64:
@@ -91,12 +122,13 @@ def _doubles(x: np.ndarray) -> np.ndarray:
     return x if x.flags.c_contiguous else np.ascontiguousarray(x)
 
 
-def _call(function, words: np.ndarray, *arrays: np.ndarray) -> None:
+def _call(function, words: np.ndarray, *arguments) -> None:
     try:
-        function(words, *arrays)
+        function(words, *arguments)
     except TypeError:  # of the binding: it takes no conversions, for it works in place
+        arrays = [a for a in (words, *arguments) if isinstance(a, np.ndarray)]
         given = ", ".join(
-            f"{a.dtype} {'C-contiguous' if a.flags.c_contiguous else 'strided'}" for a in (words, *arrays)
+            f"{a.dtype} {'C-contiguous' if a.flags.c_contiguous else 'strided'}" for a in arrays
         )
         raise TypeError(
             f"needs C-contiguous words of int64 and arrays of float64 (or to round into, float32), not {given}"

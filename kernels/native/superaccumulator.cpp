@@ -6,7 +6,10 @@
 // two additions at a time that is 3/8 of a cycle. A tile's slices enter the words as two integers.
 #include "superaccumulator.hpp"
 
+#include <pybind11/stl.h>
+
 #include <algorithm>
+#include <vector>
 
 #include "tiles.hpp"
 
@@ -120,18 +123,53 @@ void add_column(long long *w, const double *x, std::size_t n, std::size_t stride
     words.carry();
 }
 
+using words_t = py::array_t<long long, py::array::c_style>;
+
 struct Sum {
-    long long words[WORDS];
+    long long words[WORDS] = {};
+
+    void operator+=(const Sum &other) {
+        for (int i = 0; i < WORDS; ++i) words[i] += other.words[i];
+    }
 };
+
+// All products of each pair of vectors, tile by tile, so that memory is read once where pairs share vectors.
+template <typename Element>
+void add_pairs(Sum *sums, const std::vector<Terms<Element>> &pairs, std::size_t begin, std::size_t end) {
+    std::vector<Words> words;
+    for (std::size_t k = 0; k < pairs.size(); ++k) words.emplace_back(sums[k].words);
+    TileMemory memory;
+    for (std::size_t i = begin; i < end; i += PRODUCTS)
+        for (std::size_t k = 0; k < pairs.size(); ++k)
+            add(words[k], products_of<true>(pairs[k], i, std::min(PRODUCTS, end - i), memory));
+    for (Words &w : words) w.carry();
+}
+
+template <typename Element>
+void add_products(words_t words, const std::vector<array<Element>> &a, const std::vector<array<Element>> &b,
+                  int threads) {
+    std::vector<Terms<Element>> pairs;
+    for (std::size_t k = 0; k < a.size(); ++k) pairs.push_back({a[k].data(), b[k].data()});
+    auto *into = reinterpret_cast<Sum *>(words.mutable_data());
+    const std::size_t n = a.empty() ? 0 : a[0].size();
+    const auto merge = [&](Sum *to, const Sum *sums) {
+        for (std::size_t k = 0; k < pairs.size(); ++k) to[k] += sums[k];
+    };
+    py::gil_scoped_release release;
+    const auto sums = in_parts(
+        n, pairs.size() * sizeof(Element), threads, std::vector<Sum>(pairs.size()),
+        [&](auto &part, std::size_t begin, std::size_t end) { add_pairs(part.data(), pairs, begin, end); },
+        [&](auto &total, const auto &part) { merge(total.data(), part.data()); });
+    merge(into, sums.data());
+    for (std::size_t k = 0; k < pairs.size(); ++k) carry(into[k].words);
+}
 
 template <typename Element>
 Accumulator<Element> exact(const Terms<Element> &terms, std::size_t n, int threads) {
     Sum total = in_parts(
         n, sizeof(Element), threads, Sum{},
         [&](Sum &sum, std::size_t begin, std::size_t end) { add(sum.words, terms, begin, end); },
-        [](Sum &into, const Sum &sum) {
-            for (int i = 0; i < WORDS; ++i) into.words[i] += sum.words[i];
-        });
+        [](Sum &into, const Sum &sum) { into += sum; });
     return round_words<Accumulator<Element>>(total.words, total.words);
 }
 
@@ -140,8 +178,6 @@ void round_all(const long long *words, std::size_t n, Float *out) {
     long long carried[CHUNKS];
     for (std::size_t c = 0; c < n; ++c) out[c] = round_words<Float>(words + c * WORDS, carried);
 }
-
-using words_t = py::array_t<long long, py::array::c_style>;
 
 }  // namespace
 
@@ -154,9 +190,10 @@ void register_superaccumulator(py::module_ &m) {
         py::gil_scoped_release release;
         for (std::size_t c = 0; c < sums; ++c, w += WORDS) add_column(w, from + c, rows, sums);
     }, py::arg("words").noconvert(), py::arg("x").noconvert());
-    m.def("exact_add_products", [](words_t words, array<double> a, array<double> b) {
-        add(words.mutable_data(), Terms<double>{a.data(), b.data()}, 0, a.size());
-    }, py::arg("words").noconvert(), py::arg("a").noconvert(), py::arg("b").noconvert());
+    m.def("exact_add_products", &add_products<double>, py::arg("words").noconvert(), py::arg("a").noconvert(),
+          py::arg("b").noconvert(), py::arg("threads"));
+    m.def("exact_add_products", &add_products<float>, py::arg("words").noconvert(), py::arg("a").noconvert(),
+          py::arg("b").noconvert(), py::arg("threads"));
     m.def("exact_carry", [](words_t words) {
         long long *w = words.mutable_data();
         for (py::ssize_t c = 0; c < words.size() / WORDS; ++c) carry(w + c * WORDS);

@@ -8,17 +8,22 @@ import re
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
 
 from kernels import cuda
 from kernels.sums.cupy import ELEMENTS
+from kernels.vectors.fused import bind
+from kernels.vectors.generate import macros
 
 from .runtime_compilers import hiprtc, nvrtc
 
 ARCHITECTURES = ("80", "90")
 SOURCES = sorted(path.stem for path in cuda.HERE.glob("*.cu"))
 TYPED = [(n, "ELEMENT", e) for n in SOURCES if "ELEMENT" in cuda.source(n) for e in ELEMENTS.values()]
-TYPED += [(n, "NUMBER", e) for n in SOURCES if "NUMBER" in cuda.source(n) for e in ("double", "float")]
+TYPED += [
+    (n, "NUMBER", e) for n in SOURCES if "#ifndef NUMBER" in cuda.source(n) for e in ("double", "float")
+]
 each = pytest.mark.parametrize(("name", "arch"), [(n, a) for n in SOURCES for a in ARCHITECTURES])
 each_type = pytest.mark.parametrize(("name", "macro", "element"), TYPED)
 
@@ -61,6 +66,7 @@ def test_there_are_sources():
         "spmv": 5,
         "stencil": 5,
         "sums": 9,
+        "vectors": 1,
     }
 
 
@@ -70,7 +76,7 @@ def test_nvcc_builds_machine_code(name, arch, tmp_path):
     assert all(kernel.encode() in binary for kernel in kernels(name))
 
 
-@pytest.mark.parametrize("name", ["spmv", "stencil", "sums"])
+@pytest.mark.parametrize("name", ["spmv", "stencil", "sums", "vectors"])
 def test_without_the_option_products_and_sums_would_be_contracted(name, tmp_path):
     """So the next test can fail."""
     assert contracted(nvcc(name, "90", "ptx", tmp_path / "kernels.ptx")) - BY_NAME
@@ -108,3 +114,33 @@ def test_what_a_block_wrote_is_made_visible_before_and_after_it_draws_its_ticket
     for block in blocks:
         before, after = block.split("atom.global.inc.u32")
         assert all(re.search(r"membar\.gl;|fence\.\w+\.gpu;", part) for part in (before, after))
+
+
+PROGRAMS = [
+    ("p = u + beta*p; s = w + beta*s; x = x + alpha*p; r = r - alpha*s", "r.u w.u r.r"),
+    ("x = 0.1*r*u + alpha*p - s; w = -x", ""),
+]
+
+
+def of_program(steps, dots, dtype):
+    bound = bind(np, {name: np.zeros(1, dtype) for name in "puswxr"}, steps, dots, None, 1)
+    return cuda.specialised("vectors", **macros(bound))
+
+
+@pytest.mark.skipif(nvrtc() is None, reason="no NVRTC: pip install nvidia-cuda-nvrtc")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("steps, dots", PROGRAMS)
+def test_nvrtc_compiles_what_is_made_of_vector_updates_without_contraction(steps, dots, dtype):
+    options = [*cuda.NVRTC_OPTIONS, "--gpu-architecture=compute_90"]
+    ptx = nvrtc().compile(of_program(steps, dots, dtype), "vectors.cu", options, "PTX")
+    assert b".entry update(" in ptx and not contracted(ptx)
+    free = [option for option in options if option != "--fmad=false"]
+    assert contracted(nvrtc().compile(of_program(steps, dots, dtype), "vectors.cu", free, "PTX"))
+
+
+@pytest.mark.skipif(hiprtc() is None, reason="no hipRTC; see test_runtime_compilers.py")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("steps, dots", PROGRAMS)
+def test_hiprtc_compiles_what_is_made_of_vector_updates(steps, dots, dtype):
+    options = [*cuda.HIPRTC_OPTIONS, "--offload-arch=gfx90a"]
+    assert b"update" in hiprtc().compile(of_program(steps, dots, dtype), "vectors.cu", options)

@@ -40,6 +40,8 @@ RUNS += [
     ("test_cuda_scatter.py", "1"),
     ("test_cuda_sparse.py", "descending"),
     ("test_cuda_sparse.py", "1"),
+    ("test_cuda_vectors.py", "descending"),
+    ("test_cuda_vectors.py", "1"),
 ]
 
 

@@ -1,0 +1,44 @@
+// Fused vector updates on a GPU, for kernels/vectors/cupy.py; what they compute is defined by
+// kernels/vectors/reference.py. The steps come as macros (kernels/vectors/generate.py); those here are an example.
+//
+// One thread block of 64 lanes per logical block of elements: each element is loaded, updated by all steps and stored by
+// one thread, which also adds its products to the sums of its lane, so that memory is passed over once and the order of
+// a dot product is that of native/lanes.hpp. Needs --fmad=false (hipRTC: -ffp-contract=off).
+//
+//   nvcc -cubin -arch sm_90 --fmad=false kernels/cuda/vectors.cu
+#include "lanes.hpp"
+
+#ifndef NUMBER
+#define NUMBER double
+#endif
+#ifndef STEPS  // x = x + a*y, and x.x
+#define DOTS 1
+#define PARAMETERS NUMBER *__restrict__ v0, const NUMBER *__restrict__ v1, double s0
+#define COEFFICIENTS const NUMBER c0 = NUMBER(0x1p+0), c1 = NUMBER(0x1p+0) * NUMBER(s0);
+#define STEPS NUMBER e0 = v0[i]; const NUMBER e1 = v1[i]; e0 = c0 * e0 + c1 * e1; v0[i] = e0;
+#define PRODUCTS sums[0] += double(e0) * double(e0);
+#endif
+
+using i64 = long long;
+
+constexpr int LANES = 64;
+
+// Block b has the elements starts[b] ... starts[b + 1] and the dot products partials[b * DOTS + k].
+extern "C" __global__ void __launch_bounds__(LANES)
+update(const i64 *starts, double *partials, PARAMETERS) {
+    const unsigned lane = threadIdx.x;
+    const i64 end = starts[blockIdx.x + 1];
+    double sums[DOTS + 1] = {};  // at least one
+    COEFFICIENTS
+    for (i64 i = starts[blockIdx.x] + lane; i < end; i += LANES) {
+        STEPS
+        PRODUCTS
+    }
+    __shared__ double lanes[LANES];
+    for (int k = 0; k < DOTS; ++k) {
+        lanes[lane] = sums[k];
+        add_lanes(lanes, lane, LANES);
+        if (lane == 0) partials[i64(blockIdx.x) * DOTS + k] = lanes[0];
+        __syncthreads();  // lane 1 is read last
+    }
+}
