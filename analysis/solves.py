@@ -31,8 +31,8 @@ SOLVES = {"family": "str", "case": "str", "guarantee": "str", "ordering": "str",
           "iterations": "float64", "converged": "float64", "residual": "float64", "true_residual": "float64",
           "gap": "float64", "attained": "float64", "error": "float64", "orthogonality": "float64",
           "not_finite": "int64", "history": "str", "solution": "str"}  # fmt: skip
-SAMPLES = {"family": "str", "case": "str", "run": "str", "repeat": "int64", "sample": "int64", "step": "int64",
-           "difference": "float64", "residual": "float64"}  # fmt: skip
+SAMPLES = {"family": "str", "case": "str", "run": "str", "repeat": "int64", "seed": "int64", "sample": "int64",
+           "step": "int64", "difference": "float64", "residual": "float64"}  # fmt: skip
 ENDS = {"family": "str", "case": "str", "run": "str", "repeat": "int64", "sample": "int64",
         "iterations": "float64"}  # fmt: skip
 
@@ -48,7 +48,7 @@ class Solves:
              residuals, and of the last fingerprints and the state in result.json (empty where there are none)
     samples  the drift study, one row per sample and iteration, columns SAMPLES; NaN where not recorded
     ends     iterations of each sample of the drift study that ended, columns ENDS
-    replays  samples left out, since an earlier repeat of the case has the same sample with the same bits
+    replays  samples left out, since an earlier repeat of the case drew the same orders from the same seed
     """
 
     frames: Frames
@@ -71,7 +71,7 @@ def solves(frames: Frames) -> Solves:
         if row := _solve(frames, run, values):
             rows.append(row)
             place = {key: row[key] for key in ("family", "case", "run", "repeat")}
-            samples.append(_samples(values).assign(**place))
+            samples.append(_samples(values).assign(**place, seed=run["seed"]))
             ends.append(_blocks(values, DRIFT_ITERATIONS, "iterations").drop(columns="step").assign(**place))
     studied, replays = _without_replays(_frame(samples, SAMPLES))
     kept = studied[["run", "repeat", "sample"]].drop_duplicates()
@@ -251,21 +251,11 @@ def _samples(values: pd.DataFrame) -> pd.DataFrame:
 
 
 def _without_replays(samples: pd.DataFrame) -> tuple[pd.DataFrame, int]:
-    """`samples` without those that an earlier repeat of the case holds with the same number and bits: orders drawn
-    again from one seed are no new sample. And how many these were."""
-    seen: set[tuple] = set()
-    keep, replays = [], 0
-    for (case, sample, _, _), rows in samples.groupby(["case", "sample", "run", "repeat"], sort=False):
-        content = _digest(
-            *(rows[column].to_numpy().tobytes() for column in ("step", "difference", "residual"))
-        )
-        key = (rows["family"].iloc[0], case, sample, content)
-        if key in seen:
-            replays += 1
-        else:
-            seen.add(key)
-            keep.append(rows)
-    return (pd.concat(keep, ignore_index=True) if keep else samples), replays
+    """`samples` without those that an earlier repeat of the case has by the same number and seed, which are orders
+    drawn again and no new sample; and how many these were."""
+    drawn = samples[["family", "case", "seed", "sample", "run", "repeat"]].drop_duplicates()
+    again = drawn.duplicated(["family", "case", "seed", "sample"])
+    return samples.merge(drawn[~again], on=list(drawn)), int(again.sum())
 
 
 def _frame(pieces: list[pd.DataFrame], columns: dict[str, str]) -> pd.DataFrame:

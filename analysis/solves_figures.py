@@ -69,32 +69,39 @@ def history_figures(made: Study) -> list[Figure]:
 def iteration_figures(made: Study) -> list[Figure]:
     """Iterations of every complete solve and sample, one row per case."""
     solves = made.found.solves[made.found.solves["complete"] & np.isfinite(made.found.solves["iterations"])]
-    rows = []
-    for family, case in made.cases[["family", "case"]].itertuples(index=False):
-        own = solves[(solves["family"] == family) & (solves["case"] == case)]
-        ends = made.found.ends[(made.found.ends["family"] == family) & (made.found.ends["case"] == case)]
-        rest = (own["converged"] != 1).to_numpy()
-        points = [
-            own["iterations"].to_numpy()[~rest],
-            ends["iterations"].to_numpy()[np.isfinite(ends["iterations"])],
-            own["iterations"].to_numpy()[rest],
-        ]
-        if any(len(x) for x in points):
-            text = case if made.cases["family"].nunique() == 1 else f"{family}: {case}"
-            rows.append((_cut(text), points))
-    if not rows:
-        return []
     names = ("solves", "injected orders", "not converged")
-    legend = tuple((i, name) for i, name in enumerate(names) if any(len(points[i]) for _, points in rows))
-    hidden = len(rows) - ROWS
-    caption = (
-        "Iterations until each solve stopped, every solve a point; points of one row that do not lie under each other "
-        "are decisions that changed though only rounding did."
-        + (f" {hidden} more cases are in the table." if hidden > 0 else "")
-    )
-    rows = rows[:ROWS]
-    height = 0.75 + 0.46 * len(rows)
-    return [figure_of("solves-iterations", "Iterations", _dots(rows), caption, height, legend)]
+    found = []
+    for k, (family, title) in enumerate(_families(made)):
+        rows = []
+        for case in made.cases.loc[made.cases["family"] == family, "case"]:
+            own = solves[(solves["family"] == family) & (solves["case"] == case)]
+            ends = made.found.ends[(made.found.ends["family"] == family) & (made.found.ends["case"] == case)]
+            rest = (own["converged"] != 1).to_numpy()
+            taken, drawn = own["iterations"].to_numpy(), ends["iterations"].to_numpy()
+            points = [taken[~rest], drawn[np.isfinite(drawn)], taken[rest]]
+            if any(len(x) for x in points):
+                rows.append((_cut(case), points))
+        if not rows:
+            continue
+        hidden = len(rows) - ROWS
+        caption = (
+            "Iterations until each solve stopped, every solve a point. Points that do not lie below each other are "
+            "decisions that changed though only rounding did."
+            + (f" {hidden} more cases are in the table." if hidden > 0 else "")
+        )
+        rows = rows[:ROWS]
+        legend = tuple((i, name) for i, name in enumerate(names) if any(len(points[i]) for _, points in rows))
+        found.append(
+            figure_of(
+                f"solves-iterations-{k}",
+                f"Iterations{title}",
+                _dots(rows),
+                caption,
+                0.75 + 0.5 * len(rows),
+                legend,
+            )
+        )
+    return found
 
 
 def drift_figures(made: Study) -> list[Figure]:
@@ -215,7 +222,10 @@ def _dots(rows: list[tuple[str, list[np.ndarray]]]) -> Callable:
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
         axes.set_xlabel("iterations")
-        axes.margins(x=0.08)
+        every = np.concatenate([x for _, points in rows for x in points])
+        low, high = every.min(), every.max()
+        room = max(2.0, 0.08 * (high - low))
+        axes.set_xlim(low - room, high + room)
         axes.xaxis.get_major_locator().set_params(integer=True)
 
     return plot

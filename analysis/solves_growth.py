@@ -16,7 +16,7 @@ from analysis.statistics import line, median_interval
 FEWEST = 3  # samples, and points of a sample in the growth phase
 FEWEST_POINTS = 4  # of a piece of the broken line: three nearly are a line by themselves
 MOST_PIECES = 5
-POINTS = 240  # iterations that pieces are looked for in: more are thinned evenly
+POINTS = 600  # iterations that pieces are looked for in: more are thinned evenly
 RISE = 100.0  # a growth phase has at least this factor
 ALIKE = 2.0  # neighbouring pieces whose rates are within this factor are one phase
 WIGGLE = 0.1  # of the logarithm: what is closer to a line than 10 % is on it
@@ -79,7 +79,7 @@ def law(table: pd.DataFrame, tolerance: float = np.nan) -> dict[str, float | str
     x, logs = steps[usable], np.log(median[usable])
     ends = phase(x, logs)
     if ends is None:
-        return made | {"nothing": f"no growth phase: less than {RISE:g}-fold"}
+        return made | {"nothing": f"no growth phase: no steady {RISE:g}-fold rise"}
     i, j = ends
     made |= {"first": x[i], "last": x[j], "power": _power(x[i : j + 1], logs[i : j + 1])}
     made["settled"] = _settled(median[usable][j + 1 :])

@@ -37,7 +37,7 @@ def study(found: Solves) -> Study:
     made = Study(found, cases(found), decisions(found), pairs(found), growth(found), [])
     if found.replays:
         made.notes.append(
-            f"{found.replays:,} samples of injected orders repeat those of an earlier repeat bit by bit: left out"
+            f"{found.replays:,} samples of injected orders were drawn from one seed again: left out"
         )
     if incomplete := int(made.cases["incomplete"].sum()):
         made.notes.append(
@@ -142,10 +142,8 @@ def case_tables(made: Study) -> list[tuple[str, Table]]:
 
 def _last_residual(row) -> str:
     """The last residual, or the range over solves; and how many residuals are no numbers."""
-    same = row.residual == row.residual_most or row.residual != row.residual
-    text = number(row.residual) if same else interval(row.residual, row.residual_most)
-    if row.residual != row.residual:
-        text = "NaN"
+    ends = dict.fromkeys("NaN" if x != x else number(x) for x in (row.residual, row.residual_most))
+    text = " to ".join(ends)
     return text + (f" ({row.not_finite} not finite)" if row.not_finite else "")
 
 
@@ -178,20 +176,22 @@ def pair_tables(made: Study) -> list[tuple[str, Table]]:
 
 def growth_tables(made: Study) -> list[tuple[str, Table]]:
     """(title, table) per family: the growth of the difference between solves by injected orders and by exact sums."""
-    columns = ("case", "samples", "growth phase", "rate per iteration", "tenfold in", "largest",
-               "settles at", "tolerance", "predicted", "observed", "remark")  # fmt: skip
     tables = []
     for family, same in made.growth.groupby("family", sort=False):
+        remarks = [remark(row) for row in same.itertuples(index=False)]
+        columns = ("case", "samples", "growth phase", "rate per iteration", "tenfold in", "largest", "settles at",
+                   "predicted", "observed", *(["remark"] if any(remarks) else []))  # fmt: skip
         rows = [
             (
-                row.case, row.samples, interval(row.first, row.last), _rate(row),
-                _tenfold(row.rate), _at(row.largest, row.largest_at),
-                number(row.settled), number(row.tolerance),
-                _about(row.predicted, row.predicted_low, row.predicted_high), _observed(row), remark(row),
-            )
-            for row in same.itertuples(index=False)
+                row.case, row.samples, interval(row.first, row.last), _rate(row), _tenfold(row.rate),
+                _at(row.largest, row.largest_at), number(row.settled),
+                _about(row.predicted, row.predicted_low, row.predicted_high), _observed(row), text,
+            )[: len(columns)]
+            for row, text in zip(same.itertuples(index=False), remarks, strict=True)
         ]  # fmt: skip
-        tables.append((f"Growth of the difference: {family}", Table(columns, rows, columns[1:10])))
+        tolerance = same["tolerance"].iloc[0]
+        where = f"; tolerance {number(tolerance)}" if tolerance > 0 else ""
+        tables.append((f"Growth of the difference: {family}{where}", Table(columns, rows, columns[1:9])))
     return tables
 
 

@@ -181,12 +181,14 @@ def test_the_drift_study_is_read_by_sample(tmp_path):
 
 
 def test_a_sample_drawn_again_from_one_seed_is_no_new_sample(tmp_path):
-    same = {"difference": np.ones((2, 9)), "drift_iterations": [8, 8]}
+    drawn = {"difference": np.ones((2, 9)), "drift_iterations": [8, 8]}
     other = {"difference": np.full((2, 9), 2.0), "drift_iterations": [8, 9]}
-    write_solves(tmp_path / "r", [falling(**same), falling(**same), falling(**other)])
+    write_solves(tmp_path / "a", [falling(**drawn), falling(**other)])
+    write_solves(tmp_path / "b", [falling(**other)], seed=2)
     made = made_of(tmp_path)
     assert made.found.replays == 2 and len(made.found.ends) == 4
-    assert any("2 samples of injected orders repeat" in note for note in made.notes)
+    assert sorted(made.found.samples["difference"].unique()) == [1, 2]
+    assert any("2 samples of injected orders were drawn from one seed again" in note for note in made.notes)
 
 
 def test_incomplete_solves_are_drawn_and_counted_nowhere(tmp_path):

@@ -199,24 +199,25 @@ def test_hostile_names_are_shown_not_run(tmp_path):
 
 
 def test_many_families_and_cases_have_tables_and_the_first_have_figures(tmp_path, monkeypatch):
-    for limit in ("DRAWN", "ROWS"):
-        monkeypatch.setattr(solves_figures, limit, 2)
-    monkeypatch.setattr(solves_sections, "DRAWN", 2)
+    for module in (solves_figures, solves_sections):
+        monkeypatch.setattr(module, "DRAWN", 2)
     for k in range(4):
         pair = [solve(FALLING), solve(FALLING * 1.1)]
         write_solves(tmp_path / f"r{k}", pair, problem=f"p{k}", kind=f"kind{k}")
     made = study(solves(load([tmp_path])))
     assert len(history_figures(made)) == 2 == len(drift_figures(made)) and len(case_tables(made)) == 4
-    assert "2 more cases are in the table" in iteration_figures(made)[0].caption
     first, second, _ = solves_sections.solves_sections(made)
     assert "first 2 families; 2 more have tables only" in first.intro
     assert all(table.folded for _, table in [*first.tables[1:], *second.tables])
 
 
-def test_cases_beyond_the_colours_are_in_the_table(tmp_path):
+def test_cases_beyond_the_colours_and_rows_are_in_the_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(solves_figures, "ROWS", COLOURS)
     for size in range(1, COLOURS + 3):
         write_solves(tmp_path / f"s{size}", [solve(FALLING)], size=size)
-    (figure,) = history_figures(study(solves(load([tmp_path]))))
+    made = study(solves(load([tmp_path])))
+    assert "2 more cases are in the table" in iteration_figures(made)[0].caption
+    (figure,) = history_figures(made)
     assert len(figure.legend) == COLOURS and "2 more cases are in the table" in figure.caption
 
 
