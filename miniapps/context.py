@@ -23,20 +23,37 @@ class Reducer:
     `kernels.allreduce.plan`.
 
     `reducer(contributions)`: (k, *shape) of this rank's k blocks -> (*shape,), valid until the next call.
+    `reducer.start(contributions)`, `reducer.finish()`: the same with the sums under way; one event, of both and what
+    is between.
     """
 
-    __slots__ = ("_clock", "_event", "_inner", "_name", "guarantee", "name", "nbytes", "ordering")
+    __slots__ = ("_begun", "_clock", "_event", "_inner", "_name", "guarantee", "name", "nbytes", "ordering")
 
     def __init__(self, name: str, inner: Any, tracer: Tracer):
         self.name, self._inner = name, inner
         self.ordering, self.guarantee, self.nbytes = inner.ordering, inner.guarantee, inner.nbytes
         self._name = tracer.name(f"allreduce.{name}")
-        self._clock, self._event = tracer.clock, tracer.event
+        self._clock, self._event, self._begun = tracer.clock, tracer.event, 0
 
     def __call__(self, contributions: np.ndarray) -> np.ndarray:
         start = self._clock()
         total = self._inner(contributions)
         self._event(self._name, start, self.nbytes)
+        return total
+
+    def start(self, contributions: np.ndarray) -> None:
+        """Begin a sum; leave `contributions` alone until `finish`."""
+        self._begun = self._clock()
+        self._inner.start(contributions)
+
+    def progress(self) -> bool:
+        """Go on with what was started, without waiting; whether `finish()` would return at once."""
+        return self._inner.progress()
+
+    def finish(self) -> np.ndarray:
+        """The total of what was started."""
+        total = self._inner.finish()
+        self._event(self._name, self._begun, self.nbytes)
         return total
 
     def sum_words(self, words: np.ndarray) -> np.ndarray:

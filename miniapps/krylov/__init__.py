@@ -8,20 +8,29 @@ A method lists its options in its docstring; `METHODS` is what the command line'
 """
 
 from miniapps.krylov.base import METHODS, REASONS, Iteration, Method, Solve, solve
+from miniapps.krylov.bicgstab import BiCGStab
 from miniapps.krylov.cg import ConjugateGradients
 from miniapps.krylov.chebyshev import Chebyshev
 from miniapps.krylov.chronopoulos_gear import ChronopoulosGear
+from miniapps.krylov.gmres import ClassicalGramSchmidt, ModifiedGramSchmidt
+from miniapps.krylov.jacobi import Jacobi
 from miniapps.krylov.pipelined import PipelinedConjugateGradients
+from miniapps.krylov.refinement import Refinement
 
 __all__ = [
     "METHODS",
     "REASONS",
+    "BiCGStab",
     "Chebyshev",
     "ChronopoulosGear",
+    "ClassicalGramSchmidt",
     "ConjugateGradients",
     "Iteration",
+    "Jacobi",
     "Method",
+    "ModifiedGramSchmidt",
     "PipelinedConjugateGradients",
+    "Refinement",
     "Solve",
     "solve",
 ]

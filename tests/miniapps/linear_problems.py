@@ -36,6 +36,17 @@ def nonsymmetric(n: int = 60, skew: float = 2.0):
     return with_spectrum(np.linspace(1.0, 10.0, n)) + skew * (other - other.T) / np.sqrt(n)
 
 
+def diagonal_inverse(matrix):
+    """M r with the inverse of the diagonal."""
+    diagonal = matrix.diagonal()
+    return lambda r: r / diagonal.astype(r.dtype)
+
+
+def relative_residual(matrix, b, x):
+    """|b - A x| / |b|."""
+    return np.linalg.norm(b - matrix @ x) / np.linalg.norm(b)
+
+
 @cache
 def real(name: str):
     """A matrix of the shared data in CSR, found beside the repository or above; skips the test where there is none."""

@@ -1,13 +1,17 @@
-"""A system of one process for `miniapps.krylov`: a dense or scipy.sparse matrix, and steps evaluated by NumPy."""
+"""A system of one process for `miniapps.krylov`: a dense or scipy.sparse matrix, updates by `kernels.vectors`."""
 
 import numpy as np
+
+from kernels.vectors import backend
+
+BLOCK = 64  # rows of a partial sum
 
 
 class SerialSystem:
     """As the system of `miniapps.krylov.base`. `inverse(r)` is M r, None for M = I; `calls` counts the work."""
 
-    def __init__(self, matrix, inverse=None, dtype=np.float64):
-        self.matrix, self.inverse = matrix.astype(dtype), inverse
+    def __init__(self, matrix, inverse=None, dtype=np.float64, kernels="reference"):
+        self.matrix, self.inverse, self.kernels = matrix.astype(dtype), inverse, backend(kernels)
         self.dtype, self.n, self.preconditioned = np.dtype(dtype), matrix.shape[0], inverse is not None
         self.calls = dict.fromkeys(("apply", "precondition", "sums"), 0)
 
@@ -34,13 +38,13 @@ class SerialSystem:
 
 
 class Fused:
-    """Runs the steps in order, then the dots; with the sums under way, `finish` gives what `start` computed."""
+    """The steps, then the sums of all blocks from the left; if under way, `finish` gives what `start` made."""
 
     def __init__(self, system, vectors, steps, dots):
-        self.system, self.vectors, self.dtype = system, vectors, system.dtype.type
-        self.steps = [tuple(map(str.strip, step.split("="))) for step in steps.split(";") if step]
-        self.dots = [pair.split(".") for pair in dots.split()]
-        self.under_way = None
+        starts = np.array([*range(0, system.n, BLOCK), system.n])
+        self.calls, self.under_way = system.calls, None
+        self.run = system.kernels.fuse(vectors, steps, dots, starts)
+        self.partials = np.zeros((len(starts) - 1, len(dots.split()))) if dots else None
 
     def __call__(self, **scalars):
         self.start(**scalars)
@@ -48,13 +52,22 @@ class Fused:
 
     def start(self, **scalars):
         assert self.under_way is None
-        names = self.vectors | {name: self.dtype(value) for name, value in scalars.items()}
-        for target, terms in self.steps:
-            self.vectors[target][...] = eval(terms, {}, names)
-        sums = [np.dot(*(self.vectors[name].astype(np.float64) for name in pair)) for pair in self.dots]
-        self.system.calls["sums"] += bool(self.dots)
-        self.under_way = [float(total) for total in sums]
+        self.run(self.partials, **scalars)
+        self.under_way = []
+        if self.partials is not None:
+            self.calls["sums"] += 1
+            self.under_way = np.add.accumulate(self.partials)[-1].tolist()
 
     def finish(self):
         sums, self.under_way = self.under_way, None
         return sums
+
+
+def history(method, b, x, tolerance, limit):
+    """(all iterations, the end)."""
+    run, told = method.iterate(b, x, tolerance, limit), []
+    while True:
+        try:
+            told.append(next(run))
+        except StopIteration as end:
+            return told, end.value
