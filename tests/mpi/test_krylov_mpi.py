@@ -1,0 +1,16 @@
+"""Iterative methods under real MPI libraries: the bits of one rank, whoever owns what."""
+
+import pytest
+
+from tests.launch import LIBRARIES
+from tests.mpi.sectioned import launched, sections
+
+PROGRAM = "krylov_methods.py"
+
+
+@pytest.mark.parametrize("size", (1, 2, 3, 4, 8))
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("section", sections(PROGRAM))
+def test_section(section, library, size):
+    report, _ = launched(PROGRAM, library, size)
+    assert report[section] == []
