@@ -1,11 +1,12 @@
 """Small linear systems whose answers and spectra are known, and the real matrices of ../shared/data."""
 
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.io
+
+from tests.shared_data import shared_data
 
 
 def random(seed: int = 1):
@@ -50,8 +51,7 @@ def relative_residual(matrix, b, x):
 @cache
 def real(name: str):
     """A matrix of the shared data in CSR, found beside the repository or above; skips the test where there is none."""
-    for folder in Path(__file__).resolve().parents:
-        path = folder / "shared" / "data" / f"{name}.mtx"
-        if path.exists():
-            return scipy.io.mmread(path).tocsr()
+    path = shared_data(f"{name}.mtx")
+    if path is not None:
+        return scipy.io.mmread(path).tocsr()
     pytest.skip(f"no shared/data/{name}.mtx beside the repository")

@@ -1,0 +1,125 @@
+"""Entries of a matrix on their way: from ranks that read them to those that own their rows, and across the diagonal.
+
+What goes wrong on one rank is raised on all of them, with the same message.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from miniapps.messages import exchange
+from miniapps.rows import Rows
+from miniapps.solver.matrixfile import FileError
+
+Entries = tuple[np.ndarray, np.ndarray, np.ndarray]
+Triplets = tuple[np.ndarray, np.ndarray, np.ndarray]  # rows and columns, global, int64; values float64
+
+
+def together(comm, work: Callable):
+    """(`work()` of this rank, whether that of any rank is not None); raises FileError on all ranks where any does.
+
+    Collective.
+    """
+    found = told = None
+    try:
+        found = work()
+    except FileError as error:
+        told = str(error)
+        if isinstance(error.__cause__, OSError) and comm.rank > 0:
+            told += f" (on rank {comm.rank}; every rank that reads must see the file)"
+    of_all = comm.allgather((told, found is not None))
+    for told, _ in of_all:
+        if told is not None:
+            raise FileError(told)
+    return found, any(some for _, some in of_all)
+
+
+def deal(comm, rows: Rows, pieces: Iterator[Triplets]) -> Triplets:
+    """Send the entries that this rank reads, piece by piece, to the owners of their rows: those of this rank.
+
+    They come in the order of the ranks that read them, those of one rank in the order of its pieces: that of the file,
+    however many ranks read. No rank holds more than a piece of what is not its own. Collective.
+    """
+    received = [[] for _ in range(comm.size)]
+    empty = np.empty((0, 3), np.int64)
+    reading = True
+    while reading:
+        piece, reading = together(comm, lambda: next(pieces, None))
+        records = empty if piece is None else np.stack([piece[0], piece[1], piece[2].view(np.int64)], axis=1)
+        for source, part in enumerate(exchange(comm, rows.owner_of(records[:, 0]), records)):
+            if len(part):
+                received[source].append(part)
+    mine = np.concatenate([empty] + [part for parts in received for part in parts])
+    return mine[:, 0], mine[:, 1], np.ascontiguousarray(mine[:, 2]).view(np.float64)
+
+
+def expanded(symmetry: str, pieces: Iterator[Triplets]) -> Iterator[Triplets]:
+    """The pieces with the other triangle: behind every entry off the diagonal its mirror image."""
+    if symmetry == "general":
+        yield from pieces
+        return
+    for row, column, value in pieces:
+        mirrored = -value if symmetry == "skew-symmetric" else value
+        kept = np.stack([np.ones(len(row), bool), row != column], axis=1).ravel()
+        yield tuple(
+            np.stack(both, axis=1).ravel()[kept] for both in ((row, column), (column, row), (value, mirrored))
+        )
+
+
+def assembled(rows: Rows, triplets: Triplets) -> Entries:
+    """(indptr, global columns, data) of the own rows, sorted by column; duplicates are added in their order."""
+    row, column, value = rows.local_of(triplets[0]), triplets[1], triplets[2]
+    order = np.lexsort((column, row))  # stable
+    row, column, value = row[order], column[order], value[order]
+    first = np.ones(len(row), bool)
+    first[1:] = (row[1:] != row[:-1]) | (column[1:] != column[:-1])
+    data = value[first]
+    np.add.at(data, (np.cumsum(first) - 1)[~first], value[~first])  # one after the other
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(row[first], minlength=rows.m))])
+    return indptr, column[first], data
+
+
+def symmetry(comm, rows: Rows, entries: Entries) -> tuple[int, int, float, float] | None:
+    """The first (row, column, a_ij, a_ji), row < column, with a_ij != a_ji, or None: the same on all ranks.
+
+    `entries`: of the own rows, as a Matrix takes them; rows and columns are counted from 0, what is not stored is 0.0.
+    Every entry off the diagonal goes once to the owner of the entry across it. Collective.
+    """
+    indptr, column, value = entries
+    row = np.repeat(rows.global_rows(), np.diff(indptr))
+    off = row != column
+    away = column[off], row[off], np.ascontiguousarray(value[off], np.float64)
+    across, at, other = deal(comm, rows, iter([away]))
+    found = _values_at(rows, entries, across, at)
+    differs = found != other
+    across, at, found, other = across[differs], at[differs], found[differs], other[differs]
+    upper = across < at
+    pairs = (
+        np.where(upper, across, at),
+        np.where(upper, at, across),
+        np.where(upper, found, other),
+        np.where(upper, other, found),
+    )
+    first = np.lexsort((pairs[1], pairs[0]))[:1]
+    mine = [
+        (int(i), int(j), float(a), float(b)) for i, j, a, b in zip(*(p[first] for p in pairs), strict=True)
+    ]
+    return min((pair for pairs in comm.allgather(mine) for pair in pairs), default=None)
+
+
+def _values_at(rows: Rows, entries: Entries, row: np.ndarray, column: np.ndarray) -> np.ndarray:
+    """The values of the own rows at these places, 0.0 where none is stored: merged, as both are sorted alike."""
+    indptr, columns, data = entries
+    stored = np.repeat(np.arange(rows.m), np.diff(indptr)), columns
+    asked = rows.local_of(row), column
+    both = [np.concatenate(pair) for pair in zip(stored, asked, strict=True)]
+    order = np.lexsort((both[1], both[0]))  # stable: what is stored comes before what is asked
+    row, column = both[0][order], both[1][order]
+    group = np.cumsum(
+        np.concatenate([[0], (row[1:] != row[:-1]) | (column[1:] != column[:-1])])[: len(order)]
+    )
+    groups = np.empty(len(order), np.int64)
+    groups[order] = group
+    values = np.zeros(len(order))
+    values[groups[: len(data)]] = data
+    return values[groups[len(data) :]]

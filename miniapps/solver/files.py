@@ -1,0 +1,165 @@
+"""Matrices and right-hand sides from files: Matrix Market text, SciPy's .npz, NumPy's .npy.
+
+`read` gives every rank its own rows, the same bits however many ranks read. `header` and errors speak of the file as a
+whole: what goes wrong on one rank is raised on all.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from miniapps.rows import Rows
+from miniapps.solver import matrix_market, scipy_npz
+from miniapps.solver.dealing import Entries, Triplets, assembled, deal, expanded, symmetry, together
+from miniapps.solver.matrixfile import FileError, MatrixFile, first_wrong, readable
+
+__all__ = ["FileError", "MatrixFile", "header", "read", "symmetry", "vector"]
+
+INDEX_MAX = np.iinfo(np.int32).max  # of a rank's own rows
+HOW = ("parallel", "root")
+VECTOR_PIECE = 1 << 18  # elements of a .npy file that are sent at once
+
+
+def header(path) -> MatrixFile:
+    """What the beginning of a file says: kind, field, symmetry and sizes. Of one rank, not collective.
+
+    Raises FileError for a file that is not there or cannot be read, for what is no sparse matrix of real numbers, and
+    for one that is not square.
+    """
+    path = Path(path)
+    with readable(path):
+        magic = _magic(path)
+        if magic.startswith(b"\x93NUMPY"):
+            raise FileError(
+                f"{path}: a dense array of NumPy; a sparse matrix is needed: scipy.sparse.save_npz, or scipy.io.mmwrite"
+            )
+        found = (scipy_npz if magic.startswith(b"PK") else matrix_market).header(path)
+    if found.rows != found.columns or not found.rows:
+        raise FileError(
+            f"{path}: {found.rows} x {found.columns}; a system to solve has as many rows as columns"
+        )
+    return found
+
+
+def read(path, comm, rows: Rows, how: str = "parallel") -> Entries:
+    """(indptr int64 (m + 1,), global columns int64, data float64) of the own rows in local order, sorted by column.
+
+    The triangle that a symmetric file leaves out is filled in; entries at the same place are added in the order of the
+    file. `how`: with "parallel" every rank reads its part of the file, with "root" rank 0 reads all of it; both in
+    pieces, and the bits are the same. Collective.
+
+    Raises FileError on all ranks, as `header` and for a wrong line or entry (named), NaN and infinities, more or fewer
+    entries than announced, rows without an entry, and more rows than a rank can number.
+    """
+    if how not in HOW:
+        raise ValueError(f"how = {how!r}: choose among {', '.join(HOW)}")
+    file, _ = together(comm, lambda: header(path) if comm.rank == 0 else None)
+    file = comm.bcast(file)
+    if rows.n != file.rows:
+        raise ValueError(
+            f"{file.path} has {file.rows} rows, but the blocks hold {rows.n}; cut what `header` tells"
+        )
+    largest = np.bincount(rows.owner, np.diff(rows.starts)).max()
+    if largest > INDEX_MAX:
+        raise FileError(
+            f"{file.path}: {int(largest)} of {file.rows} rows on one rank, which can number {INDEX_MAX}; start at "
+            f"least {-(-file.rows // INDEX_MAX)} ranks"
+        )
+    part, parts = (comm.rank, comm.size) if how == "parallel" else (0, 1)
+    counts: list[int] = []
+    pieces = _counted(_pieces(file, part, parts), counts) if how == "parallel" or comm.rank == 0 else iter(())
+    triplets = deal(comm, rows, expanded(file.symmetry, pieces))
+    _require_all(file, comm.allreduce(sum(counts)))
+    entries = assembled(rows, triplets)
+    _require_no_empty_row(file, comm, rows, entries[0])
+    return entries
+
+
+def vector(path, comm, rows: Rows) -> np.ndarray:
+    """float64 (m,): the own elements of a vector over `rows`, from a Matrix Market array or a .npy file.
+
+    Rank 0 reads it in pieces. Collective. Raises FileError on all ranks unless it holds `rows.n` finite numbers.
+    """
+    pieces = _vector_pieces(Path(path), rows.n) if comm.rank == 0 else iter(())
+    row, _, value = deal(comm, rows, pieces)
+    x = np.empty(rows.m)
+    x[rows.local_of(row)] = value
+    return x
+
+
+def _magic(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(6)
+
+
+def _pieces(file: MatrixFile, part: int, parts: int) -> Iterator[Triplets]:
+    with readable(file.path):
+        if file.kind == matrix_market.KIND:
+            yield from matrix_market.pieces(matrix_market.entries_of(file), part, parts)
+        else:
+            yield from scipy_npz.pieces(file, part, parts)
+
+
+def _counted(pieces: Iterator[Triplets], counts: list[int]) -> Iterator[Triplets]:
+    for piece in pieces:
+        counts.append(len(piece[0]))
+        yield piece
+
+
+def _require_all(file: MatrixFile, count: int) -> None:
+    if count < file.entries:
+        raise FileError(
+            f"{file.path}: the file is cut short: {count} of {file.entries} entries; get it again, or correct the size"
+        )
+    if count > file.entries:
+        raise FileError(
+            f"{file.path}: {count} entries, but the size announces {file.entries}; correct one of them"
+        )
+
+
+def _require_no_empty_row(file: MatrixFile, comm, rows: Rows, indptr: np.ndarray) -> None:
+    empty = rows.global_rows()[np.diff(indptr) == 0]
+    found = comm.allgather((int(empty[0]) if len(empty) else rows.n, len(empty)))
+    count = sum(count for _, count in found)
+    if count:
+        first = min(first for first, _ in found) + 1
+        raise FileError(
+            f"{file.path}: row {first} has no entry (counted from 1; {count} of {rows.n} rows have none), so the "
+            "matrix is singular; leave these unknowns out, or give them a diagonal entry"
+        )
+
+
+def _vector_pieces(path: Path, n: int) -> Iterator[Triplets]:
+    with readable(path):
+        if _magic(path).startswith(b"\x93NUMPY"):
+            yield from _array_pieces(path, n)
+        else:
+            text = matrix_market.vector_header(path)
+            _require_length(path, text.expected, n)
+            yield from matrix_market.pieces(text, 0, 1)
+
+
+def _array_pieces(path: Path, n: int) -> Iterator[Triplets]:
+    try:
+        array = np.load(path, mmap_mode="r")
+    except ValueError as error:
+        raise FileError(f"{path}: the file is cut short or damaged ({error}); get it again") from error
+    if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
+        raise FileError(f"{path}: elements of type {array.dtype}; real ones are needed, of at most 64 bits")
+    if array.shape not in ((array.size,), (array.size, 1)):
+        raise FileError(
+            f"{path}: an array of shape {array.shape}; a vector has one column: write each by itself"
+        )
+    _require_length(path, array.size, n)
+    for at in range(0, n, VECTOR_PIECE):
+        value = array.reshape(-1)[at : at + VECTOR_PIECE].astype(np.float64)
+        row = np.arange(at, at + len(value))
+        column = np.zeros(len(value), np.int64)
+        first_wrong(path, row, column, value, (n, 1), lambda i, at=at: f"element {at + i + 1}")
+        yield row, column, value
+
+
+def _require_length(path: Path, length: int, n: int) -> None:
+    if length != n:
+        raise FileError(f"{path}: {length} elements for a matrix of {n} rows; give a vector of that length")

@@ -1,0 +1,218 @@
+"""Matrix Market text, in pieces (Boisvert, Pozo, Remington: The Matrix Market Exchange Formats, NISTIR 5935, 1996).
+
+A file can be cut anywhere: a line belongs to the range of bytes in which it begins. What is not a line of the format is
+an error here, also where other readers take the part that they understand: `1D-3` is no number, and a fourth number is
+one too many.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from miniapps.solver.matrixfile import FileError, MatrixFile, first_wrong
+
+KIND = "Matrix Market"
+FIELDS = {"real": "real", "double": "real", "integer": "integer", "pattern": "pattern"}
+SYMMETRIES = ("general", "symmetric", "skew-symmetric")
+PIECE = 1 << 22  # bytes of text that are parsed at once
+LONGEST = 1 << 16  # bytes of a line of the header
+
+INTEGER = rb"-?+[0-9]++"
+REAL = rb"-?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][-+]?+[0-9]++)?+"
+VALUE = {"real": REAL, "integer": INTEGER, "pattern": b""}
+NOT_FINITE = re.compile(r"[-+]?(nan|inf|infinity)", re.IGNORECASE)
+
+
+class Text(NamedTuple):
+    """The lines of a Matrix Market file after its header: `expected` numbers of `field`, with places or without."""
+
+    path: Path
+    begin: int
+    field: str
+    places: bool  # row and column before the value
+    shape: tuple[int, int]
+    expected: int
+
+
+def header(path: Path) -> MatrixFile:
+    """The header of a sparse matrix. Raises FileError unless it is one of real numbers, with what is wrong."""
+    with open(path, "rb") as file:
+        layout, field, symmetry = _banner(path, file)
+        if layout != "coordinate":
+            raise FileError(
+                f"{path}, line 1: {layout!r} is a dense matrix; a sparse one is needed, 'coordinate': write it with "
+                "scipy.io.mmwrite(path, scipy.sparse.coo_array(matrix))"
+            )
+        rows, columns, entries = _sizes(path, file, ("rows", "columns", "entries"))
+        return MatrixFile(KIND, field, symmetry, rows, columns, entries, path, file.tell())
+
+
+def vector_header(path: Path) -> Text:
+    """The header of a vector, that is of an array of one column. Raises FileError unless it is one of real numbers."""
+    with open(path, "rb") as file:
+        layout, field, symmetry = _banner(path, file)
+        if layout != "array" or symmetry != "general" or field == "pattern":
+            raise FileError(
+                f"{path}, line 1: '{layout} {field} {symmetry}' is no vector; 'array real general' is needed: write it "
+                "with scipy.io.mmwrite(path, vector.reshape(-1, 1))"
+            )
+        rows, columns = _sizes(path, file, ("rows", "columns"))
+        if columns != 1:
+            raise FileError(
+                f"{path}: an array of {rows} x {columns}; a vector has one column: write each by itself"
+            )
+        return Text(path, file.tell(), field, False, (rows, 1), rows)
+
+
+def entries_of(file: MatrixFile) -> Text:
+    """The lines with the entries of a matrix."""
+    return Text(file.path, file.begin, file.field, True, (file.rows, file.columns), file.entries)
+
+
+def pieces(text: Text, part: int, parts: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Part `part` of `parts` of the lines: (rows, columns, values) int64, int64, float64, counted from 0.
+
+    Without places the rows are counted from the first line of the part. Raises FileError for a line that is not one of
+    the format, an index out of range and a value that is not finite.
+    """
+    size = text.path.stat().st_size - text.begin
+    first, last = (text.begin + size * p // parts for p in (part, part + 1))
+    number = re.compile(_line(text))
+    lines = re.compile(rb"(?:%s)*+" % number.pattern)
+    done = 0
+    for at, block in _blocks(text, first, last):
+        if not lines.fullmatch(block):
+            _raise_for_line(text, number, at, block)
+        numbers = np.fromstring("" if block.isspace() else block, sep=" ")  # it finds a number in blanks
+        numbers = numbers.reshape(-1, 2 * text.places + (text.field != "pattern"))
+        count = len(numbers)
+        value = np.ones(count) if text.field == "pattern" else np.ascontiguousarray(numbers[:, -1])
+        row, column = (
+            (numbers[:, 0] - 1, numbers[:, 1] - 1)
+            if text.places
+            else (np.arange(done, done + count), np.zeros(count))
+        )
+        done += count
+        if not text.places and done > text.expected:
+            raise FileError(
+                f"{text.path}: more than the {text.expected} numbers announced; correct one of them"
+            )
+        first_wrong(
+            text.path,
+            row,
+            column,
+            value,
+            text.shape,
+            lambda i, at=at, block=block: _place(text, at, block, i),
+        )
+        yield row.astype(np.int64), column.astype(np.int64), value
+    if not text.places and done < text.expected:
+        raise FileError(
+            f"{text.path}: the file is cut short: {done} of {text.expected} numbers; get it again"
+        )
+
+
+def _line(text: Text) -> bytes:
+    """A regular expression of one line, blank ones too. Nothing in it is tried twice: it takes 3 ns per byte."""
+    parts = [rb"[0-9]++", rb"[0-9]++"] * text.places + [VALUE[text.field]] * (text.field != "pattern")
+    return rb"[ \t]*+(?:" + rb"[ \t]++".join(parts) + rb"[ \t]*+)?+\r?+\n"
+
+
+def _blocks(text: Text, first: int, last: int) -> Iterator[tuple[int, bytes]]:
+    """(byte where it begins, whole lines) of the lines that begin in first ... last - 1, each ended by a newline."""
+    with open(text.path, "rb") as file:
+        file.seek(first)
+        if first > text.begin:  # the line that goes on here belongs to the part before
+            file.seek(first - 1)
+            file.readline()
+        while (at := file.tell()) < last:
+            block = file.read(min(PIECE, last - at))
+            if not block.endswith(b"\n"):
+                block += file.readline()
+            yield at, block if block.endswith(b"\n") else block + b"\n"
+
+
+def _raise_for_line(text: Text, number: re.Pattern, at: int, block: bytes) -> None:
+    for line in re.findall(rb".*\n", block):
+        if not number.fullmatch(line):
+            break
+        at += len(line)
+    told = line.decode("ascii", "replace").strip()
+    where = f"{text.path}, line {_line_number(text, at)}: {told[:60]!r}"
+    tokens = told.split()
+    if text.places and len(tokens) == 3 and NOT_FINITE.fullmatch(tokens[2]):
+        raise FileError(
+            f"{where}: row {tokens[0]}, column {tokens[1]} is not finite; correct or leave out this entry"
+        )
+    if not text.places and NOT_FINITE.fullmatch(told):
+        raise FileError(f"{where}: an element is not finite; correct it")
+    wanted = "row column " * text.places + {"real": "number", "integer": "integer", "pattern": ""}[text.field]
+    last = at + len(line) > text.path.stat().st_size  # with the newline that the file lacks
+    if last and (len(tokens) < len(wanted.split()) or told[-1:] in "eE+-"):
+        raise FileError(f"{where}: the file is cut short in its last line; get it again")
+    raise FileError(
+        f"{where} is not '{wanted.strip()}', digits as in 12 12 -1.5e-3 (no D for an exponent, no sign +, no comments "
+        "after the header); correct the line"
+    )
+
+
+def _place(text: Text, at: int, block: bytes, entry: int) -> str:
+    """Where the entry of a block is that begins at byte `at`."""
+    before = [i for i, line in enumerate(block.split(b"\n")) if line.strip()][entry]
+    return f"line {_line_number(text, at) + before}"
+
+
+def _line_number(text: Text, offset: int) -> int:
+    """The number, from 1, of the line that holds byte `offset`."""
+    count, left = 1, offset
+    with open(text.path, "rb") as file:
+        while left > 0 and (block := file.read(min(PIECE, left))):
+            count += block.count(b"\n")
+            left -= len(block)
+    return count
+
+
+def _banner(path: Path, file) -> tuple[str, str, str]:
+    """(layout, field, symmetry) of the first line."""
+    line = file.readline(LONGEST)
+    words = line.decode("ascii", "replace").split()
+    if not words or words[0] not in ("%%MatrixMarket", "%MatrixMarket"):
+        raise FileError(
+            f"{path}, line 1: no Matrix Market file, which begins with %%MatrixMarket; matrices are read from those "
+            "(.mtx) and from scipy.sparse.save_npz (.npz)"
+        )
+    what, layout, field, symmetry = ([word.lower() for word in words[1:]] + ["nothing"] * 4)[:4]
+    for name, word, allowed in (
+        ("object", what, ("matrix",)),
+        ("layout", layout, ("coordinate", "array")),
+        ("field", field, FIELDS),
+        ("symmetry", symmetry, SYMMETRIES),
+    ):
+        if word not in allowed:
+            raise FileError(f"{path}, line 1: {name} {word!r}; what can be read: {', '.join(allowed)}")
+    if symmetry == "skew-symmetric" and field == "pattern":
+        raise FileError(
+            f"{path}, line 1: a pattern has no signs, so it cannot be skew-symmetric; correct the line"
+        )
+    return layout, FIELDS[field], symmetry
+
+
+def _sizes(path: Path, file, names) -> list[int]:
+    """The numbers of the first line that is neither blank nor a comment."""
+    number = 1
+    while line := file.readline(LONGEST):
+        number += 1
+        words = line.split()
+        if words and not words[0].startswith(b"%"):
+            if len(words) != len(names) or not all(word.isdigit() for word in words):
+                told = line.decode("ascii", "replace").strip()
+                raise FileError(
+                    f"{path}, line {number}: {told[:60]!r} is not '{' '.join(names)}'; correct the line"
+                )
+            return [int(word) for word in words]
+    raise FileError(
+        f"{path}: the file is cut short: it ends before the line '{' '.join(names)}'; get it again"
+    )

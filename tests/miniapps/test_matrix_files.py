@@ -1,0 +1,366 @@
+"""Matrices and vectors from files, read by one rank: what is read, and what is refused with which words.
+
+The oracle is scipy.io.mmread, but for text that it takes in part: there an error is right.
+"""
+
+import io
+import re
+import zipfile
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse
+from mpi4py import MPI
+
+from miniapps.rows import Rows
+from miniapps.solver import files, matrix_market, scipy_npz
+from miniapps.solver.files import FileError, MatrixFile
+
+COMM = MPI.COMM_SELF
+REAL = "%%MatrixMarket matrix coordinate real general\n"
+ARRAY = "%%MatrixMarket matrix array real general\n"
+TEXTS = {
+    "plain": REAL + "3 3 4\n1 1 1.5\n3 2 -2e-3\n2 2 .5E+2\n3 3 7.\n",
+    "comments": REAL + "% by hand\n%\n\n%3 3 4\n3 3 3\n1 1 1\n2 2 2\n3 3 3\n",
+    "blank lines": REAL + "\n  \n3 3 3\n\n1 1 1\n\n \t\n2 2 2\n3 3 3\n\n\n",
+    "CRLF": (REAL + "% x\n3 3 3\n1 1 1\n\n2 2 2\n3 3 3\n").replace("\n", "\r\n"),
+    "no final newline": REAL + "3 3 3\n1 1 1\n2 2 2\n3 3 3.25",
+    "spaces": REAL + " 3\t3   3 \n  1 1   1\n2\t2\t2  \n 3 3 3\n",
+    "upper case": "%%MatrixMarket MATRIX Coordinate REAL General\n1 1 1\n1 1 1e300\n",
+    "double": "%%MatrixMarket matrix coordinate double general\n1 1 1\n1 1 0.1\n",
+    "integer": "%%MatrixMarket matrix coordinate integer general\n2 2 2\n1 1 -9007199254740993\n2 2 0\n",
+    "pattern": "%%MatrixMarket matrix coordinate pattern general\n2 2 3\n1 1\n2 1\n2 2\n",
+    "symmetric": "%%MatrixMarket matrix coordinate real symmetric\n3 3 5\n1 1 5\n2 1 3\n3 1 -0.0\n2 2 1\n3 3 2\n",
+    "both triangles": "%%MatrixMarket matrix coordinate real symmetric\n2 2 4\n1 1 5\n2 1 3\n1 2 4\n2 2 1\n",
+    "skew": "%%MatrixMarket matrix coordinate real skew-symmetric\n3 3 2\n2 1 3\n3 1 -0.0\n",
+    "pattern symmetric": "%%MatrixMarket matrix coordinate pattern symmetric\n2 2 2\n1 1\n2 1\n",
+    "duplicates": REAL + "2 2 5\n2 2 1\n1 1 2\n2 2 4\n2 1 0\n1 1 -2\n",
+}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content, name="matrix.mtx"):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+def rows_of(n, step=2):
+    return Rows(np.append(np.arange(0, n, step), n))
+
+
+def refusal(call, *arguments):
+    with pytest.raises(FileError) as caught:
+        call(*arguments)
+    return str(caught.value)
+
+
+def pieces_of(path, parts):
+    """The entries that `parts` ranks read, one rank after the other."""
+    file = files.header(path)
+    if file.kind == "Matrix Market":
+        found = [
+            p
+            for part in range(parts)
+            for p in matrix_market.pieces(matrix_market.entries_of(file), part, parts)
+        ]
+    else:
+        found = [p for part in range(parts) for p in scipy_npz.pieces(file, part, parts)]
+    return [np.concatenate(column) for column in zip(*found, strict=True)]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_matrix_market_is_what_scipy_reads(write, name):
+    path = write(TEXTS[name])
+    expected = scipy.io.mmread(path).tocsr()
+    expected.sort_indices()
+    n = expected.shape[0]
+    indptr, columns, data = files.read(path, COMM, rows_of(n))
+    assert indptr.tolist() == expected.indptr.tolist() and columns.tolist() == expected.indices.tolist()
+    assert data.tobytes() == expected.data.astype(np.float64).tobytes()
+    assert (indptr.dtype, columns.dtype, data.dtype) == (np.int64, np.int64, np.float64)
+
+
+@pytest.mark.parametrize("piece", [1, 9, 30, 1 << 20])
+@pytest.mark.parametrize("name", TEXTS)
+def test_any_cut_of_the_text_gives_the_same_entries(write, monkeypatch, name, piece):
+    path = write(TEXTS[name])
+    whole = pieces_of(path, 1)
+    monkeypatch.setattr(matrix_market, "PIECE", piece)
+    for parts in (1, 2, 3, 7, 100):
+        for column, expected in zip(pieces_of(path, parts), whole, strict=True):
+            assert column.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
+@pytest.mark.parametrize("compressed", [True, False])
+@pytest.mark.parametrize("make", [scipy.sparse.coo_array, scipy.sparse.coo_matrix])
+def test_scipys_files_are_what_scipy_reads(tmp_path, monkeypatch, kind, compressed, make):
+    monkeypatch.setattr(scipy_npz, "PIECE", 7)
+    rng = np.random.default_rng(1)
+    dense = rng.standard_normal((20, 20)) * (rng.random((20, 20)) < 0.2)
+    dense[5], dense[:, 7], dense[5, 5] = 0, 0, 1  # a row of one entry, an empty column
+    for data in (dense + np.eye(20), (100 * dense).astype(np.int16) + np.eye(20, dtype=np.int16)):
+        matrix = make(data)
+        path = tmp_path / "matrix.npz"
+        scipy.sparse.save_npz(path, matrix.asformat(kind), compressed=compressed)
+        assert files.header(path) == MatrixFile(
+            kind, "real" if data.dtype == float else "integer", "general", 20, 20, matrix.nnz, path
+        )
+        expected = scipy.sparse.csr_array(scipy.sparse.load_npz(path))
+        expected.sort_indices()
+        indptr, columns, values = files.read(path, COMM, rows_of(20))
+        assert indptr.tolist() == expected.indptr.tolist() and columns.tolist() == expected.indices.tolist()
+        assert values.tobytes() == expected.data.astype(np.float64).tobytes()
+        whole = pieces_of(path, 1)
+        for parts in (2, 5, 300):
+            for column, once in zip(pieces_of(path, parts), whole, strict=True):
+                assert column.tobytes() == once.tobytes()
+
+
+def test_a_header_is_told_without_reading_the_entries(write):
+    path = write("%%MatrixMarket matrix coordinate integer symmetric\n% note\n5 5 9\n")
+    found = files.header(str(path))
+    assert (found.kind, found.field, found.symmetry) == ("Matrix Market", "integer", "symmetric")
+    assert (found.rows, found.columns, found.entries, found.path) == (5, 5, 9, path)
+
+
+def test_duplicates_are_added_in_the_order_of_the_file(write):
+    values = (1e16, 1.0, 1.0, -1e16, 3.0, 0.1)
+    path = write(REAL + f"1 1 {len(values)}\n" + "".join(f"1 1 {value!r}\n" for value in values))
+    total = 0.0
+    for value in values:
+        total += value
+    assert files.read(path, COMM, rows_of(1))[2].tolist() == [total] and total != sum(sorted(values))
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("", "line 1: no Matrix Market file, which begins with %%MatrixMarket"),
+        ("3 3 3\n1 1 1\n", "line 1: no Matrix Market file"),
+        ("%%MatrixMarket vector coordinate real general\n", "object 'vector'; what can be read: matrix"),
+        (
+            "%%MatrixMarket matrix array real general\n2 2\n1\n2\n3\n4\n",
+            "'array' is a dense matrix; a sparse one is needed",
+        ),
+        (
+            "%%MatrixMarket matrix coordinate complex general\n",
+            "field 'complex'; what can be read: real, double, integer",
+        ),
+        (
+            "%%MatrixMarket matrix coordinate real hermitian\n",
+            "'hermitian'; what can be read: general, symmetric, skew-",
+        ),
+        ("%%MatrixMarket matrix coordinate pattern skew-symmetric\n", "a pattern has no signs"),
+        ("%%MatrixMarket matrix coordinate\n", "field 'nothing'"),
+        (REAL, "cut short: it ends before the line 'rows columns entries'"),
+        (REAL + "% a\n2 2\n", "line 3: '2 2' is not 'rows columns entries'"),
+        (REAL + "2 -2 1\n", "line 2: '2 -2 1' is not 'rows columns entries'"),
+        (REAL + "2 3 1\n", "2 x 3; a system to solve has as many rows as columns"),
+        (REAL + "0 0 0\n", "0 x 0; a system to solve"),
+        (b"\x93NUMPY\x01\x00", "a dense array of NumPy; a sparse matrix is needed"),
+        (b"PK\x03\x04 and nothing", "the file is cut short or damaged"),
+    ],
+)
+def test_what_is_no_matrix_is_refused_with_what_would_be(write, content, told):
+    path = write(content)
+    message = refusal(files.header, path)
+    assert told in message and str(path) in message
+
+
+def test_files_that_cannot_be_opened(tmp_path):
+    assert "no such file" in refusal(files.header, tmp_path / "absent.mtx")
+    assert "cannot be read: Is a directory" in refusal(files.header, tmp_path)
+
+
+NO_LINES = """
+2 2 1D-3|2 2 1.0-3|2 2 1 5|2 2 0x10|2 2 1,5|2 2 +1|2 2 1e|2 2 1.2.3|2 2 one|2 2|2|2.0 2 1|-2 2 1|% 2 2 1|2 2 1;
+2 2 1 % why|2 2 --1|2 2 .|2 2 1 \r3 3 3
+""".strip()
+
+
+@pytest.mark.parametrize("line", re.split(r"[|\n]", NO_LINES))
+def test_a_line_that_is_not_of_the_format_is_named(write, line):
+    path = write(REAL + "% one\n3 3 3\n\n1 1 1\n" + line + "\n3 3 3\n")
+    message = refusal(files.read, path, COMM, rows_of(3))
+    assert f"{path}, line 6: {line!r} is not 'row column number'" in message
+
+
+@pytest.mark.parametrize(
+    ("field", "line", "wanted"),
+    [
+        ("integer", "2 2 1.5", "row column integer"),
+        ("integer", "2 2 1e3", "row column integer"),
+        ("pattern", "2 2 1", "row column"),
+        ("pattern", "2", "row column"),
+    ],
+)
+def test_a_number_of_another_field_is_refused(write, field, line, wanted):
+    end = "3 3\n" if field == "pattern" else "3 3 3\n"
+    path = write(REAL.replace("real", field) + "3 3 2\n" + line + "\n" + end)
+    assert f"line 3: {line!r} is not {wanted!r}" in refusal(files.read, path, COMM, rows_of(3))
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("1 1 1\n2 4 1\n3 3 3\n", "line 5: row 2, column 4 is outside of the 3 x 3 matrix"),
+        ("1 1 1\n0 2 1\n3 3 3\n", "line 5: row 0, column 2 is outside"),
+        ("1 1 1\n12345678901 2 1\n3 3 3\n", "line 5: row 12345678901, column 2 is outside"),
+        ("1 1 1\n2 2 nan\n3 3 3\n", "line 5: '2 2 nan': row 2, column 2 is not finite"),
+        ("1 1 1\n2 2 -Inf\n3 3 3\n", "line 5: '2 2 -Inf': row 2, column 2 is not finite"),
+        ("1 1 1\n\n2 2 1e400\n3 3 3\n", "line 6: row 2, column 2 is inf; entries must be finite"),
+        ("1 1 1\n3 3 3\n", "cut short: 2 of 3 entries"),
+        ("1 1 1\n2 2 2\n3 3", "line 6: '3 3': the file is cut short in its last line"),
+        ("1 1 1\n2 2 2\n3 3 1.5e-", "line 6: '3 3 1.5e-': the file is cut short in its last line"),
+        ("1 1 1\n2 2 2\n3 3 3\n1 2 3\n", "4 entries, but the size announces 3"),
+        ("1 1 1\n1 2 1\n1 3 1\n", "row 2 has no entry (counted from 1; 2 of 3 rows have none)"),
+    ],
+)
+@pytest.mark.parametrize("piece", [8, 1 << 22])
+def test_entries_that_cannot_be_used_are_named(write, monkeypatch, lines, told, piece):
+    monkeypatch.setattr(matrix_market, "PIECE", piece)
+    path = write(REAL + "%\n3 3 3\n" + lines)
+    message = refusal(files.read, path, COMM, rows_of(3))
+    assert told in message and str(path) in message
+
+
+def npz(path, **arrays):
+    np.savez(path, **arrays)
+    return path
+
+
+def test_npz_files_that_cannot_be_used_are_named(tmp_path):
+    path = tmp_path / "matrix.npz"
+    good = {"format": b"csr", "shape": [2, 2], "data": [1.0, 2.0], "indices": [0, 1], "indptr": [0, 1, 2]}
+    coo = {"format": b"coo", "shape": [2, 2], "data": [1.0, 2.0], "row": [0, 1], "col": [0, 1]}
+    for change, told in (
+        ({"format": b"bsr"}, "format 'bsr'; what can be read: csr, csc, coo"),
+        ({"data": np.array([1j, 2])}, "entries of type complex128; real ones are needed"),
+        ({"shape": [2, 3]}, "2 x 3; a system to solve"),
+        ({"indices": [0, 2]}, "entry 2: row 2, column 3 is outside of the 2 x 2 matrix"),
+        ({"indices": [0, -1]}, "entry 2: row 2, column 0 is outside"),
+        ({"indices": [0]}, "array 'indices' is cut short"),
+        ({"data": [1.0, np.nan]}, "entry 2: row 2, column 2 is nan; entries must be finite"),
+        ({"indptr": [0, 1, 1]}, "'indptr' ends with 1, but there are more entries"),
+        ({"indptr": [1, 1, 2]}, "'indptr' begins with 1 instead of 0"),
+        ({"indptr": [0, 2, 1]}, "'indptr' falls"),
+        ({"indptr": [0, 2, 2]}, "row 2 has no entry (counted from 1; 1 of 2 rows have none)"),
+    ):
+        message = refusal(files.read, npz(path, **good | change), COMM, rows_of(2))
+        assert told in message and str(path) in message
+    assert "no array 'col'" in refusal(
+        files.read, npz(path, **{k: v for k, v in coo.items() if k != "col"}), COMM, rows_of(2)
+    )
+    assert "no sparse matrix, but arrays labels, train" in refusal(
+        files.header, npz(path, labels=[1], train=[2])
+    )
+    npz(path, **good)
+    path.write_bytes(path.read_bytes()[:-40])
+    assert "the file is cut short or damaged" in refusal(files.header, path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("format.npy", b"nothing of NumPy")
+        archive.writestr("data.npy", b"nothing of NumPy")
+    assert "the file is cut short or damaged" in refusal(files.header, path)
+
+
+def test_blocks_of_another_matrix_and_unknown_ways_are_refused(write):
+    path = write(TEXTS["plain"])
+    with pytest.raises(ValueError, match="has 3 rows, but the blocks hold 4"):
+        files.read(path, COMM, rows_of(4))
+    with pytest.raises(ValueError, match="choose among parallel, root"):
+        files.read(path, COMM, rows_of(3), "alone")
+
+
+def test_more_rows_than_an_index_can_tell_ask_for_more_ranks(write):
+    path = write(REAL + "5000000000 5000000000 1\n1 1 1\n")
+    message = refusal(files.read, path, COMM, Rows(np.array([0, 5_000_000_000])))
+    assert "5000000000 of 5000000000 rows on one rank" in message and "start at least 3 ranks" in message
+
+
+@pytest.mark.parametrize("piece", [2, 1 << 18])
+def test_vectors_come_from_matrix_market_and_numpy(write, tmp_path, monkeypatch, piece):
+    monkeypatch.setattr(matrix_market, "PIECE", piece)
+    monkeypatch.setattr(files, "VECTOR_PIECE", piece)
+    expected = np.random.default_rng(1).standard_normal(7)
+    scipy.io.mmwrite(tmp_path / "b.mtx", expected.reshape(-1, 1), precision=17)
+    np.save(tmp_path / "b.npy", expected)
+    np.save(tmp_path / "column.npy", np.asfortranarray(expected.reshape(-1, 1)))
+    for name in ("b.mtx", "b.npy", "column.npy"):
+        assert files.vector(tmp_path / name, COMM, rows_of(7)).tobytes() == expected.tobytes()
+    np.save(tmp_path / "integers.npy", np.arange(7, dtype=np.int8))
+    assert files.vector(tmp_path / "integers.npy", COMM, rows_of(7)).tolist() == list(range(7))
+    assert files.vector(write(ARRAY + "%\n3 1\n\n1\r\n2.5\n 3"), COMM, rows_of(3)).tolist() == [1, 2.5, 3]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (REAL + "3 3 1\n1 1 1\n", "'coordinate real general' is no vector; 'array real general' is needed"),
+        (ARRAY + "3 2\n" + 6 * "1\n", "an array of 3 x 2; a vector has one column"),
+        (ARRAY + "2 1\n1\n2\n", "2 elements for a matrix of 3 rows"),
+        (ARRAY + "3 1\n1\n2\n", "cut short: 2 of 3 numbers"),
+        (ARRAY + "3 1\n1\n2\n3\n4\n", "more than the 3 numbers announced"),
+        (ARRAY + "3 1\n1\n2 3\n", "line 4: '2 3' is not 'number'"),
+        (ARRAY + "3 1\n1\nnan\n3\n", "line 4: 'nan': an element is not finite"),
+        (ARRAY + "3 1\n1\n1e999\n3\n", "line 4: row 2, column 1 is inf"),
+        (np.array([1.0, 2.0]), "2 elements for a matrix of 3 rows"),
+        (np.array([1.0, np.inf, 2.0]), "element 2: row 2, column 1 is inf"),
+        (np.array([1j, 2, 3]), "elements of type complex128; real ones are needed"),
+        (np.zeros((3, 2)), "an array of shape (3, 2); a vector has one column"),
+        (np.zeros((1, 3)), "an array of shape (1, 3); a vector has one column"),
+        (np.zeros(()), "an array of shape ()"),
+    ],
+)
+def test_what_is_no_vector_is_refused(write, content, told):
+    if isinstance(content, np.ndarray):
+        stream = io.BytesIO()
+        np.save(stream, content)
+        content = stream.getvalue()
+    path = write(content)
+    message = refusal(files.vector, path, COMM, rows_of(3))
+    assert told in message and str(path) in message
+
+
+def test_a_vector_cut_short_is_told(write):
+    stream = io.BytesIO()
+    np.save(stream, np.zeros(3))
+    path = write(stream.getvalue()[:-8])
+    assert "the file is cut short or damaged" in refusal(files.vector, path, COMM, rows_of(3))
+
+
+def entries_of(dense):
+    matrix = scipy.sparse.csr_array(dense)
+    return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data
+
+
+def test_the_first_pair_that_differs_across_the_diagonal():
+    dense = np.array([[1.0, 2.0, 0.0, 4.0], [2.0, 1.0, 5.0, 0.0], [0.0, 5.0, 1.0, 7.0], [4.0, 0.0, 7.0, 1.0]])
+    assert files.symmetry(COMM, rows_of(4), entries_of(dense)) is None
+    for i, j, value in ((0, 1, 3.0), (1, 0, 3.0), (0, 2, -1.0), (3, 2, 0.0), (2, 3, np.nextafter(7.0, 8.0))):
+        other = dense.copy()
+        other[i, j] = value
+        row, column = sorted((i, j))
+        expected = (row, column, other[row, column], other[column, row])
+        assert files.symmetry(COMM, rows_of(4), entries_of(other)) == expected
+        other[3, 1] = 9.0
+        assert files.symmetry(COMM, rows_of(4), entries_of(other)) == min(expected, (1, 3, 0.0, 9.0))
+
+
+def test_zeros_of_either_sign_stored_or_not_are_symmetric():
+    indptr, columns, data = np.array([0, 2, 3]), np.array([0, 1, 1]), np.array([1.0, -0.0, 1.0])
+    assert files.symmetry(COMM, rows_of(2), (indptr, columns, data)) is None
+
+
+def test_every_number_that_repr_writes_is_read_to_the_bit(write):
+    values = np.random.default_rng(2).integers(0, 1 << 64, 3000, np.uint64).view(np.float64)
+    values = values[np.isfinite(values)]
+    lines = "".join(f"{i + 1} {i + 1} {value!r}\n" for i, value in enumerate(values.tolist()))
+    path = write(REAL + f"{len(values)} {len(values)} {len(values)}\n" + lines)
+    assert files.read(path, COMM, rows_of(len(values)))[2].tobytes() == values.tobytes()
+    assert re.search(r"e\+", lines) and re.search(r"e-", lines)
