@@ -72,36 +72,25 @@ class Steps:
     def __init__(self, blocks, operator: NegativeLaplacian, dots, norm):
         self.operator, self.dots, self.norm = operator, dots, norm
         xp = operator.kernels.xp
-        self.x = None
+        self.x, self._fields, self._update = None, (), operator.kernels.cg_update
         self.r = blocks.zeros(operator.pad, xp=xp)
         self.u, self.w, self.p, self.s = (blocks.zeros(xp=xp) for _ in range(4))
 
     def start(self, b, x) -> float:
         """|b|^2; b: float64 `(blocks, rows, columns)`, C-contiguous."""
-        self.x = x
+        operator, self.x = self.operator, x
+        fields = (self.u, self.w, self.p, self.s, x, operator.x_pad, self.r, operator.pad)
+        self._fields = (*fields, operator.threads)
         self.norm.put(0, b, 0, b, 0)
         square = float(self.norm.total()[0])
-        self.operator.residual(b, x, self.r)
+        operator.residual(b, x, self.r)
         self.p[...] = 0.0
         self.s[...] = 0.0
         return square
 
     def update(self, alpha: float, beta: float) -> None:
         """p = u + beta p, s = w + beta s, x = x + alpha p, r = r - alpha s."""
-        operator = self.operator
-        operator.kernels.cg_update(
-            alpha,
-            beta,
-            self.u,
-            self.w,
-            self.p,
-            self.s,
-            self.x,
-            operator.x_pad,
-            self.r,
-            operator.pad,
-            operator.threads,
-        )
+        self._update(alpha, beta, *self._fields)
 
     def product(self) -> list[float]:
         """u = M r, w = A u; (r, u), (w, u), (r, r)."""

@@ -5,7 +5,7 @@ p = M r + beta p, x += alpha p, curvature = (p, A p). Its residual is that of th
 when that of x no longer does (Greenbaum, SIAM J. Matrix Anal. Appl. 18, 1997): the family cannot see stagnation.
 """
 
-from math import sqrt
+from math import inf, sqrt
 
 from miniapps.krylov.base import Goal, Iteration, Method, Solve, register
 
@@ -16,6 +16,8 @@ def refusal(goal: Goal, number: int, square: float, gamma: float, curvature: flo
     Curvature <= 0: A is not positive definite. gamma <= 0 where r is not 0: M is not. alpha = gamma / curvature that
     underflows or overflows is a breakdown too.
     """
+    if 0.0 < gamma < inf and 0.0 < curvature < inf and 0.0 < gamma / curvature < inf:
+        return None
     return (
         goal.not_positive(number, square, "breakdown", "(r, M r)", gamma)
         or goal.not_positive(number, square, "negative curvature", "(p, A p)", curvature)
