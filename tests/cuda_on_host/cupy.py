@@ -181,6 +181,14 @@ def copyto(to, array):
     _held(to)[...] = _held(array)
 
 
+def take(array, indices, axis=None, out=None):
+    """Only into memory of the right type and shape, as CuPy's; indices out of range are an error here."""
+    if out.dtype != array.dtype or out.shape != indices.shape:
+        raise ValueError("take: out must have the shape of the indices and the type of the array")
+    out._held[...] = np.take(_held(array), _held(indices), axis=axis)
+    return out
+
+
 def argsort(array):
     """Stable, as CuPy's."""
     return ndarray(np.argsort(_held(array), kind="stable"))

@@ -1,11 +1,15 @@
 """Matrices over ranks under real MPI libraries: the bits of one rank, whoever owns what."""
 
+import os
+import shutil
+
 import pytest
 
-from tests.launch import LIBRARIES
+from tests.launch import LIBRARIES, ROOT
 from tests.mpi.sectioned import launched, sections
 
 PROGRAM = "matrix_properties.py"
+STAND_IN = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "cuda_on_host")])
 
 
 @pytest.mark.parametrize("size", (1, 2, 3, 4, 8))
@@ -13,4 +17,14 @@ PROGRAM = "matrix_properties.py"
 @pytest.mark.parametrize("section", sections(PROGRAM))
 def test_section(section, library, size):
     report, _ = launched(PROGRAM, library, size)
+    assert report[section] == []
+
+
+@pytest.mark.skipif(
+    shutil.which(os.environ.get("CXX", "g++")) is None, reason="no C++ compiler to build the kernels with"
+)
+@pytest.mark.parametrize("section", sections(PROGRAM))
+def test_section_on_a_device(section):
+    """Through the stand-in of tests/cuda_on_host, whose arrays refuse to mix with NumPy's."""
+    report, _ = launched(PROGRAM, "mpich", 3, (("FPNA_TEST_BACKEND", "cupy"), ("PYTHONPATH", STAND_IN)))
     assert report[section] == []

@@ -5,6 +5,7 @@ that multiplies.
 """
 
 import os
+from importlib import import_module
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,6 +20,7 @@ from miniapps.matrix import Matrix
 from miniapps.rows import Rows
 
 BACKEND = os.environ.get("FPNA_TEST_BACKEND", "native")
+XP = import_module("cupy") if BACKEND == "cupy" else np
 SHUFFLES = (0, 1, 5)
 
 
@@ -125,13 +127,13 @@ def ghosts_hold_the_elements_of_others_in_ascending_order():
         others = everything[rows.local_of(everything) < 0]
         for wanted in (others, others[::2], others[:0]):
             for dtype in ("float64", "float32"):
-                exchange = ghosts.plan(rows, COMM, wanted, dtype)
-                x = np.full(rows.m + len(wanted) + 1, -1, dtype)
+                exchange = ghosts.plan(rows, COMM, wanted, dtype, XP)
+                x = XP.asarray(np.full(rows.m + len(wanted) + 1, -1, dtype))
                 for shift in (0.5, 1000.25):
-                    x[: rows.m] = rows.global_rows() + shift
+                    put(x[: rows.m], (rows.global_rows() + shift).astype(dtype))
                     exchange(x)
                     expected = np.concatenate([rows.global_rows(), wanted, [-1 - shift]]) + shift
-                    if not np.array_equal(x, expected.astype(dtype)):
+                    if not np.array_equal(host(x), expected.astype(dtype)):
                         yield f"{name}: {len(wanted)} of {dtype}"
                 if exchange.nbytes % np.dtype(dtype).itemsize or (COMM.size == 1 and exchange.nbytes):
                     yield f"{name}: {exchange.nbytes} bytes sent"
