@@ -109,9 +109,10 @@ class Context:
         dtype: str = "float64",
         comm: Any = None,
         blocks: Sequence[int] | None = None,
+        ordering: str | None = None,
     ) -> Reducer:
-        """An all-reduce of arrays of `shape` by the ordering that the options ask for, over all ranks or those of
-        `comm`; freed with the repeat. `blocks`: the numbers of this rank's blocks, one per contribution.
+        """An all-reduce of arrays of `shape` by `ordering`, else by the one that the options ask for, over all ranks or
+        those of `comm`; freed with the repeat. `blocks`: the numbers of this rank's blocks, one per contribution.
 
         Collective. Raises ValueError for a name in use, and UsageError when the run to be replayed has no orders
         for it.
@@ -120,14 +121,14 @@ class Context:
 
         if name in self._reducers:
             raise ValueError(f"a reducer called {name!r} exists in this repeat; choose another name")
-        ordering = ordering_for(self.options, math.prod(shape))
+        ordering = ordering or ordering_for(self.options, math.prod(shape))
         inner = allreduce.plan(
             self.comm if comm is None else comm,
             ordering=ordering,
             shape=shape,
             dtype=dtype,
             check=self.options.check_ranks,
-            replay=self._orders(name),
+            replay=self._orders(name) if ordering == "arrival" else None,
             name=name,
             accumulate=self.options.accumulate,
             blocks=blocks,

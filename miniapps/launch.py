@@ -71,6 +71,8 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
     was to do. Raises UsageError, ChoiceError or BlocksError, and then has created nothing."""
     options, own, only_list = commandline.parse(app, argv, os.environ)
     known = commandline.known_options(app)
+    if app.complete:
+        app.complete(own, size)
     effective = config.effective(Common(options), own)
     if only_list:
         from miniapps.listing import listing  # imports all kernels, of which a run may need few

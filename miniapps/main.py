@@ -28,8 +28,9 @@ class App:
     """One application: `run(ctx) -> Outcome` is called once per repeat on every rank.
 
     `validate(config, options, size)` is called on rank 0 before anything is created and raises UsageError,
-    ChoiceError or BlocksError for what cannot be run. `package` holds the folder `decks` and is what
-    `python -m` is given.
+    ChoiceError or BlocksError for what cannot be run. `complete(config, size)`, before it, writes into the
+    configuration what the number of ranks decides, so that the recorded one is complete. `package` holds the folder
+    `decks` and is what `python -m` is given.
     """
 
     name: str
@@ -37,6 +38,7 @@ class App:
     run: Callable[[Context], Outcome]
     summary: str
     validate: Callable[[Any, RunOptions, int], None] | None = None
+    complete: Callable[[Any, int], None] | None = None
     package: str = ""
 
     def __post_init__(self):

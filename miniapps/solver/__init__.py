@@ -1,1 +1,42 @@
-"""The iterative solver: how rounding differences feed back through iterations."""
+"""Distributed Krylov solvers whose dot products are added in any order: the solver mini-app.
+
+    mpirun -n 4 python -m miniapps.solver --deck S --guarantee layout
+
+An iterative method feeds every rounding difference back into itself. The app solves one linear system, records bits
+and residual after every iteration, and shows how far injected orders of addition drive the iterates apart and
+whether they change the number of iterations. See docs/solver.md.
+"""
+
+from miniapps.main import App
+from miniapps.solver.config import SolverConfig
+
+
+def run(ctx):
+    """One repeat: the system is set up and solved. Returns an Outcome."""
+    from miniapps.solver.run import run as run_repeat
+
+    return run_repeat(ctx)
+
+
+def validate(config, options, size: int) -> None:
+    """Raise UsageError, ChoiceError or BlocksError for what cannot be run, before anything is created."""
+    from miniapps.solver.validate import validate as check
+
+    check(config, options, size)
+
+
+def complete(config, size: int) -> None:
+    """Write back what the number of ranks decides: the grid of `--points-per-rank`."""
+    from miniapps.solver.decomposition import weak_grid
+
+    weak_grid(config.grid, size)
+
+
+APP = App(
+    name="solver",
+    config=SolverConfig,
+    run=run,
+    validate=validate,
+    complete=complete,
+    summary="distributed Krylov solvers: what the order of addition does to an iteration",
+)

@@ -1,0 +1,86 @@
+"""Verification after every solve; each check can fail."""
+
+from math import sqrt
+
+import numpy as np
+
+from miniapps.device import put
+from miniapps.outcome import Check
+from miniapps.solver.problem import random_by_block
+
+EPS = {"float64": 2.0**-53, "float32": 2.0**-24}
+LANES = 64  # of a block's dot product: it adds block / 64 terms one after the other, then a tree of 6 levels
+
+
+def verify(ctx, problem, system, method, solve, history) -> list[Check]:
+    """Checks of a finished solve. Collective: every rank returns the same list."""
+    checks = [_converged(ctx, solve), _true_residual(ctx, problem, system, method, solve, history)]
+    if method.symmetric:
+        checks.append(_symmetry(ctx, problem, system))
+    return checks
+
+
+def _converged(ctx, solve) -> Check:
+    asked = ctx.config.solve
+    what = {
+        "limit": "raise --max-iterations, or choose a --preconditioner",
+        "negative curvature": "the matrix is not positive definite; choose bicgstab, gmres-mgs or gmres-cgs",
+        "breakdown": "choose another --method",
+        "stagnation": "the tolerance cannot be met by this method; raise --tolerance, or choose another --method",
+        "not finite": "the matrix or right-hand side is out of range, or the method diverges",
+    }.get(solve.reason, "")
+    detail = f" ({solve.detail})" if solve.detail else ""
+    return Check(
+        "converged",
+        solve.converged,
+        f"{asked.method} ended with {solve.reason}{detail} after {solve.iterations} iterations, at a relative residual "
+        f"of {solve.residual:.3g}, above solve.tolerance = {asked.tolerance:g}: {what}",
+    )
+
+
+def _true_residual(ctx, problem, system, method, solve, history) -> Check:
+    """|b - A x| / |b| is what the recurrence says, up to what rounding can explain.
+
+    Greenbaum (SIAM J. Matrix Anal. Appl. 18, 1997), theorem 2.2, with iterates no larger than the last (true of
+    conjugate gradients from zero): the gap is at most eps (k + 2 + c + k (10 + 2 c)) |A| |x|, c = m sqrt(n) for m
+    entries in a row.
+    """
+    k, (norm_a, most) = solve.iterations, _row_norms(ctx, problem)
+    c = most * sqrt(problem.matrix.n)
+    square_x, square_b = system.fuse(dict(x=method.solution(), b=problem.b), "", "x.x b.b")()
+    gap = EPS[ctx.config.solve.dtype] * (k + 2 + c + k * (10 + 2 * c)) * norm_a * sqrt(square_x)
+    bound = solve.residual + (gap / sqrt(square_b) if square_b > 0.0 else 0.0)
+    return Check(
+        "true residual",
+        history.true_residual <= bound,
+        f"|b - A x| / |b| = {history.true_residual:.3g}, but the method's own residual is {solve.residual:.3g}, and "
+        f"rounding explains at most {bound:.3g}",
+    )
+
+
+def _symmetry(ctx, problem, system) -> Check:
+    """x . A y = y . A x for random x and y, up to the rounding of two products and two dot products (as HPCG asks)."""
+    rows, matrix = problem.matrix.rows, problem.matrix
+    x, y, ax, ay = (system.vector() for _ in range(4))
+    for vector, key in ((x, 1), (y, 2)):
+        put(vector[: rows.m], random_by_block(rows, [ctx.seed, key]).astype(matrix.dtype))
+    matrix.apply(x, ax)
+    matrix.apply(y, ay)
+    one, other, xx, yy = system.fuse(dict(x=x, y=y, ax=ax, ay=ay), "", "x.ay y.ax x.x y.y")()
+    norm_a, most = _row_norms(ctx, problem)
+    terms = most + np.diff(rows.starts).max() / LANES + 8 + rows.count + ctx.size
+    bound = 2 * EPS[ctx.config.solve.dtype] * terms * norm_a * sqrt(xx) * sqrt(yy)
+    return Check(
+        "symmetry",
+        abs(one - other) <= bound,
+        f"|x.Ay - y.Ax| = {abs(one - other):.3g} for random x and y, where rounding explains at most {bound:.3g}: "
+        "the product is wrong, or the matrix is not symmetric",
+    )
+
+
+def _row_norms(ctx, problem) -> tuple[float, int]:
+    """The largest sum of |a_ij| of a row, and the most entries of a row. Collective."""
+    indptr, _, data = problem.entries
+    sums = np.add.reduceat(np.append(np.abs(data), 0.0), indptr[:-1]) * (np.diff(indptr) > 0)
+    own = (float(sums.max(initial=0.0)), int(np.diff(indptr).max(initial=0)))
+    return tuple(max(values) for values in zip(*ctx.comm.allgather(own), strict=True))

@@ -1,0 +1,171 @@
+"""Options of the solver mini-app."""
+
+from dataclasses import dataclass
+
+from miniapps.config import option, section
+from miniapps.solver.stencils import KINDS, SCHEMES
+
+RIGHT_SIDES = ("ones", "random", "manufactured", "unit", "file")
+DTYPES = ("float64", "float32")
+PRECONDITIONERS = ("none", "jacobi", "block-jacobi", "chebyshev", "multigrid")
+
+
+def _methods() -> list[str]:
+    from miniapps.krylov import METHODS
+
+    return list(METHODS)
+
+
+def _products() -> list[str]:
+    import kernels.sparse  # noqa: F401 - registers its variants
+
+    from kernels import registry
+
+    return list(dict.fromkeys(v.name for v in registry.variants("spmv")))
+
+
+@dataclass
+class Problem:
+    """The system A x = b."""
+
+    kind: str = option(
+        "poisson27",
+        help="operator on a box: HPCG's 27 points; 7 points; 7 points with small coefficients in y and z; "
+        "7 points with convection (not symmetric)",
+        choices=KINDS,
+        flag="--problem",
+    )
+    matrix: str = option(
+        "",
+        help="solve with the matrix of this file instead: Matrix Market (.mtx) or SciPy (.npz)",
+        flag="--matrix",
+    )
+    right_side: str = option(
+        "ones",
+        help="ones, random: b = A x of a known solution x of ones or of numbers in (-1, 1); manufactured: a smooth "
+        "function on the box; unit: b of ones; file: see problem.right_side_file",
+        choices=RIGHT_SIDES,
+        flag="--right-side",
+    )
+    right_side_file: str = option("", help="file: Matrix Market array or .npy", flag="--right-side-file")
+    eps_y: float = option(0.1, help="anisotropic: coefficient in y; that in x is 1", minimum=0.0)
+    eps_z: float = option(0.01, help="anisotropic: coefficient in z", minimum=0.0)
+    velocity: tuple[float, ...] = option(
+        (10.0, 20.0, 30.0),
+        help="convection-diffusion: velocity in z, y, x",
+        unit="diffusivity / longest edge",
+    )
+    scheme: str = option(
+        "upwind", help="convection-diffusion: how convection is discretised", choices=SCHEMES
+    )
+
+
+@dataclass
+class Grid:
+    """The box of grid points and its logical blocks; of no meaning with problem.matrix."""
+
+    nx: int = option(32, help="grid points in x", minimum=1, flag="--nx")
+    ny: int = option(32, help="grid points in y", minimum=1, flag="--ny")
+    nz: int = option(32, help="grid points in z", minimum=1, flag="--nz")
+    bx: int = option(8, help="points of a logical block in x", minimum=1)
+    by: int = option(8, help="points of a logical block in y", minimum=1)
+    bz: int = option(8, help="points of a logical block in z", minimum=1)
+    points_per_rank: int = option(
+        0,
+        help="weak scaling: every rank has a cube of this edge, and nx, ny, nz follow; 0: they are as given",
+        role="control",
+        flag="--points-per-rank",
+        minimum=0,
+    )
+    rows_per_block: int = option(
+        256, help="rows of a logical block of a matrix from a file", unit="rows", minimum=1
+    )
+
+
+@dataclass
+class Solve:
+    """The method and when it ends."""
+
+    method: str = option("cg", help="the iterative method", choices=_methods, role="method", flag="--method")
+    preconditioner: str = option(
+        "none", help="the preconditioner", choices=PRECONDITIONERS, role="method", flag="--preconditioner"
+    )
+    tolerance: float = option(
+        1e-8, help="relative residual |r| / |b| to reach", minimum=0.0, flag="--tolerance"
+    )
+    max_iterations: int = option(
+        1000, help="iterations after which the method gives up", minimum=0, flag="--max-iterations"
+    )
+    dtype: str = option(
+        "float64", help="type of matrix and vectors", choices=DTYPES, role="method", flag="--dtype"
+    )
+    spmv: str = option(
+        "csr", help="sparse matrix-vector product", choices=_products, role="method", flag="--spmv"
+    )
+    reading: str = option(
+        "parallel",
+        help="a matrix file is read by all ranks, each a part, or by rank 0 piece by piece",
+        choices=("parallel", "root"),
+        role="control",
+    )
+
+
+@dataclass
+class Tuning:
+    """Parameters of methods and preconditioners."""
+
+    restart: int = option(30, help="gmres: vectors of a cycle", role="method", minimum=1, flag="--restart")
+    omega: float = option(2.0 / 3.0, help="jacobi as a method: damping", role="method", minimum=0.0)
+    replace: int = option(
+        50, help="cg-pipelined: iterations between residual replacements; 0: none", role="method", minimum=0
+    )
+    lower: float | None = option(
+        None, help="chebyshev as a method: lower bound of the spectrum; none: estimated", role="method"
+    )
+    upper: float | None = option(None, help="the same, upper bound", role="method")
+    inner: str = option("cg", help="refinement: method in float32", choices=_methods, role="method")
+    inner_tolerance: float = option(1e-4, help="refinement: of the inner method", role="method", minimum=0.0)
+    inner_iterations: int = option(200, help="refinement: most inner iterations", role="method", minimum=1)
+    degree: int | None = option(
+        None,
+        help="chebyshev preconditioner: degree of the polynomial; multigrid: of the smoother; none: their own",
+        role="method",
+        minimum=1,
+    )
+
+
+@dataclass
+class Record:
+    """What is recorded after an iteration, beside residual and time."""
+
+    every: int = option(
+        1, help="iterations between fingerprints of the vectors; 0: none", role="control", minimum=0
+    )
+    true_every: int = option(
+        0, help="iterations between true residuals b - A x; 0: at the end", role="control", minimum=0
+    )
+    error: bool = option(True, help="distance to the known solution, every iteration", role="control")
+    solution: bool = option(
+        False, help="write the solution to RUN/solution-repeat-0.h5", role="control", flag="--save-solution"
+    )
+
+
+@dataclass
+class Drift:
+    """The same system solved in lock step by several orders of addition, beside exact sums."""
+
+    samples: int = option(
+        0, help="orders of addition to draw; 0: no study", role="control", minimum=0, flag="--drift"
+    )
+
+
+@dataclass
+class SolverConfig:
+    """All options of `python -m miniapps.solver` beside the common ones."""
+
+    problem: Problem = section(Problem)
+    grid: Grid = section(Grid)
+    solve: Solve = section(Solve)
+    tuning: Tuning = section(Tuning)
+    record: Record = section(Record)
+    drift: Drift = section(Drift)

@@ -1,0 +1,78 @@
+"""How far orders of addition drive an iteration apart: several solves in lock step with one whose sums are exact.
+
+All solves share matrix, preconditioner and right-hand side. In the reference the dot products of the blocks are added
+exactly; in sample s in an order drawn from the seed and s, as GPU blocks that end with an atomic addition would. What
+differs between two solves is the order of these few additions alone.
+"""
+
+from dataclasses import dataclass, field
+from math import inf, nan, sqrt
+
+from miniapps.krylov import Solve
+
+
+@dataclass
+class Lane:
+    """One of the solves, advanced iteration by iteration; at its end it stays where it is."""
+
+    method: object
+    steps: object  # the generator
+    solve: Solve | None = None
+    difference: list[float] = field(
+        default_factory=list
+    )  # |x_k - x_k of the reference| / |x_k of the reference|
+    residual: list[float] = field(default_factory=list)
+
+    def advance(self) -> None:
+        """One iteration more, or nothing at the end."""
+        if self.solve is not None:
+            return
+        try:
+            self.residual.append(next(self.steps).residual)
+        except StopIteration as end:
+            self.solve = end.value
+
+
+def study(ctx, session) -> list[Lane]:
+    """Solve in lock step until all have ended; one Lane per sample, which rank 0 records. Collective."""
+    solve, problem = ctx.config.solve, session.problem
+
+    def lane(system) -> Lane:
+        method = session.method(system)
+        return Lane(method, method.iterate(problem.b, system.vector(), solve.tolerance, solve.max_iterations))
+
+    reference = session.system("exact", ordering="exact")
+    exact = lane(reference)
+    lanes = [
+        lane(session.system(f"sample{sample}.", arrival=(ctx.seed, sample)))
+        for sample in range(ctx.config.drift.samples)
+    ]
+    there, here = reference.vector(), reference.vector()
+    distance = reference.fuse(dict(here=here, there=there), "here = here - there", "here.here there.there")
+    m = problem.matrix.rows.m
+    while True:
+        for each in (exact, *lanes):
+            each.advance()
+        there[:m] = exact.method.solution()[:m]
+        going = [each for each in (exact, *lanes) if each.solve is None]
+        if not going:
+            break
+        for each in lanes:
+            here[:m] = each.method.solution()[:m]
+            each.difference.append(_relative(*distance()))
+    if ctx.rank == 0:
+        _record(ctx.tracer, lanes)
+    return lanes
+
+
+def _record(tracer, lanes: list[Lane]) -> None:
+    for sample, each in enumerate(lanes):
+        tracer.series("difference", 0, each.difference, block=sample)
+        tracer.series("drift_residual", 0, each.residual, block=sample)
+        tracer.series("drift_iterations", each.solve.iterations, [each.solve.iterations], block=sample)
+
+
+def _relative(square: float, norm: float) -> float:
+    if not square >= 0.0:  # NaN
+        return nan
+    return sqrt(square / norm) if norm > 0.0 else (0.0 if square == 0.0 else inf)

@@ -1,0 +1,46 @@
+"""The solution as one array on rank 0: its fingerprint and its file."""
+
+import numpy as np
+
+from miniapps import fields
+from miniapps.device import host
+from miniapps.rows import Rows
+from miniapps.trace import fingerprint
+
+
+def gather(rows: Rows, comm, vector) -> np.ndarray | None:
+    """(n,) in the order of the rows on rank 0, None elsewhere, of a vector dealt as `rows` says. Collective."""
+    own = np.ascontiguousarray(host(vector[: rows.m]))
+    lengths = np.diff(rows.starts)
+    counts = np.bincount(rows.owner, weights=lengths, minlength=comm.size).astype(np.int64)
+    dealt = np.empty(rows.n, own.dtype) if comm.rank == 0 else None
+    comm.Gatherv(own, [dealt, counts] if comm.rank == 0 else None)
+    if comm.rank:
+        return None
+    whole = np.empty_like(dealt)
+    order = np.argsort(rows.owner, kind="stable")  # blocks as they were dealt
+    ends = np.cumsum(lengths[order])
+    for block, stop in zip(order.tolist(), ends.tolist(), strict=True):
+        start = rows.starts[block]
+        whole[start : rows.starts[block + 1]] = dealt[stop - lengths[block] : stop]
+    return whole
+
+
+def fingerprint_of(rows: Rows, comm, vector) -> str:
+    """The fingerprint of a whole vector in hex, on rank 0; empty elsewhere. Collective."""
+    whole = gather(rows, comm, vector)
+    return "" if whole is None else fingerprint(whole).hex()
+
+
+def save_solution(ctx, problem, x) -> None:
+    """Write RUN/solution-repeat-R.h5: dataset `x`, (nz, ny, nx) for a box, else (rows,). Collective."""
+    whole = gather(problem.matrix.rows, ctx.comm, x)
+    if whole is None:
+        return
+    if problem.box is not None:
+        box = problem.box
+        natural = np.empty(box.shape, whole.dtype)
+        natural[box.points(np.arange(box.count))] = whole
+        whole = natural
+    attributes = {"format": "fpna-solution", "app": "solver", "repeat": ctx.repeat}
+    fields.save(ctx.out / f"solution-repeat-{ctx.repeat}.h5", attributes, {"x": whole})

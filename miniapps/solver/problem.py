@@ -1,0 +1,146 @@
+"""The linear system of a run: matrix, right-hand side and, where it is known, the solution."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import kernels.sparse  # noqa: F401 - registers its variants
+import numpy as np
+
+from kernels import registry
+from kernels.guarantees import ChoiceError
+from miniapps.config import UsageError
+from miniapps.device import put
+from miniapps.matrix import Matrix
+from miniapps.rows import Rows
+from miniapps.solver import entries, files
+from miniapps.solver.box import Box
+from miniapps.solver.decomposition import box_owner
+from miniapps.solver.manufactured import manufactured
+from miniapps.solver.stencils import Stencil, stencil
+
+
+@dataclass
+class LinearSystem:
+    """A x = b on this rank. `box` and `stencil` are None for a matrix from a file, `solution` where none is known.
+
+    `b`, `solution`: vectors of `matrix`, with room for ghosts. `known`: whether A solution = b up to rounding.
+    """
+
+    matrix: Matrix
+    entries: tuple
+    box: Box | None
+    stencil: Stencil | None
+    b: Any
+    solution: Any | None
+
+    def free(self) -> None:
+        """Release what the matrix holds. Collective."""
+        self.matrix.free()
+
+
+def build(ctx) -> LinearSystem:
+    """Make the system that the configuration asks for. Collective; raises UsageError on all ranks."""
+    config, problem = ctx.config, ctx.config.problem
+    box = pattern = None
+    if problem.matrix:
+        rows = file_rows(config, ctx.size, ctx.rank, ctx.options.shuffle_blocks)
+        found = files.read(problem.matrix, ctx.comm, rows, config.solve.reading)
+    else:
+        box, pattern = box_of(config.grid), stencil_of(problem, config.grid)
+        rows = box_rows(box, ctx.size, ctx.rank, ctx.options.shuffle_blocks)
+        found = entries.rows(box, pattern, rows.own)
+    matrix = matrix_of(ctx, rows, found, config.solve.dtype)
+    b, solution = _right_side(ctx, matrix, box)
+    return LinearSystem(matrix, found, box, pattern, b, solution)
+
+
+def matrix_of(ctx, rows: Rows, found, dtype: str) -> Matrix:
+    """The matrix of these entries by the product that was asked for; drawn orders follow seed and repeat."""
+    solve, options = ctx.config.solve, ctx.options
+    drawn = {"seed": options.seed + ctx.repeat} if solve.spmv == "coo-emulated" else {}
+    backend = backend_of(solve.spmv, options.device)
+    return Matrix(
+        ctx.comm, rows, rows, found, solve.spmv, backend, dtype, options.threads, ctx.tracer, **drawn
+    )
+
+
+def backend_of(product: str, device: str) -> str:
+    """The backend that computes a sparse product on the device; raises ChoiceError where there is none."""
+    backends = [v.backend for v in registry.variants("spmv") if v.name == product]
+    if device == "cuda":
+        if "cupy" not in backends:
+            there = dict.fromkeys(v.name for v in registry.variants("spmv") if v.backend == "cupy")
+            raise ChoiceError(
+                f"--spmv {product} cannot run with --device cuda; there are: {', '.join(there)}"
+            )
+        return "cupy"
+    return next(b for b in ("native", "emulated", "scipy") if b in backends)
+
+
+def box_of(grid) -> Box:
+    """The box of the configuration; raises BlocksError."""
+    return Box(grid.nz, grid.ny, grid.nx, (grid.bz, grid.by, grid.bx))
+
+
+def parameters_of(problem) -> dict:
+    """What the kind of problem takes beside the box."""
+    if problem.kind == "anisotropic":
+        return {"eps_z": problem.eps_z, "eps_y": problem.eps_y}
+    if problem.kind == "convection-diffusion":
+        return {"velocity": problem.velocity, "scheme": problem.scheme}
+    return {}
+
+
+def stencil_of(problem, grid) -> Stencil:
+    """The stencil of the configuration; raises UsageError for parameters out of range."""
+    try:
+        return stencil(problem.kind, box_of(grid).h, **parameters_of(problem))
+    except ValueError as error:
+        raise UsageError(f"problem.kind = {problem.kind}: {error}") from error
+
+
+def box_rows(box: Box, size: int, rank: int, shuffle: int) -> Rows:
+    """Rows of a box: every rank a box of blocks where that is possible, else a run of blocks."""
+    owner = box_owner(box.blocks, size) if size <= box.count else None
+    if owner is not None and shuffle:
+        owner = np.random.Generator(np.random.Philox(key=shuffle)).permutation(owner)
+    return Rows(box.starts, size, rank, shuffle, owner)
+
+
+def file_rows(config, size: int, rank: int, shuffle: int) -> Rows:
+    """Rows of the matrix file in blocks of grid.rows_per_block; raises UsageError for what is no square matrix."""
+    n, step = files.header(config.problem.matrix).rows, config.grid.rows_per_block
+    return Rows(np.append(np.arange(0, n, step), n), size, rank, shuffle)
+
+
+def _right_side(ctx, matrix: Matrix, box: Box | None) -> tuple[Any, Any | None]:
+    """(b, solution or None). Random numbers are keyed by seed and block."""
+    problem, rows = ctx.config.problem, matrix.rows
+    b, solution = matrix.operand(), matrix.operand()
+    if problem.right_side in ("unit", "file"):
+        values = np.ones(rows.m)
+        if problem.right_side == "file":
+            values = files.vector(problem.right_side_file, ctx.comm, rows)
+        put(b[: rows.m], values.astype(matrix.dtype))
+        return b, None
+    if problem.right_side == "manufactured":
+        exact, load = manufactured(problem.kind, box, **parameters_of(problem))
+        at = box.coordinates(rows.own)
+        put(solution[: rows.m], exact(*at).astype(matrix.dtype))
+        put(b[: rows.m], load(*at).astype(matrix.dtype))
+        return b, solution
+    values = np.ones(rows.m)
+    if problem.right_side == "random":
+        values = random_by_block(rows, [ctx.seed, 0])
+    put(solution[: rows.m], values.astype(matrix.dtype))
+    matrix.apply(solution, b)
+    return b, solution
+
+
+def random_by_block(rows: Rows, key: list[int]) -> np.ndarray:
+    """float64 (m,) in (-1, 1): numbers keyed by two integers and the block, whoever owns it."""
+    parts = (
+        np.random.Generator(np.random.Philox(key=[key[0], key[1] << 32 | block])).uniform(-1.0, 1.0, count)
+        for block, count in zip(rows.own.tolist(), np.diff(rows.local_starts).tolist(), strict=True)
+    )
+    return np.concatenate([*parts, np.empty(0)])

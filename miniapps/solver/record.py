@@ -1,0 +1,99 @@
+"""What is recorded after every iteration: the residual, the scalars of the method, the error, and bits.
+
+Step k of the trace is the state after k iterations, and the work of iteration k + 1.
+"""
+
+from dataclasses import dataclass, field
+from math import inf, nan, sqrt
+
+from miniapps.device import host
+from miniapps.trace import fingerprint
+
+
+@dataclass
+class History:
+    """What the checks and the figures of merit go by."""
+
+    residuals: list[float] = field(default_factory=list)  # relative, of the recurrence, by iteration
+    errors: list[float] = field(default_factory=list)
+    true_residual: float = nan  # relative, at the end
+    recording_ns: int = 0
+
+
+class Recorder:
+    """Records one solve of `method`. Collective to make and to call, since true residual and error are sums."""
+
+    def __init__(self, ctx, problem, system, method):
+        self.ctx, self.problem, self.method, self.tracer = ctx, problem, method, ctx.tracer
+        self.config, self.history = ctx.config.record, History()
+        self.rows = problem.matrix.rows
+        self._event = self.tracer.name("record")
+        self._copy = system.vector()
+        self._product = system.vector()
+        self._true = system.fuse(dict(r=self._product, b=problem.b), "r = b - r", "r.r")
+        self._norm_b = sqrt(system.fuse(dict(b=problem.b), "", "b.b")()[0])
+        self._error = None
+        if problem.solution is not None:
+            self._error = system.fuse(dict(e=self._copy, x=problem.solution), "e = e - x", "e.e")
+            self._norm_x = sqrt(system.fuse(dict(x=problem.solution), "", "x.x")()[0])
+
+    def __call__(self, iteration) -> None:
+        """Record the state after `iteration`."""
+        start = self.tracer.clock()
+        self.history.residuals.append(iteration.residual)
+        k, every = iteration.number, self.config.true_every
+        values = {"residual": iteration.residual} | iteration.scalars
+        if every and k % every == 0:
+            values["true_residual"] = self.true_residual()
+        if self._error is not None and self.config.error:
+            values["error"] = self.error()
+            self.history.errors.append(values["error"])
+        if self.ctx.rank == 0:
+            for name, value in values.items():
+                self.tracer.value(name, value)
+        if self.config.every and k % self.config.every == 0:
+            self.fingerprints()
+        self.tracer.event(self._event, start)
+        self.history.recording_ns += self.tracer.clock() - start
+
+    def end(self, solve) -> None:
+        """Record what only the end tells."""
+        self.history.true_residual = self.true_residual()
+        orthogonality = self.method.orthogonality()
+        if self.ctx.rank == 0:
+            self.tracer.value("iterations", solve.iterations)
+            self.tracer.value("converged", float(solve.converged))
+            if not self.config.true_every or solve.iterations % self.config.true_every:
+                self.tracer.value("true_residual", self.history.true_residual)
+            if orthogonality is not None:
+                self.tracer.value("orthogonality", orthogonality)
+
+    def true_residual(self) -> float:
+        """|b - A x| / |b| of the current iterate, in the type of the matrix. Collective."""
+        m = self.rows.m
+        self._copy[:m] = self.method.solution()[:m]
+        self.problem.matrix.apply(self._copy, self._product)
+        return _ratio(self._true()[0], self._norm_b)
+
+    def error(self) -> float:
+        """|x - x*| / |x*| of the current iterate. Collective."""
+        m = self.rows.m
+        self._copy[:m] = self.method.solution()[:m]
+        return _ratio(self._error()[0], self._norm_x)
+
+    def fingerprints(self) -> None:
+        """The bits of the vectors that hold the state, by block."""
+        for name, vector in self.method.state().items():
+            values = host(vector[: self.rows.m])
+            for block, (start, stop) in zip(self.rows.own, _spans(self.rows), strict=True):
+                self.tracer.fingerprint(name, block, fingerprint(values[start:stop]))
+
+
+def _spans(rows):
+    return zip(rows.local_starts[:-1].tolist(), rows.local_starts[1:].tolist(), strict=True)
+
+
+def _ratio(square: float, norm: float) -> float:
+    if not square >= 0.0:  # NaN
+        return nan
+    return sqrt(square) / norm if norm > 0.0 else (0.0 if square == 0.0 else inf)

@@ -1,0 +1,151 @@
+"""One repeat of the solver mini-app: set up, solve, verify, and maybe the study of drawn orders."""
+
+import time
+
+from miniapps import preconditioners
+from miniapps.krylov import METHODS
+from miniapps.krylov.system import System
+from miniapps.outcome import Outcome
+from miniapps.solver import drift
+from miniapps.solver.checks import verify
+from miniapps.solver.output import fingerprint_of, save_solution
+from miniapps.solver.problem import build, matrix_of
+from miniapps.solver.record import Recorder
+
+
+def run(ctx) -> Outcome:
+    """Solve the system of the configuration; collective."""
+    begin = time.perf_counter()
+    session = Session(ctx)
+    system = session.system("dots")
+    method = session.method(system)
+    recorder = Recorder(ctx, session.problem, system, method)
+    setup = time.perf_counter() - begin
+    solve, wall = _iterate(ctx, session, method, recorder)
+    work = system.work
+    recorder.end(solve)
+    checks = verify(ctx, session.problem, system, method, solve, recorder.history)
+    x = method.solution()
+    digest = fingerprint_of(session.problem.matrix.rows, ctx.comm, x)
+    if ctx.config.record.solution:
+        save_solution(ctx, session.problem, x)
+    if ctx.config.drift.samples:
+        drift.study(ctx, session)
+    figures = _figures(ctx, solve, recorder.history, wall, setup, work)
+    session.free()  # not in a `finally`: it takes all ranks, and a rank that fails is alone
+    return Outcome(figures, checks, digest)
+
+
+class Session:
+    """What a repeat sets up: the linear system, its preconditioner, and systems and methods on them. Collective."""
+
+    def __init__(self, ctx):
+        self.ctx, self.config, self.problem = ctx, ctx.config, build(ctx)
+        self.backend = "cupy" if ctx.options.device == "cuda" else "native"
+        self._matrices = {ctx.config.solve.dtype: self.problem.matrix}
+        self._preconditioners = {}
+
+    def system(
+        self, name: str, ordering: str | None = None, arrival=None, dtype: str | None = None
+    ) -> System:
+        """A system whose all-reduces are called `name` and the number of sums, by `ordering` or the options'.
+
+        `arrival`: draw the order in which the partial sums of a rank's blocks are added. `dtype`: of the vectors.
+        """
+        ctx, dtype = self.ctx, dtype or self.config.solve.dtype
+        matrix = self._matrix(dtype)
+        blocks = None if arrival is not None else matrix.rows.own
+
+        def reducer(n):
+            return ctx.reducer(f"{name}{n}", (n,), blocks=blocks, ordering=ordering)
+
+        return System(
+            matrix,
+            reducer,
+            precondition=self._preconditioner(dtype),
+            backend=self.backend,
+            threads=ctx.options.threads,
+            exact=ctx.options.guarantee == "exact" and ordering is None and arrival is None,
+            arrival=arrival,
+            trace=ctx.tracer,
+        )
+
+    def method(self, system, name: str | None = None):
+        """The method of the configuration, or the one called `name`, on a system."""
+        name, tuning = name or self.config.solve.method, self.config.tuning
+        options = {
+            "cg-pipelined": dict(replace=tuning.replace),
+            "gmres-mgs": dict(restart=tuning.restart),
+            "gmres-cgs": dict(restart=tuning.restart),
+            "jacobi": dict(omega=tuning.omega),
+            "chebyshev": dict(lower=tuning.lower, upper=tuning.upper),
+        }.get(name, {})
+        if name == "refinement":
+            inner = self.method(self.system("inner", dtype="float32"), tuning.inner)
+            options = dict(inner=inner, tolerance=tuning.inner_tolerance, limit=tuning.inner_iterations)
+        return METHODS[name](system, **options)
+
+    def free(self) -> None:
+        """Release matrices and preconditioners. Collective."""
+        for each in (*self._preconditioners.values(), *self._matrices.values()):
+            if each is not None:
+                each.free()
+
+    def _matrix(self, dtype: str):
+        if dtype not in self._matrices:
+            matrix = self.problem.matrix
+            self._matrices[dtype] = matrix_of(self.ctx, matrix.rows, self.problem.entries, dtype)
+        return self._matrices[dtype]
+
+    def _preconditioner(self, dtype: str):
+        if dtype not in self._preconditioners:
+            options = {"degree": self.config.tuning.degree} if self.config.tuning.degree else {}
+            self._preconditioners[dtype] = preconditioners.make(
+                self.config.solve.preconditioner,
+                self._matrix(dtype),
+                box=self.problem.box,
+                stencil=self.problem.stencil,
+                threads=self.ctx.options.threads,
+                backend=self.backend,
+                **options,
+            )
+        return self._preconditioners[dtype]
+
+
+def _iterate(ctx, session, method, recorder):
+    """(Solve, seconds without recording)."""
+    solve_options, problem = ctx.config.solve, session.problem
+    x = problem.matrix.operand()
+    steps = method.iterate(problem.b, x, solve_options.tolerance, solve_options.max_iterations)
+    rows, region, clock = problem.matrix.rows, ctx.tracer.name("iteration"), ctx.tracer.clock
+
+    def peek(block: int):
+        *_, vector = method.state().values()
+        local = (rows.own == block).nonzero()[0]
+        if not len(local):
+            return None
+        return vector[rows.local_starts[local[0]] : rows.local_starts[local[0] + 1]]
+
+    begin = clock()
+    while True:
+        start = clock()
+        try:
+            iteration = next(steps)
+        except StopIteration as end:
+            return end.value, 1e-9 * (clock() - begin - recorder.history.recording_ns)
+        ctx.tracer.event(region, start)
+        ctx.begin_step(iteration.number, solve_options.max_iterations, peek)
+        recorder(iteration)
+
+
+def _figures(ctx, solve, history, wall: float, setup: float, work) -> dict[str, tuple[float, str]]:
+    flops, nbytes = (sum(counts) for counts in zip(*ctx.comm.allgather(work), strict=True))
+    return {
+        "iterations": (float(solve.iterations), ""),
+        "residual": (history.true_residual, "relative"),
+        "solve": (wall, "s"),
+        "iteration": (wall / max(solve.iterations, 1), "s/iteration"),
+        "performance": (1e-9 * flops / wall, "GFLOP/s"),
+        "bandwidth": (1e-9 * nbytes / wall, "GB/s"),
+        "setup": (setup, "s"),
+    }

@@ -1,0 +1,70 @@
+"""What can be refused before a run creates anything."""
+
+from kernels import registry
+from kernels.guarantees import ChoiceError
+from miniapps.config import UsageError
+from miniapps.krylov import METHODS
+from miniapps.solver import files
+from miniapps.solver.problem import backend_of, box_of, box_rows, file_rows, stencil_of
+
+GENERAL = "bicgstab, gmres-mgs or gmres-cgs"  # methods for any matrix
+
+
+def validate(config, options, size: int) -> None:
+    """Raises UsageError, BlocksError or ChoiceError naming the option, its allowed values and the remedy."""
+    problem, solve, tuning = config.problem, config.solve, config.tuning
+    registry.check("spmv", solve.spmv, options.guarantee, backend_of(solve.spmv, options.device))
+    method = METHODS[solve.method]
+    symmetric = True
+    if problem.matrix:
+        _check_files(config)
+        file_rows(config, size, 0, 0)
+    else:
+        box_rows(box_of(config.grid), size, 0, 0)
+        symmetric = stencil_of(problem, config.grid).symmetric
+    if method.symmetric and not symmetric:
+        raise UsageError(
+            f"--method {solve.method} asks for a symmetric matrix, which --problem {problem.kind} is not; choose "
+            f"{GENERAL}"
+        )
+    _check_preconditioner(config, options, symmetric)
+    if solve.method == "refinement":
+        if tuning.inner == "refinement":
+            raise UsageError("tuning.inner = refinement: the inner method must be another one, such as cg")
+        if solve.dtype != "float64":
+            raise UsageError("--method refinement has residuals in float64: leave out --dtype float32")
+        if METHODS[tuning.inner].symmetric and not symmetric:
+            raise UsageError(
+                f"tuning.inner = {tuning.inner} asks for a symmetric matrix, which --problem {problem.kind} is not; "
+                f"choose {GENERAL}"
+            )
+
+
+def _check_files(config) -> None:
+    problem = config.problem
+    files.header(problem.matrix)
+    if problem.right_side == "manufactured":
+        raise UsageError(
+            "--right-side manufactured needs a box, not --matrix; choose ones, random, unit or file"
+        )
+    if problem.right_side == "file" and not problem.right_side_file:
+        raise UsageError("--right-side file: say which, by --right-side-file")
+
+
+def _check_preconditioner(config, options, symmetric: bool) -> None:
+    name = config.solve.preconditioner
+    if name == "multigrid" and config.problem.matrix:
+        raise UsageError(
+            "--preconditioner multigrid is geometric and needs a box, not --matrix; choose jacobi, block-jacobi "
+            "or chebyshev"
+        )
+    if name in ("multigrid", "chebyshev") and not symmetric:
+        raise UsageError(
+            f"--preconditioner {name} asks for a symmetric matrix, and --problem {config.problem.kind} is not; choose "
+            "jacobi or block-jacobi"
+        )
+    if name == "block-jacobi" and options.device == "cuda":
+        raise ChoiceError(
+            "--preconditioner block-jacobi cannot run with --device cuda: its triangular solves are serial; choose "
+            "jacobi, chebyshev or multigrid"
+        )
