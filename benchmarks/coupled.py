@@ -9,7 +9,6 @@ efficiency   deck M: time per step on 1 rank over P times that on P ranks, P = m
 many         deck S on 64 ranks: wall time of the whole job, and memory of all ranks together (PSS)
 """
 
-import argparse
 import os
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.side_by_side import in_turn, launch, machine, mpirun, ratio, report
+from benchmarks.side_by_side import in_turn, launch, mpirun, parts_parser, ratio, run_parts
 
 APP = "miniapps.coupled"
 
@@ -27,11 +26,13 @@ def seconds_per_step(ranks: int, *options) -> float:
     return launch(ranks, APP, options)["fom"]["steps"]["value"]
 
 
-def guarantee(rounds: int, steps: int) -> list[dict]:
+def guarantee(options) -> list[dict]:
     """Cost of the guarantees relative to none."""
-    common = ("--deck", "M", "--steps", str(steps))
+    common = ("--deck", "M", "--steps", str(options.steps))
     levels = ("none", "run", "layout", "exact")
-    found = in_turn({g: lambda g=g: seconds_per_step(4, *common, "--guarantee", g) for g in levels}, rounds)
+    found = in_turn(
+        {g: lambda g=g: seconds_per_step(4, *common, "--guarantee", g) for g in levels}, options.rounds
+    )
     return [
         {
             "part": "guarantee",
@@ -43,18 +44,18 @@ def guarantee(rounds: int, steps: int) -> list[dict]:
     ]
 
 
-def efficiency(rounds: int, steps: int) -> list[dict]:
+def efficiency(options) -> list[dict]:
     """Strong scaling of deck M inside one machine."""
     ranks = min(4, len(os.sched_getaffinity(0)))
-    common = ("--deck", "M", "--steps", str(steps), "--guarantee", "layout")
-    found = in_turn({n: lambda n=n: seconds_per_step(n, *common) for n in (1, ranks)}, rounds)
+    common = ("--deck", "M", "--steps", str(options.steps), "--guarantee", "layout")
+    found = in_turn({n: lambda n=n: seconds_per_step(n, *common) for n in (1, ranks)}, options.rounds)
     value = ratio(found[1], [ranks * t for t in found[ranks]])
     return [
         {"part": "efficiency", "what": f"T(1) / ({ranks} T({ranks}))", "figure": value, "raw": found[ranks]}
     ]
 
 
-def many(rounds: int, steps: int) -> list[dict]:
+def many(options) -> list[dict]:
     """64 ranks of deck S, as a user types it."""
     with tempfile.TemporaryDirectory() as scratch:
         command = [*mpirun(), "-n", "64", sys.executable, "-m", APP, "--deck", "S", "--out", f"{scratch}/run"]
@@ -95,24 +96,11 @@ PARTS = {"guarantee": guarantee, "efficiency": efficiency, "many": many}
 
 def main(argv=None) -> None:
     """Measure the parts asked for."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.coupled",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; default: all")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds that count (default %(default)s)")
+    parser = parts_parser("coupled", __doc__, PARTS, rounds=5)
     parser.add_argument(
         "--steps", type=int, default=10, help="time steps per run of deck M (default %(default)s)"
     )
-    parser.add_argument("--json", help="write table and raw values to this file")
-    options = parser.parse_args(argv)
-    if unknown := set(options.parts) - set(PARTS):
-        parser.error(f"unknown part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    where, rows = machine(), []
-    for part in options.parts or PARTS:
-        rows += PARTS[part](options.rounds, options.steps)
-    report("coupled", rows, where, options.json)
+    run_parts("coupled", parser, PARTS, argv)
 
 
 if __name__ == "__main__":

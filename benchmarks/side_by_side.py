@@ -1,5 +1,6 @@
 """What the benchmarks share: launching runs in turn, ratios with their spread, the machine, table and JSON."""
 
+import argparse
 import json
 import os
 import platform
@@ -138,6 +139,29 @@ def _version(name: str) -> str:
         return version(name)
     except ImportError:
         return "absent"
+
+
+def parts_parser(title: str, doc: str, parts: dict, rounds: int) -> argparse.ArgumentParser:
+    """The parser of a benchmark made of parts; a benchmark may add options of its own."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{title}",
+        description=doc,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(parts)}; default: all")
+    parser.add_argument("--rounds", type=int, default=rounds, help="rounds that count (default %(default)s)")
+    parser.add_argument("--json", help="write table and raw values to this file")
+    return parser
+
+
+def run_parts(title: str, parser: argparse.ArgumentParser, parts: dict, argv) -> None:
+    """Call the parts asked for, each with the parsed options, and report the rows that they return."""
+    options = parser.parse_args(argv)
+    if unknown := set(options.parts) - set(parts):
+        parser.error(f"unknown part {', '.join(sorted(unknown))}; there are {', '.join(parts)}")
+    where = machine()
+    rows = [row for part in options.parts or parts for row in parts[part](options)]
+    report(title, rows, where, options.json)
 
 
 def report(title: str, rows: list[dict], where: dict, path: str | None, hidden=("raw",)) -> None:

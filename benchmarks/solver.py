@@ -1,0 +1,65 @@
+"""What the solver mini-app costs and needs: guarantees of conjugate gradients, iterations with multigrid.
+
+    python -m benchmarks.solver                      # all parts
+    python -m benchmarks.solver guarantee --rounds 9 --json benchmarks/results/solver.json
+
+guarantee    conjugate gradients on 4 ranks, 27 points, 64^3 points on each (deck M): time per iteration under run,
+             layout and exact over that under none, round by round; none sends one number per sum and rank through the
+             library's all-reduce
+multigrid    iterations to 1e-8 of conjugate gradients with multigrid from 32^3 to 128^3 points, both Poisson problems
+
+The product by itself is measured by `python -m benchmarks.spmv`.
+"""
+
+from benchmarks.side_by_side import in_turn, launch, parts_parser, ratio, run_parts
+
+APP = "miniapps.solver"
+RANKS = 4
+EDGES = (32, 64, 128)
+PROBLEMS = ("poisson27", "poisson7")
+
+
+def guarantee(options) -> list[dict]:
+    """Cost of the guarantees relative to none."""
+    levels = ("none", "run", "layout", "exact")
+    common = ("--deck", "M", "--set", "record.every=0")
+
+    def seconds(level):
+        return launch(RANKS, APP, (*common, "--guarantee", level))["fom"]["iteration"]["value"]
+
+    found = in_turn({level: lambda level=level: seconds(level) for level in levels}, options.rounds)
+    return [
+        {
+            "part": "guarantee",
+            "what": f"{level} / none, time per iteration",
+            "figure": ratio(found[level], found["none"]),
+            "raw": found[level],
+        }
+        for level in levels[1:]
+    ]
+
+
+def multigrid(options) -> list[dict]:
+    """Iterations, which do not vary from round to round."""
+    rows = []
+    for problem in PROBLEMS:
+        for edge in EDGES:
+            size = [f"--n{axis}={edge}" for axis in "zyx"]
+            arguments = ("--problem", problem, "--preconditioner", "multigrid", "--guarantee", "layout", *size)
+            result = launch(RANKS, APP, (*arguments, "--set", "record.every=0"))
+            iterations = int(result["fom"]["iterations"]["value"])
+            what = f"{problem}, {edge}^3: iterations to 1e-8"
+            rows.append({"part": "multigrid", "what": what, "figure": iterations, "raw": [iterations]})
+    return rows
+
+
+PARTS = {"guarantee": guarantee, "multigrid": multigrid}
+
+
+def main(argv=None) -> None:
+    """Measure the parts asked for."""
+    run_parts("solver", parts_parser("solver", __doc__, PARTS, rounds=7), PARTS, argv)
+
+
+if __name__ == "__main__":
+    main()
