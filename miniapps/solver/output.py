@@ -11,18 +11,18 @@ from miniapps.trace import fingerprint
 def gather(rows: Rows, comm, vector) -> np.ndarray | None:
     """(n,) in the order of the rows on rank 0, None elsewhere, of a vector dealt as `rows` says. Collective."""
     own = np.ascontiguousarray(host(vector[: rows.m]))
-    lengths = np.diff(rows.starts)
-    counts = np.bincount(rows.owner, weights=lengths, minlength=comm.size).astype(np.int64)
+    counts = np.bincount(rows.owner, weights=np.diff(rows.starts), minlength=comm.size).astype(np.int64)
     dealt = np.empty(rows.n, own.dtype) if comm.rank == 0 else None
     comm.Gatherv(own, [dealt, counts] if comm.rank == 0 else None)
-    if comm.rank:
-        return None
-    whole = np.empty_like(dealt)
+    return assemble(rows, dealt) if comm.rank == 0 else None
+
+
+def assemble(rows: Rows, dealt: np.ndarray) -> np.ndarray:
+    """(n,) in the order of the rows, of the parts of all ranks one after the other."""
+    whole, lengths = np.empty_like(dealt), np.diff(rows.starts)
     order = np.argsort(rows.owner, kind="stable")  # blocks as they were dealt
-    ends = np.cumsum(lengths[order])
-    for block, stop in zip(order.tolist(), ends.tolist(), strict=True):
-        start = rows.starts[block]
-        whole[start : rows.starts[block + 1]] = dealt[stop - lengths[block] : stop]
+    for block, stop in zip(order.tolist(), np.cumsum(lengths[order]).tolist(), strict=True):
+        whole[rows.starts[block] : rows.starts[block + 1]] = dealt[stop - lengths[block] : stop]
     return whole
 
 
