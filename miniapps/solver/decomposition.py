@@ -22,26 +22,27 @@ def weak_grid(grid, size: int) -> None:
                 f"--points-per-rank {edge}: blocks of {block} points (grid.{name}) do not fit into it; choose a "
                 f"multiple of {block}"
             )
-    pz, py, px = rank_grid(size, (size, size, size))
+    pz, py, px = rank_grid(size, (size, size, size), (edge, edge, edge))
     grid.nz, grid.ny, grid.nx = pz * edge, py * edge, px * edge
 
 
-def box_owner(blocks: tuple[int, int, int], size: int) -> np.ndarray | None:
-    """(count,) int32: the rank of each block of a box of `blocks` (z, y, x) blocks, numbered with x fastest.
+def box_owner(box, size: int) -> np.ndarray | None:
+    """(count,) int32: the rank of each block of a Box.
 
     Ranks form a grid of their own with the least surface, as far as every one gets a block; None where no such grid
     exists.
     """
-    ranks = rank_grid(size, blocks)
+    ranks = rank_grid(size, box.blocks, box.shape)
     if ranks is None:
         return None
-    axes = [contiguous_owner(n, p) for n, p in zip(blocks, ranks, strict=True)]
+    axes = [contiguous_owner(n, p) for n, p in zip(box.blocks, ranks, strict=True)]
     z, y, x = np.meshgrid(*axes, indexing="ij")
     return ((z * ranks[1] + y) * ranks[2] + x).reshape(-1).astype(np.int32)
 
 
-def rank_grid(size: int, blocks: tuple[int, int, int]) -> tuple[int, int, int] | None:
-    """(pz, py, px) with pz py px = size, none above `blocks`, whose parts have the least surface; None without any."""
+def rank_grid(size: int, blocks, shape) -> tuple[int, int, int] | None:
+    """(pz, py, px) with pz py px = size, none above `blocks` (z, y, x), that cuts a box of `shape` points into parts with
+    the least surface; None without any."""
     nz, ny, nx = blocks
     divisors = [d for d in range(1, size + 1) if size % d == 0]
     found = [
@@ -51,7 +52,7 @@ def rank_grid(size: int, blocks: tuple[int, int, int]) -> tuple[int, int, int] |
     ]
 
     def surface(p):
-        z, y, x = nz / p[0], ny / p[1], nx / p[2]
+        z, y, x = (n / q for n, q in zip(shape, p, strict=True))
         return z * y + y * x + z * x
 
     # Of equals the one with most ranks in z.

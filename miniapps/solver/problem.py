@@ -101,7 +101,7 @@ def stencil_of(problem, grid) -> Stencil:
 
 def box_rows(box: Box, size: int, rank: int, shuffle: int) -> Rows:
     """Rows of a box: every rank a box of blocks where that is possible, else a run of blocks."""
-    owner = box_owner(box.blocks, size) if size <= box.count else None
+    owner = box_owner(box, size) if size <= box.count else None
     if owner is not None and shuffle:
         owner = np.random.Generator(np.random.Philox(key=shuffle)).permutation(owner)
     return Rows(box.starts, size, rank, shuffle, owner)

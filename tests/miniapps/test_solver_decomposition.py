@@ -5,16 +5,18 @@ import pytest
 
 from miniapps.config import UsageError
 from miniapps.rows import Rows
+from miniapps.solver.box import Box
 from miniapps.solver.config import Grid
 from miniapps.solver.decomposition import box_owner, rank_grid, weak_grid
+from miniapps.solver.output import assemble
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 6, 7, 8, 12, 64])
 @pytest.mark.parametrize("blocks", [(4, 4, 4), (2, 8, 4), (1, 1, 64), (8, 8, 8)])
 def test_every_rank_owns_a_box_of_blocks(size, blocks):
-    owner = box_owner(blocks, size)
+    owner = box_owner(Box(*(2 * n for n in blocks), (2, 2, 2)), size)
     if owner is None:
-        assert rank_grid(size, blocks) is None
+        assert rank_grid(size, blocks, blocks) is None
         return
     grid = owner.reshape(blocks)
     assert set(owner.tolist()) == set(range(size))
@@ -25,14 +27,15 @@ def test_every_rank_owns_a_box_of_blocks(size, blocks):
 
 
 def test_seven_ranks_find_no_grid_in_four_blocks_per_axis():
-    assert box_owner((4, 4, 4), 7) is None
+    assert box_owner(Box(8, 8, 8, (2, 2, 2)), 7) is None
 
 
 def test_rank_grids_have_the_least_surface():
-    assert rank_grid(8, (8, 8, 8)) == (2, 2, 2)
-    assert rank_grid(4, (8, 8, 8)) == (2, 2, 1)
-    assert rank_grid(4, (1, 8, 8)) == (1, 2, 2)
-    assert rank_grid(5, (8, 8, 8)) == (5, 1, 1)
+    assert rank_grid(8, (8, 8, 8), (64, 64, 64)) == (2, 2, 2)
+    assert rank_grid(8, (8, 8, 8), (8, 64, 512)) == (1, 1, 8)
+    assert rank_grid(4, (8, 8, 8), (64, 64, 64)) == (2, 2, 1)
+    assert rank_grid(4, (1, 8, 8), (64, 64, 64)) == (1, 2, 2)
+    assert rank_grid(5, (8, 8, 8), (64, 64, 64)) == (5, 1, 1)
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 6, 8])
@@ -40,8 +43,8 @@ def test_weak_scaling_gives_every_rank_the_same_cube(size):
     grid = Grid(points_per_rank=16, bx=8, by=4, bz=16)
     weak_grid(grid, size)
     assert grid.nx * grid.ny * grid.nz == size * 16**3
-    owner = box_owner((grid.nz // 16, grid.ny // 4, grid.nx // 8), size)
-    assert set(np.bincount(owner).tolist()) == {1 * 4 * 2}
+    owner = box_owner(Box(grid.nz, grid.ny, grid.nx, (16, 4, 8)), size)
+    assert np.bincount(owner).tolist() == [1 * 4 * 2] * size
 
 
 def test_weak_scaling_refuses_blocks_that_do_not_fit():
@@ -58,8 +61,6 @@ def test_a_grid_without_weak_scaling_stays_as_it_is():
 @pytest.mark.parametrize("owner", [[0, 1, 0, 2, 2, 1], [2, 2, 2, 0, 0, 0]])
 def test_gathered_vectors_stand_in_the_order_of_the_rows(owner):
     """Against a hand-made gather of three ranks."""
-    from miniapps.solver.output import assemble
-
     starts = np.array([0, 3, 4, 9, 10, 12, 20])
     whole = np.arange(20.0)
     parts = [
