@@ -18,7 +18,6 @@ def _methods() -> list[str]:
 
 def _products() -> list[str]:
     import kernels.sparse  # noqa: F401 - registers its variants
-
     from kernels import registry
 
     return list(dict.fromkeys(v.name for v in registry.variants("spmv")))

@@ -41,7 +41,7 @@ def box_owner(box, size: int) -> np.ndarray | None:
 
 
 def rank_grid(size: int, blocks, shape) -> tuple[int, int, int] | None:
-    """(pz, py, px) with pz py px = size, none above `blocks` (z, y, x), that cuts a box of `shape` points into parts with
+    """(pz, py, px) with pz py px = size, none above `blocks` (z, y, x), that cuts a box of `shape` points into parts of
     the least surface; None without any."""
     nz, ny, nx = blocks
     divisors = [d for d in range(1, size + 1) if size % d == 0]

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-import kernels.sparse  # noqa: F401 - registers its variants
 import numpy as np
 
+import kernels.sparse  # noqa: F401 - registers its variants
 from kernels import registry
 from kernels.guarantees import ChoiceError
 from miniapps.config import UsageError
