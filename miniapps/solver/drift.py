@@ -44,7 +44,7 @@ def study(ctx, session) -> list[Lane]:
     reference = session.system("exact", ordering="exact")
     exact = lane(reference)
     lanes = [
-        lane(session.system(f"sample{sample}.", arrival=(ctx.seed, sample)))
+        lane(session.system(f"sample{sample}.", arrival=(ctx.seed << 32) + sample))
         for sample in range(ctx.config.drift.samples)
     ]
     there, here = reference.vector(), reference.vector()

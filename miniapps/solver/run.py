@@ -22,7 +22,7 @@ def run(ctx) -> Outcome:
     recorder = Recorder(ctx, session.problem, system, method)
     setup = time.perf_counter() - begin
     solve, wall = _iterate(ctx, session, method, recorder)
-    work = system.work
+    work = (system.flops, system.nbytes)
     recorder.end(solve)
     checks = verify(ctx, session.problem, system, method, solve, recorder.history)
     x = method.solution()
@@ -54,10 +54,9 @@ class Session:
         """
         ctx, dtype = self.ctx, dtype or self.config.solve.dtype
         matrix = self._matrix(dtype)
-        blocks = None if arrival is not None else matrix.rows.own
 
         def reducer(n):
-            return ctx.reducer(f"{name}{n}", (n,), blocks=blocks, ordering=ordering)
+            return ctx.reducer(f"{name}{n}", (n,), blocks=matrix.rows.own, ordering=ordering)
 
         return System(
             matrix,
@@ -70,9 +69,14 @@ class Session:
             trace=ctx.tracer,
         )
 
-    def method(self, system, name: str | None = None):
-        """The method of the configuration, or the one called `name`, on a system."""
-        name, tuning = name or self.config.solve.method, self.config.tuning
+    def method(self, system):
+        """The method of the configuration on a system."""
+        name = self.config.solve.method
+        return METHODS[name](system, **self.options_of(name))
+
+    def options_of(self, name: str) -> dict:
+        """What a method is told by the configuration."""
+        tuning = self.config.tuning
         options = {
             "cg-pipelined": dict(replace=tuning.replace),
             "gmres-mgs": dict(restart=tuning.restart),
@@ -81,9 +85,14 @@ class Session:
             "chebyshev": dict(lower=tuning.lower, upper=tuning.upper),
         }.get(name, {})
         if name == "refinement":
-            inner = self.method(self.system("inner", dtype="float32"), tuning.inner)
-            options = dict(inner=inner, tolerance=tuning.inner_tolerance, limit=tuning.inner_iterations)
-        return METHODS[name](system, **options)
+            options = dict(
+                system32=self.system("inner", dtype="float32"),
+                inner=tuning.inner,
+                inner_tolerance=tuning.inner_tolerance,
+                inner_limit=tuning.inner_iterations,
+                **self.options_of(tuning.inner),
+            )
+        return options
 
     def free(self) -> None:
         """Release matrices and preconditioners. Collective."""
@@ -99,7 +108,8 @@ class Session:
 
     def _preconditioner(self, dtype: str):
         if dtype not in self._preconditioners:
-            options = {"degree": self.config.tuning.degree} if self.config.tuning.degree else {}
+            degree = self.config.tuning.degree
+            options = {} if degree is None else {"degree": degree}
             self._preconditioners[dtype] = preconditioners.make(
                 self.config.solve.preconditioner,
                 self._matrix(dtype),

@@ -2,18 +2,21 @@
 
 from kernels import registry
 from kernels.guarantees import ChoiceError
+from miniapps import preconditioners
 from miniapps.config import UsageError
 from miniapps.krylov import METHODS
 from miniapps.solver import files
 from miniapps.solver.problem import backend_of, box_of, box_rows, file_rows, stencil_of
 
+# What a product has to promise for the guarantee of a run: `exact` speaks of global sums, and a row is no such.
+NEEDED = {"none": "none", "run": "run", "layout": "layout", "exact": "layout"}
 GENERAL = "bicgstab, gmres-mgs or gmres-cgs"  # methods for any matrix
 
 
 def validate(config, options, size: int) -> None:
     """Raises UsageError, BlocksError or ChoiceError naming the option, its allowed values and the remedy."""
     problem, solve, tuning = config.problem, config.solve, config.tuning
-    registry.check("spmv", solve.spmv, options.guarantee, backend_of(solve.spmv, options.device))
+    registry.check("spmv", solve.spmv, NEEDED[options.guarantee], backend_of(solve.spmv, options.device))
     method = METHODS[solve.method]
     symmetric = True
     if problem.matrix:
@@ -53,6 +56,9 @@ def _check_files(config) -> None:
 
 def _check_preconditioner(config, options, symmetric: bool) -> None:
     name = config.solve.preconditioner
+    if config.tuning.degree is not None and "degree" not in preconditioners.OPTIONS[name]:
+        having = ", ".join(n for n, has in preconditioners.OPTIONS.items() if "degree" in has)
+        raise UsageError(f"tuning.degree: --preconditioner {name} has no degree; {having} have")
     if name == "multigrid" and config.problem.matrix:
         raise UsageError(
             "--preconditioner multigrid is geometric and needs a box, not --matrix; choose jacobi, block-jacobi "
