@@ -6,7 +6,7 @@ import numpy as np
 
 from miniapps.device import put
 from miniapps.outcome import Check
-from miniapps.solver.problem import random_by_block
+from miniapps.solver.problem import ONE, OTHER, random_by_block
 
 EPS = {"float64": 2.0**-53, "float32": 2.0**-24}
 LANES = 64  # of a block's dot product: it adds block / 64 terms one after the other, then a tree of 6 levels
@@ -62,8 +62,8 @@ def _symmetry(ctx, problem, system) -> Check:
     """x . A y = y . A x for random x and y, up to the rounding of two products and two dot products (as HPCG asks)."""
     rows, matrix = problem.matrix.rows, problem.matrix
     x, y, ax, ay = (system.vector() for _ in range(4))
-    for vector, key in ((x, 1), (y, 2)):
-        put(vector[: rows.m], random_by_block(rows, [ctx.seed, key]).astype(matrix.dtype))
+    for vector, key in ((x, ONE), (y, OTHER)):
+        put(vector[: rows.m], random_by_block(rows, (ctx.seed, key)).astype(matrix.dtype))
     matrix.apply(x, ax)
     matrix.apply(y, ay)
     one, other, xx, yy = system.fuse(dict(x=x, y=y, ax=ax, ay=ay), "", "x.ay y.ax x.x y.y")()

@@ -54,6 +54,13 @@ class Problem:
         help="convection-diffusion: velocity in z, y, x",
         unit="diffusivity / longest edge",
     )
+    spread: float = option(
+        0.0,
+        help="bad units: unknown i is measured in units of exp(spread g_i), g_i normal by seed and block; the matrix "
+        "becomes D A D, as badly conditioned as one likes",
+        minimum=0.0,
+        flag="--spread",
+    )
     scheme: str = option(
         "upwind", help="convection-diffusion: how convection is discretised", choices=SCHEMES
     )

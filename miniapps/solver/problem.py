@@ -18,6 +18,9 @@ from miniapps.solver.decomposition import box_owner
 from miniapps.solver.manufactured import manufactured
 from miniapps.solver.stencils import Stencil, stencil
 
+# What numbers are drawn for: each purpose has numbers of its own.
+SOLUTION, UNITS, ONE, OTHER = range(4)
+
 
 @dataclass
 class LinearSystem:
@@ -49,9 +52,31 @@ def build(ctx) -> LinearSystem:
         box, pattern = box_of(config.grid), stencil_of(problem, config.grid)
         rows = box_rows(box, ctx.size, ctx.rank, ctx.options.shuffle_blocks)
         found = entries.rows(box, pattern, rows.own)
+    if problem.spread:
+        found = in_units(rows, found, problem.spread, ctx.seed)
     matrix = matrix_of(ctx, rows, found, config.solve.dtype)
     b, solution = _right_side(ctx, matrix, box)
     return LinearSystem(matrix, found, box, pattern, b, solution)
+
+
+def in_units(rows: Rows, found: entries.Entries, spread: float, seed: int) -> entries.Entries:
+    """D A D for D = diag(exp(spread g)): every rank draws g of the blocks that its columns lie in, so nothing travels.
+
+    A's entry is multiplied by the product of both units, which does not depend on their order: D A D is as symmetric
+    as A.
+    """
+    indptr, columns, data = found
+    blocks = np.unique(np.searchsorted(rows.starts, columns, side="right") - 1)
+    lengths = rows.starts[blocks + 1] - rows.starts[blocks]
+    units = np.exp(spread * by_block(blocks, lengths, (seed, UNITS), np.random.Generator.standard_normal))
+    begins = np.concatenate([[0], np.cumsum(lengths)])[:-1] - rows.starts[blocks]
+
+    def of(at):
+        block = np.searchsorted(blocks, np.searchsorted(rows.starts, at, side="right") - 1)
+        return units[at + begins[block]]
+
+    of_rows = np.repeat(of(rows.global_rows()), np.diff(indptr))
+    return indptr, columns, data * (of_rows * of(columns))
 
 
 def matrix_of(ctx, rows: Rows, found, dtype: str) -> Matrix:
@@ -131,16 +156,21 @@ def _right_side(ctx, matrix: Matrix, box: Box | None) -> tuple[Any, Any | None]:
         return b, solution
     values = np.ones(rows.m)
     if problem.right_side == "random":
-        values = random_by_block(rows, [ctx.seed, 0])
+        values = random_by_block(rows, (ctx.seed, SOLUTION))
     put(solution[: rows.m], values.astype(matrix.dtype))
     matrix.apply(solution, b)
     return b, solution
 
 
-def random_by_block(rows: Rows, key: list[int]) -> np.ndarray:
+def random_by_block(rows: Rows, key: tuple[int, int]) -> np.ndarray:
     """float64 (m,) in (-1, 1): numbers keyed by two integers and the block, whoever owns it."""
+    return by_block(rows.own, np.diff(rows.local_starts), key, lambda source, n: source.uniform(-1.0, 1.0, n))
+
+
+def by_block(blocks, lengths, key: tuple[int, int], draw) -> np.ndarray:
+    """draw(generator, length) of every block one after the other, float64; the generator by seed, purpose and block."""
     parts = (
-        np.random.Generator(np.random.Philox(key=[key[0], key[1] << 32 | block])).uniform(-1.0, 1.0, count)
-        for block, count in zip(rows.own.tolist(), np.diff(rows.local_starts).tolist(), strict=True)
+        draw(np.random.Generator(np.random.Philox(key=[key[0], key[1] << 32 | block])), length)
+        for block, length in zip(blocks.tolist(), lengths.tolist(), strict=True)
     )
     return np.concatenate([*parts, np.empty(0)])

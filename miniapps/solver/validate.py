@@ -5,7 +5,6 @@ from kernels.guarantees import ChoiceError
 from miniapps import preconditioners
 from miniapps.config import UsageError
 from miniapps.krylov import METHODS
-from miniapps.solver import files
 from miniapps.solver.problem import backend_of, box_of, box_rows, file_rows, stencil_of
 
 # What a product has to promise for the guarantee of a run: `exact` speaks of global sums, and a row is no such.
@@ -20,7 +19,6 @@ def validate(config, options, size: int) -> None:
     method = METHODS[solve.method]
     symmetric = True
     if problem.matrix:
-        _check_files(config)
         file_rows(config, size, 0, 0)
     else:
         box_rows(box_of(config.grid), size, 0, 0)
@@ -30,6 +28,7 @@ def validate(config, options, size: int) -> None:
             f"--method {solve.method} asks for a symmetric matrix, which --problem {problem.kind} is not; choose "
             f"{GENERAL}"
         )
+    _check_right_side(problem)
     _check_preconditioner(config, options, symmetric)
     if solve.method == "refinement":
         if tuning.inner == "refinement":
@@ -43,13 +42,13 @@ def validate(config, options, size: int) -> None:
             )
 
 
-def _check_files(config) -> None:
-    problem = config.problem
-    files.header(problem.matrix)
-    if problem.right_side == "manufactured":
-        raise UsageError(
-            "--right-side manufactured needs a box, not --matrix; choose ones, random, unit or file"
-        )
+def _check_right_side(problem) -> None:
+    for option, given in (("--matrix", problem.matrix), ("--spread", problem.spread)):
+        if problem.right_side == "manufactured" and given:
+            raise UsageError(
+                f"--right-side manufactured is a function on a box, which {option} is not for; choose ones, random, "
+                "unit or file"
+            )
     if problem.right_side == "file" and not problem.right_side_file:
         raise UsageError("--right-side file: say which, by --right-side-file")
 
@@ -63,6 +62,11 @@ def _check_preconditioner(config, options, symmetric: bool) -> None:
         raise UsageError(
             "--preconditioner multigrid is geometric and needs a box, not --matrix; choose jacobi, block-jacobi "
             "or chebyshev"
+        )
+    if name == "multigrid" and config.problem.spread:
+        raise UsageError(
+            "--preconditioner multigrid knows the operator, not the units of --spread; choose jacobi, block-jacobi or "
+            "chebyshev"
         )
     if name in ("multigrid", "chebyshev") and not symmetric:
         raise UsageError(
