@@ -28,6 +28,8 @@ class System:
     drawn from (seed, rank, number of the call), as blocks of a GPU would that end with an atomic addition. The bits are
     those of the seed: it injects orders.
 
+    `flops`, `nbytes`: of this rank so far, the operations counted and the least that had to move.
+
     `trace`: the Tracer that gets the events "update" (fused kernels) and "precondition".
 
     Raises ValueError for a rectangular matrix, and for `exact` and `arrival` together.
@@ -50,18 +52,33 @@ class System:
             raise ValueError("exact sums have no order of arrival: give exact or arrival, not both")
         self.matrix, self.dtype, self.n = matrix, matrix.dtype, matrix.n
         self.preconditioned = precondition is not None
-        self.vector, self.apply = matrix.operand, matrix.apply
+        self.vector = matrix.operand
+        self.flops = self.nbytes = 0
         self.diagonal, self.global_rows = matrix.diagonal, matrix.rows.global_rows
-        self.precondition = precondition.apply if precondition else _not_preconditioned
+        self._preconditioner = precondition
         self.exact, self.threads, self.kernels = exact, threads, updates.backend(backend)
         self.draws = None if arrival is None else Draws(arrival, matrix.rows.rank)
         self._reducer, self._reducers = reducer, {}
-        self.begin, self.event = _no_clock, _unseen
+        self.clock, self._event, self._update, self._preconditioning = _no_clock, _unseen, 0, 0
         if trace is not None:
-            update, self.begin = trace.name("update"), trace.clock
-            self.event = lambda start, nbytes: trace.event(update, start, nbytes)
-            if precondition:
-                self.precondition = _traced(precondition.apply, trace)
+            self.clock, self._event = trace.clock, trace.event
+            self._update, self._preconditioning = trace.name("update"), trace.name("precondition")
+
+    def apply(self, x, y) -> None:
+        """y = A x; fills the ghosts of x."""
+        self.matrix.apply(x, y)
+        self.flops += self.matrix.flops
+        self.nbytes += self.matrix.nbytes
+
+    def precondition(self, r, z) -> None:
+        """z = M r; RuntimeError where there is no preconditioner."""
+        if not self.preconditioned:
+            raise RuntimeError("this system has no preconditioner: `preconditioned` is False, use r itself")
+        start = self.clock()
+        self._preconditioner.apply(r, z)
+        self.flops += self._preconditioner.flops
+        self.nbytes += self._preconditioner.nbytes
+        self._event(self._preconditioning, start, self._preconditioner.nbytes)
 
     def fuse(self, vectors, steps: str, dots: str = "") -> "Fused":
         """Steps and the global sums of dot products, in the language of `kernels.vectors.steps`; planned once.
@@ -70,6 +87,12 @@ class System:
         with the sums under way.
         """
         return Fused(self, vectors, steps, dots)
+
+    def count(self, begin: int, nbytes: int, flops: int) -> None:
+        """Take note of a fused kernel that began at `begin`."""
+        self.nbytes += nbytes
+        self.flops += flops
+        self._event(self._update, begin, nbytes)
 
     def reducer(self, n: int):
         """The all-reduce of n sums."""
@@ -100,7 +123,7 @@ class Fused:
         self._run = None
         if steps or (dots and not system.exact):
             self._run = kernels.fuse(vectors, steps, "" if system.exact else dots, starts, system.threads)
-        self._nbytes = self._run.nbytes if self._run else 0
+        self._nbytes, self._flops = (self._run.nbytes, self._run.flops) if self._run else (0, 0)
         self._partials = self._reducer = self._words = None
         if pairs:
             self._reducer = system.reducer(len(pairs))
@@ -108,6 +131,7 @@ class Fused:
                 m = system.matrix.rows.m
                 self._words = accumulator.zeros((len(pairs),))
                 self._pairs = [tuple(vectors[name][:m] for name in pair) for pair in pairs]
+                self._flops += 2 * len(pairs) * m  # of the dot products, not of what makes them exact
             else:
                 self._partials = kernels.xp.zeros((len(starts) - 1, len(pairs)))
 
@@ -131,17 +155,16 @@ class Fused:
 
     def _execute(self, scalars) -> None:
         system = self._system
-        begin = system.begin()
+        begin = system.clock()
         if self._run:
             self._run(self._partials, **scalars)
         if self._words is not None:
             self._words[...] = 0
-            for words, pair in zip(self._words, self._pairs, strict=True):
-                a, b = (host(vector).astype(np.float64, copy=False) for vector in pair)
-                accumulator.add_products(words, a, b)
+            pairs = [(host(a), host(b)) for a, b in self._pairs]
+            accumulator.add_many_products(self._words, pairs, system.threads)
         elif self._partials is not None and system.draws:
             self._arrive(system.draws.next(len(self._partials)))
-        system.event(begin, self._nbytes)
+        system.count(begin, self._nbytes, self._flops)
 
     def _arrive(self, order) -> None:
         """Put the sum in this order into the first partial sum and 0 into the others."""
@@ -151,24 +174,9 @@ class Fused:
             put(self._partials[0], total)
 
 
-def _traced(apply, trace):
-    name, clock, event = trace.name("precondition"), trace.clock, trace.event
-
-    def precondition(r, z):
-        start = clock()
-        apply(r, z)
-        event(name, start)
-
-    return precondition
-
-
-def _not_preconditioned(r, z):
-    raise RuntimeError("this system has no preconditioner: `preconditioned` is False, use r itself")
-
-
 def _no_clock():
     return 0
 
 
-def _unseen(start, nbytes):
+def _unseen(name, start, nbytes=0):
     """The event where nobody traces."""

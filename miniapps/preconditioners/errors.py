@@ -2,10 +2,11 @@
 
 import numpy as np
 
+from miniapps.config import UsageError
 from miniapps.device import host
 
 
-class PreconditionerError(ValueError):
+class PreconditionerError(UsageError):
     """A preconditioner that cannot serve this matrix; the message says why and what to choose instead."""
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from miniapps.device import put
 from miniapps.outcome import Check
-from miniapps.solver.problem import ONE, OTHER, random_by_block
+from miniapps.solver.problem import GENERAL, ONE, OTHER, random_by_block
 
 EPS = {"float64": 2.0**-53, "float32": 2.0**-24}
 LANES = 64  # of a block's dot product: it adds block / 64 terms one after the other, then a tree of 6 levels
@@ -14,7 +14,11 @@ LANES = 64  # of a block's dot product: it adds block / 64 terms one after the o
 
 def verify(ctx, problem, system, method, solve, history) -> list[Check]:
     """Checks of a finished solve. Collective: every rank returns the same list."""
-    checks = [_converged(ctx, solve), _true_residual(ctx, problem, system, method, solve, history)]
+    checks = [
+        _converged(ctx, solve),
+        _attained(ctx, solve, history),
+        _true_residual(ctx, problem, system, method, solve, history),
+    ]
     if method.symmetric:
         checks.append(_symmetry(ctx, problem, system))
     return checks
@@ -24,7 +28,7 @@ def _converged(ctx, solve) -> Check:
     asked = ctx.config.solve
     what = {
         "limit": "raise --max-iterations, or choose a --preconditioner",
-        "negative curvature": "the matrix is not positive definite; choose bicgstab, gmres-mgs or gmres-cgs",
+        "negative curvature": f"the matrix is not positive definite; choose {GENERAL}",
         "breakdown": "choose another --method",
         "stagnation": "the tolerance cannot be met by this method; raise --tolerance, or choose another --method",
         "not finite": "the matrix or right-hand side is out of range, or the method diverges",
@@ -35,6 +39,18 @@ def _converged(ctx, solve) -> Check:
         solve.converged,
         f"{asked.method} ended with {solve.reason}{detail} after {solve.iterations} iterations, at a relative residual "
         f"of {solve.residual:.3g}, above solve.tolerance = {asked.tolerance:g}: {what}",
+    )
+
+
+def _attained(ctx, solve, history) -> Check:
+    """What the method says of its residual is true to within the tolerance that it was given."""
+    asked, gap = ctx.config.solve, history.true_residual - solve.residual
+    return Check(
+        "attained",
+        not solve.converged or gap <= asked.tolerance,
+        f"{asked.method} believes in a relative residual of {solve.residual:.3g}, but |b - A x| / |b| is "
+        f"{history.true_residual:.3g}: rounding keeps solve.tolerance = {asked.tolerance:g} from being met in "
+        f"{asked.dtype}; raise it",
     )
 
 

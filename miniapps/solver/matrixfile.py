@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from miniapps.config import UsageError
 
-class FileError(ValueError):
+
+class FileError(UsageError):
     """A file that holds no matrix (or vector) that can be used; the message names it, the place, and what to do."""
 
 

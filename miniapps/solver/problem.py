@@ -10,6 +10,7 @@ from kernels import registry
 from kernels.guarantees import ChoiceError
 from miniapps.config import UsageError
 from miniapps.device import put
+from miniapps.krylov import METHODS
 from miniapps.matrix import Matrix
 from miniapps.rows import Rows
 from miniapps.solver import entries, files
@@ -18,6 +19,7 @@ from miniapps.solver.decomposition import box_owner
 from miniapps.solver.manufactured import manufactured
 from miniapps.solver.stencils import Stencil, stencil
 
+GENERAL = "bicgstab, gmres-mgs or gmres-cgs"  # methods for any matrix
 # What numbers are drawn for: each purpose has numbers of its own.
 SOLUTION, UNITS, ONE, OTHER = range(4)
 
@@ -48,6 +50,8 @@ def build(ctx) -> LinearSystem:
     if problem.matrix:
         rows = file_rows(config, ctx.size, ctx.rank, ctx.options.shuffle_blocks)
         found = files.read(problem.matrix, ctx.comm, rows, config.solve.reading)
+        if asks_for_symmetry(config):
+            _require_symmetry(ctx, rows, found)
     else:
         box, pattern = box_of(config.grid), stencil_of(problem, config.grid)
         rows = box_rows(box, ctx.size, ctx.rank, ctx.options.shuffle_blocks)
@@ -57,6 +61,22 @@ def build(ctx) -> LinearSystem:
     matrix = matrix_of(ctx, rows, found, config.solve.dtype)
     b, solution = _right_side(ctx, matrix, box)
     return LinearSystem(matrix, found, box, pattern, b, solution)
+
+
+def asks_for_symmetry(config) -> bool:
+    """Whether the method, or its inner one, takes symmetric matrices only."""
+    names = [config.solve.method, *([config.tuning.inner] if config.solve.method == "refinement" else [])]
+    return any(METHODS[name].symmetric for name in names)
+
+
+def _require_symmetry(ctx, rows: Rows, found) -> None:
+    pair = files.symmetry(ctx.comm, rows, found)
+    if pair:
+        i, j, a, b = pair
+        raise UsageError(
+            f"{ctx.config.problem.matrix}: not symmetric: {a:g} in row {i + 1}, column {j + 1}, but {b:g} across "
+            f"(counted from 1), and --method {ctx.config.solve.method} asks for it; choose {GENERAL}"
+        )
 
 
 def in_units(rows: Rows, found: entries.Entries, spread: float, seed: int) -> entries.Entries:

@@ -4,29 +4,35 @@ from kernels import registry
 from kernels.guarantees import ChoiceError
 from miniapps import preconditioners
 from miniapps.config import UsageError
-from miniapps.krylov import METHODS
-from miniapps.solver.problem import backend_of, box_of, box_rows, file_rows, stencil_of
+from miniapps.solver.problem import (
+    GENERAL,
+    asks_for_symmetry,
+    backend_of,
+    box_of,
+    box_rows,
+    file_rows,
+    stencil_of,
+)
 
 # What a product has to promise for the guarantee of a run: `exact` speaks of global sums, and a row is no such.
 NEEDED = {"none": "none", "run": "run", "layout": "layout", "exact": "layout"}
-GENERAL = "bicgstab, gmres-mgs or gmres-cgs"  # methods for any matrix
 
 
 def validate(config, options, size: int) -> None:
     """Raises UsageError, BlocksError or ChoiceError naming the option, its allowed values and the remedy."""
     problem, solve, tuning = config.problem, config.solve, config.tuning
     registry.check("spmv", solve.spmv, NEEDED[options.guarantee], backend_of(solve.spmv, options.device))
-    method = METHODS[solve.method]
     symmetric = True
     if problem.matrix:
         file_rows(config, size, 0, 0)
     else:
         box_rows(box_of(config.grid), size, 0, 0)
         symmetric = stencil_of(problem, config.grid).symmetric
-    if method.symmetric and not symmetric:
+    if asks_for_symmetry(config) and not symmetric:
+        inner = f" with tuning.inner = {tuning.inner}" if solve.method == "refinement" else ""
         raise UsageError(
-            f"--method {solve.method} asks for a symmetric matrix, which --problem {problem.kind} is not; choose "
-            f"{GENERAL}"
+            f"--method {solve.method}{inner} asks for a symmetric matrix, which --problem {problem.kind} is not; "
+            f"choose {GENERAL}"
         )
     _check_right_side(problem)
     _check_preconditioner(config, options, symmetric)
@@ -35,11 +41,6 @@ def validate(config, options, size: int) -> None:
             raise UsageError("tuning.inner = refinement: the inner method must be another one, such as cg")
         if solve.dtype != "float64":
             raise UsageError("--method refinement has residuals in float64: leave out --dtype float32")
-        if METHODS[tuning.inner].symmetric and not symmetric:
-            raise UsageError(
-                f"tuning.inner = {tuning.inner} asks for a symmetric matrix, which --problem {problem.kind} is not; "
-                f"choose {GENERAL}"
-            )
 
 
 def _check_right_side(problem) -> None:
