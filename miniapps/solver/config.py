@@ -13,7 +13,7 @@ PRECONDITIONERS = ("none", "jacobi", "block-jacobi", "chebyshev", "multigrid")
 def _methods() -> list[str]:
     from miniapps.krylov import METHODS
 
-    return list(METHODS)
+    return sorted(METHODS)
 
 
 def _products() -> list[str]:
