@@ -8,7 +8,7 @@ from tests.mpi.sectioned import launched, sections
 PROGRAM = "krylov_methods.py"
 
 
-@pytest.mark.parametrize("size", (1, 2, 3, 4, 8))
+@pytest.mark.parametrize("size", (1, 2, 3, 4, pytest.param(8, marks=pytest.mark.slow)))
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("section", sections(PROGRAM))
 def test_section(section, library, size):
