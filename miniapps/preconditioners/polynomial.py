@@ -6,9 +6,12 @@ Systems, 2003, algorithm 12.1; as a smoother: Adams, Brezina, Hu & Tuminaro 2003
 `upper` is no less than the largest eigenvalue of D^-1 A.
 """
 
+from itertools import islice
+
 import numpy as np
 
 from kernels.vectors import backend as vectors_backend
+from miniapps.krylov.chebyshev import semi_iteration
 from miniapps.preconditioners.errors import PreconditionerError
 from miniapps.preconditioners.plans import Plans
 
@@ -19,15 +22,8 @@ def coefficients(upper: float, ratio: float, degree: int) -> list[dict[str, floa
         raise PreconditionerError(f"degree = {degree}: a polynomial needs at least degree 1")
     if not 1.0 < ratio < np.inf:
         raise PreconditionerError(f"ratio = {ratio}: the ends of the interval have a finite ratio above 1")
-    lower = upper / ratio
-    middle, half = (upper + lower) / 2, (upper - lower) / 2
-    rho = half / middle
-    found = [{"p": 0.0, "s": 1.0 / middle}]
-    for _ in range(1, degree):
-        next_rho = 1.0 / (2.0 * middle / half - rho)
-        found.append({"p": next_rho * rho, "s": 2.0 * next_rho / half})
-        rho = next_rho
-    return found
+    first, factors = semi_iteration(upper / ratio, upper)
+    return [{"p": p, "s": s} for p, s in ((0.0, first), *islice(factors, degree - 1))]
 
 
 class Polynomial:

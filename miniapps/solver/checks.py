@@ -61,10 +61,9 @@ def _true_residual(ctx, problem, system, method, solve, history) -> Check:
     conjugate gradients from zero): the gap is at most eps (k + 2 + c + k (10 + 2 c)) |A| |x|, c = m sqrt(n) for m
     entries in a row.
     """
-    k, (norm_a, most) = solve.iterations, _row_norms(ctx, problem)
-    c = most * sqrt(problem.matrix.n)
+    k, c = solve.iterations, problem.most * sqrt(problem.matrix.n)
     square_x, square_b = system.fuse(dict(x=method.solution(), b=problem.b), "", "x.x b.b")()
-    gap = EPS[ctx.config.solve.dtype] * (k + 2 + c + k * (10 + 2 * c)) * norm_a * sqrt(square_x)
+    gap = EPS[ctx.config.solve.dtype] * (k + 2 + c + k * (10 + 2 * c)) * problem.largest * sqrt(square_x)
     bound = solve.residual + (gap / sqrt(square_b) if square_b > 0.0 else 0.0)
     return Check(
         "true residual",
@@ -83,20 +82,11 @@ def _symmetry(ctx, problem, system) -> Check:
     matrix.apply(x, ax)
     matrix.apply(y, ay)
     one, other, xx, yy = system.fuse(dict(x=x, y=y, ax=ax, ay=ay), "", "x.ay y.ax x.x y.y")()
-    norm_a, most = _row_norms(ctx, problem)
-    terms = most + np.diff(rows.starts).max() / LANES + 8 + rows.count + ctx.size
-    bound = 2 * EPS[ctx.config.solve.dtype] * terms * norm_a * sqrt(xx) * sqrt(yy)
+    terms = problem.most + np.diff(rows.starts).max() / LANES + 8 + rows.count + ctx.size
+    bound = 2 * EPS[ctx.config.solve.dtype] * terms * problem.largest * sqrt(xx) * sqrt(yy)
     return Check(
         "symmetry",
         abs(one - other) <= bound,
         f"|x.Ay - y.Ax| = {abs(one - other):.3g} for random x and y, where rounding explains at most {bound:.3g}: "
         "the product is wrong, or the matrix is not symmetric",
     )
-
-
-def _row_norms(ctx, problem) -> tuple[float, int]:
-    """The largest sum of |a_ij| of a row, and the most entries of a row. Collective."""
-    indptr, _, data = problem.entries
-    sums = np.add.reduceat(np.append(np.abs(data), 0.0), indptr[:-1]) * (np.diff(indptr) > 0)
-    own = (float(sums.max(initial=0.0)), int(np.diff(indptr).max(initial=0)))
-    return tuple(max(values) for values in zip(*ctx.comm.allgather(own), strict=True))

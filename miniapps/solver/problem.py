@@ -28,11 +28,14 @@ SOLUTION, UNITS, ONE, OTHER = range(4)
 class LinearSystem:
     """A x = b on this rank. `box` and `stencil` are None for a matrix from a file, `solution` where none is known.
 
-    `b`, `solution`: vectors of `matrix`, with room for ghosts. `known`: whether A solution = b up to rounding.
+    `entries`: of the own rows, until they are forgotten. `largest`: the largest sum of |a_ij| of a row, `most`: the
+    most entries of a row, of all ranks. `b`, `solution`: vectors of `matrix`, with room for ghosts.
     """
 
     matrix: Matrix
-    entries: tuple
+    entries: tuple | None
+    largest: float
+    most: int
     box: Box | None
     stencil: Stencil | None
     b: Any
@@ -60,7 +63,7 @@ def build(ctx) -> LinearSystem:
         found = in_units(rows, found, problem.spread, ctx.seed)
     matrix = matrix_of(ctx, rows, found, config.solve.dtype)
     b, solution = _right_side(ctx, matrix, box)
-    return LinearSystem(matrix, found, box, pattern, b, solution)
+    return LinearSystem(matrix, found, *_row_norms(ctx.comm, found), box, pattern, b, solution)
 
 
 def asks_for_symmetry(config) -> bool:
@@ -97,6 +100,13 @@ def in_units(rows: Rows, found: entries.Entries, spread: float, seed: int) -> en
 
     of_rows = np.repeat(of(rows.global_rows()), np.diff(indptr))
     return indptr, columns, data * (of_rows * of(columns))
+
+
+def _row_norms(comm, found) -> tuple[float, int]:
+    indptr, _, data = found
+    sums = np.add.reduceat(np.append(np.abs(data), 0.0), indptr[:-1]) * (np.diff(indptr) > 0)
+    own = float(sums.max(initial=0.0)), int(np.diff(indptr).max(initial=0))
+    return tuple(max(values) for values in zip(*comm.allgather(own), strict=True))
 
 
 def matrix_of(ctx, rows: Rows, found, dtype: str) -> Matrix:

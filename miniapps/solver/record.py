@@ -3,7 +3,7 @@
 Step k of the trace is the state after k iterations, and the work of iteration k + 1.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf, nan, sqrt
 
 from miniapps.device import host
@@ -14,18 +14,16 @@ from miniapps.trace import fingerprint
 class History:
     """What the checks and the figures of merit go by."""
 
-    residuals: list[float] = field(default_factory=list)  # relative, of the recurrence, by iteration
-    errors: list[float] = field(default_factory=list)
     true_residual: float = nan  # relative, at the end
-    recording_ns: int = 0
+    recording_ns: int = 0  # so far
 
 
 class Recorder:
     """Records one solve of `method`. Collective to make and to call, since true residual and error are sums."""
 
     def __init__(self, ctx, problem, system, method):
-        self.ctx, self.problem, self.method, self.tracer = ctx, problem, method, ctx.tracer
-        self.config, self.history = ctx.config.record, History()
+        self.ctx, self.problem, self.system, self.method = ctx, problem, system, method
+        self.tracer, self.config, self.history = ctx.tracer, ctx.config.record, History()
         self.rows = problem.matrix.rows
         self._event = self.tracer.name("record")
         self._copy = system.vector()
@@ -40,19 +38,19 @@ class Recorder:
     def __call__(self, iteration) -> None:
         """Record the state after `iteration`."""
         start = self.tracer.clock()
-        self.history.residuals.append(iteration.residual)
+        work = self.system.flops, self.system.nbytes
         k, every = iteration.number, self.config.true_every
         values = {"residual": iteration.residual} | iteration.scalars
         if every and k % every == 0:
             values["true_residual"] = self.true_residual()
         if self._error is not None and self.config.error:
             values["error"] = self.error()
-            self.history.errors.append(values["error"])
         if self.ctx.rank == 0:
             for name, value in values.items():
                 self.tracer.value(name, value)
         if self.config.every and k % self.config.every == 0:
             self.fingerprints()
+        self.system.flops, self.system.nbytes = work  # recording is none of the method's
         self.tracer.event(self._event, start)
         self.history.recording_ns += self.tracer.clock() - start
 

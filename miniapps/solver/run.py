@@ -19,10 +19,12 @@ def run(ctx) -> Outcome:
     session = Session(ctx)
     system = session.system("dots")
     method = session.method(system)
+    session.release()
     recorder = Recorder(ctx, session.problem, system, method)
     setup = time.perf_counter() - begin
+    before = session.work()
     solve, wall = _iterate(ctx, session, method, recorder)
-    work = (system.flops, system.nbytes)
+    work = [after - start for after, start in zip(session.work(), before, strict=True)]
     recorder.end(solve)
     checks = verify(ctx, session.problem, system, method, solve, recorder.history)
     x = method.solution()
@@ -42,6 +44,7 @@ class Session:
     def __init__(self, ctx):
         self.ctx, self.config, self.problem = ctx, ctx.config, build(ctx)
         self.backend = "cupy" if ctx.options.device == "cuda" else "native"
+        self._systems = []
         self._matrices = {ctx.config.solve.dtype: self.problem.matrix}
         self._preconditioners = {}
 
@@ -58,7 +61,7 @@ class Session:
         def reducer(n):
             return ctx.reducer(f"{name}{n}", (n,), blocks=matrix.rows.own, ordering=ordering)
 
-        return System(
+        system = System(
             matrix,
             reducer,
             precondition=self._preconditioner(dtype),
@@ -68,6 +71,12 @@ class Session:
             arrival=arrival,
             trace=ctx.tracer,
         )
+        self._systems.append(system)
+        return system
+
+    def work(self) -> tuple[int, int]:
+        """Operations and bytes of all systems so far, of this rank."""
+        return sum(s.flops for s in self._systems), sum(s.nbytes for s in self._systems)
 
     def method(self, system):
         """The method of the configuration on a system."""
@@ -93,6 +102,12 @@ class Session:
                 **self.options_of(tuning.inner),
             )
         return options
+
+    def release(self) -> None:
+        """Forget what only setting up needs: two thirds of the memory."""
+        self.problem.entries = None
+        for matrix in self._matrices.values():
+            matrix.release()
 
     def free(self) -> None:
         """Release matrices and preconditioners. Collective."""

@@ -153,6 +153,10 @@ def empty(shape, dtype=np.float64):
     return ndarray(np.full(shape, np.nan if np.dtype(dtype).kind == "f" else -1, dtype))
 
 
+def empty_like(array):
+    return empty(array.shape, array.dtype)
+
+
 def ascontiguousarray(array):
     return ndarray(np.ascontiguousarray(_held(array)))
 
