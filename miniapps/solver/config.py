@@ -56,8 +56,8 @@ class Problem:
     )
     spread: float = option(
         0.0,
-        help="bad units: unknown i is measured in units of exp(spread g_i), g_i normal by seed and block; the matrix "
-        "becomes D A D, as badly conditioned as one likes",
+        help="bad units: unknown i is measured in units of 2^k, k normal with this deviation; the matrix becomes "
+        "D A D, as badly conditioned as one likes",
         minimum=0.0,
         flag="--spread",
     )
@@ -151,6 +151,11 @@ class Record:
         0, help="iterations between true residuals b - A x; 0: at the end", role="control", minimum=0
     )
     error: bool = option(True, help="distance to the known solution, every iteration", role="control")
+    orthogonality: bool = option(
+        False,
+        help="conjugate gradients: the cosine of the residual and the preconditioned first one, every iteration",
+        role="control",
+    )
     solution: bool = option(
         False, help="write the solution to RUN/solution-repeat-0.h5", role="control", flag="--save-solution"
     )

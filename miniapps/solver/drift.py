@@ -18,9 +18,8 @@ class Lane:
     method: object
     steps: object  # the generator
     solve: Solve | None = None
-    difference: list[float] = field(
-        default_factory=list
-    )  # |x_k - x_k of the reference| / |x_k of the reference|
+    # |x_k - x_k of the reference| / |x_k of the reference|
+    difference: list[float] = field(default_factory=list)
     residual: list[float] = field(default_factory=list)
 
     def advance(self) -> None:

@@ -83,15 +83,15 @@ def _require_symmetry(ctx, rows: Rows, found) -> None:
 
 
 def in_units(rows: Rows, found: entries.Entries, spread: float, seed: int) -> entries.Entries:
-    """D A D for D = diag(exp(spread g)): every rank draws g of the blocks that its columns lie in, so nothing travels.
+    """D A D for D = diag(2^k), k = spread g rounded: exact, so that D A D is the same problem in other units.
 
-    A's entry is multiplied by the product of both units, which does not depend on their order: D A D is as symmetric
-    as A.
+    Every rank draws g, normal, of the blocks that its columns lie in, so nothing travels.
     """
     indptr, columns, data = found
     blocks = np.unique(np.searchsorted(rows.starts, columns, side="right") - 1)
     lengths = rows.starts[blocks + 1] - rows.starts[blocks]
-    units = np.exp(spread * by_block(blocks, lengths, (seed, UNITS), np.random.Generator.standard_normal))
+    drawn = by_block(blocks, lengths, (seed, UNITS), np.random.Generator.standard_normal)
+    units = np.ldexp(1.0, np.rint(spread * drawn).astype(np.int32))
     begins = np.concatenate([[0], np.cumsum(lengths)])[:-1] - rows.starts[blocks]
 
     def of(at):

@@ -9,6 +9,12 @@ from math import inf, nan, sqrt
 from miniapps.device import host
 from miniapps.trace import fingerprint
 
+WATCHED = (
+    "cg",
+    "cg-chronopoulos-gear",
+    "cg-pipelined",
+)  # methods that can tell after every iteration, if asked to
+
 
 @dataclass
 class History:
@@ -25,6 +31,7 @@ class Recorder:
         self.ctx, self.problem, self.system, self.method = ctx, problem, system, method
         self.tracer, self.config, self.history = ctx.tracer, ctx.config.record, History()
         self.rows = problem.matrix.rows
+        self._watches = self.config.orthogonality and ctx.config.solve.method in WATCHED
         self._event = self.tracer.name("record")
         self._copy = system.vector()
         self._product = system.vector()
@@ -45,6 +52,8 @@ class Recorder:
             values["true_residual"] = self.true_residual()
         if self._error is not None and self.config.error:
             values["error"] = self.error()
+        if self._watches:
+            values["orthogonality"] = self.method.orthogonality()
         if self.ctx.rank == 0:
             for name, value in values.items():
                 self.tracer.value(name, value)
@@ -63,7 +72,7 @@ class Recorder:
             self.tracer.value("converged", float(solve.converged))
             if not self.config.true_every or solve.iterations % self.config.true_every:
                 self.tracer.value("true_residual", self.history.true_residual)
-            if orthogonality is not None:
+            if orthogonality is not None and not self._watches:
                 self.tracer.value("orthogonality", orthogonality)
 
     def true_residual(self) -> float:

@@ -10,7 +10,7 @@ from miniapps.solver import drift
 from miniapps.solver.checks import verify
 from miniapps.solver.output import fingerprint_of, save_solution
 from miniapps.solver.problem import build, matrix_of
-from miniapps.solver.record import Recorder
+from miniapps.solver.record import WATCHED, Recorder
 
 
 def run(ctx) -> Outcome:
@@ -93,6 +93,8 @@ class Session:
             "jacobi": dict(omega=tuning.omega),
             "chebyshev": dict(lower=tuning.lower, upper=tuning.upper),
         }.get(name, {})
+        if name in WATCHED:
+            options["watch"] = self.config.record.orthogonality
         if name == "refinement":
             options = dict(
                 system32=self.system("inner", dtype="float32"),
