@@ -97,6 +97,14 @@ def in_turn(variants: dict, rounds: int) -> dict[str, list]:
     return results
 
 
+def timed(call, repeats: int) -> float:
+    """Seconds per call, of so many in a row."""
+    begin = time.perf_counter()
+    for _ in range(repeats):
+        call()
+    return (time.perf_counter() - begin) / repeats
+
+
 def ratio(numerators, denominators) -> dict[str, float]:
     """Median, minimum and maximum of the ratios round by round."""
     ratios = [a / b for a, b in zip(numerators, denominators, strict=True)]

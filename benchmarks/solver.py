@@ -45,7 +45,15 @@ def multigrid(options) -> list[dict]:
     for problem in PROBLEMS:
         for edge in EDGES:
             size = [f"--n{axis}={edge}" for axis in "zyx"]
-            arguments = ("--problem", problem, "--preconditioner", "multigrid", "--guarantee", "layout", *size)
+            arguments = (
+                "--problem",
+                problem,
+                "--preconditioner",
+                "multigrid",
+                "--guarantee",
+                "layout",
+                *size,
+            )
             result = launch(RANKS, APP, (*arguments, "--set", "record.every=0"))
             iterations = int(result["fom"]["iterations"]["value"])
             what = f"{problem}, {edge}^3: iterations to 1e-8"

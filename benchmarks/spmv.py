@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.side_by_side import ROOT, in_turn, machine, ratio, report
+from benchmarks.side_by_side import ROOT, in_turn, machine, ratio, report, timed
 from kernels import _native, registry
 from kernels.sparse import Csr
 
@@ -127,14 +126,6 @@ def compare(matrix: Csr, threads: int, rounds: int) -> list[dict]:
         }
         for name, times in seconds.items()
     ]
-
-
-def timed(call, repeats: int) -> float:
-    """Seconds of one call."""
-    begin = time.perf_counter()
-    for _ in range(repeats):
-        call()
-    return (time.perf_counter() - begin) / repeats
 
 
 if __name__ == "__main__":

@@ -15,14 +15,13 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from functools import partial
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 
-from benchmarks.side_by_side import in_turn, machine, ratio, report, save
+from benchmarks.side_by_side import in_turn, machine, ratio, report, save, timed
 from kernels import _native, registry
 from kernels.guarantees import LEVELS
 from kernels.sums.elements import ACCUMULATORS
@@ -201,14 +200,6 @@ def variants(operation: str, factors, threads: int):
         if variant.backend == "native" and variant.unavailable() is None:
             arguments = {"threads": threads} if "threads" in variant.parameters else {}
             yield variant.name, variant.guarantee, partial(variant.function, *factors, **arguments)
-
-
-def timed(call, repeats: int) -> float:
-    """Seconds per call."""
-    begin = time.perf_counter()
-    for _ in range(repeats):
-        call()
-    return (time.perf_counter() - begin) / repeats
 
 
 if __name__ == "__main__":

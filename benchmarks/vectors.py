@@ -9,12 +9,11 @@ place. `exact dots`, `dots`: the three dot products alone. Medians with the extr
 """
 
 import argparse
-import time
 from functools import partial
 
 import numpy as np
 
-from benchmarks.side_by_side import in_turn, machine, ratio, report
+from benchmarks.side_by_side import in_turn, machine, ratio, report, timed
 from kernels import _native, exact
 from kernels.vectors import native
 
@@ -87,14 +86,6 @@ def by_numpy(scratch, p, u, s, w, x, r) -> list[float]:
     np.multiply(s, ALPHA, out=scratch)
     np.subtract(r, scratch, out=r)
     return [np.dot(r, u), np.dot(w, u), np.dot(r, r)]
-
-
-def timed(call, repeats: int) -> float:
-    """Seconds per call."""
-    begin = time.perf_counter()
-    for _ in range(repeats):
-        call()
-    return (time.perf_counter() - begin) / repeats
 
 
 if __name__ == "__main__":

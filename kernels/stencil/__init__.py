@@ -6,21 +6,9 @@ each other function by function: `reference` (plain NumPy, the oracle), `native`
 `cupy` (CUDA C++ through CuPy); `xp` in each is the array module whose fields it takes.
 """
 
-from importlib import import_module
+from functools import partial
 
-from kernels.guarantees import ChoiceError
+from kernels import backends
 
-BACKENDS = ("reference", "native", "cupy")
-
-
-def backend(name: str):
-    """The module that implements the block stencils as `name`.
-
-    Raises ChoiceError for an unknown name or a backend that cannot run here (its message says why).
-    """
-    if name not in BACKENDS:
-        raise ChoiceError(f"unknown stencil backend {name!r}; there are: {', '.join(BACKENDS)}")
-    try:
-        return import_module(f"kernels.stencil.{name}")
-    except ImportError as error:
-        raise ChoiceError(f"stencil backend {name!r} cannot run here: {error}") from error
+# backend(name): the module of that name
+backend = partial(backends.backend, "kernels.stencil", "block stencils")

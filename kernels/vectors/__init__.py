@@ -14,21 +14,9 @@ by itself, and a dot product is one partial sum per logical block in the fixed o
 bit depends on the layout, the number of threads or the backend.
 """
 
-from importlib import import_module
+from functools import partial
 
-from kernels.guarantees import ChoiceError
+from kernels import backends
 
-BACKENDS = ("reference", "native", "cupy")
-
-
-def backend(name: str):
-    """The module that implements fused vector updates as `name`; it offers `fuse` and `xp`.
-
-    Raises ChoiceError for an unknown name or a backend that cannot run here (its message says why).
-    """
-    if name not in BACKENDS:
-        raise ChoiceError(f"unknown backend of vector updates {name!r}; there are: {', '.join(BACKENDS)}")
-    try:
-        return import_module(f"kernels.vectors.{name}")
-    except ImportError as error:
-        raise ChoiceError(f"backend {name!r} of vector updates cannot run here: {error}") from error
+# backend(name): the module of that name
+backend = partial(backends.backend, "kernels.vectors", "vector updates")

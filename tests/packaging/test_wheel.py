@@ -64,6 +64,7 @@ def test_every_package_and_every_data_file_is_in_the_wheel(copy, wheel):
     assert sorted(expected - packed) == []
     assert {
         "miniapps/coupled/decks/S.toml",
+        "miniapps/solver/decks/S.toml",
         "jobs/templates/slurm.sh",
         "kernels/native/device.hpp",
         "kernels/native/pointwise.hpp",
