@@ -32,18 +32,18 @@ class Lane:
             self.solve = end.value
 
 
-def study(ctx, session) -> list[Lane]:
+def study(ctx, workspace) -> list[Lane]:
     """Solve in lock step until all have ended; one Lane per sample, which rank 0 records. Collective."""
-    solve, problem = ctx.config.solve, session.problem
+    solve, problem = ctx.config.solve, workspace.problem
 
     def lane(system) -> Lane:
-        method = session.method(system)
+        method = workspace.method(system)
         return Lane(method, method.iterate(problem.b, system.vector(), solve.tolerance, solve.max_iterations))
 
-    reference = session.system("exact", ordering="exact")
+    reference = workspace.system("exact", ordering="exact")
     exact = lane(reference)
     lanes = [
-        lane(session.system(f"sample{sample}.", arrival=(ctx.seed << 32) + sample))
+        lane(workspace.system(f"sample{sample}.", arrival=(ctx.seed << 32) + sample))
         for sample in range(ctx.config.drift.samples)
     ]
     there, here = reference.vector(), reference.vector()

@@ -16,29 +16,29 @@ from miniapps.solver.record import WATCHED, Recorder
 def run(ctx) -> Outcome:
     """Solve the system of the configuration; collective."""
     begin = time.perf_counter()
-    session = Session(ctx)
-    system = session.system("dots")
-    method = session.method(system)
-    session.release()
-    recorder = Recorder(ctx, session.problem, system, method)
+    workspace = Workspace(ctx)
+    system = workspace.system("dots")
+    method = workspace.method(system)
+    workspace.release()
+    recorder = Recorder(ctx, workspace.problem, system, method)
     setup = time.perf_counter() - begin
-    before = session.work()
-    solve, wall = _iterate(ctx, session, method, recorder)
-    work = [after - start for after, start in zip(session.work(), before, strict=True)]
+    before = workspace.work()
+    solve, wall = _iterate(ctx, workspace, method, recorder)
+    work = [after - start for after, start in zip(workspace.work(), before, strict=True)]
     recorder.end(solve)
-    checks = verify(ctx, session.problem, system, method, solve, recorder.history)
+    checks = verify(ctx, workspace.problem, system, method, solve, recorder.history)
     x = method.solution()
-    digest = fingerprint_of(session.problem.matrix.rows, ctx.comm, x)
+    digest = fingerprint_of(workspace.problem.matrix.rows, ctx.comm, x)
     if ctx.config.record.solution:
-        save_solution(ctx, session.problem, x)
+        save_solution(ctx, workspace.problem, x)
     if ctx.config.drift.samples:
-        drift.study(ctx, session)
+        drift.study(ctx, workspace)
     figures = _figures(ctx, solve, recorder.history, wall, setup, work)
-    session.free()  # not in a `finally`: it takes all ranks, and a rank that fails is alone
+    workspace.free()  # not in a `finally`: it takes all ranks, and a rank that fails is alone
     return Outcome(figures, checks, digest)
 
 
-class Session:
+class Workspace:
     """What a repeat sets up: the linear system, its preconditioner, and systems and methods on them. Collective."""
 
     def __init__(self, ctx):
@@ -139,9 +139,9 @@ class Session:
         return self._preconditioners[dtype]
 
 
-def _iterate(ctx, session, method, recorder):
+def _iterate(ctx, workspace, method, recorder):
     """(Solve, seconds without recording)."""
-    solve_options, problem = ctx.config.solve, session.problem
+    solve_options, problem = ctx.config.solve, workspace.problem
     x = problem.matrix.operand()
     steps = method.iterate(problem.b, x, solve_options.tolerance, solve_options.max_iterations)
     rows, region, clock = problem.matrix.rows, ctx.tracer.name("iteration"), ctx.tracer.clock
