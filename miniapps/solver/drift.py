@@ -43,7 +43,7 @@ def study(ctx, workspace) -> list[Lane]:
     reference = workspace.system("exact", ordering="exact")
     exact = lane(reference)
     lanes = [
-        lane(workspace.system(f"sample{sample}.", arrival=(ctx.seed << 32) + sample))
+        lane(workspace.system("samples", arrival=(ctx.seed << 32) + sample))
         for sample in range(ctx.config.drift.samples)
     ]
     there, here = reference.vector(), reference.vector()

@@ -44,14 +44,15 @@ class Workspace:
     def __init__(self, ctx):
         self.ctx, self.config, self.problem = ctx, ctx.config, build(ctx)
         self.backend = "cupy" if ctx.options.device == "cuda" else "native"
-        self._systems = []
+        self._systems, self._reducers = [], {}
         self._matrices = {ctx.config.solve.dtype: self.problem.matrix}
         self._preconditioners = {}
 
     def system(
         self, name: str, ordering: str | None = None, arrival=None, dtype: str | None = None
     ) -> System:
-        """A system whose all-reduces are called `name` and the number of sums, by `ordering` or the options'.
+        """A system whose all-reduces are called `name` and the number of sums, by `ordering` or the options'. Systems
+        of one name share them.
 
         `arrival`: draw the order in which the partial sums of a rank's blocks are added. `dtype`: of the vectors.
         """
@@ -59,7 +60,10 @@ class Workspace:
         matrix = self._matrix(dtype)
 
         def reducer(n):
-            return ctx.reducer(f"{name}{n}", (n,), blocks=matrix.rows.own, ordering=ordering)
+            called = f"{name}{n}"
+            if called not in self._reducers:
+                self._reducers[called] = ctx.reducer(called, (n,), blocks=matrix.rows.own, ordering=ordering)
+            return self._reducers[called]
 
         system = System(
             matrix,
