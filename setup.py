@@ -7,10 +7,12 @@ sources build on aarch64.
 
 from glob import glob
 
-from pybind11.setup_helpers import Pybind11Extension, build_ext
+from pybind11.setup_helpers import ParallelCompile, Pybind11Extension, build_ext
 from setuptools import setup
 
 FLAGS = ["-O3", "-fopenmp", "-ffp-contract=off", "-fno-fast-math", "-fno-math-errno", "-fno-trapping-math"]
+
+ParallelCompile("FPNA_BUILD_JOBS").install()  # as many at once as there are cores, unless the variable says
 
 setup(
     ext_modules=[

@@ -26,10 +26,12 @@ def validate(config, options, size: int) -> None:
 
 
 def complete(config, size: int) -> None:
-    """Write back what the number of ranks decides: the grid of `--points-per-rank`."""
+    """Write back what ranks and files decide: the grid of `--points-per-rank`, the hash of the files."""
     from miniapps.solver.decomposition import weak_grid
+    from miniapps.solver.problem import contents_of
 
     weak_grid(config.grid, size)
+    config.problem.contents = contents_of(config.problem)
 
 
 APP = App(

@@ -37,6 +37,7 @@ class Problem:
     matrix: str = option(
         "",
         help="solve with the matrix of this file instead: Matrix Market (.mtx) or SciPy (.npz)",
+        role="control",
         flag="--matrix",
     )
     right_side: str = option(
@@ -46,7 +47,10 @@ class Problem:
         choices=RIGHT_SIDES,
         flag="--right-side",
     )
-    right_side_file: str = option("", help="file: Matrix Market array or .npy", flag="--right-side-file")
+    right_side_file: str = option(
+        "", help="file: Matrix Market array or .npy", role="control", flag="--right-side-file"
+    )
+    contents: str = option("", help="hash of what these files hold, found at the start: wherever they lie")
     eps_y: float = option(0.1, help="anisotropic: coefficient in y; that in x is 1", minimum=0.0)
     eps_z: float = option(0.01, help="anisotropic: coefficient in z", minimum=0.0)
     velocity: tuple[float, ...] = option(

@@ -1,9 +1,11 @@
 """The linear system of a run: matrix, right-hand side and, where it is known, the solution."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xxhash
 
 import kernels.sparse  # noqa: F401 - registers its variants
 from kernels import registry
@@ -17,8 +19,10 @@ from miniapps.solver import entries, files
 from miniapps.solver.box import Box
 from miniapps.solver.decomposition import box_owner
 from miniapps.solver.manufactured import manufactured
+from miniapps.solver.matrixfile import readable
 from miniapps.solver.stencils import Stencil, stencil
 
+HASHED_BYTES = 1 << 20  # of a file at once
 GENERAL = "bicgstab, gmres-mgs or gmres-cgs"  # methods for any matrix
 # What numbers are drawn for: each purpose has numbers of its own.
 SOLUTION, UNITS, ONE, OTHER = range(4)
@@ -64,6 +68,20 @@ def build(ctx) -> LinearSystem:
     matrix = matrix_of(ctx, rows, found, config.solve.dtype)
     b, solution = _right_side(ctx, matrix, box)
     return LinearSystem(matrix, found, *_row_norms(ctx.comm, found), box, pattern, b, solution)
+
+
+def contents_of(problem) -> str:
+    """The hash of the bytes of the problem's files, in hex; empty without files. Raises FileError for what cannot be
+    read."""
+    paths = [problem.matrix] if problem.matrix else []
+    if problem.right_side == "file" and problem.right_side_file:
+        paths.append(problem.right_side_file)
+    hashed = xxhash.xxh3_128()
+    for path in paths:
+        with readable(Path(path)), open(path, "rb") as file:
+            while piece := file.read(HASHED_BYTES):
+                hashed.update(piece)
+    return hashed.hexdigest() if paths else ""
 
 
 def asks_for_symmetry(config) -> bool:

@@ -10,7 +10,15 @@ import pytest
 from tests.launch import run_mpi, run_python
 from tests.miniapps.test_coupled_device import STAND_IN, needs_compiler, needs_device
 
-SMALL = ["--nx=8", "--ny=8", "--nz=6", "--set=grid.bx=4", "--set=grid.by=4", "--set=grid.bz=3", "--no-progress"]
+SMALL = [
+    "--nx=8",
+    "--ny=8",
+    "--nz=6",
+    "--set=grid.bx=4",
+    "--set=grid.by=4",
+    "--set=grid.bz=3",
+    "--no-progress",
+]
 CASES = {
     "cg": ["--method=cg", "--preconditioner=jacobi"],
     "pipelined": ["--method=cg-pipelined", "--preconditioner=chebyshev"],
