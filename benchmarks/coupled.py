@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.side_by_side import in_turn, launch, mpirun, parts_parser, ratio, run_parts
+from benchmarks.side_by_side import guarantee_costs, in_turn, launch, mpirun, parts_parser, ratio, run_parts
 
 APP = "miniapps.coupled"
 
@@ -29,19 +29,9 @@ def seconds_per_step(ranks: int, *options) -> float:
 def guarantee(options) -> list[dict]:
     """Cost of the guarantees relative to none."""
     common = ("--deck", "M", "--steps", str(options.steps))
-    levels = ("none", "run", "layout", "exact")
-    found = in_turn(
-        {g: lambda g=g: seconds_per_step(4, *common, "--guarantee", g) for g in levels}, options.rounds
+    return guarantee_costs(
+        lambda level: seconds_per_step(4, *common, "--guarantee", level), options.rounds, ""
     )
-    return [
-        {
-            "part": "guarantee",
-            "what": f"{g} / none",
-            "figure": ratio(found[g], found["none"]),
-            "raw": found[g],
-        }
-        for g in levels[1:]
-    ]
 
 
 def efficiency(options) -> list[dict]:

@@ -11,8 +11,11 @@ import sys
 import tempfile
 import time
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+
+from kernels.guarantees import LEVELS
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARIES = ("mpich", "openmpi")
@@ -95,6 +98,20 @@ def in_turn(variants: dict, rounds: int) -> dict[str, list]:
             if k:
                 results[name].append(value)
     return results
+
+
+def guarantee_costs(seconds, rounds: int, what: str) -> list[dict]:
+    """Rows of the cost of every guarantee over that of none, round by round; seconds(level) is one run."""
+    found = in_turn({level: partial(seconds, level) for level in LEVELS}, rounds)
+    return [
+        {
+            "part": "guarantee",
+            "what": f"{level} / none{what}",
+            "figure": ratio(found[level], found["none"]),
+            "raw": found[level],
+        }
+        for level in LEVELS[1:]
+    ]
 
 
 def timed(call, repeats: int) -> float:

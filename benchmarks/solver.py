@@ -11,7 +11,7 @@ multigrid    iterations to 1e-8 of conjugate gradients with multigrid from 32^3 
 The product by itself is measured by `python -m benchmarks.spmv`.
 """
 
-from benchmarks.side_by_side import in_turn, launch, parts_parser, ratio, run_parts
+from benchmarks.side_by_side import guarantee_costs, launch, parts_parser, run_parts
 
 APP = "miniapps.solver"
 RANKS = 4
@@ -21,22 +21,12 @@ PROBLEMS = ("poisson27", "poisson7")
 
 def guarantee(options) -> list[dict]:
     """Cost of the guarantees relative to none."""
-    levels = ("none", "run", "layout", "exact")
     common = ("--deck", "M", "--set", "record.every=0")
 
     def seconds(level):
         return launch(RANKS, APP, (*common, "--guarantee", level))["fom"]["iteration"]["value"]
 
-    found = in_turn({level: lambda level=level: seconds(level) for level in levels}, options.rounds)
-    return [
-        {
-            "part": "guarantee",
-            "what": f"{level} / none, time per iteration",
-            "figure": ratio(found[level], found["none"]),
-            "raw": found[level],
-        }
-        for level in levels[1:]
-    ]
+    return guarantee_costs(seconds, options.rounds, ", time per iteration")
 
 
 def multigrid(options) -> list[dict]:
