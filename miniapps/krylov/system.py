@@ -19,7 +19,8 @@ class System:
 
         lambda n: ctx.reducer(f"dots{n}", (n,), blocks=matrix.rows.own)
 
-    `precondition`: an object with `apply(r, z)`, None for M = I; `backend`, `threads`: of `kernels.vectors`.
+    `precondition`: one of `miniapps.preconditioners`, with `apply(r, z)`, `flops` and `nbytes`; None for M = I.
+    `backend`, `threads`: of `kernels.vectors`.
 
     `exact`: every product enters the superaccumulator with both parts, so that no order is left anywhere; the reducer's
     ordering must be `exact`. Nothing is then under way between `start` and `finish` of a fused kernel.

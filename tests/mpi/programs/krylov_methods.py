@@ -15,6 +15,7 @@ from miniapps.context import Reducer
 from miniapps.krylov import METHODS
 from miniapps.krylov.system import System
 from miniapps.matrix import Matrix
+from miniapps.preconditioners import make
 from miniapps.rows import Rows
 
 BLOCKS = 40
@@ -50,16 +51,6 @@ def sorted_rows(a):
     return a
 
 
-class DiagonalInverse:
-    """A preconditioner."""
-
-    def __init__(self, matrix):
-        self.diagonal, self.m = matrix.diagonal(), matrix.rows.m
-
-    def apply(self, r, z):
-        z[: self.m] = r[: self.m] / self.diagonal
-
-
 def built(comm, rows, a, ordering, dtype="float64", preconditioned=True, **options):
     """A system of a SciPy matrix."""
     mine = a[rows.global_rows()]
@@ -69,7 +60,7 @@ def built(comm, rows, a, ordering, dtype="float64", preconditioned=True, **optio
     def reducer(n):
         return allreduce.plan(comm, ordering=ordering, shape=(n,), blocks=rows.own)
 
-    return System(matrix, reducer, DiagonalInverse(matrix) if preconditioned else None, **options)
+    return System(matrix, reducer, make("jacobi", matrix) if preconditioned else None, **options)
 
 
 def solved(comm, rows, name, a, ordering, limit=60, tolerance=1e-6, **options):
