@@ -32,8 +32,8 @@ class Lane:
             self.solve = end.value
 
 
-def study(ctx, workspace) -> list[Lane]:
-    """Solve in lock step until all have ended; one Lane per sample, which rank 0 records. Collective."""
+def study(ctx, workspace) -> None:
+    """Solve in lock step until all have ended; rank 0 records what became of the samples. Collective."""
     solve, problem = ctx.config.solve, workspace.problem
 
     def lane(system) -> Lane:
@@ -53,15 +53,13 @@ def study(ctx, workspace) -> list[Lane]:
         for each in (exact, *lanes):
             each.advance()
         there[:m] = exact.method.solution()[:m]
-        going = [each for each in (exact, *lanes) if each.solve is None]
-        if not going:
+        if all(each.solve for each in (exact, *lanes)):
             break
         for each in lanes:
             here[:m] = each.method.solution()[:m]
             each.difference.append(_relative(*distance()))
     if ctx.rank == 0:
         _record(ctx.tracer, lanes)
-    return lanes
 
 
 def _record(tracer, lanes: list[Lane]) -> None:

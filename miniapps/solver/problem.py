@@ -55,7 +55,8 @@ def build(ctx) -> LinearSystem:
     config, problem = ctx.config, ctx.config.problem
     box = pattern = None
     if problem.matrix:
-        rows = file_rows(config, ctx.size, ctx.rank, ctx.options.shuffle_blocks)
+        n = ctx.comm.bcast(files.header(problem.matrix).rows if ctx.rank == 0 else None)
+        rows = file_rows(n, config.grid, ctx.size, ctx.rank, ctx.options.shuffle_blocks)
         found = files.read(problem.matrix, ctx.comm, rows, config.solve.reading)
         if asks_for_symmetry(config):
             _require_symmetry(ctx, rows, found)
@@ -180,10 +181,9 @@ def box_rows(box: Box, size: int, rank: int, shuffle: int) -> Rows:
     return Rows(box.starts, size, rank, shuffle, owner)
 
 
-def file_rows(config, size: int, rank: int, shuffle: int) -> Rows:
-    """Rows of the matrix file in blocks of grid.rows_per_block; raises UsageError for what is no square matrix."""
-    n, step = files.header(config.problem.matrix).rows, config.grid.rows_per_block
-    return Rows(np.append(np.arange(0, n, step), n), size, rank, shuffle)
+def file_rows(n: int, grid, size: int, rank: int, shuffle: int) -> Rows:
+    """The `n` rows of a matrix from a file in blocks of grid.rows_per_block; raises BlocksError for too many ranks."""
+    return Rows(np.append(np.arange(0, n, grid.rows_per_block), n), size, rank, shuffle)
 
 
 def _right_side(ctx, matrix: Matrix, box: Box | None) -> tuple[Any, Any | None]:

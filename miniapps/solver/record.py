@@ -9,11 +9,8 @@ from math import inf, nan, sqrt
 from miniapps.device import host
 from miniapps.trace import fingerprint
 
-WATCHED = (
-    "cg",
-    "cg-chronopoulos-gear",
-    "cg-pipelined",
-)  # methods that can tell after every iteration, if asked to
+# Methods that can tell after every iteration how orthogonal residuals are, if asked to.
+WATCHED = ("cg", "cg-chronopoulos-gear", "cg-pipelined")
 
 
 @dataclass

@@ -4,6 +4,7 @@ from kernels import registry
 from kernels.guarantees import ChoiceError
 from miniapps import preconditioners
 from miniapps.config import UsageError
+from miniapps.solver import files
 from miniapps.solver.problem import (
     GENERAL,
     asks_for_symmetry,
@@ -24,7 +25,7 @@ def validate(config, options, size: int) -> None:
     registry.check("spmv", solve.spmv, NEEDED[options.guarantee], backend_of(solve.spmv, options.device))
     symmetric = True
     if problem.matrix:
-        file_rows(config, size, 0, 0)
+        file_rows(files.header(problem.matrix).rows, config.grid, size, 0, 0)
     else:
         box_rows(box_of(config.grid), size, 0, 0)
         symmetric = stencil_of(problem, config.grid).symmetric
