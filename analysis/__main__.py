@@ -95,7 +95,7 @@ def main(argv: list[str] | None = None) -> int:
         )
         return BAD_USAGE
     from analysis.divergence import NothingInCommon
-    from analysis.find import NoRuns
+    from analysis.load.find import NoRuns
 
     try:
         return COMMANDS[options.command](options)
@@ -110,7 +110,7 @@ def main(argv: list[str] | None = None) -> int:
 def report(options: argparse.Namespace) -> int:
     """Write the HTML file; print the verdict and the groups."""
     from analysis import terminal
-    from analysis.report import build
+    from analysis.report.build import build
 
     if options.output.is_dir() or not options.output.absolute().parent.is_dir():
         raise Usage(f"-o {options.output}: must be a file in a directory that exists")
@@ -151,7 +151,7 @@ def divergence(options: argparse.Namespace) -> int:
     """Compare the first run with the others; 0 if every bit is equal."""
     from analysis import terminal
     from analysis.divergence import compare, growth
-    from analysis.load import load
+    from analysis.load.frames import load
 
     places = [_split(run) for run in options.runs]
     frames = load([directory for directory, _ in places], copies=True)
@@ -185,7 +185,7 @@ def divergence(options: argparse.Namespace) -> int:
 def show(options: argparse.Namespace) -> int:
     """Print what is in the runs."""
     from analysis import terminal
-    from analysis.load import load
+    from analysis.load.frames import load
 
     frames = load(options.runs, copies=True)
     say = terminal.printer()
@@ -198,9 +198,9 @@ def show(options: argparse.Namespace) -> int:
 def sums(options: argparse.Namespace) -> int:
     """Print what is known of the sums of `reductions`."""
     from analysis import terminal
-    from analysis.sums import APP, NoReference
-    from analysis.sums import sums as frames_of
-    from analysis.sums_tables import all_tables, exported, study
+    from analysis.sums.frames import APP, NoReference
+    from analysis.sums.frames import sums as frames_of
+    from analysis.sums.tables import all_tables, exported, study
 
     found = frames_of(_of_app(options, APP))
     if found.samples.empty:
@@ -221,9 +221,9 @@ def sums(options: argparse.Namespace) -> int:
 def solves(options: argparse.Namespace) -> int:
     """Print what is known of the solves of `solver`."""
     from analysis import terminal
-    from analysis.solves import APP
-    from analysis.solves import solves as frames_of
-    from analysis.solves_tables import all_tables, exported, said, study
+    from analysis.solves.frames import APP
+    from analysis.solves.frames import solves as frames_of
+    from analysis.solves.tables import all_tables, exported, said, study
 
     found = frames_of(_of_app(options, APP))
     if found.solves.empty:
@@ -248,7 +248,7 @@ COMMANDS = {
 
 def _of_app(options: argparse.Namespace, app: str):
     """The frames of `options.runs`, of which one must be of `app`, for a command with --csv."""
-    from analysis.load import load
+    from analysis.load.frames import load
 
     if options.csv and options.csv.exists() and not options.csv.is_dir():
         raise Usage(f"--csv {options.csv}: is a file; give a directory")
@@ -275,7 +275,7 @@ def _export(options: argparse.Namespace, frames: dict, say) -> None:
 
 def _frames(options: argparse.Namespace):
     """The frames of `options.runs` and the (run, repeat) of `options.reference`, or None."""
-    from analysis.load import load
+    from analysis.load.frames import load
 
     reference = _split(options.reference) if options.reference else None
     frames = load([*options.runs, *([reference[0]] if reference else [])])

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import bits
-from analysis.load import Frames
+from analysis.load.frames import Frames
 
 Id = tuple[str, int]  # (run, repeat)
 KEY = ["step", "name", "occurrence", "block"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.groups import LEVELS, grouped
-from analysis.load import Frames
+from analysis.load.frames import Frames
 
 
 def regions(frames: Frames) -> pd.DataFrame:

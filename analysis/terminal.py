@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis import bits
 from analysis.divergence import Comparison, Point
-from analysis.load import Frames
+from analysis.load.frames import Frames
 from analysis.regions import regions, summary
 from analysis.variability import label
 from analysis.verdict import BROKEN, HOLDS, Group, place

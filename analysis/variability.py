@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from analysis import bits
-from analysis.assemble import PAYLOAD
 from analysis.groups import grouped
-from analysis.load import Frames
+from analysis.load.assemble import PAYLOAD
+from analysis.load.frames import Frames
 
 Id = tuple[str, int]  # (run, repeat)
 TABLES = ("fingerprints", "values")

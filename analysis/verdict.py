@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.divergence import Comparison, NothingInCommon, Point, compare
 from analysis.groups import SPANS_LAYOUTS, grouped, ranks_text
-from analysis.load import Frames
+from analysis.load.frames import Frames
 from analysis.variability import bound, ids, outcomes
 
 # What can be said of a group, and whether it breaks a promise.

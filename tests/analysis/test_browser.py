@@ -9,8 +9,8 @@ import subprocess
 import numpy as np
 import pytest
 
-from analysis.load import load
-from analysis.report import build
+from analysis.load.frames import load
+from analysis.report.build import build
 from tests.analysis.synthetic import flip_bit, write_run
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.find import NoRuns
-from analysis.load import COLUMNS, RUNS, load
+from analysis.load.find import NoRuns
+from analysis.load.frames import COLUMNS, RUNS, load
 from miniapps.trace import Tracer
 from tests.analysis.synthetic import (
     BLOCKS,

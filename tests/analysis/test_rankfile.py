@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.rankfile import exclusive, read_rank, summed
+from analysis.load.rankfile import exclusive, read_rank, summed
 from miniapps.trace import TraceError, Tracer
 from tests.analysis.synthetic import attributes, write_run
 

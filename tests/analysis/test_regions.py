@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from analysis.load import load
+from analysis.load.frames import load
 from analysis.regions import cost_summary, costs, regions, summary
 from tests.analysis.synthetic import write_run, write_timed
 

@@ -6,9 +6,9 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from analysis.figures import POINTS
-from analysis.load import load
-from analysis.report import build
+from analysis.load.frames import load
+from analysis.report.build import build
+from analysis.report.figures import POINTS
 from tests.analysis.synthetic import flip_bit, write_run, write_timed
 
 SECTIONS = [

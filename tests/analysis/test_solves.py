@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from analysis.load import load
-from analysis.solves import solves
-from analysis.solves_tables import changed, said, stops, study
+from analysis.load.frames import load
+from analysis.solves.frames import solves
+from analysis.solves.tables import changed, said, stops, study
 from analysis.variability import EACH_OTHER
 from tests.analysis.solves_runs import FALLING, METHOD, TOLERANCE, solve, write_solves
 from tests.analysis.synthetic import write_run

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.load import load
-from analysis.solves import solves
-from analysis.solves_growth import law, phase, pieces
-from analysis.solves_tables import study
+from analysis.load.frames import load
+from analysis.solves.frames import solves
+from analysis.solves.growth import law, phase, pieces
+from analysis.solves.tables import study
 from tests.analysis.solves_runs import FALLING, solve, studied, write_solves
 
 K = np.arange(200.0)

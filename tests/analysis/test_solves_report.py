@@ -6,11 +6,11 @@ import re
 import numpy as np
 import pytest
 
-from analysis import solves_figures, solves_sections
-from analysis.load import load
-from analysis.report import build
-from analysis.solves import solves
-from analysis.solves_figures import (
+from analysis.load.frames import load
+from analysis.report.build import build
+from analysis.solves import figures as solves_figures
+from analysis.solves import sections as solves_sections
+from analysis.solves.figures import (
     COLOURS,
     POINTS,
     drift_figures,
@@ -18,7 +18,8 @@ from analysis.solves_figures import (
     history_figures,
     iteration_figures,
 )
-from analysis.solves_tables import case_tables, study
+from analysis.solves.frames import solves
+from analysis.solves.tables import case_tables, study
 from tests.analysis import test_browser
 from tests.analysis.solves_runs import (
     FALLING,

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from analysis.load import load
-from analysis.sums import NoReference, parse, references, sums
-from analysis.sums_tables import study
+from analysis.load.frames import load
+from analysis.sums.frames import NoReference, parse, references, sums
+from analysis.sums.tables import study
 from tests.analysis.sums_runs import CONFIG, PROMISES, write_sums
 from tests.analysis.synthetic import write_run
 

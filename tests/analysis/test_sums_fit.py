@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from analysis.load import load
+from analysis.load.frames import load
 from analysis.statistics import line
-from analysis.sums import sums
-from analysis.sums_fit import power_law
-from analysis.sums_tables import study
+from analysis.sums.fit import power_law
+from analysis.sums.frames import sums
+from analysis.sums.tables import study
 
 from .sums_runs import write_sums
 

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from analysis.load import load
+from analysis.load.frames import load
 from analysis.statistics import median_interval
-from analysis.sums import sums
-from analysis.sums_price import prices, ratio_interval
+from analysis.sums.frames import sums
+from analysis.sums.price import prices, ratio_interval
 from tests.analysis.sums_runs import CONFIG, write_sums
 
 SPA, SPTR, NUMPY = "sum:spa:native:8", "sum:sptr:native:8", "sum:numpy:numpy:8"

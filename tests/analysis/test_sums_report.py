@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from analysis.groups import problem_names
-from analysis.load import load
-from analysis.report import build
-from analysis.sums import sums
-from analysis.sums_figures import (
+from analysis.load.frames import load
+from analysis.report.build import build
+from analysis.sums.figures import (
     BARS,
     DRAWN,
     PANELS,
@@ -19,9 +18,10 @@ from analysis.sums_figures import (
     left_out,
     shape_figures,
 )
-from analysis.sums_price_figures import price_figures
-from analysis.sums_sections import sums_sections
-from analysis.sums_tables import study
+from analysis.sums.frames import sums
+from analysis.sums.price_figures import price_figures
+from analysis.sums.sections import sums_sections
+from analysis.sums.tables import study
 from tests.analysis import test_browser
 from tests.analysis.sums_runs import CONFIG, write_sums
 from tests.analysis.synthetic import write_run

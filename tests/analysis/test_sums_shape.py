@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from analysis.sums_shape import (
+from analysis.sums.shape import (
     cells,
     divergence,
     grid_of,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.groups import grouped
-from analysis.load import load
+from analysis.load.frames import load
 from analysis.variability import EACH_OTHER, bound, effective, final, outcomes, pairs, reference, variability
 from miniapps.trace import Tracer
 from tests.analysis.synthetic import BLOCKS, STEPS, attributes, field_at, flip_bit, write_run

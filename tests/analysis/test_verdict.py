@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from analysis.groups import grouped
-from analysis.load import load
+from analysis.load.frames import load
 from analysis.variability import bound
 from analysis.verdict import BROKEN, DIFFERS, HOLDS, SAME, UNTESTED, clause, judge, sentence
 from miniapps.trace import Tracer

@@ -14,7 +14,7 @@ import pandas as pd
 
 from analysis import bits
 from analysis.statistics import middle, quantile
-from analysis.sums import CELL, PLACE, SERIES, Sums, pieces
+from analysis.sums.frames import CELL, PLACE, SERIES, Sums, pieces
 from analysis.variability import bound
 
 QUANTILE = 0.95  # of |V_s|, beside its maximum, which grows with the number of samples

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from analysis import svg
+from analysis.report import svg
 
 
 def floor_of(numbers) -> float:

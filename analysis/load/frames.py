@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from analysis.assemble import PAYLOAD, Run, assemble
-from analysis.find import find_runs, labels
-from analysis.rankfile import read_rank
+from analysis.load.assemble import PAYLOAD, Run, assemble
+from analysis.load.find import find_runs, labels
+from analysis.load.rankfile import read_rank
 
 POOL_FROM = 33  # files: below, starting processes costs more than it saves
 

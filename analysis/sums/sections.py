@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from analysis.load import Frames
-from analysis.sections import Section, folded
-from analysis.sums import sums
-from analysis.sums_figures import (
+from analysis.load.frames import Frames
+from analysis.report.sections import Section, folded
+from analysis.sums.figures import (
     DRAWN,
     bits_figures,
     growth_figures,
     left_out,
     shape_figures,
 )
-from analysis.sums_price_figures import price_figures
-from analysis.sums_shape import FEWEST_SAMPLES
-from analysis.sums_tables import (
+from analysis.sums.frames import sums
+from analysis.sums.price_figures import price_figures
+from analysis.sums.shape import FEWEST_SAMPLES
+from analysis.sums.tables import (
     Study,
     bits_tables,
     fit_tables,

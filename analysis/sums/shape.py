@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import bits
-from analysis.sums import CELL, SERIES, Sums, pieces
+from analysis.sums.frames import CELL, SERIES, Sums, pieces
 
 GRID_POINTS = 4  # to a cell, below which the grid shows
 FEW = 16  # points of a grid: discrete however few the samples

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from analysis import svg
-from analysis.axes import floor_of, log_axis, plain_ticks, powers
 from analysis.groups import LEVELS
-from analysis.sums import SERIES, UNKNOWN
-from analysis.sums_figures import GREY, each_drawn, name_of
-from analysis.sums_tables import Study
-from analysis.svg import Figure, figure_of
+from analysis.report import svg
+from analysis.report.axes import floor_of, log_axis, plain_ticks, powers
+from analysis.report.svg import Figure, figure_of
+from analysis.sums.figures import GREY, each_drawn, name_of
+from analysis.sums.frames import SERIES, UNKNOWN
+from analysis.sums.tables import Study
 
 GUARANTEES = (*LEVELS, UNKNOWN)
 LETTER_PT = 8.5  # of labels at points

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analysis.solves import Solves
+from analysis.solves.frames import Solves
 from analysis.statistics import line, median_interval
 
 FEWEST = 3  # samples, and points of a sample in the growth phase

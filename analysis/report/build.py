@@ -8,19 +8,20 @@ from datetime import UTC, datetime
 
 import pandas as pd
 
-from analysis import figures, terminal
+from analysis import terminal
 from analysis.divergence import growths
 from analysis.environment import differences
 from analysis.groups import grouped
-from analysis.load import Frames
+from analysis.load.frames import Frames
 from analysis.regions import cost_summary, costs, regions, summary
-from analysis.sections import Section, Table
-from analysis.solves import solves
-from analysis.solves_sections import solves_sections
-from analysis.solves_tables import changed, study
-from analysis.sums import APP
-from analysis.sums_sections import sums_sections
-from analysis.svg import GLYPHS, SERIES
+from analysis.report import figures
+from analysis.report.sections import Section, Table
+from analysis.report.svg import GLYPHS, SERIES
+from analysis.solves.frames import solves
+from analysis.solves.sections import solves_sections
+from analysis.solves.tables import changed, study
+from analysis.sums.frames import APP
+from analysis.sums.sections import sums_sections
 from analysis.terminal import number
 from analysis.variability import Id, ids, label, pairs, variability
 from analysis.verdict import (
@@ -74,7 +75,7 @@ def build(frames: Frames, against: Id | None = None) -> Report:
         _excluded(frames),
     ]
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("analysis"), autoescape=True, undefined=jinja2.StrictUndefined,
+        loader=jinja2.PackageLoader("analysis.report"), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     html = environment.get_template("report.html.j2").render(

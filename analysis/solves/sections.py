@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from analysis.sections import Section, folded
-from analysis.solves_figures import (
+from analysis.report.sections import Section, folded
+from analysis.solves.figures import (
     DRAWN,
     drift_figures,
     growth_figures,
@@ -11,7 +11,7 @@ from analysis.solves_figures import (
     iteration_figures,
     left_out,
 )
-from analysis.solves_tables import Study, case_tables, decision_table, growth_tables, pair_tables
+from analysis.solves.tables import Study, case_tables, decision_table, growth_tables, pair_tables
 
 
 def solves_sections(made: Study) -> list[Section]:

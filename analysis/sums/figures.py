@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pandas as pd
 
-from analysis import svg
-from analysis.axes import floor_of, log_axis, powers
-from analysis.sums import CELL, SERIES, pieces
-from analysis.sums_shape import FEWEST_SAMPLES, Cells, cells, v_s_and_grid
-from analysis.sums_tables import Study
-from analysis.svg import Figure, figure_of
+from analysis.report import svg
+from analysis.report.axes import floor_of, log_axis, powers
+from analysis.report.svg import Figure, figure_of
+from analysis.sums.frames import CELL, SERIES, pieces
+from analysis.sums.shape import FEWEST_SAMPLES, Cells, cells, v_s_and_grid
+from analysis.sums.tables import Study
 from analysis.terminal import interval, number
 
 DRAWN = 6  # cases and operations that have figures; the tables have all

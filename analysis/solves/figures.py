@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pandas as pd
 
-from analysis import svg
-from analysis.axes import floor_of, log_axis, powers
-from analysis.solves import TRUE_RESIDUAL
-from analysis.solves_growth import differences, typical
-from analysis.solves_pairs import drift
-from analysis.solves_tables import Study
-from analysis.svg import Figure, figure_of
+from analysis.report import svg
+from analysis.report.axes import floor_of, log_axis, powers
+from analysis.report.svg import Figure, figure_of
+from analysis.solves.frames import TRUE_RESIDUAL
+from analysis.solves.growth import differences, typical
+from analysis.solves.pairs import drift
+from analysis.solves.tables import Study
 from analysis.terminal import interval, number
 from analysis.variability import EACH_OTHER
 

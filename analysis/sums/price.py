@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.statistics import median_interval
-from analysis.sums import EMULATED, SERIES, Sums, keys, pieces
+from analysis.sums.frames import EMULATED, SERIES, Sums, keys, pieces
 from analysis.variability import CONFIDENCE
 
 LIBRARIES = ("numpy", "torch", "cu")  # variants that are a library's own sum

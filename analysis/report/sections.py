@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from analysis.svg import Figure
+from analysis.report.svg import Figure
 
 FOLD_FROM = 16  # rows of a table, above which it is folded
 OPEN = 3  # tables of a section, above which all are folded

@@ -14,7 +14,7 @@ import pandas as pd
 
 from analysis import bits
 from analysis.groups import LEVELS
-from analysis.solves import Solves
+from analysis.solves.frames import Solves
 from analysis.variability import EACH_OTHER, Id, label
 
 PAIRS = {"family": "str", "case": "str", "against": "str", "a_run": "str", "a_repeat": "int64", "b_run": "str",

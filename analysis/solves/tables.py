@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.sections import Table
-from analysis.solves import Solves
-from analysis.solves_growth import growth
-from analysis.solves_pairs import cases, decisions, pairs
+from analysis.report.sections import Table
+from analysis.solves.frames import Solves
+from analysis.solves.growth import growth
+from analysis.solves.pairs import cases, decisions, pairs
 from analysis.terminal import interval, number
 from analysis.variability import EACH_OTHER, label
 from analysis.verdict import DIFFERS, counted

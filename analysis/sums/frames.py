@@ -15,7 +15,7 @@ import pandas as pd
 
 from analysis import bits
 from analysis.groups import grouped, ranks_text
-from analysis.load import Frames
+from analysis.load.frames import Frames
 
 APP = "reductions"
 EMULATED = "emulated"  # the backend that draws orders of arrival from a seed: what it gives has no price

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.statistics import line
-from analysis.sums import SERIES
+from analysis.sums.frames import SERIES
 from analysis.variability import CONFIDENCE
 
 FEWEST_SIZES = 3  # two points have a line through them whatever the law

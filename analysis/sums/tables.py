@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analysis.groups import LEVELS
-from analysis.sections import Table
-from analysis.sums import EMULATED, SERIES, Sums, references
-from analysis.sums_fit import fits
-from analysis.sums_price import prices
-from analysis.sums_shape import MOST_MODES, shapes
-from analysis.sums_statistics import QUANTILE, of_arrays, of_series, worst_orders
+from analysis.report.sections import Table
+from analysis.sums.fit import fits
+from analysis.sums.frames import EMULATED, SERIES, Sums, references
+from analysis.sums.price import prices
+from analysis.sums.shape import MOST_MODES, shapes
+from analysis.sums.statistics import QUANTILE, of_arrays, of_series, worst_orders
 from analysis.terminal import interval, number
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.rankfile import RankData
+from analysis.load.rankfile import RankData
 from miniapps.trace import TraceError
 
 KEY = ("repeat", "step", "name", "occurrence", "block")  # what tells rows of values and fingerprints apart

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from analysis import svg
-from analysis.axes import floor_of, log_axis, log_ticks
 from analysis.groups import ranks_text
-from analysis.svg import Figure
+from analysis.report import svg
+from analysis.report.axes import floor_of, log_axis, log_ticks
+from analysis.report.svg import Figure
 from analysis.variability import EACH_OTHER
 
 ROW_IN = 0.46  # height of a row that has its label above the points

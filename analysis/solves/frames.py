@@ -17,7 +17,7 @@ import pandas as pd
 
 from analysis import bits
 from analysis.groups import UNSET, grouped, problem_names, ranks_text
-from analysis.load import Frames
+from analysis.load.frames import Frames
 from analysis.variability import Id
 
 APP = "solver"

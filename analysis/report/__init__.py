@@ -1,0 +1,1 @@
+"""The report: sections made of tables and figures, one HTML file."""

@@ -1,0 +1,1 @@
+"""The solves of `solver`: histories to frames, pairs, growth of a difference, tables, figures."""
