@@ -1,0 +1,3 @@
+"""The commands of `python -m analysis`, a module each: `SUMMARY` and `DETAIL` for the help, `add_options(parser)`, and
+`run(options) -> exit code`. What is imported with them is light; frames and figures are imported when one runs.
+"""

@@ -1,0 +1,132 @@
+"""What commands share: exit codes, the runs and the reference that options name, warnings."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+EQUAL, FAILED, BAD_USAGE, DIFFERENT = 0, 1, 2, 3
+
+
+class Usage(Exception):
+    """The command line asks for what cannot be; the message says why and what can."""
+
+
+def add_reference(parser: argparse.ArgumentParser) -> None:
+    """The option `--reference`."""
+    parser.add_argument(
+        "--reference", metavar="RUN[:REPEAT]",
+        help="what runs are compared with beside each other (the first of the strongest guarantee)",
+    )  # fmt: skip
+
+
+def add_csv(parser: argparse.ArgumentParser) -> None:
+    """The option `--csv`."""
+    parser.add_argument(
+        "--csv", type=Path, metavar="DIR", help="write the tables there as CSV, in full precision"
+    )
+
+
+def frames_of(options: argparse.Namespace):
+    """The frames of `options.runs` and the (run, repeat) of `options.reference`, or None."""
+    from analysis.load.frames import load
+
+    reference = split(options.reference) if options.reference else None
+    frames = load([*options.runs, *([reference[0]] if reference else [])])
+    if frames.runs.empty:
+        warn(frames)
+        raise Usage(f"no usable run in {', '.join(map(str, options.runs))}; the reasons are above")
+    if reference is None:
+        return frames, None
+    found = select(frames, *reference)
+    if not complete(frames, found[:1]):
+        raise Usage(f"--reference {options.reference}: ended early; choose a complete run")
+    return frames, found[0]
+
+
+def split(run: str) -> tuple[Path, int | None]:
+    """DIRECTORY or DIRECTORY:REPEAT."""
+    directory, colon, repeat = run.rpartition(":")
+    if colon and repeat.isdecimal() and not Path(run).exists():
+        return Path(directory), int(repeat)
+    return Path(run), None
+
+
+def select(frames, directory: Path, repeat: int | None) -> list[tuple[str, int]]:
+    """The (run, repeat) of one directory."""
+    from analysis.variability import ids
+
+    runs = frames.runs
+    here = runs[[Path(path).resolve() == directory.resolve() for path in runs["path"]]]
+    if here.empty:
+        raise Usage(f"{directory}: not a run itself; give the directory that holds rank-00000.h5")
+    if repeat is not None:
+        known = ", ".join(map(str, here["repeat"]))
+        here = here[here["repeat"] == repeat]
+        if here.empty:
+            raise Usage(f"{directory}:{repeat}: no such repeat; there are: {known}")
+    return ids(here)
+
+
+def require_usable(frames) -> None:
+    """Raises Usage where a rank is missing or cannot be read: blocks would be compared with nothing."""
+    fatal = ("unreadable", "foreign rank", "missing ranks", "no trace", "empty")
+    reasons = frames.excluded[frames.excluded["what"].isin(fatal)]["reason"].tolist()
+    if reasons:
+        raise Usage("\nanalysis: ".join(reasons))
+
+
+def require_same_problem(frames, chosen: list[tuple[str, int]]) -> None:
+    """Raises Usage where the runs are different experiments."""
+    from analysis.groups import problem_names
+    from analysis.variability import label
+
+    runs = frames.runs.set_index(["run", "repeat"]).loc[chosen].reset_index()
+    first = runs.iloc[0]
+    for _, other in runs.iterrows():
+        if (other["app"], other["problem"]) != (first["app"], first["problem"]):
+            names = problem_names(runs)
+            told = [
+                f"{label((row['run'], row['repeat']))} is {row['app']} {names[row['problem']]}".rstrip()
+                for row in (first, other)
+            ]
+            raise Usage(f"different experiments: {', '.join(told)}; compare runs of one problem")
+
+
+def complete(frames, chosen: list[tuple[str, int]]) -> bool:
+    return bool(frames.runs.set_index(["run", "repeat"]).loc[chosen]["complete"].all())
+
+
+def of_app(options: argparse.Namespace, app: str):
+    """The frames of `options.runs`, of which one must be of `app`, for a command with --csv."""
+    from analysis.load.frames import load
+
+    if options.csv and options.csv.exists() and not options.csv.is_dir():
+        raise Usage(f"--csv {options.csv}: is a file; give a directory")
+    frames = load(options.runs)
+    warn(frames)
+    apps = sorted(set(frames.runs["app"]))
+    if app not in apps:
+        raise Usage(f"no run of {app} among these ({', '.join(apps) or 'none can be used'}); give one")
+    return frames
+
+
+def export(options: argparse.Namespace, frames: dict, say) -> None:
+    """Write `frames` as CSV where --csv asks for it."""
+    from analysis.export import write_csv
+
+    if not options.csv:
+        return
+    try:
+        written = write_csv(frames, options.csv)
+    except OSError as error:
+        raise Usage(f"--csv {options.csv}: cannot be written: {error.strerror}; choose another") from error
+    say(f"Written to {options.csv}: {', '.join(written)}")
+
+
+def warn(frames) -> None:
+    from analysis.terminal import excluded_lines
+
+    for line in excluded_lines(frames.excluded):
+        print(line, file=sys.stderr)

@@ -1,0 +1,62 @@
+"""`python -m analysis divergence`."""
+
+from __future__ import annotations
+
+import argparse
+
+from analysis.commands.choice import (
+    DIFFERENT,
+    EQUAL,
+    Usage,
+    complete,
+    require_same_problem,
+    require_usable,
+    select,
+    split,
+    warn,
+)
+
+SUMMARY = "where runs part: the first step, name and block whose bits differ"
+DETAIL = """\
+The first run is compared with every other, by block, so that rank counts may differ. RUN may be
+DIRECTORY:REPEAT; without REPEAT all repeats of the run take part. Exit code 3 if any bit differs."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this command."""
+    parser.add_argument("runs", nargs="+", metavar="RUN")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compare the first run with the others; 0 if every bit is equal."""
+    from analysis import terminal
+    from analysis.divergence import compare, growth
+    from analysis.load.frames import load
+
+    places = [split(run) for run in options.runs]
+    frames = load([directory for directory, _ in places], copies=True)
+    require_usable(frames)
+    warn(frames)
+    chosen = [run for directory, repeat in places for run in select(frames, directory, repeat)]
+    reference, *others = dict.fromkeys(chosen)
+    if not others:
+        lone = f"{options.runs[0]}: one repeat only, nothing to compare with"
+        raise Usage(f"{lone}; give a second run, or run with --repeats 2")
+    require_same_problem(frames, [reference, *others])
+    say = terminal.printer()
+    found = [compare(frames, reference, other) for other in others]
+    for comparison in found:
+        head, *rest = terminal.comparison_lines(comparison, frames)
+        say(head, bold=True)
+        for line in rest:
+            say(line)
+        if not comparison.equal:
+            say()
+            say(terminal.growth_table(growth(frames, comparison.a, comparison.b)))
+    if not all(comparison.equal for comparison in found) or "ranks disagree" in set(frames.excluded["what"]):
+        return DIFFERENT
+    if not complete(frames, [reference, *others]):
+        raise Usage(
+            "equal as far as recorded, but a run ended early: no verdict. Repeat it, and compare again"
+        )
+    return EQUAL

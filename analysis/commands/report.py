@@ -1,0 +1,42 @@
+"""`python -m analysis report`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from analysis.commands.choice import EQUAL, Usage, add_reference, frames_of, warn
+
+SUMMARY = "the verdict on all runs as one HTML file that needs no network"
+DETAIL = """"""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this command."""
+    parser.add_argument("runs", nargs="+", metavar="RUN")
+    parser.add_argument("-o", "--output", type=Path, default=Path("report.html"), help="(report.html)")
+    add_reference(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the HTML file; print the verdict and the groups."""
+    from analysis import terminal
+    from analysis.report.build import build
+
+    if options.output.is_dir() or not options.output.absolute().parent.is_dir():
+        raise Usage(f"-o {options.output}: must be a file in a directory that exists")
+    frames, against = frames_of(options)
+    made = build(frames, against)
+    try:
+        options.output.write_text(made.html, encoding="utf-8")
+    except OSError as error:
+        raise Usage(
+            f"-o {options.output}: cannot be written: {error.strerror}; choose another file"
+        ) from error
+    say = terminal.printer()
+    say(made.verdict, bold=True)
+    say()
+    say(terminal.groups_table(made.groups))
+    warn(frames)
+    say(f"Report: {options.output} ({len(made.html.encode()) / 1e6:.2f} MB)")
+    return EQUAL

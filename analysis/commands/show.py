@@ -1,0 +1,28 @@
+"""`python -m analysis show`."""
+
+from __future__ import annotations
+
+import argparse
+
+from analysis.commands.choice import BAD_USAGE, EQUAL, warn
+
+SUMMARY = "what is recorded in runs"
+DETAIL = """"""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this command."""
+    parser.add_argument("runs", nargs="+", metavar="RUN")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print what is in the runs."""
+    from analysis import terminal
+    from analysis.load.frames import load
+
+    frames = load(options.runs, copies=True)
+    say = terminal.printer()
+    for renderable in terminal.show(frames):
+        say(renderable)
+    warn(frames)
+    return EQUAL if len(frames.runs) else BAD_USAGE
