@@ -36,10 +36,10 @@ class Ghosts:
         places = np.empty_like(by_owner)
         places[by_owner] = np.arange(len(columns))
         self._places = xp.asarray(places)
-        asked_of = np.bincount(owners, minlength=comm.size)
-        self._messages = Messages(
-            comm, _parts([len(rows) for rows in wanted]), _parts(asked_of.tolist()), dtype, xp
-        )
+        sends = _parts([len(rows) for rows in wanted])
+        receives = _parts(np.bincount(owners, minlength=comm.size).tolist())
+        self.partners = sorted({*sends, *receives})  # ranks
+        self._messages = Messages(comm, sends, receives, dtype, xp)
         self.nbytes = self._messages.nbytes
         self._begin, self._end, self._dtype = rows.m, rows.m + len(columns), dtype
         self._take = _take_at if xp is np else xp.take

@@ -70,6 +70,7 @@ class Matrix:
         if trace is not None:
             self._clock, self._event = trace.clock, trace.event
             self._spmv, self._halo = trace.name("spmv"), trace.name("halo")
+            trace.partners("halo", self._ghosts.partners)
 
     def operand(self):
         """A vector of zeros to multiply: `columns.m` own elements and room for the ghosts after them."""

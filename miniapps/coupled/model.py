@@ -271,6 +271,7 @@ class Model:
 
     def _traced(self, exchange):
         clock, event, name = self.tracer.clock, self.tracer.event, self.name["halo"]
+        self.tracer.partners("halo", exchange.neighbours)
         nbytes = exchange.nbytes
 
         def fill(target):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from miniapps.trace.schema import FORMAT, JSON_ATTRIBUTES, SCHEMA, TABLES, TraceError, rank_file
+from miniapps.trace.schema import FORMAT, JSON_ATTRIBUTES, SCHEMA, SINCE, TABLES, TraceError, rank_file
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,10 @@ def _attributes(path: Path, file) -> dict[str, Any]:
 
 
 def _column(file, table: str, column: str, rows: int, tail_rows: int) -> np.ndarray:
-    """The committed rows of a column: those in full chunks, then those of the tail."""
+    """The committed rows of a column: those in full chunks, then those of the tail; -1 where the file's schema has no
+    such column."""
+    if SINCE.get(column, 0) > file.attrs["schema"]:
+        return np.full(rows + tail_rows, -1, TABLES[table][column])
     main = file[table][column][:rows]
     tail = file["tail"][table][column][:tail_rows]
     if (len(main), len(tail)) != (rows, tail_rows):

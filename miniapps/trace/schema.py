@@ -6,7 +6,7 @@ import numpy as np
 import xxhash
 
 FORMAT = "fpna-trace"
-SCHEMA = 1
+SCHEMA = 2
 
 # Columns of each table, in the order in which they are stored. `ranks` of `order` has a second axis of
 # length `size`, all others have one axis.
@@ -19,7 +19,14 @@ TABLES: dict[str, dict[str, str]] = {
         "step": "int32",
         "bytes": "int64",
     },
-    "values": {"repeat": "int32", "step": "int32", "name": "int32", "block": "int32", "value": "float64"},
+    "values": {
+        "repeat": "int32",
+        "step": "int32",
+        "name": "int32",
+        "block": "int32",
+        "value": "float64",
+        "after": "int64",
+    },
     "fingerprints": {
         "repeat": "int32",
         "step": "int32",
@@ -27,13 +34,16 @@ TABLES: dict[str, dict[str, str]] = {
         "block": "int32",
         "hi": "uint64",
         "lo": "uint64",
+        "after": "int64",
     },
     "order": {"repeat": "int32", "step": "int32", "name": "int32", "ranks": "uint16"},
 }
 
+SINCE = {"after": 2}  # columns that older schemas lack, and the first that has them; read as -1 there
+
 COMMITTED = [*TABLES, "names"]  # what the columns of `committed` count
 
-JSON_ATTRIBUTES = ("config", "method", "environment", "promises")
+JSON_ATTRIBUTES = ("config", "method", "environment", "promises", "partners")
 
 
 class TraceError(Exception):

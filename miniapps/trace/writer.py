@@ -23,7 +23,7 @@ LEVELS = ("regions", "off")
 BLOCK = 16384  # events in memory, 0.5 MB, from which on full chunks are written
 INTERVAL_NS = 5_000_000_000  # after which everything is written, so that a killed run loses little
 
-WHERE = ("repeat", "step", "name")
+WHERE = ("repeat", "step", "name", "after")
 
 _EVENT = struct.Struct("=qqqq")
 _TWO_WORDS = struct.Struct(">QQ")
@@ -68,6 +68,7 @@ class Tracer:
         self.ns_per_event = _measure(self.event, self.clock)
         self._rows.clear()
         self._events = 0
+        self._partners: dict[str, list[int]] = {}
         try:
             with held():
                 self._storage: Storage | None = Storage(self.path, attributes, size)
@@ -111,7 +112,8 @@ class Tracer:
             pending["block"] += [int(block)] * len(part)
             pending["value"] += part
             begin = first + start
-            pending["where"] += [(1, self.repeat, begin + i, number) for i in range(len(part))]
+            after = self._ended()
+            pending["where"] += [(1, self.repeat, begin + i, number, after) for i in range(len(part))]
             if len(pending["value"]) >= BLOCK:
                 self._write(tails=False)
 
@@ -132,6 +134,15 @@ class Tracer:
         """Record the orders, each uint16 (size,), in which a reducer called `name` added contributions."""
         if rows := [np.asarray(order, np.uint16) for order in orders]:
             self._add("order", name, ranks=rows)
+
+    def partners(self, name: str, ranks: Iterable[int]) -> None:
+        """Say with which `ranks` (of those of the run) the region `name` exchanges data; to be said of regions that
+        wait for some ranks and not for all."""
+        known = self._partners.get(name)
+        found = sorted({*(known or ()), *map(int, ranks)})
+        if found != known:
+            self._partners[name] = found
+            self.attributes(partners=self._partners)
 
     def attributes(self, **attributes: Any) -> None:
         """Set attributes of the root group after creation, such as the clock drift known at the end."""
@@ -164,7 +175,11 @@ class Tracer:
         number = self.name(name) if isinstance(name, str) else name
         for column, rows in columns.items():
             pending[column] += rows
-        pending["where"].append((len(rows), self.repeat, self.step, number))
+        pending["where"].append((len(rows), self.repeat, self.step, number, self._ended()))
+
+    def _ended(self) -> int:
+        """Events so far, of which those with smaller numbers had ended when a row was recorded."""
+        return self._events + len(self._rows) // _EVENT.size
 
     def _write(self, tails: bool) -> None:
         """Hand all rows to the file, which writes full chunks, and with `tails` the rest too."""
@@ -225,14 +240,15 @@ def _period() -> int:
 
 
 def _pending(table: str) -> dict[str, list]:
-    """Rows of a table that wait to be written: "where" holds (rows, repeat, step, name), the rest columns."""
+    """Rows of a table that wait to be written: "where" holds (rows, *WHERE), the rest columns."""
     return {"where": [], **{column: [] for column in TABLES[table] if column not in WHERE}}
 
 
 def _take(table: str, pending: dict[str, list]) -> dict[str, np.ndarray]:
     """The waiting rows as columns; none wait afterwards."""
     lengths, *where = (np.array(column) for column in zip(*pending["where"], strict=True))
-    columns = dict(zip(WHERE, (np.repeat(column, lengths) for column in where), strict=True))
+    shared = zip(WHERE, (np.repeat(column, lengths) for column in where), strict=True)
+    columns = {column: rows for column, rows in shared if column in TABLES[table]}
     for column in pending.keys() - {"where"}:
         columns[column] = np.array(pending[column], TABLES[table][column])
     for rows in pending.values():

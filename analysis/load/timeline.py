@@ -1,0 +1,111 @@
+"""What happened when: all events of a run, one by one, on the clock of rank 0.
+
+`Frames.events` holds sums over (rank, step, name); what needs every event (critical paths, exports, pictures of a few
+steps) reads it here, from the trace itself, for the ranks and steps in question.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+
+import numpy as np
+import pandas as pd
+
+from miniapps.trace import TraceError, rank_files, read
+
+TIMELINE = {"rank": "int32", "repeat": "int32", "step": "int32", "name": "category", "start": "int64",
+            "end": "int64", "bytes": "int64", "index": "int64", "depth": "int32"}  # fmt: skip
+
+
+def timeline(
+    run: str | os.PathLike,
+    repeat: int | None = None,
+    steps: Collection[int] | None = None,
+    ranks: Collection[int] | None = None,
+) -> pd.DataFrame:
+    """Every event of the directory `run`, of one `repeat`, some `steps` and `ranks` where given; columns TIMELINE.
+
+    `start` and `end` are ns on the clock of rank 0, less the start of the first event of all ranks in the run that were
+    read; `index` is the place of the event in its rank's trace, which the column `after` of values and fingerprints
+    refers to; `depth` counts the regions around it. Sorted by rank and start, outer regions first. Events that end
+    before they start are left out. Raises TraceError where a rank is missing or cannot be read.
+    """
+    pieces = [_of_rank(path) for path in rank_files(run) if ranks is None or _rank(path) in ranks]
+    names = list(dict.fromkeys(name for piece in pieces for name in piece["name"].cat.categories))
+    for piece in pieces:
+        piece["name"] = piece["name"].cat.set_categories(names)
+    if not pieces:
+        raise TraceError(f"{run}: none of the ranks {sorted(ranks)}; a run has the ranks of its rank-*.h5")
+    events = pd.concat(pieces, ignore_index=True)
+    origin = events["start"].min() if len(events) else 0
+    events[["start", "end"]] -= origin
+    keep = np.ones(len(events), bool)
+    if repeat is not None:
+        keep &= (events["repeat"] == repeat).to_numpy()
+    if steps is not None:
+        keep &= events["step"].isin(list(steps)).to_numpy()
+    return events[keep].reset_index(drop=True).astype(TIMELINE)
+
+
+def partners(run: str | os.PathLike) -> dict[str, dict[int, list[int]]]:
+    """{name of a region: {rank: ranks with which it exchanges data there}}; regions that wait for all are not in it."""
+    found: dict[str, dict[int, list[int]]] = {}
+    for path in rank_files(run):
+        trace = read(path, tables=())
+        for name, ranks in trace.attributes.get("partners", {}).items():
+            found.setdefault(name, {})[trace.attributes["rank"]] = ranks
+    return found
+
+
+def is_collective(name: str) -> bool:
+    """Whether the region `name` waits for all ranks."""
+    return name.startswith("allreduce.")
+
+
+def is_exchange(name: str) -> bool:
+    """Whether the region `name` waits for the ranks that are its partners."""
+    return name == "halo"
+
+
+def _rank(path) -> int:
+    return int(path.stem.removeprefix("rank-"))
+
+
+def _of_rank(path) -> pd.DataFrame:
+    trace = read(path, tables=["events"])
+    events, attributes = trace.tables["events"], trace.attributes
+    index = np.flatnonzero(events["end"] >= events["start"])
+    start, end = (_on_rank_0(events[key][index], attributes) for key in ("start", "end"))
+    frame = pd.DataFrame(
+        {
+            "rank": attributes["rank"],
+            **{key: events[key][index] for key in ("repeat", "step")},
+            "name": pd.Categorical.from_codes(events["name"][index], trace.names),
+            "start": start,
+            "end": end,
+            "bytes": events["bytes"][index],
+            "index": index,
+        }
+    )
+    frame = frame.iloc[np.lexsort((frame["index"], -end, start))]
+    return frame.assign(depth=_depths(frame["start"].to_numpy(), frame["end"].to_numpy()))
+
+
+def _on_rank_0(ns: np.ndarray, attributes: dict) -> np.ndarray:
+    """Times of this rank as the clock of rank 0 shows them: less the offset, which drifts from the first event on."""
+    offset, drift = attributes.get("clock_offset_ns", 0.0), attributes.get("clock_drift", 0.0)
+    if not len(ns) or not (offset or drift):
+        return ns
+    return ns - np.rint(offset + drift * (ns - ns[0])).astype(np.int64)
+
+
+def _depths(start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """How many intervals are around each, of those sorted by start and then by falling end."""
+    depths, open_ends = np.zeros(len(start), np.int32), []
+    for i, (begin, stop) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+        while open_ends and (open_ends[-1] <= begin or open_ends[-1] < stop):
+            open_ends.pop()
+        depths[i] = len(open_ends)
+        open_ends.append(stop)
+    return depths
