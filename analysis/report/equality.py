@@ -1,0 +1,152 @@
+"""The sections of the report on bits: groups and verdicts, where runs part, how the difference grows, variability."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+
+from analysis import terminal
+from analysis.divergence import growths
+from analysis.groups import grouped
+from analysis.load.frames import Frames
+from analysis.report import figures
+from analysis.report.material import Material
+from analysis.report.sections import Section, Table
+from analysis.sums.frames import APP
+from analysis.terminal import number
+from analysis.variability import Id, ids, label, variability
+from analysis.verdict import Group, place
+
+
+def groups_sections(material: Material) -> list[Section]:
+    """All groups with their verdicts."""
+    columns = (
+        "group",
+        "guarantee",
+        "ordering",
+        "ranks",
+        "runs",
+        "distinct results",
+        "final state",
+        "verdict",
+    )
+    rows = [
+        (
+            g.label, g.guarantee, g.ordering, ", ".join(map(str, g.sizes)), g.runs, g.distinct or "-",
+            g.state[:16] or ("several" if g.distinct > 1 else "-"), g.verdict,
+        )
+        for g in material.groups
+    ]  # fmt: skip
+    intro = (
+        "A group is one problem computed by one method. Under layout and exact all its runs must have the "
+        "same bits, whatever their rank count; under run those of one rank count; under none nothing is "
+        "promised. Only complete runs are counted; each repeat of a launch is a run."
+    )
+    table = Table(columns, rows, ("runs", "distinct results"))
+    return [Section("Groups", "No usable run.", intro, tables=[("", table)])]
+
+
+def first_sections(material: Material) -> list[Section]:
+    """Where runs that should be equal, or that a group compares, part."""
+    frames, groups = material.frames, material.groups
+    items = []
+    paths = frames.runs.set_index(["run", "repeat"])["path"]
+    for cell in (cell for group in groups for cell in group.cells if cell.first):
+        a, b = cell.first.a, cell.first.b
+        lines = [("between", f"{label(a)} and {label(b)}"), *terminal.facts(cell.first, frames)]
+        command = f"python -m analysis divergence {paths[a]}:{a[1]} {paths[b]}:{b[1]}"
+        items.append((f"{cell.label}: {place(cell.first.first)}", lines, command))
+    intro = (
+        "The earliest step at which any run of a group has other bits than its first run; within the step "
+        "the name that was recorded first, then the lowest block. Where arrival orders were recorded, the "
+        "first that differs is given: it may be the cause, and orders that are equal up to the divergence "
+        "rule it out."
+    )
+    if any(group.label.startswith(f"{APP} ") and group.first for group in groups):
+        intro += f" In runs of {APP} a step is a sample and a block an array."
+    nothing = "No group has runs that differ."
+    return [Section("First divergence", nothing, intro if items else "", items=items)]
+
+
+def growth_sections(material: Material) -> list[Section]:
+    """How the difference grows with the step."""
+    return [said(material, _growth(material.stepped, material.groups, material.labels))]
+
+
+def _growth(frames: Frames, groups: list[Group], labels: list[str]) -> Section:
+    runs = grouped(frames.runs)
+    pieces = []
+    for group in groups:
+        for cell in group.cells:
+            if cell.first is None:
+                continue
+            own = ids(runs[(runs["cell"] == cell.label) & runs["complete"]])
+            if not own:  # of an app that `frames` leaves out
+                continue
+            pieces.append(growths(frames, own[0], own[1:]).assign(group=group.label))
+    if not pieces:
+        return Section("Growth of the difference", "No group has runs that differ, so nothing grows.")
+    every = pd.concat(pieces, ignore_index=True)
+    intro = "Each run of a group that differs, against the first run of that group on as many ranks."
+    return Section("Growth of the difference", "", intro, figures.divergence_figures(every, labels))
+
+
+def variability_sections(material: Material) -> list[Section]:
+    """How far runs lie apart at their end."""
+    made = _variability(material.stepped, material.against, material.pairs, material.labels)
+    return [said(material, made)]
+
+
+def _variability(frames: Frames, against: Id | None, found: pd.DataFrame, labels: list[str]) -> Section:
+    frame = variability(frames, against, found)
+    if found.empty:
+        return Section(
+            "Variability", "There are no two complete runs to compare, so nothing can be said about it."
+        )
+    columns = (
+        "name",
+        "against",
+        "pairs",
+        "distinct",
+        "effective",
+        "max |V_s|",
+        "V_ermv",
+        "V_c",
+        "max ULP",
+        "p at 95 %",
+    )
+    tables = []
+    for cell, same in frame.groupby("cell", sort=False):
+        rows = [
+            (
+                row.name, row.against, row.pairs, f"{row.distinct} of {row.runs}", number(row.effective),
+                number(row.v_s_max), number(row.v_ermv_mean), number(row.v_c_mean), number(row.ulp_max),
+                f"< {row.bound:.1%}" if row.bound == row.bound else "",
+            )
+            for row in same.itertuples(index=False)
+            if row.pairs
+        ]  # fmt: skip
+        if rows:
+            same_bits = not (same["v_c_max"] > 0).any()
+            title = f"{cell}: no difference in any name" if same_bits else cell
+            tables.append((title, Table(columns, rows, columns[2:], folded=same_bits)))
+    intro = (
+        "At the last step that all runs recorded. Run-to-run variation (against each other) is kept apart "
+        "from the difference to the reference, which also holds the change of algorithm. The last column "
+        "is filled where no difference was seen: with 95 % confidence the probability of one per run is "
+        "below it."
+    )
+    return Section("Variability", "", intro, figures.variability_figures(found, labels), tables)
+
+
+def said(material: Material, section: Section) -> Section:
+    """`section` with a sentence on the runs of `reductions` that it leaves out, where there are such."""
+    frames = material.frames
+    if not (frames.runs["app"] == APP).any():
+        return section
+    others = (frames.runs["app"] != APP).any()
+    apart = f"Runs of {APP} are left out here, since their steps are samples: see the sections on sums."
+    shown = section.figures or section.tables or section.items
+    text = [section.intro if shown else section.nothing or section.intro] if others else []
+    return replace(section, intro=" ".join([*text, apart]), nothing="")

@@ -1,0 +1,40 @@
+"""The sections of the report on the launches: what differs between their environments, what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from analysis.environment import differences
+from analysis.report.material import Material
+from analysis.report.sections import Section, Table
+
+LISTED = 6  # runs named in a cell of a table before "and N more"
+
+
+def environment_sections(material: Material) -> list[Section]:
+    """What differs between the machines and software of the runs."""
+    found = differences(material.frames.runs)
+    title = "Differences of environment"
+    if found.empty:
+        return [Section(title, "All launches report the same machine, libraries, versions and variables.")]
+    telling = found[found["telling"]]
+    rows = [(row.key, row.value, _several(row.runs)) for row in telling.itertuples(index=False)]
+    tables = [("", Table(("entry", "value", "launches"), rows))] if rows else []
+    rest = found.loc[~found["telling"], "key"].drop_duplicates().tolist()
+    intro = f"Another value in every launch: {', '.join(rest)}." if rest else ""
+    return [Section(title, "Nothing else differs.", intro, tables=tables)]
+
+
+def excluded_sections(material: Material) -> list[Section]:
+    """What was left out or is doubtful, with reason and remedy."""
+    rows = list(
+        material.frames.excluded[["run", "what", "reason", "kept"]].itertuples(index=False, name=None)
+    )
+    table = [("", Table(("run", "what", "reason and remedy", "used"), rows))] if rows else []
+    nothing = "Nothing: every trace was read and every run ended."
+    return [Section("Left out, incomplete or failed", nothing, tables=table)]
+
+
+def _several(runs: Iterable[str]) -> str:
+    runs = list(runs)
+    return ", ".join(runs[:LISTED]) + (f" and {len(runs) - LISTED} more" if len(runs) > LISTED else "")

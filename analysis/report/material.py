@@ -1,0 +1,51 @@
+"""What the sections of the report are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pandas as pd
+
+from analysis.load.frames import Frames
+from analysis.solves.frames import solves
+from analysis.solves.tables import Study, study
+from analysis.sums.frames import APP
+from analysis.variability import Id, pairs
+from analysis.verdict import Group, judge
+
+
+@dataclass(frozen=True)
+class Material:
+    """The frames of all runs, `against` what they are compared with beside each other (None: chosen), and what several
+    sections need of them, computed once."""
+
+    frames: Frames
+    against: Id | None = None
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The groups of all runs, judged."""
+        return judge(self.frames)
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """The groups by name: a series of all figures each, in this order."""
+        return [group.label for group in self.groups]
+
+    @cached_property
+    def stepped(self) -> Frames:
+        """The runs whose steps follow from each other: those of `reductions` have samples for steps."""
+        kept = (self.frames.runs["app"] != APP).to_numpy()
+        return replace(self.frames, runs=self.frames.runs[kept].reset_index(drop=True))
+
+    @cached_property
+    def pairs(self) -> pd.DataFrame:
+        """Every pair of runs that `stepped` compares."""
+        return pairs(self.stepped, self.against)
+
+    @cached_property
+    def solves(self) -> Study | None:
+        """The solves of runs of `solver`; None where there are none."""
+        found = solves(self.frames)
+        return study(found) if len(found.solves) else None

@@ -1,0 +1,74 @@
+"""The sections of the report on time: regions, and the cost of guarantees."""
+
+from __future__ import annotations
+
+from analysis.groups import grouped
+from analysis.load.frames import Frames
+from analysis.regions import cost_summary, costs, regions, summary
+from analysis.report import figures
+from analysis.report.equality import said
+from analysis.report.material import Material
+from analysis.report.sections import Section, Table
+from analysis.terminal import number
+
+FOLD_FROM = 24  # rows
+
+
+def times_sections(material: Material) -> list[Section]:
+    """Wall time per region."""
+    measured = regions(material.frames)
+    medians = summary(measured)
+    if medians.empty:
+        nothing = "No times were recorded (--trace off), or no run is complete."
+        return [Section("Wall time per region", nothing)]
+    columns = (
+        "region",
+        "group",
+        "ranks",
+        "runs",
+        "calls",
+        "s inclusive",
+        "s exclusive",
+        "share",
+        "imbalance",
+    )
+    rows = [
+        (
+            row.name, row.group, row.size, row.runs, int(row.calls), number(row.total_s),
+            number(row.exclusive_s), f"{row.share:.1%}", f"{row.imbalance:.1%}",
+        )
+        for row in medians.itertuples(index=False)
+    ]  # fmt: skip
+    intro = (
+        "Inclusive time is spent inside a region, exclusive time inside it and in no region within it; "
+        "both are means over ranks, and medians over runs. Share is exclusive time over the wall time of "
+        "the run. Imbalance is the slowest rank over the mean, less one."
+    )
+    table = ("All regions", Table(columns, rows, columns[2:], folded=len(rows) > FOLD_FROM))
+    drawn = figures.time_figures(measured, material.labels)
+    return [Section("Wall time per region", "", intro, drawn, [table])]
+
+
+def costs_sections(material: Material) -> list[Section]:
+    """What guarantees cost."""
+    return [said(material, _costs(material.stepped, material.labels))]
+
+
+def _costs(frames: Frames, labels: list[str]) -> Section:
+    points = costs(frames)
+    runs = grouped(frames.runs)
+    runs = runs[runs["complete"] & runs["wall_s"].notna()]
+    intro = "No two groups were measured on the same problem and rank count, so no cost can be given."
+    tables = []
+    if len(points):
+        columns = ("group", "ranks", "runs", "median, s", "relative", "lowest", "highest", "relative to")
+        rows = [
+            (
+                row.group, row.size, row.runs, number(row.median_s), f"{row.relative:.3f}",
+                f"{row.lowest:.3f}", f"{row.highest:.3f}", f"{row.base} (n = {row.base_runs})",
+            )
+            for row in cost_summary(points).itertuples(index=False)
+        ]  # fmt: skip
+        tables = [("", Table(columns, rows, columns[1:7]))]
+        intro = "Medians of whole repeats; with few runs read the points, not the third digit."
+    return Section("Cost of the guarantees", "", intro, figures.cost_figures(points, runs, labels), tables)
