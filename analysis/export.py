@@ -1,15 +1,66 @@
-"""Frames as CSV files."""
+"""Frames as CSV files, and as links inside a page."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import pandas as pd
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what spreadsheets take for the beginning of a formula
+LINK_MOST = 150_000  # bytes of one link
+
+
+@dataclass(frozen=True)
+class Link:
+    """A file inside a page: `uri` is all of it; `said` says what it holds."""
+
+    file: str
+    uri: str
+    said: str
+
+
+def csv_text(frame: pd.DataFrame) -> str:
+    """`frame` as CSV (RFC 4180), numbers as the fewest digits that are read back to the same bits.
+
+    Text that a spreadsheet would take for a formula has an apostrophe before it, since names of groups, files and
+    regions come from whoever made the runs; numbers are left alone.
+    """
+    return _guarded(frame).to_csv(index=False, lineterminator="\n")
 
 
 def write_csv(frames: dict[str, pd.DataFrame], directory: Path) -> list[str]:
     """Write each of `frames` into `directory` as NAME.csv, in full precision; the names of the files."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, frame in frames.items():
-        frame.to_csv(directory / f"{name}.csv", index=False)
+        (directory / f"{name}.csv").write_text(csv_text(frame), encoding="utf-8")
     return [f"{name}.csv" for name in frames]
+
+
+def link(name: str, frame: pd.DataFrame) -> Link:
+    """`frame` as a CSV to be saved from a page; evenly chosen rows where all would be more than LINK_MOST bytes."""
+    rows, stride = len(frame), 1
+    uri = _uri(frame)
+    while len(uri) > LINK_MOST and stride < rows:
+        stride = max(stride + 1, -(-stride * len(uri) // LINK_MOST))
+        uri = _uri(frame.iloc[::stride])
+    kept = len(range(0, rows, stride))
+    said = f"{kept:,} row{'s' if kept != 1 else ''}"
+    return Link(f"{name}.csv", uri, said if stride == 1 else f"{said} of {rows:,}, evenly chosen")
+
+
+def _uri(frame: pd.DataFrame) -> str:
+    return "data:text/csv;charset=utf-8," + quote(csv_text(frame), safe=",:;/+-._~!*()@$'")
+
+
+def _guarded(frame: pd.DataFrame) -> pd.DataFrame:
+    """`frame` with an apostrophe before texts that begin like a formula, names of columns included."""
+    made = frame.rename(columns=_guard)
+    for column in made.columns[[not pd.api.types.is_numeric_dtype(dtype) for dtype in made.dtypes]]:
+        made[column] = made[column].astype(object).map(_guard)
+    return made
+
+
+def _guard(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value

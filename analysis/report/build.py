@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from analysis.export import link
 from analysis.load.frames import Frames
 from analysis.report.equality import first_sections, groups_sections, growth_sections, variability_sections
 from analysis.report.launches import environment_sections, excluded_sections
@@ -67,5 +68,6 @@ def build(frames: Frames, against: Id | None = None) -> Report:
         now=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         glyphs=GLYPHS,
         series=len(SERIES),
+        link=link,
     )
     return Report(html, verdict, groups)

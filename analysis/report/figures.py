@@ -29,9 +29,10 @@ def divergence_figures(growths: pd.DataFrame, groups: list[str]) -> list[Figure]
             f"Share of the blocks whose {name} has other bits than in the first run of the group, after each "
             "step. One line per run; 0 means equal."
         )
-        same = fingerprints[fingerprints["name"] == name]
+        same = _thinned(fingerprints[fingerprints["name"] == name])
         plot = _by_step(same, "fraction", f"blocks that differ, {name}", groups)
-        figures.append(_figure("blocks", f"How far it has spread: {name}", plot, caption, same, groups))
+        data = same[["group", "run", "repeat", "step", "name", "differing", "elements", "fraction"]]
+        figures.append(_figure("blocks", f"How far it has spread: {name}", plot, caption, data, groups))
     values = growths[growths["kind"] == "values"]
     for name in _most_elements(values):
         caption = (
@@ -40,9 +41,12 @@ def divergence_figures(growths: pd.DataFrame, groups: list[str]) -> list[Figure]
             "straight rise is exponential growth; a plateau is where errors are made and damped at the same rate, "
             "often at the tolerance of a solver, or, near 1, where the states have nothing left in common."
         )
-        same = values[values["name"] == name]
+        same = _thinned(values[(values["name"] == name) & np.isfinite(values["max_relative"])])
         plot = _by_step(same, "max_relative", f"largest relative difference, {name}", groups)
-        figures.append(_figure("growth", f"How large it has grown: {name}", plot, caption, same, groups))
+        if same.empty:  # NaN throughout
+            continue
+        data = same[["group", "run", "repeat", "step", "name", "elements", "max_relative", "max_ulp"]]
+        figures.append(_figure("growth", f"How large it has grown: {name}", plot, caption, data, groups))
     return figures
 
 
@@ -55,10 +59,13 @@ def variability_figures(pairs: pd.DataFrame, groups: list[str]) -> list[Figure]:
     chosen = [(name, "v_ermv", "V_ermv", "mean relative difference") for name in _most_elements(values)]
     chosen += [(name, "v_s", "|V_s|", "relative difference") for name in singles["name"].head(1)]
     for name, column, metric, words in chosen:
-        by = values[values["name"] == name].groupby(["group", "cell", "against"], sort=False)
+        same = values[(values["name"] == name) & np.isfinite(values[column])]
+        if same.empty:
+            continue
+        by = same.groupby(["group", "cell", "against"], sort=False)
         rows = [
-            (_row_text(cell, group, against), groups.index(group), same[column].abs().to_numpy())
-            for (group, cell, against), same in by
+            (_row_text(cell, group, against), groups.index(group), row[column].abs().to_numpy())
+            for (group, cell, against), row in by
         ]
         caption = (
             f"{metric} of {name} at the last step, every pair of runs a point: runs of a group against each "
@@ -66,7 +73,9 @@ def variability_figures(pairs: pd.DataFrame, groups: list[str]) -> list[Figure]:
         )
         plot = _rows(rows, f"{words} of {name}, {metric}", log=True)
         title = f"How far runs lie apart: {name}"
-        figures.append(_figure(f"variability-{column}", title, plot, caption, values, groups, len(rows)))
+        data = same[["group", "cell", "against", "a", "b", "name", "step", column, "max_ulp"]]
+        data = data.assign(**{column: data[column].abs()})
+        figures.append(_figure(f"variability-{column}", title, plot, caption, data, groups, len(rows)))
     return figures
 
 
@@ -91,18 +100,13 @@ def time_figures(table: pd.DataFrame, groups: list[str]) -> list[Figure]:
             "takes longest on the rank that comes first."
         )
         plots.append(("imbalance", "imbalance, max / mean - 1", f"Imbalance per region on {on}", balance))
-    return [
-        _figure(
-            column,
-            title,
-            _regions(same, column, label, names, groups),
-            caption,
-            same,
-            groups,
-            len(names) * 0.75,
-        )
-        for column, label, title, caption in plots
-    ]
+    figures = []
+    for column, label, title, caption in plots:
+        data = same.loc[same["name"].isin(names) & np.isfinite(same[column])]
+        data = data[["group", "size", "run", "repeat", "name", column]]
+        plot = _regions(data, column, label, names, groups)
+        figures.append(_figure(column, title, plot, caption, data, groups, len(names) * 0.75))
+    return figures
 
 
 def cost_figures(points: pd.DataFrame, runs: pd.DataFrame, groups: list[str]) -> list[Figure]:
@@ -120,20 +124,21 @@ def cost_figures(points: pd.DataFrame, runs: pd.DataFrame, groups: list[str]) ->
             "rank count. Every run is a point, the bar is the median."
         )
         plot = _rows(rows, "wall time relative to the weakest guarantee", log=False, median=True)
-        figures.append(_figure("cost", "What a guarantee costs", plot, caption, points, groups, len(rows)))
+        data = points[["group", "size", "run", "repeat", "wall_s", "base", "relative"]]
+        figures.append(_figure("cost", "What a guarantee costs", plot, caption, data, groups, len(rows)))
     if runs["size"].nunique() > 1:
         caption = "Wall time of a whole repeat, every run a point. Both axes are logarithmic."
-        figures.append(
-            _figure("wall", "Wall time and rank count", _by_size(runs, groups), caption, runs, groups)
-        )
+        data = runs[["group", "size", "run", "repeat", "wall_s"]]
+        plot = _by_size(runs, groups)
+        figures.append(_figure("wall", "Wall time and rank count", plot, caption, data, groups))
     return figures
 
 
-def _figure(name, title, plot, caption, frame, groups, rows: float = 0) -> Figure:
-    """A figure of the groups in `frame`, as high as `rows` rows need."""
-    present = tuple((i, group) for i, group in enumerate(groups) if group in set(frame["group"]))
+def _figure(name, title, plot, caption, data, groups, rows: float = 0) -> Figure:
+    """A figure of the groups in `data`, which are its points, as high as `rows` rows need."""
+    present = tuple((i, group) for i, group in enumerate(groups) if group in set(data["group"]))
     height = 0.75 + rows * ROW_IN if rows else 3.1
-    return Figure(title, svg.draw(name, plot, height, alt=f"{title}. {caption}"), caption, present)
+    return svg.figure_of(name, title, plot, caption, height, present, data=data)
 
 
 def _most_elements(frame: pd.DataFrame) -> list[str]:
@@ -146,8 +151,7 @@ def _by_step(frame: pd.DataFrame, column: str, label: str, groups: list[str]) ->
     def plot(axes) -> None:
         log = column != "fraction"
         floor = floor_of(frame[column]) if log else 0.0
-        thinned = frame[frame["step"].isin(_some_steps(frame))]
-        for (group, _, _), same in thinned.groupby(["group", "run", "repeat"], sort=False):
+        for (group, _, _), same in frame.groupby(["group", "run", "repeat"], sort=False):
             y = same[column].to_numpy()
             shown = np.where(y == 0, floor, y)
             look = svg.series(groups.index(group))
@@ -164,10 +168,10 @@ def _by_step(frame: pd.DataFrame, column: str, label: str, groups: list[str]) ->
     return plot
 
 
-def _some_steps(frame: pd.DataFrame) -> np.ndarray:
+def _thinned(frame: pd.DataFrame) -> pd.DataFrame:
     """Every step, or evenly chosen ones where all would be more than POINTS points."""
     steps = frame["step"].unique()
-    return steps[:: -(-len(frame) // POINTS)]
+    return frame[frame["step"].isin(steps[:: max(1, -(-len(frame) // POINTS))])]
 
 
 def _rows(rows: list[tuple[str, int, np.ndarray]], label: str, log: bool, median: bool = False) -> Callable:

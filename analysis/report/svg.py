@@ -11,6 +11,10 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 WIDTH_IN = 5.2  # so narrow that letters stay readable when the figure is scaled to a phone
 FONT_PT = 10
@@ -29,12 +33,14 @@ _ROLES = {INK: "var(--ink, #1a1b1c)", FAINT: "var(--rule, #d1d2d3)"} | {
 @dataclass(frozen=True)
 class Figure:
     """One figure: `svg` to be put into HTML, `caption` says what to see, `legend` (index of the series,
-    label)."""
+    label), `data` what it shows: a row for each point that is drawn, unrounded. `name` is unique in a report."""
 
     title: str
     svg: str
     caption: str
     legend: tuple[tuple[int, str], ...] = ()
+    name: str = ""
+    data: pd.DataFrame | None = None
 
 
 def series(index: int) -> dict[str, str]:
@@ -58,9 +64,10 @@ def draw(
     return _inline(buffer.getvalue(), name, alt)
 
 
-def figure_of(name, title, plot, caption, height, legend, grid=(1, 1)) -> Figure:
+def figure_of(name, title, plot, caption, height, legend, grid=(1, 1), data=None) -> Figure:
     """A figure whose `caption` is read aloud with its `title`; the others as `draw` and `Figure` take them."""
-    return Figure(title, draw(name, plot, height, f"{title}. {caption}", grid), caption, legend)
+    drawing = draw(name, plot, height, f"{title}. {caption}", grid)
+    return Figure(title, drawing, caption, tuple(legend), name, data)
 
 
 def power_of_ten(value: float) -> str:

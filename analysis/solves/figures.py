@@ -15,13 +15,15 @@ from analysis.solves.growth import differences, typical
 from analysis.solves.pairs import drift
 from analysis.solves.tables import Study
 from analysis.terminal import interval, number
-from analysis.variability import EACH_OTHER
+from analysis.variability import EACH_OTHER, label
 
 DRAWN = 6  # families, and cases with a drift study, that have figures; the tables have all
 COLOURS = 7  # cases of a family in one figure
 ROWS = 24  # cases in the figure of iterations
 POINTS = 3000  # of one figure: iterations are thinned evenly beyond, solves and samples never
 LETTERS = 62  # of a label above a row
+MARKS = 24  # of a line
+MEDIAN, FITTED = "median", "fitted"  # lines of a drift study beside the samples
 
 
 def left_out(made: Study) -> int:
@@ -36,11 +38,15 @@ def history_figures(made: Study) -> list[Figure]:
         names, more = _coloured(made, family)
         own = made.found.solves[(made.found.solves["family"] == family).to_numpy()]
         own = own[own["case"].isin(names)]
-        lines, marks = [], []
+        lines, marks, data = [], [], []
         for row in own.itertuples(index=False):
-            run = (row.run, row.repeat)
-            lines.append((names.index(row.case), *_drawable(*made.found.history(run))))
-            marks.append((names.index(row.case), *_drawable(*made.found.history(run, TRUE_RESIDUAL))))
+            run, case = (row.run, row.repeat), names.index(row.case)
+            x, y = _thin(*_drawable(*made.found.history(run)), len(own))
+            lines.append((case, x, y))
+            data.append(_drawn(x, y, case=row.case, solve=label(run), kind="residual"))
+            x, y = _marked(*_drawable(*made.found.history(run, TRUE_RESIDUAL)))
+            marks.append((case, x, y))
+            data.append(_drawn(x, y, case=row.case, solve=label(run), kind="true residual"))
         if not any(len(x) for _, x, _ in lines):
             continue
         true = any(len(x) for _, x, _ in marks)
@@ -62,7 +68,10 @@ def history_figures(made: Study) -> list[Figure]:
         )  # fmt: skip
         plot = _histories(lines, marks, own["tolerance"].iloc[0])
         legend = tuple(enumerate(names))
-        found.append(figure_of(f"solves-history-{k}", f"Residual{title}", plot, caption, 3.3, legend))
+        drawn = pd.concat(data, ignore_index=True)
+        found.append(
+            figure_of(f"solves-history-{k}", f"Residual{title}", plot, caption, 3.3, legend, data=drawn)
+        )
     return found
 
 
@@ -80,7 +89,7 @@ def iteration_figures(made: Study) -> list[Figure]:
             taken, drawn = own["iterations"].to_numpy(), ends["iterations"].to_numpy()
             points = [taken[~rest], drawn[np.isfinite(drawn)], taken[rest]]
             if any(len(x) for x in points):
-                rows.append((_cut(case), points))
+                rows.append((case, points))
         if not rows:
             continue
         hidden = len(rows) - ROWS
@@ -99,6 +108,15 @@ def iteration_figures(made: Study) -> list[Figure]:
                 caption,
                 0.75 + 0.5 * len(rows),
                 legend,
+                data=pd.DataFrame(
+                    [
+                        (case, names[i], value)
+                        for case, points in rows
+                        for i, x in enumerate(points)
+                        for value in x
+                    ],
+                    columns=["case", "kind", "iterations"],
+                ),
             )
         )
     return found
@@ -109,12 +127,15 @@ def drift_figures(made: Study) -> list[Figure]:
     found = []
     for k, (family, title) in enumerate(_families(made)):
         same = made.pairs[(made.pairs["family"] == family).to_numpy()]
-        lines = []
+        lines, data = [], []
         for row in same.itertuples(index=False):
-            steps, _, relative = drift(made.found, (row.a_run, row.a_repeat), (row.b_run, row.b_repeat))
+            a, b = (row.a_run, row.a_repeat), (row.b_run, row.b_repeat)
+            steps, _, relative = drift(made.found, a, b)
             good = np.isfinite(relative)
             if good.any():
-                lines.append((int(row.against != EACH_OTHER), steps[good], relative[good]))
+                x, y = _thin(steps[good], relative[good], len(same))
+                lines.append((int(row.against != EACH_OTHER), x, y))
+                data.append(_drawn(x, y, "relative", a=label(a), b=label(b), against=row.against))
         if not any((y > 0).any() for _, _, y in lines):
             continue
         kinds = [i for i in (0, 1) if any(kind == i for kind, _, _ in lines)]
@@ -126,7 +147,15 @@ def drift_figures(made: Study) -> list[Figure]:
         )
         plot = _drift(lines)
         found.append(
-            figure_of(f"solves-drift-{k}", f"Residuals drift apart{title}", plot, caption, 3.1, legend)
+            figure_of(
+                f"solves-drift-{k}",
+                f"Residuals drift apart{title}",
+                plot,
+                caption,
+                3.1,
+                legend,
+                data=pd.concat(data, ignore_index=True),
+            )
         )
     return found
 
@@ -156,7 +185,12 @@ def growth_figures(made: Study) -> list[Figure]:
         title = (
             f"Growth of the difference: {row.family}, {row.case}" if several else "Growth of the difference"
         )
-        found.append(figure_of(f"solves-growth-{k}", title, _growth(table, row), caption, 3.3, tuple(legend)))
+        shown = _growth_data(table, row)
+        found.append(
+            figure_of(
+                f"solves-growth-{k}", title, _growth(shown, row.tolerance), caption, 3.3, legend, data=shown
+            )
+        )
     return found
 
 
@@ -179,23 +213,30 @@ def _drawable(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.nda
     return steps[good], values[good]
 
 
-def _thin(count: int, lines: int) -> slice:
+def _thin(x: np.ndarray, y: np.ndarray, lines: int) -> tuple[np.ndarray, np.ndarray]:
     """Every point of a line, or evenly chosen ones where all `lines` alike would be more than POINTS."""
-    return slice(None, None, max(1, -(-count * max(lines, 1) // POINTS)))
+    some = slice(None, None, max(1, -(-len(x) * max(lines, 1) // POINTS)))
+    return x[some], y[some]
+
+
+def _marked(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """So few points of a line that their marks are told apart."""
+    some = slice(None, None, max(1, -(-len(x) // MARKS)))
+    return x[some], y[some]
+
+
+def _drawn(x: np.ndarray, y: np.ndarray, column: str = "value", **where: str) -> pd.DataFrame:
+    """The points of one line as rows."""
+    return pd.DataFrame({"iteration": x, column: y}).assign(**where)[[*where, "iteration", column]]
 
 
 def _histories(lines: list, marks: list, tolerance: float) -> Callable:
     def plot(axes) -> None:
         for i, x, y in lines:
-            some = _thin(len(x), len(lines))
-            axes.plot(x[some], y[some], color=svg.series(i)["color"], alpha=0.75)
-        shown = 24  # marks of a line, so that they are told apart
+            axes.plot(x, y, color=svg.series(i)["color"], alpha=0.75)
         for i, x, y in marks:
-            some = slice(None, None, max(1, -(-len(x) // shown)))
-            axes.plot(
-                x[some], y[some], linestyle="none", markerfacecolor="none", alpha=0.9,
-                **svg.series(i) | {"markersize": 5},
-            )  # fmt: skip
+            look = svg.series(i) | {"markersize": 5}
+            axes.plot(x, y, linestyle="none", markerfacecolor="none", alpha=0.9, **look)
         _tolerance(axes, tolerance)
         axes.set(xlabel="iteration", ylabel="relative residual", yscale="log")
         axes.xaxis.get_major_locator().set_params(integer=True)
@@ -216,7 +257,7 @@ def _dots(rows: list[tuple[str, list[np.ndarray]]]) -> Callable:
                 at = y + 0.02 + 0.14 * i + 0.05 * (np.arange(len(x)) % 3 - 1)
                 axes.plot(x, at, linestyle="none", alpha=0.7, clip_on=False, **svg.series(i))
             axes.annotate(
-                text, (0.0, y - 0.3), xycoords=("axes fraction", "data"), va="center", fontsize=9
+                _cut(text), (0.0, y - 0.3), xycoords=("axes fraction", "data"), va="center", fontsize=9
             ).set_in_layout(False)
         axes.set_ylim(len(rows) - 0.45, -0.6)
         axes.set_yticks([])
@@ -236,11 +277,9 @@ def _drift(lines: list) -> Callable:
         floor = floor_of(np.concatenate([y for _, _, y in lines]))
         # Repeats last, so that they are not hidden.
         for i, x, y in sorted(lines, key=lambda line: -line[0]):
-            some = _thin(len(x), len(lines))
             look = svg.series(i) | {"markersize": 2.5}
-            shown = np.where(y == 0, floor, y)[some]
-            axes.plot(x[some], np.where(y == 0, np.nan, y)[some], color=look["color"], alpha=0.6)
-            axes.plot(x[some], shown, linestyle="none", alpha=0.7, **look)
+            axes.plot(x, np.where(y == 0, np.nan, y), color=look["color"], alpha=0.6)
+            axes.plot(x, np.where(y == 0, floor, y), linestyle="none", alpha=0.7, **look)
         axes.set(xlabel="iteration", ylabel="relative difference of residuals")
         axes.xaxis.get_major_locator().set_params(integer=True)
         log_axis(axes.yaxis, axes.set_yscale, floor)
@@ -248,20 +287,34 @@ def _drift(lines: list) -> Callable:
     return plot
 
 
-def _growth(table: pd.DataFrame, row) -> Callable:
+def _growth_data(table: pd.DataFrame, row) -> pd.DataFrame:
+    """The lines of a drift study: columns line, iteration, difference (NaN where it has no place on the axis)."""
+    steps = table.index.to_numpy(float)
+    lines = [
+        (f"sample {name}", column) for name, column in zip(table.columns, table.to_numpy().T, strict=True)
+    ]
+    pieces = []
+    for name, y in [*lines, (MEDIAN, typical(table))]:
+        y = np.where(np.isfinite(y) & (y > 0), y, np.nan)
+        x, y = _thin(steps, y, table.shape[1] + 1)
+        pieces.append(_drawn(x, y, "difference", line=name))
+    if row.rate == row.rate:
+        ends = np.array([row.first, row.last])
+        pieces.append(_drawn(ends, row.start * np.exp(row.rate * ends), "difference", line=FITTED))
+    return pd.concat(pieces, ignore_index=True)
+
+
+def _growth(shown: pd.DataFrame, tolerance: float) -> Callable:
+    thin = {"color": svg.SERIES[0], "linewidth": 0.6, "alpha": 0.45}
+    looks = {
+        MEDIAN: {"color": svg.INK, "linewidth": 1.5},
+        FITTED: {"color": svg.SERIES[1], "linewidth": 2.2},
+    }
+
     def plot(axes) -> None:
-        steps = table.index.to_numpy(float)
-        some = _thin(len(steps), table.shape[1] + 1)
-        for column in table.to_numpy().T:
-            y = np.where(np.isfinite(column) & (column > 0), column, np.nan)
-            axes.plot(steps[some], y[some], color=svg.SERIES[0], linewidth=0.6, alpha=0.45)
-        median = typical(table)
-        shown = np.where(median > 0, median, np.nan)[some]
-        axes.plot(steps[some], shown, color=svg.INK, linewidth=1.5)
-        _tolerance(axes, row.tolerance)
-        if row.rate == row.rate:
-            ends = np.array([row.first, row.last])
-            axes.plot(ends, row.start * np.exp(row.rate * ends), color=svg.SERIES[1], linewidth=2.2)
+        for name, same in shown.groupby("line", sort=False):
+            axes.plot(same["iteration"], same["difference"], **looks.get(name, thin))
+        _tolerance(axes, tolerance)
         axes.set(xlabel="iteration k", ylabel="difference of iterates", yscale="log")
         axes.xaxis.get_major_locator().set_params(integer=True)
         powers(axes.yaxis)

@@ -62,7 +62,7 @@ def bits_figures(made: Study) -> list[Figure]:
         legend = ((0, "run to run"), (1, "change of algorithm"))
         found.append(
             figure_of(f"sums-bits-{k}", f"Run to run, and algorithm{title}", _dots(rows), caption,
-                    0.8 + 0.31 * len(rows), legend)
+                    0.8 + 0.31 * len(rows), legend, data=_dots_data(rows, n, [name for _, name in legend]))
         )  # fmt: skip
     return found
 
@@ -93,7 +93,7 @@ def shape_figures(made: Study) -> list[Figure]:
         rows = -(-len(panels) // 2)
         found.append(
             figure_of(f"sums-shape-{k}", f"Distribution of V_s{title}", _histograms(panels), caption,
-                    0.2 + 1.75 * rows, (), (rows, 2))
+                    0.2 + 1.75 * rows, (), (rows, 2), _bars_data(panels))
         )  # fmt: skip
     return found
 
@@ -128,7 +128,15 @@ def growth_figures(made: Study) -> list[Figure]:
         if any(len(reached) for _, _, reached in lines):
             caption += " Large hollow marks: what a search for the worst orders reached over all arrays."
         found.append(
-            figure_of(f"sums-growth-{k}", f"Growth with N{title}", _growth(lines, each), caption, 3.4, legend)
+            figure_of(
+                f"sums-growth-{k}",
+                f"Growth with N{title}",
+                _growth(lines, each),
+                caption,
+                3.4,
+                legend,
+                data=_growth_data(lines, each),
+            )
         )
     return found
 
@@ -240,6 +248,45 @@ def _bars(made: Cells) -> tuple[np.ndarray, np.ndarray]:
     return made.edges[0] + width * together * np.arange(len(counts) + 1), counts
 
 
+def _dots_data(rows: list[tuple[str, np.ndarray, np.ndarray]], n: int, kinds: list[str]) -> pd.DataFrame:
+    pieces = [
+        {"variant": text, "n": n, "kind": kind, "v_s": value}
+        for text, *both in rows
+        for kind, x in zip(kinds, both, strict=True)
+        for value in x[np.isfinite(x)]
+    ]
+    return pd.DataFrame(pieces)
+
+
+def _bars_data(panels: list[tuple[str, int, np.ndarray, Cells]]) -> pd.DataFrame:
+    pieces = []
+    for name, n, _, made in panels:
+        edges, counts = _bars(made)
+        bars = {"variant": name, "n": n, "from": edges[:-1], "to": edges[1:], "samples": counts}
+        pieces.append(pd.DataFrame(bars))
+    return pd.concat(pieces, ignore_index=True)
+
+
+def _growth_data(lines: list, each: int) -> pd.DataFrame:
+    rows = []
+    for row, own, reached in lines:
+        name = name_of(row.variant, row.backend)
+        for n, same in own.groupby("n"):
+            rows += [(name, "array", n, value) for value in _thin(same["v_s_max"].to_numpy(), each)]
+        rows += [(name, "fitted", n, value) for n, value in zip(*_law_ends(row, own), strict=True)]
+        rows += [(name, "worst found", n, value) for n, value in reached.items()]
+    return pd.DataFrame(rows, columns=["variant", "kind", "n", "v_s_max"])
+
+
+def _law_ends(row, own: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Both ends of the fitted power law; empty where there is none."""
+    if row.alpha != row.alpha:
+        return np.empty(0), np.empty(0)
+    used = own.groupby("n")["v_s_max"].median()
+    ends = np.array([used[used > 0].index.min(), used.index.max()], float)
+    return ends, row.beta * ends**row.alpha
+
+
 def _growth(lines: list, each: int) -> Callable:
     def plot(axes) -> None:
         floor = floor_of(np.concatenate([own["v_s_max"].to_numpy() for _, own, _ in lines]))
@@ -252,10 +299,7 @@ def _growth(lines: list, each: int) -> Callable:
                     np.full(len(y), n * aside), np.where(y == 0, floor, y), linestyle="none", alpha=0.45,
                     **look | {"markersize": 3},
                 )  # fmt: skip
-            if row.alpha == row.alpha:
-                used = own.groupby("n")["v_s_max"].median()
-                ends = np.array([used[used > 0].index.min(), used.index.max()], float)
-                axes.plot(ends, row.beta * ends**row.alpha, color=look["color"], linewidth=1.6)
+            axes.plot(*_law_ends(row, own), color=look["color"], linewidth=1.6)
             if len(reached):
                 y = np.where(reached == 0, floor, reached)
                 axes.plot(

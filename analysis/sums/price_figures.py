@@ -47,6 +47,7 @@ def price_figures(made: Study) -> list[Figure]:
                 figure_of(
                     f"sums-price-{k}", f"Price and error{title}", plot, caption, 3.6,
                     tuple((i, GUARANTEES[i]) for i in present),
+                    data=at[["variant", "backend", "guarantee", "n", "median_s", "low_s", "high_s", column]],
                 )
             )  # fmt: skip
         if timed["n"].nunique() > 1:
@@ -139,4 +140,5 @@ def _time_figure(k: int, title: str, timed: pd.DataFrame) -> Figure:
         powers(axes.xaxis)
         plain_ticks(axes.yaxis)
 
-    return figure_of(f"sums-time-{k}", f"Time and size{title}", plot, caption, 3.1, tuple(legend))
+    data = timed[["variant", "backend", "guarantee", "n", "median_s"]]
+    return figure_of(f"sums-time-{k}", f"Time and size{title}", plot, caption, 3.1, legend, data=data)

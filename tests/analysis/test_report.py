@@ -1,11 +1,15 @@
 """The report: one HTML file that stands alone, says the verdict first and never crashes for want of data."""
 
+import io
 import re
 from html.parser import HTMLParser
+from urllib.parse import unquote
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from analysis.export import LINK_MOST, csv_text, link
 from analysis.load.frames import load
 from analysis.report.build import build
 from analysis.report.figures import POINTS
@@ -100,7 +104,8 @@ def test_nothing_is_fetched_from_anywhere(report):
     references = [
         value for _, key, value in page.attributes if key.endswith(("href", "src", "srcset", "action"))
     ]
-    assert references and all(value.startswith("#") for value in references)
+    assert references and all(value.startswith(("#", "data:text/csv")) for value in references)
+    assert "default-src 'none'" in report.html
     css = "".join(re.findall(r"<style.*?</style>", report.html, flags=re.S))
     assert "@import" not in css
     assert all(target.startswith("#") for target in re.findall(r"url\(([^)]*)\)", report.html))
@@ -110,7 +115,8 @@ def test_ids_are_unique_and_every_reference_has_its_target(report):
     page = Page(report.html)
     ids = [value for _, key, value in page.attributes if key == "id"]
     assert len(ids) == len(set(ids))
-    targets = {value[1:] for _, key, value in page.attributes if key.endswith("href")}
+    links = [value for _, key, value in page.attributes if key.endswith("href")]
+    targets = {value[1:] for value in links if value.startswith("#")}
     targets |= {target[1:] for target in re.findall(r"url\(([^)]*)\)", report.html)}
     assert targets <= set(ids)
 
@@ -127,6 +133,48 @@ def test_figures_are_text_and_follow_the_colours_of_the_page(report):
 
 def test_every_figure_has_a_caption(report):
     assert report.html.count("<figure>") == report.html.count("<figcaption>") >= 6
+
+
+def linked(html):
+    """{name of the file: its rows} of all CSV files inside a page."""
+    page = Page(html)
+    names = [value for tag, key, value in page.attributes if (tag, key) == ("a", "download")]
+    links = [value for _, key, value in page.attributes if key == "href" and value.startswith("data:")]
+    assert len(set(names)) == len(names) == len(links)
+    texts = [unquote(link.partition(",")[2]) for link in links]
+    return {name: pd.read_csv(io.StringIO(text)) for name, text in zip(names, texts, strict=True)}
+
+
+def test_every_figure_has_a_link_to_the_points_that_it_shows(report):
+    files = linked(report.html)
+    figures = re.findall(r"<figure>.*?</figure>", report.html, flags=re.S)
+    assert len(figures) == len(files)
+    for figure in figures:
+        name = re.search(r'download="([^"]*)"', figure)[1]
+        points = re.search(r"<svg.*?</svg>", figure, flags=re.S)[0]
+        ticks = len(re.findall(r'<g id="[^"]*tick_\d+">', points))  # a mark each
+        assert points.count("<use ") - ticks == len(files[name]), name
+
+
+def test_the_numbers_of_a_link_have_all_their_bits(campaign, report):
+    wall = linked(report.html)["wall.csv"].set_index(["run", "repeat"])["wall_s"]
+    runs = campaign.runs[campaign.runs["complete"]].set_index(["run", "repeat"])["wall_s"]
+    assert dict(wall) == dict(runs)
+
+
+def test_a_link_that_would_be_too_large_holds_evenly_chosen_rows_and_says_so():
+    frame = pd.DataFrame({"x": np.random.default_rng(1).random(20_000)})
+    made = link("points", frame)
+    assert len(made.uri) <= LINK_MOST
+    kept = pd.read_csv(io.StringIO(unquote(made.uri.partition(",")[2])))
+    stride = -(-len(frame) // len(kept))
+    assert stride > 1 and kept["x"].tolist() == frame["x"][::stride].tolist()
+    assert made.said == f"{len(kept):,} rows of 20,000, evenly chosen"
+
+
+def test_text_in_a_csv_is_no_formula_for_a_spreadsheet():
+    frame = pd.DataFrame({"group": ["=1+1", "-x", "@f", "plain"], "=y": [-1.0, 2.0, -3.0, 4.0]})
+    assert csv_text(frame) == "group,'=y\n'=1+1,-1.0\n'-x,2.0\n'@f,-3.0\nplain,4.0\n"
 
 
 def test_the_incomplete_run_is_named_with_reason_and_remedy(report):
