@@ -11,7 +11,15 @@ from importlib.util import find_spec
 from analysis.commands.choice import BAD_USAGE, EQUAL, Usage
 
 PACKAGES = ("pandas", "pyarrow", "h5py", "jinja2", "matplotlib", "rich")
-COMMANDS = ("report", "variability", "divergence", "sums", "solves", "show")  # modules of analysis.commands
+COMMANDS = (
+    "report",
+    "variability",
+    "divergence",
+    "sums",
+    "solves",
+    "export",
+    "show",
+)  # modules of analysis.commands
 
 DESCRIPTION = """\
 Reads the traces of runs and says whether their bits are equal, where they part, how far they drift and what

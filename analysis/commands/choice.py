@@ -114,7 +114,7 @@ def of_app(options: argparse.Namespace, app: str):
 
 def export(options: argparse.Namespace, frames: dict, say) -> None:
     """Write `frames` as CSV where --csv asks for it."""
-    from analysis.export import write_csv
+    from analysis.export.tables import write_csv
 
     if not options.csv:
         return

@@ -1,0 +1,207 @@
+"""`python -m analysis export`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from decimal import Decimal, InvalidOperation
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+from analysis.commands.choice import EQUAL, Usage, require_same_problem, require_usable, select, split, warn
+from analysis.export import FORMATS
+
+SUMMARY = "the events of a run for other tools: Perfetto, Vampir, Extra-P, simulators"
+DETAIL = "\n".join([
+    "FORMAT is one of", "",
+    *(f"  {name:<10}{what}" for name, what in FORMATS.items()), "",
+    "RUN may be DIRECTORY:REPEAT. Regions that reach over the border of --from or --to are cut there. Nothing is",
+    "written over.",
+])  # fmt: skip
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this command."""
+    parser.add_argument("format", choices=FORMATS, metavar="FORMAT")
+    parser.add_argument("runs", nargs="+", metavar="RUN")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="what to write, new")
+    parser.add_argument("--ranks", type=_ranges, metavar="0-3,7", help="only these (all)")
+    parser.add_argument("--steps", type=_ranges, metavar="10-20", help="only these (all)")
+    parser.add_argument("--repeat", type=int, metavar="R", help="only this one (all)")
+    parser.add_argument(
+        "--from",
+        dest="begin",
+        type=_nanoseconds,
+        metavar="S",
+        help="seconds after the first event of the run",
+    )
+    parser.add_argument("--to", dest="end", type=_nanoseconds, metavar="S", help="seconds, as --from")
+    parser.add_argument(
+        "--against", metavar="RUN[:REPEAT]", help="perfetto: mark where RUN first diverges from this one"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the file or directory, and say what is in it."""
+    from analysis import terminal
+    from analysis.export.slices import NothingToExport
+    from miniapps.trace import TraceError
+
+    module = import_module(f"analysis.export.{options.format}")
+    if missing := [package for package in module.PACKAGES if not _installed(package)]:
+        names = ", ".join("protobuf" if package == "google.protobuf" else package for package in missing)
+        raise Usage(f"{options.format} needs a package that is not installed: pip install {names}")
+    if options.against and options.format != "perfetto":
+        raise Usage(f"--against is for perfetto; {options.format} has no marks")
+    if options.begin is not None and options.end is not None and options.end <= options.begin:
+        raise Usage("--to must be later than --from")
+    if found := module.existing(options.output):
+        raise Usage(f"-o {options.output}: {found} exists, and nothing is written over; name another")
+    if not options.output.absolute().parent.is_dir():
+        raise Usage(
+            f"-o {options.output}: no directory {options.output.absolute().parent}; make it, or name another"
+        )
+    say = terminal.printer()
+    try:
+        for line in _written(options, module):
+            say(line)
+    except (NothingToExport, TraceError) as error:
+        raise Usage(str(error)) from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise Usage(f"-o {options.output}: cannot be written: {reason}; name another place") from error
+    return EQUAL
+
+
+def _written(options: argparse.Namespace, module) -> list[str]:
+    """Write what `options` ask for; what to say about it."""
+    if options.format == "extrap":
+        return _models(options, module)
+    runs = _runs(options.runs)
+    if len(runs) > 1:
+        raise Usage(f"{options.format} takes one run, and these are {len(runs)}: {', '.join(map(str, runs))}")
+    part = _slice(*runs[0], options)
+    lines = []
+    if options.against:
+        mark, said = _mark(part, *runs[0], options)
+        lines.append(said)
+        files = module.write(part, options.output, mark)
+    else:
+        files = module.write(part, options.output)
+    return [*_told(part, files, module), *lines]
+
+
+def _models(options: argparse.Namespace, module) -> list[str]:
+    runs, skipped = [], []
+
+    def parts():
+        for directory, repeat in _runs(options.runs):
+            part = _slice(directory, repeat, options)
+            (runs if part.complete else skipped).append(directory)
+            if part.complete:
+                yield part
+
+    try:
+        points = module.write(parts(), options.output)
+    except module.NotOneExperiment as error:
+        raise Usage(str(error)) from error
+    if skipped:
+        print(f"left out, since they ended early: {', '.join(map(str, skipped))}", file=sys.stderr)
+    return [
+        f"Written to {options.output}: {len(runs)} runs; {module.OPEN_WITH}",
+        *(f"Note: {note}." for note in module.notes(points)),
+    ]
+
+
+def _runs(given: list[str]) -> list[tuple[Path, int | None]]:
+    """(directory, repeat) of every run that is named."""
+    from analysis.load.find import find_runs
+
+    places = [split(one) for one in given]
+    return [(run, repeat) for place, repeat in places for run in find_runs([place])]
+
+
+def _slice(directory: Path, repeat: int | None, options: argparse.Namespace):
+    from analysis.export.slices import Selection, slice_of
+
+    if repeat is not None and options.repeat not in (None, repeat):
+        raise Usage(f"{directory}:{repeat} and --repeat {options.repeat}: give one of them")
+    repeat = options.repeat if repeat is None else repeat
+    part = slice_of(directory, Selection(repeat, options.ranks, options.steps, options.begin, options.end))
+    if not part.complete and options.format != "extrap":
+        print(f"{directory}: ended early; its last events are missing", file=sys.stderr)
+    return part
+
+
+def _mark(part, directory: Path, repeat: int | None, options: argparse.Namespace):
+    """(mark, what to say about it): of the first divergence, if it is known when it was and that is in the slice."""
+    from analysis.divergence import compare
+    from analysis.export.marks import mark_of
+    from analysis.load.frames import load
+    from analysis.load.timeline import timeline
+    from analysis.verdict import place
+    from miniapps.trace import rank_files, read
+
+    other, other_repeat = split(options.against)
+    frames = load([directory, other], copies=True)
+    require_usable(frames)
+    warn(frames)
+    repeat = options.repeat if repeat is None else repeat
+    a, b = select(frames, directory, repeat)[0], select(frames, other, other_repeat)[0]
+    if a == b:
+        raise Usage(f"--against {options.against}: is the run itself; name another run or repeat")
+    require_same_problem(frames, [a, b])
+    found = compare(frames, a, b)
+    if found.equal:
+        return None, f"No mark: {a[0]}:{a[1]} and {b[0]}:{b[1]} are equal as far as both recorded."
+    point, where = found.first, f"{a[0]}:{a[1]} and {b[0]}:{b[1]} part at {place(found.first)}"
+    table = "fingerprints" if point is found.fingerprint else "values"
+    trace = read(rank_files(directory)[point.rank_a], tables=[table])
+    events = timeline(directory)
+    mark = mark_of(point, table, a[1], trace, events[events["rank"] == point.rank_a])
+    if mark is None:
+        return None, f"No mark: {where}, but the trace does not say after which event that was recorded."
+    if mark.rank not in part.attributes or not part.begin <= mark.at <= part.end:
+        return (
+            None,
+            f"No mark: {where}, on rank {mark.rank} at {mark.at / 1e9:.6f} s, which is not in the slice.",
+        )
+    return mark, f"Marked: {where}, on rank {mark.rank} at {mark.at / 1e9:.6f} s."
+
+
+def _told(part, files: list[Path], module) -> list[str]:
+    from analysis.export.slices import spans
+
+    events = part.events
+    what = [
+        f"{len(events):,} events of ranks {spans(part.attributes)}, steps {spans(set(events['step']))}",
+        f"{events['collective'].max() + 1:,} collectives",
+        *([f"{events['cut'].sum():,} cut at the border"] if events["cut"].any() else []),
+    ]
+    shown = f"{files[0]}" + (f" ... {files[-1].name}" if len(files) > 1 else "")
+    return [f"Written to {shown}: {', '.join(what)}; {module.OPEN_WITH}"]
+
+
+def _installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # of the package around it
+        return False
+
+
+def _ranges(text: str) -> list[range]:
+    found = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
+            raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers and ranges, such as 0-3,7")
+        found.append(range(int(first), int(last or first) + 1))
+    return found
+
+
+def _nanoseconds(text: str) -> int:
+    try:
+        return int(Decimal(text) * 1_000_000_000)
+    except (InvalidOperation, ValueError, OverflowError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from error

@@ -1,0 +1,240 @@
+"""Chakra execution traces of MLCommons, a file per rank: what simulators of networks such as ASTRA-sim replay.
+
+The nodes of a rank tile its time from its first event to its last, each depending on the one before. All-reduces in
+which all ranks of the slice take part are COMM_COLL_NODE. An exchange is a COMM_SEND_NODE and a COMM_RECV_NODE for each
+partner, side by side; how the bytes sent were divided among partners is not recorded, so they are divided evenly. The
+rest is COMP_NODE, named after the innermost region, cut where that changes. Regions that overlap without nesting are
+left out beyond the first lane.
+Format: mlcommons/chakra, schema/protobuf/et_def.proto; attributes as its feeder reads them (et_feeder_node.cpp).
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis.export.output import new_file
+from analysis.export.slices import Slice, kind
+
+PACKAGES = ("google.protobuf",)
+OPEN_WITH = "give it to a simulator as the prefix of the workload, or look at it with chakra_jsonizer"
+VERSION = "0.0.4"
+OUTSIDE = "outside regions"
+ALL_REDUCE = 0  # of CollectiveCommType
+
+NODE_TYPES = ("INVALID_NODE", "METADATA_NODE", "MEM_LOAD_NODE", "MEM_STORE_NODE", "COMP_NODE", "COMM_SEND_NODE",
+              "COMM_RECV_NODE", "COMM_COLL_NODE")  # fmt: skip
+# {message: {field: (number, type)}}; `*` is repeated, `|` one of the values of an attribute.
+MESSAGES = {
+    "AttributeProto": {
+        "name": (1, "string"), "int32_val": (7, "|int32"), "int64_val": (9, "|int64"), "bool_val": (27, "|bool"),
+        "string_val": (29, "|string"),
+    },
+    "GlobalMetadata": {"version": (1, "string"), "attr": (2, "*AttributeProto")},
+    "Node": {
+        "id": (1, "uint64"), "name": (2, "string"), "type": (3, "NodeType"), "data_deps": (5, "*uint64"),
+        "start_time_micros": (6, "uint64"), "duration_micros": (7, "uint64"), "attr": (10, "*AttributeProto"),
+    },
+}  # fmt: skip
+
+
+class Piece(NamedTuple):
+    """A stretch of one rank's time: `row` of the slice's events for a communication, -1 for local work."""
+
+    name: str
+    start: int
+    end: int
+    repeat: int
+    step: int
+    row: int = -1
+
+
+def existing(out: Path) -> Path | None:
+    """What `write` would write over."""
+    return next(iter(sorted(out.parent.glob(f"{glob.escape(out.name)}.*.et"))), None)
+
+
+def write(part: Slice, out: Path) -> list[Path]:
+    """Write `part` into the new files `out`.RANK.et. Raises OSError, and removes what it wrote, when that fails."""
+    written: list[Path] = []
+    messages = _messages_of(part)
+    events = {rank: own for rank, lane, own in part.pieces() if lane == 0}
+    try:
+        for rank in part.attributes:
+            path = out.with_name(f"{out.name}.{rank}.et")
+            with new_file(path) as file:
+                _write_rank(part, rank, events.get(rank), messages, file)
+            written.append(path)
+    except BaseException:
+        for path in written:
+            path.unlink(missing_ok=True)
+        raise
+    return written
+
+
+def tiles(own: pd.DataFrame, communicates: np.ndarray) -> Iterator[Piece]:
+    """The time of one rank, from its first event to its last, in pieces that follow one another without gaps: an event
+    where `communicates` is set, the innermost region elsewhere. `own` are events that nest, sorted by start."""
+    still_open: list[tuple[str, int, int, int]] = []  # name, end, repeat, step
+    now, where = int(own["start"].iloc[0]), (0, 0)
+
+    def work(until: int) -> Iterator[Piece]:
+        nonlocal now
+        if until > now:
+            name, _, *place = still_open[-1] if still_open else (OUTSIDE, 0, *where)
+            yield Piece(name, now, until, *place)
+            now = until
+
+    def close(until: int) -> Iterator[Piece]:
+        while still_open and still_open[-1][1] <= until:
+            yield from work(still_open[-1][1])
+            still_open.pop()
+
+    columns = [own[c].tolist() for c in ("name", "start", "end", "repeat", "step")]
+    for row, talks, name, start, end, *place in zip(own.index, communicates.tolist(), *columns, strict=True):
+        if start < now:
+            continue  # inside a communication
+        yield from close(start)
+        where = tuple(place)
+        yield from work(start)
+        if talks:
+            yield Piece(name, start, end, *place, row)
+            now = end
+        else:
+            still_open.append((name, end, *place))
+    yield from close(int(own["end"].max()))
+
+
+def _write_rank(part: Slice, rank: int, own: pd.DataFrame | None, messages: dict, file: BinaryIO) -> None:
+    kinds = classes()
+    about = [("program", "string_val", part.title), ("rank", "int64_val", rank)]
+    _append(file, kinds["GlobalMetadata"](version=VERSION, attr=_attributes(about)))
+    if own is None:
+        return
+    collective, sizes = part.events["collective"].to_numpy(), part.events["bytes"].to_numpy()
+    talks = np.array([collective[row] >= 0 or row in messages for row in own.index])
+    on_cpu = part.attributes[rank].get("method", {}).get("run.device", "cpu") == "cpu"
+    before: list[int] = []
+    following = 0
+    for piece in tiles(own, talks):
+        if piece.row < 0:
+            made = [("COMP_NODE", [("is_cpu_op", "bool_val", on_cpu)])]
+        elif collective[piece.row] >= 0:
+            made = [("COMM_COLL_NODE", _collective(int(sizes[piece.row])))]
+        else:
+            made = [(which, _message(*rest)) for which, *rest in messages[piece.row]]
+        for which, attributes in made:
+            node = kinds["Node"](
+                id=following, name=piece.name, type=NODE_TYPES.index(which), data_deps=before,
+                start_time_micros=piece.start // 1000,
+                # Of times that were cut to µs, so that these do not drift from the sum of the nanoseconds.
+                duration_micros=piece.end // 1000 - piece.start // 1000,
+                attr=_attributes([
+                    *attributes, ("start_ns", "int64_val", piece.start),
+                    ("duration_ns", "int64_val", piece.end - piece.start),
+                    ("repeat", "int64_val", piece.repeat), ("step", "int64_val", piece.step),
+                ]),
+            )  # fmt: skip
+            _append(file, node)
+            following += 1
+        before = list(range(following - len(made), following))
+
+
+def _collective(size: int) -> list[tuple]:
+    # Nodes of a CPU are never simulated as communication, so that none of these is one.
+    return [
+        ("is_cpu_op", "bool_val", False), ("comm_type", "int64_val", ALL_REDUCE), ("comm_size", "int64_val", size),
+    ]  # fmt: skip
+
+
+def _message(source: int, target: int, tag: int, size: int) -> list[tuple]:
+    return [
+        ("is_cpu_op", "bool_val", False), ("comm_size", "int64_val", size), ("comm_src", "int32_val", source),
+        ("comm_dst", "int32_val", target), ("comm_tag", "int32_val", tag),
+    ]  # fmt: skip
+
+
+def _messages_of(part: Slice) -> dict[int, list[tuple]]:
+    """{row of an exchange: (COMM_SEND_NODE or COMM_RECV_NODE, source, target, tag, bytes) for each partner that is in
+    the slice and recorded the same exchange}."""
+    events = part.events
+    names = events["name"].cat.categories
+    exchanges = np.array([kind(name) == "exchange" for name in names], bool)[events["name"].cat.codes]
+    rows = events[exchanges & ~events["cut"] & (events["lane"] == 0)]
+    number = rows.groupby(["repeat", "step", "name", "call"], observed=True, sort=False).ngroup()
+    columns = (number, rows["rank"], rows["name"], rows["bytes"])
+    known = {(i, rank): (name, size) for i, rank, name, size in zip(*map(list, columns), strict=True)}
+
+    def share(i: int, source: int, target: int) -> int:
+        """What `source` sent to `target`, if it divided what it sent evenly."""
+        name, size = known[i, source]
+        each = sorted(part.attributes[source].get("partners", {}).get(name, []))
+        return size // len(each) + (each.index(target) < size % len(each)) if target in each else 0
+
+    found: dict[int, list[tuple]] = {}
+    for row, (i, rank), (name, _) in zip(rows.index, known, known.values(), strict=True):
+        for partner in part.attributes[rank].get("partners", {}).get(name, []):
+            if (i, partner) not in known:
+                continue
+            tag = int(i) % 2**31
+            found.setdefault(row, []).extend([
+                ("COMM_SEND_NODE", rank, partner, tag, share(i, rank, partner)),
+                ("COMM_RECV_NODE", partner, rank, tag, share(i, partner, rank)),
+            ])  # fmt: skip
+    return found
+
+
+def _attributes(named: list[tuple]) -> list:
+    make = classes()["AttributeProto"]
+    return [make(name=name, **{which: value}) for name, which, value in named]
+
+
+def _append(file: BinaryIO, message) -> None:
+    """Write `message` with its length before it, as a varint."""
+    data = message.SerializeToString()
+    size = len(data)
+    while size > 127:
+        file.write(bytes([size & 127 | 128]))
+        size >>= 7
+    file.write(bytes([size]) + data)
+
+
+@cache
+def classes() -> dict[str, Callable]:
+    """{name of a message: its class}, of the part of et_def.proto that is written."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="et_def.proto", package="ChakraProtoMsg", syntax="proto3")
+    node_type = file.enum_type.add(name="NodeType")
+    for number, name in enumerate(NODE_TYPES):
+        node_type.value.add(name=name, number=number)
+    for message, fields in MESSAGES.items():
+        made = file.message_type.add(name=message)
+        for name, (number, kind_) in fields.items():
+            repeated, plain = kind_.startswith("*"), kind_.lstrip("*|")
+            own = made.field.add(
+                name=name, number=number, label=field.LABEL_REPEATED if repeated else field.LABEL_OPTIONAL
+            )
+            if plain[0].isupper():
+                own.type = field.TYPE_ENUM if plain == "NodeType" else field.TYPE_MESSAGE
+                own.type_name = f".ChakraProtoMsg.{plain}"
+            else:
+                own.type = getattr(field, f"TYPE_{plain.upper()}")
+            if kind_.startswith("|"):
+                if not made.oneof_decl:
+                    made.oneof_decl.add(name="value")
+                own.oneof_index = 0
+    # A pool of its own: in the common one this would clash with an installed chakra package.
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return {
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"ChakraProtoMsg.{name}"))
+        for name in MESSAGES
+    }

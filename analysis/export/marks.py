@@ -1,0 +1,55 @@
+"""Where in a run the first divergence from another was recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.divergence import Point
+from miniapps.trace import RankTrace
+
+
+@dataclass(frozen=True)
+class Mark:
+    """An instant `at` (ns, on the clock of the timeline) on `rank`: what to call it, and what is known about it."""
+
+    rank: int
+    at: int
+    name: str
+    args: dict[str, object]
+
+
+def mark_of(point: Point, table: str, repeat: int, trace: RankTrace, events: pd.DataFrame) -> Mark | None:
+    """The mark of `point`, a row of `table` ("fingerprints" or "values") in `repeat` of the run whose rank `trace` is;
+    `events`: the timeline of that rank. None where the place of the row among the events is unknown: the trace is of
+    schema 1, or holds no events.
+
+    A row has no time of its own. It was recorded after the last event had ended that ended before it, and the mark is
+    at that moment (at the first start where none had); `args` name this event and the next one to end.
+    """
+    rows = trace.tables[table]
+    asked = {
+        "repeat": repeat,
+        "step": point.step,
+        "name": trace.names.index(point.name),
+        "block": point.block,
+    }
+    same = np.flatnonzero(np.all([rows[column] == value for column, value in asked.items()], axis=0))
+    after = int(rows["after"][same[point.occurrence]])
+    if after < 0 or events.empty:
+        return None
+    ended, coming = events[events["index"] < after], events[events["index"] >= after]
+    # In the trace events stand in the order in which they ended.
+    last = ended.loc[ended["index"].idxmax()] if len(ended) else None
+    following = coming.loc[coming["index"].idxmin()] if len(coming) else None
+    at = events["start"].min() if last is None else last["end"]
+    return Mark(
+        point.rank_a, int(at), f"first divergence: {point.name}",
+        {
+            "step": point.step, "block": point.block,
+            "recorded after": "the start" if last is None else str(last["name"]),
+            "recorded before": "the end" if following is None else str(following["name"]),
+        },
+    )  # fmt: skip

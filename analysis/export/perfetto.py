@@ -1,0 +1,113 @@
+"""Trace Event Format (JSON): what ui.perfetto.dev, chrome://tracing and many others open.
+
+A process per node, a thread per rank, a complete event per region, and a flow through the ranks of each collective in
+the order in which they came to it. Times are µs with three decimals, written as such: no nanosecond is rounded.
+Format: Trace Event Format, Google, 2016 (docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU).
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from analysis.export.marks import Mark
+from analysis.export.output import new_file
+from analysis.export.slices import Slice, kind
+
+PACKAGES = ()
+OPEN_WITH = "open it in https://ui.perfetto.dev (it stays in the browser)"
+ROWS = 16384  # written at once
+
+
+def existing(out: Path) -> Path | None:
+    """What `write` would write over."""
+    return out if out.exists() else None
+
+
+def write(part: Slice, out: Path, mark: Mark | None = None) -> list[Path]:
+    """Write `part` into the new file `out`, with an instant event at `mark`, which is in it. Raises OSError."""
+    with new_file(out) as raw:
+        # The fastest level: names and digits repeat so much that slower ones gain little.
+        packed = gzip.GzipFile(out.stem, "wb", 1, raw, mtime=0) if out.suffix == ".gz" else nullcontext(raw)
+        with packed as file:
+            about = {"program": part.title, "run": part.path.name, "complete": part.complete}
+            file.write(f'{{"displayTimeUnit":"ns","otherData":{json.dumps(about)},"traceEvents":[\n'.encode())
+            lines = _lines(part, mark)
+            separator = b""
+            while block := list(itertools.islice(lines, ROWS)):
+                file.write(separator + ",\n".join(block).encode())
+                separator = b",\n"
+            file.write(b"\n]}\n")
+    return [out]
+
+
+def _lines(part: Slice, mark: Mark | None) -> Iterator[str]:
+    ranks, nodes = list(part.attributes), list(dict.fromkeys(map(part.node, part.attributes)))
+    # Numbers from 1: viewers take process 0 and thread 0 for the idle task of Linux.
+    process = {rank: 1 + nodes.index(part.node(rank)) for rank in ranks}
+    for i, node in enumerate(nodes):
+        yield _metadata("process_name", {"name": f"{part.title}, {node}"}, 1 + i)
+        yield _metadata("process_sort_index", {"sort_index": i}, 1 + i)
+    phases = _flow_phases(part.events)
+    prefix = [
+        f'{{"name":{json.dumps(name)},"cat":"{kind(name)}",' for name in part.events["name"].cat.categories
+    ]
+    for rank, lane, own in part.pieces():
+        thread = 1 + rank + lane * (1 + max(ranks))
+        where = f'"pid":{process[rank]},"tid":{thread}'
+        name = f"rank {rank}" + (f", overlapping regions {lane}" if lane else "")
+        yield _metadata("thread_name", {"name": name}, process[rank], thread)
+        yield _metadata("thread_sort_index", {"sort_index": thread}, process[rank], thread)
+        columns = [
+            own["name"].cat.codes,
+            *(own[c] for c in ("start", "end", "step", "repeat", "bytes", "cut")),
+        ]
+        columns += [own["collective"], pd.Series(phases[own.index])]
+        for code, start, end, step, repeat, size, cut, flow, phase in zip(
+            *(column.tolist() for column in columns), strict=True
+        ):
+            begin = _us(start)
+            yield (
+                f'{prefix[code]}"ph":"X","ts":{begin},"dur":{_us(end - start)},{where},'
+                f'"args":{{"step":{step},"repeat":{repeat},"bytes":{size}{_CUT if cut else ""}}}}}'
+            )
+            if phase:
+                yield f'{prefix[code]}"ph":"{phase}","id":{flow},"bp":"e","ts":{begin},{where}}}'
+    if mark is not None:
+        yield (
+            f'{{"name":{json.dumps(mark.name)},"cat":"divergence","ph":"i","s":"g","ts":{_us(mark.at)},'
+            f'"pid":{process[mark.rank]},"tid":{1 + mark.rank},"args":{json.dumps(mark.args)}}}'
+        )
+
+
+_CUT = ',"cut":true'
+
+
+def _us(ns: int) -> str:
+    """Nanoseconds as microseconds, exactly."""
+    return f"{ns // 1000}.{ns % 1000:03d}"
+
+
+def _metadata(what: str, arguments: dict, process: int, thread: int | None = None) -> str:
+    threads = {} if thread is None else {"tid": thread}
+    return json.dumps({"name": what, "ph": "M", "pid": process, **threads, "args": arguments})
+
+
+def _flow_phases(events: pd.DataFrame) -> np.ndarray:
+    """`s`, `t` or `f` where a flow begins, goes on and ends, in the order of arrival; empty for other events."""
+    phases = np.full(len(events), "", "U1")
+    collective, start = (events[column].to_numpy() for column in ("collective", "start"))
+    rows = np.flatnonzero(collective >= 0)
+    rows = rows[np.lexsort((rows, start[rows], collective[rows]))]
+    new = np.append(True, collective[rows][1:] != collective[rows][:-1]) if len(rows) else np.empty(0, bool)
+    last = np.append(new[1:], True) if len(rows) else new
+    phases[rows] = np.where(new, "s", np.where(last, "f", "t"))
+    phases[rows[new & last]] = ""  # a collective of one rank connects nothing
+    return phases
