@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +13,7 @@ from analysis.commands.choice import EQUAL, Usage, require_same_problem, require
 from analysis.export import FORMATS
 
 SUMMARY = "the events of a run for other tools: Perfetto, Vampir, Extra-P, simulators"
+MOST_SECONDS = 9_000_000_000  # about what 63 bits hold in nanoseconds
 DETAIL = "\n".join([
     "FORMAT is one of", "",
     *(f"  {name:<10}{what}" for name, what in FORMATS.items()), "",
@@ -202,6 +203,11 @@ def _ranges(text: str) -> list[range]:
 
 def _nanoseconds(text: str) -> int:
     try:
-        return int(Decimal(text) * 1_000_000_000)
-    except (InvalidOperation, ValueError, OverflowError) as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from error
+        seconds = Decimal(text)
+        if not 0 <= seconds <= MOST_SECONDS:
+            raise ValueError
+    except (ArithmeticError, ValueError) as error:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number of seconds from 0 to {MOST_SECONDS:,}"
+        ) from error
+    return int(seconds * 1_000_000_000)

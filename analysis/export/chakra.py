@@ -23,7 +23,7 @@ from analysis.export.output import new_file
 from analysis.export.slices import Slice, kind
 
 PACKAGES = ("google.protobuf",)
-OPEN_WITH = "give it to a simulator as the prefix of the workload, or look at it with chakra_jsonizer"
+OPEN_WITH = "what comes before .0.et is the workload for ASTRA-sim"
 VERSION = "0.0.4"
 OUTSIDE = "outside regions"
 ALL_REDUCE = 0  # of CollectiveCommType

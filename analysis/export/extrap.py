@@ -23,7 +23,7 @@ from analysis.export.slices import Slice, parents
 from analysis.groups import COUNTS
 
 PACKAGES = ()
-OPEN_WITH = "model it with extrap --json FILE (its GUI: Open JSON input)"
+OPEN_WITH = "for extrap --json FILE"
 METRICS = ("time", "exclusive time", "visits", "bytes")
 FEWEST = 5  # values of a parameter that Extra-P wants
 

@@ -22,7 +22,7 @@ from analysis.export.output import new_file
 from analysis.export.slices import Slice, kind
 
 PACKAGES = ()
-OPEN_WITH = "open it in https://ui.perfetto.dev (it stays in the browser)"
+OPEN_WITH = "open it in ui.perfetto.dev"
 ROWS = 16384  # written at once
 
 

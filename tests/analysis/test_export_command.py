@@ -84,7 +84,7 @@ def test_what_cannot_be_exits_with_2_and_leaves_nothing(run, tmp_path, capsys, m
     ["frobnicate", "run", "-o", "x"], ["perfetto", "run"], ["perfetto", "run", "-o", "x", "--ranks", "3-1"],
     ["perfetto", "run", "-o", "x", "--ranks", "-1"], ["perfetto", "run", "-o", "x", "--steps", "a"],
     ["perfetto", "run", "-o", "x", "--from", "soon"], ["perfetto", "run", "-o", "x", "--to", "nan"],
-    ["perfetto", "run", "-o", "x", "--to", "inf"],
+    ["perfetto", "run", "-o", "x", "--to", "inf"], ["perfetto", "run", "-o", "x", "--to", "1e999999999"],
 ])  # fmt: skip
 def test_usage_errors_say_what_is_known(capsys, arguments):
     with pytest.raises(SystemExit) as end:
