@@ -38,14 +38,11 @@ def write(part: Slice, out: Path) -> list[Path]:
         trace = otf2.writer.Writer(str(out), ARCHIVE, timer_resolution=1_000_000_000)
         try:
             _write(part, trace)
-            written = {
-                location._ref: location._number_of_events_written for location in trace.definitions.locations
-            }
+            written = {place._ref: place._number_of_events_written for place in trace.definitions.locations}
             trace.close()
         finally:
-            trace._handle = (
-                None  # or it would be closed once more when it is deleted, which fails after an error
-            )
+            # Or it would be closed once more when it is deleted, which fails after an error.
+            trace._handle = None
         _check(out / f"{ARCHIVE}.otf2", written)
     except BaseException as error:
         shutil.rmtree(out)

@@ -39,7 +39,7 @@ class Slice:
     - `cut`: the region began before the slice or ended after it, and was cut at its border;
     - `call`: which event of this name it is on its rank in this repeat and step, from 0;
     - `collective`: the same number on all ranks for the same collective, from 0 in the order of the first rank; -1 for
-      other regions, and for collectives that are cut or that some rank of the slice has not recorded;
+      other regions, and for collectives that some rank of the slice has not recorded, whole and in lane 0;
     - `lane`: 0; regions that overlap those of lane 0 without being inside them are in further lanes, and `depth` counts
       the regions of the same lane around each, so that regions of one (rank, lane) nest.
     """
@@ -105,7 +105,8 @@ def slice_of(run: Path, selection: Selection = Selection()) -> Slice:
     events = events.reset_index(drop=True)
     events["name"] = events["name"].cat.remove_unused_categories()
     lane, depth = _nested(events)
-    events = events.assign(lane=lane, depth=depth, collective=_matched(events, len(ranks)))
+    events = events.assign(lane=lane, depth=depth)
+    events["collective"] = _matched(events, len(ranks))
     attributes = {rank: read(files[rank], tables=()).attributes for rank in ranks}
     return Slice(Path(run), attributes, events, int(events["start"].min()), int(events["end"].max()))
 
@@ -159,7 +160,7 @@ def _matched(events: pd.DataFrame, ranks: int) -> np.ndarray:
     collective = np.full(len(events), -1)
     names = events["name"].cat.categories
     waits = np.array([is_collective(name) for name in names], bool)[events["name"].cat.codes]
-    rows = np.flatnonzero(waits & ~events["cut"].to_numpy())
+    rows = np.flatnonzero(waits & ~events["cut"].to_numpy() & (events["lane"] == 0).to_numpy())
     calls = events.iloc[rows].groupby(["repeat", "step", "name", "call"], observed=True, sort=False)
     whole = calls["rank"].transform("size").to_numpy() == ranks
     collective[rows[whole]] = pd.factorize(calls.ngroup().to_numpy()[whole])[0]

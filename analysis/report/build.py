@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from analysis.export import link
+from analysis.export.tables import link
 from analysis.load.frames import Frames
 from analysis.report.equality import first_sections, groups_sections, growth_sections, variability_sections
 from analysis.report.launches import environment_sections, excluded_sections

@@ -45,6 +45,27 @@ def test_a_collective_that_a_rank_did_not_reach_is_none(tmp_path):
     assert part.events["collective"].tolist() == [0, 1, -1, 0, 1]
 
 
+def test_a_collective_that_overlaps_other_regions_on_one_rank_is_none(tmp_path):
+    def act(overlap):
+        def record(tracer, clock):
+            work = clock.now
+            clock.spend(1)
+            begin = clock.now
+            clock.spend(1)
+            if overlap:
+                tracer.event(tracer.name("work"), work)
+            clock.spend(1)
+            tracer.event(tracer.name("allreduce.norm"), begin)
+            if not overlap:
+                tracer.event(tracer.name("work"), work)
+
+        return record
+
+    events = part_of(traced_run(tmp_path / "run", act(True), act(False))).events
+    assert events["lane"].tolist() == [0, 1, 0, 0]
+    assert set(events["collective"]) == {-1}
+
+
 def test_regions_are_cut_at_the_borders_of_a_time(tmp_path):
     run = solver_run(tmp_path / "run")
     # From the middle of step 0's `step` to the middle of step 1's.

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.export import LINK_MOST, csv_text, link
+from analysis.export.tables import LINK_MOST, csv_text, link
 from analysis.load.frames import load
 from analysis.report.build import build
 from analysis.report.figures import POINTS
