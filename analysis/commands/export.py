@@ -110,7 +110,7 @@ def _models(options: argparse.Namespace, module) -> list[str]:
     if skipped:
         print(f"left out, since they ended early: {', '.join(map(str, skipped))}", file=sys.stderr)
     return [
-        f"Written to {options.output}: {len(runs)} runs; {module.OPEN_WITH}",
+        f"Written to {options.output}: {len(runs)} run{'s' if len(runs) != 1 else ''}; {module.OPEN_WITH}",
         *(f"Note: {note}." for note in module.notes(points)),
     ]
 

@@ -122,7 +122,7 @@ def test_a_run_that_ended_early_is_exported_with_a_word_but_not_modelled(tmp_pat
     whole = write_run(tmp_path / "whole")
     assert export("extrap", early, whole, "-o", tmp_path / "out.jsonl") == 0
     captured = capsys.readouterr()
-    assert "left out, since they ended early" in captured.err and "1 runs" in captured.out
+    assert "left out, since they ended early" in captured.err and "1 run;" in captured.out
 
 
 def test_a_missing_package_is_named(run, tmp_path, capsys, monkeypatch):
