@@ -8,43 +8,86 @@ import pandas as pd
 
 from analysis import terminal
 from analysis.divergence import growths
-from analysis.groups import grouped
+from analysis.groups import grouped, ranks_text
 from analysis.load.frames import Frames
+from analysis.matrix import ALL, matrix
 from analysis.report import figures
 from analysis.report.material import Material
-from analysis.report.sections import Section, Table
+from analysis.report.sections import OPEN, SIGNS, Mark, Section, Table
 from analysis.sums.frames import APP
 from analysis.terminal import number
 from analysis.variability import Id, ids, label, variability
-from analysis.verdict import Group, place
+from analysis.verdict import MEANING, Group, counted, place
 
 
 def groups_sections(material: Material) -> list[Section]:
-    """All groups with their verdicts."""
-    columns = (
-        "group",
-        "guarantee",
-        "ordering",
-        "ranks",
-        "runs",
-        "distinct results",
-        "final state",
-        "verdict",
-    )
-    rows = [
-        (
-            g.label, g.guarantee, g.ordering, ", ".join(map(str, g.sizes)), g.runs, g.distinct or "-",
-            g.state[:16] or ("several" if g.distinct > 1 else "-"), g.verdict,
-        )
-        for g in material.groups
-    ]  # fmt: skip
+    """How many results each group has at each rank count, and what became of its promise."""
+    if not material.groups:
+        return [Section("Groups", "No usable run.")]
     intro = (
         "A group is one problem computed by one method. Under layout and exact all its runs must have the "
         "same bits, whatever their rank count; under run those of one rank count; under none nothing is "
         "promised. Only complete runs are counted; each repeat of a launch is a run."
     )
-    table = Table(columns, rows, ("runs", "distinct results"))
-    return [Section("Groups", "No usable run.", intro, tables=[("", table)])]
+    found = matrix(material.frames, material.groups)
+    columns = ("group", "guarantee", "ordering", "incomplete", "final state", "verdict")
+    rows = [
+        (
+            g.label, g.guarantee, g.ordering, g.incomplete, g.state or ("several" if g.distinct > 1 else "-"),
+            Mark(g.verdict, g.verdict),
+        )
+        for g in material.groups
+    ]  # fmt: skip
+    states = Table(columns, rows, ("incomplete",), folded=True)
+    tables = [
+        ("Different results / runs, by number of ranks", _matrix(found)),
+        ("Final states and verdicts", states),
+    ]
+    return [Section("Groups", "", intro, tables=tables, notes=_bounds(found))]
+
+
+def _matrix(found: pd.DataFrame) -> Table:
+    """`matrix` as a table: a row per group, a column per rank count."""
+    sizes = sorted(set(found["size"]) - {ALL})
+    names = {size: str(size) for size in sizes} | {ALL: "all"}
+    rows = []
+    for group, same in found.groupby("group", sort=False):
+        cells = {row.size: _mark(row, group) for row in same.itertuples(index=False)}
+        rows.append((group, *(cells.get(size, "") for size in names)))
+    return Table(("group", *names.values()), rows, grid=True)
+
+
+def _mark(row, group: str) -> Mark:
+    text = (
+        f"{row.distinct} / {row.runs}" if row.distinct else f"{row.runs} not compared" if row.runs else "none"
+    )
+    on = "all rank counts" if row.size == ALL else ranks_text(row.size)
+    note = f"{group}, {on}: {counted(row.distinct, 'different result')} in {counted(row.runs, 'run')}"
+    if row.verdict:
+        note += f"; {row.verdict}: {MEANING[row.verdict]}"
+    if row.on_the_way and row.distinct == 1:
+        text += " at the end"
+        note += "; equal at the end, but not on the way"
+    if row.bound == row.bound:
+        note += f"; differences rarer than {row.bound:.1%} of runs would go unseen"
+    return Mark(text, row.verdict, f"{note}.")
+
+
+def _bounds(found: pd.DataFrame) -> list[str]:
+    """What the cells mean, and what equal ones do not tell."""
+    known = dict.fromkeys(found["verdict"])
+    said = [
+        f"{SIGNS[verdict]} {verdict}: {meaning}" for verdict, meaning in MEANING.items() if verdict in known
+    ]
+    notes = [f"{'; '.join(said)}. Without a sign: no promise spans rank counts."] if said else []
+    equal = found[found["bound"].notna()].drop_duplicates("runs").sort_values("runs")
+    if len(equal):
+        each = ", ".join(f"{row.bound:.1%} in {row.runs}" for row in equal.itertuples(index=False))
+        notes.append(
+            "Where no difference was seen, one rarer than this share of runs would have gone unseen (95 % "
+            f"confidence): {each} runs."
+        )
+    return notes
 
 
 def first_sections(material: Material) -> list[Section]:
@@ -131,6 +174,8 @@ def _variability(frames: Frames, against: Id | None, found: pd.DataFrame, labels
             same_bits = not (same["v_c_max"] > 0).any()
             title = f"{cell}: no difference in any name" if same_bits else cell
             tables.append((title, Table(columns, rows, columns[2:], folded=same_bits)))
+    if len(tables) > OPEN:
+        tables = [(title, replace(table, folded=True)) for title, table in tables]
     intro = (
         "At the last step that all runs recorded. Run-to-run variation (against each other) is kept apart "
         "from the difference to the reference, which also holds the change of algorithm. The last column "

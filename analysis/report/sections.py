@@ -5,25 +5,47 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from analysis.report.svg import Figure
+from analysis.verdict import BROKEN, DIFFERS, HOLDS, SAME, UNTESTED
 
 FOLD_FROM = 16  # rows of a table, above which it is folded
 OPEN = 3  # tables of a section, above which all are folded
+SIGNS = {HOLDS: "✓", SAME: "=", DIFFERS: "≠", BROKEN: "✗", UNTESTED: "–"}
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A cell of a table with the colour and the sign of a `verdict` (one of verdict.MEANING, or empty); `note` is
+    shown on demand."""
+
+    text: str
+    verdict: str
+    note: str = ""
+
+    @property
+    def sign(self) -> str:
+        """So that the verdict is seen without colours."""
+        return SIGNS.get(self.verdict, "")
+
+    def __str__(self) -> str:
+        return f"{self.sign} {self.text}".strip()
 
 
 @dataclass(frozen=True)
 class Table:
     """Rows under `columns`; those in `numbers` are set to the right. A titled table beside figures can be
-    folded, and is at first where it is `folded`."""
+    folded, and is at first where it is `folded`. A `grid` keeps its columns however narrow the page is."""
 
     columns: tuple[str, ...]
     rows: list[tuple[object, ...]]
     numbers: tuple[str, ...] = ()
     folded: bool = False
+    grid: bool = False
 
 
 @dataclass(frozen=True)
 class Section:
-    """One heading of the report. Without figures, tables and items it says `nothing`, which is a sentence."""
+    """One heading of the report. Without figures, tables and items it says `nothing`, which is a sentence. `items` are
+    (heading, [(what, text)], command); `notes` are paragraphs below the tables."""
 
     title: str
     nothing: str
@@ -31,6 +53,7 @@ class Section:
     figures: list[Figure] = field(default_factory=list)
     tables: list[tuple[str, Table]] = field(default_factory=list)
     items: list[tuple[str, list[tuple[str, str]], str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def folded(tables: list[tuple[str, Table]]) -> list[tuple[str, Table]]:
