@@ -18,6 +18,7 @@ COMMANDS = (
     "sums",
     "solves",
     "export",
+    "lint",
     "show",
 )  # modules of analysis.commands
 

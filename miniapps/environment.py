@@ -73,6 +73,8 @@ def own(threads: int, device: str) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cpu": cpu_model(),
         "cores": cores(),
+        "affinity": affinity(),
+        "frequency": frequency(),
         "instructions": instructions(),
         "pid": os.getpid(),
         "device": device,
@@ -124,6 +126,31 @@ def cpu_model() -> str:
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def affinity() -> str:
+    """The cores that this process may use, as `0-3,8`: ranks with equal lists share them. Empty where unknown."""
+    if not hasattr(os, "sched_getaffinity"):
+        return ""
+    pieces: list[list[int]] = []
+    for core in sorted(os.sched_getaffinity(0)):
+        if pieces and core == pieces[-1][-1] + 1:
+            pieces[-1][1:] = [core]
+        else:
+            pieces.append([core])
+    return ",".join("-".join(map(str, piece)) for piece in pieces)
+
+
+def frequency() -> str:
+    """What decides on the clock frequency of the first core, and its limits in kHz: `performance 800000-3500000`;
+    empty where the kernel does not tell, as in many virtual machines."""
+    folder = Path("/sys/devices/system/cpu/cpu0/cpufreq")
+    try:
+        names = ("scaling_governor", "scaling_min_freq", "scaling_max_freq")
+        governor, low, high = ((folder / name).read_text().strip() for name in names)
+    except OSError:
+        return ""
+    return f"{governor} {low}-{high}"
 
 
 def instructions() -> str:

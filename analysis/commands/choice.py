@@ -102,14 +102,19 @@ def of_app(options: argparse.Namespace, app: str):
     """The frames of `options.runs`, of which one must be of `app`, for a command with --csv."""
     from analysis.load.frames import load
 
-    if options.csv and options.csv.exists() and not options.csv.is_dir():
-        raise Usage(f"--csv {options.csv}: is a file; give a directory")
+    require_directory("--csv", options.csv)
     frames = load(options.runs)
     warn(frames)
     apps = sorted(set(frames.runs["app"]))
     if app not in apps:
         raise Usage(f"no run of {app} among these ({', '.join(apps) or 'none can be used'}); give one")
     return frames
+
+
+def require_directory(option: str, path: Path | None) -> None:
+    """Raises Usage where `path`, which `option` names, is something else than a directory or nothing."""
+    if path and path.exists() and not path.is_dir():
+        raise Usage(f"{option} {path}: is a file; give a directory")
 
 
 def export(options: argparse.Namespace, frames: dict, say) -> None:

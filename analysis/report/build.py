@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from analysis.export.tables import link
 from analysis.load.frames import Frames
 from analysis.report.equality import first_sections, groups_sections, growth_sections, variability_sections
-from analysis.report.launches import environment_sections, excluded_sections
+from analysis.report.launches import environment_sections, excluded_sections, limits_sections
 from analysis.report.material import Material
 from analysis.report.sections import Section
 from analysis.report.svg import GLYPHS, SERIES
@@ -30,6 +30,7 @@ SECTIONS: tuple[Callable[[Material], list[Section]], ...] = (
     costs_sections,
     lambda material: sums_sections(material.frames),
     lambda material: solves_sections(material.solves) if material.solves else [],
+    limits_sections,
     environment_sections,
     excluded_sections,
 )
@@ -62,7 +63,7 @@ def build(frames: Frames, against: Id | None = None) -> Report:
         lead=counted(len(groups), "group") if groups else "No group",
         clauses=[*((group.label, group.verdict, clause(group)) for group in by_weight(groups)), *decisions],
         doubts=doubts(frames),
-        sections=[section for sections in SECTIONS for section in sections(material)],
+        sections=_annotated(material),
         meaning=MEANING,
         scope=f"{counted(len(frames.runs), 'run')} from {launches} launch{'es' if launches != 1 else ''}",
         now=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
@@ -71,3 +72,14 @@ def build(frames: Frames, against: Id | None = None) -> Report:
         link=link,
     )
     return Report(html, verdict, groups)
+
+
+def _annotated(material: Material) -> list[Section]:
+    """All sections, each with the findings that concern it."""
+    every = [section for sections in SECTIONS for section in sections(material)]
+    found = material.findings
+    return [
+        replace(section, findings=[(row.severity, f"{row.found}; {row.remedy}") for row in same.itertuples()])
+        for section in every
+        for same in [found[found["section"] == section.title]]
+    ]

@@ -8,6 +8,7 @@ from analysis.environment import differences
 from analysis.report.material import Material
 from analysis.report.sections import Section, Table
 
+LIMITS = "What limits these results"
 LISTED = 6  # runs named in a cell of a table before "and N more"
 
 
@@ -23,6 +24,28 @@ def environment_sections(material: Material) -> list[Section]:
     rest = found.loc[~found["telling"], "key"].drop_duplicates().tolist()
     intro = f"Another value in every launch: {', '.join(rest)}." if rest else ""
     return [Section(title, "Nothing else differs.", intro, tables=tables)]
+
+
+def limits_sections(material: Material) -> list[Section]:
+    """All that the linter found."""
+    columns = ("severity", "found", "where", "what to do", "rule", "concerns")
+    rows = [
+        (
+            row.severity,
+            f"{row.found[:1].upper()}{row.found[1:]}.",
+            row.where,
+            row.remedy,
+            row.rule,
+            row.section,
+        )
+        for row in material.findings.itertuples(index=False)
+    ]
+    intro = (
+        "Rules of careful benchmarking after Hoefler and Belli (SC'15), checked on these runs. An error: do not use "
+        "these numbers; a warning: what is easily claimed does not follow; a note: worth knowing."
+    )
+    tables = [("", Table(columns, rows))] if rows else []
+    return [Section(LIMITS, "No rule has anything to say.", intro if rows else "", tables=tables)]
 
 
 def excluded_sections(material: Material) -> list[Section]:

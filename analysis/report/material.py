@@ -45,6 +45,13 @@ class Material:
         return pairs(self.stepped, self.against)
 
     @cached_property
+    def findings(self) -> pd.DataFrame:
+        """What limits the conclusions, as `analysis.lint.rules.lint` returns it."""
+        from analysis.lint.rules import lint  # rules look at the Material
+
+        return lint(self)
+
+    @cached_property
     def solves(self) -> Study | None:
         """The solves of runs of `solver`; None where there are none."""
         found = solves(self.frames)

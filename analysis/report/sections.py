@@ -54,6 +54,7 @@ class Section:
     tables: list[tuple[str, Table]] = field(default_factory=list)
     items: list[tuple[str, list[tuple[str, str]], str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    findings: list[tuple[str, str]] = field(default_factory=list)  # (severity, what limits this section)
 
 
 def folded(tables: list[tuple[str, Table]]) -> list[tuple[str, Table]]:

@@ -12,9 +12,7 @@ def cells(root):
     """{(guarantee, ranks or ALL): (distinct, runs, verdict)} of all runs below `root`."""
     frames = load([root])
     found = matrix(frames, judge(frames))
-    return {
-        (row.guarantee, row.size): (row.distinct, row.runs, row.verdict) for row in found.itertuples()
-    }
+    return {(row.guarantee, row.size): (row.distinct, row.runs, row.verdict) for row in found.itertuples()}
 
 
 def flipped(block, only=None):

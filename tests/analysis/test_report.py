@@ -17,7 +17,8 @@ from tests.analysis.synthetic import flip_bit, write_run, write_timed
 
 SECTIONS = [
     "Groups", "First divergence", "Growth of the difference", "Variability", "Wall time per region",
-    "Cost of the guarantees", "Differences of environment", "Left out, incomplete or failed",
+    "Cost of the guarantees", "What limits these results", "Differences of environment",
+    "Left out, incomplete or failed",
     "How to read this",
 ]  # fmt: skip
 VOID = {"meta", "br", "link", "img", "input", "hr"}

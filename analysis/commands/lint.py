@@ -1,0 +1,42 @@
+"""`python -m analysis lint`."""
+
+from __future__ import annotations
+
+import argparse
+
+from analysis.commands.choice import EQUAL, Usage, add_csv, export, require_directory, warn
+
+SUMMARY = "what the runs do not support: rules of careful benchmarking, checked"
+DETAIL = """\
+Rules after Hoefler and Belli, SC'15. Findings are advice: the exit code is 0 however many there are."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this command."""
+    parser.add_argument("runs", nargs="+", metavar="RUN")
+    add_csv(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print what limits the conclusions from the runs."""
+    from analysis import terminal
+    from analysis.lint.rules import RULES, lint
+    from analysis.load.frames import load
+    from analysis.report.material import Material
+
+    require_directory("--csv", options.csv)
+    frames = load(options.runs)
+    warn(frames)
+    if frames.runs.empty:
+        raise Usage(f"no usable run in {', '.join(map(str, options.runs))}; the reasons are above")
+    found = lint(Material(frames))
+    say = terminal.printer()
+    say(f"{len(found)} findings by {found['rule'].nunique()} of {len(RULES)} rules.", bold=True)
+    for row in found.itertuples(index=False):
+        say()
+        say(f"{row.severity}: {row.found}")
+        say(f"  {'rule':<9}{row.rule}; concerns: {row.section}")
+        say(f"  {'where':<9}{row.where}")
+        say(f"  {'do':<9}{row.remedy}")
+    export(options, {"findings": found}, say)
+    return EQUAL

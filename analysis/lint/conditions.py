@@ -1,0 +1,112 @@
+"""Rules on the conditions under which runs were made: machines, software, placement, threads and frequency."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from analysis.lint.finding import COST, GROUPS, NOTE, TIMES, WARNING, Experiment, Finding, listed
+
+# What bits and times depend on, by the beginning of the key; others (node, pid) change from launch to launch.
+TELLING = ("python", "packages.", "mpi", "hdf5", "cpu", "instructions", "sources", "system", "frequency")
+NEEDED = {
+    "threads": "the number of threads",
+    "frequency": "the frequency policy of the processor",
+    "cpu": "the CPU model",
+}
+OF_RANKS = " values over the ranks"  # what the loader writes where ranks have too many to be listed
+AMONG = " | "
+
+
+def mixed_environments(experiment: Experiment) -> Iterator[Finding]:
+    """Launches of one problem with other libraries, compilers' work or processors are compared (rule 9)."""
+    for (app, _), same in experiment.launches.groupby(["app", "problem"], sort=False):
+        for key in dict.fromkeys(key for flat in same["flat"] for key in flat if key.startswith(TELLING)):
+            values = dict.fromkeys(flat.get(key, "not recorded") for flat in same["flat"])
+            if len(values) > 1:
+                groups = same["group"].drop_duplicates()
+                yield Finding(
+                    WARNING, GROUPS, listed(groups),
+                    f"{key} is not the same in all launches of {app}: {listed(values)}",
+                    "promises hold for one kind of processor and one set of libraries; repeat what differs, or "
+                    "analyse the two apart",
+                )  # fmt: skip
+
+
+def mixed_nodes(experiment: Experiment) -> Iterator[Finding]:
+    """Launches of one group and rank count ran on different numbers of nodes (rule 9)."""
+    for (group, size), same in experiment.launches.groupby(["group", "size"], sort=False):
+        counts = sorted({_count(flat.get("node", "")) for flat in same["flat"]} - {0})
+        if len(counts) > 1:
+            yield Finding(
+                WARNING, TIMES, f"{group} on {size} ranks", f"ran on {', '.join(map(str, counts))} nodes",
+                "times over one node and over several are not of one distribution; analyse them apart",
+            )  # fmt: skip
+
+
+def one_allocation(experiment: Experiment) -> Iterator[Finding]:
+    """All launches shared one allocation, so that the placement of ranks was never sampled (rule 9)."""
+    timed = experiment.launches[experiment.launches["run"].isin(experiment.timed["run"])]
+    for (app, _), same in timed.groupby(["app", "problem"], sort=False):
+        known = set(same["allocation_id"]) - {""}
+        if len(known) > 1:
+            continue
+        what = f"allocation {known.pop()}" if known else "no batch allocation, on one machine"
+        count = f"{len(same)} launches" if len(same) > 1 else "1 launch"
+        yield Finding(
+            NOTE, TIMES, app, f"{count} in {what}: times hold for this placement only",
+            "submit the campaign several times (such as an array of jobs) before speaking of the machine",
+        )  # fmt: skip
+
+
+def not_recorded(experiment: Experiment) -> Iterator[Finding]:
+    """Threads, processor or frequency are unknown, without which times cannot be repeated (rule 9)."""
+    for key, name in NEEDED.items():
+        without = [row.run for row in experiment.launches.itertuples() if not row.flat.get(key)]
+        if without:
+            yield Finding(
+                NOTE, TIMES, listed(without), f"{name} is not recorded",
+                "note it beside the runs; where the frequency may change, times vary with temperature and load",
+            )  # fmt: skip
+
+
+def oversubscribed(experiment: Experiment) -> Iterator[Finding]:
+    """More threads than cores: ranks take turns, and times are those of the scheduler (rule 9)."""
+    found = []
+    for row in experiment.launches.itertuples():
+        shared = _sharing(row.flat, row.size)
+        if shared and row.run in set(experiment.timed["run"]):
+            unless = "" if row.flat.get("affinity") else ", unless each rank is bound to cores of its own"
+            found.append(f"{row.run}: {shared[0]} threads on {shared[1]} cores{unless}")
+    if found:
+        yield Finding(
+            WARNING, COST, listed(found),
+            "ranks share cores: collectives wait for ranks that do not run, and no time says what the code needs",
+            "no more ranks times threads than cores; the bits are not concerned",
+        )  # fmt: skip
+
+
+def _sharing(flat: dict[str, Any], size: int) -> tuple[int, int] | None:
+    """(threads, cores) of a node, or of a rank that is bound, where there are more threads than cores.
+
+    `affinity` is the list of cores that a rank may use. Where all ranks have the same, they share it.
+    """
+    cores, threads = _least(flat.get("cores")), _least(flat.get("threads")) or 1
+    if not cores:
+        return None
+    bound = _count(flat.get("affinity", "")) > 1
+    wanted = threads if bound else -(-size // max(_count(flat.get("node", "")), 1)) * threads
+    return (wanted, cores) if wanted > cores else None
+
+
+def _least(text: str | None) -> int:
+    """The smallest of the numbers that ranks have; 0 where there is none."""
+    numbers = [int(part) for part in str(text or "").split(AMONG) if part.isdecimal()]
+    return min(numbers, default=0)
+
+
+def _count(text: str) -> int:
+    """How many values ranks have of an entry of the environment."""
+    if text.endswith(OF_RANKS):
+        return int(text.removesuffix(OF_RANKS))
+    return len(set(text.split(AMONG))) if text else 0
