@@ -62,7 +62,7 @@ def wide_interval(experiment: Experiment) -> Iterator[Finding]:
                 (
                     half,
                     f"{name} (± {half:.1%} with {len(same)})",
-                    int(np.ceil(len(same) * (half / SMALL) ** 2)),
+                    round(len(same) * (half / SMALL) ** 2),
                 )
             )
     if wide:

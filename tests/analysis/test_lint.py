@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,10 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.lint import sampling
-from analysis.lint.finding import SEVERITIES
+from analysis.lint.finding import SEVERITIES, Experiment
 from analysis.lint.rules import RULES, lint, meaning_of, name_of
 from analysis.lint.timing import contiguous_by_chance, gap
-from analysis.load.frames import COLUMNS, EXCLUDED, RUNS, Frames, load
+from analysis.load.frames import EXCLUDED, RUNS, load
 from analysis.report.build import build
 from analysis.report.material import Material
 from tests.analysis.synthetic import flip_bit, write_run
@@ -56,24 +57,22 @@ def repeats(count, name="r", walls=None, **more):
     return [run(name, repeat, wall, **more) for repeat, wall in zip(range(count), walls, strict=True)]
 
 
-def frames_of(rows, excluded=()):
-    def empty(table):
-        return pd.DataFrame({
-            "run": pd.Categorical([], categories=[row["run"] for row in rows][:1]),
-            **{column: pd.Categorical([]) if kind == "name" else pd.Series(dtype=kind) for column, kind in COLUMNS[table].items()},
-        })  # fmt: skip
+@pytest.fixture(scope="module", autouse=True)
+def recorded(tmp_path_factory):
+    """Tables of a run that no rule looks into, for `frames_of`."""
+    frames_of.recorded = load([write_run(tmp_path_factory.mktemp("any") / "run", steps=1)])
 
-    return Frames(
-        runs=pd.DataFrame(rows, columns=list(RUNS)).astype(RUNS),
-        excluded=pd.DataFrame(list(excluded), columns=list(EXCLUDED)).astype("str"),
-        **{table: empty(table) for table in COLUMNS},
-    )
+
+def frames_of(rows, excluded=()):
+    made = pd.DataFrame(rows, columns=list(RUNS)).astype(RUNS)
+    left_out = pd.DataFrame(list(excluded), columns=list(EXCLUDED)).astype("str")
+    return replace(frames_of.recorded, runs=made, excluded=left_out)
 
 
 def found(rule, rows, excluded=()):
     """The findings of one rule on runs."""
-    every = lint(Material(frames_of(rows, excluded)))
-    return [f"{row.where}: {row.found}" for row in every.itertuples() if row.rule == rule]
+    look = {name_of(known): known for known in RULES}[rule]
+    return [f"{f.where}: {f.found}" for f in look(Experiment(Material(frames_of(rows, excluded))))]
 
 
 def fires(rule, rows, *words, excluded=()):
