@@ -8,7 +8,7 @@ from analysis.divergence import NothingInCommon, compare
 from analysis.groups import SPANS_LAYOUTS, grouped
 from analysis.load.frames import Frames
 from analysis.variability import bound, ids, outcomes
-from analysis.verdict import BROKEN, DIFFERS, HOLDS, SAME, UNTESTED, Group
+from analysis.verdict import HOLDS, SAME, Group, verdict_of
 
 ALL = 0  # stands for all rank counts together in the column `size`
 MATRIX = {"group": "str", "guarantee": "str", "size": "int64", "runs": "int64", "distinct": "int64",
@@ -31,7 +31,9 @@ def matrix(frames: Frames, groups: list[Group]) -> pd.DataFrame:
         members = runs[runs["group"] == group.label]
         counted = _by_size(frames, members, group) if spans else _cells(group)
         for size, n, distinct, way in counted:
-            rows.append((group, size, n, distinct, _verdict(group, n, distinct, way), way))
+            rows.append(
+                (group, size, n, distinct, verdict_of(group.guarantee, n, distinct, distinct > 1 or way), way)
+            )
         way = any(cell.first for cell in group.cells)
         verdict = group.verdict if spans else ""
         rows.append((group, ALL, group.runs, group.distinct, verdict, spans and way))
@@ -73,12 +75,3 @@ def _part(frames: Frames, same: pd.DataFrame) -> bool:
         except NothingInCommon:
             continue
     return False
-
-
-def _verdict(group: Group, runs: int, distinct: int, on_the_way: bool) -> str:
-    promised = group.guarantee != "none"
-    if distinct > 1 or on_the_way:
-        return BROKEN if promised else DIFFERS
-    if runs < 2 or not distinct:
-        return UNTESTED
-    return HOLDS if promised else SAME

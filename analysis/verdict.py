@@ -72,6 +72,16 @@ class Group:
         return min(found, key=lambda comparison: comparison.when, default=None)
 
 
+def verdict_of(guarantee: str, runs: int, distinct: int, differ: bool) -> str:
+    """The key of MEANING for `runs` that are judged against each other, with `distinct` results (0: nothing recorded);
+    `differ`: any bit of two of them differs, at the end or on the way."""
+    if differ:
+        return DIFFERS if guarantee == "none" else BROKEN
+    if runs < 2 or not distinct:
+        return UNTESTED
+    return SAME if guarantee == "none" else HOLDS
+
+
 def judge(frames: Frames) -> list[Group]:
     """All groups of the runs, in the order of `grouped`; incomplete runs count for nothing but are
     counted."""

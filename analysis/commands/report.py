@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from analysis.commands.choice import EQUAL, Usage, add_reference, frames_of, warn
+from analysis.commands.choice import EQUAL, Usage, add_reference, frames_of, require_directory, warn
 
 SUMMARY = "the verdict on all runs as one HTML file that needs no network"
 DETAIL = """"""
@@ -15,6 +15,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
     parser.add_argument("runs", nargs="+", metavar="RUN")
     parser.add_argument("-o", "--output", type=Path, default=Path("report.html"), help="(report.html)")
+    parser.add_argument(
+        "--results", type=Path, metavar="DIR",
+        help="write there one row per run (CSV and Parquet), and every figure as CSV, SVG and PNG",
+    )  # fmt: skip
     add_reference(parser)
 
 
@@ -25,6 +29,7 @@ def run(options: argparse.Namespace) -> int:
 
     if options.output.is_dir() or not options.output.absolute().parent.is_dir():
         raise Usage(f"-o {options.output}: must be a file in a directory that exists")
+    require_directory("--results", options.results)
     frames, against = frames_of(options)
     made = build(frames, against)
     try:
@@ -38,5 +43,17 @@ def run(options: argparse.Namespace) -> int:
     say()
     say(terminal.groups_table(made.groups))
     warn(frames)
+    if options.results:
+        from analysis.results import NotOurs, results, write_results
+
+        try:
+            written = write_results(options.results, results(made.material), made.figures)
+        except NotOurs as error:
+            raise Usage(f"--results {error}") from error
+        except OSError as error:
+            raise Usage(
+                f"--results {options.results}: cannot be written: {error.strerror}; choose another"
+            ) from error
+        say(f"Results: {len(written)} files in {options.results}")
     say(f"Report: {options.output} ({len(made.html.encode()) / 1e6:.2f} MB)")
     return EQUAL

@@ -12,7 +12,7 @@ from analysis.report.equality import first_sections, groups_sections, growth_sec
 from analysis.report.launches import environment_sections, excluded_sections, limits_sections
 from analysis.report.material import Material
 from analysis.report.sections import Section
-from analysis.report.svg import GLYPHS, SERIES
+from analysis.report.svg import GLYPHS, SERIES, Figure
 from analysis.report.times import costs_sections, times_sections
 from analysis.solves.sections import solves_sections
 from analysis.solves.tables import changed
@@ -43,6 +43,8 @@ class Report:
     html: str
     verdict: str
     groups: list[Group]
+    material: Material
+    figures: list[Figure]
 
 
 def build(frames: Frames, against: Id | None = None) -> Report:
@@ -53,6 +55,7 @@ def build(frames: Frames, against: Id | None = None) -> Report:
     groups = material.groups
     decisions = changed(material.solves) if material.solves else []
     verdict = sentence(groups, frames, decisions)
+    sections = _annotated(material)
     launches = frames.runs["run"].nunique()
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("analysis.report"), autoescape=True, undefined=jinja2.StrictUndefined,
@@ -63,7 +66,7 @@ def build(frames: Frames, against: Id | None = None) -> Report:
         lead=counted(len(groups), "group") if groups else "No group",
         clauses=[*((group.label, group.verdict, clause(group)) for group in by_weight(groups)), *decisions],
         doubts=doubts(frames),
-        sections=_annotated(material),
+        sections=sections,
         meaning=MEANING,
         scope=f"{counted(len(frames.runs), 'run')} from {launches} launch{'es' if launches != 1 else ''}",
         now=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
@@ -71,7 +74,7 @@ def build(frames: Frames, against: Id | None = None) -> Report:
         series=len(SERIES),
         link=link,
     )
-    return Report(html, verdict, groups)
+    return Report(html, verdict, groups, material, [f for section in sections for f in section.figures])
 
 
 def _annotated(material: Material) -> list[Section]:

@@ -33,7 +33,8 @@ _ROLES = {INK: "var(--ink, #1a1b1c)", FAINT: "var(--rule, #d1d2d3)"} | {
 @dataclass(frozen=True)
 class Figure:
     """One figure: `svg` to be put into HTML, `caption` says what to see, `legend` (index of the series,
-    label), `data` what it shows: a row for each point that is drawn, unrounded. `name` is unique in a report."""
+    label), `data` what it shows: a row for each point that is drawn, unrounded. `name` is unique in a report; `plot`,
+    `height_in` and `grid` are what `draw` drew."""
 
     title: str
     svg: str
@@ -41,6 +42,9 @@ class Figure:
     legend: tuple[tuple[int, str], ...] = ()
     name: str = ""
     data: pd.DataFrame | None = None
+    plot: Callable | None = None
+    height_in: float = 3.1
+    grid: tuple[int, int] = (1, 1)
 
 
 def series(index: int) -> dict[str, str]:
@@ -67,7 +71,27 @@ def draw(
 def figure_of(name, title, plot, caption, height, legend, grid=(1, 1), data=None) -> Figure:
     """A figure whose `caption` is read aloud with its `title`; the others as `draw` and `Figure` take them."""
     drawing = draw(name, plot, height, f"{title}. {caption}", grid)
-    return Figure(title, drawing, caption, tuple(legend), name, data)
+    return Figure(title, drawing, caption, tuple(legend), name, data, plot, height, grid)
+
+
+def picture(figure: Figure, form: str) -> bytes:
+    """`figure` as a file of its own, "svg" or "png", on white, with its title and legend."""
+    import matplotlib
+    from matplotlib.figure import Figure as Canvas
+    from matplotlib.lines import Line2D
+
+    with matplotlib.rc_context(_STYLE | {"svg.hashsalt": figure.name, "savefig.dpi": 200}):
+        legend_in = 0.1 + 0.22 * len(figure.legend)
+        heights = [figure.height_in + 0.3, legend_in]
+        canvas = Canvas(figsize=(WIDTH_IN, sum(heights)), layout="constrained", facecolor="white")
+        above, below = canvas.subfigures(2, 1, height_ratios=heights)
+        figure.plot(above.subplots(*figure.grid))
+        above.suptitle(figure.title, x=0.01, ha="left", fontsize=FONT_PT)
+        handles = [Line2D([], [], linestyle="none", label=text, **series(i)) for i, text in figure.legend]
+        below.legend(handles=handles, loc="upper left", fontsize=9)
+        buffer = io.BytesIO()
+        canvas.savefig(buffer, format=form, metadata={"Date": None} if form == "svg" else None)
+    return buffer.getvalue()
 
 
 def power_of_ten(value: float) -> str:

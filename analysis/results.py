@@ -1,0 +1,120 @@
+"""The results of a campaign as files: one row per run, every figure with its points."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+
+from analysis import bits
+from analysis.export import csv_text
+from analysis.groups import grouped
+from analysis.report.material import Material
+from analysis.report.svg import Figure, picture
+from analysis.variability import ids, label, reference
+from analysis.verdict import UNTESTED, verdict_of
+
+MANIFEST = (
+    "written.json"  # what an earlier call wrote, which is all that a later one may write over or remove
+)
+COLUMNS = ["run", "repeat", "path", "run_id", "allocation_id", "started", "app", "problem", "group", "cell", "size",
+           "guarantee", "ordering", "device", "seed", "method", "complete", "faulty", "last_step", "verdict",
+           "state", "wall_s", "events", "tracing_s", "reference"]  # fmt: skip
+
+
+class NotOurs(Exception):
+    """The directory is a file, or holds files of the same names that this program did not write."""
+
+
+def results(material: Material) -> pd.DataFrame:
+    """One row per (run, repeat), complete or not: COLUMNS, then `value:NAME` and `distance:NAME`.
+
+    `verdict` is that of the cell of the run. `value:NAME` is the last value that the run recorded as NAME for the whole
+    (block -1); `distance:NAME` is its relative difference |A - B| / |A| (analysis.bits) from the run `reference`
+    (RUN:REPEAT) of the same problem, NaN where either lacks it or they ended at different steps.
+    """
+    runs = grouped(material.frames.runs)
+    verdicts = {
+        cell.label: verdict_of(group.guarantee, cell.runs, cell.distinct, cell.differs)
+        for group in material.groups
+        for cell in group.cells
+    }
+    runs["verdict"] = runs["cell"].map(verdicts).where(runs["complete"], "incomplete").fillna(UNTESTED)
+    runs["reference"] = ""
+    for _, same in runs.groupby(["app", "problem"], sort=False):
+        chosen = material.against if material.against in ids(same) else reference(same)
+        if chosen:
+            runs.loc[same.index, "reference"] = label(chosen)
+    last = _last_values(material)
+    values = (
+        last.reindex(pd.MultiIndex.from_tuples(ids(runs), names=["run", "repeat"])) if len(last) else last
+    )
+    found = runs[COLUMNS].copy()
+    if values.empty:
+        return found
+    values.index = found.index
+    steps = dict(zip(map(label, ids(runs)), runs["last_step"], strict=True))
+    place = dict(zip(map(label, ids(runs)), found.index, strict=True))
+    against = [place.get(name) if steps.get(name) == step else None
+               for name, step in zip(runs["reference"], runs["last_step"], strict=True)]  # fmt: skip
+    base = values.reindex(against)
+    distances = {
+        f"distance:{name}": bits.relative_difference(base[name].to_numpy(), values[name].to_numpy())
+        for name in values
+    }
+    pieces = [found, values.add_prefix("value:"), pd.DataFrame(distances, index=found.index)]
+    return pd.concat(pieces, axis=1)
+
+
+def _last_values(material: Material) -> pd.DataFrame:
+    """The last value of each name for the whole: (run, repeat) x names; of runs whose steps follow from each other."""
+    values, stepped = material.frames.values, set(material.stepped.runs["run"])
+    whole = values[(values["block"] == -1) & values["run"].isin(stepped)]
+    last = whole.groupby(["run", "repeat", "name"], observed=True, sort=False)["value"].last()
+    table = last.unstack("name")
+    table.index = table.index.set_levels(table.index.levels[0].astype("str"), level=0)
+    table.columns = table.columns.astype("str")
+    return table
+
+
+def write_results(directory: Path, table: pd.DataFrame, figures: list[Figure]) -> list[str]:
+    """Write results.csv, results.parquet, and NAME.csv, NAME.svg and NAME.png of each figure; the names of the files.
+
+    Raises NotOurs where `directory` is a file, or a file is in the way that no earlier call wrote. Files of an earlier
+    call that are not written again, since the figure is gone, are removed.
+    """
+    if directory.exists() and not directory.is_dir():
+        raise NotOurs(f"{directory} is a file; give a directory")
+    directory.mkdir(parents=True, exist_ok=True)
+    drawn = [figure for figure in figures if figure.name]
+    names = ["results.csv", "results.parquet"]
+    names += [f"{figure.name}.{kind}" for figure in drawn for kind in ("csv", "svg", "png")
+              if kind != "csv" or figure.data is not None]  # fmt: skip
+    known = _written(directory)
+    if foreign := [name for name in names if (directory / name).exists() and name not in known]:
+        raise NotOurs(f"{directory}/{foreign[0]} was not written by this command; give another directory")
+    for name in known - set(names):
+        (directory / name).unlink(missing_ok=True)
+    (directory / MANIFEST).write_text(json.dumps(names, indent=1) + "\n", encoding="utf-8")
+    (directory / names[0]).write_text(csv_text(table), encoding="utf-8")
+    table.to_parquet(directory / names[1], index=False)
+    for figure in drawn:
+        if figure.data is not None:
+            (directory / f"{figure.name}.csv").write_text(csv_text(figure.data), encoding="utf-8")
+        (directory / f"{figure.name}.svg").write_bytes(picture(figure, "svg"))
+        (directory / f"{figure.name}.png").write_bytes(picture(figure, "png"))
+    return names
+
+
+def _written(directory: Path) -> set[str]:
+    """The files that an earlier call wrote there: plain names only, whatever the manifest says."""
+    try:
+        names = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return set()
+    except (OSError, ValueError) as error:
+        raise NotOurs(f"{directory / MANIFEST} cannot be read ({error}); give another directory") from error
+    if not isinstance(names, list):
+        return set()
+    return {name for name in names if isinstance(name, str) and Path(name).name == name and Path(name).suffix}
