@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis import bits
-from analysis.export import csv_text
+from analysis.export.tables import csv_text
 from analysis.groups import grouped
 from analysis.report.material import Material
 from analysis.report.svg import Figure, picture
