@@ -13,6 +13,7 @@ from analysis.report.launches import environment_sections, excluded_sections, li
 from analysis.report.material import Material
 from analysis.report.sections import Section
 from analysis.report.svg import GLYPHS, SERIES, Figure
+from analysis.report.timelines import timeline_sections
 from analysis.report.times import costs_sections, times_sections
 from analysis.solves.sections import solves_sections
 from analysis.solves.tables import changed
@@ -24,6 +25,7 @@ from analysis.verdict import MEANING, Group, by_weight, clause, counted, doubts,
 SECTIONS: tuple[Callable[[Material], list[Section]], ...] = (
     groups_sections,
     first_sections,
+    timeline_sections,
     growth_sections,
     variability_sections,
     times_sections,
