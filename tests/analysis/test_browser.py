@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -38,6 +39,12 @@ frame.onload = () => {{
     ink: style(inner.body).color,
     letters: style(letters[0]).fill,
     heading: inner.querySelector("h1").innerText,
+    links: [...inner.querySelectorAll("a.data")].map(e => [e.download, e.protocol, size(e).width > 0]),
+    grid: size(inner.querySelector("table.grid")).width,
+    around: size(inner.querySelector("table.grid").parentElement).width,
+    heights: [...inner.querySelectorAll("figure")].map(e => size(e).height),
+    breaks: [...inner.querySelectorAll("figure")].map(e => style(e).breakInside),
+    reached: [...inner.querySelectorAll("a, summary, [tabindex]")].every(e => e.tabIndex >= 0),
   }};
   document.body.innerHTML = "<pre id=seen></pre>";
   document.querySelector("pre").textContent = JSON.stringify(seen);
@@ -87,7 +94,11 @@ def test_the_page_fits_its_window_and_is_quiet(report, tmp_path, width):
     assert seen["fetched"] == 0
     assert "CONSOLE" not in said
     assert all(200 < figure <= width for figure in seen["figures"]) and len(seen["figures"]) >= 5
-    assert seen["smallest"] >= 9  # CSS pixels of the smallest letters in any figure
+    assert len(seen["links"]) == len(seen["figures"])
+    assert all(name.endswith(".csv") and kind == "data:" and shown for name, kind, shown in seen["links"])
+    assert seen["around"] <= width  # a wide table scrolls inside
+    assert seen["reached"]
+    assert seen["smallest"] >= 8  # CSS pixels of the smallest letters in any figure
     assert " ".join(seen["heading"].split()) == report.verdict.replace("2 groups: ", "2 groups ")
 
 
@@ -100,3 +111,30 @@ def test_colours_follow_light_and_dark(report, tmp_path):
     assert brightness(light["paper"]) > 700 > 200 > brightness(light["ink"])
     assert brightness(dark["paper"]) < 200 < 600 < brightness(dark["ink"])
     assert light["letters"] == light["ink"] and dark["letters"] == dark["ink"]
+
+
+def test_the_content_security_policy_forbids_scripts_and_leaves_the_drawings_alone(report, tmp_path):
+    page = tmp_path / "hostile.html"
+    page.write_text(report.html.replace("<main>", "<main><script>document.title = 'run'</script>", 1))
+    done = subprocess.run(
+        [
+            CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom",
+            f"--user-data-dir={tmp_path / 'profile'}", page.as_uri(),
+        ],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert "<title>run</title>" not in done.stdout
+    refused = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    assert len(refused) == 1 and "script" in refused[0]  # only the script, no style and no drawing
+
+
+def test_no_figure_is_higher_than_a_printed_page(report, tmp_path):
+    tall = '<div class="figures"><figure><svg viewBox="0 0 400 4000"><text>tall</text></svg></figure></div></main>'
+    printed = report.html.replace("@media print", "@media all").replace("</main>", tall)
+    seen, _ = look(replace(report, html=printed), tmp_path, 718)  # A4 less margins of 1 cm, in CSS pixels
+    assert seen["content"] <= 718
+    assert max(seen["heights"]) > 700  # the tall one
+    assert all(
+        height < 1000 and inside == "avoid"
+        for height, inside in zip(seen["heights"], seen["breaks"], strict=True)
+    )
