@@ -67,7 +67,11 @@ def problem_names(runs: pd.DataFrame) -> dict[str, str]:
             names[problems["problem"].iloc[0]] = ""
             continue
         # Section `run` holds what is no part of the problem, except the seed.
-        options = [_options(config) for config in problems["config"]]
+        beside = _no_part(same)
+        options = [
+            {key: value for key, value in _options(config).items() if key not in beside}
+            for config in problems["config"]
+        ]
         telling = _telling(options)
         words = [
             ", ".join(f"{key.rpartition('.')[2]}={_told(o.get(key))}" for key in telling) for o in options
@@ -76,6 +80,15 @@ def problem_names(runs: pd.DataFrame) -> dict[str, str]:
             alone = text and words.count(text) == 1
             names[problem] = text if alone else f"{text}, problem {problem[:8]}".removeprefix(", ")
     return names
+
+
+def _no_part(runs: pd.DataFrame) -> set[str]:
+    """Options that are seen not to define the problem: factors of the method, and what differs within one problem."""
+    beside = {key for method in runs["method"].unique() for key in json.loads(method)}
+    for _, same in runs.groupby("problem", sort=False):
+        options = [_options(config) for config in same["config"].unique()]
+        beside |= {key for key in options[0] if len({json.dumps(o.get(key)) for o in options}) > 1}
+    return beside
 
 
 def _told(value: Any) -> Any:

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from analysis.groups import grouped
+from analysis.groups import grouped, problem_names
 from analysis.load.frames import load
 from analysis.variability import bound
 from analysis.verdict import BROKEN, DIFFERS, HOLDS, SAME, UNTESTED, clause, judge, sentence
@@ -217,3 +217,16 @@ def test_grouping_keeps_every_row_and_the_callers_frame(tmp_path):
     found = grouped(runs)
     pd.testing.assert_frame_equal(runs, before)
     assert sorted(zip(found["run"], found["repeat"], strict=True)) == [("a", 0), ("a", 1), ("b", 0)]
+
+
+def test_what_differs_within_a_problem_or_by_method_does_not_name_it(tmp_path):
+    def config(n, samples, split):
+        return {"run": {"seed": 1}, "grid": {"n": n}, "method": {"samples": samples, "split": split}}
+
+    runs = [("a", "p0", 64, 5, "x"), ("b", "p0", 64, 9, "x"), ("c", "p1", 128, 7, "y")]
+    for name, problem, n, samples, split in runs:
+        write_run(
+            tmp_path / name, problem=problem, config=config(n, samples, split), method={"method.split": split}
+        )
+    names = problem_names(load([tmp_path]).runs)
+    assert names == {"p0": "n=64", "p1": "n=128"}
