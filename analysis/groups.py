@@ -9,6 +9,7 @@ count apart, so that a change of layout is never counted as run-to-run variation
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 import pandas as pd
@@ -22,6 +23,11 @@ COUNTS = ("size", "ranks")
 OWNERSHIP = ("shuffle_blocks", "ownership", "threads")
 IN_LABEL = ("guarantee", "allreduce", "orderings")
 UNSET = (None, "", 0, False)  # values of factors that say nothing
+# What a guarantee chooses: the orderings of all-reduces, how their sums are held, whether network and sparse products
+# are evaluated block by block. All other factors must be equal for the times of two guarantees to be compared.
+CHOSEN = (*IN_LABEL, "accumulate", "replay", "batch", "spmv")
+# Options that say where a problem comes from, or from which others follow that are recorded too.
+NO_CONDITION = ("problem.matrix", "problem.right_side_file", "grid.points_per_rank", "output.restart")
 
 
 def grouped(runs: pd.DataFrame) -> pd.DataFrame:
@@ -30,17 +36,17 @@ def grouped(runs: pd.DataFrame) -> pd.DataFrame:
     (weakest first), group, rank count, run and repeat."""
     runs = runs.reset_index(drop=True)
     names = problem_names(runs)
-    factors = [
+    own_factors = [
         _factors(method, level) for method, level in zip(runs["method"], runs["guarantee"], strict=True)
     ]
     base = runs["app"] + " " + runs["guarantee"] + "/" + runs["ordering"].str.replace(",", "+")
-    runs["device"] = [str(own.get("device", "")) for own in factors]
-    runs["faulty"] = [own.get("fault") not in UNSET for own in factors]
+    runs["device"] = [str(own.get("device", "")) for own in own_factors]
+    runs["faulty"] = [own.get("fault") not in UNSET for own in own_factors]
     runs["group"] = ""
     for _, same in runs.assign(base=base).groupby(["problem", "base"], sort=False):
-        told_apart = _told_apart([factors[i] for i in same.index])
+        telling = told_apart([own_factors[i] for i in same.index])
         for i in same.index:
-            extra = [f"{key}={factors[i][key]}" for key in told_apart if factors[i].get(key) not in UNSET]
+            extra = [f"{key}={own_factors[i][key]}" for key in telling if own_factors[i].get(key) not in UNSET]
             extra += [names[runs.at[i, "problem"]]] if names[runs.at[i, "problem"]] else []
             runs.at[i, "group"] = base[i] + (f" ({', '.join(extra)})" if extra else "")
     spans = runs["guarantee"].isin(SPANS_LAYOUTS)
@@ -112,6 +118,19 @@ def _telling(options: list[dict[str, Any]]) -> list[str]:
     return chosen
 
 
+def conditions(runs: pd.DataFrame, but: Collection[str] = (), sizes: Collection[str] = ()) -> list[str]:
+    """What must be equal for the times of runs to be compared, a text for each of `runs`: application, method factors
+    other than rank counts and `but`, and all options other than `sizes` (keys "section.name"), those of section `run`
+    (its seed and its checks count) and NO_CONDITION."""
+    found = []
+    for app, method, config in zip(runs["app"], runs["method"], runs["config"], strict=True):
+        options = _options(config) | {"run.check_ranks": json.loads(config).get("run", {}).get("check_ranks")}
+        apart = {*NO_CONDITION, *sizes, *json.loads(method)}
+        left = {key: value for key, value in options.items() if key not in apart}
+        found.append(json.dumps([app, factors(method, (*COUNTS, *but)), left], sort_keys=True))
+    return found
+
+
 def _options(config: str) -> dict[str, Any]:
     sections = json.loads(config)
     return {
@@ -124,17 +143,21 @@ def _options(config: str) -> dict[str, Any]:
 
 
 def _factors(method: str, guarantee: str) -> dict[str, Any]:
-    """The factors that define a group, by their last name, and as text where they are not plain."""
-    covered = (*COUNTS, *IN_LABEL, *(OWNERSHIP if guarantee in SPANS_LAYOUTS else ()))
-    factors = {key.rpartition(".")[2]: value for key, value in json.loads(method).items()}
+    """The factors that define a group."""
+    return factors(method, (*COUNTS, *IN_LABEL, *(OWNERSHIP if guarantee in SPANS_LAYOUTS else ())))
+
+
+def factors(method: str, left_out: Collection[str]) -> dict[str, Any]:
+    """The factors of `method` (JSON) but those `left_out`, by their last name, and as text where they are not plain."""
+    every = {key.rpartition(".")[2]: value for key, value in json.loads(method).items()}
     return {
         key: value if isinstance(value, str | int | float | None) else " ".join(map(str, value))
-        for key, value in factors.items()
-        if key not in covered
+        for key, value in every.items()
+        if key not in left_out
     }
 
 
-def _told_apart(methods: list[dict[str, Any]]) -> list[str]:
+def told_apart(methods: list[dict[str, Any]]) -> list[str]:
     """The factors in which some of `methods` differ."""
     keys = dict.fromkeys(key for factors in methods for key in factors)
     return [key for key in keys if len({factors.get(key) for factors in methods}) > 1]

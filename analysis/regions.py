@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
-from analysis.groups import LEVELS, grouped
+from analysis.groups import CHOSEN, LEVELS, conditions, grouped
 from analysis.load.frames import Frames
+from analysis.statistics import ratio_interval
 
 
 def regions(frames: Frames) -> pd.DataFrame:
@@ -55,17 +57,18 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def costs(frames: Frames) -> pd.DataFrame:
-    """Wall time of complete runs relative to the weakest guarantee measured on the same problem, rank count
-    and device: one row per (run, repeat).
+    """Wall time of complete runs relative to the weakest guarantee measured under the same conditions: problem, rank
+    count, and all factors but those that a guarantee chooses (`groups.CHOSEN`). One row per (run, repeat).
 
     `base` is the group that the others are divided by: of those of the weakest guarantee, the one with the
     smallest median; `relative` = wall time / median wall time of the base. Empty where there is no second
     group to compare.
     """
     runs = grouped(frames.runs)
-    runs = runs[runs["complete"] & ~runs["faulty"] & runs["wall_s"].notna()]
+    runs = runs[runs["complete"] & ~runs["faulty"] & runs["wall_s"].notna()].copy()
+    runs["conditions"] = conditions(runs, but=CHOSEN)
     pieces = []
-    for _, same in runs.groupby(["app", "problem", "size", "device"], sort=False):
+    for _, same in runs.groupby(["problem", "size", "conditions"], sort=False):
         if same["group"].nunique() < 2:
             continue
         weakest = min(same["guarantee"], key=LEVELS.index)
@@ -76,24 +79,20 @@ def costs(frames: Frames) -> pd.DataFrame:
 
 
 def cost_summary(points: pd.DataFrame) -> pd.DataFrame:
-    """Median, minimum and maximum of `costs` per (group, size), with the number of `runs` and of the base."""
+    """Median, minimum and maximum of `costs` per (group, size, base), with the number of `runs` and of the base;
+    `relative_low`, `relative_high`: the interval of the ratio of medians by bootstrap (NaN for the base itself, and for
+    fewer than 6 runs of either)."""
     rows = []
-    for (group, size), same in points.groupby(["group", "size"], sort=False):
-        base = same["base"].iloc[0]
-        n_base = int(((points["group"] == base) & (points["size"] == size)).sum())
+    for (group, size, base), same in points.groupby(["group", "size", "base"], sort=False):
+        of_base = points[(points["group"] == base) & (points["size"] == size) & (points["base"] == base)]
         relative = same["relative"]
+        low = high = np.nan
+        if group != base:
+            _, low, high = ratio_interval(same["wall_s"].to_numpy(), of_base["wall_s"].to_numpy())
         rows.append(
-            (
-                group,
-                size,
-                base,
-                len(same),
-                n_base,
-                same["wall_s"].median(),
-                relative.median(),
-                relative.min(),
-                relative.max(),
-            )
-        )
-    names = ["group", "size", "base", "runs", "base_runs", "median_s", "relative", "lowest", "highest"]
+            (group, size, base, len(same), len(of_base), same["wall_s"].median(), relative.median(),
+             relative.min(), relative.max(), low, high)
+        )  # fmt: skip
+    names = ["group", "size", "base", "runs", "base_runs", "median_s", "relative", "lowest", "highest",
+             "relative_low", "relative_high"]  # fmt: skip
     return pd.DataFrame(rows, columns=names)

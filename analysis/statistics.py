@@ -9,6 +9,9 @@ import numpy as np
 
 from analysis.variability import CONFIDENCE
 
+RESAMPLES = 4000  # of a bootstrap
+SEED = 20240805
+
 
 def quantile(x: np.ndarray, q: float) -> np.ndarray:
     """The q-quantile of the defined elements along the last axis, as one of them (inverted distribution function);
@@ -46,6 +49,29 @@ def _order(n: int, confidence: float) -> int:
     k = np.arange(1, n // 2 + 1)
     log = np.append(0.0, np.cumsum(np.log((n - k + 1) / k))) - n * math.log(2)  # of C(n, k) / 2^n
     return int(np.searchsorted(np.cumsum(np.exp(log)), (1 - confidence) / 2, side="right")) - 1
+
+
+def ratio_interval(
+    x: np.ndarray, y: np.ndarray, confidence: float = CONFIDENCE, seed: int = SEED
+) -> tuple[float, float, float]:
+    """median(x) / median(y), and its percentile interval by a bootstrap of both; NaN where either has fewer than 6.
+
+    The median of a resample of n out of n is the sorted sample at the place floor(n U), U the middle of n uniform
+    numbers: Beta(k, n + 1 - k) with k = (n + 1) / 2. So no resample is drawn, and its cost does not grow with n.
+    """
+    ratio = float(np.median(x) / np.median(y))
+    if min(len(x), len(y)) < 6:
+        return ratio, np.nan, np.nan
+    rng = np.random.default_rng(seed)
+    drawn = [_medians(sample, rng) for sample in (x, y)]
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(drawn[0] / drawn[1], [tail, 1 - tail])
+    return ratio, float(low), float(high)
+
+
+def _medians(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    k = (len(x) + 1) / 2
+    return np.sort(x)[(len(x) * rng.beta(k, len(x) + 1 - k, RESAMPLES)).astype(np.int64)]
 
 
 def line(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

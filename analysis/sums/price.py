@@ -5,13 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analysis.statistics import median_interval
+from analysis.statistics import SEED, median_interval, ratio_interval
 from analysis.sums.frames import EMULATED, SERIES, Sums, keys, pieces
-from analysis.variability import CONFIDENCE
 
 LIBRARIES = ("numpy", "torch", "cu")  # variants that are a library's own sum
-RESAMPLES = 4000
-SEED = 20240805
 
 PRICES = [*SERIES, "guarantee", "samples", "median_s", "low_s", "high_s", "gb_per_s", "ratio", "ratio_low",
           "ratio_high", "base"]  # fmt: skip
@@ -51,29 +48,6 @@ def prices(found: Sums) -> pd.DataFrame:
     named = [name[j] if j >= 0 and paid else "" for j, paid in zip(base, sold, strict=True)]
     frame["base"] = pd.Series(named, dtype="str")
     return frame[PRICES]
-
-
-def ratio_interval(
-    x: np.ndarray, y: np.ndarray, confidence: float = CONFIDENCE, seed: int = SEED
-) -> tuple[float, float, float]:
-    """median(x) / median(y), and its percentile interval by a bootstrap of both; NaN where either has fewer than 6.
-
-    The median of a resample of n out of n is the sorted sample at the place floor(n U), U the middle of n uniform
-    numbers: Beta(k, n + 1 - k) with k = (n + 1) / 2. So no resample is drawn, and its cost does not grow with n.
-    """
-    ratio = float(np.median(x) / np.median(y))
-    if min(len(x), len(y)) < 6:
-        return ratio, np.nan, np.nan
-    rng = np.random.default_rng(seed)
-    drawn = [_medians(sample, rng) for sample in (x, y)]
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(drawn[0] / drawn[1], [tail, 1 - tail])
-    return ratio, float(low), float(high)
-
-
-def _medians(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    k = (len(x) + 1) / 2
-    return np.sort(x)[(len(x) * rng.beta(k, len(x) + 1 - k, RESAMPLES)).astype(np.int64)]
 
 
 def _ratio(x: np.ndarray, x_runs: np.ndarray, y: np.ndarray, y_runs: np.ndarray) -> tuple[float, ...]:

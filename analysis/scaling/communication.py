@@ -1,0 +1,90 @@
+"""What is spent in collectives and exchanges, and who is waited for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.scaling.waits import Waits
+from analysis.scaling.within import between
+
+COLLECTIVES = ("name", "calls", "mean_s", "share", "late_s", "rest_s", "late_share", "bytes", "gb_per_s")
+STRAGGLERS = ("rank", "last", "groups", "caused_s", "share", "waited_s", "region", "region_share")
+
+
+def collectives(found: Waits) -> pd.DataFrame:
+    """One row per collective or exchange, most time first; columns COLLECTIVES.
+
+    `calls` per rank (mean); seconds are means over ranks: `mean_s` of communication (local work inside left out), of which
+    `late_s` was waiting for ranks that came later and `rest_s` the rest: sending, receiving, adding up. `share` is of
+    the run time, `late_share` of mean_s. `bytes` are those of all ranks, `gb_per_s` is bytes over the rest of all ranks
+    (1e9 bytes per second and rank).
+    """
+    table = found.table
+    by = table.groupby(table["name"].astype("str"), sort=False)
+    sums = by[["own", "late", "bytes"]].sum()
+    mean, late = sums["own"] / found.size / 1e9, sums["late"] / found.size / 1e9
+    rest = (mean - late).clip(lower=0.0)
+    made = pd.DataFrame(
+        {
+            "name": sums.index, "calls": (by.size() / found.size).to_numpy(), "mean_s": mean.to_numpy(),
+            "share": (mean * 1e9 / found.wall).to_numpy(), "late_s": late.to_numpy(), "rest_s": rest.to_numpy(),
+            "late_share": (late / mean).where(mean > 0).to_numpy(), "bytes": sums["bytes"].to_numpy(),
+            "gb_per_s": (sums["bytes"] / (rest * found.size) / 1e9).where(rest > 0).to_numpy(),
+        }
+    )  # fmt: skip
+    return made.sort_values(["mean_s", "name"], ascending=[False, True], ignore_index=True)[list(COLLECTIVES)]
+
+
+def stragglers(found: Waits) -> pd.DataFrame:
+    """One row per rank; columns STRAGGLERS.
+
+    `last`: in how many of the `groups` (collectives, and exchanges with its partners) some rank waited for this one;
+    `caused_s` how long all others waited for it together, `share` of all such waiting; `waited_s` how long itself waited
+    for others. `region` took most of its time since its own last wait, in those cases, weighted by the waiting that
+    followed, and `region_share` is its part: why it was late.
+    """
+    table = found.table
+    held = table[table["late"] > 0]
+    by = held.groupby("who")
+    every = np.arange(found.size)
+    caused = by["late"].sum().reindex(every, fill_value=0).to_numpy()
+    total = caused.sum()
+    why = _reasons(found, held)
+    groups = table.groupby("rank")["group"].nunique().reindex(every, fill_value=0).to_numpy()
+    return pd.DataFrame(
+        {
+            "rank": every,
+            "last": by["group"].nunique().reindex(every, fill_value=0).to_numpy(),
+            "groups": groups,
+            "caused_s": caused / 1e9,
+            "share": caused / total if total else np.zeros(found.size),
+            "waited_s": held.groupby("rank")["late"].sum().reindex(every, fill_value=0).to_numpy() / 1e9,
+            "region": [why.get(r, ("", np.nan))[0] for r in every.tolist()],
+            "region_share": [why.get(r, ("", np.nan))[1] for r in every.tolist()],
+        }
+    )
+
+
+def _reasons(found: Waits, held: pd.DataFrame) -> dict[int, tuple[str, float]]:
+    """{rank: (region, share)}: in what the late ranks of `held` were between their last wait and when they posted."""
+    table, reasons = found.table, {}
+    cost = held.groupby(["who", "group"], as_index=False)["late"].sum()
+    for rank, own in cost.groupby("who"):
+        rank = int(rank)
+        posted = table["posted"].to_numpy()[found.rows[own["group"].to_numpy(), rank]]
+        ends = np.sort(table["end"].to_numpy()[(table["rank"] == rank).to_numpy()])
+        k = np.searchsorted(ends, posted, side="right") - 1
+        begin = np.where(k >= 0, ends[np.maximum(k, 0)], min(found.begin[rank], posted.min()))
+        order = np.argsort(posted, kind="stable")
+        begin, posted, late = begin[order], posted[order], own["late"].to_numpy()[order]
+        # Posts without a wait between them share what came before: of these only the first has it.
+        fresh = np.append(True, begin[1:] >= posted[:-1]) & (posted > begin)
+        parts = between(found, rank, begin[fresh], posted[fresh])
+        if not len(parts):
+            continue
+        length = (posted - begin)[fresh]
+        weight = parts["ns"] / length[parts["interval"]] * late[fresh][parts["interval"]]
+        by_name = weight.groupby(parts["name"]).sum()
+        reasons[rank] = (str(by_name.idxmax()), float(by_name.max() / by_name.sum()))
+    return reasons

@@ -1,0 +1,63 @@
+"""Efficiencies of one repeat, after the POP Centre of Excellence (pop-coe.eu, "POP standard metrics").
+
+With useful time u_r of rank r, run time T, and T0 the time of the same run on a network that costs nothing:
+
+    parallel efficiency = mean u / T = load balance (mean u / max u) x communication efficiency (max u / T)
+    communication efficiency = serialisation (max u / T0) x transfer (T0 / T)
+
+(Rosas, Giménez and Labarta 2014). The same as shares of the run time, which add up to 1 with the parallel efficiency:
+(max u - mean u) / T is lost to imbalance, (T0 - max u) / T to serialisation, (T - T0) / T to transfer.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.scaling.replay import replay, useful_times
+from analysis.scaling.waits import Waits
+
+EFFICIENCY = ("parallel", "load_balance", "communication", "serialisation", "transfer", "lost_balance",
+              "lost_serialisation", "lost_transfer", "useful_s", "ideal_s", "wall_s", "waits", "acausal",
+              "acausal_ns")  # fmt: skip
+
+
+def efficiencies(found: Waits) -> dict[str, float]:
+    """EFFICIENCY of one repeat; `useful_s` is the sum over ranks, `ideal_s` T0, `wall_s` from the first event of any
+    rank to the last. `acausal`: of the `waits`, those that ended before a partner had posted, by its clock;
+    `acausal_ns`: by how much at most, which says how well the clocks agree."""
+    useful, ideal, wall = useful_times(found), float(replay(found).max()), float(found.wall)
+    most, mean = float(useful.max()), float(useful.mean())
+    early = (found.table["last"] - found.table["end"]).clip(lower=0)
+    return {
+        "parallel": _share(mean, wall),
+        "load_balance": _share(mean, most),
+        "communication": _share(most, wall),
+        "serialisation": _share(most, ideal),
+        "transfer": _share(ideal, wall),
+        "lost_balance": _share(most - mean, wall),
+        "lost_serialisation": _share(ideal - most, wall),
+        "lost_transfer": _share(wall - ideal, wall),
+        "useful_s": float(useful.sum()) / 1e9,
+        "ideal_s": ideal / 1e9,
+        "wall_s": wall / 1e9,
+        "waits": len(found.table),
+        "acausal": int((early > 0).sum()),
+        "acausal_ns": int(early.max()) if len(early) else 0,
+    }
+
+
+def against_base(table: pd.DataFrame) -> pd.DataFrame:
+    """`table` (columns `series`, `kind`, `size`, EFFICIENCY; one row per series and size) with `computation`, the
+    computation scaling against the smallest size of the series, and `global` = parallel x computation.
+
+    Strong scaling: useful time of all ranks at the base over that at the size. Weak: the same per rank.
+    """
+    per_rank = table["useful_s"] / table["size"]
+    amount = table["useful_s"].where(table["kind"] == "strong", per_rank)
+    base = amount.groupby(table["series"]).transform("first")
+    computation = (base / amount).where(amount > 0)
+    return table.assign(computation=computation, **{"global": table["parallel"] * computation})
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else float("nan")

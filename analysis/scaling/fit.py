@@ -1,0 +1,185 @@
+"""Laws fitted to run times against the rank count.
+
+| model | T(p) | parameters |
+|---|---|---|
+| amdahl | a/p + b | T1 = a + b, serial share s = b / T1 (Amdahl 1967) |
+| amdahl + log | a/p + b + c log2 p | the same, and c: a tree of messages |
+| amdahl + linear | a/p + b + c p | the same: a queue of messages |
+| usl | a/p + b + c (p - 1) | Universal Scalability Law (Gunther 2007), C = p / (1 + s (p-1) + k p (p-1)): s = b/T1, k = c/T1 |
+| p log p | a/p + b + c p log2 p | messages of all to all |
+| gustafson (weak) | T1 p / (p - s (p-1)) | scaled speedup p - s (p-1) (Gustafson 1988) |
+| constant + log, + linear (weak) | b + c log2 p, b + c (p - 1) | cost of communication that grows beside constant work |
+
+All but Gustafson's are linear in their coefficients, which cannot be negative. `amdahl + linear` and `usl` are one
+family with other bounds of b, and are often equally good: then nothing is known of which is right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.scaling.series import STRONG
+from analysis.statistics import SEED
+from analysis.variability import CONFIDENCE
+
+FEWEST = 4  # distinct rank counts
+RESAMPLES = 200
+FITS = ("series", "kind", "model", "chosen", "aicc", "delta", "error", "runs", "parameters", "p_low", "p_high", "range",
+        "remark", "a", "b", "c")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Model:
+    """T(p) = basis(p) @ coefficients; `meaning(coefficients)` are the parameters it is known by."""
+
+    name: str
+    basis: Callable[[np.ndarray], np.ndarray]
+    meaning: Callable[[np.ndarray], dict[str, float]]
+
+
+def _columns(*columns: Callable) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda p: np.stack([np.broadcast_to(column(p), p.shape) for column in columns], axis=1)
+
+
+def _serial(x: np.ndarray) -> dict[str, float]:
+    return {"T1": x[0] + x[1], "s": x[1] / (x[0] + x[1])} | ({"c": x[2]} if len(x) > 2 else {})
+
+
+def _usl(x: np.ndarray) -> dict[str, float]:
+    return {"T1": x[0] + x[1], "s": x[1] / (x[0] + x[1]), "k": x[2] / (x[0] + x[1])}
+
+
+STRONG_MODELS = (
+    Model("amdahl", _columns(lambda p: 1 / p, lambda p: 1.0), _serial),
+    Model("amdahl + log", _columns(lambda p: 1 / p, lambda p: 1.0, np.log2), _serial),
+    Model("amdahl + linear", _columns(lambda p: 1 / p, lambda p: 1.0, lambda p: p), _serial),
+    Model("usl", _columns(lambda p: 1 / p, lambda p: 1.0, lambda p: p - 1), _usl),
+    Model("p log p", _columns(lambda p: 1 / p, lambda p: 1.0, lambda p: p * np.log2(p)), _serial),
+)
+WEAK_MODELS = (
+    Model("gustafson", lambda p: 1 - 1 / p, lambda x: {"T1": x[0], "s": x[1]}),
+    Model("constant + log", _columns(lambda p: 1.0, np.log2), lambda x: {"T1": x[0], "c": x[1]}),
+    Model("constant + linear", _columns(lambda p: 1.0, lambda p: p - 1), lambda x: {"T1": x[0], "c": x[1]}),
+)
+
+
+def fits(points: pd.DataFrame) -> pd.DataFrame:
+    """One row per series and candidate, best first; columns FITS.
+
+    Least squares of relative residuals (f - T) / T over all runs of a series in `points` (of `series`); `error` is
+    their root mean square. `aicc` is the corrected Akaike criterion, n log(RSS / n) + 2k + 2k(k+1)/(n-k-1) with k
+    coefficients and the variance, `delta` its distance to the best, which is `chosen`. Below about 2 the data do not
+    decide. `parameters` is text, for the chosen model with 95 % intervals by a bootstrap over runs within each rank
+    count; `range` says for which rank counts the fit holds: nothing is computed beyond. Series of fewer than FEWEST
+    rank counts have one row with the reason as `remark`.
+    """
+    rows = []
+    for (name, kind), own in points.groupby(["series", "kind"], sort=False):
+        p, seconds = own["size"].to_numpy(float), own["wall_s"].to_numpy()
+        ends = int(p.min()), int(p.max())
+        told = {"series": name, "kind": kind, "runs": len(own), "p_low": ends[0], "p_high": ends[1]}
+        counts = len(np.unique(p))
+        if counts < FEWEST:
+            remark = f"not fitted: {counts} rank count{'s' if counts > 1 else ''}, at least {FEWEST} are needed"
+            rows.append(told | {"model": "", "remark": remark, "range": ""})
+            continue
+        made = sorted((_fitted(model, p, seconds) for model in _models(kind)), key=lambda fit: fit[1])
+        for place, (model, aicc, error, x) in enumerate(made):
+            interval = _resampled(model, p, seconds) if place == 0 else {}
+            rows.append(told | {
+                "model": model.name, "chosen": place == 0, "aicc": aicc, "delta": aicc - made[0][1] if place else 0.0,
+                "error": error, "parameters": _told(model.meaning(x), interval),
+                "range": f"measured: {ends[0]} to {ends[1]} ranks", "remark": _remark(model, x, made, place, p),
+                **dict(zip("abc", x, strict=False)),
+            })  # fmt: skip
+    table = pd.DataFrame(rows, columns=list(FITS))
+    return table.assign(chosen=table["chosen"].eq(True)).fillna({"parameters": "", "remark": ""})
+
+
+def curve(row, p: np.ndarray) -> np.ndarray:
+    """T at rank counts `p` by the model of `row` of `fits`; NaN outside of what was measured."""
+    model = next(m for m in _models(row.kind) if m.name == row.model)
+    x = np.array([value for value in (row.a, row.b, row.c) if not math.isnan(value)])
+    return np.where((p >= row.p_low) & (p <= row.p_high), predict(model, p, x), np.nan)
+
+
+def predict(model: Model, p: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """T(p) for coefficients `x`."""
+    if model.name == "gustafson":
+        return x[0] / (1 - x[1] * model.basis(p))
+    return model.basis(p) @ x
+
+
+def solve(model: Model, p: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+    """The coefficients with the least squared relative residuals."""
+    from scipy.optimize import curve_fit, nnls
+
+    if model.name != "gustafson":
+        return nnls(model.basis(p) / seconds[:, None], np.ones(len(p)))[0]
+    first = float(np.median(seconds[p == p.min()]))
+    x, _ = curve_fit(
+        lambda p, t, s: predict(model, p, (t, s)), p, seconds, p0=(first, 0.1), sigma=seconds,
+        bounds=([0.0, 0.0], [np.inf, 1 - 1e-9]),
+    )  # fmt: skip
+    return x
+
+
+def aicc(residuals: np.ndarray, coefficients: int) -> float:
+    """The corrected Akaike criterion of relative `residuals`; infinite for too few of them."""
+    n, k = len(residuals), coefficients + 1
+    if n - k - 1 <= 0:
+        return math.inf
+    # Exact data would make every model infinitely good: rounding is the least that is left.
+    mean = max(float(np.mean(residuals**2)), float(np.finfo(float).eps) ** 2)
+    return n * math.log(mean) + 2 * k + 2 * k * (k + 1) / (n - k - 1)
+
+
+def _models(kind: str) -> tuple[Model, ...]:
+    return STRONG_MODELS if kind == STRONG else WEAK_MODELS
+
+
+def _fitted(model: Model, p: np.ndarray, seconds: np.ndarray) -> tuple[Model, float, float, np.ndarray]:
+    x = solve(model, p, seconds)
+    residuals = predict(model, p, x) / seconds - 1
+    return model, aicc(residuals, len(x)), float(np.sqrt(np.mean(residuals**2))), x
+
+
+def _resampled(model: Model, p: np.ndarray, seconds: np.ndarray) -> dict[str, tuple[float, float]]:
+    """Intervals of the parameters; none where every rank count has one run, so that resampling changes nothing."""
+    groups = [np.flatnonzero(p == size) for size in np.unique(p)]
+    if max(map(len, groups)) < 2:
+        return {}
+    rng = np.random.default_rng(SEED)
+    drawn: dict[str, list[float]] = {}
+    for _ in range(RESAMPLES):
+        rows = np.concatenate([rng.choice(group, len(group)) for group in groups])
+        for key, value in model.meaning(solve(model, p[rows], seconds[rows])).items():
+            drawn.setdefault(key, []).append(value)
+    tail = (1 - CONFIDENCE) / 2
+    return {key: tuple(np.quantile(values, [tail, 1 - tail]).tolist()) for key, values in drawn.items()}
+
+
+def _told(parameters: dict[str, float], intervals: dict[str, tuple[float, float]]) -> str:
+    parts = []
+    for key, value in parameters.items():
+        low, high = intervals.get(key, (math.nan, math.nan))
+        between = f" ({low:.3g} to {high:.3g})" if low == low else ""
+        parts.append(f"{key} = {value:.3g}{' s' if key in ('T1', 'c') else ''}{between}")
+    return ", ".join(parts)
+
+
+def _remark(model: Model, x: np.ndarray, made: list, place: int, p: np.ndarray) -> str:
+    if math.isinf(made[place][1]):
+        return "too few runs for as many coefficients"
+    close = [other.name for other, value, _, _ in made[1:] if value - made[0][1] < 2]
+    remarks = [f"not decided against {', '.join(close)}"] if place == 0 and close else []
+    if model.name == "usl" and x[2] > 0 and place == 0:
+        best = math.sqrt(x[0] / x[2])
+        within = p.min() <= best <= p.max()
+        remarks.append(f"fastest at {best:.3g} ranks" if within else "no fastest rank count within what was measured")
+    return "; ".join(remarks)

@@ -1,0 +1,86 @@
+"""The critical path of one repeat: the chain of local work and waits that made the run as long as it was.
+
+Backward from the last event of the run (Böhme et al. 2012, "Scalable critical-path based performance analysis"): along
+a rank to the last wait in which it waited for a rank that was late, from the end of that wait to when the late rank had
+posted, there to that rank, and so on to the first event. Waits in which nobody was late stay on their rank. The parts
+follow each other without a gap, so that they add up to the run time exactly.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+import numpy as np
+import pandas as pd
+
+from analysis.scaling.waits import Waits
+from analysis.scaling.within import between, exclusive_means
+
+PIECES = ("rank", "begin", "end", "group")
+
+
+def critical_path(found: Waits) -> pd.DataFrame:
+    """The pieces of the path in the order of time: columns PIECES; `begin` and `end` int64 ns, `group` the wait that
+    the path then leaves the rank to (-1 for the last). The first begins at 0, the last ends at `found.wall`."""
+    table = found.table
+    rank, who, group = (table[key].to_numpy() for key in ("rank", "who", "group"))
+    posted, last, end = (table[key].to_numpy() for key in ("posted", "last", "end"))
+    # The place of every post and end among those of its rank, as in `order`.
+    place_post, place_end = np.empty(len(table), np.int64), np.empty(len(table), np.int64)
+    for place, (g, posts, ends) in enumerate(found.order):
+        rows = found.rows[g]
+        rows = rows[rows >= 0]
+        if posts:
+            place_post[rows] = 2 * place
+        if ends:
+            place_end[rows] = 2 * place + 1
+    # Clocks that disagree can show a rank to have posted after others went on: it has delayed nobody.
+    held = np.flatnonzero((table["late"].to_numpy() > 0) & (last <= end))
+    held = held[np.lexsort([place_end[held], rank[held]])]
+    first = np.searchsorted(rank[held], np.arange(found.size + 1))
+    by_rank = [held[i:j] for i, j in zip(first[:-1], first[1:], strict=True)]
+    places = [place_end[rows].tolist() for rows in by_rank]
+
+    pieces = []
+    here, until, next_group = int(found.finish.argmax()), found.wall, -1
+    place = 2 * len(found.order) + 2
+    while True:
+        k = bisect_left(places[here], place) - 1
+        if k < 0:
+            pieces.append((here, 0, until, next_group))
+            break
+        row = by_rank[here][k]
+        pieces.append((here, int(last[row]), until, next_group))
+        next_group, until, here = int(group[row]), int(last[row]), int(who[row])
+        place = int(place_post[found.rows[next_group, here]])
+    return pd.DataFrame(pieces[::-1], columns=list(PIECES)).astype("int64")
+
+
+def composition(found: Waits, path: pd.DataFrame) -> pd.DataFrame:
+    """Time on the `path` by region and rank: columns `rank`, `name`, `path_ns`. The sum is the run time."""
+    pieces = []
+    for rank, own in path[path["end"] > path["begin"]].groupby("rank"):
+        parts = between(found, int(rank), own["begin"].to_numpy(), own["end"].to_numpy())
+        pieces.append(parts.groupby("name", as_index=False)["ns"].sum().assign(rank=int(rank)))
+    whole = pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame(columns=["rank", "name", "ns"])
+    return whole.rename(columns={"ns": "path_ns"})[["rank", "name", "path_ns"]]
+
+
+def path_regions(found: Waits, parts: pd.DataFrame) -> pd.DataFrame:
+    """`parts` (as `composition` returns them) by region, most time first: `name`, `path_s`, `share` of the run time,
+    `mean_s` (mean over ranks of the exclusive time of the region), `gain_s` = path_s - mean_s where positive: what an
+    even distribution of this region over the ranks could save at most (the critical imbalance of Böhme et al.)."""
+    by = parts.groupby("name", as_index=False)["path_ns"].sum()
+    means = exclusive_means(found)
+    path_s, mean_s = by["path_ns"] / 1e9, by["name"].map(means).astype("float64").fillna(0.0) / 1e9
+    table = pd.DataFrame(
+        {"name": by["name"], "path_s": path_s, "share": by["path_ns"] / found.wall, "mean_s": mean_s,
+         "gain_s": (path_s - mean_s).clip(lower=0.0)}
+    )  # fmt: skip
+    return table.sort_values(["path_s", "name"], ascending=[False, True], ignore_index=True)
+
+
+def path_ranks(found: Waits, parts: pd.DataFrame) -> pd.DataFrame:
+    """`parts` by rank: `rank` (all), `path_s`, `share` of the run time."""
+    by = parts.groupby("rank")["path_ns"].sum().reindex(range(found.size), fill_value=0).astype("int64")
+    return pd.DataFrame({"rank": range(found.size), "path_s": by.to_numpy() / 1e9, "share": by.to_numpy() / found.wall})

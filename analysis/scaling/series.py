@@ -1,0 +1,158 @@
+"""Which runs are measurements of one strong or one weak scaling, and the speedups.
+
+Runs of a *strong* series have one problem (the hash of the options that define it), one guarantee and ordering, all
+method factors alike, and all other options that could cost time (`groups.conditions`).
+
+Runs of a *weak* series are alike in the same way, but for the options of SIZES, which say how large the problem is: in
+a weak series the work, the product of these options, over the ranks is the same within TOLERANCE (of a list of sizes,
+element by element). It is the work of one step or one iteration: a solver that needs more of them for a larger problem
+loses efficiency by that, too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+
+from analysis.groups import COUNTS, IN_LABEL, UNSET, conditions, factors, grouped, problem_names, told_apart
+from analysis.load.frames import Frames
+from analysis.statistics import median_interval, ratio_interval
+from analysis.verdict import counted
+
+SIZES = ("grid.nx", "grid.ny", "grid.nz", "problem.sizes", "problem.arrays")
+TOLERANCE = 0.01
+STRONG, WEAK = "strong", "weak"
+
+POINTS = ("series", "kind", "app", "guarantee", "ordering", "size", "run", "repeat", "path", "wall_s", "events", "base",
+          "speedup", "efficiency")  # fmt: skip
+SPEEDUPS = ("series", "kind", "size", "runs", "median_s", "low_s", "high_s", "base", "speedup", "speedup_low",
+            "speedup_high", "efficiency", "efficiency_low", "efficiency_high")  # fmt: skip
+
+
+def series(frames: Frames) -> tuple[pd.DataFrame, list[str]]:
+    """(the runs that can be used, a row per series and (run, repeat): POINTS; sentences on those that cannot).
+
+    A series on one rank count only has speedup 1; a weak series has at least two rank counts. `base` is the smallest
+    rank count b of a series and T_b its median time: strong scaling has speedup b T_b / T, as if b ranks were perfectly
+    used, and efficiency speedup / p; weak scaling has efficiency T_b / T and scaled speedup p T_b / T.
+    """
+    runs = grouped(frames.runs)
+    usable, notes = _usable(runs, frames.excluded)
+    usable = usable.reset_index(drop=True)
+    factored = [factors(method, (*COUNTS, *IN_LABEL)) for method in usable["method"]]
+    key = ["guarantee", "ordering", "conditions"]
+    strong = usable.assign(conditions=conditions(usable, but=IN_LABEL), row=range(len(usable)))
+    found = [(STRONG, own["row"].to_numpy()) for _, own in strong.groupby(["problem", *key], sort=False)]
+    weak = strong.assign(conditions=conditions(usable, but=IN_LABEL, sizes=SIZES))
+    for _, own in weak.groupby(key, sort=False):
+        found += [(WEAK, rows) for rows in _constant_work(own)]
+    labels = _labels(usable, found, factored)
+    pieces = [
+        _with_speedup(usable.iloc[rows].assign(series=label, kind=kind))
+        for (kind, rows), label in zip(found, labels, strict=True)
+    ]
+    points = pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame(columns=list(POINTS))
+    return points[list(POINTS)], notes
+
+
+def speedups(points: pd.DataFrame) -> pd.DataFrame:
+    """One row per series and rank count; columns SPEEDUPS. Medians over runs with intervals by order statistics, those
+    of the ratios by bootstrap of base and runs (95 %; NaN for the base and for fewer than 6 runs of either)."""
+    rows = []
+    for (name, kind), own in points.groupby(["series", "kind"], sort=False):
+        base = int(own["base"].iloc[0])
+        first = own.loc[own["size"] == base, "wall_s"].to_numpy()
+        for size, same in own.groupby("size"):
+            seconds = same["wall_s"].to_numpy()
+            ratio = (1.0, math.nan, math.nan) if size == base else ratio_interval(first, seconds)
+            scale = size if kind == WEAK else base
+            speedup = np.array(ratio) * scale
+            rows.append((name, kind, size, len(same), *median_interval(seconds), base, *speedup, *speedup / size))
+    return pd.DataFrame(rows, columns=list(SPEEDUPS))
+
+
+def scaled(points: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `points` (or of `speedups`) whose series has several rank counts."""
+    return points[points.groupby("series")["size"].transform("nunique") > 1]
+
+
+def _usable(runs: pd.DataFrame, excluded: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    jumped = runs["run"].isin(set(excluded.loc[excluded["what"] == "clock", "run"]))
+    reasons = (
+        (~runs["complete"], "ended early, or lack ranks"),
+        (runs["faulty"], "had a fault injected"),
+        (jumped, "are of a node whose clock jumped"),
+        (~(runs["wall_s"] > 0), "recorded no times (--trace off)"),
+    )
+    left, notes = pd.Series(True, index=runs.index), []
+    for bad, why in reasons:
+        if count := int((left & bad).sum()):
+            notes.append(f"{counted(count, 'run')} left out, since they {why}")
+        left &= ~bad
+    return runs[left], notes
+
+
+def _work(config: str) -> np.ndarray:
+    """The product of the options of SIZES; of lists, one product for each element."""
+    sections = json.loads(config)
+    work = np.ones(1)
+    for key in SIZES:
+        section, _, name = key.partition(".")
+        value = sections.get(section, {}).get(name) if isinstance(sections.get(section), dict) else None
+        if value:
+            work = work * np.asarray(value, float)
+    return work
+
+
+def _constant_work(own: pd.DataFrame) -> list[np.ndarray]:
+    """Sets of rows (of the column `row`) whose work per rank is the same, on two rank counts or more."""
+    each = [_work(config) / size for config, size in zip(own["config"], own["size"], strict=True)]
+    sets: list[tuple[np.ndarray, list[int]]] = []
+    for i in sorted(range(len(own)), key=lambda i: (len(each[i]), tuple(each[i]))):
+        for first, members in sets:
+            if len(first) == len(each[i]) and np.allclose(each[i], first, rtol=TOLERANCE, atol=0.0):
+                members.append(i)
+                break
+        else:
+            sets.append((each[i], [i]))
+    return [own["row"].to_numpy()[rows] for _, rows in sets if own["size"].iloc[rows].nunique() > 1]
+
+
+def _labels(usable: pd.DataFrame, found: list, factored: list[dict]) -> list[str]:
+    """Unique names of the series `found`, [(kind, rows)]."""
+    names = problem_names(usable)
+    labels = []
+    for kind, rows in found:
+        one = usable.iloc[rows[0]]
+        base = f"{one['app']} {one['guarantee']}/{one['ordering'].replace(',', '+')}"
+        alike = [r[0] for _, r in found if _same_base(usable.iloc[r[0]], one)]
+        telling = told_apart([factored[i] for i in alike])
+        extra = [f"{k}={factored[rows[0]][k]}" for k in telling if factored[rows[0]].get(k) not in UNSET]
+        if kind == STRONG and names[one["problem"]]:
+            extra.append(names[one["problem"]])
+        if kind == WEAK:
+            extra.append(f"weak, {_plain(_work(one['config']) / one['size'])} per rank")
+        labels.append(base + (f" ({', '.join(extra)})" if extra else ""))
+    return [
+        label if labels.count(label) == 1 else f"{label} #{labels[: i + 1].count(label)}"
+        for i, label in enumerate(labels)
+    ]
+
+
+def _same_base(a: pd.Series, b: pd.Series) -> bool:
+    return all(a[key] == b[key] for key in ("app", "guarantee", "ordering"))
+
+
+def _plain(work: np.ndarray) -> str:
+    return ", ".join(f"{w:.4g}" for w in work[:3]) + (", ..." if len(work) > 3 else "")
+
+
+def _with_speedup(own: pd.DataFrame) -> pd.DataFrame:
+    base = int(own["size"].min())
+    ratio = own.loc[own["size"] == base, "wall_s"].median() / own["wall_s"]
+    speedup = ratio * (own["size"] if own["kind"].iloc[0] == WEAK else base)
+    made = own.assign(base=base, speedup=speedup, efficiency=speedup / own["size"])
+    return made.sort_values(["size", "run", "repeat"], kind="stable")
