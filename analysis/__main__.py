@@ -17,6 +17,7 @@ COMMANDS = (
     "divergence",
     "sums",
     "solves",
+    "scaling",
     "export",
     "lint",
     "show",

@@ -46,7 +46,9 @@ def grouped(runs: pd.DataFrame) -> pd.DataFrame:
     for _, same in runs.assign(base=base).groupby(["problem", "base"], sort=False):
         telling = told_apart([own_factors[i] for i in same.index])
         for i in same.index:
-            extra = [f"{key}={own_factors[i][key]}" for key in telling if own_factors[i].get(key) not in UNSET]
+            extra = [
+                f"{key}={own_factors[i][key]}" for key in telling if own_factors[i].get(key) not in UNSET
+            ]
             extra += [names[runs.at[i, "problem"]]] if names[runs.at[i, "problem"]] else []
             runs.at[i, "group"] = base[i] + (f" ({', '.join(extra)})" if extra else "")
     spans = runs["guarantee"].isin(SPANS_LAYOUTS)

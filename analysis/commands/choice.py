@@ -98,13 +98,19 @@ def complete(frames, chosen: list[tuple[str, int]]) -> bool:
     return bool(frames.runs.set_index(["run", "repeat"]).loc[chosen]["complete"].all())
 
 
-def of_app(options: argparse.Namespace, app: str):
-    """The frames of `options.runs`, of which one must be of `app`, for a command with --csv."""
+def frames_for_csv(options: argparse.Namespace):
+    """The frames of `options.runs`, for a command with --csv; what is wrong with them is said."""
     from analysis.load.frames import load
 
     require_directory("--csv", options.csv)
     frames = load(options.runs)
     warn(frames)
+    return frames
+
+
+def of_app(options: argparse.Namespace, app: str):
+    """The frames of `options.runs`, of which one must be of `app`, for a command with --csv."""
+    frames = frames_for_csv(options)
     apps = sorted(set(frames.runs["app"]))
     if app not in apps:
         raise Usage(f"no run of {app} among these ({', '.join(apps) or 'none can be used'}); give one")

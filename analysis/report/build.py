@@ -15,6 +15,7 @@ from analysis.report.sections import Section
 from analysis.report.svg import GLYPHS, SERIES, Figure
 from analysis.report.timelines import timeline_sections
 from analysis.report.times import costs_sections, times_sections
+from analysis.scaling.sections import scaling_sections
 from analysis.solves.sections import solves_sections
 from analysis.solves.tables import changed
 from analysis.sums.sections import sums_sections
@@ -30,6 +31,7 @@ SECTIONS: tuple[Callable[[Material], list[Section]], ...] = (
     variability_sections,
     times_sections,
     costs_sections,
+    lambda material: scaling_sections(material.frames),
     lambda material: sums_sections(material.frames),
     lambda material: solves_sections(material.solves) if material.solves else [],
     limits_sections,

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.groups import ranks_text
+from analysis.regions import cost_summary
 from analysis.report import svg
 from analysis.report.axes import floor_of, log_axis, log_ticks
 from analysis.report.svg import Figure
@@ -110,8 +111,8 @@ def time_figures(table: pd.DataFrame, groups: list[str]) -> list[Figure]:
 
 
 def cost_figures(points: pd.DataFrame, runs: pd.DataFrame, groups: list[str]) -> list[Figure]:
-    """Relative wall time, every run a point and the median a bar, one row per (rank count, group); and the
-    wall time of `runs` (grouped) against the rank count, where there are several."""
+    """Relative wall time, every run a point and the median a bar, one row per (rank count, group); the same against the
+    rank count, with intervals, and the wall time of `runs` (grouped), where there are several rank counts."""
     figures = []
     if len(points):
         order = points.assign(place=points["group"].map(groups.index)).groupby(["size", "place"])
@@ -126,6 +127,14 @@ def cost_figures(points: pd.DataFrame, runs: pd.DataFrame, groups: list[str]) ->
         plot = _rows(rows, "wall time relative to the weakest guarantee", log=False, median=True)
         data = points[["group", "size", "run", "repeat", "wall_s", "base", "relative"]]
         figures.append(_figure("cost", "What a guarantee costs", plot, caption, data, groups, len(rows)))
+    if points["size"].nunique() > 1:
+        caption = (
+            "The same against the rank count: every run a point, and the ratio of medians as a dark bar, with its 95 % "
+            "interval by bootstrap where there are six runs of both."
+        )
+        plot = _costs_by_size(points, groups)
+        title = "What a guarantee costs, and the rank count"
+        figures.append(_figure("cost-ranks", title, plot, caption, data, groups))
     if runs["size"].nunique() > 1:
         caption = "Wall time of a whole repeat, every run a point. Both axes are logarithmic."
         data = runs[["group", "size", "run", "repeat", "wall_s"]]
@@ -223,6 +232,33 @@ def _regions(table: pd.DataFrame, column: str, label: str, names: list[str], gro
         axes.locator_params(axis="x", nbins=5)
         axes.grid(axis="y", visible=False)
         axes.set_xlabel(label)
+
+    return plot
+
+
+def _costs_by_size(points: pd.DataFrame, groups: list[str]) -> Callable:
+    sizes = sorted(set(points["size"]))
+    present = [group for group in groups if group in set(points["group"])]
+
+    def place(frame: pd.DataFrame, group: str) -> np.ndarray:
+        # Groups side by side; rank counts as categories, since nothing is known between them.
+        shift = 0.6 * ((present.index(group) + 0.5) / len(present) - 0.5)
+        return frame["size"].map(sizes.index).to_numpy() + shift
+
+    def plot(axes) -> None:
+        axes.axhline(1.0, color=svg.INK, linewidth=0.9, linestyle=":")
+        for group, same in points.groupby("group", sort=False):
+            look = svg.series(groups.index(group))
+            axes.plot(place(same, group), same["relative"], linestyle="none", alpha=0.45, **look)
+        for group, same in cost_summary(points).groupby("group", sort=False):
+            x, colour = place(same, group), svg.series(groups.index(group))["color"]
+            axes.vlines(x, same["relative_low"], same["relative_high"], color=colour, linewidth=2.2)
+            axes.hlines(same["relative"], x - 0.12, x + 0.12, color=svg.INK, linewidth=1.6)
+        axes.set_xticks(range(len(sizes)), list(map(str, sizes)))
+        axes.set(xlabel="ranks", ylabel="wall time over that of the base", yscale="log")
+        ticks = log_ticks(*axes.get_ylim())
+        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.set_yticks([], minor=True)
 
     return plot
 

@@ -9,7 +9,7 @@ from analysis.report import figures
 from analysis.report.equality import said
 from analysis.report.material import Material
 from analysis.report.sections import Section, Table
-from analysis.terminal import number
+from analysis.terminal import interval, number
 
 FOLD_FROM = 24  # rows
 
@@ -61,14 +61,19 @@ def _costs(frames: Frames, labels: list[str]) -> Section:
     intro = "No two groups were measured on the same problem and rank count, so no cost can be given."
     tables = []
     if len(points):
-        columns = ("group", "ranks", "runs", "median, s", "relative", "lowest", "highest", "relative to")
+        columns = ("group", "ranks", "runs", "median, s", "relative", "95 % interval", "lowest", "highest",
+                   "relative to")  # fmt: skip
         rows = [
             (
                 row.group, row.size, row.runs, number(row.median_s), f"{row.relative:.3f}",
-                f"{row.lowest:.3f}", f"{row.highest:.3f}", f"{row.base} (n = {row.base_runs})",
+                interval(row.relative_low, row.relative_high), f"{row.lowest:.3f}", f"{row.highest:.3f}",
+                f"{row.base} (n = {row.base_runs})",
             )
             for row in cost_summary(points).itertuples(index=False)
         ]  # fmt: skip
-        tables = [("", Table(columns, rows, columns[1:7]))]
-        intro = "Medians of whole repeats; with few runs read the points, not the third digit."
+        tables = [("", Table(columns, rows, columns[1:8]))]
+        intro = (
+            "Medians of whole repeats; with few runs read the points, not the third digit. Only runs are compared that "
+            "agree in all but the guarantee and what it chooses: orderings, and kernels by block or by rank."
+        )
     return Section("Cost of the guarantees", "", intro, figures.cost_figures(points, runs, labels), tables)

@@ -15,9 +15,9 @@ STRAGGLERS = ("rank", "last", "groups", "caused_s", "share", "waited_s", "region
 def collectives(found: Waits) -> pd.DataFrame:
     """One row per collective or exchange, most time first; columns COLLECTIVES.
 
-    `calls` per rank (mean); seconds are means over ranks: `mean_s` of communication (local work inside left out), of which
-    `late_s` was waiting for ranks that came later and `rest_s` the rest: sending, receiving, adding up. `share` is of
-    the run time, `late_share` of mean_s. `bytes` are those of all ranks, `gb_per_s` is bytes over the rest of all ranks
+    `calls` per rank (mean); seconds are means over ranks: `mean_s` of communication (without local work inside), of
+    which `late_s` was waiting for ranks that came later and `rest_s` the rest: sending, receiving, adding up. `share`
+    is of the run time, `late_share` of mean_s. `bytes` are those of all ranks, `gb_per_s` is bytes over the rest of all ranks
     (1e9 bytes per second and rank).
     """
     table = found.table
@@ -40,8 +40,8 @@ def stragglers(found: Waits) -> pd.DataFrame:
     """One row per rank; columns STRAGGLERS.
 
     `last`: in how many of the `groups` (collectives, and exchanges with its partners) some rank waited for this one;
-    `caused_s` how long all others waited for it together, `share` of all such waiting; `waited_s` how long itself waited
-    for others. `region` took most of its time since its own last wait, in those cases, weighted by the waiting that
+    `caused_s` how long all others waited for it together, `share` of all such waiting; `waited_s` how long it waited
+    itself. `region` took most of its time since its own last wait, in those cases, weighted by the waiting that
     followed, and `region_share` is its part: why it was late.
     """
     table = found.table

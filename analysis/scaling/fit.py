@@ -5,11 +5,13 @@
 | amdahl | a/p + b | T1 = a + b, serial share s = b / T1 (Amdahl 1967) |
 | amdahl + log | a/p + b + c log2 p | the same, and c: a tree of messages |
 | amdahl + linear | a/p + b + c p | the same: a queue of messages |
-| usl | a/p + b + c (p - 1) | Universal Scalability Law (Gunther 2007), C = p / (1 + s (p-1) + k p (p-1)): s = b/T1, k = c/T1 |
+| usl | a/p + b + c (p - 1) | Universal Scalability Law, below: s = b / T1, k = c / T1 |
 | p log p | a/p + b + c p log2 p | messages of all to all |
 | gustafson (weak) | T1 p / (p - s (p-1)) | scaled speedup p - s (p-1) (Gustafson 1988) |
-| constant + log, + linear (weak) | b + c log2 p, b + c (p - 1) | cost of communication that grows beside constant work |
+| constant + log (weak) | b + c log2 p | T1 = b: communication that grows beside constant work |
+| constant + linear (weak) | b + c (p - 1) | the same |
 
+The Universal Scalability Law is C(p) = T1 / T(p) = p / (1 + s (p - 1) + k p (p - 1)) (Gunther 2007).
 All but Gustafson's are linear in their coefficients, which cannot be negative. `amdahl + linear` and `usl` are one
 family with other bounds of b, and are often equally good: then nothing is known of which is right.
 """
@@ -47,11 +49,14 @@ def _columns(*columns: Callable) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _serial(x: np.ndarray) -> dict[str, float]:
-    return {"T1": x[0] + x[1], "s": x[1] / (x[0] + x[1])} | ({"c": x[2]} if len(x) > 2 else {})
+    first = x[0] + x[1]
+    share = x[1] / first if first > 0 else math.nan
+    return {"T1": first, "s": share} | ({"c": x[2]} if len(x) > 2 else {})
 
 
 def _usl(x: np.ndarray) -> dict[str, float]:
-    return {"T1": x[0] + x[1], "s": x[1] / (x[0] + x[1]), "k": x[2] / (x[0] + x[1])}
+    first = x[0] + x[1]
+    return {"T1": first, "s": x[1] / first, "k": x[2] / first} if first > 0 else {"T1": 0.0, "c": x[2]}
 
 
 STRONG_MODELS = (
@@ -85,7 +90,9 @@ def fits(points: pd.DataFrame) -> pd.DataFrame:
         told = {"series": name, "kind": kind, "runs": len(own), "p_low": ends[0], "p_high": ends[1]}
         counts = len(np.unique(p))
         if counts < FEWEST:
-            remark = f"not fitted: {counts} rank count{'s' if counts > 1 else ''}, at least {FEWEST} are needed"
+            remark = (
+                f"not fitted: {counts} rank count{'s' if counts > 1 else ''}, at least {FEWEST} are needed"
+            )
             rows.append(told | {"model": "", "remark": remark, "range": ""})
             continue
         made = sorted((_fitted(model, p, seconds) for model in _models(kind)), key=lambda fit: fit[1])
@@ -181,5 +188,7 @@ def _remark(model: Model, x: np.ndarray, made: list, place: int, p: np.ndarray) 
     if model.name == "usl" and x[2] > 0 and place == 0:
         best = math.sqrt(x[0] / x[2])
         within = p.min() <= best <= p.max()
-        remarks.append(f"fastest at {best:.3g} ranks" if within else "no fastest rank count within what was measured")
+        remarks.append(
+            f"fastest at {best:.3g} ranks" if within else "no fastest rank count within what was measured"
+        )
     return "; ".join(remarks)

@@ -9,6 +9,7 @@ follow each other without a gap, so that they add up to the run time exactly.
 from __future__ import annotations
 
 from bisect import bisect_left
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -24,7 +25,7 @@ def critical_path(found: Waits) -> pd.DataFrame:
     the path then leaves the rank to (-1 for the last). The first begins at 0, the last ends at `found.wall`."""
     table = found.table
     rank, who, group = (table[key].to_numpy() for key in ("rank", "who", "group"))
-    posted, last, end = (table[key].to_numpy() for key in ("posted", "last", "end"))
+    last, end = (table[key].to_numpy() for key in ("last", "end"))
     # The place of every post and end among those of its rank, as in `order`.
     place_post, place_end = np.empty(len(table), np.int64), np.empty(len(table), np.int64)
     for place, (g, posts, ends) in enumerate(found.order):
@@ -38,7 +39,7 @@ def critical_path(found: Waits) -> pd.DataFrame:
     held = np.flatnonzero((table["late"].to_numpy() > 0) & (last <= end))
     held = held[np.lexsort([place_end[held], rank[held]])]
     first = np.searchsorted(rank[held], np.arange(found.size + 1))
-    by_rank = [held[i:j] for i, j in zip(first[:-1], first[1:], strict=True)]
+    by_rank = [held[i:j] for i, j in pairwise(first)]
     places = [place_end[rows].tolist() for rows in by_rank]
 
     pieces = []
@@ -83,4 +84,6 @@ def path_regions(found: Waits, parts: pd.DataFrame) -> pd.DataFrame:
 def path_ranks(found: Waits, parts: pd.DataFrame) -> pd.DataFrame:
     """`parts` by rank: `rank` (all), `path_s`, `share` of the run time."""
     by = parts.groupby("rank")["path_ns"].sum().reindex(range(found.size), fill_value=0).astype("int64")
-    return pd.DataFrame({"rank": range(found.size), "path_s": by.to_numpy() / 1e9, "share": by.to_numpy() / found.wall})
+    return pd.DataFrame(
+        {"rank": range(found.size), "path_s": by.to_numpy() / 1e9, "share": by.to_numpy() / found.wall}
+    )

@@ -26,8 +26,8 @@ SIZES = ("grid.nx", "grid.ny", "grid.nz", "problem.sizes", "problem.arrays")
 TOLERANCE = 0.01
 STRONG, WEAK = "strong", "weak"
 
-POINTS = ("series", "kind", "app", "guarantee", "ordering", "size", "run", "repeat", "path", "wall_s", "events", "base",
-          "speedup", "efficiency")  # fmt: skip
+POINTS = ("series", "kind", "app", "guarantee", "ordering", "size", "run", "repeat", "path", "wall_s", "events",
+          "apart", "base", "speedup", "efficiency")  # fmt: skip
 SPEEDUPS = ("series", "kind", "size", "runs", "median_s", "low_s", "high_s", "base", "speedup", "speedup_low",
             "speedup_high", "efficiency", "efficiency_low", "efficiency_high")  # fmt: skip
 
@@ -43,6 +43,7 @@ def series(frames: Frames) -> tuple[pd.DataFrame, list[str]]:
     usable, notes = _usable(runs, frames.excluded)
     usable = usable.reset_index(drop=True)
     factored = [factors(method, (*COUNTS, *IN_LABEL)) for method in usable["method"]]
+    usable["apart"] = [own.get("split") == "arrays" for own in factored]  # ranks that never meet
     key = ["guarantee", "ordering", "conditions"]
     strong = usable.assign(conditions=conditions(usable, but=IN_LABEL), row=range(len(usable)))
     found = [(STRONG, own["row"].to_numpy()) for _, own in strong.groupby(["problem", *key], sort=False)]
@@ -70,7 +71,9 @@ def speedups(points: pd.DataFrame) -> pd.DataFrame:
             ratio = (1.0, math.nan, math.nan) if size == base else ratio_interval(first, seconds)
             scale = size if kind == WEAK else base
             speedup = np.array(ratio) * scale
-            rows.append((name, kind, size, len(same), *median_interval(seconds), base, *speedup, *speedup / size))
+            rows.append(
+                (name, kind, size, len(same), *median_interval(seconds), base, *speedup, *speedup / size)
+            )
     return pd.DataFrame(rows, columns=list(SPEEDUPS))
 
 

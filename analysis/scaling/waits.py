@@ -1,7 +1,7 @@
 """The waits of one repeat: which rank waited where, for whom, and what it did in the meantime.
 
-A *wait* is an event of a collective or of an exchange; the k-th of one name within a step is the same on all ranks. Each
-has four times on its rank:
+A *wait* is an event of a collective or of an exchange; the k-th of one name within a step is the same on all ranks.
+Each has four times on its rank:
 
 - `posted`: when the rank had done its part for the others: where the event begins, or, for an exchange inside a region
   of POSTS, where that region begins, since messages leave there and the event covers the waiting alone;
@@ -18,6 +18,7 @@ from __future__ import annotations
 import graphlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -85,7 +86,9 @@ def waits(events: pd.DataFrame, size: int, partners: Partners) -> Waits:
     """
     ranks = events["rank"].to_numpy()
     if missing := sorted(set(range(size)) - set(np.unique(ranks).tolist())):
-        raise Unmatched(f"no event of rank {missing[0]}{f' and {len(missing) - 1} more' if missing[1:] else ''}")
+        raise Unmatched(
+            f"no event of rank {missing[0]}{f' and {len(missing) - 1} more' if missing[1:] else ''}"
+        )
     start, end = (events[key].to_numpy() - events["start"].min() for key in ("start", "end"))
     events = events.assign(start=start, end=end)
     names = [str(name) for name in events["name"].cat.categories]
@@ -102,7 +105,9 @@ def waits(events: pd.DataFrame, size: int, partners: Partners) -> Waits:
     rows[table["group"], table["rank"]] = np.arange(len(table))
     padded = {name: _padded(of, size) for name, of in partners.items() if name in names and is_exchange(name)}
     table = _arrivals(table, rows, padded)
-    return Waits(size, events, names, parent, start[first], finish, table, rows, padded, _order(table, size), busy)
+    return Waits(
+        size, events, names, parent, start[first], finish, table, rows, padded, _order(table, size), busy
+    )
 
 
 def _parents(ranks: np.ndarray, start: np.ndarray, end: np.ndarray, depth: np.ndarray) -> np.ndarray:
@@ -122,7 +127,7 @@ def _busy(start, end, waiting, parent, first) -> list[tuple[np.ndarray, np.ndarr
     """By rank: times, the communication until each, and whether (1 or 0) what follows is communication."""
     change = waiting.astype(np.int64) - (waiting[parent] & (parent >= 0))
     found = []
-    for i, j in zip(first[:-1], first[1:], strict=True):
+    for i, j in pairwise(first):
         some = np.flatnonzero(change[i:j]) + i
         at = np.concatenate([start[some], end[some]])
         order = np.argsort(at, kind="stable")
@@ -165,7 +170,7 @@ def _padded(of: Mapping[int, list[int]], size: int) -> np.ndarray:
 def _arrivals(table: pd.DataFrame, rows: np.ndarray, partners: dict[str, np.ndarray]) -> pd.DataFrame:
     posted = np.where(rows >= 0, table["posted"].to_numpy()[rows] if len(table) else 0, NONE)
     of_group = table.drop_duplicates("group")["name"].astype(str).to_numpy()
-    groups, size = rows.shape
+    size = rows.shape[1]
     last, who = np.empty_like(rows), np.empty_like(rows)
     for name in dict.fromkeys(of_group):
         same = np.flatnonzero(of_group == name)
@@ -204,7 +209,9 @@ def _order(table: pd.DataFrame, size: int) -> list[tuple[int, bool, bool]]:
     step = np.flatnonzero(by[1:] == by[:-1])
     graph: dict[int, list[int]] = {int(i): [] for i in np.unique(node)}
     pairs = np.unique(node[step] * (node.max(initial=0) + 1) + node[step + 1])
-    for before, after in zip(*(part.tolist() for part in np.divmod(pairs, node.max(initial=0) + 1)), strict=True):
+    for before, after in zip(
+        *(part.tolist() for part in np.divmod(pairs, node.max(initial=0) + 1)), strict=True
+    ):
         graph[after].append(before)
     try:
         order = list(graphlib.TopologicalSorter(graph).static_order())

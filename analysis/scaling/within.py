@@ -9,9 +9,9 @@ from analysis.scaling.waits import BEFORE, OUTSIDE, Waits
 
 
 def between(found: Waits, rank: int, begin: np.ndarray, end: np.ndarray) -> pd.DataFrame:
-    """Time of `rank` in each of the intervals [begin, end) by innermost region: columns `interval` (index into `begin`),
-    `name`, `ns` > 0. Intervals (int64 ns) are disjoint and ascending. Time in no region is OUTSIDE, time before the
-    first event of the rank BEFORE, and so the parts of an interval add up to it."""
+    """Time of `rank` in each of the intervals [begin, end) by innermost region: columns `interval` (index into
+    `begin`), `name`, `ns` > 0. Intervals (int64 ns) are disjoint and ascending. Time in no region is OUTSIDE, time
+    before the first event of the rank BEFORE, and so the parts of an interval add up to it."""
     times, state = _innermost(found, rank)
     edges = np.unique(np.concatenate([times, begin, end]))
     low, length = edges[:-1], np.diff(edges)

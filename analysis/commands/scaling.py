@@ -1,0 +1,39 @@
+"""`python -m analysis scaling`."""
+
+from __future__ import annotations
+
+import argparse
+
+from analysis.commands.choice import EQUAL, Usage, add_csv, export, frames_for_csv
+
+SUMMARY = "speedup, efficiencies, waiting and the critical path, against the number of ranks"
+DETAIL = """\
+Speedups are of all complete runs with times. The trace of the median run on each rank count is replayed."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this command."""
+    parser.add_argument("runs", nargs="+", metavar="RUN")
+    add_csv(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print how the runs scale."""
+    from analysis import terminal
+    from analysis.scaling.study import study
+    from analysis.scaling.tables import all_tables, base_notes, exported
+
+    frames = frames_for_csv(options)
+    made = study(frames)
+    if made.points.empty:
+        why = "; ".join(made.notes) or "there is none"
+        raise Usage(f"no complete run with times ({why}); repeat one to its end without --trace off")
+    say = terminal.printer()
+    if made.speedups.empty:
+        say("No problem was timed on several rank counts by one method: no speedup is known.")
+    for title, table in all_tables(made):
+        say(terminal.table(title, table.columns, table.rows, table.numbers))
+    for note in [*base_notes(made), *made.notes]:
+        say(f"Note: {note}.")
+    export(options, exported(made), say)
+    return EQUAL

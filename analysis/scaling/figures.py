@@ -1,0 +1,171 @@
+"""The figures of the scaling: a Study in, SVG out. Every run is a point; a fit is drawn where it was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from analysis.report import svg
+from analysis.report.axes import log_ticks
+from analysis.report.svg import Figure, figure_of
+from analysis.scaling.fit import curve
+from analysis.scaling.series import STRONG, WEAK, scaled
+from analysis.scaling.study import Study
+from analysis.scaling.tables import largest
+
+COLOURS = 7  # series of one figure
+STACKED = 6  # parts of a bar that are named, the others are one
+BARS = 24
+LETTERS = 62  # of a label above a row
+OTHERS = "others"
+
+
+def speedup_figures(made: Study) -> list[Figure]:
+    """Speedup and efficiency of strong and of weak series against the rank count."""
+    figures, points = [], scaled(made.points)
+    for kind in (STRONG, WEAK):
+        own = points[points["kind"] == kind]
+        names = list(dict.fromkeys(own["series"]))
+        if not names:
+            continue
+        more = f" {len(names) - COLOURS} more series are in the table." if len(names) > COLOURS else ""
+        names = names[:COLOURS]
+        law = (
+            made.fits[made.fits["series"].isin(names) & made.fits["chosen"]] if len(made.fits) else made.fits
+        )
+        fitted = (
+            " Lines: the law with the smallest AICc, only over the rank counts that were measured."
+            * bool(len(law))
+        )
+        base = " The ideal counts the smallest run as perfectly used." if (own["base"] > 1).any() else ""
+        for column, ideal in (("speedup", "Dotted: the ideal, p."), ("efficiency", "Dotted: the ideal, 1.")):
+            title = f"{column.capitalize()}, {kind} scaling"
+            caption = f"{_meaning(kind, column)} Every run is a point. {ideal}{base}{fitted}{more}"
+            plot = _against_ranks(own, names, law, column)
+            name = f"scaling-{kind}-{column}"
+            figures.append(figure_of(name, title, plot, caption, 3.3, tuple(enumerate(names))))
+    return figures
+
+
+def communication_figures(made: Study) -> list[Figure]:
+    """Share of the run time in each collective and exchange."""
+    caption = (
+        "Share of the run time that ranks spend in each collective and exchange, mean over ranks, waiting for late "
+        "ranks included and local work inside left out; one bar for the median run on each rank count."
+    )
+    return _stacked(made.traced["collectives"], "share", "scaling-communication", "Communication by collective",
+                    "share of the run time", caption)  # fmt: skip
+
+
+def path_figures(made: Study) -> list[Figure]:
+    """What the critical path consists of."""
+    caption = (
+        "What the critical path goes through: the chain of work and waits, across ranks, that the run could not be "
+        "shorter than. A collective on it is its own cost, after the last rank had come. One bar for the median run on "
+        "each rank count."
+    )
+    return _stacked(made.traced["path_regions"], "share", "scaling-path", "Critical path by region",
+                    "share of the critical path", caption)  # fmt: skip
+
+
+def straggler_figures(made: Study) -> list[Figure]:
+    """How long all ranks together waited for each rank, on the most ranks of each series."""
+    rows = [(name, own) for name, own in largest(made.traced["stragglers"]) if (own["caused_s"] > 0).any()][
+        :COLOURS
+    ]
+    if not rows:
+        return []
+    caption = (
+        "Waiting of all other ranks that each rank caused by coming last, as share of all such waiting. Even shares "
+        "mean chance, such as noise of the system; one that stands out is a rank with more work or a slower processor."
+    )
+
+    def plot(axes) -> None:
+        for i, (_, own) in enumerate(rows):
+            axes.plot(
+                own["rank"], 100 * own["share"], linestyle="none", alpha=0.85, clip_on=False, **svg.series(i)
+            )
+        axes.set(xlabel="rank", ylabel="waiting caused, %")
+        axes.set_ylim(bottom=0)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+
+    legend = tuple((i, name) for i, (name, _) in enumerate(rows))
+    return [figure_of("scaling-stragglers", "Ranks that others wait for", plot, caption, 3.0, legend)]
+
+
+def _meaning(kind: str, column: str) -> str:
+    if column == "speedup":
+        return "T1/Tp." if kind == STRONG else "p T1/Tp: how much more work is done in the same time."
+    return "Speedup over the rank count." if kind == STRONG else "T1/Tp, the work per rank constant."
+
+
+def _against_ranks(own: pd.DataFrame, names: list[str], law: pd.DataFrame, column: str) -> Callable:
+    def plot(axes) -> None:
+        sizes = sorted(set(own["size"]))
+        ends = np.array([sizes[0], sizes[-1]], float)
+        ideal = ends if column == "speedup" else np.ones(2)
+        axes.plot(ends, ideal, color=svg.INK, linewidth=0.9, linestyle=":")
+        for i, name in enumerate(names):
+            same = own[own["series"] == name]
+            axes.plot(same["size"], same[column], linestyle="none", alpha=0.8, **svg.series(i))
+            for row in law[law["series"] == name].itertuples(index=False):
+                p = np.geomspace(row.p_low, row.p_high, 100)
+                p[[0, -1]] = row.p_low, row.p_high
+                base = same["base"].iloc[0]
+                first = same.loc[same["size"] == base, "wall_s"].median()
+                speedup = first / curve(row, p) * (base if row.kind == STRONG else p)
+                axes.plot(p, speedup / (p if column == "efficiency" else 1), color=svg.series(i)["color"])
+        axes.set(xlabel="ranks", ylabel=column, xscale="log")
+        shown = sizes if len(sizes) <= 8 else sizes[:: -(-len(sizes) // 8)]
+        axes.set_xticks(shown, list(map(str, shown)))
+        axes.set_xticks([], minor=True)
+        if column == "speedup":
+            axes.set_yscale("log")
+            ticks = log_ticks(*axes.get_ylim())
+            axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+            axes.set_yticks([], minor=True)
+        else:
+            axes.set_ylim(bottom=0)
+
+    return plot
+
+
+def _stacked(
+    table: pd.DataFrame, column: str, name: str, title: str, label: str, caption: str
+) -> list[Figure]:
+    """One bar for each series and rank count, made of the parts `name`."""
+    if not len(table):
+        return []
+    bars = table.drop_duplicates(["series", "size"])[["series", "size"]]
+    more = f" {len(bars) - BARS} more bars are left out." if len(bars) > BARS else ""
+    bars = list(bars.head(BARS).itertuples(index=False, name=None))
+    heaviest = (
+        table.groupby("name", sort=False)[column].sum().sort_values(ascending=False, kind="stable").index
+    )
+    parts = heaviest[: STACKED if len(heaviest) > STACKED + 1 else STACKED + 1].tolist()
+    rest = len(parts) < len(heaviest)
+    by_bar = {key: own.set_index("name")[column] for key, own in table.groupby(["series", "size"])}
+
+    def plot(axes) -> None:
+        for y, (series, size) in enumerate(bars):
+            own, left = by_bar[series, size], 0.0
+            widths = [100 * float(own.get(part, 0.0)) for part in parts]
+            widths += [100 * float(own.sum()) - sum(widths)] * rest
+            for i, width in enumerate(widths):
+                axes.barh(y + 0.16, width, left=left, height=0.42, color=svg.series(i)["color"])
+                left += width
+            text = f"{size} rank{'s' if size > 1 else ''}, {series}"
+            text = text if len(text) <= LETTERS else f"{text[: LETTERS - 1]}…"
+            axes.annotate(
+                text, (0.0, y - 0.26), xycoords=("axes fraction", "data"), va="center", fontsize=9
+            ).set_in_layout(False)
+        axes.set_ylim(len(bars) - 0.45, -0.6)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.grid(axis="y", visible=False)
+        axes.set_xlabel(f"{label}, %")
+
+    legend = tuple(enumerate([*parts, *[OTHERS] * rest]))
+    return [figure_of(name, title, plot, caption + more, 0.75 + 0.5 * len(bars), legend)]

@@ -1,0 +1,71 @@
+"""The sections of the report about scaling."""
+
+from __future__ import annotations
+
+from analysis.load.frames import Frames
+from analysis.report.sections import Section, folded
+from analysis.scaling.figures import communication_figures, path_figures, speedup_figures, straggler_figures
+from analysis.scaling.study import Study, study
+from analysis.scaling.tables import (
+    base_notes,
+    collective_tables,
+    efficiency_tables,
+    fit_tables,
+    path_tables,
+    speedup_tables,
+    straggler_tables,
+)
+
+IN_ALL = 2_000_000  # events read for the report
+
+
+def scaling_sections(frames: Frames) -> list[Section]:
+    """Speedup, efficiencies, communication, and critical path; little where nothing was timed."""
+    made = study(frames, in_all=IN_ALL)
+    return [_speedup(made), *_traced(made)]
+
+
+def _speedup(made: Study) -> Section:
+    nothing = "No problem was timed on several rank counts by one method, so nothing is known of its scaling."
+    if made.points.empty:
+        nothing = "No complete run was timed, so nothing is known of its scaling."
+    intro = _sentences(
+        "Speedup is T1/Tp, efficiency speedup over p; for weak scaling, where the work per rank is constant, efficiency"
+        " is T1/Tp. Runs of a series are alike in all options that could cost time. An interval takes six runs",
+        *base_notes(made),
+    )
+    figures = speedup_figures(made)
+    tables = folded([*speedup_tables(made), *fit_tables(made)])
+    return Section("Scaling", nothing, intro if tables else "", figures, tables)
+
+
+def _traced(made: Study) -> list[Section]:
+    title = "Scaling: where the time of ranks goes"
+    if made.traced["efficiencies"].empty:
+        return [Section(title, _sentences("No trace of a timed run could be replayed", *made.notes))]
+    first = _sentences(
+        "Of the median run on each rank count. Useful time is spent outside of collectives and exchanges. Parallel "
+        "efficiency = load balance (mean over largest useful time) x communication efficiency (largest useful time "
+        "over run time), the latter = serialisation x transfer, where transfer is the run time on a network that costs "
+        "nothing, found by replay of the trace, over the run time. The same losses as shares of the run time and the "
+        "parallel efficiency add up to 1. Computation scaling is useful time against the smallest rank count",
+        *made.notes,
+    )
+    second = (
+        "Waiting for late ranks is the time from when a rank had nothing else to do until the last of its partners had "
+        "come; the rest is the communication itself. The gain by balance is the time of a region on the critical path "
+        "less its mean over ranks: what spreading it evenly could save at most."
+    )
+    tables = folded(efficiency_tables(made))
+    return [
+        Section(title, "", first, tables=tables),
+        Section(
+            "Scaling: communication and critical path", "", second,
+            [*communication_figures(made), *straggler_figures(made), *path_figures(made)],
+            folded([*collective_tables(made), *straggler_tables(made), *path_tables(made)]),
+        ),
+    ]  # fmt: skip
+
+
+def _sentences(*parts: str) -> str:
+    return " ".join(f"{part[:1].upper()}{part[1:]}." for part in parts)

@@ -1,0 +1,129 @@
+"""Everything about the scaling of some runs: speedups and fits of all, and what the traces of typical runs tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from analysis.load.frames import Frames
+from analysis.load.timeline import partners, timeline
+from analysis.scaling.communication import COLLECTIVES, STRAGGLERS, collectives, stragglers
+from analysis.scaling.efficiency import EFFICIENCY, against_base, efficiencies
+from analysis.scaling.fit import fits
+from analysis.scaling.path import composition, critical_path, path_ranks, path_regions
+from analysis.scaling.series import scaled, series, speedups
+from analysis.scaling.waits import Unmatched, waits
+from analysis.variability import label
+from analysis.verdict import counted
+from miniapps.trace import TraceError
+
+RANKS = 64  # of a run whose trace is replayed
+EVENTS = 2_000_000  # of a run, all its repeats; reading takes a few seconds
+REGIONS = ("name", "path_s", "share", "mean_s", "gain_s")
+ON_RANKS = ("rank", "path_s", "share")
+KEYS = ("series", "kind", "size", "run", "repeat")
+TRACED = {"efficiencies": (*EFFICIENCY, "computation", "global"), "collectives": COLLECTIVES,
+          "stragglers": STRAGGLERS, "path_regions": REGIONS, "path_ranks": ON_RANKS}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Study:
+    """`points`, `speedups` and `fits` as the functions of these names return them (the latter two of series with
+    several rank counts); `traced` {name in TRACED: frame with KEYS before its own columns}: one run of each series and
+    rank count; `notes`, sentences on what limits them."""
+
+    points: pd.DataFrame
+    speedups: pd.DataFrame
+    fits: pd.DataFrame
+    traced: dict[str, pd.DataFrame]
+    notes: list[str] = field(default_factory=list)
+
+
+def study(frames: Frames, ranks: int = RANKS, events: int = EVENTS, in_all: int | None = None) -> Study:
+    """The scaling of `frames`. Traces are read of the median run of every series and rank count, if it has at most
+    `ranks` ranks and `events` events (in all its repeats), until `in_all` events have been read."""
+    points, notes = series(frames)
+    several = scaled(points)
+    chosen = median_runs(points)
+    traced, more = _traced(chosen, ranks, events, in_all)
+    return Study(points, speedups(several), fits(several), traced, [*notes, *more])
+
+
+def median_runs(points: pd.DataFrame) -> pd.DataFrame:
+    """Of every series and rank count the run with the lower median of the wall time."""
+    ordered = points.sort_values(["wall_s", "run", "repeat"], kind="stable")
+    groups = ordered.groupby(["series", "size"], sort=False)
+    place, count = groups.cumcount(), groups["run"].transform("size")
+    middle = ordered[place == (count - 1) // 2]
+    return middle.sort_index(kind="stable").drop_duplicates(["series", "size"]).reset_index(drop=True)
+
+
+def _traced(chosen: pd.DataFrame, ranks: int, events: int, in_all: int | None):
+    read, notes, known = 0, [], {}
+    found: dict[str, list[pd.DataFrame]] = {name: [] for name in TRACED}
+    large, late = 0, 0
+    for row in chosen.itertuples(index=False):
+        run = (row.run, row.repeat)
+        if run not in known:
+            if row.size > ranks or row.events > events:
+                large += 1
+                known[run] = None
+            elif in_all is not None and read + row.events > in_all:
+                late += 1
+                known[run] = None
+            else:
+                read += row.events
+                known[run] = _of_run(row, notes)
+        if known[run] is None:
+            continue
+        for name, table in known[run].items():
+            keys = {key: getattr(row, key) for key in KEYS}
+            found[name].append(table.assign(**keys)[[*KEYS, *table.columns]])
+    if large:
+        limits = f"more than {ranks} ranks or {events:,} events"
+        notes.append(f"the traces of {counted(large, 'run')} with {limits} were not replayed")
+    if late:
+        advice = "`python -m analysis scaling` does"
+        notes.append(
+            f"the traces of {counted(late, 'run')} were not replayed, to keep the report quick; {advice}"
+        )
+    frames = {
+        name: pd.concat(found[name], ignore_index=True)
+        if found[name]
+        else pd.DataFrame(columns=[*KEYS, *columns])
+        for name, columns in TRACED.items()
+    }
+    if found["efficiencies"]:
+        ordered = frames["efficiencies"].sort_values(["series", "size"], kind="stable", ignore_index=True)
+        frames["efficiencies"] = against_base(ordered)
+    return frames, notes
+
+
+def _of_run(row, notes: list[str]) -> dict[str, pd.DataFrame] | None:
+    run = label((row.run, row.repeat))
+    if row.apart and row.size > 1:
+        notes.append(
+            f"{run}: its arrays are dealt whole (method.split), so that its ranks never wait for each other"
+        )
+        return None
+    try:
+        found = waits(timeline(row.path, row.repeat), int(row.size), partners(row.path))
+    except (TraceError, Unmatched) as error:
+        notes.append(f"the trace of {run} was not replayed: {error}")
+        return None
+    path = critical_path(found)
+    parts = composition(found, path)
+    known = efficiencies(found)
+    if known["acausal"]:
+        notes.append(
+            f"{run}: {known['acausal']:,} of {known['waits']:,} waits ended before a partner had begun, by its clock "
+            f"(up to {known['acausal_ns'] / 1000:.3g} microseconds): the clocks of its nodes do not agree better"
+        )
+    return {
+        "efficiencies": pd.DataFrame([known]),
+        "collectives": collectives(found),
+        "stragglers": stragglers(found),
+        "path_regions": path_regions(found, parts),
+        "path_ranks": path_ranks(found, parts),
+    }
