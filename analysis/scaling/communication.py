@@ -17,8 +17,8 @@ def collectives(found: Waits) -> pd.DataFrame:
 
     `calls` per rank (mean); seconds are means over ranks: `mean_s` of communication (without local work inside), of
     which `late_s` was waiting for ranks that came later and `rest_s` the rest: sending, receiving, adding up. `share`
-    is of the run time, `late_share` of mean_s. `bytes` are those of all ranks, `gb_per_s` is bytes over the rest of all ranks
-    (1e9 bytes per second and rank).
+    is of the run time, `late_share` of mean_s. `bytes` are those of all ranks, `gb_per_s` is bytes over the rest of all
+    ranks (1e9 bytes per second and rank).
     """
     table = found.table
     by = table.groupby(table["name"].astype("str"), sort=False)

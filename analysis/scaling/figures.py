@@ -60,13 +60,15 @@ def communication_figures(made: Study) -> list[Figure]:
 
 
 def path_figures(made: Study) -> list[Figure]:
-    """What the critical path consists of."""
+    """What the critical path consists of, of series whose ranks wait for each other somewhere."""
+    table = made.traced["path_regions"]
+    table = table[table["series"].isin(made.traced["collectives"]["series"])]
     caption = (
         "What the critical path goes through: the chain of work and waits, across ranks, that the run could not be "
         "shorter than. A collective on it is its own cost, after the last rank had come. One bar for the median run on "
         "each rank count."
     )
-    return _stacked(made.traced["path_regions"], "share", "scaling-path", "Critical path by region",
+    return _stacked(table, "share", "scaling-path", "Critical path by region",
                     "share of the critical path", caption)  # fmt: skip
 
 

@@ -93,19 +93,20 @@ def fits(points: pd.DataFrame) -> pd.DataFrame:
             remark = (
                 f"not fitted: {counts} rank count{'s' if counts > 1 else ''}, at least {FEWEST} are needed"
             )
-            rows.append(told | {"model": "", "remark": remark, "range": ""})
+            rows.append(
+                told | {"model": "", "chosen": False, "parameters": "", "remark": remark, "range": ""}
+            )
             continue
         made = sorted((_fitted(model, p, seconds) for model in _models(kind)), key=lambda fit: fit[1])
         for place, (model, aicc, error, x) in enumerate(made):
-            interval = _resampled(model, p, seconds) if place == 0 else {}
+            drawn = intervals(model, p, seconds) if place == 0 else {}
             rows.append(told | {
                 "model": model.name, "chosen": place == 0, "aicc": aicc, "delta": aicc - made[0][1] if place else 0.0,
-                "error": error, "parameters": _told(model.meaning(x), interval),
+                "error": error, "parameters": _told(model.meaning(x), drawn),
                 "range": f"measured: {ends[0]} to {ends[1]} ranks", "remark": _remark(model, x, made, place, p),
                 **dict(zip("abc", x, strict=False)),
             })  # fmt: skip
-    table = pd.DataFrame(rows, columns=list(FITS))
-    return table.assign(chosen=table["chosen"].eq(True)).fillna({"parameters": "", "remark": ""})
+    return pd.DataFrame(rows, columns=list(FITS)).astype({"chosen": "bool"})
 
 
 def curve(row, p: np.ndarray) -> np.ndarray:
@@ -156,8 +157,9 @@ def _fitted(model: Model, p: np.ndarray, seconds: np.ndarray) -> tuple[Model, fl
     return model, aicc(residuals, len(x)), float(np.sqrt(np.mean(residuals**2))), x
 
 
-def _resampled(model: Model, p: np.ndarray, seconds: np.ndarray) -> dict[str, tuple[float, float]]:
-    """Intervals of the parameters; none where every rank count has one run, so that resampling changes nothing."""
+def intervals(model: Model, p: np.ndarray, seconds: np.ndarray) -> dict[str, tuple[float, float]]:
+    """95 % percentile intervals of the parameters by a bootstrap over runs within each rank count; none where every
+    rank count has one run, so that resampling changes nothing."""
     groups = [np.flatnonzero(p == size) for size in np.unique(p)]
     if max(map(len, groups)) < 2:
         return {}

@@ -40,9 +40,10 @@ def _speedup(made: Study) -> Section:
 
 
 def _traced(made: Study) -> list[Section]:
-    title = "Scaling: where the time of ranks goes"
+    title, title_of_path = "Scaling: where the time of ranks goes", "Scaling: communication and critical path"
     if made.traced["efficiencies"].empty:
-        return [Section(title, _sentences("No trace of a timed run could be replayed", *made.notes))]
+        nothing = _sentences("No trace of a timed run could be replayed", *made.notes)
+        return [Section(title, nothing), Section(title_of_path, "No trace of a timed run could be replayed.")]
     first = _sentences(
         "Of the median run on each rank count. Useful time is spent outside of collectives and exchanges. Parallel "
         "efficiency = load balance (mean over largest useful time) x communication efficiency (largest useful time "
@@ -60,7 +61,7 @@ def _traced(made: Study) -> list[Section]:
     return [
         Section(title, "", first, tables=tables),
         Section(
-            "Scaling: communication and critical path", "", second,
+            title_of_path, "", second,
             [*communication_figures(made), *straggler_figures(made), *path_figures(made)],
             folded([*collective_tables(made), *straggler_tables(made), *path_tables(made)]),
         ),

@@ -48,8 +48,16 @@ def series(frames: Frames) -> tuple[pd.DataFrame, list[str]]:
     strong = usable.assign(conditions=conditions(usable, but=IN_LABEL), row=range(len(usable)))
     found = [(STRONG, own["row"].to_numpy()) for _, own in strong.groupby(["problem", *key], sort=False)]
     weak = strong.assign(conditions=conditions(usable, but=IN_LABEL, sizes=SIZES))
-    for _, own in weak.groupby(key, sort=False):
-        found += [(WEAK, rows) for rows in _constant_work(own)]
+    weakly = [(WEAK, rows) for _, own in weak.groupby(key, sort=False) for rows in _constant_work(own)]
+    # What is on one rank count only stands for itself, unless it is part of a weak series.
+    parts = {row for _, rows in weakly for row in rows.tolist()}
+    sizes = usable["size"].to_numpy()
+    found = [
+        (kind, rows)
+        for kind, rows in found
+        if len(set(sizes[rows])) > 1 or not parts.issuperset(rows.tolist())
+    ]
+    found += weakly
     labels = _labels(usable, found, factored)
     pieces = [
         _with_speedup(usable.iloc[rows].assign(series=label, kind=kind))

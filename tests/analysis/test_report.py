@@ -18,7 +18,8 @@ from tests.analysis.synthetic import flip_bit, write_run, write_timed
 SECTIONS = [
     "Groups", "First divergence", "Timelines around the first divergence",
     "Growth of the difference", "Variability", "Wall time per region",
-    "Cost of the guarantees", "What limits these results", "Differences of environment",
+    "Cost of the guarantees", "Scaling", "Scaling: where the time of ranks goes",
+    "Scaling: communication and critical path", "What limits these results", "Differences of environment",
     "Left out, incomplete or failed",
     "How to read this",
 ]  # fmt: skip
