@@ -16,7 +16,7 @@ from analysis.scaling.tables import (
     straggler_tables,
 )
 
-IN_ALL = 2_000_000  # events read for the report
+IN_ALL = 1_000_000  # events read for the report
 
 
 def scaling_sections(frames: Frames) -> list[Section]:
