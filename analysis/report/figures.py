@@ -134,6 +134,7 @@ def cost_figures(points: pd.DataFrame, runs: pd.DataFrame, groups: list[str]) ->
         )
         plot = _costs_by_size(points, groups)
         title = "What a guarantee costs, and the rank count"
+        data = points[["group", "size", "run", "repeat", "wall_s", "base", "relative"]]
         figures.append(_figure("cost-ranks", title, plot, caption, data, groups))
     if runs["size"].nunique() > 1:
         caption = "Wall time of a whole repeat, every run a point. Both axes are logarithmic."

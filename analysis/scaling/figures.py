@@ -20,6 +20,7 @@ STACKED = 6  # parts of a bar that are named, the others are one
 BARS = 24
 LETTERS = 62  # of a label above a row
 OTHERS = "others"
+RUNS = ["series", "size", "run", "repeat"]
 
 
 def speedup_figures(made: Study) -> list[Figure]:
@@ -45,7 +46,8 @@ def speedup_figures(made: Study) -> list[Figure]:
             caption = f"{_meaning(kind, column)} Every run is a point. {ideal}{base}{fitted}{more}"
             plot = _against_ranks(own, names, law, column)
             name = f"scaling-{kind}-{column}"
-            figures.append(figure_of(name, title, plot, caption, 3.3, tuple(enumerate(names))))
+            data = own.loc[own["series"].isin(names), [*RUNS, "wall_s", "base", column]]
+            figures.append(figure_of(name, title, plot, caption, 3.3, tuple(enumerate(names)), data=data))
     return figures
 
 
@@ -94,7 +96,10 @@ def straggler_figures(made: Study) -> list[Figure]:
         axes.xaxis.get_major_locator().set_params(integer=True)
 
     legend = tuple((i, name) for i, (name, _) in enumerate(rows))
-    return [figure_of("scaling-stragglers", "Ranks that others wait for", plot, caption, 3.0, legend)]
+    data = pd.concat([own[[*RUNS, "rank", "caused_s", "share"]] for _, own in rows], ignore_index=True)
+    return [
+        figure_of("scaling-stragglers", "Ranks that others wait for", plot, caption, 3.0, legend, data=data)
+    ]
 
 
 def _meaning(kind: str, column: str) -> str:
@@ -170,4 +175,6 @@ def _stacked(
         axes.set_xlabel(f"{label}, %")
 
     legend = tuple(enumerate([*parts, *[OTHERS] * rest]))
-    return [figure_of(name, title, plot, caption + more, 0.75 + 0.5 * len(bars), legend)]
+    drawn = pd.MultiIndex.from_frame(table[["series", "size"]]).isin(bars)
+    data = table.loc[drawn, [*RUNS, "name", column]]
+    return [figure_of(name, title, plot, caption + more, 0.75 + 0.5 * len(bars), legend, data=data)]

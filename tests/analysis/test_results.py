@@ -80,7 +80,16 @@ def test_tables_are_read_back_bit_by_bit(campaign, written):
 
 def test_every_figure_is_a_table_a_drawing_and_a_picture(written):
     figures = sorted(path.stem for path in written.glob("*.svg"))
-    assert figures == ["cost", "exclusive_s", "imbalance", "variability-v_ermv", "variability-v_s", "wall"]
+    assert figures == [
+        "cost",
+        "exclusive_s",
+        "imbalance",
+        "scaling-strong-efficiency",
+        "scaling-strong-speedup",
+        "variability-v_ermv",
+        "variability-v_s",
+        "wall",
+    ]
     for name in figures:
         assert len(pd.read_csv(written / f"{name}.csv"))
         assert (written / f"{name}.png").read_bytes().startswith(b"\x89PNG")
