@@ -92,7 +92,7 @@ def cells(page, title):
 
 
 def test_sections_on_sums_follow_the_existing_ones_in_front_of_the_environment(report):
-    at = SECTIONS.index("Differences of environment")
+    at = SECTIONS.index("What limits these results")
     assert headings(report.html) == [*SECTIONS[:at], *SUMS, *SECTIONS[at:]]
 
 
