@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from miniapps.config import UsageError
 from miniapps.console import NoProgress, Progress
 from miniapps.options import RunOptions, ordering_for
 from miniapps.trace import Tracer
+from miniapps.watch import Watch
 
 
 class Reducer:
@@ -88,7 +89,13 @@ class Context:
     progress: Progress | NoProgress = field(default_factory=NoProgress)
     struck: set[str] = field(default_factory=set)
     orderings: dict[str, str] = field(default_factory=dict)  # by name of reducer, as planned
+    watch: Watch | None = None  # of what passes between records; None where nobody asked for it
     _reducers: dict[str, Reducer] = field(default_factory=dict)
+
+    def __post_init__(self):
+        if self.options.record == "messages" or any(f.kind in faults.INSIDE for f in self.faults):
+            recording = self.options.record == "messages"
+            self.watch = Watch(self.comm, self.tracer, self.faults, self.struck, recording)
 
     @property
     def rank(self) -> int:
@@ -134,8 +141,11 @@ class Context:
             blocks=blocks,
         )
         self.orderings[name] = ordering
-        self._reducers[name] = Reducer(name, inner, self.tracer)
-        return self._reducers[name]
+        reducer = Reducer(name, inner, self.tracer)
+        if self.watch is not None:
+            reducer = self.watch.reducer(reducer, self.comm if comm is None else comm, blocks)
+        self._reducers[name] = reducer
+        return reducer
 
     def begin_step(
         self, step: int, steps: int, peek: Callable[[int], np.ndarray | None] | None = None
@@ -150,6 +160,14 @@ class Context:
         if self.faults:
             due = faults.inject(self.faults, self.comm, self.repeat, step, peek)
             self.struck.update(fault.spec for fault in due)
+
+    def other_seeds(self, blocks: Iterable[int]) -> dict[int, int]:
+        """{block: seed} of those `blocks` whose random numbers an injected fault wants drawn by another seed."""
+        found = faults.other_seeds(self.faults, self.repeat, self.seed, blocks) if self.faults else {}
+        self.struck.update(
+            fault.spec for fault in self.faults if fault.kind == "seed" and fault.block in found
+        )
+        return found
 
     def begin_repeat(self, repeat: int) -> None:
         """Make ready for another repeat."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from miniapps.messages import Messages, exchange
 from miniapps.rows import Rows
+from miniapps.watch import SENT
 
 
 def plan(rows: Rows, comm, columns: np.ndarray, dtype="float64", xp=np) -> "Ghosts":
@@ -69,6 +70,48 @@ class Ghosts:
     def free(self) -> None:
         """Release requests and communicator. Collective."""
         self._messages.free()
+
+
+class WatchedGhosts:
+    """Ghosts that `miniapps.watch` looks at; used as those. `needs`: for each own block, where in a vector the elements
+    of other blocks lie that it needs, in ascending global order; `owners` (k,): of the ghosts.
+    """
+
+    def __init__(self, ghosts: Ghosts, rows: Rows, needs, owners: np.ndarray, watch):
+        self._inner, self._rows, self._needs, self._watch = ghosts, rows, needs, watch
+        self._from = {int(owner): np.flatnonzero(owners == owner) + rows.m for owner in np.unique(owners)}
+        self.senders = sorted(self._from)
+        self.partners, self.nbytes, self.free = ghosts.partners, ghosts.nbytes, ghosts.free
+
+    def __call__(self, x) -> None:
+        """As of Ghosts."""
+        self.start(x)
+        self.finish(x)
+
+    def start(self, x) -> None:
+        """As of Ghosts."""
+        self._lost = self._watch.due("lost-halo")
+        self._watch.record(SENT + "halo", self._rows.own, self.sent(x))
+        self._before = x.copy() if self._lost else None
+        self._inner.start(x)
+
+    def finish(self, x) -> None:
+        """As of Ghosts."""
+        self._inner.finish(x)
+        self._watch.arrived(self._rows.own, self, x, self._before, self._lost)
+        self._before = None
+
+    def sent(self, x):
+        """The own blocks of `x`."""
+        return self._rows.parts(x)
+
+    def received(self, x):
+        """What each own block needs of others."""
+        return (x[places] for places in self._needs)
+
+    def restore(self, x, before, sender: int) -> None:
+        """Put back into `x` what it held `before` in place of the message from rank `sender`."""
+        x[self._from[sender]] = before[self._from[sender]]
 
 
 def _take_at(x, places, out):

@@ -48,7 +48,8 @@ class Halo:
         self._pack = xp.asarray(_runs(_in_order(sends), strips, source=strips.edge))
         self._unpack = xp.asarray(_runs(_in_order(receives), strips, target=strips.ghost))
         send_parts, receive_parts = _message_parts(sends, strips), _message_parts(receives, strips)
-        self.neighbours = sorted(send_parts)  # ranks
+        self.neighbours = self.senders = sorted(send_parts)  # ranks
+        self._blocks, self._strips, self._receives, self._directions = blocks, strips, receives, directions
         self._messages = Messages(comm, send_parts, receive_parts, xp=xp)
         self.nbytes = self._messages.nbytes  # sent in one exchange
 
@@ -66,6 +67,26 @@ class Halo:
         copy_runs(field, field, self._local)
         messages.finish()
         copy_runs(messages.incoming, field, self._unpack)
+
+    def sent(self, field):
+        """The interior of each own block: what `miniapps.watch` records before an exchange."""
+        rows, columns = field.shape[1:]
+        pad = self._strips.pad
+        return field[:, pad : rows - pad, pad : columns - pad]
+
+    def received(self, field):
+        """(own blocks, n): what an exchange fills around each own block, row by row."""
+        around = np.zeros(self._shape[1:], bool)
+        for direction in self._directions:
+            (row, column), (rows, columns) = self._strips.place(direction), self._strips.extent(direction)
+            around[row : row + rows, column : column + columns] = True
+        return field[:, self._kernels.xp.asarray(around)]
+
+    def restore(self, field, before, sender: int) -> None:
+        """Put back into `field` what it held `before` where the message from rank `sender` went."""
+        into = _runs(self._receives[sender], self._strips, target=self._strips.ghost)
+        same_place = np.ascontiguousarray(into[:, [1, 1, 2, 4, 4]])
+        self._kernels.copy_runs(before, field, self._kernels.xp.asarray(same_place))
 
     def free(self) -> None:
         """Release requests and communicator. Collective."""
@@ -99,7 +120,11 @@ class _Strips:
 
     def ghost(self, block: int, direction):
         """Where the strip that block receives from `direction` goes."""
-        return self._at(block, [self._span(*axis)[0] for axis in self._axes(direction)])
+        return self._at(block, self.place(direction))
+
+    def place(self, direction):
+        """(row, column) in a padded block where the strip that it receives from `direction` begins."""
+        return tuple(self._span(*axis)[0] for axis in self._axes(direction))
 
     def edge(self, block: int, direction):
         """Where the strip that lies in `direction` of its receiver comes from; `block` is the sender."""

@@ -129,10 +129,11 @@ def _run(app: App, comm: Any, state: _State) -> int:
     code = DONE if all(check["passed"] for check in checks) else NOT_VERIFIED
     ctx.tracer.attributes(clock_drift=(later - offset) / wall)
     ctx.tracer.close(complete=True)
+    struck = set().union(*comm.allgather(ctx.struck)) if launch.faults else ()
     if rank == 0:
         for fault in launch.faults:
-            if fault.spec not in ctx.struck:
-                log.warning("--fault %s never struck: the run has no such step", fault.spec)
+            if fault.spec not in struck:
+                log.warning("--fault %s never struck: %s", fault.spec, fault.nowhere)
         result = launch.result("done", code) | {
             "fom": outcome.figures(outcomes),
             "checks": checks,

@@ -4,6 +4,7 @@ A row is one sum whose order is that of the global columns, so the bits of a pro
 Rows that need no ghosts are multiplied while those are on their way.
 """
 
+import itertools
 import time
 from importlib import import_module
 
@@ -61,6 +62,7 @@ class Matrix:
             planner(part, threads=threads, **parameters) if part.m else _nothing for part in (inner, outer)
         )
         self._ghosts = ghosts.plan(columns, comm, needed, self.dtype, self.xp)
+        self._needed = needed
         self.n = rows.n
         self.nnz = comm.allreduce(len(at))
         self.flops = 2 * len(at)
@@ -90,6 +92,26 @@ class Matrix:
         self._event(self._halo, waiting, self._ghosts.nbytes)
         self._outer(x, y)
         self._event(self._spmv, begin, self.nbytes)
+
+    def watched(self, watch) -> "Matrix":
+        """Let `miniapps.watch` see what goes into and comes out of every product of this square matrix; before
+        `release()`. Returns the matrix."""
+        rows, csr, apply = self.rows, self.local, self.apply
+        of = np.concatenate([rows.global_rows(), self._needed])  # global columns by local ones
+        needs = []
+        for start, stop in itertools.pairwise(rows.local_starts.tolist()):
+            places = np.unique(csr.indices[csr.indptr[start] : csr.indptr[stop]])
+            places = places[(places < start) | (places >= stop)]
+            needs.append(self.xp.asarray(places[np.argsort(of[places])]))
+        owners = rows.owner_of(self._needed)
+        self._ghosts = ghosts.WatchedGhosts(self._ghosts, rows, needs, owners, watch)
+
+        def watched_apply(x, y) -> None:
+            apply(x, y)
+            watch.kernel("spmv", rows.own, rows.parts(y))
+
+        self.apply = watched_apply  # of this matrix alone, so that others pay nothing
+        return self
 
     def diagonal(self):
         """(m,) the diagonal of the own rows, +0.0 where none is stored; raises ValueError for a rectangular matrix."""

@@ -73,6 +73,14 @@ class RunOptions:
         choices=TRACE_LEVELS,
         help="record the times of regions, or the bits only",
     )
+    record: str = option(
+        "state",
+        role="control",
+        flag="--record",
+        choices=("state", "messages"),
+        help="record fingerprints of the state, or also of what every kernel, halo exchange and all-reduce took and "
+        "gave, which names the cause of a difference",
+    )
     check_ranks: bool = option(
         False,
         role="control",

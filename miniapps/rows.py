@@ -1,5 +1,6 @@
 """Rows of a matrix in logical blocks: contiguous ranges that depend on the problem alone, and who owns them."""
 
+import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -62,6 +63,11 @@ class Rows:
     def ranges(self) -> np.ndarray:
         """int64 (own, 2): the first global row of each own block, and the one after its last."""
         return np.stack([self.starts[self.own], self.starts[self.own + 1]], axis=1)
+
+    def parts(self, vector) -> list:
+        """The part of this rank's `vector` that each own block holds: views."""
+        starts = self.local_starts.tolist()
+        return [vector[start:stop] for start, stop in itertools.pairwise(starts)]
 
     def owner_of(self, rows) -> np.ndarray:
         """The ranks that own global `rows`."""

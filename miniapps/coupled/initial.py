@@ -1,6 +1,7 @@
 """Initial vorticity, by global position: the same bits for a block whoever owns it."""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -16,12 +17,27 @@ DECAYING_MODES = (
 )  # kx, ky, weight, phase
 
 
-def vorticity(name: str, blocks: Blocks, amplitude: float, wavenumber: int, seed: int) -> np.ndarray:
-    """Initial vorticity `(own blocks, by, bx)`, float64, of root mean square `amplitude`."""
+def vorticity(
+    name: str,
+    blocks: Blocks,
+    amplitude: float,
+    wavenumber: int,
+    seed: int,
+    other: Mapping[int, int] | None = None,
+) -> np.ndarray:
+    """Initial vorticity `(own blocks, by, bx)`, float64, of root mean square `amplitude`. `other`: {block: seed} of
+    own blocks that get what another seed gives them."""
     modes = {"random": random_modes, "kolmogorov": kolmogorov_modes, "decaying": decaying_modes}[name]
-    kx, ky, weight, phase = modes(wavenumber, seed)
-    weight = weight * (amplitude / math.sqrt(0.5 * float(np.sum(weight * weight))))
-    return evaluate(blocks, kx, ky, weight, phase)
+
+    def field(by_seed: int) -> np.ndarray:
+        kx, ky, weight, phase = modes(wavenumber, by_seed)
+        weight = weight * (amplitude / math.sqrt(0.5 * float(np.sum(weight * weight))))
+        return evaluate(blocks, kx, ky, weight, phase)
+
+    made = field(seed)
+    for block, by_seed in (other or {}).items():
+        made[blocks.local(block)] = field(by_seed)[blocks.local(block)]
+    return made
 
 
 def evaluate(blocks: Blocks, kx, ky, weight, phase) -> np.ndarray:

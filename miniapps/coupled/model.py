@@ -22,6 +22,7 @@ from miniapps.device import host, put
 from miniapps.dots import GlobalDots
 from miniapps.krylov import ChronopoulosGear, solve
 from miniapps.outcome import RunError
+from miniapps.watch import INPUT, LEFT
 
 # Shu & Osher's third-order SSP Runge-Kutta in terms of its quadrature: the weight of each stage's rate
 QUADRATURE = (1.0 / 6.0, 1.0 / 6.0, 2.0 / 3.0)
@@ -46,6 +47,7 @@ class Model:
     def __init__(self, ctx):
         config, options = ctx.config, ctx.options
         self.ctx, self.config, self.comm, self.tracer = ctx, config, ctx.comm, ctx.tracer
+        self.watch = ctx.watch
         grid = config.grid
         self.blocks = blocks = Blocks(
             grid.ny, grid.nx, grid.by, grid.bx, ctx.size, ctx.rank, options.shuffle_blocks
@@ -97,8 +99,10 @@ class Model:
         """Initial vorticity and its streamfunction."""
         flow_config = self.config.flow
         initial = vorticity(
-            flow_config.initial, self.blocks, flow_config.amplitude, flow_config.wavenumber, self.ctx.seed
-        )
+            flow_config.initial, self.blocks, flow_config.amplitude, flow_config.wavenumber, self.ctx.seed,
+            self.ctx.other_seeds(self.blocks.own),
+        )  # fmt: skip
+        self.tracer.fingerprints(INPUT + "vorticity", self.blocks.own, initial)
         put(view(self.state.zeta, HALO), initial)
         self._solve_streamfunction()
 
@@ -122,6 +126,8 @@ class Model:
         eddy = self.closure.viscosity(step, state)
         self._settle()
         tracer.event(self.name["closure"], start)
+        if self.watch is not None and eddy is not None:
+            self.watch.kernel("closure", self.blocks.own, eddy)
         dt = self._time_step(step, eddy)
         powers = self._runge_kutta(dt, eddy)
         before, scale = self.energy, dt * sqrt(max(self.enstrophy, 0.0)) * self.energy
@@ -130,6 +136,9 @@ class Model:
         self.record.worst_budget = max(self.record.worst_budget, leak)
         state.time, state.last_dt, state.step = state.time + dt, dt, step
         self._trace_step(dt, leak)
+        if self.watch is not None:
+            for name, field in (("vorticity", state.zeta), ("streamfunction", state.psi)):
+                self.watch.record(LEFT + name, self.blocks.own, view(field, HALO))
         tracer.event(self.name["step"], begin)
 
     def free(self) -> None:
@@ -207,6 +216,8 @@ class Model:
         powers.append((view(state.psi, HALO).copy(), source))
         self._settle()
         self.tracer.event(self.name["rhs"], start)
+        if self.watch is not None:
+            self.watch.kernel("rhs", self.blocks.own, rate)
         return rate
 
     def _solve_streamfunction(self) -> None:
@@ -279,7 +290,10 @@ class Model:
             exchange(target)
             event(name, start, nbytes)
 
-        return fill
+        if self.watch is None:
+            return fill
+        watch, own = self.watch, self.blocks.own
+        return lambda target: watch.exchange(own, exchange, target, lambda: fill(target))
 
     def _require_same(self, array, what: str) -> None:
         require_same_bits(self.comm, array, f"step {self.state.step + 1}: {what}")

@@ -1,7 +1,10 @@
 """The linear system of a run: matrix, right-hand side and, where it is known, the solution."""
 
+import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,7 @@ import kernels.sparse  # noqa: F401 - registers its variants
 from kernels import registry
 from kernels.guarantees import ChoiceError
 from miniapps.config import UsageError
-from miniapps.device import put
+from miniapps.device import host, put
 from miniapps.krylov import METHODS
 from miniapps.matrix import Matrix
 from miniapps.rows import Rows
@@ -21,9 +24,12 @@ from miniapps.solver.decomposition import box_owner
 from miniapps.solver.manufactured import manufactured
 from miniapps.solver.matrixfile import readable
 from miniapps.solver.stencils import Stencil, stencil
+from miniapps.trace import fingerprint
+from miniapps.watch import INPUT
 
 HASHED_BYTES = 1 << 20  # of a file at once
 GENERAL = "bicgstab, gmres-mgs or gmres-cgs"  # methods for any matrix
+NOT_INJECTED: Mapping[int, int] = MappingProxyType({})
 # What numbers are drawn for: each purpose has numbers of its own.
 SOLUTION, UNITS, ONE, OTHER = range(4)
 
@@ -65,7 +71,13 @@ def build(ctx) -> LinearSystem:
         rows = box_rows(box, ctx.size, ctx.rank, ctx.options.shuffle_blocks)
         found = entries.rows(box, pattern, rows.own)
     if problem.spread:
-        found = in_units(rows, found, problem.spread, ctx.seed)
+        other = ctx.other_seeds(
+            range(rows.count)
+        )  # of all blocks: a rank draws the units of others' columns too
+        found = in_units(rows, found, problem.spread, ctx.seed, other)
+    indptr, _, data = found
+    starts = indptr[rows.local_starts].tolist()
+    record_input(ctx, "matrix", rows, [data[i:j] for i, j in itertools.pairwise(starts)])
     matrix = matrix_of(ctx, rows, found, config.solve.dtype)
     b, solution = _right_side(ctx, matrix, box)
     return LinearSystem(matrix, found, *_row_norms(ctx.comm, found), box, pattern, b, solution)
@@ -101,7 +113,9 @@ def _require_symmetry(ctx, rows: Rows, found) -> None:
         )
 
 
-def in_units(rows: Rows, found: entries.Entries, spread: float, seed: int) -> entries.Entries:
+def in_units(
+    rows: Rows, found: entries.Entries, spread: float, seed: int, other: Mapping[int, int] = NOT_INJECTED
+) -> entries.Entries:
     """D A D for D = diag(2^k), k = spread g rounded: exact, so that D A D is the same problem in other units.
 
     Every rank draws g, normal, of the blocks that its columns lie in, so nothing travels.
@@ -109,7 +123,7 @@ def in_units(rows: Rows, found: entries.Entries, spread: float, seed: int) -> en
     indptr, columns, data = found
     blocks = np.unique(np.searchsorted(rows.starts, columns, side="right") - 1)
     lengths = rows.starts[blocks + 1] - rows.starts[blocks]
-    drawn = by_block(blocks, lengths, (seed, UNITS), np.random.Generator.standard_normal)
+    drawn = by_block(blocks, lengths, (seed, UNITS), np.random.Generator.standard_normal, other)
     units = np.ldexp(1.0, np.rint(spread * drawn).astype(np.int32))
     begins = np.concatenate([[0], np.cumsum(lengths)])[:-1] - rows.starts[blocks]
 
@@ -133,9 +147,10 @@ def matrix_of(ctx, rows: Rows, found, dtype: str) -> Matrix:
     solve, options = ctx.config.solve, ctx.options
     drawn = {"seed": options.seed + ctx.repeat} if solve.spmv == "coo-emulated" else {}
     backend = backend_of(solve.spmv, options.device)
-    return Matrix(
+    matrix = Matrix(
         ctx.comm, rows, rows, found, solve.spmv, backend, dtype, options.threads, ctx.tracer, **drawn
     )
+    return matrix if ctx.watch is None else matrix.watched(ctx.watch)
 
 
 def backend_of(product: str, device: str) -> str:
@@ -195,30 +210,49 @@ def _right_side(ctx, matrix: Matrix, box: Box | None) -> tuple[Any, Any | None]:
         if problem.right_side == "file":
             values = files.vector(problem.right_side_file, ctx.comm, rows)
         put(b[: rows.m], values.astype(matrix.dtype))
+        record_input(ctx, "right_side", rows, rows.parts(b))
         return b, None
     if problem.right_side == "manufactured":
         exact, load = manufactured(problem.kind, box, **parameters_of(problem))
         at = box.coordinates(rows.own)
         put(solution[: rows.m], exact(*at).astype(matrix.dtype))
         put(b[: rows.m], load(*at).astype(matrix.dtype))
+        record_input(ctx, "right_side", rows, rows.parts(b))
         return b, solution
     values = np.ones(rows.m)
     if problem.right_side == "random":
-        values = random_by_block(rows, (ctx.seed, SOLUTION))
+        values = random_by_block(rows, (ctx.seed, SOLUTION), ctx.other_seeds(rows.own))
     put(solution[: rows.m], values.astype(matrix.dtype))
+    record_input(ctx, "solution", rows, rows.parts(solution))
     matrix.apply(solution, b)
     return b, solution
 
 
-def random_by_block(rows: Rows, key: tuple[int, int]) -> np.ndarray:
-    """float64 (m,) in (-1, 1): numbers keyed by two integers and the block, whoever owns it."""
-    return by_block(rows.own, np.diff(rows.local_starts), key, lambda source, n: source.uniform(-1.0, 1.0, n))
+def record_input(ctx, name: str, rows: Rows, parts) -> None:
+    """Record the bits of what the run starts from: `parts`, one array for each own block."""
+    for block, part in zip(rows.own.tolist(), parts, strict=True):
+        ctx.tracer.fingerprint(INPUT + name, block, fingerprint(host(part)))
 
 
-def by_block(blocks, lengths, key: tuple[int, int], draw) -> np.ndarray:
-    """draw(generator, length) of every block one after the other, float64; the generator by seed, purpose and block."""
+def random_by_block(rows: Rows, key: tuple[int, int], other: Mapping[int, int] = NOT_INJECTED) -> np.ndarray:
+    """float64 (m,) in (-1, 1): numbers keyed by two integers and the block, whoever owns it; `other` as by_block."""
+
+    def draw(source, n):
+        return source.uniform(-1.0, 1.0, n)
+
+    return by_block(rows.own, np.diff(rows.local_starts), key, draw, other)
+
+
+def by_block(
+    blocks, lengths, key: tuple[int, int], draw, other: Mapping[int, int] = NOT_INJECTED
+) -> np.ndarray:
+    """draw(generator, length) of every block one after the other, float64; the generator by seed, purpose and block.
+    `other`: {block: seed} of those with another seed."""
     parts = (
-        draw(np.random.Generator(np.random.Philox(key=[key[0], key[1] << 32 | block])), length)
+        draw(
+            np.random.Generator(np.random.Philox(key=[other.get(block, key[0]), key[1] << 32 | block])),
+            length,
+        )
         for block, length in zip(blocks.tolist(), lengths.tolist(), strict=True)
     )
     return np.concatenate([*parts, np.empty(0)])

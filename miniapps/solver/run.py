@@ -11,6 +11,7 @@ from miniapps.solver.checks import verify
 from miniapps.solver.output import fingerprint_of, save_solution
 from miniapps.solver.problem import build, matrix_of
 from miniapps.solver.record import WATCHED, Recorder
+from miniapps.watch import LEFT
 
 
 def run(ctx) -> Outcome:
@@ -165,6 +166,9 @@ def _iterate(ctx, workspace, method, recorder):
         except StopIteration as end:
             return end.value, 1e-9 * (clock() - begin - recorder.history.recording_ns)
         ctx.tracer.event(region, start)
+        if ctx.watch is not None:
+            for name, vector in method.state().items():
+                ctx.watch.record(LEFT + name, rows.own, rows.parts(vector))
         ctx.begin_step(iteration.number, solve_options.max_iterations, peek)
         recorder(iteration)
 
