@@ -9,11 +9,15 @@ from collections.abc import Callable, Iterable
 import pandas as pd
 
 from analysis import bits
+from analysis.cause import cause
 from analysis.divergence import Comparison, Point
+from analysis.element import Element, first_element
 from analysis.load.frames import Frames
 from analysis.regions import regions, summary
+from analysis.trail import Event
 from analysis.variability import label
 from analysis.verdict import BROKEN, HOLDS, Group, place
+from miniapps.records import INPUT, PASSING
 
 COLOURS = {HOLDS: "green", BROKEN: "bold red"}
 PLAIN_WIDTH = 160  # where the output is no terminal: wide enough that no cell is broken
@@ -97,7 +101,8 @@ def comparison_lines(found: Comparison, frames: Frames) -> list[str]:
     """Where two runs part, in words."""
     a, b = label(found.a), label(found.b)
     if found.equal:
-        return [f"{a} and {b} are equal: the same bits in {compared(found)}."]
+        unequal = [f"  {what:<15}{text}" for what, text in _unequal_lengths(found, frames)]
+        return [f"{a} and {b} are equal: the same bits in {compared(found)}.", *unequal]
     head = f"{a} and {b} differ: first at {place(found.first)}."
     return [head, *(f"  {what:<15}{text}" for what, text in facts(found, frames))]
 
@@ -115,11 +120,68 @@ def facts(found: Comparison, frames: Frames) -> list[tuple[str, str]]:
         lines.append(("largest there", difference(found.largest)))
     if found.value and found.value not in found.values:
         lines.append(("first value", f"step {found.value.step}: {difference(found.value)}"))
+    lines += _cause_lines(found, frames)
     if found.order:
         step, name, call, first, second = found.order
         orders = f"{_sequence(first)} against {_sequence(second)}"
         lines.append(("arrival order", f"first differs at step {step}, {name}, call {call + 1}: {orders}"))
-    return [*lines, ("compared", compared(found))]
+    return [*lines, *_unequal_lengths(found, frames), ("compared", compared(found))]
+
+
+def _cause_lines(found: Comparison, frames: Frames) -> list[tuple[str, str]]:
+    """The class of the cause, its event, the reasons, and the first element where files hold it."""
+    lines = []
+    if judged := cause(frames, found):
+        who = "" if judged.rank is None else f" on rank {judged.rank}"
+        again = f" in block {judged.at.block}" if judged.at.block >= 0 else ""
+        lines.append(("cause", f"{judged.kind}: {judged.name}{again}{who}, step {judged.at.step}"))
+        if judged.event:
+            lines.append(("event", event_text(judged.event, label(found.b))))
+        lines.append(("why", "; ".join(judged.why)))
+        if judged.instead:
+            lines.append(("or", f"{judged.instead}: {judged.instead_why}"))
+    if element := first_element(frames, found):
+        lines.append(("element", element_text(element)))
+    return lines
+
+
+def event_text(event: Event, run: str) -> str:
+    """`allreduce.scalars, call 6 of step 2, rank 0 of b:0: 1.2034 s into the run, 41.2 us long (event 137)`."""
+    return (
+        f"{event.name}, call {event.call + 1} of step {event.step}, on rank {event.rank} in {run}: "
+        f"{event.start / 1e9:.6f} s into the run, {(event.end - event.start) / 1e3:.4g} us long (event {event.index})"
+    )
+
+
+def element_text(element: Element) -> str:
+    """Where, both numbers in decimal and as bits, how far apart, and how many more there are."""
+    block = f", block {element.block} at {_index(element.local)}" if element.block >= 0 else ""
+    a, b = (f"{float(x)!r} ({float(x).hex()})" for x in (element.a, element.b))
+    ulp = "NaN" if math.isnan(element.ulp) else f"{number(element.ulp)} ULP"
+    most = "NaN" if math.isnan(element.most) else f"{number(element.most)} ULP"
+    return (
+        f"{element.field}{_index(element.index)}{block}: {a} against {b}, {ulp}; "
+        f"{element.differing} of {element.elements} differ, most at {_index(element.furthest)} by {most} "
+        f"({element.file})"
+    )
+
+
+def _index(index: tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, index))}]"
+
+
+def _unequal_lengths(found: Comparison, frames: Frames) -> list[tuple[str, str]]:
+    """A line that says so where one run has more steps than the other."""
+    last = frames.runs.set_index(["run", "repeat"])["last_step"]
+    a, b = int(last[found.a]), int(last[found.b])
+    if a == b:
+        return []
+    return [
+        (
+            "steps",
+            f"{label(found.a)} has steps up to {a}, {label(found.b)} up to {b}: only those in both count",
+        )
+    ]
 
 
 def compared(found: Comparison) -> str:
@@ -142,6 +204,7 @@ def difference(point: Point) -> str:
 def growth_table(frame: pd.DataFrame, steps: int = 12):
     """What `growth` returned, a row per step: blocks whose fingerprints differ, and the largest relative
     difference of values. Of the steps where something differs about `steps` are shown, evenly chosen."""
+    frame = frame[~frame["name"].astype(str).str.startswith((*PASSING, INPUT))]
     known = frame.loc[frame["differing"] > 0, "step"].drop_duplicates().tolist()
     last = max(1, min(steps, len(known)) - 1)
     chosen = {known[round(i * (len(known) - 1) / last)] for i in range(min(steps, len(known)))}

@@ -22,7 +22,7 @@ from miniapps.device import host, put
 from miniapps.dots import GlobalDots
 from miniapps.krylov import ChronopoulosGear, solve
 from miniapps.outcome import RunError
-from miniapps.watch import INPUT, LEFT
+from miniapps.records import INPUT, LEFT
 
 # Shu & Osher's third-order SSP Runge-Kutta in terms of its quadrature: the weight of each stage's rate
 QUADRATURE = (1.0 / 6.0, 1.0 / 6.0, 2.0 / 3.0)
@@ -109,6 +109,7 @@ class Model:
     def measure(self) -> None:
         """Energy and enstrophy of the state, once before the first step."""
         self._reduce_budget([])
+        self._watch_state()
 
     def peek(self, block: int):
         """Writable vorticity of an owned block, else None: where faults strike."""
@@ -136,9 +137,7 @@ class Model:
         self.record.worst_budget = max(self.record.worst_budget, leak)
         state.time, state.last_dt, state.step = state.time + dt, dt, step
         self._trace_step(dt, leak)
-        if self.watch is not None:
-            for name, field in (("vorticity", state.zeta), ("streamfunction", state.psi)):
-                self.watch.record(LEFT + name, self.blocks.own, view(field, HALO))
+        self._watch_state()
         tracer.event(self.name["step"], begin)
 
     def free(self) -> None:
@@ -262,6 +261,12 @@ class Model:
             tracer.value("energy", self.energy)
             tracer.value("enstrophy", self.enstrophy)
         tracer.event(self.name["record"], start)
+
+    def _watch_state(self) -> None:
+        """Record what a step leaves, for those who ask what happened to it before the next."""
+        if self.watch is not None:
+            for name, field in (("vorticity", self.state.zeta), ("streamfunction", self.state.psi)):
+                self.watch.record(LEFT + name, self.blocks.own, view(field, HALO))
 
     def _trace_step(self, dt: float, leak: float) -> None:
         closure_error = self.closure.error

@@ -44,6 +44,8 @@ class Recorder:
         start = self.tracer.clock()
         work = self.system.flops, self.system.nbytes
         k, every = iteration.number, self.config.true_every
+        if self.config.every and k % self.config.every == 0:
+            self.fingerprints()  # first, so that no kernel of the recording comes between an iteration and its bits
         values = {"residual": iteration.residual} | iteration.scalars
         if every and k % every == 0:
             values["true_residual"] = self.true_residual()
@@ -54,8 +56,6 @@ class Recorder:
         if self.ctx.rank == 0:
             for name, value in values.items():
                 self.tracer.value(name, value)
-        if self.config.every and k % self.config.every == 0:
-            self.fingerprints()
         self.system.flops, self.system.nbytes = work  # recording is none of the method's
         self.tracer.event(self._event, start)
         self.history.recording_ns += self.tracer.clock() - start

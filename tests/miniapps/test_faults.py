@@ -1,10 +1,17 @@
 """Injected faults do what they say, once, where they say."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 from miniapps import faults
 from miniapps.config import UsageError
+from miniapps.rows import Rows
+from miniapps.solver.problem import random_by_block
+from miniapps.trace import Tracer, fingerprint, read
+from miniapps.watch import Watch
+from tests.miniapps.coupled_model import advance, model
 
 
 class Alone:
@@ -61,6 +68,13 @@ def test_raise_raises_on_its_rank_alone():
     ("spec", "told"),
     [
         ("nun@step=1,block=0", "did you mean nan?.*nan, bitflip, raise, kill"),
+        ("kernel-bit@block=1", r"step missing; write kernel-bit@step=N,block=N"),
+        ("swap-order@step=1,rank=1", "other missing"),
+        ("swap-order@step=1,rank=1,other=1", "rank and other are the same"),
+        ("swap-order@step=1,rank=1,other=4", "other 4 of a run with 4 ranks"),
+        ("lost-halo@step=1,rank=4", "rank 4 of a run with 4 ranks"),
+        ("lost-halo@step=1,rank=0,block=2", "unknown key 'block'"),
+        ("seed@block=1,step=3", "unknown key 'step'"),
         ("nan@step=1", r"block missing; write nan@step=N,block=N"),
         ("nan", "step, block missing"),
         ("nan@step=x,block=0", "step takes a whole number from 0 on, not 'x'"),
@@ -74,6 +88,79 @@ def test_raise_raises_on_its_rank_alone():
 def test_a_wrong_description_is_refused_with_what_would_do(spec, told):
     with pytest.raises(UsageError, match=told):
         faults.parse(spec, 4, 2)
+
+
+@pytest.mark.parametrize("spec", ["swap-order@step=1,rank=0,other=1", "lost-halo@step=1,rank=0"])
+def test_what_passes_between_ranks_cannot_fail_in_a_run_of_one(spec):
+    with pytest.raises(UsageError, match=r"in a run of one|of a run with 1 ranks"):
+        faults.parse(spec, 1, 1)
+
+
+def watching(tmp_path, *specs, recording=True):
+    """A Watch on one rank and its tracer."""
+    tracer = Tracer(tmp_path / "trace.h5", {"rank": 0})
+    parsed = [faults.parse(spec, 1, 2) for spec in specs]
+    return Watch(Alone(), tracer, parsed, set(), recording), tracer
+
+
+def test_kernel_bit_flips_one_bit_of_one_block_in_one_call_of_one_step(tmp_path):
+    spec = "kernel-bit@step=2,block=7,call=1,bit=5,index=3"
+    watch, tracer = watching(tmp_path, spec)
+    changes = {}
+    for repeat, step, call in itertools.product(range(2), range(1, 4), range(3)):
+        if call == 0:
+            tracer.at(repeat, step)
+        results = np.linspace(1, 2, 8).reshape(2, 4)
+        before = results.copy()
+        watch.kernel("rhs", [4, 7], results)
+        if changed := np.argwhere(results != before).tolist():
+            changes[repeat, step, call] = changed, (results.view("u8") ^ before.view("u8")).sum()
+    tracer.close()
+    assert changes == {(0, 2, 1): ([[1, 3]], 1 << 5)}
+
+
+def test_kernel_bit_in_a_block_that_nobody_has_is_an_error(tmp_path):
+    watch, tracer = watching(tmp_path, "kernel-bit@step=2,block=9")
+    tracer.at(0, 2)
+    with pytest.raises(UsageError, match="no rank has a block 9"):
+        watch.kernel("rhs", [4, 7], np.ones((2, 4)))
+    tracer.close()
+
+
+def test_the_records_hold_what_the_fault_made(tmp_path):
+    watch, tracer = watching(tmp_path, "kernel-bit@step=2,block=7")
+    tracer.at(0, 2)
+    results = np.ones((2, 4))
+    watch.kernel("rhs", [4, 7], results)
+    tracer.close()
+    trace = read(tmp_path / "trace.h5")
+    rows = trace.tables["fingerprints"]
+    assert [trace.names[name] for name in rows["name"]] == ["computed:rhs"] * 2
+    assert rows["block"].tolist() == [4, 7]
+    found = [f"{hi:016x}{lo:016x}" for hi, lo in zip(rows["hi"], rows["lo"], strict=True)]
+    assert found == [fingerprint(np.ones(4)).hex(), fingerprint(results[1]).hex()] and found[0] != found[1]
+
+
+def test_the_numbers_of_the_block_alone_are_drawn_by_another_seed():
+    parsed = [faults.parse("seed@block=3", 1, 2), faults.parse("seed@block=5,repeat=1", 1, 2)]
+    assert faults.other_seeds(parsed, 0, 10, range(8)) == {3: 11}
+    assert faults.other_seeds(parsed, 1, 10, [5]) == {5: 11}
+    rows = Rows(np.arange(0, 25, 3))
+    plain, other = random_by_block(rows, (10, 0)), random_by_block(rows, (10, 0), {3: 11})
+    assert np.flatnonzero(plain != other).tolist() == [9, 10, 11]
+    assert np.array_equal(other[9:12], random_by_block(rows, (11, 0))[9:12])
+
+
+def test_a_watch_exists_only_where_it_was_asked_for_and_changes_no_bits(tmp_path):
+    settings = {"grid.nx": 16, "grid.ny": 16, "grid.bx": 8, "grid.by": 8, "closure.kind": "physics"}
+    states = {}
+    for record in ("state", "messages"):
+        (tmp_path / record).mkdir()
+        with model(tmp_path / record, settings, record=record) as made:
+            assert (made.ctx.watch is None) == (record == "state")
+            advance(made, 2)
+            states[record] = made.state.zeta.tobytes() + made.state.psi.tobytes()
+    assert states["state"] == states["messages"]
 
 
 @pytest.mark.parametrize(

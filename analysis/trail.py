@@ -1,0 +1,126 @@
+"""What one rank did between two of its records: rows and events of a run side by side, in the order of recording."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from analysis.divergence import Point
+from analysis.load.timeline import timeline
+from miniapps.records import INPUT, LEFT, PASSING
+from miniapps.trace import TraceError, rank_files, read
+
+# Regions that read the state, or stand around all of a step: that one ended explains no change.
+NO_WORK = ("record", "checkpoint", "step", "iteration")
+
+
+@dataclass(frozen=True)
+class Event:
+    """One region of one rank: the `call`-th of this `name` in its step, from 0, and number `index` of its rank's trace;
+    `start`, `end`: ns from the first event of that rank, on the clock of rank 0."""
+
+    rank: int
+    repeat: int
+    step: int
+    name: str
+    call: int
+    index: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Trail:
+    """What leads to a record on one rank. `since`: the last record of the same block before it (of a state: of the same
+    state), as (step, name), None for the first; `ended`: the events that ended in between, in that order; `inside`: the
+    innermost region that was open when it was recorded, None where there is none. `known` is False where the trace has
+    no events, or does not say what came when."""
+
+    since: tuple[int, str] | None
+    ended: tuple[Event, ...]
+    inside: Event | None
+    known: bool
+
+
+def trail(run: str, repeat: int, rank: int, point: Point) -> Trail:
+    """What `rank` of the directory `run` did before it recorded `point`; nothing known where the trace cannot tell."""
+    nothing = Trail(None, (), None, False)
+    try:
+        rows = _records(rank_files(run)[rank], repeat)
+    except (TraceError, IndexError):
+        return nothing
+    here = rows[(rows["step"] == point.step) & (rows["name"] == point.name) & (rows["block"] == point.block)]
+    if len(here) <= point.occurrence or not (here["after"] >= 0).all():
+        return nothing
+    at = here.iloc[point.occurrence]
+    earlier = rows[
+        ((rows["table"] == at["table"]) & (rows["row"] < at["row"])) | (rows["after"] < at["after"])
+    ]
+    earlier = earlier[earlier["block"] == point.block].sort_values(["after", "row"])
+    if not point.name.startswith((*PASSING, INPUT)):  # a state: what was recorded of it, and not of another
+        earlier = earlier[earlier["name"].isin([point.name, LEFT + point.name, INPUT + point.name])]
+    since = earlier.iloc[-1] if len(earlier) else None
+    first = 0 if since is None else int(since["after"])
+    events = numbered(run, repeat, rank, {point.step} | ({int(since["step"])} if since is not None else {0}))
+    if events.empty:
+        return nothing
+    ended = events[(events["index"] >= first) & (events["index"] < at["after"])].sort_values("index")
+    before = events[events["index"] < at["after"]]
+    last = before["end"].max() if len(before) else -1
+    around = events[(events["index"] >= at["after"]) & (events["start"] <= last)].sort_values("index")
+    return Trail(
+        None if since is None else (int(since["step"]), str(since["name"])),
+        tuple(event_of(row) for row in ended.to_dict("records")),
+        event_of(around.iloc[0]) if len(around) else None,
+        True,
+    )
+
+
+def numbered(run: str, repeat: int, rank: int, steps: set[int]) -> pd.DataFrame:
+    """The timeline of one rank in some steps, with the column `call`: how many of the same name came before in the
+    step. Empty where events were not recorded or cannot be read."""
+    try:
+        events = timeline(run, repeat, steps, [rank])
+    except TraceError:
+        return pd.DataFrame(columns=["index", "call"])
+    call = events.sort_values("index").groupby(["step", "name"], observed=True).cumcount()
+    return events.assign(call=call)
+
+
+def nth(run: str, repeat: int, rank: int, step: int, name: str, call: int) -> Event | None:
+    """The `call`-th event `name` of a rank in a step, None where the trace has none."""
+    events = numbered(run, repeat, rank, {step})
+    if events.empty:
+        return None
+    found = events[(events["name"] == name) & (events["call"] == call)]
+    return event_of(found.iloc[0]) if len(found) else None
+
+
+def event_of(row) -> Event:
+    """The Event of a row of `numbered`."""
+    return Event(
+        int(row["rank"]), int(row["repeat"]), int(row["step"]), str(row["name"]), int(row["call"]),
+        int(row["index"]), int(row["start"]), int(row["end"]),
+    )  # fmt: skip
+
+
+def _records(path: Path, repeat: int) -> pd.DataFrame:
+    """Fingerprints and values of one rank: columns table, row, step, name, block, after."""
+    trace = read(path, tables=("fingerprints", "values"))
+    names = np.array([*trace.names, ""], object)
+    pieces = []
+    for table, columns in trace.tables.items():
+        keep = columns["repeat"] == repeat
+        pieces.append(
+            pd.DataFrame(
+                {
+                    "table": table, "row": np.flatnonzero(keep), "step": columns["step"][keep],
+                    "name": names[columns["name"][keep]], "block": columns["block"][keep],
+                    "after": columns["after"][keep],
+                }
+            )
+        )  # fmt: skip
+    return pd.concat(pieces, ignore_index=True)

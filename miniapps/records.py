@@ -1,0 +1,12 @@
+"""How what passes between records of the state is called in a trace: a prefix, then the name of what it is of.
+
+`miniapps.watch` says what is recorded under each; `analysis.cause` goes by it.
+"""
+
+INPUT = "input:"
+SENT, RECEIVED = "sent:", "received:"
+COMPUTED = "computed:"
+ADDED, TOTAL = "added:", "total:"
+LEFT = "left:"
+
+PASSING = (SENT, RECEIVED, COMPUTED, ADDED, TOTAL, LEFT)  # with --record messages only

@@ -1,0 +1,267 @@
+"""The cause of a first divergence: its class and its event, in runs of which every record is known, and in real ones
+with injected faults."""
+
+import h5py
+import numpy as np
+import pytest
+
+from analysis import terminal
+from analysis.cause import cause
+from analysis.divergence import compare
+from analysis.element import first_element, ulp_between
+from analysis.load.frames import load
+from benchmarks import first_divergence
+from miniapps.records import ADDED, COMPUTED, INPUT, LEFT, RECEIVED, SENT, TOTAL
+from miniapps.trace import Tracer
+from tests.analysis.synthetic import attributes, owners, write_run
+
+BLOCKS, STEPS, STATE = 6, 3, "vorticity"
+
+
+def write(out, changed=(), size=2, orders=None, watched=True, level="regions", **more):
+    """A run in which each step records the state, exchanges, computes `rhs`, updates, sums, and leaves.
+
+    `changed`: (step, name, block) whose bits are other than usual. Without `watched` only states are recorded.
+    """
+    out.mkdir()
+    owner = owners(BLOCKS, size)
+    for rank in range(size):
+        own = np.flatnonzero(owner == rank)
+        told = attributes(rank, size, "run", "ring", run_id=str(out), **more)
+        with Tracer(out / f"rank-{rank:05d}.h5", told, size=size, level=level) as tracer:
+
+            def record(name, blocks, step, tracer=tracer):
+                if watched or name in (STATE, INPUT + STATE):
+                    for block in blocks:
+                        tracer.fingerprint(name, block, bytes([(step, name, block) in changed] * 16))
+
+            def event(name, tracer=tracer):
+                tracer.event(tracer.name(name), tracer.clock())
+
+            tracer.at(0, 0)
+            record(INPUT + STATE, own, 0)
+            record(LEFT + STATE, own, 0)
+            for step in range(1, STEPS + 1):
+                tracer.at(0, step)
+                begin = tracer.clock()
+                record(STATE, own, step)
+                event("record")
+                record(SENT + "halo", own, step)
+                event("halo")
+                record(RECEIVED + "halo", own, step)
+                event("rhs")
+                record(COMPUTED + "rhs", own, step)
+                event("update")
+                record(ADDED + "scalars", own, step)
+                event("allreduce.scalars")
+                record(TOTAL + "scalars", [-1], step)
+                record(LEFT + STATE, own, step)
+                if orders and rank == 0:
+                    tracer.order("scalars", [orders(step)])
+                tracer.event(tracer.name("step"), begin)
+    return out
+
+
+def judged(tmp_path, changed, other=None, **options):
+    """The cause found between a run without and one with `changed`."""
+    write(tmp_path / "a", **options)
+    write(tmp_path / "b", changed, **(options | (other or {})))
+    frames = load([tmp_path / "a", tmp_path / "b"])
+    return cause(frames, compare(frames, ("a", 0), ("b", 0)))
+
+
+@pytest.mark.parametrize(
+    ("name", "block", "kind", "event"),
+    [
+        (STATE, 4, "memory", None),
+        (SENT + "halo", 4, "memory", None),
+        (RECEIVED + "halo", 4, "halo exchange", "halo"),
+        (COMPUTED + "rhs", 4, "local kernel", "rhs"),
+        (ADDED + "scalars", 4, "local kernel", "update"),
+        (TOTAL + "scalars", -1, "collective", "allreduce.scalars"),
+    ],
+)
+def test_the_first_record_that_differs_names_class_and_event(tmp_path, name, block, kind, event):
+    found = judged(tmp_path, {(2, name, block), (3, STATE, 0), (3, STATE, 4)})
+    assert (found.kind, found.at.step, found.at.block) == (kind, 2, block)
+    assert found.rank == (None if block < 0 else owners(BLOCKS, 2)[4])
+    if event is None:
+        assert found.event is None
+    else:
+        assert (found.event.name, found.event.step, found.event.call) == (event, 2, 0)
+        assert found.event.rank == (0 if block < 0 else 1)
+        assert 0 <= found.event.start <= found.event.end
+
+
+def test_the_same_place_is_named_when_the_rank_counts_differ(tmp_path):
+    found = judged(tmp_path, {(2, COMPUTED + "rhs", 5)}, other={"size": 3})
+    assert (found.kind, found.name, found.at.block, found.rank) == ("local kernel", "rhs", 5, 2)
+
+
+@pytest.mark.parametrize("other, kind", [([1, 0, 2], "message order"), ([0, 1, 2], "collective")])
+def test_another_total_of_equal_contributions_is_the_order_only_where_the_orders_differ(
+    tmp_path, other, kind
+):
+    def in_step(usual, at_2):
+        return lambda step: at_2 if step == 2 else usual
+
+    orders = {"orders": in_step([0, 1, 2], other)}
+    found = judged(
+        tmp_path, {(2, TOTAL + "scalars", -1)}, orders, size=3, orders=in_step([0, 1, 2], [0, 1, 2])
+    )
+    assert (found.kind, found.name, found.instead) == (kind, "scalars", "")
+
+
+def test_a_total_whose_order_nobody_recorded_may_be_either(tmp_path):
+    found = judged(tmp_path, {(2, TOTAL + "scalars", -1)})
+    assert (found.kind, found.instead) == ("collective", "message order")
+    assert "--allreduce arrival" in found.instead_why
+
+
+def test_what_a_run_starts_from_is_the_input(tmp_path):
+    found = judged(tmp_path, {(0, INPUT + STATE, 3), (1, STATE, 3), (2, STATE, 0)}, watched=False)
+    assert (found.kind, found.name, found.at.block) == ("input", STATE, 3)
+
+
+def test_without_messages_one_block_after_a_sum_is_memory_and_says_what_else_it_may_be(tmp_path):
+    found = judged(tmp_path, {(2, STATE, 4)}, watched=False)
+    assert (found.kind, found.at.step, found.at.block, found.rank) == ("memory", 2, 4, 1)
+    assert found.instead == "local kernel" and "--record messages" in found.instead_why
+
+
+def test_without_messages_all_blocks_by_little_are_a_collective_and_the_kernel_is_second(tmp_path):
+    found = judged(tmp_path, {(2, STATE, block) for block in range(BLOCKS)}, watched=False)
+    assert (found.kind, found.event.name, found.instead) == (
+        "collective",
+        "allreduce.scalars",
+        "local kernel",
+    )
+
+
+def test_without_messages_the_blocks_of_one_rank_are_a_halo_and_the_kernel_is_second(tmp_path):
+    found = judged(tmp_path, {(2, STATE, 0), (2, STATE, 1)}, watched=False)
+    assert (found.kind, found.rank, found.instead) == ("halo exchange", 0, "local kernel")
+
+
+@pytest.mark.parametrize("name", [COMPUTED + "rhs", STATE, ADDED + "scalars"])
+def test_without_events_there_is_a_class_and_no_event(tmp_path, name):
+    found = judged(tmp_path, {(2, name, 4)}, level="off")
+    assert found.kind == "local kernel" and found.event is None
+
+
+def test_equal_runs_have_no_cause(tmp_path):
+    assert judged(tmp_path, set()) is None
+
+
+# ---- elements
+
+
+def keep(run, step, **fields):
+    """A snapshot as coupled writes them."""
+    path = run / "snapshots" / f"repeat-0-step-{step:06d}.h5"
+    path.parent.mkdir(exist_ok=True)
+    with h5py.File(path, "w") as file:
+        for name, array in fields.items():
+            file[name] = array
+
+
+def flipped(step, **more):
+    """A run whose state differs from `step` on."""
+
+    def change(repeat, now, field):
+        field[5, 0] += 1.0 if now >= step else 0.0
+
+    return {"change": change, **more}
+
+
+GRID = {"run": {"seed": 1}, "grid": {"ny": 8, "nx": 12, "by": 4, "bx": 4}}
+
+
+def test_the_first_element_of_the_first_snapshot_that_differs_is_named(tmp_path):
+    a = write_run(tmp_path / "a", config=GRID)
+    b = write_run(tmp_path / "b", **flipped(3, config=GRID))
+    zeta, psi = np.linspace(1, 2, 96).reshape(8, 12), np.zeros((8, 12))
+    other = zeta.copy()
+    other[5, 9] = np.nextafter(np.nextafter(zeta[5, 9], 9), 9)
+    other[7, 0] = -zeta[7, 0]
+    for step in (1, 2, 3):
+        keep(a, step, zeta=zeta, psi=psi)
+        keep(b, step, zeta=other if step == 3 else zeta, psi=-psi if step == 3 else psi)
+    frames = load([tmp_path])
+    found = compare(frames, ("a", 0), ("b", 0))
+    element = first_element(frames, found)
+    assert (element.field, element.index, element.block, element.local) == ("zeta", (5, 9), 5, (1, 1))
+    assert (element.a, element.b, element.ulp) == (zeta[5, 9], other[5, 9], 2)
+    assert (element.differing, element.elements, element.furthest) == (2, 96, (7, 0))
+    told = dict(terminal.facts(found, frames))["element"]
+    assert zeta[5, 9].hex() in told and repr(float(other[5, 9])) in told and "snapshots/" in told
+
+
+def test_nan_and_zeros_of_other_sign_differ_as_bits(tmp_path):
+    a, b = write_run(tmp_path / "a", config=GRID), write_run(tmp_path / "b", **flipped(1, config=GRID))
+    psi = np.zeros((8, 12))
+    other = psi.copy()
+    other[0, 1], other[0, 2] = -0.0, np.nan
+    keep(a, 2, psi=psi)
+    keep(b, 2, psi=other)
+    frames = load([tmp_path])
+    element = first_element(frames, compare(frames, ("a", 0), ("b", 0)))
+    assert (element.index, element.ulp, element.differing, element.furthest) == ((0, 1), 1, 2, (0, 2))
+    assert np.isnan(element.most) and "NaN" in terminal.element_text(element)
+
+
+def test_files_that_are_not_there_or_cut_short_name_no_element(tmp_path):
+    a, b = write_run(tmp_path / "a", config=GRID), write_run(tmp_path / "b", **flipped(1, config=GRID))
+    frames = load([tmp_path])
+    found = compare(frames, ("a", 0), ("b", 0))
+    assert first_element(frames, found) is None
+    keep(a, 2, psi=np.zeros((8, 12)))
+    keep(b, 2, psi=np.zeros((8, 12)))
+    (b / "snapshots" / "repeat-0-step-000002.h5").write_bytes(b"\x89HDF")
+    assert first_element(frames, found) is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_ulps_are_counted_in_the_type_of_the_numbers(dtype):
+    x = np.array([1.0, -1.0, 0.0], dtype)
+    up = np.nextafter(np.nextafter(x, x.dtype.type(5)), x.dtype.type(5))
+    assert ulp_between(x, up).tolist() == [2, 2, 2]
+
+
+# ---- what is said
+
+
+def test_the_command_says_cause_event_and_why(tmp_path):
+    write(tmp_path / "a")
+    write(tmp_path / "b", {(2, COMPUTED + "rhs", 4)})
+    frames = load([tmp_path])
+    said = dict(terminal.facts(compare(frames, ("a", 0), ("b", 0)), frames))
+    assert said["cause"] == "local kernel: rhs in block 4 on rank 1, step 2"
+    assert said["event"].startswith("rhs, call 1 of step 2, on rank 1 in b:0: 0.0")
+    assert "rhs gave other bits in block 4 (1 of 6)" in said["why"]
+
+
+def test_runs_of_unequal_length_say_what_was_compared(tmp_path):
+    write_run(tmp_path / "a", steps=6)
+    write_run(tmp_path / "b", steps=4)
+    frames = load([tmp_path])
+    lines = terminal.comparison_lines(compare(frames, ("a", 0), ("b", 0)), frames)
+    assert "a:0 has steps up to 5, b:0 up to 3: only those in both count" in lines[1]
+
+
+# ---- injected faults in real runs
+
+
+ALWAYS_SEEN = {"kernel-bit", "bitflip", "lost-halo", "seed"}
+
+
+@pytest.mark.parametrize(
+    ("app", "how", "seed", "kinds"),
+    [("solver", "messages", 29, ALWAYS_SEEN | {"swap-order"}), ("coupled", "ranks", 4, ALWAYS_SEEN)],
+)
+def test_every_injected_fault_is_named_exactly(tmp_path, app, how, seed, kinds):
+    found = first_divergence.measure([app], faults=1, seed=seed, root=tmp_path, hows=(how,))
+    seen = [judgement for judgement in found if not judgement["masked"]]
+    assert {judgement["kind"] for judgement in seen} >= kinds
+    wrong = [j for j in seen if not (j["class_right"] and j["place_right"])]
+    assert not wrong, wrong
