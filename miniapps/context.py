@@ -161,6 +161,11 @@ class Context:
             due = faults.inject(self.faults, self.comm, self.repeat, step, peek)
             self.struck.update(fault.spec for fault in due)
 
+    def end_steps(self, step: int) -> None:
+        """Say that the last step is over: what follows is recorded as `step`."""
+        self._drain()
+        self.tracer.at(self.repeat, step)
+
     def other_seeds(self, blocks: Iterable[int]) -> dict[int, int]:
         """{block: seed} of those `blocks` whose random numbers an injected fault wants drawn by another seed."""
         found = faults.other_seeds(self.faults, self.repeat, self.seed, blocks) if self.faults else {}

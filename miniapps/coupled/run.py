@@ -28,7 +28,7 @@ def run(ctx) -> Outcome:
         model.advance(step)
         _write_files(model, step)
     wall = time.perf_counter() - begin
-    ctx.tracer.at(ctx.repeat, steps + 1)
+    ctx.end_steps(steps + 1)
     model.trace_state()
     weights = model.surrogate.parameters() if model.surrogate is not None else None
     digest = state_fingerprint(model.blocks, ctx.comm, model.state, weights)

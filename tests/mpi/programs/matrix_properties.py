@@ -191,6 +191,7 @@ def a_product_leaves_an_event_and_one_for_the_wait_inside():
     seen = []
     ticks = iter(range(100))
     trace = SimpleNamespace(
+        partners=lambda name, ranks: None,
         name=lambda name: name,
         clock=lambda: next(ticks),
         event=lambda name, start, nbytes=0: seen.append((name, start, next(ticks), nbytes)),
