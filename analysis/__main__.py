@@ -15,6 +15,8 @@ COMMANDS = (
     "report",
     "variability",
     "divergence",
+    "growth",
+    "components",
     "sums",
     "solves",
     "scaling",

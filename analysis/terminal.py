@@ -13,10 +13,11 @@ from analysis.cause import cause
 from analysis.divergence import Comparison, Point
 from analysis.element import Element, first_element
 from analysis.load.frames import Frames
+from analysis.power import percent
 from analysis.regions import regions, summary
 from analysis.trail import Event
-from analysis.variability import label
-from analysis.verdict import BROKEN, HOLDS, Group, place
+from analysis.variability import bound, label
+from analysis.verdict import BROKEN, HOLDS, SAME, Group, place
 from miniapps.records import INPUT, PASSING
 
 COLOURS = {HOLDS: "green", BROKEN: "bold red"}
@@ -65,11 +66,17 @@ def groups_table(groups: list[Group]):
             group.label, ", ".join(map(str, group.sizes)),
             f"{group.runs}" + (f" + {group.incomplete} incomplete" if group.incomplete else ""),
             group.distinct, group.state[:12] or ("several" if group.distinct > 1 else "-"), group.verdict,
+            unseen(group),
         )
         for group in groups
     ]  # fmt: skip
-    columns = ("group", "ranks", "runs", "distinct", "final state", "verdict")
-    return table("Groups of runs", columns, rows, numbers=("distinct",))
+    columns = ("group", "ranks", "runs", "distinct", "final state", "verdict", "p at 95 %")
+    return table("Groups of runs", columns, rows, numbers=("distinct", "p at 95 %"))
+
+
+def unseen(group: Group) -> str:
+    """`< 22 %` where no difference was seen: what its probability per run is below; empty elsewhere."""
+    return f"< {percent(bound(group.tested))}" if group.verdict in (HOLDS, SAME) else ""
 
 
 def excluded_lines(excluded: pd.DataFrame) -> list[str]:
@@ -95,6 +102,28 @@ def variability_tables(frame: pd.DataFrame):
             for row in same.itertuples(index=False)
         ]  # fmt: skip
         yield table(f"Variability: {cell}", columns, rows, numbers=(columns[2], *columns[4:]))
+
+
+def factor_table(frame: pd.DataFrame, factor: str):
+    """What `factors.by_factor` returned."""
+    columns = ("app", factor, "against", "distinct", "effective", "pairs that differ", "max |V_s|", "V_ermv", "V_c",
+               "max ULP", "undefined", "no difference seen")  # fmt: skip
+    rows = [
+        (
+            row.app, row.level, row.against,
+            f"{row.distinct:.0f} in {row.runs} runs" + (f", {row.cells} cells" if row.cells > 1 else "")
+            if row.distinct == row.distinct else f"{row.runs} run{'s' * (row.runs != 1)}",
+            number(row.effective), f"{row.differing} of {row.pairs}", number(row.v_s_max), number(row.v_ermv_max),
+            number(row.v_c_max), number(row.ulp_max), row.undefined or "",
+            row.note.partition(";")[0],
+        )
+        for row in frame.itertuples(index=False)
+    ]  # fmt: skip
+    shown = columns if factor != "app" else (columns[0], *columns[2:])
+    rows = [row if factor != "app" else (row[0], *row[2:]) for row in rows]
+    return table(
+        f"Variability by {factor}: largest over names, at the last step", shown, rows, numbers=shown[-8:-1]
+    )
 
 
 def comparison_lines(found: Comparison, frames: Frames) -> list[str]:

@@ -10,7 +10,8 @@ import pandas as pd
 from analysis.divergence import Comparison, NothingInCommon, Point, compare
 from analysis.groups import SPANS_LAYOUTS, grouped, ranks_text
 from analysis.load.frames import Frames
-from analysis.variability import bound, ids, outcomes
+from analysis.power import bounded, power_note
+from analysis.variability import ids, outcomes
 
 # What can be said of a group, and whether it breaks a promise.
 HOLDS, BROKEN, DIFFERS, SAME, UNTESTED = "holds", "BROKEN", "differs", "no difference seen", "not tested"
@@ -64,6 +65,12 @@ class Group:
         if not any(cell.runs > 1 and cell.distinct for cell in self.cells):
             return UNTESTED
         return SAME if self.guarantee == "none" else HOLDS
+
+    @property
+    def tested(self) -> int:
+        """How many runs were compared: those of cells that have two or more. Where none differs, 1 - 0.05 ** (1 / n)
+        of them bounds p; over several cells it bounds the mean of p over runs, since log(1 - p) is concave."""
+        return sum(cell.runs for cell in self.cells if cell.runs > 1 and cell.distinct)
 
     @property
     def first(self) -> Comparison | None:
@@ -145,10 +152,9 @@ def clause(group: Group) -> str:
         return f"{counted(group.runs, 'run')} on {ranks(group.sizes)}: nothing to compare with"
     if verdict in (HOLDS, SAME):
         text = f"{counted(group.runs, 'run')} on {ranks(group.sizes)}: {_one_hash(group)}"
-        if verdict == SAME:
-            most = max(cell.runs for cell in group.cells)
-            return f"{text}; differences rarer than {bound(most):.0%} of runs would go unseen in {most}"
-        return text
+        known = power_note(group.tested) if verdict == SAME else bounded(group.tested)
+        several = sum(cell.runs > 1 for cell in group.cells) > 1
+        return f"{text} ({known}{', mean over rank counts' if several else ''})"
     several = len([cell for cell in group.cells if cell.runs > 1]) > 1
     parts = []
     for cell in group.cells:

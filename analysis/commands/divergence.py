@@ -32,6 +32,7 @@ def run(options: argparse.Namespace) -> int:
     from analysis import terminal
     from analysis.divergence import compare, growth
     from analysis.load.frames import load
+    from analysis.power import power_note
 
     places = [split(run) for run in options.runs]
     frames = load([directory for directory, _ in places], copies=True)
@@ -59,4 +60,5 @@ def run(options: argparse.Namespace) -> int:
         raise Usage(
             "equal as far as recorded, but a run ended early: no verdict. Repeat it, and compare again"
         )
+    say(f"{power_note(len(others) + 1)}.")
     return EQUAL

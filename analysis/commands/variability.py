@@ -4,29 +4,45 @@ from __future__ import annotations
 
 import argparse
 
-from analysis.commands.choice import EQUAL, add_reference, frames_of, warn
+from analysis.commands.choice import EQUAL, add_csv, add_reference, export, frames_of, require_directory, warn
 
 SUMMARY = "how many results there are, and how far they lie apart"
-DETAIL = """"""
+DETAIL = """\
+With --by a summary by factor: run-to-run variation apart from what a change of algorithm adds."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
     parser.add_argument("runs", nargs="+", metavar="RUN")
     add_reference(parser)
+    parser.add_argument(
+        "--by", choices=("ordering", "kernel", "ranks", "guarantee", "app"),
+        help="one row for each level of this factor instead of one for each name",
+    )  # fmt: skip
+    add_csv(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the table of variability."""
     from analysis import terminal
-    from analysis.variability import variability
+    from analysis.factors import by_factor
+    from analysis.variability import pairs, variability
     from analysis.verdict import judge, sentence
 
+    require_directory("--csv", options.csv)
     frames, against = frames_of(options)
     say = terminal.printer()
     say(sentence(judge(frames), frames), bold=True)
     say()
-    for renderable in terminal.variability_tables(variability(frames, against)):
-        say(renderable)
+    found = pairs(frames, against)
+    if options.by:
+        summary = by_factor(frames, options.by, against, found)
+        say(terminal.factor_table(summary, options.by))
+        export(options, {f"variability-by-{options.by}": summary, "pairs": found}, say)
+    else:
+        frame = variability(frames, against, found)
+        for renderable in terminal.variability_tables(frame):
+            say(renderable)
+        export(options, {"variability": frame, "pairs": found}, say)
     warn(frames)
     return EQUAL

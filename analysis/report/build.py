@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from analysis.components.sections import components_section
 from analysis.export.tables import link
 from analysis.load.frames import Frames
 from analysis.report.equality import first_sections, groups_sections, growth_sections, variability_sections
@@ -32,6 +33,7 @@ SECTIONS: tuple[Callable[[Material], list[Section]], ...] = (
     times_sections,
     costs_sections,
     lambda material: scaling_sections(material.frames),
+    lambda material: [components_section(material.frames)],
     lambda material: sums_sections(material.frames),
     lambda material: solves_sections(material.solves) if material.solves else [],
     limits_sections,

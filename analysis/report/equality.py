@@ -7,17 +7,17 @@ from dataclasses import replace
 import pandas as pd
 
 from analysis import terminal
-from analysis.divergence import growths
-from analysis.groups import grouped, ranks_text
+from analysis.groups import ranks_text
 from analysis.load.frames import Frames
 from analysis.matrix import ALL, matrix
 from analysis.report import figures
+from analysis.report.growth import growth_section
 from analysis.report.material import Material
 from analysis.report.sections import OPEN, SIGNS, Mark, Section, Table
 from analysis.sums.frames import APP
 from analysis.terminal import number
-from analysis.variability import Id, ids, label, variability
-from analysis.verdict import MEANING, Group, counted, place
+from analysis.variability import Id, label, variability
+from analysis.verdict import MEANING, counted, place
 
 
 def groups_sections(material: Material) -> list[Section]:
@@ -114,25 +114,7 @@ def first_sections(material: Material) -> list[Section]:
 
 def growth_sections(material: Material) -> list[Section]:
     """How the difference grows with the step."""
-    return [said(material, _growth(material.stepped, material.groups, material.labels))]
-
-
-def _growth(frames: Frames, groups: list[Group], labels: list[str]) -> Section:
-    runs = grouped(frames.runs)
-    pieces = []
-    for group in groups:
-        for cell in group.cells:
-            if cell.first is None:
-                continue
-            own = ids(runs[(runs["cell"] == cell.label) & runs["complete"]])
-            if not own:  # of an app that `frames` leaves out
-                continue
-            pieces.append(growths(frames, own[0], own[1:]).assign(group=group.label))
-    if not pieces:
-        return Section("Growth of the difference", "No group has runs that differ, so nothing grows.")
-    every = pd.concat(pieces, ignore_index=True)
-    intro = "Each run of a group that differs, against the first run of that group on as many ranks."
-    return Section("Growth of the difference", "", intro, figures.divergence_figures(every, labels))
+    return [said(material, growth_section(material.stepped, material.groups, material.labels))]
 
 
 def variability_sections(material: Material) -> list[Section]:

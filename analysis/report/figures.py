@@ -20,9 +20,10 @@ POINTS = 6000  # of one figure: more are not told apart; steps are thinned, neve
 SPREAD = 0.09  # vertical distance of points in one row, so that equal ones are seen
 
 
-def divergence_figures(growths: pd.DataFrame, groups: list[str]) -> list[Figure]:
+def divergence_figures(growths: pd.DataFrame, groups: list[str], laws: pd.DataFrame) -> list[Figure]:
     """Fraction of differing blocks and largest relative difference against the step; `growths` as
-    `divergence.growths` returns it, with a column `group` (a series each, numbered as in `groups`)."""
+    `growthruns.cell_growths` returns it, by `group` (a series each, numbered as in `groups`). The growth fitted in
+    `laws` (`growthruns.laws`) is drawn over the steps of its growth phase, and no further."""
     figures = []
     fingerprints = growths[growths["kind"] == "fingerprints"]
     for name in _most_elements(fingerprints):
@@ -43,9 +44,12 @@ def divergence_figures(growths: pd.DataFrame, groups: list[str]) -> list[Figure]
             "often at the tolerance of a solver, or, near 1, where the states have nothing left in common."
         )
         same = _thinned(values[(values["name"] == name) & np.isfinite(values["max_relative"])])
-        plot = _by_step(same, "max_relative", f"largest relative difference, {name}", groups)
         if same.empty:  # NaN throughout
             continue
+        fitted = laws[(laws["kind"] == "values") & (laws["name"] == name) & laws["rate"].notna()]
+        if len(fitted):
+            caption += " Dark straight lines: the fitted growth, over its range."
+        plot = _by_step(same, "max_relative", f"largest relative difference, {name}", groups, fitted)
         data = same[["group", "run", "repeat", "step", "name", "elements", "max_relative", "max_ulp"]]
         figures.append(_figure("growth", f"How large it has grown: {name}", plot, caption, data, groups))
     return figures
@@ -157,7 +161,9 @@ def _most_elements(frame: pd.DataFrame) -> list[str]:
     return [most.idxmax()] if len(most) else []
 
 
-def _by_step(frame: pd.DataFrame, column: str, label: str, groups: list[str]) -> Callable:
+def _by_step(
+    frame: pd.DataFrame, column: str, label: str, groups: list[str], fitted: pd.DataFrame | None = None
+) -> Callable:
     def plot(axes) -> None:
         log = column != "fraction"
         floor = floor_of(frame[column]) if log else 0.0
@@ -167,6 +173,9 @@ def _by_step(frame: pd.DataFrame, column: str, label: str, groups: list[str]) ->
             look = svg.series(groups.index(group))
             axes.plot(same["step"], np.where(y == 0, np.nan, y) if log else y, color=look["color"], alpha=0.7)
             axes.plot(same["step"], shown, linestyle="none", alpha=0.8, **look)
+        for law in () if fitted is None else fitted.itertuples(index=False):
+            ends = np.array([law.first, law.last], float)
+            axes.plot(ends, law.start * np.exp(law.rate * ends), color=svg.INK, linewidth=2.0, zorder=3)
         axes.set_xlabel("step")
         axes.set_ylabel(label)
         axes.xaxis.get_major_locator().set_params(integer=True)

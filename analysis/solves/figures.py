@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pandas as pd
 
+from analysis.growthlaw import typical
 from analysis.report import svg
 from analysis.report.axes import floor_of, log_axis, powers
 from analysis.report.svg import Figure, figure_of
 from analysis.solves.frames import TRUE_RESIDUAL
-from analysis.solves.growth import differences, typical
+from analysis.solves.growth import differences
 from analysis.solves.pairs import drift
 from analysis.solves.tables import Study
 from analysis.terminal import interval, number

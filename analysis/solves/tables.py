@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
+from analysis.growthtable import law_table
+from analysis.power import bounded, percent
 from analysis.report.sections import Table
 from analysis.solves.frames import Solves
 from analysis.solves.growth import growth
 from analysis.solves.pairs import cases, decisions, pairs
-from analysis.terminal import interval, number
-from analysis.variability import EACH_OTHER, label
+from analysis.terminal import number
+from analysis.variability import EACH_OTHER, bound, label
 from analysis.verdict import DIFFERS, counted
 
 LISTED = 4  # numbers of iterations in a cell before only their range is given
@@ -92,11 +93,12 @@ def _clauses(row) -> Iterator[str]:
     elif row.solves == 1:
         yield f"1 solve, {told}: nothing to compare with"
     else:
-        yield f"one decision in {row.solves} solves: {told}"
+        yield f"one decision in {row.solves} solves: {told} ({bounded(row.solves)})"
     if row.samples:
         words = "a decision changed" if row.samples_changed else "one decision"
         drawn = {(n, True): count for n, count in row.sample_decisions.items()}
-        yield f"injected orders: {words}, {stops(drawn)} in {counted(row.samples, 'sample')}"
+        told = f"injected orders: {words}, {stops(drawn)} in {counted(row.samples, 'sample')}"
+        yield told + (f" ({bounded(row.samples)})" if row.samples > 1 and not row.samples_changed else "")
 
 
 def stops(taken: dict[tuple[int, bool], int]) -> str:
@@ -150,7 +152,7 @@ def _last_residual(row) -> str:
 def pair_tables(made: Study) -> list[tuple[str, Table]]:
     """(title, table) per family: where residual histories part, and how far they lie apart, one row for the repeats
     of each case and one for each case against the reference."""
-    columns = ("case", "against", "pairs", "differ", "first at iteration", "between", "largest difference",
+    columns = ("case", "against", "pairs", "differ", "p at 95 %", "first at iteration", "between", "largest difference",
                "at iteration", "undefined")  # fmt: skip
     tables = []
     for family, same in made.pairs.groupby("family", sort=False):
@@ -162,77 +164,31 @@ def pair_tables(made: Study) -> list[tuple[str, Table]]:
             rows.append(
                 (
                     case, "each other" if against == EACH_OTHER else against, len(some),
-                    f"{len(parted)} of {len(some)}", number(one["first"]) if one is not None else "",
+                    f"{len(parted)} of {len(some)}", _unseen(some, parted, against),
+                    number(one["first"]) if one is not None else "",
                     f"{label((one['a_run'], one['a_repeat']))}, {label((one['b_run'], one['b_repeat']))}"
                     if one is not None else "",
                     number(far["largest"]) if far is not None else "",
                     number(far["at"]) if far is not None else "", number(some["undefined"].sum()),
                 )
             )  # fmt: skip
-        numbers = (*columns[2:5], *columns[6:])
+        numbers = (*columns[2:6], *columns[7:])
         tables.append((f"Residual histories compared: {family}", Table(columns, rows, numbers)))
     return tables
+
+
+def _unseen(some: pd.DataFrame, parted: pd.DataFrame, against: str) -> str:
+    """`< 39 %` where no history parts: of so many solves, each other's first included."""
+    solves = len(some) + (against == EACH_OTHER)
+    return f"< {percent(bound(solves))}" if parted.empty else ""
 
 
 def growth_tables(made: Study) -> list[tuple[str, Table]]:
     """(title, table) per family: the growth of the difference between solves by injected orders and by exact sums."""
     tables = []
     for family, same in made.growth.groupby("family", sort=False):
-        remarks = [remark(row) for row in same.itertuples(index=False)]
-        columns = ("case", "samples", "growth phase", "rate per iteration", "tenfold in", "largest", "settles at",
-                   "predicted", "observed", *(["remark"] if any(remarks) else []))  # fmt: skip
-        rows = [
-            (
-                row.case, row.samples, interval(row.first, row.last), _rate(row), _tenfold(row.rate),
-                _at(row.largest, row.largest_at), number(row.settled),
-                _about(row.predicted, row.predicted_low, row.predicted_high), _observed(row), text,
-            )[: len(columns)]
-            for row, text in zip(same.itertuples(index=False), remarks, strict=True)
-        ]  # fmt: skip
         tolerance = same["tolerance"].iloc[0]
         where = f"; tolerance {number(tolerance)}" if tolerance > 0 else ""
-        tables.append((f"Growth of the difference: {family}{where}", Table(columns, rows, columns[1:9])))
+        table = law_table(same, {"case": "case"}, unit="iteration")
+        tables.append((f"Growth of the difference: {family}{where}", table))
     return tables
-
-
-def remark(row) -> str:
-    """What limits a row of GROWTH."""
-    words = [row.nothing]
-    if row.power:
-        words.append("a power of the iteration fits better than an exponential")
-    if row.rates and row.rates < row.samples:
-        words.append(f"{row.samples - row.rates} samples left out: they hardly differ")
-    if row.rate == row.rate and row.rate_low != row.rate_low:
-        words.append("no interval: fewer than 6 samples")
-    return "; ".join(filter(None, words))
-
-
-def _rate(row) -> str:
-    """`1.72 (1.69 to 1.73)`, with the interval where there is one."""
-    between = interval(row.rate_low, row.rate_high)
-    return number(row.rate) + (f" ({between})" if between else "")
-
-
-def _at(value: float, iteration: float) -> str:
-    return f"{number(value)} at {iteration:.0f}" if value == value else ""
-
-
-def _tenfold(rate: float) -> str:
-    return f"{np.log(10) / rate:.1f}" if rate > 0 else ""
-
-
-def _about(middle: float, low: float, high: float) -> str:
-    """`120 (110 to 131)`."""
-    if middle != middle:
-        return ""
-    between = interval(low, high, "{:.0f}".format)
-    return f"{middle:.0f}" + (f" ({between})" if between else "")
-
-
-def _observed(row) -> str:
-    if not row.tolerance > 0:
-        return ""
-    if not row.crossed:
-        return "never"
-    rest = f", {row.crossed} of {row.samples} samples" if row.crossed < row.samples else ""
-    return _about(row.observed, row.observed_low, row.observed_high) + rest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from analysis.load.frames import Frames
+from analysis.power import power_note
 from analysis.report.sections import Section, folded
 from analysis.sums.figures import (
     DRAWN,
@@ -73,7 +74,8 @@ def _growth(made: Study) -> Section:
         "How |V_s| grows with the number of elements: alpha near 0.5 is a random walk of rounding errors, near 1 the "
         "errors add up. The largest of several samples also grows with their number, the quantile hardly."
     )
-    nothing = "The samples of no variant differ, so nothing grows."
+    fewest = made.series["samples"].min()
+    nothing = f"The samples of no variant differ, so nothing grows: in each {power_note(int(fewest))}."
     figures, tables = growth_figures(made), folded(fit_tables(made))
     return Section("Sums: growth with N", nothing, intro if figures or tables else "", figures, tables)
 

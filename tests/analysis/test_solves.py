@@ -144,13 +144,17 @@ def test_one_decision_and_one_solve_are_told_apart(tmp_path):
         "poisson27 8 x 8 x 8, cg: 1 solve, 8 iterations: nothing to compare with."
     ]
     write_solves(tmp_path / "b", [changed_at(2)], size=2)
-    assert said(made_of(tmp_path)) == ["poisson27 8 x 8 x 8, cg: one decision in 2 solves: 8 iterations."]
+    assert said(made_of(tmp_path)) == [
+        "poisson27 8 x 8 x 8, cg: one decision in 2 solves: 8 iterations (p < 78 % at 95 %)."
+    ]
 
 
 def test_decisions_of_injected_orders_are_said(tmp_path):
     drawn = {"difference": np.zeros((3, 9)), "drift_residual": np.ones((3, 9))}
     write_solves(tmp_path / "same", [falling(drift_iterations=[8, 8, 8], **drawn)])
-    assert said(made_of(tmp_path))[0].endswith("; injected orders: one decision, 8 iterations in 3 samples.")
+    assert said(made_of(tmp_path))[0].endswith(
+        "; injected orders: one decision, 8 iterations in 3 samples (p < 63 % at 95 %)."
+    )
     write_solves(
         tmp_path / "other", [falling(drift_iterations=[8, 9, 8], **drawn)], problem="p1", kind="poisson7"
     )

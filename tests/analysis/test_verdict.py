@@ -7,7 +7,6 @@ import pytest
 
 from analysis.groups import grouped, problem_names
 from analysis.load.frames import load
-from analysis.variability import bound
 from analysis.verdict import BROKEN, DIFFERS, HOLDS, SAME, UNTESTED, clause, judge, sentence
 from miniapps.trace import Tracer
 from tests.analysis.synthetic import CONFIG, attributes, flip_bit, write_run
@@ -41,7 +40,7 @@ def test_the_verdict_of_the_two_groups_of_the_demonstration(tmp_path):
     groups = judge(frames)
     assert sentence(groups, frames) == (
         "2 groups: coupled none/arrival: 3 of 3 runs differ, first at step 2, vorticity, block 3; "
-        "coupled layout/exact: 4 runs on 1, 2, 4 ranks: one hash."
+        "coupled layout/exact: 4 runs on 1, 2, 4 ranks: one hash (p < 53 % at 95 %)."
     )
     assert [group.verdict for group in groups] == [DIFFERS, HOLDS]
     assert groups[0].state == "" and len(groups[1].state) == 32
@@ -78,7 +77,9 @@ def test_run_is_judged_at_each_rank_count_apart(tmp_path):
             write_run(tmp_path / f"{name}{size}", size=size, guarantee="run", ordering="ring", change=change)
     group = only(load([tmp_path]))
     assert group.verdict == HOLDS and group.distinct == 2
-    assert clause(group) == "4 runs on 1, 2 ranks: one hash per rank count"
+    assert clause(group) == (
+        "4 runs on 1, 2 ranks: one hash per rank count (p < 53 % at 95 %, mean over rank counts)"
+    )
     write_run(tmp_path / "c2", size=2, guarantee="run", ordering="ring", change=flip(9))
     group = only(load([tmp_path]))
     assert group.verdict == BROKEN
@@ -91,7 +92,7 @@ def test_no_difference_without_a_promise_comes_with_its_power(tmp_path):
     group = only(load([tmp_path]))
     assert group.verdict == SAME
     assert clause(group) == (
-        f"3 runs on 2 ranks: one hash; differences rarer than {bound(3):.0%} of runs would go unseen in 3"
+        "3 runs on 2 ranks: one hash (0 of 3 differ: p < 63 % at 95 %; 299 runs would bound 1 %)"
     )
 
 

@@ -1,0 +1,41 @@
+"""`python -m analysis components`."""
+
+from __future__ import annotations
+
+import argparse
+
+from analysis.commands.choice import EQUAL, Usage, add_csv, export, require_directory, warn
+
+SUMMARY = "where the variance is: between allocations, nodes, launches or repeats, apart from the algorithm"
+DETAIL = """\
+Of the wall time and of the final value of every global quantity, over all complete runs of a problem."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this command."""
+    parser.add_argument("runs", nargs="+", metavar="RUN")
+    add_csv(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the variance components."""
+    from analysis import terminal
+    from analysis.components.study import components
+    from analysis.components.tables import component_tables, notes, said
+    from analysis.load.frames import load
+
+    require_directory("--csv", options.csv)
+    frames = load(options.runs)
+    warn(frames)
+    if not frames.runs["complete"].any():
+        raise Usage("no complete run among these, so nothing can be said of their variance; repeat one")
+    found = components(frames)
+    say = terminal.printer()
+    for line in said(found):
+        say(line, bold=True)
+    for title, table in component_tables(found):
+        say(terminal.table(title, table.columns, table.rows, table.numbers))
+    for line in notes(found):
+        say(f"Note: {line}")
+    export(options, {"components": found}, say)
+    return EQUAL

@@ -1,0 +1,63 @@
+"""`python -m analysis growth`."""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+from analysis.commands.choice import EQUAL, Usage, add_csv, export, require_directory, warn
+
+SUMMARY = "how the difference between runs grows with the step: rate, saturation, when a tolerance is crossed"
+DETAIL = """\
+The runs of one problem, method and rank count are compared with the first of them. A rate needs four of them, its
+interval seven. Runs of `reductions` are left out, since their steps are samples: see `sums`."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this command."""
+    parser.add_argument("runs", nargs="+", metavar="RUN")
+    parser.add_argument(
+        "--tolerance", type=_tolerance, default=1e-8, metavar="X",
+        help="relative difference whose step is predicted and observed (1e-8: half of the digits of float64)",
+    )  # fmt: skip
+    add_csv(parser)
+
+
+def _tolerance(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text}: must be a number above 0, such as 1e-8")
+    return value
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the laws of growth."""
+    from analysis import terminal
+    from analysis.growthruns import alone, cell_growths, laws
+    from analysis.load.frames import load
+    from analysis.report.growth import equal_lines, growth_tables
+    from analysis.sums.frames import APP
+
+    require_directory("--csv", options.csv)
+    frames = load(options.runs)
+    warn(frames)
+    if not (frames.runs["app"] != APP).any():
+        raise Usage(
+            f"no run with steps that follow from each other among these; for runs of {APP} see `sums`"
+        )
+    found = cell_growths(frames)
+    fitted = laws(found, options.tolerance)
+    say = terminal.printer()
+    for title, table in growth_tables(fitted, options.tolerance):
+        say(terminal.table(title, table.columns, table.rows, table.numbers))
+    for line in equal_lines(found):
+        say(line)
+    for cell in alone(frames):
+        say(
+            f"{cell}: fewer than two complete runs, nothing to compare; run with --repeats 7 for a rate with interval."
+        )
+    export(options, {"laws": fitted, "growth": found}, say)
+    return EQUAL

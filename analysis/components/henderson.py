@@ -1,0 +1,130 @@
+"""Variance components of unbalanced, crossed and nested designs by Henderson's method 3.
+
+Henderson, Estimation of variance and covariance components, Biometrics 9 (1953) 226-252; Searle, Casella & McCulloch,
+Variance Components (1992), section 5.5. The factors enter a linear model one after the other. Factor i raises the sum
+of squares that the model explains by R(i | those before), of which the expectation is
+
+    sum over j >= i of  tr(Z_j' (P_i - P_{i-1}) Z_j) s_j  +  (rank P_i - rank P_{i-1}) s_e
+
+with s_j the variance of factor j, Z_j its incidence matrix and P_i the projection on the factors up to i: those before
+drop out. The equations are solved from the last to the first. Where the design is balanced and nested these are the
+estimators of the analysis of variance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+RANK = 1e-9  # of the largest singular value: a direction that is smaller is rounding
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Observations with equal levels of all factors as one row: `codes` int (m, factors), `weight` how many they are
+    (m,), `mean` (m, outcomes), `within` their sums of squares about it (m, outcomes)."""
+
+    codes: np.ndarray
+    weight: np.ndarray
+    mean: np.ndarray
+    within: np.ndarray
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """`variance` (factors + 1, outcomes): one of each factor and, last, of the residual; unbiased and so perhaps below
+    0, NaN where the factor does not raise the rank. `df` (factors + 1,): by how much it does."""
+
+    variance: np.ndarray
+    df: np.ndarray
+
+
+def rows_of(codes: np.ndarray, y: np.ndarray) -> Rows:
+    """The Rows of observations `y` (n, outcomes) with the levels `codes` (n, factors)."""
+    levels, place = np.unique(codes, axis=0, return_inverse=True)
+    place = place.ravel()
+    weight = np.bincount(place).astype(float)
+    mean = np.stack([np.bincount(place, column) for column in y.T], axis=1) / weight[:, None]
+    left = (y - mean[place]) ** 2
+    within = np.stack([np.bincount(place, column) for column in left.T], axis=1)
+    return Rows(levels, weight, mean, within)
+
+
+def estimate(rows: Rows) -> Estimate:
+    """The components of the factors of `rows`, which enter in the order of their columns. `Estimate.variance` of the
+    residual is NaN where no degree of freedom is left for it, and then so are all others."""
+    m, factors = rows.codes.shape
+    root = np.sqrt(rows.weight)
+    n = rows.weight.sum()
+    y = root[:, None] * rows.mean
+    basis = root[:, None] / np.sqrt(n)
+    y = y - basis @ (basis.T @ y)  # also keeps the sums of squares free of the size of the mean
+    left = (y**2).sum(axis=0)
+    incidence = [_incidence(column) * root[:, None] for column in rows.codes.T]
+    df = np.zeros(factors + 1)
+    reduction = np.zeros((factors, y.shape[1]))
+    traces = np.zeros((factors, factors))
+    for i, z in enumerate(incidence):
+        if z.shape[1] == m:  # every row has its own level: what is left of the space
+            share = 1.0 - (basis**2).sum(axis=1)
+            df[i] = m - basis.shape[1]
+            reduction[i] = left
+            for j in range(i, factors):
+                # tr(Z'(I - P)Z): of an own level per row only the diagonal counts.
+                other = incidence[j]
+                traces[i, j] = (
+                    (share * rows.weight).sum()
+                    if other.shape[1] == m
+                    else (other**2).sum() - ((basis.T @ other) ** 2).sum()
+                )
+            left, basis = np.zeros_like(left), np.eye(m)
+            continue
+        new = _added(basis, z)
+        df[i] = new.shape[1]
+        if not df[i]:
+            continue
+        reduction[i] = ((new.T @ y) ** 2).sum(axis=0)
+        left = left - reduction[i]
+        for j in range(i, factors):
+            traces[i, j] = ((new.T @ incidence[j]) ** 2).sum()
+        basis = np.concatenate([basis, new], axis=1)
+    df[factors] = n - basis.shape[1]
+    variance = np.full((factors + 1, y.shape[1]), np.nan)
+    if df[factors] < 0.5:
+        return Estimate(variance, df)
+    variance[factors] = (np.maximum(left, 0.0) + rows.within.sum(axis=0)) / df[factors]
+    for i in reversed(range(factors)):
+        if df[i]:
+            later = sum(traces[i, j] * variance[j] for j in range(i + 1, factors) if df[j])
+            variance[i] = (reduction[i] - later - df[i] * variance[factors]) / traces[i, i]
+    return Estimate(variance, df)
+
+
+def ranks(codes: np.ndarray) -> np.ndarray:
+    """By how much each column of `codes` (n, factors) raises the rank of a model of the mean and those before it."""
+    n = len(codes)
+    basis = np.full((n, 1), 1 / np.sqrt(n))
+    found = []
+    for column in codes.T:
+        new = _added(basis, _incidence(column))
+        found.append(new.shape[1])
+        basis = np.concatenate([basis, new], axis=1)
+    return np.array(found, int)
+
+
+def _incidence(codes: np.ndarray) -> np.ndarray:
+    levels, place = np.unique(codes, return_inverse=True)
+    z = np.zeros((len(codes), len(levels)))
+    z[np.arange(len(codes)), place.ravel()] = 1.0
+    return z
+
+
+def _added(basis: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """Orthonormal columns that span what `z` adds to `basis`."""
+    if basis.shape[1] >= len(z):
+        return np.zeros((len(z), 0))
+    rest = z - basis @ (basis.T @ z)
+    rest -= basis @ (basis.T @ rest)  # twice is enough
+    u, s, _ = np.linalg.svd(rest, full_matrices=False)
+    return u[:, s > RANK * np.linalg.norm(z)]

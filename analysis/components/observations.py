@@ -1,0 +1,111 @@
+"""What varies, and with what: an observation per complete (run, repeat), its outcomes and the levels of its factors."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.groups import COUNTS, IN_LABEL, grouped, problem_names
+from analysis.load.frames import Frames
+from analysis.variability import ids
+
+WALL = "wall time"
+# Factors of chance, highest first: where the scheduler put a run, and one launch of it. Repeats are what is left.
+ALLOCATION, NODE, LAUNCH, REPEAT = "allocation", "node", "launch", "repeat"
+RANDOM = (ALLOCATION, NODE, LAUNCH)
+PLURAL = {ALLOCATION: "allocations", NODE: "nodes", LAUNCH: "launches", REPEAT: "repeats of a launch"}
+NO_FACTOR = ("fault", "replay")  # of a method: what is injected or repeated, not a choice between algorithms
+
+
+@dataclass(frozen=True)
+class Observations:
+    """The complete runs of one problem of one `app`, `problem` in words (empty where there is one): `levels`, a column
+    per factor, first those of the algorithm (`treatments`), then RANDOM; `outcomes`, a column each, float64,
+    NaN where it is no finite number; `scale` {outcome: "log", "relative" or "absolute"}; `steps` {outcome: the step of
+    it}, without the wall time."""
+
+    app: str
+    problem: str
+    levels: pd.DataFrame
+    treatments: tuple[str, ...]
+    outcomes: pd.DataFrame
+    scale: dict[str, str]
+    steps: dict[str, int]
+
+
+def observations(frames: Frames) -> list[Observations]:
+    """One per problem that has complete runs without an injected fault.
+
+    Outcomes: the logarithm of `wall_s`, and of every name that was recorded with block -1 its last number in the last
+    step in which all these runs have it, as relative deviation (x - median) / |median|, or as it is where the median
+    is 0.
+    """
+    runs = grouped(frames.runs)
+    runs = runs[runs["complete"] & ~runs["faulty"]]
+    names = problem_names(frames.runs)
+    return [
+        _of_problem(frames, str(app), names[problem], members.reset_index(drop=True))
+        for (app, problem), members in runs.groupby(["app", "problem"], sort=False)
+    ]
+
+
+def _of_problem(frames: Frames, app: str, problem: str, runs: pd.DataFrame) -> Observations:
+    levels = _treatments(runs)
+    treatments = tuple(levels)
+    levels[ALLOCATION] = runs["allocation_id"]
+    levels[NODE] = [str(json.loads(text).get("node", "")) for text in runs["environment"]]
+    levels[LAUNCH] = runs["run"].astype("str")
+    with np.errstate(all="ignore"):
+        outcomes = {WALL: np.log(runs["wall_s"].where(runs["wall_s"] > 0).to_numpy(np.float64))}
+    scale = {WALL: "log"}
+    steps = {}
+    for name, (step, values) in _finals(frames, runs).items():
+        outcomes[name], scale[name] = _deviation(values)
+        steps[name] = step
+    return Observations(app, problem, levels, treatments, pd.DataFrame(outcomes), scale, steps)
+
+
+def _treatments(runs: pd.DataFrame) -> pd.DataFrame:
+    """The factors of the algorithm in which `runs` differ, as text."""
+    found = {
+        "guarantee": runs["guarantee"],
+        "ordering": runs["ordering"],
+        "ranks": runs["size"].astype("str"),
+    }
+    methods = [json.loads(text) for text in runs["method"]]
+    for key in dict.fromkeys(key for method in methods for key in method):
+        name = key.rpartition(".")[2]
+        if name not in (*COUNTS, *IN_LABEL, *NO_FACTOR):
+            found[name] = pd.Series([json.dumps(method.get(key), sort_keys=True) for method in methods])
+    return pd.DataFrame({name: column.astype("str") for name, column in found.items() if column.nunique() > 1},
+                        index=runs.index)  # fmt: skip
+
+
+def _finals(frames: Frames, runs: pd.DataFrame) -> dict[str, tuple[int, np.ndarray]]:
+    """{name: (step, number of each run)} at the last step in which all `runs` recorded it of the whole."""
+    own = pd.MultiIndex.from_tuples(ids(runs))
+    values = frames.values[(frames.values["block"] == -1).to_numpy()]
+    values = values[["run", "repeat", "step", "name", "seq", "value"]].astype({"run": "str", "name": "str"})
+    values = values[pd.MultiIndex.from_frame(values[["run", "repeat"]]).isin(own)]
+    last = values.drop_duplicates(["run", "repeat", "step", "name"], keep="last")  # sorted by occurrence
+    found = {}
+    for name in last.sort_values("seq", kind="stable")["name"].unique():
+        same = last[last["name"] == name]
+        every = same["step"].value_counts()
+        if len(common := every.index[every == len(runs)]):
+            rows = same[same["step"] == common.max()].set_index(["run", "repeat"])["value"]
+            found[name] = int(common.max()), rows.reindex(own).to_numpy(np.float64)
+    return found
+
+
+def _deviation(values: np.ndarray) -> tuple[np.ndarray, str]:
+    known = np.where(np.isfinite(values), values, np.nan)
+    if np.isnan(known).all():
+        return known, "absolute"
+    middle = np.nanmedian(known)
+    if middle == 0:
+        return known, "absolute"
+    return (known - middle) / abs(middle), "relative"

@@ -1,0 +1,84 @@
+"""The section of the report about variance components."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pandas as pd
+
+from analysis.components.observations import PLURAL
+from analysis.components.study import ALGORITHM, RUN_TO_RUN, components
+from analysis.components.tables import component_tables, notes, problems, said
+from analysis.load.frames import Frames
+from analysis.report import svg
+from analysis.report.sections import Section, folded
+from analysis.report.svg import Figure, figure_of
+
+TITLE = "Where the variance is"
+DRAWN = 4  # problems with figures; the tables have all
+ROW_IN = 0.17
+
+
+def components_section(frames: Frames) -> Section:
+    """Shares of allocation, node, launch and repeat in the variance from run to run, apart from the algorithm's."""
+    found = components(frames)
+    tables = component_tables(found)
+    limits = notes(found)
+    if not tables:
+        return Section(TITLE, " ".join(["No outcome of two complete runs of one problem varies.", *limits]))
+    intro = " ".join(
+        [
+            "Wall time (its logarithm) and the final value of each global quantity, split by Henderson's method 3 into "
+            "what differs between allocations, nodes, launches and repeats of a launch: run-to-run. What changes with "
+            "ordering, kernel, guarantee or rank count is taken out before, and given apart.",
+            *said(found), *limits,
+        ]
+    )  # fmt: skip
+    return Section(TITLE, "", intro, component_figures(found), folded(tables))
+
+
+def component_figures(found: pd.DataFrame) -> list[Figure]:
+    """Shares with their intervals, by outcome; run-to-run and algorithm are figures apart."""
+    figures = []
+    several = found[["app", "problem"]].drop_duplicates().shape[0] > 1
+    for k, (where, problem) in enumerate(problems(found)):
+        if k == DRAWN:
+            break
+        for kind, whole in ((RUN_TO_RUN, "the variance from run to run"), (ALGORITHM, "all variance")):
+            own = problem[(problem["kind"] == kind) & problem["share"].notna()]
+            if own.empty:
+                continue
+            factors = list(dict.fromkeys(own["factor"]))
+            caption = (
+                f"Share of {whole}: dots are estimates, lines 95 % intervals by cluster bootstrap; without a line "
+                "there were too few units for one."
+            )
+            legend = tuple((i, PLURAL.get(factor, factor)) for i, factor in enumerate(factors))
+            title = f"Where the variance is, {kind}" + (f": {where}" if several else "")
+            height = 0.7 + own["outcome"].nunique() * (0.3 + ROW_IN * len(factors))
+            name, plot = f"components-{kind}-{k}", _dots(own, factors, whole)
+            data = own[["app", "problem", "outcome", "factor", "share", "share_low", "share_high"]]
+            figures.append(figure_of(name, title, plot, caption, height, legend, data=data))
+    return figures
+
+
+def _dots(own: pd.DataFrame, factors: list[str], whole: str) -> Callable:
+    def plot(axes) -> None:
+        y = 0.0
+        for outcome, same in own.groupby("outcome", sort=False):
+            axes.annotate(
+                outcome, (0.0, y), xycoords=("axes fraction", "data"), va="center", fontsize=9
+            ).set_in_layout(False)
+            for row in same.itertuples(index=False):
+                y += ROW_IN
+                look = svg.series(factors.index(row.factor))
+                axes.hlines(y, 100 * row.share_low, 100 * row.share_high, color=look["color"], linewidth=1.6)
+                axes.plot([100 * row.share], [y], linestyle="none", clip_on=False, **look)
+            y += 0.3
+        axes.set_ylim(y, -0.2)
+        axes.set_xlim(0, 100)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.set_xlabel(f"share of {whole}, %")
+
+    return plot

@@ -1,0 +1,211 @@
+"""The variance components of every outcome of every problem: of chance, and apart from that of the algorithm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from analysis.components.bootstrap import RESAMPLES, bca, replicates
+from analysis.components.design import Design, design
+from analysis.components.henderson import estimate, rows_of
+from analysis.components.observations import PLURAL, RANDOM, REPEAT, Observations, observations
+from analysis.load.frames import Frames
+from analysis.power import power_note
+
+RUN_TO_RUN, ALGORITHM = "run-to-run", "algorithm"
+FEWEST = 8  # units that are drawn for an interval
+FEWEST_IN = 4  # of them under every level of what they lie in
+SEED = 1
+
+COMPONENTS = ["app", "problem", "outcome", "scale", "step", "observations", "left_out", "kind", "factor", "levels",
+              "df", "variance", "low", "high", "negative", "share", "share_low", "share_high", "drawn", "units",
+              "resamples", "refused", "alias", "remark"]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What is drawn for intervals: `units` levels of the factor `by` (empty: none, since `why`), as codes per
+    observation, within the codes `stratum`. Factors `above` it are not drawn."""
+
+    by: str
+    units: int
+    unit: np.ndarray
+    stratum: np.ndarray
+    above: list[str]
+    why: str
+
+
+def components(frames: Frames, resamples: int = RESAMPLES) -> pd.DataFrame:
+    """One row per problem, outcome and factor; columns COMPONENTS.
+
+    observations   complete (run, repeat) that have a number; `left_out` have none (NaN, infinite, not recorded)
+    kind, factor   RUN_TO_RUN: allocation, node, launch, repeat (within a launch: the residual); ALGORITHM: guarantee,
+                   ordering, ranks and every other factor of the method that varies, and their combination
+    levels, df     how many there are, and by how much the factor raises the rank of the model (`design`)
+    variance       of the logarithm of the time, or of the relative deviation; of an algorithm's factor the variance
+                   among the levels that were run. Estimates below 0 are 0, and `negative`; NaN where nothing can be
+                   said, and `remark` says why
+    low, high      95 % interval by `resamples` cluster bootstraps (BCa; plain percentiles of a component below 0), in
+                   which `units` levels of the factor `drawn` were drawn; NaN where `refused` says why
+    share          of RUN_TO_RUN: of the sum of these; of ALGORITHM: of the sum of all
+    alias          factors from which this one cannot be told: it has no variance of its own here
+    """
+    rows = [row for found in observations(frames) for row in _of_problem(found, resamples)]
+    return pd.DataFrame(rows, columns=COMPONENTS)
+
+
+def _of_problem(found: Observations, resamples: int) -> list[dict]:
+    rows: dict[str, list[dict]] = {}
+    y = found.outcomes.to_numpy(np.float64)
+    known = np.isfinite(y)
+    together: dict[bytes, list[int]] = {}
+    for k in range(y.shape[1]):  # outcomes of the same runs share a design and its resamples
+        together.setdefault(known[:, k].tobytes(), []).append(k)
+    for same in together.values():
+        some = known[:, same[0]]
+        for k, own in zip(same, _of_outcomes(found, some, y[some][:, same], resamples), strict=True):
+            name = found.outcomes.columns[k]
+            head = {
+                "app": found.app, "problem": found.problem, "outcome": name, "scale": found.scale[name],
+                "step": found.steps.get(name, -1), "observations": int(some.sum()), "left_out": int((~some).sum()),
+            }  # fmt: skip
+            rows[name] = [head | row for row in own]
+    return [row for name in found.outcomes for row in rows[name]]
+
+
+def _of_outcomes(given: Observations, some: np.ndarray, y: np.ndarray, resamples: int) -> list[list[dict]]:
+    """The rows of each column of `y` (n, outcomes), the numbers of the runs `some`."""
+    n = len(y)
+    if n < 2:
+        return [[_nothing(f"{n} observation{'s' * (n != 1)}, 2 are needed")] for _ in y.T]
+    levels = given.levels[some].reset_index(drop=True)
+    plan = design(levels, given.treatments)
+    drawn = _drawn(plan, levels, given.treatments)
+    equal = np.ptp(y, axis=0) == 0
+    scale = np.where(equal, 1.0, y.std(axis=0))
+    full = rows_of(np.column_stack([plan.codes, drawn.unit, drawn.stratum]), (y - y.mean(axis=0)) / scale)
+    rows = replace(full, codes=full.codes[:, : len(plan.factors)])
+    factors = (*plan.factors, REPEAT)
+    chance = np.array([name in (*RANDOM, REPEAT) for name in factors])
+
+    def statistic(variance: np.ndarray) -> np.ndarray:
+        return np.stack([variance, _shares(variance, chance)])
+
+    made = estimate(rows)
+    value = statistic(made.variance)
+    low, high = np.full_like(value, np.nan), np.full_like(value, np.nan)
+    if drawn.by:
+        found = replicates(rows, full.codes[:, -2], full.codes[:, -1], statistic, SEED, resamples)
+        # At the edge of what is possible the correction has nothing to stand on.
+        low, high = bca(value, *found, corrected=np.stack([made.variance > 0] * 2))
+        for ends in (low, high):
+            ends[0, [name in drawn.above for name in factors]] = np.nan
+            if drawn.above:  # a share of a sum of which a part was not drawn
+                ends[1] = np.nan
+    # An end at or below 0 for both says only that the estimate is: no allocation drawn twice makes it larger.
+    beyond = high <= 0
+    low, high = np.where(beyond, np.nan, low), np.where(beyond, np.nan, high)
+    size = np.stack([scale**2, np.ones_like(scale)])[
+        :, None
+    ]  # variances in their own unit, shares as they are
+    value, low, high = (np.maximum(part, 0.0) * size for part in (value, low, high))
+    result = []
+    for k in range(y.shape[1]):
+        if equal[k]:
+            result.append([_nothing(f"no difference: {power_note(n)}")])
+            continue
+        own = [
+            {
+                "kind": RUN_TO_RUN if chance[i] else ALGORITHM, "factor": name, "levels": plan.levels.get(name, n),
+                "df": round(made.df[i]), "variance": value[0, i, k], "low": low[0, i, k], "high": high[0, i, k],
+                "negative": bool(made.variance[i, k] < 0), "share": value[1, i, k], "share_low": low[1, i, k],
+                "share_high": high[1, i, k], "drawn": drawn.by, "units": drawn.units,
+                "resamples": resamples if drawn.by else 0, "alias": "",
+                "refused": _refused(plan, drawn, name, low[0, i, k], beyond[0, i, k]),
+                "remark": _remark(plan, name, made.variance[i, k]),
+            }
+            for i, name in enumerate(factors)
+        ]  # fmt: skip
+        result.append([*own, *_unknown(plan)])
+    return result
+
+
+def _shares(variance: np.ndarray, chance: np.ndarray) -> np.ndarray:
+    """Of each component (first axis) in the sum: those of `chance` of theirs, others of all; NaN of a sum of 0."""
+    positive = np.maximum(variance, 0.0)
+    with np.errstate(all="ignore"):
+        return np.where(
+            chance[:, None],
+            positive / np.nansum(positive[chance], axis=0),
+            positive / np.nansum(positive, axis=0),
+        )
+
+
+def _drawn(plan: Design, levels: pd.DataFrame, treatments: tuple[str, ...]) -> Drawn:
+    """The highest factor of chance of which enough levels were seen to draw from."""
+    chance = sorted((name for name in RANDOM if plan.levels[name] > 1), key=plan.levels.__getitem__)
+    for i, name in enumerate(chance):
+        if plan.levels[name] < FEWEST:
+            continue
+        unit = pd.factorize(levels[name])[0]
+        outer = [
+            key for key in (*treatments, *chance[:i]) if (levels.groupby(name)[key].nunique() == 1).all()
+        ]
+        stratum = (
+            levels.groupby(outer, sort=False).ngroup().to_numpy() if outer else np.zeros(len(levels), int)
+        )
+        inside = pd.Series(unit).groupby(stratum).nunique()
+        if (inside >= FEWEST_IN).all():
+            return Drawn(
+                name, plan.levels[name], unit, stratum, [key for key in chance[:i] if key in plan.factors], ""
+            )
+    counts = [f"{plan.levels[name]} {name if plan.levels[name] == 1 else PLURAL[name]}" for name in RANDOM]
+    why = f"{', '.join(counts)}; {FEWEST} of one kind are needed, {FEWEST_IN} in each that holds them"
+    nothing = np.zeros(len(levels), int)
+    return Drawn("", 0, nothing, nothing, [], why)
+
+
+def _refused(plan: Design, drawn: Drawn, name: str, low: float, below: bool) -> str:
+    """Why the component of `name` has no interval; empty where it has one."""
+    if not drawn.by:
+        return drawn.why
+    if name in drawn.above:
+        return f"{plan.levels[name]} {PLURAL[name]}, {FEWEST} are needed"
+    if below:
+        return "below 0 in nearly all resamples"
+    return "too many resamples lost a level of it" if np.isnan(low) else ""
+
+
+def _remark(plan: Design, name: str, raw: float) -> str:
+    words = [f"holds {', '.join(held)} too"] if (held := plan.holds.get(name)) else []
+    if np.isnan(raw):
+        words.append("no degree of freedom is left for repeats")
+    elif raw < 0:
+        words.append("estimate below 0")
+    return "; ".join(words)
+
+
+def _unknown(plan: Design) -> list[dict]:
+    """Rows of the factors that have no component of their own: confounded ones, and those of chance with one level."""
+    rows = [
+        _nothing(f"not separable from {other}")
+        | {"factor": name, "levels": plan.levels[name], "alias": other}
+        for name, other in plan.alias.items()
+    ]
+    rows += [
+        _nothing(f"one {name} only: its variance is not in these numbers") | {"factor": name, "levels": 1}
+        for name in plan.constant
+        if name in RANDOM
+    ]
+    return [row | {"kind": RUN_TO_RUN if row["factor"] in RANDOM else ALGORITHM} for row in rows]
+
+
+def _nothing(remark: str) -> dict:
+    """A row that says only why there is no component."""
+    return {
+        "kind": "", "factor": "", "levels": 0, "df": 0, "negative": False, "drawn": "", "units": 0, "resamples": 0,
+        "refused": "", "alias": "", "remark": remark,
+        **dict.fromkeys(("variance", "low", "high", "share", "share_low", "share_high"), np.nan),
+    }  # fmt: skip

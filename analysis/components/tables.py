@@ -1,0 +1,116 @@
+"""Variance components in words and as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from analysis.components.observations import PLURAL
+from analysis.components.study import ALGORITHM, RUN_TO_RUN
+from analysis.report.sections import Table
+from analysis.terminal import interval, number
+
+TITLES = {RUN_TO_RUN: "Run-to-run variance", ALGORITHM: "Variance by change of algorithm"}
+SHARE = {RUN_TO_RUN: "share of run-to-run", ALGORITHM: "share of all"}
+
+
+def problems(found: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """(app and problem in words, its rows of `found`), as `study.components` returns it."""
+    for (app, problem), same in found.groupby(["app", "problem"], sort=False):
+        yield f"{app} {problem}".strip(), same
+
+
+def said(found: pd.DataFrame) -> list[str]:
+    """A sentence per problem and outcome that varies: where its variance from run to run lies, largest share first."""
+    lines = []
+    for where, problem in problems(found):
+        for outcome, same in problem.groupby("outcome", sort=False):
+            known = same[same["share"].notna()]
+            chance = known[known["kind"] == RUN_TO_RUN].sort_values("share", ascending=False, kind="stable")
+            if len(known) < 2:  # the whole is all of itself
+                continue
+            parts = [
+                f"{share(row)} is between {PLURAL[row.factor]}" for row in chance.itertuples(index=False)
+            ]
+            text = f"{where}: of the run-to-run variance of {outcome} {', '.join(parts)}"
+            for row in known[known["kind"] == ALGORITHM].itertuples(index=False):
+                text += f"; change of {row.factor} is {share(row)} of all variance"
+            lines.append(f"{text}.")
+    return lines
+
+
+def notes(found: pd.DataFrame) -> list[str]:
+    """What limits the numbers, and which outcomes do not vary: a sentence per problem and reason."""
+    lines = []
+    for where, problem in problems(found):
+        varying = set(problem.loc[problem["variance"].notna(), "outcome"])
+        lost = problem[problem["left_out"] > 0].drop_duplicates("outcome")
+        reasons = [
+            *problem.loc[problem["variance"].isna(), ["outcome", "factor", "remark"]].itertuples(
+                index=False, name=None
+            ),
+            *(
+                (row.outcome, row.factor, f"no interval: {row.refused}")
+                for row in problem[problem["refused"] != ""].itertuples(index=False)
+            ),
+            *(
+                (
+                    row.outcome,
+                    "",
+                    f"{row.left_out} of {row.left_out + row.observations} runs have no finite number",
+                )
+                for row in lost.itertuples(index=False)
+            ),
+        ]
+        for remark in dict.fromkeys(remark for _, _, remark in reasons):
+            outcomes = list(dict.fromkeys(outcome for outcome, _, r in reasons if r == remark))
+            factors = list(dict.fromkeys(factor for _, factor, r in reasons if r == remark and factor))
+            about = [*([] if varying and varying <= set(outcomes) else [", ".join(outcomes)])]
+            about += [", ".join(factors)] if remark.startswith(("not separable", "no interval")) else []
+            lines.append(": ".join([where, *about, remark]) + ".")
+    return lines
+
+
+def component_tables(found: pd.DataFrame) -> list[tuple[str, Table]]:
+    """(title, table) per problem: components of chance, and apart from that of the algorithm."""
+    tables = []
+    for where, problem in problems(found):
+        known = problem[problem["variance"].notna()]
+        for kind, title in TITLES.items():
+            own = known[known["kind"] == kind]
+            if own.empty:
+                continue
+            remarks = own["remark"].any()
+            columns = ("outcome", "between", "levels", "df", "sd", "95 % interval", SHARE[kind], "interval of it",
+                       *(["remark"] if remarks else []))  # fmt: skip
+            rows = [
+                (
+                    f"{row.outcome} ({row.scale})", PLURAL.get(row.factor, row.factor), row.levels, row.df,
+                    number(np.sqrt(row.variance)), interval(np.sqrt(row.low), np.sqrt(row.high)),
+                    percent(row.share), interval(row.share_low, row.share_high, percent), row.remark,
+                )[: len(columns)]
+                for row in own.itertuples(index=False)
+            ]  # fmt: skip
+            tables.append((f"{title}: {where}{_drawn(own)}", Table(columns, rows, columns[2:8])))
+    return tables
+
+
+def percent(x: float) -> str:
+    """`81 %`."""
+    return "" if x != x else f"{100 * x:.0f} %"
+
+
+def share(row) -> str:
+    """`81 % (60 to 92 %)`, with the interval where there is one."""
+    between = interval(row.share_low, row.share_high, lambda x: f"{100 * x:.0f}")
+    return percent(row.share) + (f" ({between} %)" if between else "")
+
+
+def _drawn(own: pd.DataFrame) -> str:
+    drawn = own[own["drawn"] != ""]
+    if drawn.empty:
+        return "; no intervals"
+    row = drawn.iloc[0]
+    return f"; intervals by {row['resamples']} resamples of {row['units']} {PLURAL[row['drawn']]}"

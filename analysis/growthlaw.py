@@ -1,0 +1,189 @@
+"""How a difference of rounding grows: |x_k - x_k'| ~ d exp(rate k) while it grows, k a step or an iteration.
+
+Every sample is the difference of one run (or solve) from a reference. Their median shows where the growth is, every
+sample then gives a rate of its own, and the interval is over samples.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.statistics import line, median_interval
+
+FEWEST = 3  # samples, and points of a sample in the growth phase
+FEWEST_POINTS = 4  # of a piece of the broken line: three nearly are a line by themselves
+MOST_PIECES = 5
+POINTS = 600  # steps that pieces are looked for in: more are thinned evenly
+RISE = 100.0  # a growth phase has at least this factor
+ALIKE = 2.0  # neighbouring pieces whose rates are within this factor are one phase
+WIGGLE = 0.1  # of the logarithm: what is closer to a line than 10 % is on it
+
+LAW = ["samples", "first", "last", "rate", "rate_low", "rate_high", "start", "rates", "power", "settled", "largest",
+       "largest_at", "tolerance", "predicted", "predicted_low", "predicted_high", "observed", "observed_low",
+       "observed_high", "crossed", "nothing"]  # fmt: skip
+
+
+def law(table: pd.DataFrame, tolerance: float = np.nan) -> dict[str, float | str]:
+    """The growth in `table`, one row per step (the index) and one column per sample: relative differences, NaN where
+    not recorded. The keys are LAW:
+
+    samples         columns of `table`
+    first, last     steps of the growth phase (`phase`), of the median over samples
+    rate            growth of the logarithm per step: least squares on each of `rates` samples, in the growth phase
+                    until the sample is where the median ends; their median, and its interval at 95 % (order
+                    statistics; NaN below 6 samples)
+    start           the difference that the fitted growth has at step 0: median over samples
+    power           whether a power of the step is closer to the median in the growth phase than an exponential
+    settled         median, over the second half of the steps after the growth phase (of all, where there is none),
+                    of the median over samples: the level of saturation, or what is left where differences die out;
+                    NaN where these are fewer than FEWEST_POINTS
+    largest         largest median over samples, at step `largest_at`
+    predicted       step at which the fitted growth of a sample crosses `tolerance`: median over samples and interval
+    observed        first step at which the difference of a sample is at least `tolerance`: the same, over those
+                    `crossed` samples that get there
+    nothing         why there is no rate; empty where there is one
+    """
+    steps, y = table.index.to_numpy(np.float64), table.to_numpy(np.float64)
+    made = dict.fromkeys(LAW, np.nan) | {
+        "samples": y.shape[1], "rates": 0, "power": False, "tolerance": tolerance, "nothing": "",
+        **_crossed(steps, y, tolerance),
+    }  # fmt: skip
+    median = typical(table)
+    usable = np.isfinite(median) & (median > 0)
+    if not usable.any():
+        return made | {"nothing": "no difference in half of the samples at any step"}
+    peak = int(np.argmax(np.where(usable, median, 0)))
+    made |= {"largest": median[peak], "largest_at": steps[peak], "settled": _settled(median[usable])}
+    if y.shape[1] < FEWEST:
+        return made | {"nothing": f"{y.shape[1]} sample{'s' * (y.shape[1] > 1)}, {FEWEST} are needed"}
+    x, logs = steps[usable], np.log(median[usable])
+    ends = phase(x, logs)
+    if ends is None:
+        return made | {"nothing": f"no growth phase: no steady {RISE:g}-fold rise"}
+    i, j = ends
+    made |= {"first": x[i], "last": x[j], "power": _power(x[i : j + 1], logs[i : j + 1])}
+    made["settled"] = _settled(median[usable][j + 1 :])
+    inside = (steps >= x[i]) & (steps <= x[j])
+    top = np.exp(logs[j])
+    lines = [found for column in y[inside].T if (found := _line(steps[inside], column, top))]
+    made["rates"] = len(lines)
+    if len(lines) < FEWEST:
+        return made | {
+            "nothing": f"{len(lines)} samples differ throughout the growth phase, {FEWEST} are needed"
+        }
+    slopes, starts = np.array(lines).T
+    made["rate"], made["rate_low"], made["rate_high"] = median_interval(slopes)
+    made["start"] = float(np.exp(np.median(starts)))
+    rising = slopes > 0
+    if tolerance > 0 and rising.sum() >= FEWEST:
+        at = (np.log(tolerance) - starts[rising]) / slopes[rising]
+        made["predicted"], made["predicted_low"], made["predicted_high"] = median_interval(at)
+    return made
+
+
+def typical(table: pd.DataFrame) -> np.ndarray:
+    """The median over the samples that recorded a number, by step: float64, NaN where none did."""
+    return table.where(np.isfinite(table)).median(axis=1).to_numpy()
+
+
+def phase(x: np.ndarray, y: np.ndarray) -> tuple[int, int] | None:
+    """(first, last) place of the growth phase of the logarithms `y` (n,) at the steps `x` (n,), ascending; None
+    where there is none.
+
+    `y` is cut into at most MOST_PIECES pieces, each with a least-squares line of its own (`pieces`). The piece that
+    rises most, with the neighbours whose rate is within a factor of ALIKE of its own, is the growth phase if it rises
+    by a factor of at least RISE.
+    """
+    if len(x) < FEWEST_POINTS:
+        return None
+    thin = np.unique(np.linspace(0, len(x) - 1, min(len(x), POINTS)).astype(int))
+    cuts = pieces(x[thin], y[thin])
+    lines = [line(x[thin][i:j], y[thin][i:j])[0] for i, j in cuts]
+    rises = [slope * (x[thin][j - 1] - x[thin][i]) for slope, (i, j) in zip(lines, cuts, strict=True)]
+    k = low = high = int(np.argmax(rises))
+    if lines[k] <= 0:
+        return None
+    alike = [1 / ALIKE <= slope / lines[k] <= ALIKE for slope in lines]
+    while low > 0 and alike[low - 1]:
+        low -= 1
+    while high + 1 < len(cuts) and alike[high + 1]:
+        high += 1
+    first, last = int(thin[cuts[low][0]]), int(thin[cuts[high][1] - 1])
+    rise = line(x[first : last + 1], y[first : last + 1])[0] * (x[last] - x[first])
+    return (first, last) if rise >= np.log(RISE) else None
+
+
+def pieces(x: np.ndarray, y: np.ndarray) -> list[tuple[int, int]]:
+    """[(begin, end)] of the pieces, of at least FEWEST_POINTS points, in which `y` (n,) is closest to lines in `x` (n,)
+    by least squares (dynamic programming: Bellman & Roth 1969); their number, at most MOST_PIECES, by the Bayesian
+    information criterion, three numbers to a piece."""
+    n = len(x)
+    cost = _squares(x, y)
+    best = np.full((MOST_PIECES + 1, n + 1), np.inf)  # [pieces, points]: sum of squares
+    came = np.zeros((MOST_PIECES + 1, n + 1), int)
+    best[0, 0] = 0.0
+    for k in range(1, MOST_PIECES + 1):
+        total = best[k - 1][:, None] + cost
+        came[k], best[k] = np.argmin(total, axis=0), np.min(total, axis=0)
+    counts = np.arange(1, MOST_PIECES + 1)
+    # A piece is worth its numbers only where it explains more than the wiggle.
+    score = n * np.log(best[1:, n] / n + WIGGLE**2) + 3 * counts * np.log(n)
+    cuts, end = [], n
+    for k in range(int(counts[np.argmin(score)]), 0, -1):
+        begin = int(came[k, end])
+        cuts.append((begin, end))
+        end = begin
+    return cuts[::-1]
+
+
+def _squares(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """(n + 1, n + 1): the sum of squares about the line through points i ... j - 1, inf where these are too few."""
+    n = len(x)
+    x, y = (x - x.mean()) / (np.ptp(x) or 1.0), y - y.mean()
+    sums = [np.append(0.0, np.cumsum(term)) for term in (np.ones(n), x, y, x * x, x * y, y * y)]
+    m, sx, sy, sxx, sxy, syy = (s[None, :] - s[:, None] for s in sums)
+    with np.errstate(all="ignore"):
+        cxx, cxy, cyy = sxx - sx * sx / m, sxy - sx * sy / m, syy - sy * sy / m
+        rest = np.maximum(cyy - cxy * cxy / cxx, 0.0)
+    return np.where(m >= FEWEST_POINTS, rest, np.inf)
+
+
+def _settled(median: np.ndarray) -> float:
+    half = median[len(median) // 2 :]
+    return float(np.median(half)) if len(half) >= FEWEST_POINTS else np.nan
+
+
+def _line(steps: np.ndarray, y: np.ndarray, top: float) -> tuple[float, float] | None:
+    """Rate and logarithm at step 0 of one sample until it first reaches `top`, beyond which a fast one would be
+    saturated; None where fewer than FEWEST points differ."""
+    end = int(np.argmax(y >= top)) + 1 if (y >= top).any() else len(y)
+    steps, y = steps[:end], y[:end]
+    good = np.isfinite(y) & (y > 0)
+    if good.sum() < FEWEST:
+        return None
+    slope, start = line(steps[good], np.log(y[good]))
+    return float(slope), float(start)
+
+
+def _power(x: np.ndarray, logs: np.ndarray) -> bool:
+    """Whether the logarithms are closer to a line in log(x) than to one in x, by least squares."""
+    good = x > 0
+    if good.sum() < FEWEST_POINTS:
+        return False
+    rest = []
+    for at in (x[good], np.log(x[good])):
+        slope, start = line(at, logs[good])
+        rest.append(((logs[good] - slope * at - start) ** 2).sum())
+    return bool(rest[1] < rest[0])
+
+
+def _crossed(steps: np.ndarray, y: np.ndarray, tolerance: float) -> dict[str, float]:
+    """`observed` with its interval, and `crossed`, of LAW."""
+    reached = y >= tolerance
+    some = reached.any(axis=0)
+    made = {"crossed": int(some.sum())}
+    if some.any():
+        found = median_interval(steps[np.argmax(reached[:, some], axis=0)])
+        made |= dict(zip(("observed", "observed_low", "observed_high"), found, strict=True))
+    return made

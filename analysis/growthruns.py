@@ -1,0 +1,79 @@
+"""How the difference between runs grows with the step: the law of `growthlaw` for every cell and name.
+
+Samples are the runs of a cell, each against the first of it. They share that run, so that their interval says how
+sure the rate is for this reference, not for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+import pandas as pd
+
+from analysis.divergence import GROWTH, growths
+from analysis.groups import grouped
+from analysis.growthlaw import LAW, law
+from analysis.load.frames import Frames
+from analysis.sums.frames import APP
+from analysis.variability import ids, label
+
+TOLERANCE = 1e-8  # relative: half of the digits of float64 are lost (its epsilon is 2.2e-16)
+HALF = 0.5  # of the blocks, for fingerprints, of which only is known whether they differ
+
+CELLS = ["group", "cell", "reference", "runs"]
+LAWS = ["group", "cell", "reference", "name", "kind", *LAW, "efold", "tenfold"]
+
+
+def cell_growths(frames: Frames, cells: Collection[str] | None = None) -> pd.DataFrame:
+    """`divergence.growths` of the complete runs of each cell against its first, with the columns CELLS: `reference` is
+    that first run, `runs` how many complete runs the cell has. Only of `cells`, where these are given; cells of one
+    complete run have no rows, nor have runs of `reductions`, whose steps are samples."""
+    runs = grouped(frames.runs)
+    runs = runs[runs["complete"] & (runs["app"] != APP)]
+    pieces = []
+    for (group, cell), members in runs.groupby(["group", "cell"], sort=False):
+        if len(members) < 2 or (cells is not None and cell not in cells):
+            continue
+        first, *others = ids(members)
+        found = growths(frames, first, others)
+        pieces.append(found.assign(group=group, cell=cell, reference=label(first), runs=len(members)))
+    if not pieces:
+        return pd.DataFrame(columns=[*GROWTH, "run", "repeat", *CELLS])
+    return pd.concat(pieces, ignore_index=True)
+
+
+def laws(found: pd.DataFrame, tolerance: float = TOLERANCE) -> pd.DataFrame:
+    """One row per cell and name that differs anywhere in what `cell_growths` returned; columns LAWS.
+
+    Of values the largest relative difference per step is what grows, against `tolerance`; of fingerprints that have
+    no values of their name the fraction of blocks that differ, against HALF. `efold`, `tenfold`: steps in which the
+    difference grows by e and by ten; NaN where there is no rate above 0.
+    """
+    rows = []
+    for (group, cell), same in found.groupby(["group", "cell"], sort=False):
+        valued = set(same.loc[same["kind"] == "values", "name"])
+        for (kind, name), some in same.groupby(["kind", "name"], sort=False):
+            if not some["differing"].any() or (kind == "fingerprints" and name in valued):
+                continue
+            what, at = ("max_relative", tolerance) if kind == "values" else ("fraction", HALF)
+            table = some.pivot(index="step", columns=["run", "repeat"], values=what).sort_index()
+            where = {"group": group, "cell": cell, "reference": some["reference"].iloc[0], "name": name}
+            rows.append(where | {"kind": kind} | law(table, at))
+    made = pd.DataFrame(rows, columns=LAWS)
+    rate = made["rate"].astype(float).where(made["rate"].astype(float) > 0)
+    return made.assign(efold=1 / rate, tenfold=np.log(10) / rate)
+
+
+def equal_cells(found: pd.DataFrame) -> dict[str, int]:
+    """{cell: its complete runs} of the cells in what `cell_growths` returned in which nothing differs at any step."""
+    by = found.groupby("cell", sort=False)
+    same = by["differing"].sum() == 0
+    return {cell: int(runs) for cell, runs in by["runs"].first()[same].items()}
+
+
+def alone(frames: Frames) -> list[str]:
+    """The cells with fewer than two complete runs, in which nothing can be compared."""
+    runs = grouped(frames.runs)
+    counts = runs[runs["app"] != APP].groupby("cell", sort=False)["complete"].sum()
+    return counts.index[counts < 2].tolist()

@@ -1,0 +1,71 @@
+"""Laws of growth as a table, for the terminal and for the report."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.report.sections import Table
+from analysis.terminal import interval, number
+
+
+def law_table(laws: pd.DataFrame, keys: dict[str, str], unit: str) -> Table:
+    """One row per row of `laws` (the columns of `growthlaw.LAW` and those of `keys`, {column: its heading}); `unit` is
+    what growth is per, such as "step"."""
+    remarks = [remark(row, unit) for row in laws.itertuples(index=False)]
+    columns = (*keys.values(), "samples", "growth phase", f"rate per {unit}", "tenfold in", "largest", "settles at",
+               "predicted", "observed", *(["remark"] if any(remarks) else []))  # fmt: skip
+    rows = [
+        (
+            *(getattr(row, key) for key in keys), row.samples, interval(row.first, row.last), _rate(row),
+            _tenfold(row.rate), _at(row.largest, row.largest_at), number(row.settled),
+            _about(row.predicted, row.predicted_low, row.predicted_high), _observed(row), text,
+        )[: len(columns)]
+        for row, text in zip(laws.itertuples(index=False), remarks, strict=True)
+    ]  # fmt: skip
+    return Table(columns, rows, columns[len(keys) : len(keys) + 8])
+
+
+def remark(row, unit: str) -> str:
+    """What limits the law in `row`."""
+    words = [row.nothing]
+    if row.power:
+        words.append(f"a power of the {unit} fits better than an exponential")
+    if row.predicted == row.predicted and not row.first <= row.predicted <= row.last:
+        words.append("predicted outside of the growth phase: extrapolated")
+    if row.rates and row.rates < row.samples:
+        words.append(f"{row.samples - row.rates} samples left out: they hardly differ")
+    if row.rate == row.rate and row.rate_low != row.rate_low:
+        words.append("no interval: fewer than 6 samples")
+    return "; ".join(filter(None, words))
+
+
+def _rate(row) -> str:
+    """`1.72 (1.69 to 1.73)`, with the interval where there is one."""
+    between = interval(row.rate_low, row.rate_high)
+    return number(row.rate) + (f" ({between})" if between else "")
+
+
+def _at(value: float, step: float) -> str:
+    return f"{number(value)} at {step:.0f}" if value == value else ""
+
+
+def _tenfold(rate: float) -> str:
+    return f"{np.log(10) / rate:.1f}" if rate > 0 else ""
+
+
+def _about(middle: float, low: float, high: float) -> str:
+    """`120 (110 to 131)`."""
+    if middle != middle:
+        return ""
+    between = interval(low, high, "{:.0f}".format)
+    return f"{middle:.0f}" + (f" ({between})" if between else "")
+
+
+def _observed(row) -> str:
+    if not row.tolerance > 0:
+        return ""
+    if not row.crossed:
+        return "never"
+    rest = f", {row.crossed} of {row.samples} samples" if row.crossed < row.samples else ""
+    return _about(row.observed, row.observed_low, row.observed_high) + rest

@@ -1,0 +1,45 @@
+"""What no difference means: how probable one can still be, and how many runs would show it."""
+
+from __future__ import annotations
+
+import math
+
+from analysis.variability import CONFIDENCE, bound
+
+AIM = 0.01  # the probability that `power_note` says the number of runs for
+
+
+def runs_needed(p: float, confidence: float = CONFIDENCE) -> int:
+    """How many runs show at least one difference with probability `confidence`, where one run differs with
+    probability `p`: the smallest n with (1 - p) ** n <= 1 - confidence, 299 for 1 % at 95 %. Raises ValueError
+    unless both are within (0, 1]; `confidence` below 1."""
+    if not 0 < p <= 1 or not 0 < confidence < 1:
+        raise ValueError(f"p = {p}, confidence = {confidence}: must lie within (0, 1)")
+    if p == 1:
+        return 1
+    # Rounding of the quotient must not ask for one run more where it is whole.
+    return max(1, math.ceil(math.log1p(-confidence) / math.log1p(-p) - 1e-9))
+
+
+def percent(p: float) -> str:
+    """`22 %`, `0.3 %`: two digits."""
+    return f"{100 * p:.2g} %" if p < 0.995 else f"{100 * p:.0f} %"
+
+
+def bounded(runs: int, confidence: float = CONFIDENCE) -> str:
+    """`p < 22 % at 95 %`: what `runs` runs without a difference say of its probability p per run."""
+    return f"p < {percent(bound(runs, confidence))} at {percent(confidence)}"
+
+
+def power_note(runs: int, confidence: float = CONFIDENCE) -> str:
+    """`0 of 12 differ: p < 22 % at 95 %; 299 runs would bound 1 %`, for `runs` runs that had one result.
+
+    p is the probability that a run has another result than this one. Fewer than two runs show nothing, and the
+    sentence says so.
+    """
+    needed = runs_needed(AIM, confidence)
+    aim = f"{needed} runs would bound {percent(AIM)}"
+    if runs < 2:
+        return f"{runs} run{'s' * (runs != 1)}: nothing to compare; {aim}"
+    text = f"0 of {runs} differ: {bounded(runs, confidence)}"
+    return text if runs >= needed else f"{text}; {aim}"
