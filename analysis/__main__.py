@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from concurrent.futures import BrokenExecutor
 from importlib import import_module
 from importlib.util import find_spec
 
-from analysis.commands.choice import BAD_USAGE, EQUAL, Usage
+from analysis.commands.choice import BAD_USAGE, EQUAL, FAILED, Usage, add_reading
 
 PACKAGES = ("pandas", "pyarrow", "h5py", "jinja2", "matplotlib", "rich")
 COMMANDS = (
@@ -48,13 +49,13 @@ def parser() -> argparse.ArgumentParser:
     for name in COMMANDS:
         module = _module(name)
         summary = module.SUMMARY
-        module.add_options(
-            commands.add_parser(
-                name, help=summary,
-                description=f"{summary[0].upper()}{summary[1:]}.\n\n{module.DETAIL}".strip(),
-                epilog=EXIT_CODES, formatter_class=_layout,
-            )
+        command = commands.add_parser(
+            name, help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.\n\n{module.DETAIL}".strip(),
+            epilog=EXIT_CODES, formatter_class=_layout,
         )  # fmt: skip
+        module.add_options(command)
+        add_reading(command)
     return top
 
 
@@ -66,6 +67,24 @@ def _layout(prog: str) -> argparse.HelpFormatter:
     return argparse.RawDescriptionHelpFormatter(prog, max_help_position=24, width=100)
 
 
+def _copies():
+    """What a launcher says of this process, where it started several that would all do the same; else None."""
+    from miniapps.environment import launched
+
+    told = launched()
+    return told if told and told.size > 1 and "mpi4py.futures" not in sys.modules else None
+
+
+def _refused(told) -> int:
+    if told.rank == 0:
+        print(
+            f"analysis: started {told.size} times by {told.name}; start it once, or let the ranks read together: "
+            f"mpirun -n {told.size} python -m mpi4py.futures -m analysis ...",
+            file=sys.stderr,
+        )
+    return BAD_USAGE
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     options = parser().parse_args(argv)
@@ -75,14 +94,22 @@ def main(argv: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return BAD_USAGE
+    if copies := _copies():
+        return _refused(copies)
     from analysis.divergence import NothingInCommon
     from analysis.load.find import NoRuns
+    from miniapps.trace import TraceError
 
     try:
         return _module(options.command).run(options)
-    except (Usage, NoRuns, NothingInCommon) as error:
+    except (Usage, NoRuns, NothingInCommon, TraceError) as error:
         print(f"analysis: {error}", file=sys.stderr)
         return BAD_USAGE
+    except BrokenExecutor as error:
+        print(
+            f"analysis: a process that read traces ended ({error}); use fewer: --processes 1", file=sys.stderr
+        )
+        return FAILED
     except BrokenPipeError:  # the reader of the output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EQUAL

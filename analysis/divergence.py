@@ -5,6 +5,7 @@ Runs are compared by (step, name, block), never by rank, so that runs on differe
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -13,6 +14,9 @@ import pandas as pd
 
 from analysis import bits
 from analysis.load.frames import Frames
+from analysis.load.keys import groups
+from analysis.load.store import Leaves
+from analysis.load.tree import HASHES
 
 Id = tuple[str, int]  # (run, repeat)
 KEY = ["step", "name", "occurrence", "block"]
@@ -87,16 +91,17 @@ class NothingInCommon(Exception):
 
 def compare(frames: Frames, a: Id, b: Id) -> Comparison:
     """The first divergence of `b` from `a`: the smallest step, then the name that `a` recorded first in that
-    step, then the lowest block. Raises NothingInCommon when there is no row to compare."""
+    step, then the lowest block. Hashes of many rows are compared first, and rows are read only where these differ
+    (`analysis.load.tree`). Raises NothingInCommon when there is no row to compare."""
     points, shared, lone, through = {}, 0, [0, 0], []
     for table in ("fingerprints", "values"):
-        rows_a, rows_b, both_a, both_b = _aligned(frames, table, a, b)
-        shared += len(both_a)
-        lone[0] += len(rows_a) - len(both_a)
-        lone[1] += len(rows_b) - len(both_b)
-        if len(both_a):
-            through.append(int(both_a["step"].max()))
-        points[table] = _first(table, both_a, both_b)
+        both = _Shared(frames, table, a, b)
+        shared += both.rows
+        lone[0] += int(both.left.rows.sum()) - both.rows
+        lone[1] += int(both.right.rows.sum()) - both.rows
+        if both.rows:
+            through.append(int(both.left.step[both.in_left].max()))
+        points[table] = _first(both)
     if not shared:
         raise NothingInCommon(
             f"{a[0]}:{a[1]} and {b[0]}:{b[1]} recorded nothing of the same step, name and block, so there is "
@@ -118,35 +123,43 @@ def growth(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
     """
     pieces = []
     for table in ("fingerprints", "values"):
-        _, _, left, right = _aligned(frames, table, a, b)
-        if len(left):
-            pieces.append(_by_step_and_name(table, left, right))
+        both = _Shared(frames, table, a, b)
+        if both.rows:
+            pieces.append(_by_step_and_name(both))
     frame = pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame(columns=list(GROWTH))
     return frame.astype(GROWTH)
 
 
-def _by_step_and_name(table: str, left: pd.DataFrame, right: pd.DataFrame) -> pd.DataFrame:
-    """GROWTH of two frames with equal keys; rows of one step and name lie together in them."""
-    step, name = _codes(left, "step"), _codes(left, "name")
-    begin = np.flatnonzero(np.append(True, (step[1:] != step[:-1]) | (name[1:] != name[:-1])))
-    elements = np.diff(begin, append=len(left))
-    differing = np.add.reduceat(_differ(table, left, right), begin, dtype=np.int64)
-    nothing = np.full(len(begin), np.nan)
+def _by_step_and_name(both: _Shared) -> pd.DataFrame:
+    """GROWTH of one table."""
+    tree, equal = both.left, both.in_left[~both.unequal]
+    left, right = both.aligned(both.unequal)
+    step = np.concatenate([tree.step[equal], left["step"].to_numpy()])
+    name = np.concatenate([tree.name[equal], left["name"].cat.codes.to_numpy()])
+    order, begin = groups(step, name)
+    first = order[begin]
+
+    def over(whole: np.ndarray, rows: np.ndarray, ufunc=np.add) -> np.ndarray:
+        return ufunc.reduceat(np.concatenate([whole, rows])[order], begin)
+
+    nothing, none = np.zeros(len(equal), np.int64), np.zeros(len(equal))
+    elements = over(tree.rows[equal], np.ones(len(left), np.int64))
+    differing = over(nothing, _differ(both.table, left, right).astype(np.int64))
     frame = pd.DataFrame(
         {
-            "step": step[begin], "kind": table, "name": left["name"].to_numpy()[begin], "elements": elements,
-            "differing": differing, "fraction": differing / elements, "max_relative": nothing,
-            "max_ulp": nothing, "undefined": 0,
+            "step": step[first], "kind": both.table, "name": np.array(both.frames.names, object)[name[first]],
+            "elements": elements, "differing": differing, "fraction": differing / elements,
+            "max_relative": np.nan, "max_ulp": np.nan, "undefined": 0,
         }
     )  # fmt: skip
-    if table == "values":
+    if both.table == "values":
         x, y = left["value"].to_numpy(), right["value"].to_numpy()
         relative, ulp = bits.relative_difference(x, y), bits.ulp_distance(x, y)
-        frame["max_relative"] = np.fmax.reduceat(relative, begin)  # fmax leaves NaN out where it can
-        frame["max_ulp"] = np.fmax.reduceat(ulp, begin)
-        frame["undefined"] = np.add.reduceat(np.isnan(relative) | np.isnan(ulp), begin, dtype=np.int64)
-    seq = np.minimum.reduceat(left["seq"].to_numpy(), begin)
-    return frame.iloc[np.lexsort((seq, step[begin]))]
+        frame["max_relative"] = over(none, relative, np.fmax)  # fmax leaves NaN out where it can
+        frame["max_ulp"] = over(none, ulp, np.fmax)
+        frame["undefined"] = over(nothing, (np.isnan(relative) | np.isnan(ulp)).astype(np.int64))
+    seq = over(tree.seq[equal], left["seq"].to_numpy(), np.minimum)
+    return frame.iloc[np.lexsort((seq, step[first]))]
 
 
 def growths(frames: Frames, reference: Id, others: Iterable[Id]) -> pd.DataFrame:
@@ -157,17 +170,55 @@ def growths(frames: Frames, reference: Id, others: Iterable[Id]) -> pd.DataFrame
     )
 
 
-def _aligned(frames: Frames, table: str, a: Id, b: Id) -> tuple[pd.DataFrame, ...]:
-    """All rows of `a` and of `b`, then those with a KEY in both, in one order."""
-    left, right = frames.of(table, *a), frames.of(table, *b)
-    if len(left) == len(right) and all(_codes(left, k).tobytes() == _codes(right, k).tobytes() for k in KEY):
-        return left, right, left, right  # the usual case: frames are sorted, so that no join is needed
-    keys = [
-        pd.DataFrame({key: _codes(side, key) for key in KEY} | {f"row_{name}": np.arange(len(side))})
+class _Shared:
+    """What two (run, repeat) both recorded in one table, by the leaves of their hash trees.
+
+    `in_left`, `in_right`: places of the leaves with equal (step, name, occurrence, leaf) in both; `unequal`: whether
+    they differ in blocks or bits; `rows`: how many rows have an equal in the other, by step, name, occurrence and
+    block.
+    """
+
+    def __init__(self, frames: Frames, table: str, a: Id, b: Id):
+        self.frames, self.table, self.a, self.b = frames, table, a, b
+        self.left, self.right = frames.leaves(table, *a), frames.leaves(table, *b)
+        self.in_left, self.in_right = _joined(self.left, self.right)
+        pairs = [
+            (getattr(self.left, key)[self.in_left], getattr(self.right, key)[self.in_right]) for key in HASHES
+        ]
+        self.unequal = np.any([one != other for one, other in pairs], axis=0)
+        other_blocks = pairs[0][0] != pairs[0][1]
+        self.rows = int(self.left.rows[self.in_left[~other_blocks]].sum())
+        if other_blocks.any():
+            self.rows += len(self.aligned(other_blocks)[0])
+
+    def aligned(self, chosen: np.ndarray) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """The rows below the `chosen` (bool) of the shared leaves that are in both runs, in one order."""
+        left = self.frames.at(self.table, self.a[0], self.left.places(self.in_left[chosen]))
+        right = self.frames.at(self.table, self.b[0], self.right.places(self.in_right[chosen]))
+        if len(left) == len(right) and all(
+            _codes(left, key).tobytes() == _codes(right, key).tobytes() for key in KEY
+        ):
+            return left, right
+        keys = [
+            pd.DataFrame({key: _codes(side, key) for key in KEY} | {f"row_{name}": np.arange(len(side))})
+            for name, side in (("a", left), ("b", right))
+        ]
+        both = keys[0].merge(keys[1], on=KEY)
+        return left.iloc[both["row_a"]], right.iloc[both["row_b"]]
+
+
+def _joined(left: Leaves, right: Leaves) -> tuple[np.ndarray, np.ndarray]:
+    """Places of the leaves that are in both."""
+    keys = ("step", "name", "occurrence", "leaf")
+    if all(np.array_equal(getattr(left, key), getattr(right, key)) for key in keys):
+        same = np.arange(len(left.step))
+        return same, same  # the usual case: no join is needed
+    frames = [
+        pd.DataFrame({key: getattr(side, key) for key in keys} | {f"place_{name}": np.arange(len(side.step))})
         for name, side in (("a", left), ("b", right))
     ]
-    both = keys[0].merge(keys[1], on=KEY)
-    return left, right, left.iloc[both["row_a"]], right.iloc[both["row_b"]]
+    both = frames[0].merge(frames[1], on=list(keys)).sort_values("place_a")
+    return both["place_a"].to_numpy(), both["place_b"].to_numpy()
 
 
 def _codes(rows: pd.DataFrame, key: str) -> np.ndarray:
@@ -181,41 +232,60 @@ def _differ(table: str, left: pd.DataFrame, right: pd.DataFrame) -> np.ndarray:
     return np.any([left[word].to_numpy() != right[word].to_numpy() for word in ("hi", "lo")], axis=0)
 
 
-def _first(table: str, left: pd.DataFrame, right: pd.DataFrame) -> Point | None:
-    changed = _differ(table, left, right)
-    if not changed.any():
+def _first(both: _Shared) -> Point | None:
+    """The first row that differs. Leaves whose blocks are not the same may hold none, so that they are tried in
+    turn."""
+    unequal = np.flatnonzero(both.unequal)
+    if not len(unequal):
         return None
-    rows = np.flatnonzero(changed)
-    where = left.iloc[rows]
-    first = rows[np.lexsort((where["block"], where["seq"], where["step"]))[0]]
-    return _point(table, left, right, int(first), changed)
+    tree, at = both.left, both.in_left
+    step, seq = tree.step[at[unequal]], tree.seq[at[unequal]]
+    order, begin = groups(step, seq)
+    for i, j in itertools.pairwise([*begin.tolist(), len(order)]):
+        here = unequal[order[i:j]]
+        chosen = np.zeros(len(at), bool)
+        chosen[here] = True
+        left, right = both.aligned(chosen)
+        changed = _differ(both.table, left, right)
+        if not changed.any():
+            continue
+        rows = np.flatnonzero(changed)
+        row = int(rows[np.argmin(left["block"].to_numpy()[rows])])
+        segment = (tree.step[at] == step[order[i]]) & (tree.seq[at] == seq[order[i]]) & ~both.unequal
+        return _point(both.table, left, right, row, changed, int(tree.rows[at[segment]].sum()))
+    return None
 
 
-def _point(table: str, left: pd.DataFrame, right: pd.DataFrame, i: int, changed: np.ndarray) -> Point:
+def _point(
+    table: str, left: pd.DataFrame, right: pd.DataFrame, i: int, changed: np.ndarray, equal: int = 0
+) -> Point:
+    """Row `i` of aligned rows; `equal` more rows of its step, name and occurrence are equal in both runs."""
     row, other = left.iloc[i], right.iloc[i]
     same = np.all([_codes(left, key) == _codes(left.iloc[[i]], key)[0] for key in KEY[:-1]], axis=0)
     numbers = (float(row["value"]), float(other["value"])) if table == "values" else ()
     return Point(
         int(row["step"]), str(row["name"]), int(row["block"]), int(row["occurrence"]),
         int(row["rank"]), int(other["rank"]), int(row["seq"]),
-        int(changed[same].sum()), int(same.sum()), *numbers,
+        int(changed[same].sum()), int(same.sum()) + equal, *numbers,
     )  # fmt: skip
 
 
 def _nearby(frames: Frames, a: Id, b: Id, at: Point | None) -> tuple[tuple[Point, ...], Point | None]:
     """`values` and `largest` of Comparison."""
-    _, _, left, right = _aligned(frames, "values", a, b)
-    changed = _differ("values", left, right)
-    block = left["block"].to_numpy()
-    now = changed & (left["step"].to_numpy() == at.step) if at else np.zeros(len(left), bool)
-    if not now.any():
+    if at is None:
         return (), None
-    here = np.flatnonzero(now & (block == at.block))
+    both = _Shared(frames, "values", a, b)
+    left, right = both.aligned(both.unequal & (both.left.step[both.in_left] == at.step))
+    changed = _differ("values", left, right)
+    if not changed.any():
+        return (), None
+    block = left["block"].to_numpy()
+    here = np.flatnonzero(changed & (block == at.block))
     if not len(here):
-        here = np.flatnonzero(now & (block == -1))
+        here = np.flatnonzero(changed & (block == -1))
     by_time = here[np.argsort(left["seq"].to_numpy()[here], kind="stable")]
     values = tuple(_point("values", left, right, int(i), changed) for i in by_time)
-    inside = np.flatnonzero(now & (block >= 0))
+    inside = np.flatnonzero(changed & (block >= 0))
     if not len(inside):
         return values, None
     size = bits.relative_difference(left["value"].to_numpy()[inside], right["value"].to_numpy()[inside])

@@ -74,12 +74,7 @@ def problem_names(runs: pd.DataFrame) -> dict[str, str]:
         if len(problems) == 1:
             names[problems["problem"].iloc[0]] = ""
             continue
-        # Section `run` holds what is no part of the problem, except the seed.
-        beside = _no_part(same)
-        options = [
-            {key: value for key, value in _options(config).items() if key not in beside}
-            for config in problems["config"]
-        ]
+        options = _defining(problems, same)
         telling = _telling(options)
         words = [
             ", ".join(f"{key.rpartition('.')[2]}={_told(o.get(key))}" for key in telling) for o in options
@@ -90,13 +85,20 @@ def problem_names(runs: pd.DataFrame) -> dict[str, str]:
     return names
 
 
-def _no_part(runs: pd.DataFrame) -> set[str]:
-    """Options that are seen not to define the problem: factors of the method, and what differs within one problem."""
+def _defining(problems: pd.DataFrame, runs: pd.DataFrame) -> list[dict[str, Any]]:
+    """The options that define each of `problems` among `runs`. Old traces do not say which do: then all but those
+    that are seen not to, the factors of the method and what differs within one problem."""
+    told = [json.loads(text) for text in problems["problem_options"]]
+    if all(told):
+        return told
     beside = {key for method in runs["method"].unique() for key in json.loads(method)}
     for _, same in runs.groupby("problem", sort=False):
         options = [_options(config) for config in same["config"].unique()]
         beside |= {key for key in options[0] if len({json.dumps(o.get(key)) for o in options}) > 1}
-    return beside
+    return [
+        {key: value for key, value in _options(config).items() if key not in beside}
+        for config in problems["config"]
+    ]
 
 
 def _told(value: Any) -> Any:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis import bits
 from analysis.groups import grouped
-from analysis.load.assemble import PAYLOAD
+from analysis.load.columns import PAYLOAD
 from analysis.load.frames import Frames
 
 Id = tuple[str, int]  # (run, repeat)
@@ -52,11 +52,17 @@ def ids(runs: pd.DataFrame) -> list[Id]:
 def final(frames: Frames, table: str, name: str, runs: list[Id]) -> tuple[int, list[np.ndarray]] | None:
     """(step, bits of each run) of what all `runs` recorded as `name` in the last step in which all did:
     uint64 (rows, words), sorted by occurrence and block. None where there is no such step, or the runs
-    recorded other blocks."""
+    recorded other blocks. Runs whose hashes are equal share one array."""
     found = _last(frames, table, name, runs)
-    if found is None or len({_keys(frames, table, rows) for rows in found[1]}) > 1:
+    if found is None or len({keys for _, keys, _ in found[1]}) > 1:
         return None
-    return found[0], [_words(frames, table, rows) for rows in found[1]]
+    known: dict[bytes, np.ndarray] = {}
+    words = []
+    for run, (places, _, bits_) in zip(runs, found[1], strict=True):
+        if bits_ not in known:
+            known[bits_] = _words(frames, table, run[0], places)
+        words.append(known[bits_])
+    return found[0], words
 
 
 def outcomes(frames: Frames, runs: pd.DataFrame) -> list[str] | None:
@@ -69,8 +75,8 @@ def outcomes(frames: Frames, runs: pd.DataFrame) -> list[str] | None:
         for name in _names(frames, table):
             if found := _last(frames, table, name, ids(runs)):
                 compared += 1
-                for digest, rows in zip(hashes, found[1], strict=True):
-                    digest.update(_keys(frames, table, rows) + _words(frames, table, rows).tobytes())
+                for digest, (_, keys, bits_) in zip(hashes, found[1], strict=True):
+                    digest.update(keys + bits_)
     if (runs["state"] != "").all():
         compared += 1
         for digest, state in zip(hashes, runs["state"], strict=True):
@@ -212,29 +218,49 @@ def _counts(words: list[np.ndarray]) -> list[int]:
 
 def _names(frames: Frames, table: str) -> list[str]:
     """The names in `table`, in the order in which they are recorded within a step."""
-    return (
-        getattr(frames, table)
-        .groupby("name", observed=True)["seq"]
-        .min()
-        .sort_values(kind="stable")
-        .index.tolist()
-    )
+    first: dict[int, int] = {}
+    for run in ids(frames.runs):
+        tree = frames.leaves(table, *run)
+        codes, where = np.unique(tree.name, return_inverse=True)
+        least = np.full(len(codes), np.iinfo(np.int32).max, np.int32)
+        np.minimum.at(least, where, tree.seq)
+        for code, seq in zip(codes.tolist(), least.tolist(), strict=True):
+            first[code] = min(seq, first.get(code, seq))
+    return [frames.names[code] for code in sorted(first, key=lambda code: (first[code], code))]
 
 
-def _last(frames: Frames, table: str, name: str, runs: list[Id]) -> tuple[int, list[slice]] | None:
-    """The last step in which all `runs` recorded `name`, and the rows of each run there."""
-    recorded = [frames.steps(table, *run, name) for run in runs]
-    shared = set.intersection(*map(set, recorded))
-    if not shared:
+Last = tuple[
+    list[tuple[int, int]], bytes, bytes
+]  # places of the rows, hash of their keys, hash of their bits
+
+
+def _last(frames: Frames, table: str, name: str, runs: list[Id]) -> tuple[int, list[Last]] | None:
+    """The last step in which all `runs` recorded `name`, and what each run recorded there."""
+    code = frames.names.index(name)
+    trees = [frames.leaves(table, *run) for run in runs]
+    recorded = [tree.of(code) for tree in trees]
+    if not all(len(steps) for _, steps in recorded):
         return None
-    return max(shared), [steps[max(shared)] for steps in recorded]
+    step = min(int(steps[-1]) for _, steps in recorded)
+    if not all(_has(steps, step) for _, steps in recorded):
+        shared = set.intersection(*(set(steps.tolist()) for _, steps in recorded))
+        if not shared:
+            return None
+        step = max(shared)
+    found = []
+    for tree, (leaves, steps) in zip(trees, recorded, strict=True):
+        here = leaves[np.searchsorted(steps, step) : np.searchsorted(steps, step, side="right")]
+        keys = [column[here].tobytes() for column in (tree.occurrence, tree.leaf, tree.rows, tree.keys)]
+        hashes = tree.hi[here].tobytes() + tree.lo[here].tobytes()
+        found.append((tree.places(here), b"".join(keys), hashes))
+    return step, found
 
 
-def _keys(frames: Frames, table: str, rows: slice) -> bytes:
-    frame = getattr(frames, table)
-    return frame["occurrence"].to_numpy()[rows].tobytes() + frame["block"].to_numpy()[rows].tobytes()
+def _has(ascending: np.ndarray, value: int) -> bool:
+    place = np.searchsorted(ascending, value)
+    return place < len(ascending) and ascending[place] == value
 
 
-def _words(frames: Frames, table: str, rows: slice) -> np.ndarray:
-    frame = getattr(frames, table)
-    return np.stack([frame[column].to_numpy()[rows].view(np.uint64) for column in PAYLOAD[table]], axis=1)
+def _words(frames: Frames, table: str, run: str, places: list[tuple[int, int]]) -> np.ndarray:
+    frame = frames.at(table, run, places)
+    return np.stack([frame[column].to_numpy().view(np.uint64) for column in PAYLOAD[table]], axis=1)

@@ -19,7 +19,7 @@ from kernels.guarantees import LEVELS
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARIES = ("mpich", "openmpi")
-PACKAGES = ("numpy", "mpi4py", "h5py", "torch", "fpna-miniapps")
+PACKAGES = ("numpy", "mpi4py", "h5py", "pandas", "pyarrow", "torch", "fpna-miniapps")
 
 
 def launch(ranks: int, module: str, options, timeout: float = 1800.0) -> dict:

@@ -37,7 +37,7 @@ class Untraced:
     def _nothing(self, *arguments):
         return None
 
-    at = event = value = values = fingerprint = fingerprints = order = _nothing
+    at = event = value = values = fingerprint = fingerprints = order = partners = _nothing
 
 
 def main(argv=None) -> None:

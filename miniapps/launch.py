@@ -16,7 +16,7 @@ from kernels import allreduce
 from miniapps import commandline, config, environment, faults
 from miniapps.config import UsageError
 from miniapps.options import Common, RunOptions, ordering_for
-from miniapps.trace import TraceError, rank_files, read
+from miniapps.trace import TraceError, read_run
 
 Orders = dict[tuple[str, int], np.ndarray]  # uint16 (calls, size) by name of the reducer and repeat
 
@@ -31,6 +31,7 @@ class Launch:
     config: Any
     effective: dict[str, Any]  # all options by section
     problem: str
+    problem_options: dict[str, Any]
     method: dict[str, Any]
     out: Path
     run_id: str
@@ -45,6 +46,7 @@ class Launch:
             "app": self.app,
             "config": self.effective,
             "problem": self.problem,
+            "problem_options": self.problem_options,
             "method": self.method,
             "guarantee": self.options.guarantee,
             "ordering": ",".join(dict.fromkeys(self.method["orderings"].values())),
@@ -87,7 +89,8 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
         raise UsageError(f"--device cuda: {reason}; or compute with --device cpu")
     if app.validate:
         app.validate(own, options, size)
-    problem = config.problem_hash(app.name, config.of_role(known, effective, "problem"))
+    defining = config.of_role(known, effective, "problem")
+    problem = config.problem_hash(app.name, defining)
     now = datetime.now(UTC)
     run_id = f"{app.name}-{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
     return Launch(
@@ -97,6 +100,7 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
         config=own,
         effective=effective,
         problem=problem,
+        problem_options=defining,
         method=config.of_role(known, effective, "method") | {"orderings": orderings},
         replay=None if options.replay is None else replayed(options, app.name, problem, size),
         environment=environment.shared(),
@@ -135,7 +139,7 @@ def replayed(options: RunOptions, app: str, problem: str, size: int) -> Orders:
             "--allreduce out"
         )
     try:
-        trace = read(rank_files(options.replay)[0], tables=["order"])
+        (trace,) = read_run(options.replay, tables=["order"], ranks=[0])
     except TraceError as error:
         raise UsageError(f"--replay {error}") from error
     for what, theirs, ours in (

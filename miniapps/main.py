@@ -17,6 +17,7 @@ from miniapps.options import RunOptions
 from miniapps.outcome import Check, Outcome, RunError
 from miniapps.trace import Tracer
 from miniapps.trace.clocks import Clocks
+from miniapps.trace.node import pack_node
 from miniapps.trace.schema import rank_file
 from miniapps.world import speaks, world
 
@@ -124,11 +125,13 @@ def _run(app: App, comm: Any, state: _State) -> int:
     wall = time.perf_counter() - begin
     ctx.progress.clear()
     later, _ = clocks.offset()
-    clocks.free()
     checks = comm.bcast(outcome.all_checks(outcomes, options.guarantee), root=0)
     code = DONE if all(check["passed"] for check in checks) else NOT_VERIFIED
     ctx.tracer.attributes(clock_drift=(later - offset) / wall)
     ctx.tracer.close(complete=True)
+    if options.trace_files == "node" and (trouble := pack_node(launch.out, clocks.node, rank)):
+        log.warning("%s", trouble)
+    clocks.free()
     struck = set().union(*comm.allgather(ctx.struck)) if launch.faults else ()
     if rank == 0:
         for fault in launch.faults:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from kernels.guarantees import LEVELS
 from miniapps.config import option, section
+from miniapps.trace.node import FILES as TRACE_FILES
 from miniapps.trace.writer import LEVELS as TRACE_LEVELS
 
 
@@ -80,6 +81,13 @@ class RunOptions:
         choices=("state", "messages"),
         help="record fingerprints of the state, or also of what every kernel, halo exchange and all-reduce took and "
         "gave, which names the cause of a difference",
+    )
+    trace_files: str = option(
+        "rank",
+        role="control",
+        flag="--trace-files",
+        choices=TRACE_FILES,
+        help="one trace file per rank, or, at the end, those of a node packed into one",
     )
     check_ranks: bool = option(
         False,

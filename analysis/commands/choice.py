@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 EQUAL, FAILED, BAD_USAGE, DIFFERENT = 0, 1, 2, 3
@@ -28,12 +30,35 @@ def add_csv(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def frames_of(options: argparse.Namespace):
-    """The frames of `options.runs` and the (run, repeat) of `options.reference`, or None."""
+def add_reading(parser: argparse.ArgumentParser) -> None:
+    """The options of how traces are read, which every command has."""
+    group = parser.add_argument_group("reading")
+    group.add_argument(
+        "--no-cache", action="store_true",
+        help="neither use nor write RUN/.analysis, where what was read of a run is kept",
+    )  # fmt: skip
+    group.add_argument(
+        "--processes", type=_count, metavar="N", help="that read, from 33 files on (one per core)"
+    )
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of processes; give 1 or more")
+    return int(text)
+
+
+def loaded(options: argparse.Namespace, paths: Iterable[str | os.PathLike], copies: bool = False):
+    """The frames of the runs that `paths` name, read as `options` say."""
     from analysis.load.frames import load
 
+    return load(paths, processes=options.processes, copies=copies, keep=not options.no_cache)
+
+
+def frames_of(options: argparse.Namespace):
+    """The frames of `options.runs` and the (run, repeat) of `options.reference`, or None."""
     reference = split(options.reference) if options.reference else None
-    frames = load([*options.runs, *([reference[0]] if reference else [])])
+    frames = loaded(options, [*options.runs, *([reference[0]] if reference else [])])
     if frames.runs.empty:
         warn(frames)
         raise Usage(f"no usable run in {', '.join(map(str, options.runs))}; the reasons are above")
@@ -100,10 +125,8 @@ def complete(frames, chosen: list[tuple[str, int]]) -> bool:
 
 def frames_for_csv(options: argparse.Namespace):
     """The frames of `options.runs`, for a command with --csv; what is wrong with them is said."""
-    from analysis.load.frames import load
-
     require_directory("--csv", options.csv)
-    frames = load(options.runs)
+    frames = loaded(options, options.runs)
     warn(frames)
     return frames
 

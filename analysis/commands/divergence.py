@@ -9,6 +9,7 @@ from analysis.commands.choice import (
     EQUAL,
     Usage,
     complete,
+    loaded,
     require_same_problem,
     require_usable,
     select,
@@ -31,11 +32,10 @@ def run(options: argparse.Namespace) -> int:
     """Compare the first run with the others; 0 if every bit is equal."""
     from analysis import terminal
     from analysis.divergence import compare, growth
-    from analysis.load.frames import load
     from analysis.power import power_note
 
     places = [split(run) for run in options.runs]
-    frames = load([directory for directory, _ in places], copies=True)
+    frames = loaded(options, [directory for directory, _ in places], copies=True)
     require_usable(frames)
     warn(frames)
     chosen = [run for directory, repeat in places for run in select(frames, directory, repeat)]

@@ -9,7 +9,16 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from analysis.commands.choice import EQUAL, Usage, require_same_problem, require_usable, select, split, warn
+from analysis.commands.choice import (
+    EQUAL,
+    Usage,
+    loaded,
+    require_same_problem,
+    require_usable,
+    select,
+    split,
+    warn,
+)
 from analysis.export import FORMATS
 
 SUMMARY = "the events of a run for other tools: Perfetto, Vampir, Extra-P, simulators"
@@ -139,13 +148,12 @@ def _mark(part, directory: Path, repeat: int | None, options: argparse.Namespace
     """(mark, what to say about it): of the first divergence, if it is known when it was and that is in the slice."""
     from analysis.divergence import compare
     from analysis.export.marks import mark_of
-    from analysis.load.frames import load
     from analysis.load.timeline import timeline
     from analysis.verdict import place
     from miniapps.trace import rank_files, read
 
     other, other_repeat = split(options.against)
-    frames = load([directory, other], copies=True)
+    frames = loaded(options, [directory, other], copies=True)
     require_usable(frames)
     warn(frames)
     repeat = options.repeat if repeat is None else repeat

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from analysis.commands.choice import EQUAL, Usage, add_csv, export, require_directory, warn
+from analysis.commands.choice import EQUAL, Usage, add_csv, export, loaded, require_directory, warn
 
 SUMMARY = "what the runs do not support: rules of careful benchmarking, checked"
 DETAIL = """\
@@ -21,11 +21,10 @@ def run(options: argparse.Namespace) -> int:
     """Print what limits the conclusions from the runs."""
     from analysis import terminal
     from analysis.lint.rules import RULES, lint
-    from analysis.load.frames import load
     from analysis.report.material import Material
 
     require_directory("--csv", options.csv)
-    frames = load(options.runs)
+    frames = loaded(options, options.runs)
     warn(frames)
     if frames.runs.empty:
         raise Usage(f"no usable run in {', '.join(map(str, options.runs))}; the reasons are above")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from analysis.commands.choice import BAD_USAGE, EQUAL, warn
+from analysis.commands.choice import BAD_USAGE, EQUAL, loaded, warn
 
 SUMMARY = "what is recorded in runs"
 DETAIL = """"""
@@ -18,9 +18,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print what is in the runs."""
     from analysis import terminal
-    from analysis.load.frames import load
 
-    frames = load(options.runs, copies=True)
+    frames = loaded(options, options.runs, copies=True)
     say = terminal.printer()
     for renderable in terminal.show(frames):
         say(renderable)

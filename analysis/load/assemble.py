@@ -9,44 +9,50 @@ from typing import Any
 
 import numpy as np
 
-from analysis.load.rankfile import RankData
+from analysis.load.columns import KEY, PAYLOAD, STORED
+from analysis.load.keys import changes, order_by
+from analysis.load.rankfile import Head, Piece, read_piece
+from analysis.load.tree import leaves
 from miniapps.trace import TraceError
+from miniapps.trace.schema import TABLES
 
-KEY = ("repeat", "step", "name", "occurrence", "block")  # what tells rows of values and fingerprints apart
-PAYLOAD = {"values": ("value",), "fingerprints": ("hi", "lo")}
 # Ends of the names of variables that tell ranks apart by design, so that their differences say nothing.
 OF_EACH_RANK = ("RANK", "PROCID", "LOCALID", "NODEID", "TASK_PID")
+SHARED = ("run_id", "size", "problem", "schema")  # what all ranks of a run have alike
 SHOWN = 4  # ranks, steps or names listed before "and N more"
 
 
 @dataclass
 class Run:
-    """One run directory: `rows` for the frame of runs (one per repeat), `tables` of columns with `name` as
-    codes of a dict shared by all runs, and `notes`: (what, path, reason, kept) of all that was left out or
-    is doubtful."""
+    """One run directory: `rows` for the frame of runs (one per repeat), `tables` of columns, whose `name` counts in
+    `names`, `trees` over the tables in PAYLOAD, and `notes`: (what, path, reason, kept) of all that was
+    left out or is doubtful."""
 
-    label: str
     path: Path
     rows: list[dict[str, Any]] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
     tables: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
-    notes: list[tuple[str, Path, str, str]] = field(default_factory=list)
+    trees: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
+    notes: list[tuple[str, str, str, str]] = field(default_factory=list)
 
     def note(self, what: str, path: Path, reason: str, kept: str) -> None:
-        self.notes.append((what, path, reason, kept))
+        self.notes.append((what, str(path), reason, kept))
 
 
-def assemble(label: str, path: Path, files: list[RankData | TraceError], codes: dict[str, int]) -> Run:
-    """The run in directory `path` from what was read of its files; `codes` numbers the names of all runs and
-    grows. Without a usable file the run has no rows and the notes say why."""
-    run = Run(label, path)
+def assemble(path: Path, pieces: list[Piece]) -> Run:
+    """The run in directory `path` from what was read of its files. Without a usable file the run has no rows and the
+    notes say why."""
+    run = Run(path)
     result = _result(run)
-    ranks = _usable(run, files)
+    ranks = _usable(run, [head for piece in pieces for head in piece.heads])
     if not ranks:
         if not run.notes:
             run.note("no trace", path, f"{path}: no rank-*.h5; the run ended before it wrote one", "nothing")
         return run
+    if len(ranks) < sum(isinstance(head, Head) for piece in pieces for head in piece.heads):
+        pieces = [read_piece(dict.fromkeys(head.path for head in ranks))]
     first = ranks[0].attributes
-    missing = sorted(set(range(first["size"])) - {rank.attributes["rank"] for rank in ranks})
+    missing = sorted(set(range(first["size"])) - {head.rank for head in ranks})
     if missing:
         reason = f"{path}: a run of {first['size']} ranks without usable traces of {listed('rank', missing)}"
         advice = "copy the whole directory again, or repeat the run"
@@ -56,8 +62,16 @@ def assemble(label: str, path: Path, files: list[RankData | TraceError], codes: 
         run.note("empty", path, f"{path}: the traces hold no rows; repeat the run", "nothing")
     for repeat, (step, complete) in last.items():
         run.rows.append(_row(run, ranks, repeat, step, complete, result))
-    for table in ("events", "values", "fingerprints", "order"):
-        run.tables[table] = _combined(run, table, ranks, last, codes)
+    run.names = list(dict.fromkeys(name for piece in pieces for name in piece.names))
+    for table in TABLES:
+        columns = _combined(table, pieces, last, run.names)
+        if table in PAYLOAD:
+            columns = _merged(run, table, columns)
+            run.trees[table] = leaves(columns, PAYLOAD[table])
+        else:
+            order = order_by(columns["repeat"], columns["rank"] if table == "events" else columns["repeat"])
+            columns = {key: column[order] for key, column in columns.items()}
+        run.tables[table] = {key: columns[key] for key in STORED[table]}
     return run
 
 
@@ -88,7 +102,7 @@ def _result(run: Run) -> dict[str, Any]:
     return result
 
 
-def _usable(run: Run, files: list[RankData | TraceError]) -> list[RankData]:
+def _usable(run: Run, files: list[Head | TraceError]) -> list[Head]:
     """The files that can be read and belong together, by rank."""
     errors = [file for file in files if isinstance(file, TraceError)]
     for error in errors[:SHOWN]:
@@ -96,33 +110,38 @@ def _usable(run: Run, files: list[RankData | TraceError]) -> list[RankData]:
     if len(errors) > SHOWN:
         reason = f"{run.path}: {len(errors) - SHOWN} more files cannot be read either; copy the run again"
         run.note("unreadable", run.path, reason, "nothing of these ranks")
-    ranks: list[RankData] = []
-    for file in files:
-        if isinstance(file, TraceError):
+    ranks: dict[int, Head] = {}
+    for head in files:
+        if isinstance(head, TraceError):
             continue
-        if ranks and any(file.attributes[k] != ranks[0].attributes[k] for k in ("run_id", "size", "problem")):
-            reason = f"{file.path}: of another launch than {ranks[0].path.name}"
-            run.note(
-                "foreign rank", file.path, f"{reason}; give every run its own directory", "nothing of it"
-            )
+        first = next(iter(ranks.values()), head)
+        if other := [key for key in SHARED if head.attributes[key] != first.attributes[key]]:
+            what = "mixed schema" if other == ["schema"] else "foreign rank"
+            reason = f"of another {'version of the program' if other == ['schema'] else 'launch'} than"
+            reason = f"{head.path}: {reason} {first.path.name} ({other[0]} {head.attributes[other[0]]})"
+            run.note(what, head.path, f"{reason}; give every run its own directory", "nothing of it")
             continue
-        if file.backwards:
+        if head.rank in ranks:
+            reason = f"{head.path}: holds rank {head.rank}, as {ranks[head.rank].path.name} does; remove one"
+            run.note("foreign rank", head.path, reason, "nothing of it")
+            continue
+        if head.backwards:
             reason = (
-                f"{file.path}: {file.backwards} events end before they start: the clock of the node jumped"
+                f"{head.path}: {head.backwards} events end before they start: the clock of the node jumped"
             )
-            run.note("clock", file.path, f"{reason}; do not trust the times of this run", "all other events")
-        ranks.append(file)
-    return sorted(ranks, key=lambda rank: rank.attributes["rank"])
+            run.note("clock", head.path, f"{reason}; do not trust the times of this run", "all other events")
+        ranks[head.rank] = head
+    return [ranks[rank] for rank in sorted(ranks)]
 
 
-def _last_steps(run: Run, ranks: list[RankData], missing: bool) -> dict[int, tuple[int, bool]]:
+def _last_steps(run: Run, ranks: list[Head], missing: bool) -> dict[int, tuple[int, bool]]:
     """{repeat: (last step to use, whether the repeat is whole)}.
 
     The run is used as far as all ranks went. A rank that failed may have recorded part of that step: rows are
     compared one by one, so that the part is of use.
     """
-    ended = [_ends(rank) for rank in ranks]
-    stopped = [r.attributes["rank"] for r in ranks if not r.attributes["complete"]]
+    ended = [rank.ends for rank in ranks]
+    stopped = [head.rank for head in ranks if not head.attributes["complete"]]
     last = {}
     for repeat in sorted(set().union(*ended)):
         done = not stopped or all(max(end, default=-1) > repeat for end in ended)
@@ -140,25 +159,12 @@ def _last_steps(run: Run, ranks: list[RankData], missing: bool) -> dict[int, tup
     return last
 
 
-def _ends(rank: RankData) -> dict[int, int]:
-    """{repeat: last step} over all tables of one rank."""
-    ends: dict[int, int] = {}
-    for table in rank.tables.values():
-        for repeat in np.unique(table["repeat"]).tolist():
-            ends[repeat] = max(ends.get(repeat, -1), int(table["step"][table["repeat"] == repeat].max()))
-    return ends
-
-
-def _row(
-    run: Run, ranks: list[RankData], repeat: int, step: int, complete: bool, result: dict
-) -> dict[str, Any]:
+def _row(run: Run, ranks: list[Head], repeat: int, step: int, complete: bool, result: dict) -> dict[str, Any]:
     first = ranks[0].attributes
     states = result.get("fingerprints") or []
     spans = [int(end - start) for rank in ranks for r, start, end in rank.spans if r == repeat]
     return {
-        "run": run.label,
         "repeat": repeat,
-        "path": str(run.path),
         "run_id": first["run_id"],
         "allocation_id": first.get("allocation_id", ""),
         "app": first["app"],
@@ -178,16 +184,17 @@ def _row(
         "config": json.dumps(first.get("config", {}), sort_keys=True),
         "environment": json.dumps(_environment(ranks), sort_keys=True),
         "promises": json.dumps(first.get("promises", {}), sort_keys=True),
+        "problem_options": json.dumps(first.get("problem_options", {}), sort_keys=True),
     }
 
 
-def _tracing_ns(rank: RankData) -> float:
+def _tracing_ns(rank: Head) -> float:
     """What tracing cost this rank, by its own account; 0 where the run was killed."""
     tracer = rank.attributes["tracer"]
     return tracer.get("events", 0) * tracer.get("ns_per_event", 0) + tracer.get("flush_ns", 0)
 
 
-def _environment(ranks: list[RankData]) -> dict[str, str]:
+def _environment(ranks: list[Head]) -> dict[str, str]:
     """The environment of a run, flat; where ranks differ, what was seen, joined by " | "."""
     flat = [flatten(rank.attributes.get("environment") or {}) for rank in ranks]
     merged = {}
@@ -210,68 +217,54 @@ def flatten(tree: Any, prefix: str = "") -> dict[str, str]:
 
 
 def _combined(
-    run: Run, table: str, ranks: list[RankData], last: dict[int, tuple[int, bool]], codes: dict[str, int]
+    table: str, pieces: list[Piece], last: dict[int, tuple[int, bool]], names: list[str]
 ) -> dict[str, np.ndarray]:
-    pieces = []
-    for rank in ranks:
-        columns = dict(rank.tables[table])
-        local = np.array([codes.setdefault(name, len(codes)) for name in rank.names], np.int32)
-        columns["name"] = local[columns["name"]] if len(columns["name"]) else columns["name"].astype(np.int32)
-        columns["rank"] = np.full(len(columns["name"]), rank.attributes["rank"], np.int32)
-        if "ranks" in columns:
-            columns["ranks"] = _packed(columns["ranks"])
+    """The rows of all ranks, as far as they are used, rank by rank; `name` counts in `names`."""
+    places = {name: place for place, name in enumerate(names)}
+    parts = []
+    for piece in pieces:
+        columns = dict(piece.tables[table])
+        if not len(columns["name"]) and parts:
+            continue
+        local = np.array([places[name] for name in piece.names], np.int32)
+        columns["name"] = local[columns["name"]] if len(columns["name"]) else columns["name"]
         keep = np.zeros(len(columns["name"]), bool)
         for repeat, (step, _) in last.items():
             keep |= (columns["repeat"] == repeat) & (columns["step"] <= step)
-        pieces.append(columns if keep.all() else {k: v[keep] for k, v in columns.items()})
-    columns = {key: np.concatenate([piece[key] for piece in pieces]) for key in pieces[0]}
-    if table in PAYLOAD:
-        return _merged(run, table, columns, codes)
-    order = np.argsort(columns["repeat"], kind="stable")
-    return {key: column[order] for key, column in columns.items()}
-
-
-def _packed(orders: np.ndarray) -> np.ndarray:
-    """Rows of uint16 `orders` (n, size) as n bytes objects, equal ones shared."""
-    known: dict[bytes, bytes] = {}
-    packed = np.empty(len(orders), object)
-    for i, row in enumerate(np.ascontiguousarray(orders, "<u2")):
-        packed[i] = known.setdefault(key := row.tobytes(), key)
-    return packed
-
-
-def _merged(
-    run: Run, table: str, columns: dict[str, np.ndarray], codes: dict[str, int]
-) -> dict[str, np.ndarray]:
-    """Rows in the order of KEY, one per key: what several ranks recorded is kept from the lowest; where they
-    hold other bits, a note says so. `seq` becomes the same for all rows of one (repeat, step, name,
-    occurrence)."""
-    order = np.lexsort([columns[key] for key in ("rank", *reversed(KEY))])
-    columns = {key: column[order] for key, column in columns.items()}
-    if not len(order):
-        return columns
-    new = _changes(columns, KEY)
-    first = np.flatnonzero(new)[np.cumsum(new) - 1]
-    payload = [columns[key].view(np.uint64) for key in PAYLOAD[table]]
-    differ = np.any([bits != bits[first] for bits in payload], axis=0)
-    if differ.any():
-        _disagree(run, table, {k: columns[k][differ] for k in (*KEY, "rank")}, list(codes))
-    columns = {key: column[new] for key, column in columns.items()}
-    step = _changes(columns, KEY[:-1])
-    begin = np.flatnonzero(step)
-    columns["seq"] = np.maximum.reduceat(columns["seq"], begin)[np.cumsum(step) - 1]
+        parts.append(columns if keep.all() else {key: rows[keep] for key, rows in columns.items()})
+    columns = {key: np.concatenate([part.pop(key) for part in parts]) for key in list(parts[0])}
+    if (np.diff(columns["rank"]) < 0).any():  # where the files of nodes hold ranks out of turn
+        order = np.argsort(columns["rank"], kind="stable")
+        columns = {key: rows[order] for key, rows in columns.items()}
     return columns
 
 
-def _changes(columns: dict[str, np.ndarray], keys: tuple[str, ...]) -> np.ndarray:
-    """Whether each row differs from the one before in any of `keys`; true for the first."""
-    new = np.ones(len(columns[keys[0]]), bool)
-    new[1:] = np.any([columns[key][1:] != columns[key][:-1] for key in keys], axis=0)
-    return new
+def _merged(run: Run, table: str, columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Rows in the order of KEY, one per key, of rows that lie rank by rank: what several ranks recorded is kept from
+    the lowest; where they hold other bits, a note says so. `seq` becomes the same for all rows of one (repeat, step,
+    name, occurrence)."""
+    order = order_by(*(columns[key] for key in KEY))  # stable: the lowest rank first
+    for key, rows in columns.items():
+        columns[key] = rows[order]
+    if not len(order):
+        return columns
+    new = changes(*(columns[key] for key in KEY))
+    if not new.all():
+        first = np.flatnonzero(new)[np.cumsum(new) - 1]
+        payload = [columns[key].view(np.uint64) for key in PAYLOAD[table]]
+        differ = np.any([bits != bits[first] for bits in payload], axis=0)
+        if differ.any():
+            _disagree(run, table, {key: columns[key][differ] for key in (*KEY, "rank")})
+        for key, rows in columns.items():
+            columns[key] = rows[new]
+    begin = changes(*(columns[key] for key in KEY[:-1]))
+    first = np.flatnonzero(begin)
+    columns["seq"] = np.maximum.reduceat(columns["seq"], first)[np.cumsum(begin) - 1]
+    return columns
 
 
-def _disagree(run: Run, table: str, rows: dict[str, np.ndarray], names: list[str]) -> None:
-    name, step, repeat = names[rows["name"][0]], rows["step"][0], rows["repeat"][0]
+def _disagree(run: Run, table: str, rows: dict[str, np.ndarray]) -> None:
+    name, step, repeat = run.names[rows["name"][0]], rows["step"][0], rows["repeat"][0]
     ranks = sorted(set(rows["rank"].tolist()))
     reason = (
         f"{run.path}: {listed('rank', ranks)} recorded other bits than the lowest rank for the same {name}"

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-import itertools
-import multiprocessing
 import os
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from analysis.load.assemble import PAYLOAD, Run, assemble
+from analysis.load import cache
+from analysis.load.assemble import Run, assemble
+from analysis.load.columns import STORED
 from analysis.load.find import find_runs, labels
-from analysis.load.rankfile import read_rank
+from analysis.load.pool import mapper
+from analysis.load.rankfile import read_piece
+from analysis.load.rows import Rows
+from analysis.load.store import Leaves, Source, Store
+from miniapps.trace import trace_files
 
+TOGETHER = 32  # files that one task reads
 POOL_FROM = 33  # files: below, starting processes costs more than it saves
 
+# The columns of the tables, beside `run`: `name` is a categorical.
 COLUMNS = {
-    "events": {"repeat": "int32", "rank": "int32", "step": "int32", "name": "name", "count": "int64",
-               "total_ns": "int64", "exclusive_ns": "int64", "bytes": "int64"},
-    "values": {"repeat": "int32", "step": "int32", "name": "name", "block": "int32", "occurrence": "int32",
-               "seq": "int32", "rank": "int32", "value": "float64"},
-    "fingerprints": {"repeat": "int32", "step": "int32", "name": "name", "block": "int32",
-                     "occurrence": "int32", "seq": "int32", "rank": "int32", "hi": "uint64", "lo": "uint64"},
-    "order": {"repeat": "int32", "step": "int32", "name": "name", "occurrence": "int32", "ranks": "object"},
-}  # fmt: skip
+    table: {key: "name" if key == "name" else dtype for key, dtype in columns.items()}
+    for table, columns in STORED.items()
+}
 RUNS = {"run": "str", "repeat": "int32", "path": "str", "run_id": "str", "allocation_id": "str", "app": "str",
         "problem": "str", "size": "int32", "guarantee": "str", "ordering": "str", "seed": "int64",
         "complete": "bool", "last_step": "int32", "state": "str", "wall_s": "float64", "events": "int64",
         "tracing_s": "float64", "started": "str", "method": "str", "config": "str",
-        "environment": "str", "promises": "str"}  # fmt: skip
+        "environment": "str", "promises": "str", "problem_options": "str"}  # fmt: skip
 EXCLUDED = ("run", "what", "path", "reason", "kept")
 
 
@@ -42,88 +42,111 @@ class Frames:
     """What was read. Columns and types are in RUNS, COLUMNS and EXCLUDED; docs/analysis.md says what they
     mean.
 
-    `runs` has one row per (run, repeat); the others carry `run` and `repeat` as keys into it. `run` and
-    `name` are categoricals with the same categories in all frames. `values` and `fingerprints` are sorted by
-    run, repeat, step, name (by code), occurrence and block.
+    `runs` has one row per (run, repeat); the tables `events`, `values`, `fingerprints` and `order` carry `run` and
+    `repeat` as keys into it. They are read when they are asked for, and `of`, `leaves` and `at` read less than all.
+    `run` and `name` are categoricals with the same categories in all tables. `values` and `fingerprints` are
+    sorted by run, repeat, step, name (as the run named things first), occurrence and block.
     """
 
     runs: pd.DataFrame
-    events: pd.DataFrame
-    values: pd.DataFrame
-    fingerprints: pd.DataFrame
-    order: pd.DataFrame
     excluded: pd.DataFrame
+    store: Store
+
+    @property
+    def events(self) -> pd.DataFrame:
+        """Events summed over (run, repeat, rank, step, name)."""
+        return self.store.frame("events")
+
+    @property
+    def values(self) -> pd.DataFrame:
+        """Every recorded number."""
+        return self.store.frame("values")
+
+    @property
+    def fingerprints(self) -> pd.DataFrame:
+        """Every recorded hash."""
+        return self.store.frame("fingerprints")
+
+    @property
+    def order(self) -> pd.DataFrame:
+        """Every recorded order of arrival."""
+        return self.store.frame("order")
+
+    @property
+    def names(self) -> list[str]:
+        """The categories of the columns `name`."""
+        return self.store.names
 
     def of(self, table: str, run: str, repeat: int) -> pd.DataFrame:
         """The rows of one (run, repeat) of `table`."""
-        return getattr(self, table).iloc[self._places(table)[0].get((run, repeat), slice(0, 0))]
+        return self.store.of(table, run, repeat)
 
-    def steps(self, table: str, run: str, repeat: int, name: str) -> dict[int, slice]:
-        """{step: rows of `table`} that one (run, repeat) recorded as `name`; of `values` or
-        `fingerprints`."""
-        return self._places(table)[1].get((run, repeat), {}).get(name, {})
+    def leaves(self, table: str, run: str, repeat: int) -> Leaves:
+        """The hash tree over the rows of one (run, repeat) of `values` or `fingerprints`."""
+        return self.store.leaves(table, run, repeat)
 
-    def _places(self, table: str) -> tuple[dict, dict]:
-        # Frames are immutable and rows that belong together lie together, so that places are found once.
-        known = self.__dict__.setdefault("_known", {})
-        if table not in known:
-            known[table] = _find_places(getattr(self, table), table in PAYLOAD)
-        return known[table]
+    def at(self, table: str, run: str, places: list[tuple[int, int]]) -> pd.DataFrame:
+        """The rows of `table` in the `places` that leaves of that run name, and no others."""
+        return self.store.at(table, run, places)
 
 
-def _find_places(frame: pd.DataFrame, sorted_by_name: bool) -> tuple[dict, dict]:
-    """({(run, repeat): rows}, {(run, repeat): {name: {step: rows}}}) with rows as slices."""
-    run, repeat = frame["run"].cat.codes.to_numpy(), frame["repeat"].to_numpy()
-    step, name = frame["step"].to_numpy(), frame["name"].cat.codes.to_numpy()
-    runs, names = frame["run"].cat.categories, frame["name"].cat.categories
-    whole = {(runs[run[i]], int(repeat[i])): slice(i, j) for i, j in _pieces(run, repeat)}
-    parts: dict = {}
-    if sorted_by_name:
-        for i, j in _pieces(run, repeat, step, name):
-            by_name = parts.setdefault((runs[run[i]], int(repeat[i])), {})
-            by_name.setdefault(names[name[i]], {})[int(step[i])] = slice(i, j)
-    return whole, parts
-
-
-def _pieces(*columns: np.ndarray) -> Iterator[tuple[int, int]]:
-    """(begin, end) of each stretch of rows that are equal in all `columns`."""
-    if not len(columns[0]):
-        return iter(())
-    new = np.any([column[1:] != column[:-1] for column in columns], axis=0)
-    return itertools.pairwise([0, *(np.flatnonzero(new) + 1).tolist(), len(columns[0])])
-
-
-def load(paths: Iterable[str | os.PathLike], processes: int | None = None, copies: bool = False) -> Frames:
+def load(
+    paths: Iterable[str | os.PathLike],
+    processes: int | None = None,
+    copies: bool = False,
+    keep: bool = True,
+) -> Frames:
     """The runs that `paths` name: directories of runs, directories to search, or glob patterns.
 
-    More than 32 files are read by `processes` processes (None: one per core that this process may use). What
-    cannot be used or is doubtful is in `excluded`; so is the second directory of one launch, which is not
-    another sample, unless `copies` are wanted. Raises NoRuns for a path without runs.
+    What was read before comes from the cache in the run's directory, where `keep` allows it (`analysis.load.cache`).
+    More than 32 files are read by several processes (`analysis.load.pool`). What cannot be used or is doubtful is
+    in `excluded`; so is the second directory of one launch, which is not another sample, unless `copies` are wanted.
+    Raises NoRuns for a path without runs.
     """
-    directories = find_runs(paths)
-    files = [sorted(directory.glob("rank-*.h5")) for directory in directories]
-    codes: dict[str, int] = {}
+    directories = [Path(path) for path in find_runs(paths)]
     runs: list[Run] = []
-    with _reader(sum(map(len, files)), processes) as read:
-        stream = read(itertools.chain.from_iterable(files))
-        # One run at a time, so that what several ranks recorded alike is in memory once.
-        for label, directory, names in zip(labels(directories), directories, files, strict=True):
-            runs.append(assemble(label, directory, list(itertools.islice(stream, len(names))), codes))
+    tables: list[dict[str, Rows]] = []
+    for run, own in _read(directories, processes, keep):
+        runs.append(run)
+        tables.append(own)
+    names = labels(directories)
     if not copies:
         _exclude_copies(runs)
-    return _frames(runs, list(codes))
+    return _frames(runs, tables, names)
 
 
-@contextmanager
-def _reader(files: int, processes: int | None) -> Iterator:
-    """A function that maps paths to what `read_rank` returns, in order; with a pool where it pays."""
-    processes = processes or len(os.sched_getaffinity(0))
-    if files < POOL_FROM or processes == 1:
-        yield lambda paths: map(read_rank, paths)
-        return
-    context = multiprocessing.get_context("spawn")  # HDF5 and threads do not survive a fork
-    with ProcessPoolExecutor(min(processes, files), mp_context=context) as pool:
-        yield lambda paths: pool.map(read_rank, paths, chunksize=4)
+def _read(
+    directories: list[Path], processes: int | None, keep: bool
+) -> Iterator[tuple[Run, dict[str, Rows]]]:
+    """Each run with its tables, in order; one run at a time is in memory in full."""
+    files = [trace_files(directory) for directory in directories]
+    signed = [cache.signature(*run) for run in zip(directories, files, strict=True)]
+    found = [cache.load(*run) if keep else None for run in zip(directories, files, signed, strict=True)]
+    tasks = [
+        [own[i : i + TOGETHER] for i in range(0, len(own), TOGETHER)] if known is None else []
+        for own, known in zip(files, found, strict=True)
+    ]
+    few = sum(len(task) for own in tasks for task in own) < POOL_FROM
+    with mapper(1 if few else sum(map(len, tasks)), processes) as mapped:
+        pieces = iter(mapped(read_piece, [task for own in tasks for task in own]))
+        for directory, own, known, names, signature in zip(
+            directories, tasks, found, files, signed, strict=True
+        ):
+            if known is not None:
+                yield known
+                continue
+            read = list(islice(pieces, len(own)))
+            run = assemble(directory, read)
+            digests = [digest for piece in read for digest in piece.digests]
+            del read
+            tables = cache.save(run, names, digests, signature) if keep and run.rows else None
+            if tables is None:
+                tables = {
+                    table: Rows(len(columns["name"]), STORED[table], columns)
+                    for table, columns in run.tables.items()
+                }
+            run.tables = {}
+            yield run, tables
 
 
 def _exclude_copies(runs: list[Run]) -> None:
@@ -138,37 +161,26 @@ def _exclude_copies(runs: list[Run]) -> None:
                 f"{run.path}: a copy of {first[run_id]} (run id {run_id}), which is no other sample; give one"
             )
             run.note("copy", run.path, reason, "nothing")
-            run.rows, run.tables = [], {}
+            run.rows = []
         first.setdefault(run_id, run.path)
 
 
-def _frames(runs: list[Run], names: list[str]) -> Frames:
-    used = [run for run in runs if run.rows]
+def _frames(runs: list[Run], tables: list[dict[str, Rows]], names: list[str]) -> Frames:
+    used = [(run, own, label) for run, own, label in zip(runs, tables, names, strict=True) if run.rows]
+    known = list(dict.fromkeys(name for run, _, _ in used for name in run.names))
+    places = {name: place for place, name in enumerate(known)}
+    sources = [
+        Source(label, own, run.trees, np.array([places[name] for name in run.names], np.int32))
+        for run, own, label in used
+    ]
+    rows = [{"run": label, "path": str(run.path), **row} for run, _, label in used for row in run.rows]
+    notes = [
+        (label, what, path, reason, kept)
+        for run, label in zip(runs, names, strict=True)
+        for what, path, reason, kept in run.notes
+    ]
     return Frames(
-        runs=pd.DataFrame([row for run in used for row in run.rows], columns=list(RUNS)).astype(RUNS),
-        excluded=pd.DataFrame(
-            [
-                (run.label, what, str(path), reason, kept)
-                for run in runs
-                for what, path, reason, kept in run.notes
-            ],
-            columns=list(EXCLUDED),
-        ).astype("str"),
-        **{table: _frame(table, used, names) for table in COLUMNS},
+        runs=pd.DataFrame(rows, columns=list(RUNS)).astype(RUNS),
+        excluded=pd.DataFrame(notes, columns=list(EXCLUDED)).astype("str"),
+        store=Store(sources, known),
     )
-
-
-def _frame(table: str, runs: list[Run], names: list[str]) -> pd.DataFrame:
-    lengths = [len(run.tables[table]["repeat"]) for run in runs]
-    columns: dict[str, object] = {
-        "run": pd.Categorical.from_codes(
-            np.repeat(np.arange(len(runs)), lengths), [run.label for run in runs]
-        )
-    }
-    for column, dtype in COLUMNS[table].items():
-        pieces = [run.tables[table].pop(column) for run in runs]
-        rows = np.concatenate(pieces) if pieces else np.empty(0, "int32" if dtype == "name" else dtype)
-        columns[column] = (
-            pd.Categorical.from_codes(rows, names) if dtype == "name" else rows.astype(dtype, copy=False)
-        )
-    return pd.DataFrame(columns)

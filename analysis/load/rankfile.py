@@ -1,52 +1,80 @@
-"""Reads the trace of one rank and keeps what analysis needs: every bit, and the events summed up.
+"""Reads trace files and keeps what analysis needs: every bit, and the events summed up.
 
 Only NumPy is imported, since the pool of readers imports this module once per process.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xxhash
 
-from miniapps.trace import TraceError, read
+from analysis.load.keys import groups
+from miniapps.trace import RankTrace, TraceError, read_all, read_image
+from miniapps.trace.schema import TABLES
 
 REQUIRED = ("app", "problem", "method", "guarantee", "rank", "size", "run_id", "complete")
 
 
 @dataclass(frozen=True)
-class RankData:
-    """One rank's file. `tables` holds columns: `events` summed over (repeat, step, name), `values`,
-    `fingerprints` and `order` row by row; `spans` (repeats, 3) int64: repeat, first start and last end in ns;
-    `backwards`: events left out because they end before they start."""
+class Head:
+    """What is known of one rank beside its rows. `spans` (repeats, 3) int64: repeat, first start and last end in ns;
+    `ends` {repeat: last step}; `backwards`: events left out because they end before they start."""
 
     path: Path
     attributes: dict[str, Any]
-    names: list[str]
-    tables: dict[str, dict[str, np.ndarray]]
     spans: np.ndarray
+    ends: dict[int, int]
     backwards: int
 
+    @property
+    def rank(self) -> int:
+        return self.attributes["rank"]
 
-def read_rank(path: Path) -> RankData | TraceError:
-    """The trace file at `path`, or the TraceError that says why it cannot be used (returned, so that one bad
-    file does not end a pool)."""
-    try:
-        trace = read(path)
-    except TraceError as error:
-        return error
-    if missing := [key for key in REQUIRED if key not in trace.attributes]:
-        return TraceError(f"{path}: the attribute {', '.join(missing)} is missing; leave this run out")
-    events, backwards = _forward(trace.tables["events"])
-    tables = {
-        "events": summed(events),
-        "values": _numbered(trace.tables["values"]),
-        "fingerprints": _numbered(trace.tables["fingerprints"]),
-        "order": _numbered(trace.tables["order"]),
-    }
-    return RankData(path, trace.attributes, trace.names, tables, _spans(events), backwards)
+
+@dataclass(frozen=True)
+class Piece:
+    """Several files of one run: a Head per rank, or the TraceError that says why a file cannot be used; `digests`, a
+    hash of each file's bytes; `tables` of columns, rank after rank: `events` summed over (rank, repeat, step, name),
+    `values`, `fingerprints` and `order` row by row; `name` counts in `names`."""
+
+    heads: list[Head | TraceError]
+    digests: list[str]
+    names: list[str]
+    tables: dict[str, dict[str, np.ndarray]]
+
+
+def read_piece(paths: Iterable[Path]) -> Piece:
+    """What is in the trace files `paths`; an error of one does not end a pool."""
+    heads: list[Head | TraceError] = []
+    digests: list[str] = []
+    traces: list[RankTrace] = []
+    for path in paths:
+        try:
+            image = read_image(path)
+            digests.append(xxhash.xxh3_128_hexdigest(image))
+            found = read_all(path, image=image)
+        except TraceError as error:
+            heads.append(error)
+            continue
+        for trace in found:
+            if missing := [key for key in REQUIRED if key not in trace.attributes]:
+                reason = f"{path}: the attribute {', '.join(missing)} is missing; leave this run out"
+                heads.append(TraceError(reason))
+                continue
+            forward, backwards = _forward(trace.tables["events"])
+            trace.tables["events"] = forward
+            heads.append(Head(path, trace.attributes, _spans(forward), _ends(trace), backwards))
+            traces.append(trace)
+    names = list(dict.fromkeys(name for trace in traces for name in trace.names))
+    codes = {name: code for code, name in enumerate(names)}
+    tables = {table: _stacked(table, traces, codes) for table in TABLES}
+    tables = {table: summed(rows) if table == "events" else numbered(rows) for table, rows in tables.items()}
+    return Piece(heads, digests, names, tables)
 
 
 def exclusive(start: np.ndarray, end: np.ndarray) -> np.ndarray:
@@ -73,66 +101,115 @@ def exclusive(start: np.ndarray, end: np.ndarray) -> np.ndarray:
 
 
 def summed(events: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Events summed over equal (repeat, step, name): columns repeat, step, name int32; count, total_ns,
+    """Events summed over equal (rank, repeat, step, name): columns repeat, rank, step, name int32; count, total_ns,
     exclusive_ns, bytes int64."""
-    order, first = _groups(events["repeat"], events["step"], events["name"])
+    keys = ("rank", "repeat", "step", "name")
+    order, first = groups(*(events[key] for key in keys))
 
     def total(column: np.ndarray) -> np.ndarray:
         return np.add.reduceat(column[order], first) if len(first) else np.empty(0, np.int64)
 
+    start, end = _one_after_the_other(events)
     return {
-        **{column: events[column][order][first] for column in ("repeat", "step", "name")},
+        **{key: events[key][order[first]] for key in keys},
         "count": np.diff([*first, len(order)]).astype(np.int64),
-        "total_ns": total(events["end"] - events["start"]),
-        "exclusive_ns": total(exclusive(events["start"], events["end"])),
+        "total_ns": total(end - start),
+        "exclusive_ns": total(exclusive(start, end)),
         "bytes": total(events["bytes"]),
     }
 
 
-def _groups(*columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The stable order that sorts the rows by `columns` (most significant first), and where in it each group
-    of equal rows begins."""
-    order = np.lexsort(columns[::-1])
-    new = np.ones(len(order), bool)
-    new[1:] = np.any([column[order][1:] != column[order][:-1] for column in columns], axis=0)
-    return order, np.flatnonzero(new)
+def numbered(table: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """`table` with two more int32 columns: `occurrence`, which tells apart rows of one (rank, repeat, step, name,
+    block), and `seq`, the place of the row's (name, occurrence) in its step as its rank recorded it."""
+    rank, repeat, step, name = (table[column] for column in ("rank", "repeat", "step", "name"))
+    block = table.get("block", np.full(len(name), -1, np.int32))
+    occurrence = _count_before(rank, repeat, step, name, block)
+    order, first = groups(rank, repeat, step, name, occurrence)
+    # The order is stable: order[first] are the rows that recorded each (name, occurrence) first.
+    leaders = np.sort(order[first])
+    place = np.zeros(len(name), np.int32)
+    place[leaders] = _count_before(rank[leaders], repeat[leaders], step[leaders])
+    seq = np.empty(len(name), np.int32)
+    seq[order] = np.repeat(place[order[first]], np.diff([*first, len(order)]))
+    return {**table, "occurrence": occurrence, "seq": seq}
+
+
+def _stacked(table: str, traces: list[RankTrace], codes: dict[str, int]) -> dict[str, np.ndarray]:
+    """The rows of all `traces`, one after the other, with `rank`, and `name` counting in `codes`."""
+    columns: dict[str, list] = {key: [] for key in ("rank", *TABLES[table])}
+    for trace in traces:
+        rows = trace.tables[table]
+        columns["rank"].append(np.full(len(rows["name"]), trace.attributes["rank"], np.int32))
+        local = np.array([codes[name] for name in trace.names], np.int32)
+        for key in TABLES[table]:
+            columns[key].append(local[rows[key]] if key == "name" and len(local) else rows[key])
+    if not traces:
+        return {key: np.empty(0, TABLES[table].get(key, "int32")) for key in columns}
+    if table == "order":
+        columns["ranks"] = [_rows_as_bytes(orders) for orders in columns["ranks"]]
+    return {key: np.concatenate(pieces) for key, pieces in columns.items()}
+
+
+def _rows_as_bytes(orders: np.ndarray) -> np.ndarray:
+    """Rows of uint16 `orders` (n, size) as n bytes objects, equal ones shared."""
+    known: dict[bytes, bytes] = {}
+    packed = np.empty(len(orders), object)
+    for i, row in enumerate(np.ascontiguousarray(orders, "<u2")):
+        packed[i] = known.setdefault(key := row.tobytes(), key)
+    return packed
+
+
+def _one_after_the_other(events: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """(start, end) of the events, whose rows lie rank by rank, moved so that no two ranks overlap."""
+    rank, start, end = events["rank"], events["start"], events["end"]
+    if not len(rank) or rank[0] == rank[-1]:
+        return start, end
+    first = np.flatnonzero(np.append(True, rank[1:] != rank[:-1]))
+    low, high = np.minimum.reduceat(start, first), np.maximum.reduceat(end, first)
+    ends = np.cumsum(high - low + 1)
+    shift = np.repeat(ends - high, np.diff(first, append=len(rank)))
+    return start + shift, end + shift
 
 
 def _count_before(*columns: np.ndarray) -> np.ndarray:
     """For each row, how many earlier rows equal it in all `columns`: int32."""
-    order, first = _groups(*columns)
+    order, first = groups(*columns)
     rows = len(order)
     count = np.empty(rows, np.int32)
     count[order] = np.arange(rows) - np.repeat(first, np.diff([*first, rows]))
     return count
 
 
-def _numbered(table: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """`table` with two more int32 columns: `occurrence`, which tells apart rows of one (repeat, step, name,
-    block), and `seq`, the place of the row's (name, occurrence) in its step as it was recorded."""
-    repeat, step, name = (table[column] for column in ("repeat", "step", "name"))
-    block = table.get("block", np.full(len(name), -1, np.int32))
-    occurrence = _count_before(repeat, step, name, block)
-    order, first = _groups(repeat, step, name, occurrence)
-    # `_groups` is stable: order[first] are the rows that recorded each (name, occurrence) first.
-    leaders = np.sort(order[first])
-    place = np.zeros(len(name), np.int32)
-    place[leaders] = _count_before(repeat[leaders], step[leaders])
-    seq = np.empty(len(name), np.int32)
-    seq[order] = np.repeat(place[order[first]], np.diff([*first, len(order)]))
-    return {**table, "occurrence": occurrence, "seq": seq}
-
-
 def _forward(events: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], int]:
     """Events that end when or after they start, and the number of the others."""
     keep = events["end"] >= events["start"]
+    if keep.all():
+        return events, 0
     return {column: rows[keep] for column, rows in events.items()}, int((~keep).sum())
 
 
 def _spans(events: dict[str, np.ndarray]) -> np.ndarray:
-    repeats = np.unique(events["repeat"])
-    rows = [events["repeat"] == repeat for repeat in repeats]
-    return np.array(
-        [(r, events["start"][k].min(), events["end"][k].max()) for r, k in zip(repeats, rows, strict=True)],
-        np.int64,
-    ).reshape(-1, 3)
+    rows = []
+    for repeat, here in _by_repeat(events["repeat"]):
+        rows.append((repeat, events["start"][here].min(), events["end"][here].max()))
+    return np.array(rows, np.int64).reshape(-1, 3)
+
+
+def _ends(trace: RankTrace) -> dict[int, int]:
+    """{repeat: last step} over all tables of one rank."""
+    ends: dict[int, int] = {}
+    for table in trace.tables.values():
+        for repeat, here in _by_repeat(table["repeat"]):
+            ends[repeat] = max(ends.get(repeat, -1), int(table["step"][here].max()))
+    return ends
+
+
+def _by_repeat(repeats: np.ndarray) -> list[tuple[int, slice | np.ndarray]]:
+    """[(repeat, its rows)]; rows are recorded repeat by repeat, so that most of the time there is nothing to look
+    for."""
+    if not len(repeats):
+        return []
+    if repeats[0] == repeats[-1] and (repeats == repeats[0]).all():
+        return [(int(repeats[0]), slice(None))]
+    return [(repeat, repeats == repeat) for repeat in np.unique(repeats).tolist()]

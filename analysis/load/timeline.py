@@ -12,7 +12,7 @@ from collections.abc import Collection
 import numpy as np
 import pandas as pd
 
-from miniapps.trace import TraceError, rank_files, read
+from miniapps.trace import RankTrace, TraceError, read_run
 
 TIMELINE = {"rank": "int32", "repeat": "int32", "step": "int32", "name": "category", "start": "int64",
             "end": "int64", "bytes": "int64", "index": "int64", "depth": "int32"}  # fmt: skip
@@ -31,7 +31,7 @@ def timeline(
     refers to; `depth` counts the regions around it. Sorted by rank and start, outer regions first. Events that end
     before they start are left out. Raises TraceError where a rank is missing or cannot be read.
     """
-    pieces = [_of_rank(path) for path in rank_files(run) if ranks is None or _rank(path) in ranks]
+    pieces = [_of_rank(trace) for trace in read_run(run, tables=["events"], ranks=ranks)]
     names = list(dict.fromkeys(name for piece in pieces for name in piece["name"].cat.categories))
     for piece in pieces:
         piece["name"] = piece["name"].cat.set_categories(names)
@@ -51,8 +51,7 @@ def timeline(
 def partners(run: str | os.PathLike) -> dict[str, dict[int, list[int]]]:
     """{name of a region: {rank: ranks with which it exchanges data there}}; regions that wait for all are not in it."""
     found: dict[str, dict[int, list[int]]] = {}
-    for path in rank_files(run):
-        trace = read(path, tables=())
+    for trace in read_run(run, tables=()):
         for name, ranks in trace.attributes.get("partners", {}).items():
             found.setdefault(name, {})[trace.attributes["rank"]] = ranks
     return found
@@ -68,12 +67,7 @@ def is_exchange(name: str) -> bool:
     return name == "halo"
 
 
-def _rank(path) -> int:
-    return int(path.stem.removeprefix("rank-"))
-
-
-def _of_rank(path) -> pd.DataFrame:
-    trace = read(path, tables=["events"])
+def _of_rank(trace: RankTrace) -> pd.DataFrame:
     events, attributes = trace.tables["events"], trace.attributes
     index = np.flatnonzero(events["end"] >= events["start"])
     start, end = (_on_rank_0(events[key][index], attributes) for key in ("start", "end"))

@@ -155,7 +155,7 @@ def _named_problems(problems: list[str], configs: list[dict]) -> dict[str, str]:
     """{problem: the system in words}, with the options that tell it from others of the same name."""
     known = pd.DataFrame({"app": [_problem(config) for config in configs], "problem": problems})
     known["config"] = [json.dumps(_of_the_problem(config)) for config in configs]
-    told = problem_names(known)  # an app for each name
+    told = problem_names(known.assign(method="{}", problem_options="{}"))  # an app for each name
     named = dict(zip(known["problem"], known["app"], strict=True))
     return {
         problem: f"{what} ({told[problem]})".strip() if told[problem] else what

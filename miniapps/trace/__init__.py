@@ -1,7 +1,19 @@
-"""The trace of a run: one HDF5 file per rank with bits and times side by side (docs/trace.md)."""
+"""The trace of a run: HDF5 files of ranks or nodes with bits and times side by side (docs/trace.md)."""
 
-from miniapps.trace.reader import RankTrace, rank_files, read
+from miniapps.trace.reader import RankTrace, rank_files, read, read_all, read_image, read_run, trace_files
 from miniapps.trace.schema import SCHEMA, TraceError, fingerprint
 from miniapps.trace.writer import Tracer
 
-__all__ = ["SCHEMA", "RankTrace", "TraceError", "Tracer", "fingerprint", "rank_files", "read"]
+__all__ = [
+    "SCHEMA",
+    "RankTrace",
+    "TraceError",
+    "Tracer",
+    "fingerprint",
+    "rank_files",
+    "read",
+    "read_all",
+    "read_image",
+    "read_run",
+    "trace_files",
+]

@@ -6,6 +6,7 @@ import numpy as np
 import xxhash
 
 FORMAT = "fpna-trace"
+NODE_FORMAT = "fpna-trace-node"  # the ranks of a node in one file
 SCHEMA = 2
 
 # Columns of each table, in the order in which they are stored. `ranks` of `order` has a second axis of
@@ -43,7 +44,7 @@ SINCE = {"after": 2}  # columns that older schemas lack, and the first that has 
 
 COMMITTED = [*TABLES, "names"]  # what the columns of `committed` count
 
-JSON_ATTRIBUTES = ("config", "method", "environment", "promises", "partners")
+JSON_ATTRIBUTES = ("config", "problem_options", "method", "environment", "promises", "partners")
 
 
 class TraceError(Exception):
@@ -53,6 +54,11 @@ class TraceError(Exception):
 def rank_file(rank: int) -> str:
     """Name of the trace file of `rank` inside the directory of a run."""
     return f"rank-{rank:05d}.h5"
+
+
+def node_file(rank: int) -> str:
+    """Name of the trace file of a node whose lowest rank is `rank`."""
+    return f"node-{rank:05d}.h5"
 
 
 def fingerprint(array: np.ndarray) -> bytes:

@@ -47,7 +47,7 @@ def run(
         "last_step": 5, "state": "", "wall_s": wall, "events": 0, "tracing_s": 0.0,
         "started": f"2026-01-01T00:00:{int(re.sub(r'[^0-9]', '', name) or 0):02d}+00:00",
         "method": json.dumps(method or {}), "config": "{}",
-        "environment": json.dumps(MACHINE | (machine or {})), "promises": "{}",
+        "environment": json.dumps(MACHINE | (machine or {})), "promises": "{}", "problem_options": "{}",
     }  # fmt: skip
     return row | more
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.load.rankfile import exclusive, read_rank, summed
+from analysis.load.rankfile import exclusive, read_piece, summed
 from miniapps.trace import TraceError, Tracer
-from tests.analysis.synthetic import attributes, write_run
+from tests.analysis.synthetic import attributes, write_run, write_timed
 
 # A region: its own time before, between and after the regions inside it.
 leaves = st.tuples(st.integers(0, 3), st.just([]))
@@ -49,6 +49,7 @@ def test_overlaps_that_do_not_nest_count_once_for_the_first():
 
 def test_events_are_summed_over_step_and_name():
     events = {
+        "rank": np.zeros(4, np.int32),
         "start": np.array([0, 10, 20, 30]), "end": np.array([8, 15, 21, 39]), "repeat": np.zeros(4, np.int32),
         "step": np.array([0, 0, 0, 1]), "name": np.array([1, 0, 1, 1]), "bytes": np.array([1, 2, 4, 8]),
     }  # fmt: skip
@@ -62,6 +63,21 @@ def test_events_are_summed_over_step_and_name():
     ]
 
 
+def test_ranks_that_are_read_together_do_not_mix(tmp_path):
+    run = write_timed(
+        tmp_path / "r", lambda rank, step: [("step", 1.0, [("halo", 2.0 + rank, [])])], size=3, steps=2
+    )
+    files = sorted(run.glob("*.h5"))
+    together = read_piece(files)
+    alone = [read_piece([path]) for path in files]
+    for table in ("events", "values", "fingerprints"):
+        for column, rows in together.tables[table].items():
+            assert np.array_equal(rows, np.concatenate([piece.tables[table][column] for piece in alone])), (
+                column
+            )
+    assert together.digests == [digest for piece in alone for digest in piece.digests]
+
+
 def test_rows_know_their_place_in_the_step_and_repeated_rows_are_counted(tmp_path):
     tracer = Tracer(tmp_path / "rank-00000.h5", attributes(0, 1, "none", "native", run_id="r"), size=1)
     for step in (0, 1):
@@ -69,7 +85,7 @@ def test_rows_know_their_place_in_the_step_and_repeated_rows_are_counted(tmp_pat
         for name in ("b", "a", "b") if step else ("a", "b"):
             tracer.values(name, np.array([0, 1]), np.array([1.0, 2.0]))
     tracer.close()
-    data = read_rank(tmp_path / "rank-00000.h5")
+    data = read_piece([tmp_path / "rank-00000.h5"])
     rows = data.tables["values"]
     names = [data.names[code] for code in rows["name"]]
     found = list(
@@ -85,7 +101,7 @@ def test_a_file_without_a_needed_attribute_is_an_error_that_names_it(tmp_path):
     run = write_run(tmp_path / "r", size=1)
     with h5py.File(run / "rank-00000.h5", "r+") as file:
         del file.attrs["problem"]
-    error = read_rank(run / "rank-00000.h5")
+    error = read_piece([run / "rank-00000.h5"]).heads[0]
     assert isinstance(error, TraceError)
     assert "attribute problem is missing" in str(error)
     assert str(run / "rank-00000.h5") in str(error)
@@ -94,6 +110,6 @@ def test_a_file_without_a_needed_attribute_is_an_error_that_names_it(tmp_path):
 @pytest.mark.parametrize("table", ["events", "values", "fingerprints", "order"])
 def test_empty_tables_have_all_columns(tmp_path, table):
     Tracer(tmp_path / "rank-00000.h5", attributes(0, 1, "none", "native", run_id="r"), size=1).close()
-    data = read_rank(tmp_path / "rank-00000.h5")
+    data = read_piece([tmp_path / "rank-00000.h5"])
     assert {len(column) for column in data.tables[table].values()} == {0}
-    assert data.spans.shape == (0, 3)
+    assert data.heads[0].spans.shape == (0, 3)

@@ -1,0 +1,16 @@
+"""The columns of what was read, as the cache and the frames hold them."""
+
+from __future__ import annotations
+
+# Of the tables of one run; `name` counts in the names of that run.
+STORED = {
+    "events": {"repeat": "int32", "rank": "int32", "step": "int32", "name": "int32", "count": "int64",
+               "total_ns": "int64", "exclusive_ns": "int64", "bytes": "int64"},
+    "values": {"repeat": "int32", "step": "int32", "name": "int32", "block": "int32", "occurrence": "int32",
+               "seq": "int32", "rank": "int32", "after": "int64", "value": "float64"},
+    "fingerprints": {"repeat": "int32", "step": "int32", "name": "int32", "block": "int32", "occurrence": "int32",
+                     "seq": "int32", "rank": "int32", "after": "int64", "hi": "uint64", "lo": "uint64"},
+    "order": {"repeat": "int32", "step": "int32", "name": "int32", "occurrence": "int32", "ranks": "object"},
+}  # fmt: skip
+KEY = ("repeat", "step", "name", "occurrence", "block")  # what tells rows of values and fingerprints apart
+PAYLOAD = {"values": ("value",), "fingerprints": ("hi", "lo")}

@@ -1,0 +1,128 @@
+"""The rows of one table of one run: in memory, or in a Parquet file of which only what is asked for is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from miniapps.trace import TraceError
+
+WHOLE_FROM = 0.5  # part of the row groups from which on the whole file is read and kept
+
+
+@dataclass
+class Rows:
+    """`length` rows; `columns` where they are in memory, else the Parquet file at `path`. `read` counts the rows that
+    were read from the file."""
+
+    length: int
+    dtypes: dict[str, str]
+    columns: dict[str, np.ndarray] | None = None
+    path: Path | None = None
+    read: int = 0
+    _bounds: np.ndarray | None = field(default=None, repr=False)
+
+    def all(self) -> dict[str, np.ndarray]:
+        """All columns, kept in memory from now on."""
+        if self.columns is None:
+            self.columns = self.whole()
+        return self.columns
+
+    def whole(self) -> dict[str, np.ndarray]:
+        """All columns, not kept."""
+        if self.columns is not None:
+            return self.columns
+        import pyarrow.parquet as pq
+
+        self.read += self.length
+        with self._there():
+            return self._arrays(pq.read_table(self.path, use_threads=False))
+
+    def at(self, places: Sequence[tuple[int, int]]) -> dict[str, np.ndarray]:
+        """The columns of the rows in `places`, (begin, end) each, ascending, one after the other."""
+        wanted = _joined(places)
+        if self.columns is None:
+            groups, bounds = self._groups(wanted)
+            if len(groups) >= WHOLE_FROM * (len(bounds) - 1):
+                self.all()
+        if self.columns is not None:
+            return {key: _taken(rows, wanted) for key, rows in self.columns.items()}
+        import pyarrow.parquet as pq
+
+        with self._there(), pq.ParquetFile(self.path) as file:
+            found = self._arrays(file.read_row_groups(groups, use_threads=False))
+        self.read += len(found["step"])
+        # Where the rows of the groups that were read begin: those between are not there.
+        starts = np.cumsum([0, *(bounds[group + 1] - bounds[group] for group in groups)])[:-1]
+        moved = []
+        for begin, end in wanted:
+            k = np.searchsorted(bounds[groups], begin, side="right") - 1
+            shift = int(starts[k] - bounds[groups[k]])
+            moved.append((begin + shift, end + shift))
+        return {key: _taken(rows, moved) for key, rows in found.items()}
+
+    @contextmanager
+    def _there(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise TraceError(
+                f"{self.path}: cannot be read any more ({error.strerror or error}): the traces of this run changed, or "
+                "its cache was removed; run the command again"
+            ) from error
+
+    def _groups(self, wanted: list[tuple[int, int]]) -> tuple[list[int], np.ndarray]:
+        """(row groups that hold the `wanted` rows, where each of all row groups begins)."""
+        if self._bounds is None:
+            import pyarrow.parquet as pq
+
+            with self._there(), pq.ParquetFile(self.path) as file:
+                lengths = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+            self._bounds = np.cumsum([0, *lengths])
+        bounds = self._bounds
+        groups: set[int] = set()
+        for begin, end in wanted:
+            first = np.searchsorted(bounds, begin, side="right") - 1
+            last = np.searchsorted(bounds, end, side="left")
+            groups.update(range(int(first), int(last)))
+        return sorted(groups), bounds
+
+    def _arrays(self, table) -> dict[str, np.ndarray]:
+        import pyarrow as pa
+
+        found = {}
+        for key, dtype in self.dtypes.items():
+            column = table.column(key)
+            table = table.drop_columns(key)
+            if dtype == "object":  # equal ones shared
+                encoded = column.combine_chunks().dictionary_encode()
+                known = np.empty(len(encoded.dictionary), object)
+                known[:] = encoded.dictionary.to_pylist()
+                found[key] = known[encoded.indices.to_numpy()]
+            else:
+                found[key] = column.to_numpy().astype(dtype, copy=False)
+        pa.default_memory_pool().release_unused()
+        return found
+
+
+def _joined(places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """`places` without empty ones, those that touch made one."""
+    joined: list[tuple[int, int]] = []
+    for begin, end in places:
+        if begin == end:
+            continue
+        if joined and joined[-1][1] == begin:
+            joined[-1] = (joined[-1][0], end)
+        else:
+            joined.append((begin, end))
+    return joined
+
+
+def _taken(rows: np.ndarray, places: list[tuple[int, int]]) -> np.ndarray:
+    if len(places) == 1:
+        return rows[places[0][0] : places[0][1]]
+    return np.concatenate([rows[begin:end] for begin, end in places] or [rows[:0]])

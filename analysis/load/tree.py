@@ -1,0 +1,53 @@
+"""The hash tree over what a run recorded: two runs are compared by hashes first, and rows are read only below those
+that differ.
+
+Rows of values and fingerprints are sorted by (repeat, step, name, occurrence, block). The leaves of the tree hold the
+rows of LEAF neighbouring block numbers of one (repeat, step, name, occurrence), its segment; a segment is the
+sum of its leaves. The hash of a set of rows is the sum, modulo 2^64, of well-mixed words of each row (AdHash: Bellare &
+Micciancio 1997), twice, for 128 bits in all: one NumPy expression makes all of them, and a parent needs only its
+children. Like the fingerprints themselves it tells differences, and is no proof against forgery (Merkle 1987 is).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from analysis.load.keys import changes
+
+LEAF = 256  # blocks
+
+# The columns of a leaf, beside those of PLACE; `begin` and `rows`: where its rows are; `keys`: hash of its blocks;
+# `hi`, `lo`: hash of blocks and bits.
+PLACE = ("repeat", "step", "name", "occurrence")
+LEAVES = {"repeat": "int32", "step": "int32", "name": "int32", "occurrence": "int32", "seq": "int32", "leaf": "int32",
+          "begin": "int64", "rows": "int64", "keys": "uint64", "hi": "uint64", "lo": "uint64"}  # fmt: skip
+HASHES = ("keys", "hi", "lo")
+
+
+def leaves(columns: dict[str, np.ndarray], payload: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """The leaves over sorted rows with the columns PLACE, `block`, `seq` and `payload` (one or two of 64 bits): columns
+    LEAVES, in the order of the rows."""
+    leaf = columns["block"] // LEAF
+    first = np.flatnonzero(changes(*(columns[key] for key in PLACE), leaf))
+    found = {key: columns[key][first].astype(LEAVES[key], copy=False) for key in (*PLACE, "seq")}
+    found |= {"leaf": leaf[first], "begin": first, "rows": np.diff(first, append=len(leaf))}
+    block = columns["block"].astype(np.uint64)
+    words = [columns[key].view(np.uint64) for key in payload]
+    keys = _mixed(block)
+    hi = _mixed(words[0] ^ keys)
+    lo = _mixed((words[1] if len(words) > 1 else words[0]) + hi)
+    for name, word in zip(HASHES, (keys, hi, lo), strict=True):
+        found[name] = np.add.reduceat(word, first) if len(first) else np.empty(0, np.uint64)
+    return {key: found[key] for key in LEAVES}
+
+
+def _mixed(words: np.ndarray) -> np.ndarray:
+    """uint64 `words` with every bit of each depending on all of its bits (the finaliser of SplitMix64: Steele, Lea &
+    Flood 2014)."""
+    mixed = words + np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(30)
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    return mixed

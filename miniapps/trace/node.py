@@ -1,0 +1,82 @@
+"""One file per node: the traces of its ranks, packed when they are complete.
+
+Thousands of files of one run are a burden for parallel file systems, and for whoever copies or reads them. The ranks
+write one each all the same, so that whatever ends a run leaves them readable; at a regular end one rank of each node
+packs those of its node, table by table, and removes them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from miniapps.trace.reader import read
+from miniapps.trace.schema import NODE_FORMAT, SCHEMA, TABLES, TraceError, node_file, rank_file
+
+FILES = ("rank", "node")  # what one trace file may hold
+
+CHUNK = 65536  # rows
+
+
+def pack_node(run: Path, node, rank: int) -> str:
+    """Pack the closed traces in `run` of the ranks of the communicator `node`, of which this is `rank` of the run.
+
+    Collective over `node`. Returns what went wrong on the rank that packs, else an empty string; the files of the ranks
+    are kept then.
+    """
+    ranks = node.gather(rank)
+    if ranks is None:
+        return ""
+    try:
+        pack([run / rank_file(each) for each in ranks], run / node_file(min(ranks)))
+    except (OSError, TraceError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        return f"the traces of {len(ranks)} ranks stay in files of their own, they cannot be packed: {reason}"
+    return ""
+
+
+def pack(paths: Iterable[Path], out: Path) -> None:
+    """Write the traces in `paths` (rank files of one run) into the new file `out`, by rank, and remove them.
+
+    Nothing is removed before all is written. Raises TraceError for a trace that cannot be read, OSError where `out`
+    cannot be written; then there is no `out`.
+    """
+    import h5py
+
+    paths = list(paths)
+    traces = sorted((read(path) for path in paths), key=lambda trace: trace.attributes["rank"])
+    names = list(dict.fromkeys(name for trace in traces for name in trace.names))
+    codes = {name: code for code, name in enumerate(names)}
+    part = out.with_suffix(".part")
+    try:
+        with h5py.File(part, "x") as file:
+            file.attrs.update(format=NODE_FORMAT, schema=SCHEMA, size=traces[0].attributes["size"])
+            for name, content in (("attributes", [trace.attributes for trace in traces]), ("names", names)):
+                _write(file, name, np.frombuffer(json.dumps(content).encode(), np.uint8))
+            for table, columns in TABLES.items():
+                lengths = [len(trace.tables[table]["name"]) for trace in traces]
+                _write(file, f"rows/{table}", np.cumsum([0, *lengths]))
+                for column in columns:
+                    pieces = [trace.tables[table][column] for trace in traces]
+                    if column == "name":
+                        local = [np.array([codes[name] for name in t.names], np.int32) for t in traces]
+                        pieces = [own[rows] for own, rows in zip(local, pieces, strict=True)]
+                    _write(file, f"{table}/{column}", np.concatenate(pieces))
+        os.replace(part, out)
+    finally:
+        part.unlink(missing_ok=True)
+    for path in paths:
+        path.unlink()
+
+
+def _write(file, name: str, rows: np.ndarray) -> None:
+    little = rows.astype(rows.dtype.newbyteorder("<"), copy=False)
+    if not len(rows):
+        file.create_dataset(name, data=little)
+        return
+    chunk = (min(len(rows), max(1, CHUNK // max(1, rows[0].size))), *rows.shape[1:])
+    file.create_dataset(name, data=little, chunks=chunk, shuffle=True, compression="gzip", compression_opts=1)
