@@ -28,7 +28,7 @@ from analysis.environment import differences
 from analysis.load.frames import Frames
 from analysis.load.timeline import is_collective, is_exchange
 from analysis.trail import NO_WORK, Event, Trail
-from miniapps.records import ADDED, COMPUTED, INPUT, RECEIVED, SENT, TOTAL
+from miniapps.trace.records import ADDED, COMPUTED, INPUT, RECEIVED, SENT, TOTAL
 
 KERNEL, COLLECTIVE, ORDER, HALO, MEMORY, FROM_INPUT = (
     "local kernel", "collective", "message order", "halo exchange", "memory", "input"
@@ -86,16 +86,15 @@ class _Scene:
         self.a, self.b = runs.loc[found.a], runs.loc[found.b]
         self.rank, self.repeat = at.rank_b, found.b[1]
         self.table = "fingerprints" if at is found.fingerprint else "values"
-        names = [str(name) for name in frames.of("fingerprints", *found.b)["name"].unique()]
+        names = frames.recorded("fingerprints", *found.b)
         self.watched = any(name.startswith((SENT, TOTAL)) for name in names)
 
     def blocks(self) -> pd.DataFrame:
         """Columns block, rank (in the second run), differs: all records of this name and occurrence."""
         sides = []
         for run in (self.found.a, self.found.b):
-            rows = self.frames.of(self.table, *run)
-            keep = (rows["step"] == self.at.step) & (rows["name"] == self.at.name)
-            sides.append(rows[keep & (rows["occurrence"] == self.at.occurrence)])
+            rows = self.frames.segment(self.table, *run, self.at.name, self.at.step)
+            sides.append(rows[rows["occurrence"] == self.at.occurrence])
         both = sides[0].merge(sides[1], on="block", suffixes=("_a", "_b"))
         if self.table == "values":
             differs = bits.differ(both["value_a"].to_numpy(), both["value_b"].to_numpy())
@@ -262,11 +261,13 @@ def _after_a_step(scene: _Scene, name: str) -> Cause:
 
 def _other_names_differ(scene: _Scene) -> bool:
     """Whether blocks differ in this step under another name of what is recorded by block."""
-    a, b = (scene.frames.of("fingerprints", *run) for run in (scene.found.a, scene.found.b))
-    a, b = (rows[rows["step"] == scene.at.step].astype({"name": str}) for rows in (a, b))
-    both = a.merge(b, on=["name", "occurrence", "block"], suffixes=("_a", "_b"))
-    both = both[both["name"] != scene.at.name]
-    return bool(((both["hi_a"] != both["hi_b"]) | (both["lo_a"] != both["lo_b"])).any())
+    a, b, step = scene.found.a, scene.found.b, scene.at.step
+    for name in set(scene.frames.recorded("fingerprints", *b)) - {scene.at.name}:
+        sides = [scene.frames.segment("fingerprints", *run, name, step) for run in (a, b)]
+        both = sides[0].merge(sides[1], on=["occurrence", "block"], suffixes=("_a", "_b"))
+        if ((both["hi_a"] != both["hi_b"]) | (both["lo_a"] != both["lo_b"])).any():
+            return True
+    return False
 
 
 def _largest(scene: _Scene) -> tuple[float, Point | None]:

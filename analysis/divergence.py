@@ -17,6 +17,7 @@ from analysis.load.frames import Frames
 from analysis.load.keys import groups
 from analysis.load.store import Leaves
 from analysis.load.tree import HASHES
+from miniapps.trace.records import is_state
 
 Id = tuple[str, int]  # (run, repeat)
 KEY = ["step", "name", "occurrence", "block"]
@@ -115,8 +116,8 @@ def compare(frames: Frames, a: Id, b: Id) -> Comparison:
 
 
 def growth(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
-    """How `b` differs from `a` step by step; columns GROWTH, one row per (kind, step, name), names as
-    recorded.
+    """How `b` differs from `a` step by step; columns GROWTH, one row per (kind, step, name) of states and results,
+    names as recorded.
 
     `kind` is "fingerprints" (elements are blocks) or "values"; the maxima are over the defined differences of
     values, NaN for fingerprints, and `undefined` counts the others (analysis.bits).
@@ -127,7 +128,7 @@ def growth(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
         if both.rows:
             pieces.append(_by_step_and_name(both))
     frame = pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame(columns=list(GROWTH))
-    return frame.astype(GROWTH)
+    return frame[[is_state(name) for name in frame["name"]]].astype(GROWTH)
 
 
 def _by_step_and_name(both: _Shared) -> pd.DataFrame:

@@ -18,7 +18,6 @@ from analysis.regions import regions, summary
 from analysis.trail import Event
 from analysis.variability import bound, label
 from analysis.verdict import BROKEN, HOLDS, SAME, Group, place
-from miniapps.records import INPUT, PASSING
 
 COLOURS = {HOLDS: "green", BROKEN: "bold red"}
 PLAIN_WIDTH = 160  # where the output is no terminal: wide enough that no cell is broken
@@ -233,7 +232,6 @@ def difference(point: Point) -> str:
 def growth_table(frame: pd.DataFrame, steps: int = 12):
     """What `growth` returned, a row per step: blocks whose fingerprints differ, and the largest relative
     difference of values. Of the steps where something differs about `steps` are shown, evenly chosen."""
-    frame = frame[~frame["name"].astype(str).str.startswith((*PASSING, INPUT))]
     known = frame.loc[frame["differing"] > 0, "step"].drop_duplicates().tolist()
     last = max(1, min(steps, len(known)) - 1)
     chosen = {known[round(i * (len(known) - 1) / last)] for i in range(min(steps, len(known)))}

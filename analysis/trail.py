@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from analysis.divergence import Point
 from analysis.load.timeline import timeline
-from miniapps.records import INPUT, LEFT, PASSING
-from miniapps.trace import TraceError, rank_files, read
+from miniapps.trace import RankTrace, TraceError, read_run
+from miniapps.trace.records import INPUT, LEFT, PASSING
 
 # Regions that read the state, or stand around all of a step: that one ended explains no change.
 NO_WORK = ("record", "checkpoint", "step", "iteration")
@@ -49,9 +48,10 @@ def trail(run: str, repeat: int, rank: int, point: Point) -> Trail:
     """What `rank` of the directory `run` did before it recorded `point`; nothing known where the trace cannot tell."""
     nothing = Trail(None, (), None, False)
     try:
-        rows = _records(rank_files(run)[rank], repeat)
-    except (TraceError, IndexError):
+        (trace,) = read_run(run, ("fingerprints", "values"), [rank])
+    except (TraceError, ValueError):
         return nothing
+    rows = _records(trace, repeat)
     here = rows[(rows["step"] == point.step) & (rows["name"] == point.name) & (rows["block"] == point.block)]
     if len(here) <= point.occurrence or not (here["after"] >= 0).all():
         return nothing
@@ -107,9 +107,8 @@ def event_of(row) -> Event:
     )  # fmt: skip
 
 
-def _records(path: Path, repeat: int) -> pd.DataFrame:
+def _records(trace: RankTrace, repeat: int) -> pd.DataFrame:
     """Fingerprints and values of one rank: columns table, row, step, name, block, after."""
-    trace = read(path, tables=("fingerprints", "values"))
     names = np.array([*trace.names, ""], object)
     pieces = []
     for table, columns in trace.tables.items():

@@ -12,6 +12,7 @@ from analysis import bits
 from analysis.groups import grouped
 from analysis.load.columns import PAYLOAD
 from analysis.load.frames import Frames
+from miniapps.trace.records import is_state
 
 Id = tuple[str, int]  # (run, repeat)
 TABLES = ("fingerprints", "values")
@@ -217,7 +218,7 @@ def _counts(words: list[np.ndarray]) -> list[int]:
 
 
 def _names(frames: Frames, table: str) -> list[str]:
-    """The names in `table`, in the order in which they are recorded within a step."""
+    """The names of states and results in `table`, in the order in which they are recorded within a step."""
     first: dict[int, int] = {}
     for run in ids(frames.runs):
         tree = frames.leaves(table, *run)
@@ -226,7 +227,8 @@ def _names(frames: Frames, table: str) -> list[str]:
         np.minimum.at(least, where, tree.seq)
         for code, seq in zip(codes.tolist(), least.tolist(), strict=True):
             first[code] = min(seq, first.get(code, seq))
-    return [frames.names[code] for code in sorted(first, key=lambda code: (first[code], code))]
+    names = [frames.names[code] for code in sorted(first, key=lambda code: (first[code], code))]
+    return [name for name in names if is_state(name)]
 
 
 Last = tuple[

@@ -7,8 +7,8 @@
 import numpy as np
 
 from miniapps.messages import Messages, exchange
-from miniapps.records import SENT
 from miniapps.rows import Rows
+from miniapps.trace.records import SENT
 
 
 def plan(rows: Rows, comm, columns: np.ndarray, dtype="float64", xp=np) -> "Ghosts":

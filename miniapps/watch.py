@@ -26,8 +26,8 @@ import numpy as np
 from miniapps.config import UsageError
 from miniapps.device import host
 from miniapps.faults import Fault
-from miniapps.records import ADDED, COMPUTED, RECEIVED, SENT, TOTAL
 from miniapps.trace import Tracer, fingerprint
+from miniapps.trace.records import ADDED, COMPUTED, RECEIVED, SENT, TOTAL
 
 
 class Watch:

@@ -81,6 +81,14 @@ class Frames:
         """The rows of one (run, repeat) of `table`."""
         return self.store.of(table, run, repeat)
 
+    def segment(self, table: str, run: str, repeat: int, name: str, step: int) -> pd.DataFrame:
+        """The rows that one (run, repeat) recorded as `name` in `step`, of `values` or `fingerprints`."""
+        return self.store.segment(table, run, repeat, name, step)
+
+    def recorded(self, table: str, run: str, repeat: int) -> list[str]:
+        """The names that one (run, repeat) recorded in `values` or `fingerprints`."""
+        return [self.names[code] for code in np.unique(self.leaves(table, run, repeat).name).tolist()]
+
     def leaves(self, table: str, run: str, repeat: int) -> Leaves:
         """The hash tree over the rows of one (run, repeat) of `values` or `fingerprints`."""
         return self.store.leaves(table, run, repeat)

@@ -96,6 +96,14 @@ class Store:
         source = self._sources[run]
         return self._made(table, run, source.tables[table].at(places), source.codes)
 
+    def segment(self, table: str, run: str, repeat: int, name: str, step: int) -> pd.DataFrame:
+        """The rows that one (run, repeat) recorded as `name` in `step`; no others are read."""
+        tree = self.leaves(table, run, repeat)
+        places, steps = (
+            tree.of(self.names.index(name)) if name in self.names else (tree.begin[:0], tree.step[:0])
+        )
+        return self.at(table, run, tree.places(places[steps == step]))
+
     def leaves(self, table: str, run: str, repeat: int) -> Leaves:
         """The leaves over the rows of one (run, repeat) of `values` or `fingerprints`."""
         key = (table, run, repeat)

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from analysis.divergence import Comparison, Id, Point
+from analysis.cause import cause
+from analysis.divergence import Comparison, Id
 from analysis.load.frames import Frames
 from analysis.load.timeline import is_collective, partners, timeline
 from analysis.report import svg
@@ -50,25 +51,19 @@ def timeline_sections(material: Material) -> list[Section]:
     return [Section(title, nothing, intro if figures else "", figures)]
 
 
-def timeline_figure(
-    frames: Frames, found: Comparison, name: str, cell: str, event: tuple[int, int] | None = None
-) -> list[Figure]:
-    """The timeline of both runs of `found`, as a list of one figure; empty where no events are left to draw.
-
-    `event` is (rank, index) of the event in the second run that is taken for the cause; without it the events between
-    the last record that was equal and the first that differs are marked on the rank that owns the block (`window`).
-    """
-    at = found.first
+def timeline_figure(frames: Frames, found: Comparison, name: str, cell: str) -> list[Figure]:
+    """The timeline of both runs of `found`, as a list of one figure; empty where no events are left to draw. The event
+    in which the difference arose (`analysis.cause`) is framed in the second run, where the traces tell it."""
+    at, judged = found.first, cause(frames, found)
+    event = judged.event if judged else None
     pieces = []
     for run, rank in ((found.a, at.rank_a), (found.b, at.rank_b)):
         bars = _bars_of(frames, run, rank, at.step)
         if bars is None or bars.empty:
             return []
-        marks = (event[0], event[1], event[1] + 1) if event and run == found.b else window(frames, run, at)
         bars[MARKED] = False
-        if marks:
-            owner, first, end = marks
-            bars[MARKED] = (bars["rank"] == owner) & bars["index"].between(first, end - 1)
+        if event and run == found.b:
+            bars[MARKED] = (bars["rank"] == event.rank) & (bars["index"] == event.index)
         pieces.append((label(run), bars))
     every = pd.concat([bars.assign(run=run) for run, bars in pieces], ignore_index=True)
     left_out = len(every)
@@ -82,10 +77,7 @@ def timeline_figure(
         f"Step {at.step} on {len(ranks)} ranks, from {label(found.a)} and {label(found.b)}; each on its own clock from "
         "the beginning of the step."
         + (
-            " Framed: what ended between the last record that was equal and the first that differs, on the rank that "
-            "owns the block."
-            if event is None and every[MARKED].any()
-            else " Framed: the event in which the difference arose."
+            f" Framed: the event in which the difference arose ({judged.kind}: {judged.name})."
             if every[MARKED].any()
             else " The traces do not tell which event it was."
         )
@@ -99,28 +91,6 @@ def timeline_figure(
     data = every[["run", "rank", "step", "name", "depth", "start_ms", "end_ms", MARKED]]
     title = f"Around the first divergence: {cell}"
     return [figure_of(name, title, _panels(panels, names), caption, height, legend, (2, 1), data)]
-
-
-def window(frames: Frames, run: Id, at: Point) -> tuple[int, int, int] | None:
-    """(rank, first, end) of the events of `run` between the record `at` and the one before it on the same rank: indices
-    into the trace of that rank, `end` excluded. None where the trace does not tell (schema 1, or no event between)."""
-    pieces = []
-    here = None
-    for table in ("fingerprints", "values"):
-        rows = frames.of(table, *run)
-        if "after" not in rows:
-            return None
-        own = rows[(rows["name"] == at.name) & (rows["step"] == at.step) & (rows["block"] == at.block)
-                   & (rows["occurrence"] == at.occurrence)]  # fmt: skip
-        if here is None and len(own):
-            here = own.iloc[0]
-        pieces.append(rows[["rank", "after"]])
-    if here is None or here["after"] < 0:
-        return None
-    every = pd.concat(pieces)
-    earlier = every.loc[(every["rank"] == here["rank"]) & (every["after"] < here["after"]), "after"]
-    first = max(int(earlier.max()), 0) if len(earlier) else 0
-    return (int(here["rank"]), first, int(here["after"])) if here["after"] > first else None
 
 
 def _bars_of(frames: Frames, run: Id, owner: int, step: int) -> pd.DataFrame | None:

@@ -22,7 +22,7 @@ from miniapps.device import host, put
 from miniapps.dots import GlobalDots
 from miniapps.krylov import ChronopoulosGear, solve
 from miniapps.outcome import RunError
-from miniapps.records import INPUT, LEFT
+from miniapps.trace.records import INPUT, LEFT
 
 # Shu & Osher's third-order SSP Runge-Kutta in terms of its quadrature: the weight of each stage's rate
 QUADRATURE = (1.0 / 6.0, 1.0 / 6.0, 2.0 / 3.0)

@@ -17,7 +17,6 @@ from miniapps.config import UsageError
 from miniapps.device import host, put
 from miniapps.krylov import METHODS
 from miniapps.matrix import Matrix
-from miniapps.records import INPUT
 from miniapps.rows import Rows
 from miniapps.solver import entries, files
 from miniapps.solver.box import Box
@@ -26,6 +25,7 @@ from miniapps.solver.manufactured import manufactured
 from miniapps.solver.matrixfile import readable
 from miniapps.solver.stencils import Stencil, stencil
 from miniapps.trace import fingerprint
+from miniapps.trace.records import INPUT
 
 HASHED_BYTES = 1 << 20  # of a file at once
 GENERAL = "bicgstab, gmres-mgs or gmres-cgs"  # methods for any matrix

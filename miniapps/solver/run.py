@@ -6,12 +6,12 @@ from miniapps import preconditioners
 from miniapps.krylov import METHODS
 from miniapps.krylov.system import System
 from miniapps.outcome import Outcome
-from miniapps.records import LEFT
 from miniapps.solver import drift
 from miniapps.solver.checks import verify
 from miniapps.solver.output import fingerprint_of, save_solution
 from miniapps.solver.problem import build, matrix_of
 from miniapps.solver.record import WATCHED, Recorder
+from miniapps.trace.records import LEFT
 
 
 def run(ctx) -> Outcome:

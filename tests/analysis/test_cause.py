@@ -11,8 +11,8 @@ from analysis.divergence import compare
 from analysis.element import first_element, ulp_between
 from analysis.load.frames import load
 from benchmarks import first_divergence
-from miniapps.records import ADDED, COMPUTED, INPUT, LEFT, RECEIVED, SENT, TOTAL
 from miniapps.trace import Tracer
+from miniapps.trace.records import ADDED, COMPUTED, INPUT, LEFT, RECEIVED, SENT, TOTAL
 from tests.analysis.synthetic import attributes, owners, write_run
 
 BLOCKS, STEPS, STATE = 6, 3, "vorticity"

@@ -4,11 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from analysis.cause import Cause
 from analysis.divergence import compare
 from analysis.load.frames import load
 from analysis.load.timeline import timeline
+from analysis.report import timelines
 from analysis.report.material import Material
-from analysis.report.timelines import MARKED, RANKS, timeline_figure, timeline_sections, window
+from analysis.report.timelines import MARKED, RANKS, timeline_figure, timeline_sections
+from analysis.trail import event_of
 from tests.analysis.synthetic import flip_bit, write_run
 
 
@@ -20,17 +23,6 @@ def at_step_3(repeat, step, field):
 @pytest.fixture
 def frames(tmp_path):
     return load([write_run(tmp_path / "r", size=3, repeats=2, change=at_step_3)])
-
-
-def with_after(frames, after):
-    """`frames` with a column `after`: what the function of (step, rank) says."""
-    tables = {
-        table: (rows := getattr(frames, table)).assign(
-            after=[after(step, rank) for step, rank in zip(rows["step"], rows["rank"], strict=True)]
-        )
-        for table in ("values", "fingerprints")
-    }
-    return replace(frames, **tables)
 
 
 def test_the_events_of_the_step_of_all_ranks_and_both_runs_are_drawn(frames):
@@ -49,25 +41,16 @@ def test_the_events_of_the_step_of_all_ranks_and_both_runs_are_drawn(frames):
     assert not data[MARKED].any() and "do not tell which event" in figure.caption
 
 
-def test_what_ran_between_the_last_equal_record_and_the_first_that_differs_is_framed(frames):
-    # One event a step, which ends after its records are made.
-    known = with_after(frames, lambda step, rank: step)
-    found = compare(known, ("r", 0), ("r", 1))
-    assert window(known, ("r", 1), found.first) == (found.first.rank_b, 2, 3)
-    every = with_after(frames, lambda step, rank: 0)
-    assert window(every, ("r", 1), found.first) is None  # nothing ended in between
-    old = with_after(frames, lambda step, rank: -1)
-    assert window(old, ("r", 1), found.first) is None
-
-
-def test_an_event_that_is_known_to_be_the_cause_is_framed(frames):
+def test_the_event_in_which_the_difference_arose_is_framed(frames, monkeypatch):
     found = compare(frames, ("r", 0), ("r", 1))
     path = frames.runs["path"].iloc[0]
-    index = int(timeline(path, 1, [3], [2])["index"].iloc[0])
-    (figure,) = timeline_figure(frames, found, "t", "cell", (2, index))
+    event = event_of(timeline(path, 1, [3], [2]).assign(call=0).iloc[0])
+    judged = Cause("local kernel", found.first, "rhs", 2, event, ())
+    monkeypatch.setattr(timelines, "cause", lambda frames, found: judged)
+    (figure,) = timeline_figure(frames, found, "t", "cell")
     marked = figure.data[figure.data[MARKED]]
     assert marked[["run", "rank"]].to_numpy().tolist() == [["r:1", 2]]
-    assert "Framed: the event in which" in figure.caption
+    assert "Framed: the event in which the difference arose (local kernel: rhs)" in figure.caption
 
 
 def test_of_many_ranks_the_owner_and_the_slowest_are_drawn(tmp_path):
@@ -82,7 +65,9 @@ def test_of_many_ranks_the_owner_and_the_slowest_are_drawn(tmp_path):
         assert len(shown) == RANKS and {7, slowest} <= shown
 
 
-def test_without_events_the_section_says_so(frames, tmp_path):
+def test_without_events_the_section_says_so(tmp_path):
+    run = write_run(tmp_path / "r", size=3, repeats=2, change=at_step_3)
+    frames = load([run], keep=False)
     (tmp_path / "r").rename(tmp_path / "moved")
     (section,) = timeline_sections(Material(frames))
     assert not section.figures and "recorded no events" in section.nothing

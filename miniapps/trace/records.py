@@ -10,3 +10,8 @@ ADDED, TOTAL = "added:", "total:"
 LEFT = "left:"
 
 PASSING = (SENT, RECEIVED, COMPUTED, ADDED, TOTAL, LEFT)  # with --record messages only
+
+
+def is_state(name: str) -> bool:
+    """Whether `name` is of the state or of a result, and not of what runs begin from or pass on."""
+    return not name.startswith((*PASSING, INPUT))
