@@ -27,8 +27,19 @@ COMMANDS = (
 )  # modules of analysis.commands
 
 DESCRIPTION = """\
-Reads the traces of runs and says whether their bits are equal, where they part, how far they drift and what
-equality costs. A RUN is the directory of a run, a directory to search for runs, or a quoted pattern.
+Reads the traces of runs, never runs an application, and answers: are the bits equal, where do they part and why, how
+far do they drift, how sure is that, what does equality cost, and how does it scale.
+
+A RUN is the directory of a run (it holds rank-00000.h5 or node-00000.h5), a directory to search for runs, four
+levels deep, or a quoted pattern. What cannot be used is named on standard error, with the remedy; the rest is used.
+"""
+EXAMPLES = """\
+examples:
+  python -m analysis report runs/ -o report.html       everything, as one page
+  python -m analysis divergence runs/a runs/b          equal, or where and why not
+  python -m analysis scaling runs/                     speedup, efficiencies, critical path
+  python -m analysis COMMAND --help                    what a command takes, with examples
+  mpirun -n 8 python -m mpi4py.futures -m analysis report runs/    8 ranks read a large campaign
 """
 EXIT_CODES = """\
 exit codes:
@@ -42,17 +53,17 @@ exit codes:
 def parser() -> argparse.ArgumentParser:
     """The command line of all commands."""
     top = argparse.ArgumentParser(
-        prog="python -m analysis", description=DESCRIPTION, epilog=EXIT_CODES,
+        prog="python -m analysis", description=DESCRIPTION, epilog=f"{EXAMPLES}\n{EXIT_CODES}",
         formatter_class=_layout,
     )  # fmt: skip
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
     for name in COMMANDS:
         module = _module(name)
         summary = module.SUMMARY
         command = commands.add_parser(
             name, help=summary,
             description=f"{summary[0].upper()}{summary[1:]}.\n\n{module.DETAIL}".strip(),
-            epilog=EXIT_CODES, formatter_class=_layout,
+            epilog=f"examples:\n{module.EXAMPLES}\n\n{EXIT_CODES}", formatter_class=_layout,
         )  # fmt: skip
         module.add_options(command)
         add_reading(command)
@@ -64,7 +75,7 @@ def _module(command: str):
 
 
 def _layout(prog: str) -> argparse.HelpFormatter:
-    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=24, width=100)
+    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=20, width=112)
 
 
 def _copies():

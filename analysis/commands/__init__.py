@@ -1,3 +1,4 @@
-"""The commands of `python -m analysis`, a module each: `SUMMARY` and `DETAIL` for the help, `add_options(parser)`, and
-`run(options) -> exit code`. What is imported with them is light; frames and figures are imported when one runs.
+"""The commands of `python -m analysis`, a module each: `SUMMARY`, `DETAIL` and `EXAMPLES` for the help,
+`add_options(parser)`, and `run(options) -> exit code`. What is imported with them is light; frames and figures are
+imported when one runs.
 """

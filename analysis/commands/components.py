@@ -8,7 +8,10 @@ from analysis.commands.choice import EQUAL, Usage, add_csv, export, require_dire
 
 SUMMARY = "where the variance is: between allocations, nodes, launches or repeats, apart from the algorithm"
 DETAIL = """\
-Of the wall time and of the final value of every global quantity, over all complete runs of a problem."""
+Of the wall time and of the final value of every global quantity, over all complete runs of a problem: which part
+of the variance each factor has, with bootstrap intervals. Factors that the design does not separate are named."""
+EXAMPLES = """\
+  python -m analysis components runs/"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -20,7 +20,13 @@ from analysis.commands.choice import (
 SUMMARY = "where runs part: the first step, name and block whose bits differ"
 DETAIL = """\
 The first run is compared with every other, by block, so that rank counts may differ. RUN may be
-DIRECTORY:REPEAT; without REPEAT all repeats of the run take part. Exit code 3 if any bit differs."""
+DIRECTORY:REPEAT; without REPEAT all repeats of the run take part. Says the first step, name and block that
+differ, the cause (local kernel, collective, message order, halo exchange, memory, input) with its reasons, the
+event, the element where values were stored, and how the difference grows. Runs made with --record messages
+name the cause with certainty. Exit code 3 if any bit differs."""
+EXAMPLES = """\
+  python -m analysis divergence runs/a runs/b
+  python -m analysis divergence runs/a:0 runs/a:3 runs/b:0"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -29,6 +29,10 @@ DETAIL = "\n".join([
     "RUN may be DIRECTORY:REPEAT. Regions that reach over the border of --from or --to are cut there. Nothing is",
     "written over.",
 ])  # fmt: skip
+EXAMPLES = """\
+  python -m analysis export perfetto runs/a -o a.json.gz --steps 10-12
+  python -m analysis export perfetto runs/a -o a.json --against runs/b
+  python -m analysis export extrap runs/coupled-p* -o coupled.jsonl"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -11,6 +11,9 @@ SUMMARY = "how the difference between runs grows with the step: rate, saturation
 DETAIL = """\
 The runs of one problem, method and rank count are compared with the first of them. A rate needs four of them, its
 interval seven. Runs of `reductions` are left out, since their steps are samples: see `sums`."""
+EXAMPLES = """\
+  python -m analysis growth runs/
+  python -m analysis growth runs/ --tolerance 1e-6"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

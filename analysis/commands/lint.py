@@ -9,6 +9,8 @@ from analysis.commands.choice import EQUAL, Usage, add_csv, export, loaded, requ
 SUMMARY = "what the runs do not support: rules of careful benchmarking, checked"
 DETAIL = """\
 Rules after Hoefler and Belli, SC'15. Findings are advice: the exit code is 0 however many there are."""
+EXAMPLES = """\
+  python -m analysis lint runs/"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,14 @@ from pathlib import Path
 from analysis.commands.choice import EQUAL, Usage, add_reference, frames_of, require_directory, warn
 
 SUMMARY = "the verdict on all runs as one HTML file that needs no network"
-DETAIL = """"""
+DETAIL = """\
+Begins with the verdict, on one line: which runs are equal as promised, which differ, and where they part. Then
+the number of results of every group and rank count, first divergences with their cause, timelines, growth,
+variability, times, costs, scaling, where the variance is, what limits the results, and what was left out. Every
+figure has a caption and its points as CSV in the page itself."""
+EXAMPLES = """\
+  python -m analysis report runs/ -o report.html
+  python -m analysis report runs/ --reference runs/exact:0 --results results/"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,10 @@ import argparse
 from analysis.commands.choice import BAD_USAGE, EQUAL, loaded, warn
 
 SUMMARY = "what is recorded in runs"
-DETAIL = """"""
+DETAIL = """\
+Attributes, repeats, names with their rows, steps and blocks, and the time spent in each region."""
+EXAMPLES = """\
+  python -m analysis show runs/a"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

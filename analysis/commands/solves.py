@@ -9,6 +9,8 @@ from analysis.commands.choice import EQUAL, Usage, add_csv, export, of_app
 SUMMARY = "the solves of `solver`: iterations, accuracy, and how a difference grows with the iteration"
 DETAIL = """\
 Only runs of `solver` are used."""
+EXAMPLES = """\
+  python -m analysis solves runs/"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -9,6 +9,9 @@ from analysis.commands.choice import EQUAL, Usage, add_csv, export, of_app
 SUMMARY = "the sums of `reductions`: how far they vary, and what each way of adding up costs"
 DETAIL = """\
 Only runs of `reductions` are used."""
+EXAMPLES = """\
+  python -m analysis sums runs/paper
+  python -m analysis sums runs/paper --reference truth --csv tables/"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

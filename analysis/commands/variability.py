@@ -8,7 +8,12 @@ from analysis.commands.choice import EQUAL, add_csv, add_reference, export, fram
 
 SUMMARY = "how many results there are, and how far they lie apart"
 DETAIL = """\
-With --by a summary by factor: run-to-run variation apart from what a change of algorithm adds."""
+At the last step that all runs recorded: distinct results, effective number of outcomes, V_s, V_ermv, V_c and
+ULP, of runs against each other and, apart from that, against a reference. Where no difference was seen, the
+probability that can still be excluded stands beside it. With --by a summary by factor."""
+EXAMPLES = """\
+  python -m analysis variability runs/
+  python -m analysis variability runs/ --by ordering --csv tables/"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
