@@ -33,7 +33,8 @@ class Matrix:
 
     Attributes: `n` (global rows), `nnz` (of all ranks), `flops` and `nbytes` (of this rank in one product: additions
     and multiplications; the bytes of matrix, operand and result, each once), `comm`, `rows`, `columns`, `dtype`, `xp`
-    (the array module), `local` (Csr of the own rows whose columns are those of an operand; None after `release()`).
+    (the array module), `trace`, `local` (Csr of the own rows whose columns are those of an operand; None after
+    `release()`).
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Matrix:
         self.flops = 2 * len(at)
         stored = indptr.nbytes + local.nbytes + self.local.data.nbytes
         self.nbytes = stored + (self._length + rows.m) * self.dtype.itemsize
+        self.trace = trace
         self._clock, self._event, self._spmv, self._halo = time.perf_counter_ns, _unseen, 0, 0
         if trace is not None:
             self._clock, self._event = trace.clock, trace.event

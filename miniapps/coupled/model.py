@@ -60,7 +60,7 @@ class Model:
         self.record = Record()
         self.name = {
             name: self.tracer.name(name)
-            for name in ("step", "poisson", "closure", "rhs", "halo", "checkpoint", "record")
+            for name in ("step", "poisson", "closure", "rhs", "halo", "allreduce.dt", "checkpoint", "record")
         }
 
         pad = residual_pad(blocks)
@@ -156,7 +156,9 @@ class Model:
         local[~np.isfinite(local)] = inf
         if not xp.isfinite(view(self.state.zeta, HALO)).all():
             local[0] = inf
+        start = self.tracer.clock()
         self.comm.Allreduce(MPI.IN_PLACE, local, op=MPI.MAX)
+        self.tracer.event(self.name["allreduce.dt"], start, local.nbytes)
         speed, diffusivity = local.tolist()
         if not (isfinite(speed) and isfinite(diffusivity)):
             self._refuse_nonfinite(step)

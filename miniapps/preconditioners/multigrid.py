@@ -65,8 +65,9 @@ class Preconditioner:
 
         def made(below, above, entries):
             return Matrix(
-                matrix.comm, below, above, entries, backend=backend, dtype=matrix.dtype, threads=threads
-            )
+                matrix.comm, below, above, entries, backend=backend, dtype=matrix.dtype, threads=threads,
+                trace=matrix.trace,
+            )  # fmt: skip
 
         coarser = list(zip(self.boxes, stencils, owned, strict=True))[1:-1]
         operators = [matrix] + [made(own, own, rows(b, of, own.own)) for b, of, own in coarser]
