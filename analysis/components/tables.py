@@ -22,15 +22,20 @@ def problems(found: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         yield f"{app} {problem}".strip(), same
 
 
-def said(found: pd.DataFrame) -> list[str]:
-    """A sentence per problem and outcome that varies: where its variance from run to run lies, largest share first."""
+def said(found: pd.DataFrame, most: int | None = None) -> list[str]:
+    """A sentence per problem and outcome that varies, of the first `most` of each problem (None: all): where its
+    variance from run to run lies, largest share first."""
     lines = []
     for where, problem in problems(found):
+        varying = 0
         for outcome, same in problem.groupby("outcome", sort=False):
             known = same[same["share"].notna()]
             chance = known[known["kind"] == RUN_TO_RUN].sort_values("share", ascending=False, kind="stable")
             if len(known) < 2:  # the whole is all of itself
                 continue
+            varying += 1
+            if most is not None and varying > most:
+                break
             parts = [
                 f"{share(row)} is between {PLURAL[row.factor]}" for row in chance.itertuples(index=False)
             ]

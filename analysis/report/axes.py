@@ -24,6 +24,7 @@ def log_axis(axis, set_scale: Callable, floor: float) -> None:
     axis.axes.set(**{f"{axis.axis_name}lim": (floor / 2, high)})
     first, last = round(np.log10(floor)) + 1, int(np.floor(np.log10(high)))
     stride = max(1, -(-(last - first + 1) // 6))
+    first += stride - 1  # not beside the label of `floor`
     ticks = [10.0**k for k in range(first, last + 1, stride)]
     axis.set_ticks([floor, *ticks], ["equal", *map(svg.power_of_ten, ticks)])
     axis.set_ticks([], minor=True)

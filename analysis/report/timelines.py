@@ -42,9 +42,9 @@ def timeline_sections(material: Material) -> list[Section]:
         "The runs that differ recorded no events around their first divergence (--trace off), or are gone."
     )
     intro = (
-        "What every rank did in the step of the first divergence, the first run above, the one that differs "
-        "below; an asterisk marks the rank that owns the block. Regions inside others are drawn below them in the "
-        "row of their rank."
+        "What every rank did in the step in which the difference arose, or is first seen: the first run above, the one "
+        "that differs below; an asterisk marks the rank that owns the block. Regions inside others are drawn below "
+        "them in the row of their rank."
     )
     if len(found) > DRAWN:
         intro += f" Drawn for the first {DRAWN} of {len(found)}."
@@ -56,9 +56,10 @@ def timeline_figure(frames: Frames, found: Comparison, name: str, cell: str) -> 
     in which the difference arose (`analysis.cause`) is framed in the second run, where the traces tell it."""
     at, judged = found.first, cause(frames, found)
     event = judged.event if judged else None
+    step = event.step if event else at.step
     pieces = []
     for run, rank in ((found.a, at.rank_a), (found.b, at.rank_b)):
-        bars = _bars_of(frames, run, rank, at.step)
+        bars = _bars_of(frames, run, rank, step)
         if bars is None or bars.empty:
             return []
         bars[MARKED] = False
@@ -74,7 +75,7 @@ def timeline_figure(frames: Frames, found: Comparison, name: str, cell: str) -> 
     legend = [*enumerate(names), *([(GREY, "other regions")] if every["name"].nunique() > NAMES else [])]
     ranks = sorted(set(every["rank"]))
     caption = (
-        f"Step {at.step} on {len(ranks)} ranks, from {label(found.a)} and {label(found.b)}; each on its own clock from "
+        f"Step {step} on {len(ranks)} ranks, from {label(found.a)} and {label(found.b)}; each on its own clock from "
         "the beginning of the step."
         + (
             f" Framed: the event in which the difference arose ({judged.kind}: {judged.name})."

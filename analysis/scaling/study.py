@@ -118,7 +118,8 @@ def _of_run(row, notes: list[str]) -> dict[str, pd.DataFrame] | None:
     if known["acausal"]:
         notes.append(
             f"{run}: {known['acausal']:,} of {known['waits']:,} waits ended before a partner had begun, by its clock "
-            f"(up to {known['acausal_ns'] / 1000:.3g} microseconds): the clocks of its nodes do not agree better"
+            f"(up to {known['acausal_ns'] / 1000:,.0f} microseconds): the clocks of its nodes do not agree better, or "
+            "not every exchange is with all partners of its region"
         )
     return {
         "efficiencies": pd.DataFrame([known]),
