@@ -64,8 +64,8 @@ def _errors() -> Iterator[list[str]]:
 
     said: list[str] = []
 
-    def note(_data, _file, _line, _function, code, message, _arguments) -> int:
-        said.append(f"{Error_GetDescription(ErrorCode(code))} ({(message or b'').decode(errors='replace')})")
+    def note(_data, _file, _line, _function, code, _message, _arguments) -> int:
+        said.append(str(Error_GetDescription(ErrorCode(code))))
         return code
 
     # OTF2_ErrorCallback (OTF2_ErrorCodes.h); a va_list is passed by address, and left alone.
