@@ -107,7 +107,7 @@ def main(argv: list[str] | None = None) -> int:
         return BAD_USAGE
     if copies := _copies():
         return _refused(copies)
-    from analysis.divergence import NothingInCommon
+    from analysis.divergence.compare import NothingInCommon
     from analysis.load.find import NoRuns
     from miniapps.trace import TraceError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.divergence import NothingInCommon, compare
+from analysis.divergence.compare import NothingInCommon, compare
 from analysis.groups import SPANS_LAYOUTS, grouped
 from analysis.load.frames import Frames
 from analysis.variability import bound, ids, outcomes

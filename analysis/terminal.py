@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable
 import pandas as pd
 
 from analysis import bits
-from analysis.cause import cause
-from analysis.divergence import Comparison, Point
-from analysis.element import Element, first_element
+from analysis.divergence.cause import cause
+from analysis.divergence.compare import Comparison, Point
+from analysis.divergence.element import Element, first_element
+from analysis.divergence.trail import Event
 from analysis.load.frames import Frames
 from analysis.power import percent
 from analysis.regions import regions, summary
-from analysis.trail import Event
 from analysis.variability import bound, label
 from analysis.verdict import BROKEN, HOLDS, SAME, Group, place
 

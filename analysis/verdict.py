@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analysis.divergence import Comparison, NothingInCommon, Point, compare
+from analysis.divergence.compare import Comparison, NothingInCommon, Point, compare
 from analysis.groups import SPANS_LAYOUTS, grouped, ranks_text
 from analysis.load.frames import Frames
 from analysis.power import bounded, power_note

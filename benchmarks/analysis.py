@@ -183,7 +183,7 @@ def memory(campaign: Path) -> dict:
 
 def compare(a: Path, b: Path) -> dict:
     """Load two runs and find their first divergence."""
-    from analysis.divergence import compare
+    from analysis.divergence.compare import compare
     from analysis.load.frames import load
 
     begin = time.perf_counter()

@@ -157,8 +157,8 @@ def work(path: str) -> int:
 
 def judge(case: Case) -> dict:
     """`masked`, or whether class and place are right, and what was said."""
-    from analysis.cause import cause
-    from analysis.divergence import compare
+    from analysis.divergence.cause import cause
+    from analysis.divergence.compare import compare
     from analysis.load.frames import load
 
     frames = load([case.reference, case.out], copies=True)

@@ -37,7 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Compare the first run with the others; 0 if every bit is equal."""
     from analysis import terminal
-    from analysis.divergence import compare, growth
+    from analysis.divergence.compare import compare, growth
     from analysis.power import power_note
 
     places = [split(run) for run in options.runs]

@@ -150,7 +150,7 @@ def _slice(directory: Path, repeat: int | None, options: argparse.Namespace):
 
 def _mark(part, directory: Path, repeat: int | None, options: argparse.Namespace):
     """(mark, what to say about it): of the first divergence, if it is known when it was and that is in the slice."""
-    from analysis.divergence import compare
+    from analysis.divergence.compare import compare
     from analysis.export.marks import mark_of
     from analysis.load.timeline import timeline
     from analysis.verdict import place

@@ -39,7 +39,7 @@ def _tolerance(text: str) -> float:
 def run(options: argparse.Namespace) -> int:
     """Print the laws of growth."""
     from analysis import terminal
-    from analysis.growthruns import alone, cell_growths, laws
+    from analysis.growth.runs import alone, cell_growths, laws
     from analysis.load.frames import load
     from analysis.report.growth import equal_lines, growth_tables
     from analysis.sums.frames import APP

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.growthruns import TOLERANCE, cell_growths, equal_cells, laws
-from analysis.growthtable import law_table
+from analysis.growth.runs import TOLERANCE, cell_growths, equal_cells, laws
+from analysis.growth.table import law_table
 from analysis.load.frames import Frames
 from analysis.power import power_note
 from analysis.report import figures

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from analysis.cause import cause
-from analysis.divergence import Comparison, Id
+from analysis.divergence.cause import cause
+from analysis.divergence.compare import Comparison, Id
 from analysis.load.frames import Frames
 from analysis.load.timeline import is_collective, partners, timeline
 from analysis.report import svg
@@ -52,8 +52,10 @@ def timeline_sections(material: Material) -> list[Section]:
 
 
 def timeline_figure(frames: Frames, found: Comparison, name: str, cell: str) -> list[Figure]:
-    """The timeline of both runs of `found`, as a list of one figure; empty where no events are left to draw. The event
-    in which the difference arose (`analysis.cause`) is framed in the second run, where the traces tell it."""
+    """The timeline of both runs of `found`, as a list of one figure; empty where no events are left to draw.
+
+    The event in which the difference arose (`divergence.cause`) is framed in the second run, where the traces tell it.
+    """
     at, judged = found.first, cause(frames, found)
     event = judged.event if judged else None
     step = event.step if event else at.step

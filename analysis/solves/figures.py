@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.growthlaw import typical
+from analysis.growth.law import typical
 from analysis.report import svg
 from analysis.report.axes import floor_of, log_axis, powers
 from analysis.report.svg import Figure, figure_of

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.growthlaw import LAW, law
+from analysis.growth.law import LAW, law
 from analysis.solves.frames import Solves
 
 GROWTH = ["family", "case", *LAW]
 
 
 def growth(found: Solves) -> pd.DataFrame:
-    """One row per case with a drift study; columns GROWTH: `analysis.growthlaw.law` of its samples, against
+    """One row per case with a drift study; columns GROWTH: `analysis.growth.law.law` of its samples, against
     the tolerance of the solver.
     """
     rows = []

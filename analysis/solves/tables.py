@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analysis.growthtable import law_table
+from analysis.growth.table import law_table
 from analysis.power import bounded, percent
 from analysis.report.sections import Table
 from analysis.solves.frames import Solves

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from analysis import terminal
-from analysis.cause import cause
-from analysis.divergence import compare
-from analysis.element import first_element, ulp_between
+from analysis.divergence.cause import cause
+from analysis.divergence.compare import compare
+from analysis.divergence.element import first_element, ulp_between
 from analysis.load.frames import load
 from benchmarks import first_divergence
 from miniapps.trace import Tracer

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analysis import bits
-from analysis.divergence import NothingInCommon, compare, growth, growths
+from analysis.divergence.compare import NothingInCommon, compare, growth, growths
 from analysis.load.frames import load
 from miniapps.trace import Tracer
 from tests.analysis.synthetic import BLOCKS, STEPS, attributes, field_at, flip_bit, owners, write_run

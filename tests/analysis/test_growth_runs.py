@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from analysis.growthruns import HALF, alone, cell_growths, equal_cells, laws
+from analysis.growth.runs import HALF, alone, cell_growths, equal_cells, laws
 from analysis.load.frames import load
 from analysis.report.build import build
 from tests.analysis.synthetic import write_run

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from analysis.cause import Cause
-from analysis.divergence import compare
+from analysis.divergence.cause import Cause
+from analysis.divergence.compare import compare
+from analysis.divergence.trail import event_of
 from analysis.load.frames import load
 from analysis.load.timeline import timeline
 from analysis.report import timelines
 from analysis.report.material import Material
 from analysis.report.timelines import MARKED, RANKS, timeline_figure, timeline_sections
-from analysis.trail import event_of
 from tests.analysis.synthetic import flip_bit, write_run
 
 

@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 
 from analysis.bits import ranks
-from analysis.divergence import Comparison
+from analysis.divergence.compare import Comparison
 from analysis.load.frames import Frames
 
 PATTERNS = ("snapshots/repeat-{}-step-*.h5", "checkpoints/repeat-{}-step-*.h5", "solution-repeat-{}.h5")

@@ -22,12 +22,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis import bits, trail
-from analysis.divergence import Comparison, Point
+from analysis import bits
+from analysis.divergence import trail
+from analysis.divergence.compare import Comparison, Point
+from analysis.divergence.trail import NO_WORK, Event, Trail
 from analysis.environment import differences
 from analysis.load.frames import Frames
 from analysis.load.timeline import is_collective, is_exchange
-from analysis.trail import NO_WORK, Event, Trail
 from miniapps.trace.records import ADDED, COMPUTED, INPUT, RECEIVED, SENT, TOTAL
 
 KERNEL, COLLECTIVE, ORDER, HALO, MEMORY, FROM_INPUT = (

@@ -11,9 +11,9 @@ from collections.abc import Collection
 import numpy as np
 import pandas as pd
 
-from analysis.divergence import GROWTH, growths
+from analysis.divergence.compare import GROWTH, growths
 from analysis.groups import grouped
-from analysis.growthlaw import LAW, law
+from analysis.growth.law import LAW, law
 from analysis.load.frames import Frames
 from analysis.sums.frames import APP
 from analysis.variability import ids, label

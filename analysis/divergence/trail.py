@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.divergence import Point
+from analysis.divergence.compare import Point
 from analysis.load.timeline import timeline
 from miniapps.trace import RankTrace, TraceError, read_run
 from miniapps.trace.records import INPUT, LEFT, PASSING
