@@ -106,18 +106,22 @@ def pairs(frames: Frames, against: Id | None = None) -> pd.DataFrame:
     there is one element (analysis.bits).
     """
     runs = grouped(frames.runs)
-    pieces = []
+    names = [(table, name) for table in TABLES for name in _names(frames, table)]
+    pieces: list[Columns] = []
     for _, problem in runs[runs["complete"]].groupby(["app", "problem"], sort=False):
         chosen = against if against in ids(problem) else reference(problem)
         for (group, cell), members in problem.groupby(["group", "cell"], sort=False):
             own = ids(members)
-            for table in TABLES:
-                for name in _names(frames, table):
-                    where = {"group": group, "cell": cell, "name": name, "kind": table}
-                    pieces += _within(frames, where, own)
-                    if chosen is not None and chosen not in own:
-                        pieces += _to_reference(frames, where, chosen, own)
-    return pd.concat(pieces, ignore_index=True).astype(PAIRS) if pieces else pd.DataFrame(columns=list(PAIRS))
+            for table, name in names:
+                where = {"group": group, "cell": cell, "name": name, "kind": table}
+                pieces += _within(frames, where, own)
+                if chosen is not None and chosen not in own:
+                    pieces += _to_reference(frames, where, chosen, own)
+    if not pieces:
+        return pd.DataFrame(columns=list(PAIRS))
+    return pd.DataFrame({key: np.concatenate([piece[key] for piece in pieces]) for key in PAIRS}).astype(
+        PAIRS
+    )
 
 
 def variability(frames: Frames, against: Id | None = None, found: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -132,9 +136,10 @@ def variability(frames: Frames, against: Id | None = None, found: pd.DataFrame |
     runs = grouped(frames.runs)
     runs = runs[runs["complete"]]
     rows = []
+    names = {table: _names(frames, table) for table in TABLES}
     for (group, cell), members in runs.groupby(["group", "cell"], sort=False):
         for table in TABLES:
-            for name in _names(frames, table):
+            for name in names[table]:
                 last = final(frames, table, name, ids(members))
                 if last is None:
                     continue
@@ -167,7 +172,12 @@ def _summary(some: pd.DataFrame) -> dict[str, float]:
     }  # fmt: skip
 
 
-def _within(frames: Frames, where: dict[str, str], runs: list[Id]) -> list[pd.DataFrame]:
+Columns = dict[
+    str, np.ndarray
+]  # PAIRS, as arrays: hundreds of small frames would take longer than their contents
+
+
+def _within(frames: Frames, where: dict[str, str], runs: list[Id]) -> list[Columns]:
     last = final(frames, where["kind"], where["name"], runs) if len(runs) > 1 else None
     if last is None:
         return []
@@ -180,7 +190,7 @@ def _within(frames: Frames, where: dict[str, str], runs: list[Id]) -> list[pd.Da
     ]
 
 
-def _to_reference(frames: Frames, where: dict[str, str], chosen: Id, runs: list[Id]) -> list[pd.DataFrame]:
+def _to_reference(frames: Frames, where: dict[str, str], chosen: Id, runs: list[Id]) -> list[Columns]:
     pieces = []
     for run in runs:  # one by one, so that a run that recorded other blocks leaves out only itself
         if last := final(frames, where["kind"], where["name"], [chosen, run]):
@@ -191,22 +201,25 @@ def _to_reference(frames: Frames, where: dict[str, str], chosen: Id, runs: list[
 
 def _metrics(
     where: dict[str, object], a: Id, one: np.ndarray, others: list[Id], many: list[np.ndarray]
-) -> pd.DataFrame:
+) -> Columns:
     """Rows of PAIRS: `one` (rows, words) of `a` against each of `many`."""
     stacked = np.stack(many)
     changed = np.any(stacked != one, axis=2)
-    frame = pd.DataFrame(where, index=range(len(others))).assign(
-        a=label(a), b=[label(run) for run in others], elements=len(one), v_c=changed.mean(axis=1),
-        v_s=np.nan, v_ermv=np.nan, max_ulp=np.nan, mean_ulp=np.nan, undefined=0,
-    )  # fmt: skip
+    found = where | {
+        "a": label(a), "b": np.array([label(run) for run in others], object), "elements": len(one),
+        "v_c": changed.mean(axis=1), "v_s": np.nan, "v_ermv": np.nan, "max_ulp": np.nan, "mean_ulp": np.nan,
+        "undefined": 0,
+    }  # fmt: skip
     if where["kind"] == "values":
         x, y = one[:, 0].view(np.float64), stacked[:, :, 0].view(np.float64)
         distance = bits.ulp_distance(x[None], y)
-        frame["v_ermv"], frame["undefined"] = bits.v_ermv(x[None], y)
-        frame["max_ulp"], frame["mean_ulp"] = bits.largest(distance), bits.mean(distance)
+        found["v_ermv"], found["undefined"] = bits.v_ermv(x[None], y)
+        found["max_ulp"], found["mean_ulp"] = bits.largest(distance), bits.mean(distance)
         if len(one) == 1:
-            frame["v_s"] = bits.v_s(x, y[:, 0])
-    return frame
+            found["v_s"] = bits.v_s(x, y[:, 0])
+    words = (key for key, dtype in PAIRS.items() if dtype == "str" and key != "b")
+    found |= {key: np.array([found[key]], object) for key in words}
+    return {key: np.broadcast_to(value, len(others)) for key, value in found.items()}
 
 
 def _counts(words: list[np.ndarray]) -> list[int]:
