@@ -161,8 +161,9 @@ def _cause_lines(found: Comparison, frames: Frames) -> list[tuple[str, str]]:
     lines = []
     if judged := cause(frames, found):
         who = "" if judged.rank is None else f" on rank {judged.rank}"
-        again = f" in block {judged.at.block}" if judged.at.block >= 0 else ""
-        lines.append(("cause", f"{judged.kind}: {judged.name}{again}{who}, step {judged.at.step}"))
+        again = f" in block {judged.at.block}" if judged.at.block >= 0 and judged.rank is not None else ""
+        step = judged.event.step if judged.event else judged.at.step
+        lines.append(("cause", f"{judged.kind}: {judged.name}{again}{who}, step {step}"))
         if judged.event:
             lines.append(("event", event_text(judged.event, label(found.b))))
         lines.append(("why", "; ".join(judged.why)))
