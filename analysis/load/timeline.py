@@ -82,7 +82,8 @@ def _of_rank(trace: RankTrace) -> pd.DataFrame:
             "index": index,
         }
     )
-    frame = frame.iloc[np.lexsort((frame["index"], -end, start))]
+    # Of two that begin and end together the one around the other ended, and was recorded, after it.
+    frame = frame.iloc[np.lexsort((-frame["index"], -end, start))]
     return frame.assign(depth=_depths(frame["start"].to_numpy(), frame["end"].to_numpy()))
 
 

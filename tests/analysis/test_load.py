@@ -168,6 +168,36 @@ def test_files_of_another_launch_in_the_same_directory_are_not_mixed_in(tmp_path
     assert frames.runs["complete"].all()
 
 
+def test_a_rank_that_is_there_twice_counts_once(tmp_path):
+    run = write_run(tmp_path / "r", size=2)
+    shutil.copy(run / "rank-00001.h5", run / "rank-00002.h5")
+    frames = load([run])
+    values = frames.values
+    assert "rank-00002.h5: holds rank 1, as rank-00001.h5 does" in reasons(frames, "foreign rank")[0]
+    (run / "rank-00002.h5").unlink()
+    pd.testing.assert_frame_equal(values, load([run]).values)
+
+
+def test_a_rank_of_another_schema_is_left_out_by_name(tmp_path):
+    run = write_run(tmp_path / "r", size=2)
+    with h5py.File(run / "rank-00001.h5", "r+") as file:
+        file.attrs["schema"] = 1
+    frames = load([run])
+    (reason,) = reasons(frames, "mixed schema")
+    assert "rank-00001.h5: of another version of the program than rank-00000.h5 (schema 1)" in reason
+    assert set(frames.values["rank"]) == {0} and not frames.runs["complete"].any()
+
+
+def test_a_run_of_the_first_schema_does_not_tell_what_happened_before_a_record(tmp_path):
+    run = write_run(tmp_path / "r", size=2)
+    for path in run.glob("*.h5"):
+        with h5py.File(path, "r+") as file:
+            file.attrs["schema"] = 1
+            del file["values/after"], file["fingerprints/after"]
+    frames = load([run])
+    assert frames.excluded.empty and set(frames.values["after"]) == {-1} == set(frames.fingerprints["after"])
+
+
 def test_a_copy_of_a_run_is_not_another_sample(tmp_path):
     shutil.copytree(write_run(tmp_path / "a"), tmp_path / "b")
     frames = load([tmp_path])

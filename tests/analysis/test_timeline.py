@@ -42,6 +42,12 @@ def test_times_are_of_the_clock_of_rank_0_and_begin_at_0(tmp_path):
     assert (events["end"] / MS).tolist() == [2, 3]
 
 
+def test_of_two_that_begin_and_end_together_the_outer_is_the_one_recorded_later(tmp_path):
+    run = write_timed(tmp_path / "run", lambda rank, step: [("outer", 0.0, [("inner", 1.0, [])])], size=1)
+    events = timeline(run)
+    assert events["name"].tolist() == ["outer", "inner"] and events["depth"].tolist() == [0, 1]
+
+
 def test_ranks_steps_and_repeats_are_chosen(tmp_path):
     run = write_timed(tmp_path / "run", nested, size=3, steps=3)
     events = timeline(run, repeat=0, steps=[1], ranks=[0, 2])
