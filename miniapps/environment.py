@@ -33,8 +33,9 @@ SECRETS = ("JWT", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "KEY")  # such as
 # What tells the levels of x86-64 apart, as the kernel names it.
 LEVEL_3 = {"avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}
 LEVEL_4 = LEVEL_3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
-# Job ids of batch systems, in the order of preference.
-ALLOCATIONS = ("SLURM_JOB_ID", "PBS_JOBID", "PJM_JOBID", "JOB_ID")
+# Job ids in the order of preference: the one that scripts of `jobs` export, which tells elements of an array apart
+# where the batch system's own does not (Grid Engine, PJM), then those of batch systems.
+ALLOCATIONS = ("FPNA_ALLOCATION_ID", "SLURM_JOB_ID", "PBS_JOBID", "PJM_JOBID", "JOB_ID")
 # How launchers tell the processes that they start: (launcher, number of ranks, rank).
 LAUNCHERS = (
     ("Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),

@@ -1,0 +1,71 @@
+"""Job: what one batch script is about. No scheduler in it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+
+PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+COUNTS = ("nodes", "ranks_per_node", "threads", "seconds", "array")
+
+
+class JobError(ValueError):
+    """A job that cannot be described; the message names the field, the value and what it may be."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One batch job, or an array of equal ones. Raises JobError for values no scheduler would take.
+
+    `commands` are lines of shell, run once inside the allocation and in this order; the first that fails ends the
+    job with its exit code. They may use two variables that every script exports: FPNA_ALLOCATION_ID, unique per
+    allocation, and FPNA_ARRAY_INDEX, 0 to array - 1.
+    """
+
+    name: str  # letters, digits, _ - .
+    nodes: int
+    ranks_per_node: int
+    threads: int  # cores per rank
+    seconds: int  # time limit
+    account: str | None  # what is charged; sites say whether they need one
+    queue: str | None  # partition or queue; None: the site's default
+    environment: str | None  # Python environment: a directory with bin/activate
+    commands: tuple[str, ...]
+    array: int = 1  # elements, which run one after another: repeats across allocations
+    output: str = "."  # directory for the scheduler's output files; it must exist when the job is submitted
+    gpus_per_node: int = 0
+
+    def __post_init__(self):
+        for field in ("name", "account", "queue"):
+            value = getattr(self, field)
+            if value is not None and not PLAIN.fullmatch(value):
+                raise JobError(f"{field} {value!r}: letters, digits, '_', '-' and '.' only, '-' not in front")
+        for field in COUNTS:
+            self._whole(field, 1)
+        self._whole("gpus_per_node", 0)
+        if self.environment is None:
+            raise JobError(
+                "environment: none is given; name a Python environment, a directory with bin/activate"
+            )
+        for field in ("environment", "output"):
+            value = getattr(self, field)
+            if not value or not value.isprintable():
+                raise JobError(f"{field} {value!r}: the path of a directory, on one line")
+        # Schedulers take paths in directives, where nothing can be quoted alike for all of them.
+        if self.output != shlex.quote(self.output) or "%" in self.output:
+            raise JobError(
+                f"output {self.output!r}: a directory without spaces, quotes, '%' and '$' in its path"
+            )
+        if not self.commands:
+            raise JobError("commands: none; a job needs at least one")
+
+    def _whole(self, field: str, least: int) -> None:
+        value = getattr(self, field)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise JobError(f"{field} {value!r}: a whole number, at least {least}")
+
+    @property
+    def ranks(self) -> int:
+        """Ranks on all nodes together."""
+        return self.nodes * self.ranks_per_node

@@ -1,0 +1,247 @@
+"""Sites: what a machine wants of a batch script and how it starts ranks, read from thin TOML files."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import shlex
+import string
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jobs.job import Job, JobError
+from miniapps.config import closest
+
+SCHEDULERS = {"slurm": "sbatch", "pbs": "qsub", "pjm": "pjsub", "sge": "qsub", "local": "bash"}
+KEYS = {
+    **dict.fromkeys(("scheduler", "page", "submit", "queue", "account", "staging"), str),
+    **dict.fromkeys(("cores", "memory"), int),
+    **dict.fromkeys(("modules", "directives", "launch", "unchecked"), list),
+    **dict.fromkeys(("limits", "environment", "gpus"), dict),
+    "date": datetime.date,
+    "needs_account": bool,
+}
+GPU_KEYS = {"per_node": int, "modules": list, "directives": list, "environment": dict, "launch": list}
+PLACES = {"name", "nodes", "ranks", "ranks_per_node", "threads", "gpus_per_node"}
+CLOCK = re.compile(r"(\d+):([0-5]\d):([0-5]\d)")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A directive, a variable NAME=value or a part of a command, and the reason for it, which scripts repeat."""
+
+    text: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Additions:
+    """What a script gets besides when the job asks for GPUs."""
+
+    modules: tuple[str, ...] = ()
+    environment: tuple[Line, ...] = ()
+    directives: tuple[Line, ...] = ()
+    launch: Line | None = None
+
+
+@dataclass(frozen=True)
+class Site:
+    """One machine; the fields are those of its file, see docs/sites.md."""
+
+    name: str
+    scheduler: str  # slurm, pbs, pjm, sge or local: which template
+    page: str  # address of what the file follows
+    date: datetime.date  # when it was looked at
+    launch: Line  # starts ranks; {nodes} {ranks} {ranks_per_node} {threads} {gpus_per_node} are filled in
+    submit: str = ""  # the command that takes the script; {account} is filled in
+    queue: str | None = None
+    account: str | None = None  # the directive that names the account; None: the scheduler's own
+    needs_account: bool = False
+    cores: int | None = None  # per node, for programs; None: not known, not checked
+    memory: int | None = None  # GiB per node
+    gpus: int | None = None  # per node
+    limits: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)  # queue: (nodes, seconds)
+    modules: tuple[str, ...] = ()
+    environment: tuple[Line, ...] = ()
+    directives: tuple[Line, ...] = ()
+    with_gpus: Additions = Additions()
+    staging: str = ""  # shell: brings @{environment} to the nodes' own disks and activates it there
+    unchecked: tuple[str, ...] = ()  # what could not be found on the page
+
+    def command(self, ranks: int, ranks_per_node: int, threads: int = 1, gpus_per_node: int = 0) -> list[str]:
+        """What to put before a program to start it on `ranks` ranks, on as few nodes as hold them."""
+        nodes = -(-ranks // ranks_per_node)
+        parts = [self.launch, *([self.with_gpus.launch] if gpus_per_node and self.with_gpus.launch else [])]
+        values = {
+            "nodes": nodes,
+            "ranks": ranks,
+            "ranks_per_node": min(ranks, ranks_per_node),
+            "threads": threads,
+            "gpus_per_node": gpus_per_node,
+        }
+        return [word.format(**values) for part in parts for word in shlex.split(part.text)]
+
+    def limit(self, queue: str | None, nodes: int) -> int | None:
+        """The longest time in seconds for a job of `nodes` in `queue`; None where it is not known."""
+        steps = self.limits.get(queue or self.queue or "", ())
+        return next((seconds for most, seconds in steps if nodes <= most), None)
+
+    def most_nodes(self, queue: str | None) -> int | None:
+        """The nodes that `queue` gives to one job; None where it is not known."""
+        return max((most for most, _ in self.limits.get(queue or self.queue or "", ())), default=None)
+
+    def check(self, job: Job) -> None:
+        """Raise JobError, with the numbers, for a job that this site cannot run."""
+        if self.needs_account and job.account is None:
+            raise JobError(f"account: {self.name} needs one, the project that is charged (--account NAME)")
+        cores = job.ranks_per_node * job.threads
+        if self.cores is not None and cores > self.cores:
+            raise JobError(
+                f"ranks_per_node {job.ranks_per_node} x threads {job.threads} are {cores} cores, and a node of "
+                f"{self.name} has {self.cores}: at most {self.cores // job.threads} ranks per node with these threads"
+            )
+        if self.gpus is not None and job.gpus_per_node > self.gpus:
+            raise JobError(f"gpus_per_node {job.gpus_per_node}: a node of {self.name} has {self.gpus}")
+        queue = job.queue or self.queue
+        most = self.most_nodes(queue)
+        if most is not None and job.nodes > most:
+            raise JobError(f"nodes {job.nodes}: queue {queue} of {self.name} gives at most {most} to one job")
+        limit = self.limit(queue, job.nodes)
+        if limit is not None and job.seconds > limit:
+            raise JobError(
+                f"seconds {job.seconds} ({clock(job.seconds)}): queue {queue} of {self.name} gives a job of "
+                f"{job.nodes} nodes at most {clock(limit)}"
+            )
+
+
+def clock(seconds: int) -> str:
+    """HH:MM:SS, with as many hours as it takes: what every scheduler here reads."""
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+
+
+def seconds(text: str) -> int:
+    """The reverse of `clock`. Raises ValueError."""
+    match = CLOCK.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not HH:MM:SS")
+    hours, minutes, rest = map(int, match.groups())
+    return 3600 * hours + 60 * minutes + rest
+
+
+def names() -> list[str]:
+    """The sites that come with the program."""
+    return sorted(
+        path.name[:-5] for path in files("jobs").joinpath("sites").iterdir() if path.name.endswith(".toml")
+    )
+
+
+def site(name: str) -> Site:
+    """The site of this name, or of this file if the name ends in .toml. Raises JobError."""
+    if name.endswith(".toml"):
+        path = Path(name)
+        try:
+            return read(path.stem, path.read_text(encoding="utf-8"), str(path))
+        except (OSError, UnicodeDecodeError) as error:
+            raise JobError(f"site {name}: cannot be read: {error}") from None
+    if name not in names():
+        raise JobError(f"site {name!r}: not known{closest(name, names())}; or give a file, ./NAME.toml")
+    text = files("jobs").joinpath(f"sites/{name}.toml").read_text(encoding="utf-8")
+    return read(name, text, f"jobs/sites/{name}.toml")
+
+
+def read(name: str, text: str, where: str) -> Site:
+    """The site described by `text`, TOML. Raises JobError that names `where` and the key."""
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise JobError(f"site {where}: not TOML: {error}") from None
+    try:
+        return _site(name, content)
+    except ValueError as error:
+        raise JobError(f"site {where}: {error}") from None
+
+
+def _site(name: str, content: dict[str, Any]) -> Site:
+    _known(content, KEYS, "")
+    for key in ("scheduler", "page", "date", "launch"):
+        if key not in content:
+            raise ValueError(f"{key} is missing")
+    if content["scheduler"] not in SCHEDULERS:
+        raise ValueError(f"scheduler {content['scheduler']!r}{closest(content['scheduler'], SCHEDULERS)}")
+    gpus = content.pop("gpus", {})
+    _known(gpus, GPU_KEYS, "gpus.")
+    values = {
+        key: content[key] for key in KEYS if key in content and not isinstance(content[key], dict | list)
+    }
+    for key in ("modules", "unchecked"):
+        values[key] = _words(content.get(key, []), key)
+    return Site(
+        name=name,
+        **{"submit": SCHEDULERS[content["scheduler"]], **values},
+        gpus=gpus.get("per_node"),
+        launch=_line(content["launch"], "launch"),
+        limits={
+            queue: _limits(steps, f"limits.{queue}") for queue, steps in content.get("limits", {}).items()
+        },
+        environment=_variables(content.get("environment", {}), "environment"),
+        directives=_lines(content.get("directives", []), "directives"),
+        with_gpus=Additions(
+            modules=_words(gpus.get("modules", []), "gpus.modules"),
+            environment=_variables(gpus.get("environment", {}), "gpus.environment"),
+            directives=_lines(gpus.get("directives", []), "gpus.directives"),
+            launch=_line(gpus["launch"], "gpus.launch") if "launch" in gpus else None,
+        ),
+    )
+
+
+def _known(content: Mapping[str, Any], keys: Mapping[str, type], prefix: str) -> None:
+    for key, value in content.items():
+        if key not in keys:
+            raise ValueError(f"no key {prefix}{key}{closest(key, keys)}")
+        if type(value) is not keys[key]:
+            raise ValueError(f"{prefix}{key} = {value!r}: must be of type {keys[key].__name__}")
+
+
+def _words(values: list, key: str) -> tuple[str, ...]:
+    if not all(isinstance(value, str) for value in values):
+        raise ValueError(f"{key}: a list of texts")
+    return tuple(values)
+
+
+def _line(value: Any, key: str) -> Line:
+    if not (
+        isinstance(value, list)
+        and len(value) == 2
+        and all(isinstance(v, str) and "\n" not in v for v in value)
+    ):
+        raise ValueError(f'{key} = {value!r}: written ["TEXT", "the reason for it"], each on one line')
+    try:
+        places = {place for _, place, _, _ in string.Formatter().parse(value[0]) if place is not None}
+    except ValueError as error:
+        raise ValueError(f"{key} = {value[0]!r}: {error}") from None
+    if places - PLACES:
+        raise ValueError(
+            f"{key} = {value[0]!r}: no {{{min(places - PLACES)}}}{closest(min(places - PLACES), PLACES)}"
+        )
+    return Line(*value)
+
+
+def _lines(values: list, key: str) -> tuple[Line, ...]:
+    return tuple(_line(value, key) for value in values)
+
+
+def _variables(values: Mapping[str, Any], key: str) -> tuple[Line, ...]:
+    lines = {name: _line(value, f"{key}.{name}") for name, value in values.items()}
+    return tuple(Line(f"{name}={line.text}", line.why) for name, line in lines.items())
+
+
+def _limits(steps: Any, key: str) -> tuple[tuple[int, int], ...]:
+    try:
+        return tuple(sorted((int(nodes), seconds(time)) for nodes, time in steps))
+    except (TypeError, ValueError):
+        written = '[[NODES, "HH:MM:SS"], ...], the longest time up to NODES'
+        raise ValueError(f"{key} = {steps!r}: written {written}") from None
