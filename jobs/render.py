@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from importlib.resources import files
-from string import Template
 
 from jobs.job import Job
-from jobs.sites import Additions, Line, Site, clock
+from jobs.sites import Additions, Line, ShellTemplate, Site, clock
 
-PREFIX = {"slurm": "#SBATCH", "pbs": "#PBS", "pjm": "#PJM", "sge": "#$", "local": "#"}
-# How each scheduler is told the account, the queue and the array's last index, unless the site's file says more.
+PREFIX = {"slurm": "#SBATCH ", "pbs": "#PBS ", "pjm": "#PJM ", "sge": "#$ "}
 ACCOUNT = {"slurm": "--account={account}", "pbs": "-P {account}", "pjm": "-g {account}"}
 QUEUE = {
     "slurm": "--partition={queue}",
@@ -18,108 +17,124 @@ QUEUE = {
     "pjm": '-L "rscgrp={queue}"',
     "sge": "-q {queue}",
 }
+IN_TURN = "repeats across allocations, one after another"
 ARRAY = {
-    "slurm": ("--array=0-{last}%1", "repeats across allocations: %1 lets them run one after another"),
-    "pbs": ("-J 0-{last}%1", "repeats across allocations: %1 lets them run one after another"),
-    "sge": ("-t 1-{count}", "repeats across allocations; -tc 1 lets them run one after another"),
+    "slurm": (Line("--array=0-{last}%1", IN_TURN),),
+    "pbs": (Line("-J 0-{last}%1", IN_TURN),),
+    "pjm": (
+        Line('--bulk --sparam "0-{last}"', "repeats across allocations; PJM may run some at the same time"),
+    ),
+    "sge": (Line("-t 1-{count}", IN_TURN), Line("-tc 1", "")),
 }
-
-
-class ShellTemplate(Template):
-    """`@{name}` is filled in; `$` belongs to the shell."""
-
-    delimiter = "@"
 
 
 def render(job: Job, site: Site) -> str:
     """The batch script of `job` for `site`. Raises JobError naming the field and the remedy."""
     site.check(job)
-    return _template(site.scheduler).substitute(
+    text = files("jobs").joinpath(f"templates/{site.scheduler}.sh").read_text(encoding="utf-8")
+    commands = "\n".join(job.commands)
+    return ShellTemplate(text).substitute(
+        _values(job, site),
+        header=_header(job, site),
         name=job.name,
-        site=site.name,
-        page=site.page,
-        date=site.date,
-        submit=site.submit.format(account=job.account or "ACCOUNT"),
-        nodes=job.nodes,
-        ranks=job.ranks,
-        ranks_per_node=job.ranks_per_node,
-        threads=job.threads,
         time=clock(job.seconds),
-        directives=_directives(job, site),
+        output=_output(job, site.scheduler),
+        directives="".join(f"{line}\n" for line in _directives(job, site)),
         setup=_setup(job, site),
-        commands="\n".join(job.commands),
+        commands=textwrap.indent(commands, "    ") if site.scheduler == "local" else commands,
         indices=" ".join(map(str, range(job.array))),
-        output=_output(job, site),
     )
 
 
-def _template(name: str) -> ShellTemplate:
-    return ShellTemplate(
-        files("jobs").joinpath(f"templates/{name}.sh").read_text(encoding="utf-8").rstrip() + "\n"
+def _values(job: Job, site: Site) -> dict[str, int]:
+    return site.values(job.nodes, job.ranks, job.ranks_per_node, job.threads, job.gpus_per_node)
+
+
+def _header(job: Job, site: Site) -> str:
+    """What the script is, how it is submitted, which page it follows, and what could not be checked there."""
+    nodes, ranks, cores = (
+        _plural(job.nodes, "node"),
+        _plural(job.ranks_per_node, "rank"),
+        _plural(job.threads, "core"),
     )
+    submit = site.submit.replace("{account}", job.account or "ACCOUNT")
+    if site.scheduler == "local":
+        return _comment(f"{job.name}, without a scheduler: {ranks} x {cores}. To run: {submit} SCRIPT")
+    lines = [
+        f"{job.name}, on {site.name}: {nodes} x {ranks} x {cores}. To submit: {submit} SCRIPT",
+        f"Follows {site.page}",
+        f"looked at on {site.date}." + (" Not checked there:" if site.unchecked else ""),
+        *(f"- {thing}" for thing in site.unchecked),
+    ]
+    return "\n".join(map(_comment, lines))
 
 
-def _directives(job: Job, site: Site) -> str:
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' if count > 1 else ''}"
+
+
+def _output(job: Job, scheduler: str) -> str:
+    """The name of the scheduler's output file: of the job, its id and, in an array, the element's number."""
+    place = "" if job.output == "." else job.output.rstrip("/") + "/"
+    alone, element = {
+        "slurm": ("%x_%j.out", "%x_%A_%a.out"),
+        "pjm": ("%n.%j.out", "%n.%j.out"),
+        "sge": ("$JOB_NAME.$JOB_ID.out", "$JOB_NAME.$JOB_ID.$TASK_ID.out"),
+    }.get(scheduler, ("", ""))
+    return place + (element if job.array > 1 else alone)
+
+
+def _directives(job: Job, site: Site) -> list[str]:
     """The directives that not every job of this scheduler has, each below the reason for it."""
-    lines = []
-    account = site.account or ACCOUNT.get(site.scheduler)
-    if job.account and account:
-        lines.append(Line(account.replace("{account}", job.account), ""))
+    kind = site.scheduler
+    if kind == "local":
+        return []
     queue = job.queue or site.queue
-    if queue and site.scheduler in QUEUE:
-        lines.append(Line(QUEUE[site.scheduler].replace("{queue}", queue), ""))
-    if job.array > 1 and site.scheduler in ARRAY:
-        text, why = ARRAY[site.scheduler]
-        lines.append(Line(text.format(last=job.array - 1, count=job.array), why))
-    more = _additions(job, site).directives
-    lines += [Line(_fill(line.text, job), line.why) for line in (*site.directives, *more)]
-    return "\n".join(_below_reason(line, PREFIX[site.scheduler] + " ") for line in lines)
+    account = site.account or ACCOUNT.get(kind)  # None: it is on the command line, see Site.submit
+    lines = [
+        *([Line(account.replace("{account}", job.account), "")] if job.account and account else []),
+        *([Line(QUEUE[kind].replace("{queue}", queue), "")] if queue else []),
+        *([Line(f"-o {job.output.rstrip('/')}/", "")] if kind == "pbs" and job.output != "." else []),
+    ]
+    if job.array > 1:
+        lines += [Line(x.text.format(last=job.array - 1, count=job.array), x.why) for x in ARRAY[kind]]
+    values = _values(job, site)
+    wanted = (*site.directives, *_additions(job, site).directives)
+    lines += [Line(line.text.format(**values), line.why) for line in wanted]
+    return [_below_reason(line, PREFIX[kind]) for line in lines]
 
 
 def _setup(job: Job, site: Site) -> str:
     """Modules, variables, the Python environment and the doctor's word: what comes before the commands."""
     more = _additions(job, site)
-    parts = []
-    if modules := (*site.modules, *more.modules):
-        parts.append("\n".join(f"module load {module}" for module in modules))
-    if variables := (*site.environment, *more.environment):
-        parts.append("\n".join(_below_reason(line, "export ") for line in variables))
-    environment = shlex.quote(job.environment)
-    if site.staging:
-        parts.append(ShellTemplate(site.staging.strip()).substitute(environment=environment, nodes=job.nodes))
-    else:
-        parts.append(f". {environment}/bin/activate")
-    doctor = shlex.join(site.command(1, job.ranks_per_node, job.threads, job.gpus_per_node))
-    parts.append(
-        "# Into the job's output, before anything can go wrong: what one rank finds here, and what is missing.\n"
-        f"{doctor} python -m miniapps doctor ||\n"
-        '    echo "doctor: something is missing (above); going on" >&2'
-    )
-    parts.append(f"# Ranks are started by {site.launch.text.split()[0]}: {site.launch.why}.")
-    return "\n\n".join(parts)
-
-
-def _output(job: Job, site: Site) -> str:
-    """What the scheduler names the job's output: name, job and, in an array, element."""
-    return {"slurm": f"{job.output}/%x_%A_%a.out" if job.array > 1 else f"{job.output}/%x_%j.out"}.get(
-        site.scheduler, ""
-    ).removeprefix("./")
+    modules = [f"module load {module}" for module in (*site.modules, *more.modules)]
+    variables = [_below_reason(line, "export ") for line in (*site.environment, *more.environment)]
+    environment = shlex.quote(job.environment.rstrip("/") or "/")
+    activate = ShellTemplate(site.staging.strip() or ". @{environment}/bin/activate")
+    launch = site.launcher(job.gpus_per_node)
+    one = shlex.join(site.command(1, job.ranks_per_node, job.threads, job.gpus_per_node))
+    paragraphs = [
+        site.setup.strip(),
+        "\n".join(modules),
+        "\n".join(variables),
+        activate.substitute(_values(job, site), environment=environment),
+        "# Into the output, before anything can go wrong: what one rank finds here, and what is missing.\n"
+        + _below_reason(Line(one, launch.why), "")
+        + " \\\n    python -m miniapps doctor ||\n"
+        '    echo "doctor: something is missing (above); going on" >&2',
+    ]
+    return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
 
 
 def _additions(job: Job, site: Site) -> Additions:
     return site.with_gpus if job.gpus_per_node else Additions()
 
 
-def _fill(text: str, job: Job) -> str:
-    return text.format(
-        name=job.name,
-        nodes=job.nodes,
-        ranks=job.ranks,
-        ranks_per_node=job.ranks_per_node,
-        threads=job.threads,
-        gpus_per_node=job.gpus_per_node,
-    )
-
-
 def _below_reason(line: Line, before: str) -> str:
-    return (f"# {line.why[0].upper()}{line.why[1:]}.\n" if line.why else "") + before + line.text
+    return (_comment(f"{line.why[0].upper()}{line.why[1:]}.") + "\n" if line.why else "") + before + line.text
+
+
+def _comment(text: str) -> str:
+    """As lines of comment; what is longer than a line, such as an address, stays whole."""
+    lines = textwrap.wrap(text, 116, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(f"# {line}" for line in lines)

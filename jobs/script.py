@@ -1,4 +1,4 @@
-"""The command `python -m jobs render`: scripts on standard output or in files."""
+"""The command `python -m jobs render`: batch scripts, on standard output or in files."""
 
 from __future__ import annotations
 
@@ -14,73 +14,113 @@ from jobs.render import render
 from jobs.sites import Site, names, seconds, site
 from miniapps.config import closest
 
+DESCRIPTION = "Print the batch script of a campaign, or of one application."
+EXAMPLES = """\
+examples:
+  python -m jobs render CAMPAIGN.toml --site frontier --account lab --output scripts
+  python -m jobs render --app coupled --site frontier --account lab --nodes 4 --ranks-per-node 8 --threads 7 \\
+      --deck L -- --guarantee layout --repeats 3 > job.sh && sbatch job.sh
+"""
+OF_ONE_APP = ("nodes", "ranks_per_node", "threads", "gpus_per_node", "time", "array", "deck", "name", "out")
+
 
 def render_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `python -m jobs render`."""
+    """The options of `python -m jobs render`, declared on `parser`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = EXAMPLES
     parser.add_argument(
-        "--site", default="generic-slurm", help=f"{', '.join(names())} or ./NAME.toml (%(default)s)"
+        "--site", default="generic-slurm", metavar="SITE", help=f"{', '.join(names())}, or ./NAME.toml"
     )
-    parser.add_argument("--app", help="render one launch of this application; options for it come after --")
     parser.add_argument("--account", help="project to charge")
     parser.add_argument("--queue", help="partition or queue (the site's)")
-    parser.add_argument("--nodes", type=int, default=1, help="(%(default)s)")
-    parser.add_argument("--ranks-per-node", type=int, default=1, metavar="RANKS", help="(%(default)s)")
-    parser.add_argument(
-        "--threads", type=int, default=1, metavar="CORES", help="cores per rank (%(default)s)"
-    )
-    parser.add_argument("--gpus-per-node", type=int, default=0, metavar="GPUS", help="(%(default)s)")
-    parser.add_argument("--time", default="00:30:00", metavar="HH:MM:SS", help="time limit (%(default)s)")
-    parser.add_argument(
-        "--array", type=int, default=1, metavar="N", help="allocations, in turn (%(default)s)"
-    )
-    parser.add_argument("--deck", default="S", help="S, M, L or a TOML file (%(default)s)")
-    parser.add_argument("--name", help="name of the job (the application's)")
-    parser.add_argument("--out", default="runs", help="where the job makes its run directories (%(default)s)")
+    parser.add_argument("--output", type=Path, metavar="DIR", help="write DIR/NAME.sh instead of printing")
     parser.add_argument(
         "--environment",
         metavar="DIR",
         default=sys.prefix if Path(sys.prefix, "bin/activate").exists() else None,
         help="Python environment, a directory with bin/activate (this one: %(default)s)",
     )
-    parser.add_argument("arguments", nargs="*", metavar="-- OPTION", help="options of the application")
+    one = parser.add_argument_group("one application instead of a campaign")
+    one.add_argument("--app", help="its name; options for it come after --")
+    one.add_argument("--nodes", type=int, help="(1)")
+    one.add_argument("--ranks-per-node", type=int, metavar="RANKS", help="(1)")
+    one.add_argument("--threads", type=int, metavar="CORES", help="cores per rank (1)")
+    one.add_argument("--gpus-per-node", type=int, metavar="GPUS", help="(0)")
+    one.add_argument("--time", metavar="HH:MM:SS", help="time limit (00:30:00)")
+    one.add_argument("--array", type=int, metavar="N", help="allocations, one after another (1)")
+    one.add_argument("--deck", help="S, M, L or a TOML file (S)")
+    one.add_argument("--name", help="name of the job (the application's)")
+    one.add_argument("--out", help="where the job makes its run directories (runs)")
+    parser.add_argument("arguments", nargs="*", metavar="CAMPAIGN.toml | -- OPTION ...")
 
 
-def render_command(options: argparse.Namespace) -> None:
-    """`python -m jobs render`: print the script. Raises JobError."""
+def render_command(options: argparse.Namespace) -> int:
+    """`python -m jobs render`; returns 0. Raises JobError, and CampaignError for a campaign that cannot be."""
     where = site(options.site)
-    print(render(application_job(options, where), where), end="")
+    job = application_job(options, where) if options.app is not None else campaign_job(options, where)
+    script = render(job, where)
+    if options.output is None:
+        print(script, end="")
+        return 0
+    file = options.output / f"{job.name}.sh"
+    try:
+        options.output.mkdir(parents=True, exist_ok=True)
+        with file.open("x", encoding="utf-8") as out:
+            out.write(script)
+    except FileExistsError:
+        raise JobError(f"--output: {file} exists already; move it away, or give another directory") from None
+    except OSError as error:
+        raise JobError(f"--output {options.output}: {error.strerror}") from None
+    print(file)
+    return 0
+
+
+def campaign_job(options: argparse.Namespace, where: Site) -> Job:
+    """The job of a campaign, one element per allocation. Raises JobError and CampaignError."""
+    from jobs.campaign import read
+    from jobs.plan import job, plan
+
+    if len(options.arguments) != 1:
+        raise JobError("name one CAMPAIGN.toml, or an application with --app")
+    if given := [name for name in OF_ONE_APP if getattr(options, name) is not None]:
+        raise JobError(f"--{given[0].replace('_', '-')} is for --app; a campaign says this in its file")
+    made = plan(read(Path(options.arguments[0])), where)
+    return job(made, account=options.account, queue=options.queue, environment=options.environment)
 
 
 def application_job(options: argparse.Namespace, where: Site) -> Job:
     """The job that launches one application once per allocation. Raises JobError."""
     if options.app not in (apps := applications()):
-        raise JobError(f"--app {options.app!r}: not known{closest(options.app or '', apps)}")
+        raise JobError(f"--app {options.app!r}: not known{closest(options.app, apps)}")
     try:
-        limit = seconds(options.time)
+        limit = seconds(options.time or "00:30:00")
     except ValueError as error:
         raise JobError(f"--time {error}") from None
     job = Job(
         name=options.name or options.app,
-        nodes=options.nodes,
-        ranks_per_node=options.ranks_per_node,
-        threads=options.threads,
+        nodes=_or(options.nodes, 1),
+        ranks_per_node=_or(options.ranks_per_node, 1),
+        threads=_or(options.threads, 1),
         seconds=limit,
         account=options.account,
         queue=options.queue,
         environment=options.environment,
         commands=("true",),  # below: it needs the checked numbers
-        array=options.array,
-        gpus_per_node=options.gpus_per_node,
+        array=_or(options.array, 1),
+        gpus_per_node=_or(options.gpus_per_node, 0),
     )
     launch = shlex.join(where.command(job.ranks, job.ranks_per_node, job.threads, job.gpus_per_node))
-    program = shlex.join(["python", "-m", f"miniapps.{options.app}", "--deck", options.deck])
+    program = shlex.join(["python", "-m", f"miniapps.{options.app}", "--deck", options.deck or "S"])
     rest = "".join(" " + shlex.quote(argument) for argument in options.arguments)
     # A directory per allocation: one that is started again never meets the traces of the first attempt.
-    out = f'--out {shlex.quote(options.out)}/"{job.name}-$FPNA_ALLOCATION_ID"'
+    out = f'--out {shlex.quote(options.out or "runs")}/"{job.name}-$FPNA_ALLOCATION_ID"'
     return replace(job, commands=(f"{launch} \\\n    {program} --threads {job.threads} \\\n    {out}{rest}",))
+
+
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else value
 
 
 def applications() -> list[str]:
     """The applications' names, found without importing them: login nodes may have no MPI."""
-    root = files("miniapps")
-    return sorted(path.name for path in root.iterdir() if path.joinpath("decks").is_dir())
+    return sorted(path.name for path in files("miniapps").iterdir() if path.joinpath("decks").is_dir())

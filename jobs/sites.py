@@ -13,21 +13,28 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jobs.job import Job, JobError
+from jobs.job import PLAIN, Job, JobError
 from miniapps.config import closest
 
 SCHEDULERS = {"slurm": "sbatch", "pbs": "qsub", "pjm": "pjsub", "sge": "qsub", "local": "bash"}
 KEYS = {
-    **dict.fromkeys(("scheduler", "page", "submit", "queue", "account", "staging"), str),
-    **dict.fromkeys(("cores", "memory"), int),
+    **dict.fromkeys(("scheduler", "page", "submit", "queue", "account", "setup", "staging"), str),
+    **dict.fromkeys(("cores", "threads_per_core", "memory"), int),
     **dict.fromkeys(("modules", "directives", "launch", "unchecked"), list),
     **dict.fromkeys(("limits", "environment", "gpus"), dict),
     "date": datetime.date,
     "needs_account": bool,
 }
-GPU_KEYS = {"per_node": int, "modules": list, "directives": list, "environment": dict, "launch": list}
-PLACES = {"name", "nodes", "ranks", "ranks_per_node", "threads", "gpus_per_node"}
+GPU_KEYS = {"per_node": int, **dict.fromkeys(("modules", "directives", "launch"), list), "environment": dict}
+PLACES = {"nodes", "ranks", "ranks_per_node", "threads", "cpus", "gpus_per_node"}
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 CLOCK = re.compile(r"(\d+):([0-5]\d):([0-5]\d)")
+
+
+class ShellTemplate(string.Template):
+    """`@{name}` is filled in; `$` belongs to the shell."""
+
+    delimiter = "@"
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,7 @@ class Additions:
     modules: tuple[str, ...] = ()
     environment: tuple[Line, ...] = ()
     directives: tuple[Line, ...] = ()
-    launch: Line | None = None
+    launch: Line | None = None  # in place of the site's
 
 
 @dataclass(frozen=True)
@@ -53,15 +60,17 @@ class Site:
     """One machine; the fields are those of its file, see docs/sites.md."""
 
     name: str
+    source: str  # what names it on the command line: the name, or the file's full path
     scheduler: str  # slurm, pbs, pjm, sge or local: which template
     page: str  # address of what the file follows
     date: datetime.date  # when it was looked at
-    launch: Line  # starts ranks; {nodes} {ranks} {ranks_per_node} {threads} {gpus_per_node} are filled in
+    launch: Line  # starts ranks; PLACES in braces are filled in
     submit: str = ""  # the command that takes the script; {account} is filled in
     queue: str | None = None
     account: str | None = None  # the directive that names the account; None: the scheduler's own
     needs_account: bool = False
     cores: int | None = None  # per node, for programs; None: not known, not checked
+    threads_per_core: int = 1  # hardware threads that the scheduler counts as CPUs
     memory: int | None = None  # GiB per node
     gpus: int | None = None  # per node
     limits: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)  # queue: (nodes, seconds)
@@ -69,21 +78,33 @@ class Site:
     environment: tuple[Line, ...] = ()
     directives: tuple[Line, ...] = ()
     with_gpus: Additions = Additions()
+    setup: str = ""  # shell, before modules are loaded
     staging: str = ""  # shell: brings @{environment} to the nodes' own disks and activates it there
     unchecked: tuple[str, ...] = ()  # what could not be found on the page
 
     def command(self, ranks: int, ranks_per_node: int, threads: int = 1, gpus_per_node: int = 0) -> list[str]:
         """What to put before a program to start it on `ranks` ranks, on as few nodes as hold them."""
         nodes = -(-ranks // ranks_per_node)
-        parts = [self.launch, *([self.with_gpus.launch] if gpus_per_node and self.with_gpus.launch else [])]
-        values = {
+        values = self.values(nodes, ranks, min(ranks, ranks_per_node), threads, gpus_per_node)
+        return [word.format(**values) for word in shlex.split(self.launcher(gpus_per_node).text)]
+
+    def launcher(self, gpus_per_node: int) -> Line:
+        """The command that starts ranks, places unfilled, and the reason for its options."""
+        return (gpus_per_node and self.with_gpus.launch) or self.launch
+
+    def values(
+        self, nodes: int, ranks: int, ranks_per_node: int, threads: int, gpus_per_node: int
+    ) -> dict[str, int]:
+        """What stands for PLACES in directives and in the command that starts ranks."""
+        cpus = threads * self.threads_per_core
+        return {
             "nodes": nodes,
             "ranks": ranks,
-            "ranks_per_node": min(ranks, ranks_per_node),
+            "ranks_per_node": ranks_per_node,
             "threads": threads,
+            "cpus": cpus,
             "gpus_per_node": gpus_per_node,
         }
-        return [word.format(**values) for part in parts for word in shlex.split(part.text)]
 
     def limit(self, queue: str | None, nodes: int) -> int | None:
         """The longest time in seconds for a job of `nodes` in `queue`; None where it is not known."""
@@ -98,7 +119,13 @@ class Site:
         """Raise JobError, with the numbers, for a job that this site cannot run."""
         if self.needs_account and job.account is None:
             raise JobError(f"account: {self.name} needs one, the project that is charged (--account NAME)")
+        if self.scheduler == "local" and job.nodes > 1:
+            raise JobError(f"nodes {job.nodes}: site {self.name} is one machine")
         cores = job.ranks_per_node * job.threads
+        if self.cores is not None and job.threads > self.cores:
+            raise JobError(
+                f"threads {job.threads}: a node of {self.name} has {self.cores} cores; no more than that"
+            )
         if self.cores is not None and cores > self.cores:
             raise JobError(
                 f"ranks_per_node {job.ranks_per_node} x threads {job.threads} are {cores} cores, and a node of "
@@ -144,7 +171,7 @@ def site(name: str) -> Site:
     if name.endswith(".toml"):
         path = Path(name)
         try:
-            return read(path.stem, path.read_text(encoding="utf-8"), str(path))
+            return read(path.stem, path.read_text(encoding="utf-8"), str(path), source=str(path.resolve()))
         except (OSError, UnicodeDecodeError) as error:
             raise JobError(f"site {name}: cannot be read: {error}") from None
     if name not in names():
@@ -153,48 +180,48 @@ def site(name: str) -> Site:
     return read(name, text, f"jobs/sites/{name}.toml")
 
 
-def read(name: str, text: str, where: str) -> Site:
+def read(name: str, text: str, where: str, source: str | None = None) -> Site:
     """The site described by `text`, TOML. Raises JobError that names `where` and the key."""
     try:
-        content = tomllib.loads(text)
+        return _site(name, source or name, tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise JobError(f"site {where}: not TOML: {error}") from None
-    try:
-        return _site(name, content)
     except ValueError as error:
         raise JobError(f"site {where}: {error}") from None
 
 
-def _site(name: str, content: dict[str, Any]) -> Site:
+def _site(name: str, source: str, content: dict[str, Any]) -> Site:
     _known(content, KEYS, "")
     for key in ("scheduler", "page", "date", "launch"):
         if key not in content:
             raise ValueError(f"{key} is missing")
     if content["scheduler"] not in SCHEDULERS:
         raise ValueError(f"scheduler {content['scheduler']!r}{closest(content['scheduler'], SCHEDULERS)}")
+    if not PLAIN.fullmatch(name):
+        raise ValueError(f"the file's name, {name!r}, may have letters, digits, '_', '-' and '.' only")
+    _staging(content.get("staging", ""))
     gpus = content.pop("gpus", {})
     _known(gpus, GPU_KEYS, "gpus.")
-    values = {
-        key: content[key] for key in KEYS if key in content and not isinstance(content[key], dict | list)
-    }
-    for key in ("modules", "unchecked"):
-        values[key] = _words(content.get(key, []), key)
+    plain = {key: value for key, value in content.items() if not isinstance(value, dict | list)}
     return Site(
         name=name,
-        **{"submit": SCHEDULERS[content["scheduler"]], **values},
+        source=source,
+        **{"submit": SCHEDULERS[content["scheduler"]], **plain},
         gpus=gpus.get("per_node"),
-        launch=_line(content["launch"], "launch"),
+        launch=_launch(content["launch"], "launch"),
         limits={
             queue: _limits(steps, f"limits.{queue}") for queue, steps in content.get("limits", {}).items()
         },
+        modules=_words(content.get("modules", []), "modules"),
         environment=_variables(content.get("environment", {}), "environment"),
         directives=_lines(content.get("directives", []), "directives"),
         with_gpus=Additions(
             modules=_words(gpus.get("modules", []), "gpus.modules"),
             environment=_variables(gpus.get("environment", {}), "gpus.environment"),
             directives=_lines(gpus.get("directives", []), "gpus.directives"),
-            launch=_line(gpus["launch"], "gpus.launch") if "launch" in gpus else None,
+            launch=_launch(gpus["launch"], "gpus.launch") if "launch" in gpus else None,
         ),
+        unchecked=_words(content.get("unchecked", []), "unchecked"),
     )
 
 
@@ -204,6 +231,8 @@ def _known(content: Mapping[str, Any], keys: Mapping[str, type], prefix: str) ->
             raise ValueError(f"no key {prefix}{key}{closest(key, keys)}")
         if type(value) is not keys[key]:
             raise ValueError(f"{prefix}{key} = {value!r}: must be of type {keys[key].__name__}")
+        if type(value) is int and value < 1:
+            raise ValueError(f"{prefix}{key} = {value}: at least 1")
 
 
 def _words(values: list, key: str) -> tuple[str, ...]:
@@ -230,13 +259,35 @@ def _line(value: Any, key: str) -> Line:
     return Line(*value)
 
 
+def _launch(value: Any, key: str) -> Line:
+    line = _line(value, key)
+    try:
+        shlex.split(line.text)
+    except ValueError as error:
+        raise ValueError(f"{key} = {line.text!r}: {error}") from None
+    return line
+
+
+def _staging(text: str) -> None:
+    template, known = ShellTemplate(text), {"environment", *PLACES}
+    if not template.is_valid() or set(template.get_identifiers()) - known:
+        raise ValueError(
+            f"staging: '@' only in {', '.join(f'@{{{place}}}' for place in sorted(known))}; @@ is '@'"
+        )
+
+
 def _lines(values: list, key: str) -> tuple[Line, ...]:
     return tuple(_line(value, key) for value in values)
 
 
 def _variables(values: Mapping[str, Any], key: str) -> tuple[Line, ...]:
-    lines = {name: _line(value, f"{key}.{name}") for name, value in values.items()}
-    return tuple(Line(f"{name}={line.text}", line.why) for name, line in lines.items())
+    lines = []
+    for name, value in values.items():
+        if not VARIABLE.fullmatch(name):
+            raise ValueError(f"{key}.{name}: not a variable's name")
+        line = _line(value, f"{key}.{name}")
+        lines.append(Line(f"{name}={shlex.quote(line.text)}", line.why))
+    return tuple(lines)
 
 
 def _limits(steps: Any, key: str) -> tuple[tuple[int, int], ...]:

@@ -1,14 +1,12 @@
 #!/usr/bin/env bash
-# @{name}: @{nodes} nodes x @{ranks_per_node} ranks x @{threads} cores. Submit: @{submit} SCRIPT
-# For @{site}, following @{page} (looked at on @{date}).
+@{header}
 #SBATCH --job-name=@{name}
 #SBATCH --nodes=@{nodes}
 #SBATCH --ntasks-per-node=@{ranks_per_node}
-#SBATCH --cpus-per-task=@{threads}
+#SBATCH --cpus-per-task=@{cpus}
 #SBATCH --time=@{time}
 #SBATCH --output=@{output}
-@{directives}
-# Not -u: the module functions of some sites use variables that are not set.
+@{directives}# Not -u: the module functions of some sites use variables that are not set.
 set -eo pipefail
 
 # This allocation's name, which traces record; a job that the scheduler starts again gets another one.
@@ -17,4 +15,5 @@ export FPNA_ARRAY_INDEX="${SLURM_ARRAY_TASK_ID:-0}"
 echo "nodes: $SLURM_JOB_NODELIST"
 
 @{setup}
+
 @{commands}

@@ -10,7 +10,8 @@ import pytest
 from jobs.__main__ import main
 from jobs.job import Job, JobError
 from jobs.render import render
-from jobs.sites import site
+from jobs.sites import names, site
+from tests.jobs import golden
 
 JOB = Job(
     name="weak",
@@ -84,8 +85,132 @@ def test_a_job_that_cannot_be_described_is_refused(wrong, message):
         replace(JOB, **wrong)
 
 
-def test_usage_errors_end_with_code_2_and_name_the_option(capsys):
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--time", "soon"], "--time 'soon' is not HH:MM:SS"),
+        (["--app", "copled"], "'copled': not known; did you mean coupled?"),
+        (["--site", "fronteer"], "did you mean frontier?"),
+        (["--nodes", "0"], "nodes 0: a whole number, at least 1"),
+        (["--site", "frontier", "--threads", "15"], "4 x threads 15 are 60 cores"),
+    ],
+)
+def test_usage_errors_end_with_code_2_and_name_the_option(arguments, message, capsys):
     with pytest.raises(SystemExit) as exit:
-        main([*ARGUMENTS, "--time", "soon"])
+        main([*ARGUMENTS, *arguments])
     assert exit.value.code == 2
-    assert "--time 'soon'" in capsys.readouterr().err
+    assert message in capsys.readouterr().err
+
+
+def test_scripts_are_written_and_never_over_another(tmp_path, capsys):
+    main([*ARGUMENTS, "--output", str(tmp_path / "new")])
+    file = tmp_path / "new" / "coupled.sh"
+    assert capsys.readouterr().out == f"{file}\n"
+    assert file.read_text().startswith("#!/usr/bin/env bash\n# coupled, on generic-slurm: 2 nodes x 4 ranks")
+    with pytest.raises(SystemExit):
+        main([*ARGUMENTS, "--output", str(tmp_path / "new")])
+    assert "coupled.sh exists already" in capsys.readouterr().err
+
+
+# --- what the scripts do, with stand-ins for what a machine has: launchers, modules, staging ---
+
+HERE = {  # what each scheduler tells element 2 of job 77, of which there are 3
+    "slurm": {"SLURM_JOB_ID": "79", "SLURM_ARRAY_TASK_ID": "2", "SLURM_JOB_NODELIST": "n[1-2]"},
+    "pbs": {
+        "PBS_JOBID": "77[2].server",
+        "PBS_ARRAY_INDEX": "2",
+        "PBS_NODEFILE": "nodes",
+        "PBS_O_WORKDIR": ".",
+    },
+    "pjm": {"PJM_JOBID": "77", "PJM_BULKNUM": "2", "PJM_O_NODEINF": "nodes", "PJM_LOCALTMP": "local"},
+    "sge": {"JOB_ID": "77", "SGE_TASK_ID": "3", "PE_HOSTFILE": "nodes"},
+    "local": {},
+}
+ALONE = {
+    "slurm": {"SLURM_JOB_ID": "77", "SLURM_JOB_NODELIST": "n1"},
+    "pbs": {"PBS_JOBID": "77.server", "PBS_NODEFILE": "nodes", "PBS_O_WORKDIR": "."},
+    "pjm": {"PJM_JOBID": "77", "PJM_O_NODEINF": "nodes", "PJM_LOCALTMP": "local"},
+    "sge": {"JOB_ID": "77", "SGE_TASK_ID": "undefined", "PE_HOSTFILE": "nodes"},
+    "local": {},
+}
+LAUNCHER = """\
+while :; do case "$1" in -n|--map-by) shift 2;; --bind-to) shift 2;; -*) shift;; *) break;; esac; done
+exec "$@"
+"""
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """Runs a script where launchers start one process, and Python says from where it was started."""
+    tools, environment = tmp_path / "tools", tmp_path / "environment"
+
+    def program(path, body):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+
+    for launcher in ("srun", "mpirun", "mpiexec"):
+        program(tools / launcher, LAUNCHER)
+    for name in ("module", "llio_transfer"):
+        program(tools / name, ":")
+    program(tools / "sbcast", 'cp "$2" "$3"')
+    program(environment / "bin/python", f'echo "$0: $*" >> {tmp_path}/pythons')
+    (environment / "bin/activate").write_text(f'PATH="{environment}/bin:$PATH"\n')
+    (tmp_path / "modules.sh").write_text("")
+    (tmp_path / "nodes").write_text("n1 4\nn2 4\n")
+    (tmp_path / "bb/me").mkdir(parents=True)
+    (tmp_path / "local").mkdir()
+
+    def run(text, variables):
+        text = text.replace("/etc/profile.d/modules.sh", "./modules.sh").replace("/mnt/bb", f"{tmp_path}/bb")
+        env = {"PATH": f"{tools}:/usr/bin:/bin", "USER": "me", **variables}
+        return subprocess.run(["bash"], input=text, text=True, capture_output=True, env=env, cwd=tmp_path)
+
+    return run
+
+
+def say_variables(name, place, **changes):
+    commands = ('echo "here: $FPNA_ALLOCATION_ID $FPNA_ARRAY_INDEX"',)
+    job = golden.job(name, commands=commands, environment=str(place / "environment"), **changes)
+    return render(job, site(name))
+
+
+@pytest.mark.parametrize("name", names())
+def test_an_element_of_an_array_knows_its_number_and_has_a_name_of_its_own(name, machine, tmp_path):
+    scheduler = site(name).scheduler
+    run = machine(say_variables(name, tmp_path), HERE[scheduler])
+    assert (run.returncode, run.stderr) == (0, "")
+    said = [line.split()[1:] for line in run.stdout.splitlines() if line.startswith("here: ")]
+    if scheduler == "local":
+        assert [index for _, index in said] == ["0", "1", "2"]
+        assert len({name for name, _ in said}) == 3
+    else:
+        assert said == [["79" if scheduler == "slurm" else "77_3" if scheduler == "sge" else "77_2", "2"]]
+    assert run.stdout.startswith("nodes: ")
+    assert (tmp_path / "pythons").read_text() == f"{tmp_path}/environment/bin/python: -m miniapps doctor\n"
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name != "local"])
+def test_a_job_alone_is_element_0(name, machine, tmp_path):
+    run = machine(say_variables(name, tmp_path, array=1), ALONE[site(name).scheduler])
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "here: 77 0\n" in run.stdout
+
+
+@pytest.mark.parametrize(("name", "place"), [("frontier", "bb/me"), ("fugaku", "local")])
+def test_a_packed_environment_is_started_from_the_nodes_own_disks(name, place, machine, tmp_path):
+    packing = ["tar", "-czf", tmp_path / "environment.tar.gz", "-C", tmp_path / "environment", "."]
+    subprocess.run(packing, check=True)
+    run = machine(say_variables(name, tmp_path), HERE[site(name).scheduler])
+    assert (run.returncode, run.stderr) == (0, "")
+    assert (tmp_path / "pythons").read_text().startswith(f"{tmp_path / place}/environment/bin/python: ".replace(
+        str(tmp_path / "local"), "local"))  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["frontier", "fugaku"])
+def test_a_broken_archive_ends_the_job_before_anything_runs(name, machine, tmp_path):
+    (tmp_path / "environment.tar.gz").write_bytes(b"half of it")
+    run = machine(say_variables(name, tmp_path), HERE[site(name).scheduler])
+    assert run.returncode != 0
+    assert "here: " not in run.stdout
+    assert not (tmp_path / "pythons").exists()

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# weak, on generic-slurm: 4 nodes x 8 ranks x 2 cores. To submit: sbatch SCRIPT
+# Follows https://slurm.schedmd.com/sbatch.html
+# looked at on 2026-11-21.
+#SBATCH --job-name=weak
+#SBATCH --nodes=4
+#SBATCH --ntasks-per-node=8
+#SBATCH --cpus-per-task=2
+#SBATCH --time=01:30:00
+#SBATCH --output=logs/%x_%A_%a.out
+#SBATCH --account=lab_g
+# Repeats across allocations, one after another.
+#SBATCH --array=0-2%1
+# Not -u: the module functions of some sites use variables that are not set.
+set -eo pipefail
+
+# This allocation's name, which traces record; a job that the scheduler starts again gets another one.
+export FPNA_ALLOCATION_ID="$SLURM_JOB_ID${SLURM_RESTART_COUNT:+.$SLURM_RESTART_COUNT}"
+export FPNA_ARRAY_INDEX="${SLURM_ARRAY_TASK_ID:-0}"
+echo "nodes: $SLURM_JOB_NODELIST"
+
+. /proj/lab/environment/bin/activate
+
+# Into the output, before anything can go wrong: what one rank finds here, and what is missing.
+# --cpus-per-task again: srun takes it from its own command line only, since Slurm 22.05.
+srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=2 \
+    python -m miniapps doctor ||
+    echo "doctor: something is missing (above); going on" >&2
+
+srun --nodes=4 --ntasks=32 --ntasks-per-node=8 --cpus-per-task=2 \
+    python -m miniapps.coupled --out "runs/weak-$FPNA_ALLOCATION_ID"

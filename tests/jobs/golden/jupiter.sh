@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# weak, on jupiter: 2 nodes x 4 ranks x 72 cores. To submit: sbatch SCRIPT
+# Follows https://apps.fz-juelich.de/jsc/hps/jupiter/batchsystem.html
+# looked at on 2026-11-21. Not checked there:
+# - of the page only the beginning could be read: the partition's name and --gres are as on JUWELS Booster
+# - the limits of nodes and time, so that they are not tested
+# - the modules' versions: `module avail` tells
+#SBATCH --job-name=weak
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --cpus-per-task=72
+#SBATCH --time=01:30:00
+#SBATCH --output=logs/%x_%A_%a.out
+#SBATCH --account=lab_g
+#SBATCH --partition=booster
+# Repeats across allocations, one after another.
+#SBATCH --array=0-2%1
+# Nodes are given whole, and always with their four GPUs.
+#SBATCH --gres=gpu:4
+# Not -u: the module functions of some sites use variables that are not set.
+set -eo pipefail
+
+# This allocation's name, which traces record; a job that the scheduler starts again gets another one.
+export FPNA_ALLOCATION_ID="$SLURM_JOB_ID${SLURM_RESTART_COUNT:+.$SLURM_RESTART_COUNT}"
+export FPNA_ARRAY_INDEX="${SLURM_ARRAY_TASK_ID:-0}"
+echo "nodes: $SLURM_JOB_NODELIST"
+
+module load Stages
+module load GCC
+module load OpenMPI
+module load MPI-settings/CUDA
+
+# Every rank sees all GPUs and chooses its own by local rank.
+export CUDA_VISIBLE_DEVICES=0,1,2,3
+
+. /proj/lab/environment/bin/activate
+
+# Into the output, before anything can go wrong: what one rank finds here, and what is missing.
+# --cpus-per-task again: srun takes it from its own command line only, since Slurm 22.05.
+srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=72 \
+    python -m miniapps doctor ||
+    echo "doctor: something is missing (above); going on" >&2
+
+srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=72 \
+    python -m miniapps.coupled --out "runs/weak-$FPNA_ALLOCATION_ID"

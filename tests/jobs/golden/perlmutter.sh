@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# weak, on perlmutter: 2 nodes x 4 ranks x 16 cores. To submit: sbatch SCRIPT
+# Follows https://docs.nersc.gov/jobs/policy/
+# looked at on 2026-11-21. Not checked there:
+# - the limits of nodes and time, so that they are not tested
+# - where Python environments start fastest
+# - binding, order of the GPUs and MPICH_OFI_NIC_POLICY: as other applications use them here, not seen on the page
+#SBATCH --job-name=weak
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --cpus-per-task=32
+#SBATCH --time=01:30:00
+#SBATCH --output=logs/%x_%A_%a.out
+#SBATCH --account=lab_g
+# Repeats across allocations, one after another.
+#SBATCH --array=0-2%1
+# The default, debug, is for short tests.
+#SBATCH --qos=regular
+# The nodes with GPUs.
+#SBATCH --constraint=gpu
+# Not --gpus-per-task, which hides a node's other GPUs from a rank: the program chooses its own by local rank.
+#SBATCH --gpus-per-node=4
+# Not -u: the module functions of some sites use variables that are not set.
+set -eo pipefail
+
+# This allocation's name, which traces record; a job that the scheduler starts again gets another one.
+export FPNA_ALLOCATION_ID="$SLURM_JOB_ID${SLURM_RESTART_COUNT:+.$SLURM_RESTART_COUNT}"
+export FPNA_ARRAY_INDEX="${SLURM_ARRAY_TASK_ID:-0}"
+echo "nodes: $SLURM_JOB_NODELIST"
+
+module load cudatoolkit
+module load craype-accel-nvidia80
+
+# GPU-aware MPI; mpi4py must be built with craype-accel-nvidia80 loaded, or MPI does not start.
+export MPICH_GPU_SUPPORT_ENABLED=1
+# Every rank uses the network card nearest to its GPU.
+export MPICH_OFI_NIC_POLICY=GPU
+# The first cores are nearest to the last GPU: in this order local rank i takes the nearest.
+export CUDA_VISIBLE_DEVICES=3,2,1,0
+
+. /proj/lab/environment/bin/activate
+
+# Into the output, before anything can go wrong: what one rank finds here, and what is missing.
+# --cpus-per-task again: srun takes it from its own command line only and it means hardware threads, two per core;
+# every rank sees all GPUs of its node.
+srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=32 --cpu-bind=cores --gpus-per-node=4 --gpu-bind=none \
+    python -m miniapps doctor ||
+    echo "doctor: something is missing (above); going on" >&2
+
+srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=32 --cpu-bind=cores --gpus-per-node=4 --gpu-bind=none \
+    python -m miniapps.coupled --out "runs/weak-$FPNA_ALLOCATION_ID"
