@@ -77,13 +77,13 @@ def render_command(options: argparse.Namespace) -> int:
 
 def campaign_job(options: argparse.Namespace, where: Site) -> Job:
     """The job of a campaign, one element per allocation. Raises JobError and CampaignError."""
-    from jobs.campaign import read
-    from jobs.plan import job, plan
-
     if len(options.arguments) != 1:
         raise JobError("name one CAMPAIGN.toml, or an application with --app")
     if given := [name for name in OF_ONE_APP if getattr(options, name) is not None]:
         raise JobError(f"--{given[0].replace('_', '-')} is for --app; a campaign says this in its file")
+    from jobs.campaign import read
+    from jobs.plan import job, plan
+
     made = plan(read(Path(options.arguments[0])), where)
     return job(made, account=options.account, queue=options.queue, environment=options.environment)
 
@@ -92,6 +92,8 @@ def application_job(options: argparse.Namespace, where: Site) -> Job:
     """The job that launches one application once per allocation. Raises JobError."""
     if options.app not in (apps := applications()):
         raise JobError(f"--app {options.app!r}: not known{closest(options.app, apps)}")
+    if options.arguments and options.arguments[0].endswith(".toml"):
+        raise JobError(f"{options.arguments[0]} and --app: one of them; an application's file is its --deck")
     try:
         limit = seconds(options.time or "00:30:00")
     except ValueError as error:

@@ -93,11 +93,30 @@ def test_a_job_that_cannot_be_described_is_refused(wrong, message):
         (["--site", "fronteer"], "did you mean frontier?"),
         (["--nodes", "0"], "nodes 0: a whole number, at least 1"),
         (["--site", "frontier", "--threads", "15"], "4 x threads 15 are 60 cores"),
+        (["campaign.toml"], "campaign.toml and --app: one of them"),
     ],
 )
 def test_usage_errors_end_with_code_2_and_name_the_option(arguments, message, capsys):
     with pytest.raises(SystemExit) as exit:
         main([*ARGUMENTS, *arguments])
+    assert exit.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "name one CAMPAIGN.toml, or an application with --app"),
+        (["a.toml", "b.toml"], "name one CAMPAIGN.toml"),
+        (
+            ["a.toml", "--ranks-per-node", "2"],
+            "--ranks-per-node is for --app; a campaign says this in its file",
+        ),
+    ],
+)
+def test_a_campaign_or_an_application(arguments, message, capsys):
+    with pytest.raises(SystemExit) as exit:
+        main(["render", *arguments])
     assert exit.value.code == 2
     assert message in capsys.readouterr().err
 

@@ -65,8 +65,8 @@ def test_every_package_and_every_data_file_is_in_the_wheel(copy, wheel):
     assert {
         "miniapps/coupled/decks/S.toml",
         "miniapps/solver/decks/S.toml",
-        "jobs/sites/generic-slurm.toml",
-        "jobs/templates/slurm.sh",
+        "jobs/sites/fugaku.toml",
+        "jobs/templates/pjm.sh",
         "kernels/native/device.hpp",
         "kernels/native/pointwise.hpp",
     } <= packed
@@ -98,5 +98,5 @@ def test_the_installed_wheel_runs_the_main_job_and_reports(installed, tmp_path):
         (tmp_path / "report.html").read_text(encoding="utf-8").lstrip().lower().startswith("<!doctype html>")
     )
 
-    job = ["-m", "jobs", "render", "--app", "coupled", "--account", "a", "--site", "generic-slurm"]
+    job = ["-m", "jobs", "render", "--app", "coupled", "--account", "a", "--site", "fugaku"]
     assert "miniapps.coupled" in run_python(job, env, cwd=tmp_path).stdout
