@@ -232,6 +232,7 @@ def test_the_documentation_speaks_of_every_site():
             {"seconds": 7201},
             "(02:00:01): queue batch of frontier gives a job of 2 nodes at most 02:00:00",
         ),
+        ("frontier", {"nodes": 91, "seconds": 7201}, "gives a job of 91 nodes at most 02:00:00"),
         ("lumi-g", {"nodes": 5, "queue": "small-g"}, "nodes 5: queue small-g of lumi-g gives at most 4"),
         ("miyabi-g", {"ranks_per_node": 73, "threads": 1}, "73 cores, and a node of miyabi-g has 72"),
         ("miyabi-g", {"threads": 73}, "threads 73: a node of miyabi-g has 72 cores"),
