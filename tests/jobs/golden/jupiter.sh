@@ -30,16 +30,14 @@ module load GCC
 module load OpenMPI
 module load MPI-settings/CUDA
 
-# Every rank sees all GPUs and chooses its own by local rank.
-export CUDA_VISIBLE_DEVICES=0,1,2,3
-
 . /proj/lab/environment/bin/activate
 
 # Into the output, before anything can go wrong: what one rank finds here, and what is missing.
-# --cpus-per-task again: srun takes it from its own command line only, since Slurm 22.05.
-srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=72 \
+# --cpus-per-task again: srun takes it from its own command line only; every rank sees all GPUs of its node, in the
+# order in which local rank i takes the one next to its cores: set behind srun, which sets it otherwise.
+srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=72 env CUDA_VISIBLE_DEVICES=0,1,2,3 \
     python -m miniapps doctor ||
     echo "doctor: something is missing (above); going on" >&2
 
-srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=72 \
+srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=72 env CUDA_VISIBLE_DEVICES=0,1,2,3 \
     python -m miniapps.coupled --out "runs/weak-$FPNA_ALLOCATION_ID"

@@ -31,17 +31,15 @@ module load GCC
 module load OpenMPI
 module load MPI-settings/CUDA
 
-# Every rank sees all GPUs, in the order in which local rank i, which takes the i-th, is near to it.
-export CUDA_VISIBLE_DEVICES=1,0,3,2
-
 . /proj/lab/environment/bin/activate
 
 # Into the output, before anything can go wrong: what one rank finds here, and what is missing.
-# --cpus-per-task again: srun takes it from its own command line only, since Slurm 22.05; it means hardware threads,
-# two per core.
-srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=24 \
+# --cpus-per-task again: srun takes it from its own command line only and it means hardware threads, two per core;
+# every rank sees all GPUs of its node, in the order in which local rank i takes the one next to its cores: set behind
+# srun, which sets it otherwise.
+srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=24 env CUDA_VISIBLE_DEVICES=1,0,3,2 \
     python -m miniapps doctor ||
     echo "doctor: something is missing (above); going on" >&2
 
-srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=24 \
+srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=24 env CUDA_VISIBLE_DEVICES=1,0,3,2 \
     python -m miniapps.coupled --out "runs/weak-$FPNA_ALLOCATION_ID"

@@ -18,7 +18,8 @@
 #SBATCH --qos=regular
 # The nodes with GPUs.
 #SBATCH --constraint=gpu
-# Not --gpus-per-task, which hides a node's other GPUs from a rank: the program chooses its own by local rank.
+# Whole nodes; not --gpus-per-task, which hides a node's other GPUs from a rank: the program chooses its own by local
+# rank.
 #SBATCH --gpus-per-node=4
 # Not -u: the module functions of some sites use variables that are not set.
 set -eo pipefail
@@ -35,17 +36,16 @@ module load craype-accel-nvidia80
 export MPICH_GPU_SUPPORT_ENABLED=1
 # Every rank uses the network card nearest to its GPU.
 export MPICH_OFI_NIC_POLICY=GPU
-# The first cores are nearest to the last GPU: in this order local rank i takes the nearest.
-export CUDA_VISIBLE_DEVICES=3,2,1,0
 
 . /proj/lab/environment/bin/activate
 
 # Into the output, before anything can go wrong: what one rank finds here, and what is missing.
 # --cpus-per-task again: srun takes it from its own command line only and it means hardware threads, two per core;
-# every rank sees all GPUs of its node.
-srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=32 --cpu-bind=cores --gpus-per-node=4 --gpu-bind=none \
+# every rank sees all GPUs of its node, in the order in which local rank i takes the one next to its cores: set behind
+# srun, which sets it otherwise.
+srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=32 --cpu-bind=cores --gpus-per-node=4 --gpu-bind=none env CUDA_VISIBLE_DEVICES=3,2,1,0 \
     python -m miniapps doctor ||
     echo "doctor: something is missing (above); going on" >&2
 
-srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=32 --cpu-bind=cores --gpus-per-node=4 --gpu-bind=none \
+srun --nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=32 --cpu-bind=cores --gpus-per-node=4 --gpu-bind=none env CUDA_VISIBLE_DEVICES=3,2,1,0 \
     python -m miniapps.coupled --out "runs/weak-$FPNA_ALLOCATION_ID"
