@@ -1,0 +1,215 @@
+"""Submission of batch scripts through PSI/J, the register of what was submitted, and its state.
+
+A campaign's directory has a folder `jobs`: each submitted script as it was handed over, and `submitted.jsonl`, one
+line per job. The register is only ever appended to.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import shlex
+import shutil
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from jobs.job import Job, JobError
+from jobs.render import render
+from jobs.sites import SCHEDULERS, Site
+
+REGISTER = "submitted.jsonl"
+AFTER = {"slurm": "#SBATCH --dependency=afterany:{id}", "pbs": "#PBS -W depend=afterany:{id}"}
+BY_HAND = {"pjm": "Fujitsu's PJM", "sge": "Grid Engine"}
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One line of the register. `id` is the scheduler's; `after` the job whose end it waits for."""
+
+    id: str
+    name: str
+    site: str
+    scheduler: str
+    script: str
+    node_hours: float
+    elements: int
+    after: str | None
+    time: str
+
+
+@dataclass(frozen=True)
+class State:
+    """What the scheduler says of a job or of an element of an array: `state` is PSI/J's word (QUEUED, ACTIVE,
+    COMPLETED, FAILED, CANCELED) or UNKNOWN, `message` the scheduler's own and its reason."""
+
+    id: str
+    name: str
+    state: str
+    message: str
+
+
+class ByHand(JobError):
+    """PSI/J does not know the site's scheduler; `script` is written, `command` submits it."""
+
+    def __init__(self, site: Site, script: Path, command: str):
+        self.script, self.command = script, command
+        super().__init__(
+            f"PSI/J has no executor for {BY_HAND.get(site.scheduler, site.scheduler)} ({site.name}): the script is "
+            f"{script}; nothing was submitted. Type:\n{command}"
+        )
+
+
+def node_hours(jobs: Iterable[Job]) -> float:
+    """The most that `jobs` can cost: nodes times the limit, in hours, for every element of an array."""
+    return sum(job.nodes * job.seconds * job.array / 3600 for job in jobs)
+
+
+def budget(jobs: Iterable[Job]) -> str:
+    """The same, one line per job and their sum, to be shown before anything is submitted."""
+    jobs = list(jobs)
+    width = max(len(job.name) for job in jobs)
+    lines = [
+        f"{job.name:{width}}  {job.array:4d} x {job.nodes} nodes x {job.seconds / 3600:.2f} h"
+        f" = {node_hours([job]):.2f} node-hours"
+        for job in jobs
+    ]
+    return "\n".join([*lines, f"at most {node_hours(jobs):.2f} node-hours"])
+
+
+def check(site: Site) -> None:
+    """Raise JobError where nothing can be submitted to `site` from here, with what was looked for."""
+    if site.scheduler == "local":
+        raise JobError(f"site {site.name} has no scheduler: `python -m jobs local CAMPAIGN.toml` runs it here")
+    if site.scheduler in BY_HAND:
+        return
+    program = SCHEDULERS[site.scheduler]
+    if shutil.which(program) is None:
+        raise JobError(
+            f"no scheduler found: {site.name} is submitted to with {program}, and no {program} is on PATH; log in to "
+            f"a node of {site.name} that has it, or `python -m jobs render` prints the script to take there"
+        )
+    _executors()
+
+
+def submit(job: Job, site: Site, directory: Path, after: Submission | None = None) -> Submission:
+    """Submit `job` through PSI/J, and note it in the register of `directory`.
+
+    With `after` it waits until that job, all elements of it, has ended, however it ended. Raises JobError: the job
+    does not fit the site, no scheduler, the scheduler refuses, the directory cannot be written; ByHand where PSI/J
+    knows no executor for the scheduler.
+    """
+    script = render(job, site)
+    check(site)
+    register = directory / REGISTER
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if site.scheduler in BY_HAND:
+            raise _by_hand(job, site, script, directory)
+        if after is not None:
+            script = _waiting(script, AFTER[site.scheduler].format(id=after.id))
+        with register.open("a", encoding="utf-8") as lines:  # before the job is: it must not be lost
+            number, file = _submit(job, site, directory, script)
+            submission = Submission(
+                id=number,
+                name=job.name,
+                site=site.name,
+                scheduler=site.scheduler,
+                script=str(file),
+                node_hours=node_hours([job]),
+                elements=job.array,
+                after=after.id if after else None,
+                time=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            )
+            _note(lines, submission, register)
+    except OSError as error:
+        raise JobError(f"{directory}: cannot be written: {error.strerror}; nothing was submitted") from None
+    return submission
+
+
+def submissions(directory: Path) -> list[Submission]:
+    """What was submitted from `directory`, oldest first; a line cut short by a full disk is an error with its place."""
+    register = directory / REGISTER
+    if not register.exists():
+        return []
+    found = []
+    for number, line in enumerate(register.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            found.append(Submission(**json.loads(line)))
+        except (ValueError, TypeError):
+            raise JobError(f"{register}, line {number}: not a submission; correct or remove the line") from None
+    return found
+
+
+def states(directory: Path) -> list[State]:
+    """What the schedulers say of everything submitted from `directory`; they forget finished jobs after a while
+    (UNKNOWN), and what those achieved is in the runs. Raises JobError where a scheduler cannot be asked."""
+    register = submissions(directory)
+    found: list[State] = []
+    for scheduler in dict.fromkeys(entry.scheduler for entry in register):
+        entries = [entry for entry in register if entry.scheduler == scheduler]
+        try:
+            known = _executors().statuses(scheduler, [entry.id for entry in entries], directory)
+        except FileNotFoundError as error:
+            raise JobError(
+                f"no scheduler found: {error.filename} is not on PATH; ask where it was submitted"
+            ) from None
+        except (RuntimeError, OSError, ValueError) as error:
+            raise JobError(f"{scheduler} does not tell the state of the jobs: {error}") from None
+        for entry in entries:
+            own = {n: s for n, s in known.items() if n == entry.id or n.startswith(f"{entry.id}_")}
+            found += [State(n, entry.name, s.state.name, s.message or "") for n, s in sorted(own.items(), key=_element)]
+            if not own:
+                found.append(State(entry.id, entry.name, "UNKNOWN", f"{scheduler} does not know it any more"))
+    return found
+
+
+def _element(item: tuple[str, object]) -> tuple[int, str]:
+    return len(item[0]), item[0]
+
+
+def _submit(job: Job, site: Site, directory: Path, script: str) -> tuple[str, Path]:
+    """The scheduler's id and the file that was handed over, named by both."""
+    executors = _executors()
+    try:
+        number, file = executors.submit(site.scheduler, directory, job.name, script)
+    except executors.psij.SubmitException as error:
+        raise JobError(f"{SCHEDULERS[site.scheduler]} refuses {job.name}: {str(error).strip()}") from None
+    return number, file.rename(directory / f"{job.name}-{number}.sh")
+
+
+def _note(lines, submission: Submission, register: Path) -> None:
+    try:
+        lines.write(json.dumps(asdict(submission)) + "\n")
+        lines.flush()
+    except OSError as error:
+        raise JobError(
+            f"job {submission.id} is submitted, but {register} cannot take it: {error.strerror}; cancel it, or note it"
+        ) from None
+
+
+def _by_hand(job: Job, site: Site, script: str, directory: Path) -> ByHand:
+    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S")
+    file = directory / f"{job.name}-{stamp}.sh"
+    with file.open("x", encoding="utf-8") as out:
+        out.write(script)
+    account = job.account or "ACCOUNT"
+    return ByHand(site, file, f"{site.submit.format(account=shlex.quote(account))} {shlex.quote(str(file))}")
+
+
+def _waiting(script: str, directive: str) -> str:
+    """The script with one directive more, above its own."""
+    first, _, rest = script.partition("\n")
+    return f"{first}\n{directive}\n{rest}"
+
+
+def _executors():
+    """jobs.executors, or JobError where PSI/J is not installed: nothing else of this package needs it."""
+    try:
+        from jobs import executors
+    except ModuleNotFoundError as error:
+        raise JobError(
+            f"submission goes through PSI/J, and the module {error.name} is missing: pip install psij-python (the extra"
+            " `jobs`), or submit what `python -m jobs render` prints yourself"
+        ) from None
+    return executors

@@ -1,0 +1,220 @@
+"""A Slurm of one node for the tests: Debian's munged, slurmctld and slurmd, all state in a directory of its own.
+
+    def test_a_job_ends(slurm):            # the fixture is in conftest.py; it skips where no Slurm can run, and says why
+        job = slurm.sbatch("#!/bin/sh\\nhostname\\n")
+        slurm.wait(job)                    # {"JobState": "COMPLETED", "ExitCode": "0:0", ...}
+
+Nothing of the machine is touched: own configuration (SLURM_CONF), ports, spool, munge key and socket. The daemons
+start as root only, since slurmd starts jobs in the name of users.
+"""
+
+import contextlib
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "scancel", "sinfo")
+CPUS = 8  # more than there may be: jobs of two tests run side by side, and ranks may share a core
+FINAL = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", "DEADLINE")
+
+CONFIGURATION = """\
+ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={controller_port}
+SlurmdPort={node_port}
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket={root}/munge/socket
+CredType=cred/munge
+StateSaveLocation={root}/state
+SlurmdSpoolDir={root}/spool
+SlurmctldPidFile={root}/slurmctld.pid
+SlurmdPidFile={root}/slurmd.pid
+SlurmctldLogFile={root}/slurmctld.log
+SlurmdLogFile={root}/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+MpiDefault=none
+JobAcctGatherType=jobacct_gather/none
+SwitchType=switch/none
+ReturnToService=2
+KillWait=2
+# MPICH names shared memory by job and step: numbers used before would find what killed ranks have left.
+FirstJobId={first}
+SchedulerParameters=sched_interval=2,batch_sched_delay=0,sched_min_interval=0
+# {cpus} processors, however many the machine has
+SlurmdParameters=config_overrides
+NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory=1024 State=UNKNOWN
+PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def missing():
+    """Why Slurm cannot run here (str), or None where it can."""
+    if os.geteuid() != 0:
+        return "a Slurm of one's own needs root: slurmd starts jobs in the name of users"
+    absent = [program for program in PROGRAMS if not shutil.which(program, path=search_path())]
+    if absent:
+        return f"no {', '.join(absent)} here: apt-get install slurmctld slurmd slurm-client munge"
+    try:
+        pwd.getpwnam("munge")
+    except KeyError:
+        return "no user munge, which the package munge makes"
+    return None
+
+
+def search_path():
+    """PATH with the directories of daemons, which users seldom have."""
+    return os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """A running Slurm: its directory and the environment in which its commands find it."""
+
+    root: Path
+    host: str
+    environment: dict
+
+    def command(self, *argv, check=True, cwd=None, env=None):
+        """What a command of Slurm printed (str); with `check`, its failure fails the test."""
+        run = subprocess.run(
+            argv, capture_output=True, text=True, timeout=60, cwd=cwd, env={**self.environment, **(env or {})}
+        )
+        assert not check or run.returncode == 0, f"{' '.join(map(str, argv))}: {run.stdout}{run.stderr}"
+        return run.stdout + run.stderr
+
+    def sbatch(self, script, *options, cwd=None):
+        """Submit a script (its text) and return the job's id (str)."""
+        file = self.root / f"script-{secrets.token_hex(4)}.sh"
+        file.write_text(script)
+        return self.command("sbatch", "--parsable", *options, file, cwd=cwd).strip()
+
+    def jobs(self):
+        """What Slurm knows of every job: a list of dicts, one per job or element of an array."""
+        records = self.command("scontrol", "show", "job", "--oneliner").splitlines()
+        return [
+            dict(field.split("=", 1) for field in record.split() if "=" in field)
+            for record in records
+            if record.startswith("JobId=")
+        ]
+
+    def job(self, number):
+        """What Slurm knows of one job (a dict); for an array `number` is like `12_1`."""
+        for record in self.jobs():
+            element = f"{record.get('ArrayJobId')}_{record.get('ArrayTaskId')}"
+            if number in (record["JobId"], element):
+                return record
+        raise AssertionError(f"Slurm knows no job {number}: {self.command('squeue', '-t', 'all')}")
+
+    def wait(self, number, until=FINAL, seconds=60):
+        """The job's record once its state is one of `until`; the test fails after `seconds`."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            record = self.job(number)
+            if record["JobState"] in until:
+                return record
+            time.sleep(0.2)
+        raise AssertionError(f"job {number} is not {' or '.join(until)} after {seconds} s: {record}")
+
+
+@contextlib.contextmanager
+def start(root):
+    """A Slurm with all its files below `root` (a directory that others can enter), until the block ends."""
+    host = socket.gethostname().split(".")[0]
+    environment = {**without_job(os.environ), "SLURM_CONF": str(root / "slurm.conf"), "PATH": search_path()}
+    for name in ("state", "spool", "munge"):
+        (root / name).mkdir(mode=0o755)
+    controller_port, node_port = free_ports(2)
+    (root / "slurm.conf").write_text(
+        CONFIGURATION.format(
+            root=root, host=host, cpus=CPUS, first=secrets.randbelow(30_000_000) + 1, controller_port=controller_port, node_port=node_port
+        )
+    )
+    munge = root / "munge"
+    key = munge / "key"
+    key.write_bytes(secrets.token_bytes(128))
+    key.chmod(0o400)
+    for path in (munge, key):
+        shutil.chown(path, "munge", "munge")
+    slurm = Slurm(root, host, environment)
+    with contextlib.ExitStack() as daemons:
+        as_munge = ("setpriv", "--reuid=munge", "--regid=munge", "--clear-groups", "--")
+        places = {"socket": "socket", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
+        options = [f"--{option}={munge}/{file}" for option, file in places.items()]
+        daemons.enter_context(
+            running(
+                [*as_munge, "munged", "--foreground", *options, f"--key-file={key}"],
+                environment,
+                root / "munged.out",
+            )
+        )
+        until(lambda: (munge / "socket").exists(), "munged makes no socket", root)
+        daemons.enter_context(running(["slurmctld", "-D", "-i"], environment, root / "slurmctld.out"))
+        until(lambda: "is UP" in slurm.command("scontrol", "ping", check=False), "slurmctld is silent", root)
+        daemons.enter_context(running(["slurmd", "-D", "-N", host], environment, root / "slurmd.out"))
+        until(
+            lambda: slurm.command("sinfo", "-h", "-o", "%t", check=False).strip() == "idle",
+            "the node does not come up",
+            root,
+        )
+        try:
+            yield slurm
+        finally:
+            slurm.command("scancel", "--user=root", check=False)
+            with contextlib.suppress(AssertionError):
+                until(lambda: not slurm.command("squeue", "-h", check=False), "jobs do not end", root)
+
+
+@contextlib.contextmanager
+def running(argv, environment, log):
+    """A daemon in the foreground, with what it prints in `log`; ended with the block."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            argv, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+        )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def until(condition, complaint, root, seconds=20):
+    """Return once `condition()` holds; after `seconds` fail with the ends of the daemons' logs."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return
+        time.sleep(0.1)
+    logs = "\n".join(f"--- {log.name}\n{log.read_text()[-1500:]}" for log in sorted(root.glob("*.out")))
+    raise AssertionError(f"{complaint} after {seconds} s\n{logs}")
+
+
+def free_ports(number):
+    """Ports of this machine that nobody listens on."""
+    with contextlib.ExitStack() as sockets:
+        listeners = [sockets.enter_context(socket.socket()) for _ in range(number)]
+        for listener in listeners:
+            listener.bind(("127.0.0.1", 0))
+        return [listener.getsockname()[1] for listener in listeners]
+
+
+def without_job(variables):
+    """An environment without what a job around the tests has set, and without a launcher's variables."""
+    prefixes = ("SLURM_", "SBATCH_", "SRUN_", "PMI_", "PMIX_", "OMPI_", "HYDRA_", "HYDI_")
+    return {name: value for name, value in variables.items() if not name.startswith(prefixes)}

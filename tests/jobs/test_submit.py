@@ -1,0 +1,169 @@
+"""What is submitted is the rendered script, its cost is known before and its id after."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobs.job import Job, JobError
+from jobs.render import render
+from jobs.sites import site
+from jobs.submit import ByHand, budget, node_hours, states, submissions, submit
+
+psij = pytest.importorskip("psij", reason="the extra `jobs`: pip install psij-python")
+
+JOB = Job(
+    name="demo",
+    nodes=3,
+    ranks_per_node=2,
+    threads=1,
+    seconds=1200,
+    account="lab",
+    queue=None,
+    environment=sys.prefix,
+    commands=("echo {{mustache}} '@{at}' $HOME",),
+)
+PBS = """
+scheduler = "pbs"
+page = "https://example.org"
+date = 2025-01-01
+launch = ["mpiexec -n {ranks}", "it is the one there is"]
+"""
+
+
+@pytest.fixture
+def tools(tmp_path, monkeypatch):
+    """A directory that is all of PATH, and a function that puts a program into it."""
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+
+    def put(name, body):
+        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+        (folder / name).chmod(0o755)
+
+    return put
+
+
+@pytest.fixture
+def pbs(tmp_path):
+    file = tmp_path / "cluster.toml"
+    file.write_text(PBS)
+    return site(str(file))
+
+
+def test_the_script_that_psij_submits_is_the_rendered_one_to_the_last_byte(tmp_path, tools):
+    tools("sbatch", f'/bin/cat "$1" > {tmp_path}/given; echo Submitted batch job 41')
+    submission = submit(JOB, site("generic-slurm"), tmp_path / "jobs")
+    assert (tmp_path / "given").read_text() == render(JOB, site("generic-slurm"))
+    assert submission.id == "41"
+    assert Path(submission.script).read_text() == render(JOB, site("generic-slurm"))
+    assert Path(submission.script).name == "demo-41.sh"
+
+
+def test_the_report_waits_for_the_end_of_the_runs(tmp_path, tools):
+    tools("sbatch", f'/bin/cat "$1" > {tmp_path}/given; echo Submitted batch job 41')
+    generic = site("generic-slurm")
+    runs = submit(JOB, generic, tmp_path / "jobs")
+    submit(JOB, generic, tmp_path / "jobs", after=runs)
+    first, second, *rest = (tmp_path / "given").read_text().splitlines()
+    assert second == "#SBATCH --dependency=afterany:41"
+    assert [first, *rest] == render(JOB, generic).splitlines()
+
+
+def test_pbs_is_submitted_to_and_asked_through_psij(tmp_path, tools, pbs):
+    tools("qsub", f'/bin/cat "$1" >> {tmp_path}/given; echo 7[].head')
+    tools("qstat", """echo '{"Jobs": {"7[].head": {"job_state": "Q", "comment": "no free nodes"}}}'""")
+    runs = submit(JOB, pbs, tmp_path / "jobs")
+    submit(JOB, pbs, tmp_path / "jobs", after=runs)
+    assert (tmp_path / "given").read_text().count("#PBS -W depend=afterany:7[].head\n") == 1
+    assert [(s.id, s.state, s.message) for s in states(tmp_path / "jobs")] == 2 * [
+        ("7[].head", "QUEUED", "no free nodes")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "command"), [("pjm", "pjsub"), ("sge", "qsub")]
+)
+def test_where_psij_knows_no_executor_the_command_to_type_is_given(tmp_path, tools, scheduler, command):
+    file = tmp_path / "cluster.toml"
+    file.write_text(PBS.replace("pbs", scheduler))
+    cluster = site(str(file))
+    with pytest.raises(ByHand, match="PSI/J has no executor for .* nothing was submitted") as answer:
+        submit(JOB, cluster, tmp_path / "jobs")
+    assert answer.value.script.read_text() == render(JOB, cluster)
+    assert answer.value.command == f"{command} {answer.value.script}"
+    assert submissions(tmp_path / "jobs") == []
+
+
+def test_no_scheduler_is_an_error_that_says_what_was_looked_for(tmp_path, tools, pbs):
+    with pytest.raises(JobError, match="no scheduler found: generic-slurm .* no sbatch is on PATH"):
+        submit(JOB, site("generic-slurm"), tmp_path / "jobs")
+    with pytest.raises(JobError, match="no scheduler found: cluster .* no qsub is on PATH"):
+        submit(JOB, pbs, tmp_path / "jobs")
+    with pytest.raises(JobError, match="has no scheduler: `python -m jobs local"):
+        submit(JOB, site("local"), tmp_path / "jobs")
+    assert not (tmp_path / "jobs").exists()
+
+
+def test_without_psij_the_error_names_the_package(tmp_path, tools, monkeypatch):
+    tools("sbatch", "echo Submitted batch job 41")
+    monkeypatch.setitem(sys.modules, "psij", None)
+    monkeypatch.delitem(sys.modules, "jobs.executors", raising=False)
+    monkeypatch.delattr("jobs.executors", raising=False)
+    with pytest.raises(JobError, match="psij is missing: pip install psij-python"):
+        submit(JOB, site("generic-slurm"), tmp_path / "jobs")
+
+
+def test_a_refusal_carries_the_schedulers_own_words(tmp_path, tools):
+    tools("sbatch", "echo 'sbatch: error: Invalid account' >&2; exit 1")
+    with pytest.raises(JobError, match="sbatch refuses demo: sbatch: error: Invalid account"):
+        submit(JOB, site("generic-slurm"), tmp_path / "jobs")
+    assert submissions(tmp_path / "jobs") == []
+
+
+def test_a_scheduler_that_does_not_answer_is_an_error_with_its_words(tmp_path, tools):
+    tools("sbatch", "echo Submitted batch job 41")
+    submit(JOB, site("generic-slurm"), tmp_path / "jobs")
+    tools("squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
+    with pytest.raises(JobError, match="slurm does not tell .*Unable to contact slurm controller"):
+        states(tmp_path / "jobs")
+    (tmp_path / "tools/squeue").unlink()
+    with pytest.raises(JobError, match="no scheduler found: squeue is not on PATH"):
+        states(tmp_path / "jobs")
+
+
+def test_a_job_that_the_scheduler_forgot_is_unknown_not_finished(tmp_path, tools):
+    tools("sbatch", "echo Submitted batch job 4")
+    tools("squeue", "echo '41_0|R|RUNNING|None'")
+    submit(JOB, site("generic-slurm"), tmp_path / "jobs")
+    assert [(s.id, s.state) for s in states(tmp_path / "jobs")] == [("4", "UNKNOWN")]
+
+
+def test_a_job_that_cannot_be_noted_is_not_submitted(tmp_path, tools):
+    tools("sbatch", f"echo x >> {tmp_path}/asked; echo Submitted batch job 41")
+    (tmp_path / "jobs").write_text("a file in the way")
+    with pytest.raises(JobError, match="jobs: cannot be written: .*nothing was submitted"):
+        submit(JOB, site("generic-slurm"), tmp_path / "jobs")
+    assert not (tmp_path / "asked").exists()
+
+
+def test_a_damaged_register_is_named_with_its_line(tmp_path, tools):
+    tools("sbatch", "echo Submitted batch job 41")
+    submit(JOB, site("generic-slurm"), tmp_path / "jobs")
+    register = tmp_path / "jobs/submitted.jsonl"
+    register.write_text(register.read_text() + '{"id": "4')
+    with pytest.raises(JobError, match=r"submitted.jsonl, line 2: not a submission"):
+        submissions(tmp_path / "jobs")
+
+
+def test_node_hours_count_every_element_at_its_limit():
+    from dataclasses import replace
+
+    array = replace(JOB, array=5)
+    assert node_hours([array, JOB]) == 5 * 3 * 1200 / 3600 + 3 * 1200 / 3600
+    assert budget([array, JOB]).splitlines() == [
+        "demo     5 x 3 nodes x 0.33 h = 5.00 node-hours",
+        "demo     1 x 3 nodes x 0.33 h = 1.00 node-hours",
+        "at most 6.00 node-hours",
+    ]
