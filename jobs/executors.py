@@ -14,7 +14,9 @@ from psij.executors.batch.pbs import PBSJobExecutor
 from psij.executors.batch.script_generator import SubmitScriptGenerator
 from psij.executors.batch.slurm import SlurmJobExecutor
 
-NEVER = 10**9  # seconds; the thread that asks for states in the background has nothing to tell a command that ends
+NEVER = (
+    10**9
+)  # seconds; the thread that asks for states in the background has nothing to tell a command that ends
 
 
 class Verbatim(SubmitScriptGenerator):

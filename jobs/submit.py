@@ -80,7 +80,9 @@ def budget(jobs: Iterable[Job]) -> str:
 def check(site: Site) -> None:
     """Raise JobError where nothing can be submitted to `site` from here, with what was looked for."""
     if site.scheduler == "local":
-        raise JobError(f"site {site.name} has no scheduler: `python -m jobs local CAMPAIGN.toml` runs it here")
+        raise JobError(
+            f"site {site.name} has no scheduler: `python -m jobs local CAMPAIGN.toml` runs it here"
+        )
     if site.scheduler in BY_HAND:
         return
     program = SCHEDULERS[site.scheduler]
@@ -137,7 +139,9 @@ def submissions(directory: Path) -> list[Submission]:
         try:
             found.append(Submission(**json.loads(line)))
         except (ValueError, TypeError):
-            raise JobError(f"{register}, line {number}: not a submission; correct or remove the line") from None
+            raise JobError(
+                f"{register}, line {number}: not a submission; correct or remove the line"
+            ) from None
     return found
 
 
@@ -158,7 +162,10 @@ def states(directory: Path) -> list[State]:
             raise JobError(f"{scheduler} does not tell the state of the jobs: {error}") from None
         for entry in entries:
             own = {n: s for n, s in known.items() if n == entry.id or n.startswith(f"{entry.id}_")}
-            found += [State(n, entry.name, s.state.name, s.message or "") for n, s in sorted(own.items(), key=_element)]
+            found += [
+                State(n, entry.name, s.state.name, s.message or "")
+                for n, s in sorted(own.items(), key=_element)
+            ]
             if not own:
                 found.append(State(entry.id, entry.name, "UNKNOWN", f"{scheduler} does not know it any more"))
     return found

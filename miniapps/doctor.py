@@ -97,7 +97,9 @@ def mpi() -> Iterator[Finding]:
     beside = Path(sys.executable).parent / "mpirun"
     on_path = shutil.which("mpirun")
     mpirun = on_path or (str(beside) if beside.exists() else None)
-    two = _two_ranks(mpirun) if mpirun else ""
+    # Inside a step of srun, mpirun would wait for the cores that the step itself holds.
+    launched = environment.launched()
+    two = _two_ranks(mpirun) if mpirun and launched is None else ""
     library = next((line[8:] for line in (alone + two).splitlines() if line.startswith("library ")), "")
     if not library:
         chosen = " (MPI4PY_LIBMPI is set)" if "MPI4PY_LIBMPI" in os.environ else ""
@@ -111,6 +113,9 @@ def mpi() -> Iterator[Finding]:
     if mpirun is None:
         hint = "pip install mpich, or start through the batch system (srun); one rank needs none"
         yield Finding("mpirun", "none on PATH or beside python", hint=hint)
+        return
+    if launched is not None:
+        yield Finding("mpirun", f"{mpirun}, not tried: this process was itself started by {launched.name}")
         return
     sizes = re.findall(r"ranks (\d+)", two)
     if sizes == ["2"]:

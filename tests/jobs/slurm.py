@@ -1,6 +1,6 @@
 """A Slurm of one node for the tests: Debian's munged, slurmctld and slurmd, all state in a directory of its own.
 
-    def test_a_job_ends(slurm):            # the fixture is in conftest.py; it skips where no Slurm can run, and says why
+    def test_a_job_ends(slurm):            # a fixture of conftest.py; skips where none can run
         job = slurm.sbatch("#!/bin/sh\\nhostname\\n")
         slurm.wait(job)                    # {"JobState": "COMPLETED", "ExitCode": "0:0", ...}
 
@@ -16,7 +16,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,9 +110,13 @@ class Slurm:
 
     def job(self, number):
         """What Slurm knows of one job (a dict); for an array `number` is like `12_1`."""
-        for record in self.jobs():
+        records = self.jobs()
+        for record in records:
             element = f"{record.get('ArrayJobId')}_{record.get('ArrayTaskId')}"
             if number in (record["JobId"], element):
+                return record
+        for record in records:  # elements that wait share one record
+            if number.partition("_")[0] == record.get("ArrayJobId") and not record["ArrayTaskId"].isdigit():
                 return record
         raise AssertionError(f"Slurm knows no job {number}: {self.command('squeue', '-t', 'all')}")
 
@@ -136,11 +139,15 @@ def start(root):
     for name in ("state", "spool", "munge"):
         (root / name).mkdir(mode=0o755)
     controller_port, node_port = free_ports(2)
-    (root / "slurm.conf").write_text(
-        CONFIGURATION.format(
-            root=root, host=host, cpus=CPUS, first=secrets.randbelow(30_000_000) + 1, controller_port=controller_port, node_port=node_port
-        )
+    configuration = CONFIGURATION.format(
+        root=root,
+        host=host,
+        cpus=CPUS,
+        first=secrets.randbelow(30_000_000) + 1,
+        controller_port=controller_port,
+        node_port=node_port,
     )
+    (root / "slurm.conf").write_text(configuration)
     munge = root / "munge"
     key = munge / "key"
     key.write_bytes(secrets.token_bytes(128))

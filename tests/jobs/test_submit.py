@@ -82,14 +82,12 @@ def test_pbs_is_submitted_to_and_asked_through_psij(tmp_path, tools, pbs):
     ]
 
 
-@pytest.mark.parametrize(
-    ("scheduler", "command"), [("pjm", "pjsub"), ("sge", "qsub")]
-)
+@pytest.mark.parametrize(("scheduler", "command"), [("pjm", "pjsub"), ("sge", "qsub")])
 def test_where_psij_knows_no_executor_the_command_to_type_is_given(tmp_path, tools, scheduler, command):
     file = tmp_path / "cluster.toml"
     file.write_text(PBS.replace("pbs", scheduler))
     cluster = site(str(file))
-    with pytest.raises(ByHand, match="PSI/J has no executor for .* nothing was submitted") as answer:
+    with pytest.raises(ByHand, match=r"PSI/J has no executor for .* nothing was submitted") as answer:
         submit(JOB, cluster, tmp_path / "jobs")
     assert answer.value.script.read_text() == render(JOB, cluster)
     assert answer.value.command == f"{command} {answer.value.script}"
@@ -97,9 +95,9 @@ def test_where_psij_knows_no_executor_the_command_to_type_is_given(tmp_path, too
 
 
 def test_no_scheduler_is_an_error_that_says_what_was_looked_for(tmp_path, tools, pbs):
-    with pytest.raises(JobError, match="no scheduler found: generic-slurm .* no sbatch is on PATH"):
+    with pytest.raises(JobError, match=r"no scheduler found: generic-slurm .* no sbatch is on PATH"):
         submit(JOB, site("generic-slurm"), tmp_path / "jobs")
-    with pytest.raises(JobError, match="no scheduler found: cluster .* no qsub is on PATH"):
+    with pytest.raises(JobError, match=r"no scheduler found: cluster .* no qsub is on PATH"):
         submit(JOB, pbs, tmp_path / "jobs")
     with pytest.raises(JobError, match="has no scheduler: `python -m jobs local"):
         submit(JOB, site("local"), tmp_path / "jobs")
@@ -126,7 +124,7 @@ def test_a_scheduler_that_does_not_answer_is_an_error_with_its_words(tmp_path, t
     tools("sbatch", "echo Submitted batch job 41")
     submit(JOB, site("generic-slurm"), tmp_path / "jobs")
     tools("squeue", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
-    with pytest.raises(JobError, match="slurm does not tell .*Unable to contact slurm controller"):
+    with pytest.raises(JobError, match=r"slurm does not tell .*Unable to contact slurm controller"):
         states(tmp_path / "jobs")
     (tmp_path / "tools/squeue").unlink()
     with pytest.raises(JobError, match="no scheduler found: squeue is not on PATH"):
@@ -143,7 +141,7 @@ def test_a_job_that_the_scheduler_forgot_is_unknown_not_finished(tmp_path, tools
 def test_a_job_that_cannot_be_noted_is_not_submitted(tmp_path, tools):
     tools("sbatch", f"echo x >> {tmp_path}/asked; echo Submitted batch job 41")
     (tmp_path / "jobs").write_text("a file in the way")
-    with pytest.raises(JobError, match="jobs: cannot be written: .*nothing was submitted"):
+    with pytest.raises(JobError, match=r"jobs: cannot be written: .*nothing was submitted"):
         submit(JOB, site("generic-slurm"), tmp_path / "jobs")
     assert not (tmp_path / "asked").exists()
 

@@ -436,6 +436,12 @@ def test_the_doctor_finds_this_environment_well_and_a_missing_mpi_not():
     assert "1 to repair: MPI library" in ill.stdout
 
 
+def test_the_doctor_started_by_a_launcher_does_not_start_one_itself():
+    run = run_mpi(1, ["-m", "miniapps", "doctor"])
+    assert "not tried: this process was itself started by PMI" in run.stdout
+    assert "Ready" in run.stdout.splitlines()[-1]
+
+
 def test_the_application_of_these_tests_is_like_any_other():
     assert main.App("other", APP.config, APP.run, "").package == "miniapps.other"
     assert options.SCALARS == 16

@@ -1,7 +1,8 @@
+# ruff: noqa: RUF012
 """ReFrame: the reductions application as a regression test, on any system of a site's own configuration.
 
-    reframe -c jobs/harnesses/reframe_fpna.py -r                        # here, on the generic system
-    reframe -C SITE/settings.py -c jobs/harnesses/reframe_fpna.py -r    # on the partitions of SITE
+    reframe -c jobs/harnesses/reframe_reductions.py -r                        # here, on the generic system
+    reframe -C SITE/settings.py -c jobs/harnesses/reframe_reductions.py -r    # on the partitions of SITE
     reframe ... -S num_tasks=64 -S num_tasks_per_node=32 -S variants=binned,fixed-point
 
 The applications must be installed in the environment that the partition's programming environment sets up, or on
@@ -11,8 +12,8 @@ PYTHONPATH; `-S python=/opt/env/bin/python` names another Python.
 import sys
 
 import reframe as rfm
-import reframe.utility.typecheck as typ
 import reframe.utility.sanity as sn
+import reframe.utility.typecheck as typ
 from reframe.core.builtins import performance_function, run_before, sanity_function, variable
 
 
