@@ -101,8 +101,8 @@ def submit(job: Job, site: Site, directory: Path, after: Submission | None = Non
     does not fit the site, no scheduler, the scheduler refuses, the directory cannot be written; ByHand where PSI/J
     knows no executor for the scheduler.
     """
-    script = render(job, site)
     check(site)
+    script = render(job, site)
     register = directory / REGISTER
     try:
         directory.mkdir(parents=True, exist_ok=True)

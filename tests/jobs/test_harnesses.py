@@ -102,6 +102,7 @@ def test_the_apptainer_definition_installs_as_the_readme_says_and_tests_two_rank
             assert (check.returncode, check.stderr) == (0, ""), name
 
 
+@pytest.mark.slow
 def test_the_apptainer_test_section_passes_in_this_environment(tmp_path):
     """Its commands, run here instead of inside the container."""
     if not Path(sys.executable).with_name("mpirun").exists():

@@ -19,6 +19,9 @@ from jobs.submit import states, submit
 from miniapps.trace.reader import TraceError, read_run
 
 psij = pytest.importorskip("psij", reason="the extra `jobs`: pip install psij-python")
+pytestmark = (
+    pytest.mark.slow
+)  # a minute, most of it waiting: Slurm looks for jobs whose time is up twice a minute
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -142,6 +145,15 @@ def test_a_failed_command_is_a_failed_job(slurm, place, cluster):
     assert ("FAILED", "FAILED: NonZeroExitCode") in {
         (state.state, state.message) for state in states(place / "jobs") if state.id == submission.id
     }
+
+
+def test_a_killed_rank_ends_the_job_instead_of_leaving_the_others_to_wait(slurm, place, cluster):
+    line = coupled(cluster, "lost", "--set", "time.steps=1000000", "--fault", "kill@step=1,rank=1")
+    submission = submit(job("lost", line), cluster, place / "jobs")
+    assert slurm.wait(submission.id)["JobState"] == "FAILED", (
+        place / f"lost_{submission.id}.out"
+    ).read_text()
+    assert [rank.complete for rank in read_run(place / "lost")] == [False, False]
 
 
 def test_a_drained_node_is_the_reason_why_a_job_waits_and_it_runs_afterwards(slurm, place, cluster):

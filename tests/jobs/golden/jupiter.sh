@@ -23,6 +23,8 @@ set -eo pipefail
 # This allocation's name, which traces record; a job that the scheduler starts again gets another one.
 export FPNA_ALLOCATION_ID="$SLURM_JOB_ID${SLURM_RESTART_COUNT:+.$SLURM_RESTART_COUNT}"
 export FPNA_ARRAY_INDEX="${SLURM_ARRAY_TASK_ID:-0}"
+# A rank that is killed ends the others; by itself srun lets them wait for it until the time is up.
+export SLURM_KILL_BAD_EXIT=1
 echo "nodes: $SLURM_JOB_NODELIST"
 
 module load Stages
