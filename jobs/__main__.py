@@ -1,22 +1,240 @@
-"""`python -m jobs render --app APP ... -- OPTION ...`: print a batch script."""
+"""`python -m jobs COMMAND CAMPAIGN.toml`: from a file that says what to run to the report on it."""
+
+from __future__ import annotations
 
 import argparse
+import os
+import signal
+import sys
+from pathlib import Path
 
-from jobs.job import JobError
-from jobs.script import DESCRIPTION, render_arguments, render_command
+from jobs.campaign import CampaignError, read
+from jobs.job import Job, JobError
+from jobs.plan import Plan, jobs, plan
+from jobs.render import render
+from jobs.runner import Ended, LauncherError, here, name_allocation, of_site, run
+from jobs.script import render_arguments, render_command
+from jobs.sites import site
+from jobs.state import Locked, State, StateError, survey
+from jobs.tables import plan_text, status_text
+from miniapps import interrupts
+
+DONE, NOT_DONE, BAD_USAGE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+
+DESCRIPTION = """\
+A campaign is a TOML file: which applications, on how many ranks, with which options, how often. It is checked before
+anything runs, run here or by a batch system, interrupted and resumed without repeating what is finished, and ends in a
+report. See docs/campaigns.md.
+"""
+EXAMPLES = """\
+examples:
+  python -m jobs plan   jobs/examples/demo.toml         what it is and what it may cost; runs nothing
+  python -m jobs local  jobs/examples/demo.toml         run it on this machine; again: go on where it stopped
+  python -m jobs status jobs/examples/demo.toml         what is done, failed, running, left
+  python -m jobs submit jobs/examples/scaling.toml --site generic-slurm --account LAB
+  python -m jobs collect jobs/examples/demo.toml        the report
+
+exit codes: 0 done; 1 not all done: tasks failed for good, or are left; 2 usage; 130 SIGINT, 143 SIGTERM
+"""
 
 
-def main(argv=None):
-    """Print the script on standard output; exit code 2 for a job that cannot be described."""
-    parser = argparse.ArgumentParser(prog="python -m jobs", description="Batch scripts for the mini-apps.")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    command = commands.add_parser("render", help="print a batch script", description=DESCRIPTION)
-    render_arguments(command)
+def parser() -> argparse.ArgumentParser:
+    """The command line of all commands."""
+    top = argparse.ArgumentParser(prog="python -m jobs", description=DESCRIPTION, epilog=EXAMPLES,
+                                  formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
+
+    def command(name: str, help: str, site: bool | None = None) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
+        made.add_argument("campaign", type=Path, metavar="CAMPAIGN.toml")
+        if site is not None:
+            made.add_argument("--site", required=site, metavar="NAME", help="a site, or a file ./NAME.toml" + (
+                "" if site else "; without: this machine"))  # fmt: skip
+        return made
+
+    made = command("plan", "show what would run and what it may cost", site=False)
+    made.add_argument("--tasks", action="store_true", help="also every task, in the order in which they run")
+    made = command("local", "run the campaign on this machine")
+    made.add_argument("--mpirun", metavar="COMMAND", help="starts ranks with -n N (the mpirun beside this python)")
+    _add_retry(made)
+    command("status", "show what is done, failed, running and left", site=False)
+    made = command("collect", "report on the runs, with python -m analysis report")
+    made.add_argument("-o", "--output", type=Path, help="(OUT/report.html)")
+    made.add_argument("--results", type=Path, metavar="DIR", help="write there one row per run, and every figure")
+    made = commands.add_parser(
+        "render", help="print the batch script of a campaign, or of one launch of one application",
+        usage="python -m jobs render CAMPAIGN.toml --site NAME [options]\n"
+        "       python -m jobs render --app APP --site NAME [options] -- OPTION ...",
+        description="Print the batch script of a campaign, whose file says what is not given here; or, with --app, of "
+        "one launch of one application.",
+    )  # fmt: skip
+    render_arguments(made)
+    made = command("submit", "submit the campaign to the batch system, and a job after it that makes the report", True)
+    made.add_argument("--account", help="project to charge")
+    made.add_argument("--queue", help="partition or queue (the site's default)")
+    made.add_argument("--environment", metavar="DIR", default=_environment(),
+                      help="Python environment, a directory with bin/activate (this one)")  # fmt: skip
+    made.add_argument("--no-report", action="store_true", help="without the job that makes the report")
+    made = command("run", "run one allocation, inside it: what batch scripts call", site=True)
+    made.add_argument("--allocation", type=int, metavar="K", default=os.environ.get("FPNA_ARRAY_INDEX", "0"),
+                      help="which, from 0 ($FPNA_ARRAY_INDEX, or 0)")  # fmt: skip
+    _add_retry(made)
+    return top
+
+
+def _add_retry(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--retry-failed", action="store_true", help="try tasks again that failed for good")
+
+
+def _environment() -> str | None:
+    return sys.prefix if Path(sys.prefix, "bin/activate").exists() else None
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    options = parser().parse_args(argv)
+    _hear_hangup()
     try:
-        render_command(parser.parse_args(argv))
-    except JobError as error:
-        command.error(str(error))
+        with interrupts.raising():
+            return COMMANDS[options.command](options)
+    except (CampaignError, JobError, Locked, LauncherError) as error:
+        return _told(error, BAD_USAGE)
+    except StateError as error:
+        return _told(error, NOT_DONE)
+    except KeyboardInterrupt:
+        return _told("interrupted; the same command goes on where this one stopped", INTERRUPTED)
+    except interrupts.Terminated:
+        return _told("ended by SIGTERM or SIGHUP; the same command goes on where this one stopped", TERMINATED)
+    except BrokenPipeError:  # the reader of the output, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NOT_DONE if options.command in ("local", "run") else DONE
+
+
+def show_plan(options: argparse.Namespace) -> int:
+    """`plan`."""
+    made = _plan(options)
+    say(plan_text(made, survey(made.campaign.out, made.tasks), options.tasks))
+    return DONE
+
+
+def show_status(options: argparse.Namespace) -> int:
+    """`status`."""
+    made = _plan(options)
+    standings = survey(made.campaign.out, made.tasks)
+    say(status_text(made, standings))
+    return DONE
+
+
+def run_local(options: argparse.Namespace) -> int:
+    """`local`: one allocation after the other, told apart by the id that their traces record."""
+    made = plan(read(options.campaign))
+    launcher = here(options.mpirun)
+    ended = Ended()
+    for allocation in range(made.campaign.allocations):
+        ended += run(made, allocation, launcher, say, retry_failed=options.retry_failed,
+                     allocation_id=name_allocation(allocation, local=True))  # fmt: skip
+    return _summary(made, ended, f"python -m jobs collect {options.campaign}")
+
+
+def run_allocation(options: argparse.Namespace) -> int:
+    """`run`."""
+    where = site(options.site)
+    made = plan(read(options.campaign), where)
+    if not 0 <= options.allocation < made.campaign.allocations:
+        raise CampaignError(
+            f"--allocation {options.allocation}: {made.campaign.path} has 0 to {made.campaign.allocations - 1}"
+        )
+    local = where.scheduler == "local"
+    ended = run(made, options.allocation, here() if local else of_site(where, made), say, limited=not local,
+                retry_failed=options.retry_failed,
+                allocation_id=name_allocation(options.allocation, local=False))  # fmt: skip
+    return _summary(made, ended, f"python -m jobs status {options.campaign}")
+
+
+def show_script(options: argparse.Namespace) -> int:
+    """`render`, of a campaign or of one launch."""
+    if options.app is not None:
+        render_command(options)
+        return DONE
+    if len(options.arguments) != 1:
+        raise CampaignError("render takes the file of one campaign, or --app APP")
+    where = site(options.site)
+    print(render(_jobs(plan(read(options.arguments[0]), where), options)[0], where), end="")
+    return DONE
+
+
+def submit_campaign(options: argparse.Namespace) -> int:
+    """`submit`."""
+    from jobs.submit import budget, submit
+
+    where = site(options.site)
+    made = plan(read(options.campaign), where)
+    made.require_budget()
+    if all(standing.over for standing in survey(made.campaign.out, made.tasks)):
+        say(f"nothing to submit: all is done or failed for good; python -m jobs status {options.campaign}")
+        return DONE
+    State(made.campaign.out, 0).create()  # where the batch system writes
+    first, report = _jobs(made, options)
+    wanted = [first] if options.no_report else [first, report]
+    say(budget(wanted))
+    submitted = None
+    for one in wanted:
+        submitted = submit(one, where, made.campaign.out / "jobs", after=submitted)
+        say(f"submitted {submitted.name} as job {submitted.id}: {submitted.script}")
+    say(f"next: python -m jobs status {options.campaign} --site {options.site}")
+    return DONE
+
+
+def collect_runs(options: argparse.Namespace) -> int:
+    """`collect`."""
+    from jobs.collect import collect
+
+    return collect(plan(read(options.campaign)), say, options.output, options.results)
+
+
+COMMANDS = {
+    "plan": show_plan,
+    "local": run_local,
+    "status": show_status,
+    "collect": collect_runs,
+    "render": show_script,
+    "submit": submit_campaign,
+    "run": run_allocation,
+}
+
+
+def say(text: str) -> None:
+    """Print at once, whatever stdout is connected to."""
+    print(text, flush=True)
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    campaign = read(options.campaign)
+    return plan(campaign, site(options.site) if options.site else None)
+
+
+def _jobs(made: Plan, options: argparse.Namespace) -> tuple[Job, Job]:
+    return jobs(made, account=options.account, queue=options.queue, environment=options.environment)
+
+
+def _summary(made: Plan, ended: Ended, then: str) -> int:
+    if ended.failed or ended.left:
+        say(f"not all done: {ended.failed} failed for good, {ended.left} left")
+        return NOT_DONE
+    say(f"all done; next: {then}")
+    return DONE
+
+
+def _told(what: object, code: int) -> int:
+    print(f"jobs: {what}", file=sys.stderr, flush=True)
+    return code
+
+
+def _hear_hangup() -> None:
+    """A closed terminal ends the runner as SIGTERM does, unless nohup said otherwise."""
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -93,18 +93,20 @@ def mpi() -> Iterator[Finding]:
     """The MPI library that mpi4py loads, and whether mpirun is its own."""
     if importlib.util.find_spec("mpi4py") is None:
         return
-    alone = _try([sys.executable, "-c", PROBE])
+    alone = output_of([sys.executable, "-c", PROBE])
     beside = Path(sys.executable).parent / "mpirun"
     on_path = shutil.which("mpirun")
     mpirun = on_path or (str(beside) if beside.exists() else None)
     # Inside a step of srun, mpirun would wait for the cores that the step itself holds.
     launched = environment.launched()
-    two = _two_ranks(mpirun) if mpirun and launched is None else ""
+    two = ""
+    if mpirun and launched is None:
+        two = output_of([*oversubscribing(mpirun), "-n", "2", sys.executable, "-c", PROBE])
     library = next((line[8:] for line in (alone + two).splitlines() if line.startswith("library ")), "")
     if not library:
         chosen = " (MPI4PY_LIBMPI is set)" if "MPI4PY_LIBMPI" in os.environ else ""
         remedy = "pip install mpich brings one; on a supercomputer load the module of its MPI"
-        yield Finding("MPI library", f"mpi4py finds none{chosen}: {_gist(alone)}", remedy=remedy)
+        yield Finding("MPI library", f"mpi4py finds none{chosen}: {gist(alone)}", remedy=remedy)
         return
     only = (
         "" if "library" in alone else "found by processes of mpirun alone; a single process does not find it"
@@ -117,8 +119,8 @@ def mpi() -> Iterator[Finding]:
     if launched is not None:
         yield Finding("mpirun", f"{mpirun}, not tried: this process was itself started by {launched.name}")
         return
-    sizes = re.findall(r"ranks (\d+)", two)
-    if sizes == ["2"]:
+    sizes = ranks_found(two)
+    if sizes == [2]:
         hint = "" if on_path else f"not on PATH: write {mpirun}, or activate the environment"
         yield Finding("mpirun", f"{mpirun} fits: two ranks found each other", hint=hint)
         return
@@ -126,18 +128,23 @@ def mpi() -> Iterator[Finding]:
     yield Finding(
         "mpirun",
         f"{mpirun} does not fit mpi4py's library: "
-        + ("each of two processes was alone" if sizes else _gist(two)),
+        + ("each of two processes was alone" if sizes else gist(two)),
         remedy=f"use {use}, or let mpi4py load this mpirun's library: MPI4PY_MPIABI=mpich|openmpi and "
         "MPI4PY_LIBMPI=/path/to/libmpi.so",
     )
 
 
-def _two_ranks(mpirun: str) -> str:
-    version = _try([mpirun, "--version"])
-    options = []
-    if "Open MPI" in version or "PRRTE" in version:
-        options = ["--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
-    return _try([mpirun, *options, "-n", "2", sys.executable, "-c", PROBE])
+def oversubscribing(mpirun: str) -> list[str]:
+    """`mpirun` with what it needs to start more ranks than there are cores."""
+    version = output_of([mpirun, "--version"])
+    if "Open MPI" not in version and "PRRTE" not in version:
+        return [mpirun]
+    return [mpirun, "--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
+
+
+def ranks_found(output: str) -> list[int]:
+    """How many ranks each process of PROBE that is rank 0 says there are: [2] of two that found each other."""
+    return [int(size) for size in re.findall(r"^ranks (\d+)$", output, re.MULTILINE)]
 
 
 def native() -> Finding:
@@ -159,7 +166,7 @@ def compiler() -> Finding:
     if path is None:
         hint = "apt install g++, dnf install gcc-c++, module load gcc, or conda install -c conda-forge gxx"
         return Finding("compiler", "none found; needed only to build", hint=hint)
-    return Finding("compiler", f"{path}: {_try([path, '--version']).partition(chr(10))[0]}")
+    return Finding("compiler", f"{path}: {output_of([path, '--version']).partition(chr(10))[0]}")
 
 
 def cuda() -> Iterator[Finding]:
@@ -177,11 +184,11 @@ def cuda() -> Iterator[Finding]:
         yield Finding("CUDA (cupy)", ", ".join(names))
     if importlib.util.find_spec("torch") is not None:
         code = "import torch; print('cuda', torch.version.cuda, torch.cuda.device_count())"
-        told = _try([sys.executable, "-c", code])
+        told = output_of([sys.executable, "-c", code])
         built = next((line.split()[1:] for line in told.splitlines() if line.startswith("cuda ")), None)
         if built is None:
             remedy = "pip install --force-reinstall torch"
-            yield Finding("CUDA (torch)", f"torch cannot be imported: {_gist(told)}", remedy=remedy)
+            yield Finding("CUDA (torch)", f"torch cannot be imported: {gist(told)}", remedy=remedy)
         elif built[0] == "None":
             yield Finding("CUDA (torch)", "this torch is built without CUDA")
         else:
@@ -199,10 +206,12 @@ def memory() -> Finding:
     return Finding("memory", f"{total:.1f} GiB, {free:.1f} GiB available")
 
 
-def _try(command: list[str]) -> str:
-    """What `command` prints; never waits longer than TIMEOUT_S."""
-    env = {key: value for key, value in os.environ.items() if not key.startswith(RANK_VARIABLES)}
-    env["OMP_NUM_THREADS"] = "1"
+def output_of(command: list[str], env: Mapping[str, str] | None = None) -> str:
+    """What `command` prints, with the environment `env` (this one without what makes a rank); never waits longer than
+    TIMEOUT_S. Raises OSError where it cannot be started."""
+    if env is None:
+        env = {key: value for key, value in os.environ.items() if not key.startswith(RANK_VARIABLES)}
+    env = dict(env) | {"OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
         command,
         env=env,
@@ -221,7 +230,7 @@ def _try(command: list[str]) -> str:
         return f"no end after {TIMEOUT_S} s"
 
 
-def _gist(text: str) -> str:
+def gist(text: str) -> str:
     """The line of an output that most probably says why."""
     lines = [line.strip() for line in text.splitlines() if line.strip(" -=\t")]
     return next(

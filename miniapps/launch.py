@@ -81,14 +81,9 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
 
         print(listing(app, known, effective), flush=True)
         return None
-    orderings = {"scalars": ordering_for(options, 1), "vectors": ordering_for(options, sys.maxsize)}
-    for ordering in set(orderings.values()):
-        allreduce.check(ordering, options.guarantee, options.accumulate)
-    injected = [faults.parse(spec, size, options.repeats) for spec in options.fault]
     if options.device == "cuda" and (reason := environment.no_cuda()):
         raise UsageError(f"--device cuda: {reason}; or compute with --device cpu")
-    if app.validate:
-        app.validate(own, options, size)
+    orderings, injected = check(app, own, options, size)
     defining = config.of_role(known, effective, "problem")
     problem = config.problem_hash(app.name, defining)
     now = datetime.now(UTC)
@@ -109,6 +104,18 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
         started=now.isoformat(timespec="milliseconds"),
         out=directory(Path(options.out or f"runs/{run_id}")),  # last: nothing can be refused after it
     )
+
+
+def check(app: Any, own: Any, options: RunOptions, size: int) -> tuple[dict[str, str], list[faults.Fault]]:
+    """(orderings by what they add, faults) of a configuration on `size` ranks. Raises UsageError, ChoiceError or
+    BlocksError for one that cannot run."""
+    orderings = {"scalars": ordering_for(options, 1), "vectors": ordering_for(options, sys.maxsize)}
+    for ordering in set(orderings.values()):
+        allreduce.check(ordering, options.guarantee, options.accumulate)
+    injected = [faults.parse(spec, size, options.repeats) for spec in options.fault]
+    if app.validate:
+        app.validate(own, options, size)
+    return orderings, injected
 
 
 def directory(out: Path) -> Path:

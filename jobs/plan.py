@@ -1,0 +1,293 @@
+"""From a campaign to tasks: what is run, where, in which order, and what it may cost at most."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from shlex import quote
+from typing import Any
+
+from jobs.campaign import Campaign, CampaignError, Runs, app
+from jobs.job import Job
+from jobs.sites import Site
+from miniapps import commandline, environment, launch
+from miniapps.failure import USAGE
+
+START_SECONDS = 60  # of a batch job until its first task: environment, modules, trying the launcher
+REPORT_SECONDS = 1800
+SHORT = 24  # characters of a value in a name
+
+
+@dataclass(frozen=True)
+class Task:
+    """One launch of one application. What is in `key` decides whether two tasks are the same."""
+
+    app: str
+    ranks: int
+    threads: int
+    seed: int
+    repeats: int
+    allocation: int
+    options: tuple[tuple[str, Any], ...]  # (section.name, value), sorted
+    seconds: int  # limit
+    retries: int
+    varied: tuple[str, ...]  # the options that have several values in the campaign
+    line: int
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (*self.configuration, self.seed, self.allocation)
+
+    @property
+    def configuration(self) -> tuple[Any, ...]:
+        """What tasks share that differ in seed and allocation alone."""
+        return self.app, self.ranks, self.threads, self.repeats, self.options
+
+    @property
+    def id(self) -> str:
+        """Readable, and as unique as its last 8 digits; the same whatever else the campaign comes to hold."""
+        digest = hashlib.blake2b(json.dumps(self.key).encode(), digest_size=4).hexdigest()
+        values = [_plain(value)[:SHORT] for name, value in self.options if name in self.varied]
+        return "-".join([self.app, *values, f"{self.ranks}r", f"s{self.seed}", f"a{self.allocation}", digest])
+
+    @property
+    def label(self) -> str:
+        """The options in words."""
+        return options_text(self.options)
+
+    @property
+    def arguments(self) -> list[str]:
+        """What `python -m miniapps.APP` is given besides `--out`."""
+        settings = {
+            **dict(self.options),
+            "run.seed": self.seed,
+            "run.repeats": self.repeats,
+            "run.threads": self.threads,
+            "run.progress": False,
+        }
+        return [word for key, value in settings.items() for word in ("--set", f"{key}={_text(value)}")]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The tasks of a campaign on one site, those of each allocation in the order in which they are run."""
+
+    campaign: Campaign
+    site: str
+    tasks: tuple[Task, ...]
+    nodes: int  # of an allocation
+    ranks_per_node: Mapping[int, int]  # by threads per rank
+    seconds: tuple[int, ...]  # limit of each allocation
+
+    def of(self, allocation: int) -> list[Task]:
+        """The tasks of one allocation."""
+        return [task for task in self.tasks if task.allocation == allocation]
+
+    def nodes_of(self, task: Task) -> int:
+        """The nodes that a task occupies."""
+        return -(-task.ranks // self.ranks_per_node[task.threads])
+
+    def node_hours(self, allocation: int | None = None) -> float:
+        """At most: all nodes of an allocation up to its limit; of all allocations without `allocation`."""
+        limits = self.seconds if allocation is None else [self.seconds[allocation]]
+        return self.nodes * sum(limits) / 3600
+
+    def require_budget(self) -> None:
+        """Raises CampaignError where the campaign may cost more than it says it may."""
+        budget = self.campaign.budget_node_hours
+        if budget is not None and self.node_hours() > budget:
+            raise CampaignError(
+                f"{self.campaign.path}: {self.node_hours():.2f} node-hours at most on {self.site}, and "
+                f"budget_node_hours is {budget:g}; take fewer ranks, seeds or allocations, a shorter time or limit, "
+                "or raise the budget"
+            )
+
+
+def plan(campaign: Campaign, site: Site | None = None) -> Plan:
+    """The plan of `campaign` on `site`, or on this machine alone for None.
+
+    Raises CampaignError for a configuration that its application refuses, for tasks that no node list can hold, for
+    the same task twice, and for a limit too short for a task.
+    """
+    name = site.name if site else "local"
+    settings = campaign.at(name)
+    tasks = [task for runs in campaign.runs for task in _tasks(runs)]
+    _check_once(campaign, tasks)
+    per_node = {
+        threads: _ranks_per_node(campaign, site, threads, max(task.ranks for task in tasks))
+        for threads in sorted({task.threads for task in tasks})
+    }
+    most = settings.nodes or (site.most_nodes(settings.queue) if site else 1)
+    for task in tasks:
+        nodes = -(-task.ranks // per_node[task.threads])
+        if most is not None and nodes > most:
+            raise CampaignError(
+                f"{campaign.path}, line {task.line}: {task.ranks} ranks, {per_node[task.threads]} per node, need "
+                f"{nodes} nodes, and an allocation on {name} has {most}; ask for fewer ranks, more ranks_per_node, or "
+                f"more nodes in [sites.{name}]"
+            )
+    _check_with_applications(campaign, tasks)
+    ordered = []
+    for allocation in range(campaign.allocations):
+        own = sorted((task for task in tasks if task.allocation == allocation), key=lambda task: task.id)
+        random.Random(f"{campaign.shuffle} {allocation}").shuffle(own)
+        ordered += own
+    return Plan(
+        campaign=campaign,
+        site=name,
+        tasks=tuple(ordered),
+        nodes=settings.nodes or max(-(-task.ranks // per_node[task.threads]) for task in tasks),
+        ranks_per_node=per_node,
+        seconds=tuple(_limit(campaign, ordered, allocation) for allocation in range(campaign.allocations)),
+    )
+
+
+def options_text(options: Iterable[tuple[str, Any]]) -> str:
+    """Options in words; those that all applications have without their section."""
+    return " ".join(f"{name.removeprefix('run.')}={_text(value)}" for name, value in options)
+
+
+def jobs(
+    plan: Plan, *, account: str | None = None, queue: str | None = None, environment: str | None = None
+) -> tuple[Job, Job]:
+    """The batch job that runs the campaign, one array element per allocation, and the one that makes the report when it
+    has ended. What is not None goes before what the campaign says for the site. Raises JobError."""
+    settings = plan.campaign.at(plan.site)
+    threads = max(plan.ranks_per_node)
+    file = quote(str(plan.campaign.path))
+    first = Job(
+        name=plan.campaign.name,
+        nodes=plan.nodes,
+        ranks_per_node=plan.ranks_per_node[threads],
+        threads=threads,
+        seconds=max(plan.seconds),
+        account=account or settings.account,
+        queue=queue or settings.queue,
+        environment=environment or settings.environment,
+        commands=(f'python -m jobs run {file} --site {quote(plan.site)} --allocation "$FPNA_ARRAY_INDEX"',),
+        array=plan.campaign.allocations,
+        output=str(plan.campaign.out / "logs"),
+        gpus_per_node=settings.gpus_per_node,
+    )
+    report = replace(
+        first,
+        name=f"{plan.campaign.name}-report",
+        nodes=1,
+        ranks_per_node=1,
+        threads=1,
+        seconds=REPORT_SECONDS,
+        commands=(f"python -m jobs collect {file}",),
+        array=1,
+    )
+    return first, report
+
+
+def _tasks(runs: Runs) -> list[Task]:
+    names = sorted(runs.options)
+    varied = tuple(n for n in names if len(runs.options[n]) > 1 or n in ("run.deck", "run.guarantee"))
+    return [
+        Task(
+            app=runs.app,
+            ranks=ranks,
+            threads=runs.threads,
+            seed=seed,
+            repeats=runs.repeats,
+            allocation=allocation,
+            options=tuple(zip(names, values, strict=True)),
+            seconds=runs.seconds,
+            retries=runs.retries,
+            varied=varied,
+            line=runs.line,
+        )
+        for values in product(*(runs.options[name] for name in names))
+        for ranks in runs.ranks
+        for seed in runs.seeds
+        for allocation in range(runs.allocations)
+    ]
+
+
+def _check_once(campaign: Campaign, tasks: list[Task]) -> None:
+    seen: dict[tuple[Any, ...], Task] = {}
+    for task in tasks:
+        if first := seen.get(task.key):
+            raise CampaignError(
+                f"{campaign.path}, line {task.line}: {task.app} on {task.ranks} ranks with seed {task.seed} "
+                f"({task.label or 'defaults'}) is in the [[runs]] of line {first.line} already; leave one out, and "
+                "for more repetitions use repeats, seeds or allocations"
+            )
+        seen[task.key] = task
+
+
+def _check_with_applications(campaign: Campaign, tasks: list[Task]) -> None:
+    """Let the applications themselves look at every configuration, without starting one."""
+    no_cuda = None
+    with contextlib.chdir(campaign.path.parent):  # paths in options are relative to the campaign
+        for configuration, task in {task.configuration: task for task in tasks}.items():
+            own = app(task.app)
+            try:
+                options, config, _ = commandline.parse(own, task.arguments, {})
+                if options.device == "cuda":
+                    no_cuda = environment.no_cuda() if no_cuda is None else no_cuda
+                    if no_cuda:  # a login node: the compute nodes will tell
+                        continue
+                if own.complete:
+                    own.complete(config, task.ranks)
+                launch.check(own, config, options, task.ranks)
+            except USAGE as error:
+                raise CampaignError(
+                    f"{campaign.path}, line {task.line}: {configuration[0]} on {task.ranks} "
+                    f"rank{'s' * (task.ranks > 1)} ({task.label or 'defaults'}): {error}"
+                ) from None
+
+
+def _ranks_per_node(campaign: Campaign, site: Site | None, threads: int, largest: int) -> int:
+    """Ranks per node with so many threads; on this machine, where ranks may share cores, the `largest` number."""
+    if site is None or site.scheduler == "local":
+        return largest
+    cores = site.cores
+    if asked := campaign.at(site.name).ranks_per_node:
+        return asked
+    if cores is None:
+        raise CampaignError(
+            f"{campaign.path}: how many ranks fit on a node of {site.name} is not known; add [sites.{site.name}] "
+            "with ranks_per_node = N"
+        )
+    if threads > cores:
+        raise CampaignError(
+            f"{campaign.path}: threads {threads}: a node of {site.name} has {cores} cores; use at most {cores}"
+        )
+    return cores // threads
+
+
+def _limit(campaign: Campaign, tasks: list[Task], allocation: int) -> int:
+    """Seconds after which an allocation ends: the campaign's limit, else all that its tasks may take."""
+    own = [task.seconds for task in tasks if task.allocation == allocation]
+    if campaign.limit_seconds is None:
+        return sum(own) + START_SECONDS
+    longest = max(tasks, key=lambda task: task.seconds)
+    if longest.seconds + START_SECONDS > campaign.limit_seconds:
+        raise CampaignError(
+            f"{campaign.path}, line {longest.line}: time of {longest.seconds} s and {START_SECONDS} s to start do not "
+            f"fit into the limit of {campaign.limit_seconds} s of an allocation; shorten time or raise limit"
+        )
+    return min(campaign.limit_seconds, sum(own) + START_SECONDS)
+
+
+def _text(value: Any) -> str:
+    """A value as `--set` takes it."""
+    if isinstance(value, tuple):
+        return " ".join(map(_text, value))
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    return repr(value) if isinstance(value, float) and math.isfinite(value) else str(value)
+
+
+def _plain(value: Any) -> str:
+    """A value as a part of a name."""
+    return "".join(c if c.isalnum() or c in "._" else "_" for c in _text(value)).strip("._") or "_"

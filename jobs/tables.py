@@ -1,0 +1,121 @@
+"""Plan and status as plain text: the same on a login node without the packages of the analysis."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from jobs.plan import Plan, Task, options_text
+from jobs.sites import clock
+from jobs.state import CHECK_FAILED, DONE, FAILED, FINISHED, Standing, measured
+
+
+def plan_text(plan: Plan, standings: Sequence[Standing], every: bool = False) -> str:
+    """What is run, what it may cost at most, and what is done already; `every`: the tasks one by one, in order."""
+    done = {s.task.id for s in standings if s.state in FINISHED}
+    known = measured(standings)
+    rows: dict[tuple, list[Task]] = {}
+    for task in sorted(plan.tasks, key=lambda task: (task.line, task.app, task.ranks)):
+        rows.setdefault(task.configuration, []).append(task)
+    nodes = [plan.nodes_of(task) for task in plan.tasks]
+    common = {
+        line: set.intersection(*(set(t.options) for t in plan.tasks if t.line == line))
+        for line in {task.line for task in plan.tasks}
+    }
+    parts = [f"campaign {plan.campaign.name} on {plan.site}: {len(plan.tasks)} tasks, results in {plan.campaign.out}"]
+    parts.append(
+        table(
+            ("app", "options", "ranks", "threads", "nodes", "seeds", "allocations", "repeats", "limit", "took", "done"),
+            [
+                (
+                    first.app,
+                    options_text(o for o in first.options if o not in common[first.line]) or "-",
+                    first.ranks,
+                    first.threads,
+                    plan.nodes_of(first),
+                    len({task.seed for task in tasks}),
+                    len({task.allocation for task in tasks}),
+                    first.repeats,
+                    clock(first.seconds),
+                    f"{known[configuration]:.1f} s" if configuration in known else "-",
+                    f"{sum(task.id in done for task in tasks)}/{len(tasks)}",
+                )
+                for configuration, tasks in rows.items()
+                for first in tasks[:1]
+            ],
+        )
+    )
+    apps = {task.line: task.app for task in plan.tasks}
+    shared = [f"all of {apps[n]} (line {n}): {options_text(sorted(common[n]))}" for n in sorted(common) if common[n]]
+    if shared:
+        parts.append("\n".join(shared))
+    parts.append(
+        table(
+            ("allocation", "tasks", "done", "nodes", "limit", "node-hours"),
+            [
+                (
+                    k,
+                    len(plan.of(k)),
+                    sum(task.id in done for task in plan.of(k)),
+                    plan.nodes,
+                    clock(plan.seconds[k]),
+                    f"{plan.node_hours(k):.2f}",
+                )
+                for k in range(plan.campaign.allocations)
+            ],
+        )
+    )
+    budget = plan.campaign.budget_node_hours
+    total = f"at most {plan.node_hours():.2f} node-hours in all"
+    if budget is not None:
+        over = plan.node_hours() > budget
+        total += f", {'MORE THAN' if over else 'within'} the budget of {budget:g}" + "; will not be submitted" * over
+    parts.append(total)
+    if every:
+        parts.append("\n".join(f"{s.task.id}  {s.state}" for s in standings))
+    if max(nodes) > min(nodes):
+        parts.append("tasks on few nodes leave the others idle: campaigns of one node count each cost less")
+    return "\n\n".join(parts)
+
+
+def status_text(plan: Plan, standings: Sequence[Standing]) -> str:
+    """How many tasks are in which state, by allocation, and every one that is not simply done or left."""
+    words = list(dict.fromkeys([DONE, *sorted({s.state for s in standings} - {DONE})]))
+    counts = {k: Counter(s.state for s in standings if s.task.allocation == k) for k in range(len(plan.seconds))}
+    parts = [
+        f"campaign {plan.campaign.name}: {plan.campaign.out}",
+        table(("allocation", "tasks", *words), [(k, n.total(), *(n[w] for w in words)) for k, n in counts.items()]),
+    ]
+    if told := failures_text(plan, standings):
+        parts.append(told)
+    if odd := [f"{s.task.id}  {s.state}: {s.reason}" for s in standings if s.reason and s.state not in (DONE, FAILED)]:
+        parts.append("\n".join(odd))
+    return "\n\n".join(parts)
+
+
+def failures_text(plan: Plan, standings: Iterable[Standing]) -> str:
+    """Every attempt that did not finish, with its reason and what it left."""
+    lines = []
+    for standing in standings:
+        for end in standing.record.ended:
+            if end["outcome"] in (DONE, CHECK_FAILED):
+                continue
+            left = f"  {plan.campaign.out / end['moved']}" if end["moved"] else ""
+            lines.append(f"  {standing.task.id} attempt {end['attempt']}  {end['outcome']}: {end['reason']}{left}")
+    return "\n".join([f"attempts that did not finish: {len(lines)}", *lines]) if lines else ""
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Aligned columns, numbers to the right."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(len(name), *(len(row[i]) for row in cells)) for i, name in enumerate(columns)]
+    right = [all(_number(row[i]) for row in cells) for i in range(len(columns))]
+
+    def line(row: Sequence[str]) -> str:
+        return "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)).rstrip()
+
+    return "\n".join(line(row) for row in (columns, ["-" * w for w in widths], *cells))
+
+
+def _number(text: str) -> bool:
+    return text[:1].isdigit() or text == "-"
