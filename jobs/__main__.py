@@ -15,7 +15,7 @@ from jobs.render import render
 from jobs.runner import Ended, LauncherError, here, name_allocation, of_site, run
 from jobs.script import render_arguments, render_command
 from jobs.sites import site
-from jobs.state import Locked, State, StateError, survey
+from jobs.state import State, StateError, survey
 from jobs.tables import plan_text, status_text
 from miniapps import interrupts
 
@@ -55,12 +55,16 @@ def parser() -> argparse.ArgumentParser:
     made = command("plan", "show what would run and what it may cost", site=False)
     made.add_argument("--tasks", action="store_true", help="also every task, in the order in which they run")
     made = command("local", "run the campaign on this machine")
-    made.add_argument("--mpirun", metavar="COMMAND", help="starts ranks with -n N (the mpirun beside this python)")
+    made.add_argument(
+        "--mpirun", metavar="COMMAND", help="starts ranks with -n N (the mpirun beside this python)"
+    )
     _add_retry(made)
     command("status", "show what is done, failed, running and left", site=False)
     made = command("collect", "report on the runs, with python -m analysis report")
     made.add_argument("-o", "--output", type=Path, help="(OUT/report.html)")
-    made.add_argument("--results", type=Path, metavar="DIR", help="write there one row per run, and every figure")
+    made.add_argument(
+        "--results", type=Path, metavar="DIR", help="write there one row per run, and every figure"
+    )
     made = commands.add_parser(
         "render", help="print the batch script of a campaign, or of one launch of one application",
         usage="python -m jobs render CAMPAIGN.toml --site NAME [options]\n"
@@ -69,7 +73,9 @@ def parser() -> argparse.ArgumentParser:
         "one launch of one application.",
     )  # fmt: skip
     render_arguments(made)
-    made = command("submit", "submit the campaign to the batch system, and a job after it that makes the report", True)
+    made = command(
+        "submit", "submit the campaign to the batch system, and a job after it that makes the report", True
+    )
     made.add_argument("--account", help="project to charge")
     made.add_argument("--queue", help="partition or queue (the site's default)")
     made.add_argument("--environment", metavar="DIR", default=_environment(),
@@ -97,14 +103,16 @@ def main(argv: list[str] | None = None) -> int:
     try:
         with interrupts.raising():
             return COMMANDS[options.command](options)
-    except (CampaignError, JobError, Locked, LauncherError) as error:
+    except (CampaignError, JobError, LauncherError) as error:
         return _told(error, BAD_USAGE)
     except StateError as error:
         return _told(error, NOT_DONE)
     except KeyboardInterrupt:
         return _told("interrupted; the same command goes on where this one stopped", INTERRUPTED)
     except interrupts.Terminated:
-        return _told("ended by SIGTERM or SIGHUP; the same command goes on where this one stopped", TERMINATED)
+        return _told(
+            "ended by SIGTERM or SIGHUP; the same command goes on where this one stopped", TERMINATED
+        )
     except BrokenPipeError:  # the reader of the output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NOT_DONE if options.command in ("local", "run") else DONE
@@ -122,6 +130,15 @@ def show_status(options: argparse.Namespace) -> int:
     made = _plan(options)
     standings = survey(made.campaign.out, made.tasks)
     say(status_text(made, standings))
+    folder = made.campaign.out / "jobs"
+    if folder.is_dir():
+        from jobs.submit import states
+
+        try:
+            for job in states(folder):
+                say(f"job {job.id} {job.name}: {job.state} {job.message}".rstrip())
+        except JobError as error:
+            say(f"the batch system was not asked: {error}")
     return DONE
 
 
@@ -165,11 +182,11 @@ def show_script(options: argparse.Namespace) -> int:
 
 def submit_campaign(options: argparse.Namespace) -> int:
     """`submit`."""
-    from jobs.submit import budget, submit
-
     where = site(options.site)
     made = plan(read(options.campaign), where)
     made.require_budget()
+    from jobs.submit import budget, submit
+
     if all(standing.over for standing in survey(made.campaign.out, made.tasks)):
         say(f"nothing to submit: all is done or failed for good; python -m jobs status {options.campaign}")
         return DONE

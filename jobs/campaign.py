@@ -167,7 +167,9 @@ class _Reader:
                 raise CampaignError(f"{self.path}: {key} is missing; see docs/campaigns.md")
         name = self.text_of(content, "name", ())
         if not NAME.fullmatch(name):
-            self.fail(("name",), f"name {name!r}: letters, digits, '_', '-' and '.' only, no '-' or '.' in front")
+            self.fail(
+                ("name",), f"name {name!r}: letters, digits, '_', '-' and '.' only, no '-' or '.' in front"
+            )
         out = self.text_of(content, "out", ())
         defaults = content.get("defaults", {})
         self.known(defaults, DEFAULTS, ("defaults",), "[defaults]")
@@ -175,7 +177,9 @@ class _Reader:
         if not (isinstance(runs, list) and runs and all(isinstance(table, dict) for table in runs)):
             self.fail(("runs",), "runs must be tables, each written [[runs]]")
         budget = content.get("budget_node_hours")
-        if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int | float) or not budget > 0):
+        if budget is not None and (
+            isinstance(budget, bool) or not isinstance(budget, int | float) or not budget > 0
+        ):
             self.fail(("budget_node_hours",), f"budget_node_hours {budget!r}: a number of hours above 0")
         return Campaign(
             name=name,
@@ -203,7 +207,6 @@ class _Reader:
                 return table, key, place, None
             return defaults, key, ("defaults",), DEFAULTS[key]
 
-
         return Runs(
             app=name,
             line=line_of(self.text, place) or 0,
@@ -217,7 +220,9 @@ class _Reader:
             options=self.options(name, table, place),
         )
 
-    def options(self, name: str, table: dict[str, Any], place: tuple[str | int, ...]) -> dict[str, tuple[Any, ...]]:
+    def options(
+        self, name: str, table: dict[str, Any], place: tuple[str | int, ...]
+    ) -> dict[str, tuple[Any, ...]]:
         """Deck, guarantee and options, each as the values that are crossed."""
         found = {}
         for key in ("deck", "guarantee"):
@@ -229,10 +234,14 @@ class _Reader:
         for key, value in _flat(options):
             where = (*place, "options", key if key in options else key.partition(".")[0])
             if key in TAKEN:
-                self.fail(where, f"option {key} is for the campaign to say; write the key {TAKEN[key]} instead")
+                self.fail(
+                    where, f"option {key} is for the campaign to say; write the key {TAKEN[key]} instead"
+                )
             known = app_options(name)
             if key not in known:
-                self.fail(where, f"{name} has no option {key}{closest(key, [k for k in known if k not in TAKEN])}")
+                self.fail(
+                    where, f"{name} has no option {key}{closest(key, [k for k in known if k not in TAKEN])}"
+                )
             found[key] = self.values(name, key, value, where)
         return found
 
@@ -275,13 +284,19 @@ class _Reader:
             self.fail((*place, key), f"{key} must be a whole number, at least {least}, not {value!r}")
         return value
 
-    def counts(self, table, key: str, place, default: list[int] | None = None, least: int = 1) -> tuple[int, ...]:
+    def counts(
+        self, table, key: str, place, default: list[int] | None = None, least: int = 1
+    ) -> tuple[int, ...]:
         value = table.get(key, default)
         values = value if isinstance(value, list) else [value]
         if not values or any(isinstance(v, bool) or not isinstance(v, int) or v < least for v in values):
-            self.fail((*place, key), f"{key} must be a list of whole numbers, at least {least}, not {value!r}")
+            self.fail(
+                (*place, key), f"{key} must be a list of whole numbers, at least {least}, not {value!r}"
+            )
         if len(set(values)) < len(values):
-            self.fail((*place, key), f"{key} has a number twice: {value!r}; for repetitions there is `repeats`")
+            self.fail(
+                (*place, key), f"{key} has a number twice: {value!r}; for repetitions there is `repeats`"
+            )
         return tuple(values)
 
     def time(self, table, key: str, place, default: str | None = None) -> int:
@@ -291,7 +306,7 @@ class _Reader:
         except ValueError:
             found = 0
         if found < 1:
-            self.fail((*place, key), f"{key} must be a time, written \"HH:MM:SS\", not {value!r}")
+            self.fail((*place, key), f'{key} must be a time, written "HH:MM:SS", not {value!r}')
         return found
 
 

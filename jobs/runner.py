@@ -127,7 +127,9 @@ def run(
         tasks = plan.of(allocation)
         _recover(state, tasks, say)
         standings = survey(plan.campaign.out, tasks)
-        forgiven = {s.task.id: len(s.record.failures) for s in standings if retry_failed and s.state == FAILED}
+        forgiven = {
+            s.task.id: len(s.record.failures) for s in standings if retry_failed and s.state == FAILED
+        }
         queue = deque(s.task for s in standings if not s.over or s.task.id in forgiven)
         say(_opening(plan, allocation, standings, queue))
         if queue:
@@ -178,14 +180,20 @@ def _attempt(
     limit = task.seconds if room is None else min(task.seconds, room)
     begin = time.monotonic()
     try:
-        code = _launch(command, log, env, plan.campaign.path.parent, limit, lambda pid: state.started(task, attempt, pid))
+        code = _launch(
+            command, log, env, plan.campaign.path.parent, limit, lambda pid: state.started(task, attempt, pid)
+        )
     except (KeyboardInterrupt, interrupts.Terminated):
         with interrupts.held():
-            state.end(task, attempt, INTERRUPTED, "the runner was interrupted", None, time.monotonic() - begin)
+            state.end(
+                task, attempt, INTERRUPTED, "the runner was interrupted", None, time.monotonic() - begin
+            )
         raise
     except OSError as error:
         state.end(task, attempt, INTERRUPTED, str(error))
-        raise StateError(f"{log}: {error.strerror}; make room, or correct the launcher, and start again") from None
+        raise StateError(
+            f"{log}: {error.strerror}; make room, or correct the launcher, and start again"
+        ) from None
     took = time.monotonic() - begin
     outcome, reason = _judge(state, task, code, log, limit)
     moved = state.end(task, attempt, outcome, reason, code, took)
@@ -203,7 +211,10 @@ def _judge(state: State, task: Task, code: int | None, log: Path, limit: float) 
     """(outcome, reason) of an attempt that ended with `code`, None if it was ended for its time."""
     found, reason = look(state.out / task.id, task.ranks)
     if found == DONE and code != 0:
-        return DONE, "complete, but it did not end by itself" if code is None else f"complete, but exit code {code}"
+        return (
+            DONE,
+            "complete, but it did not end by itself" if code is None else f"complete, but exit code {code}",
+        )
     if found in FINISHED:
         return found, reason
     if code is None and limit < task.seconds:
@@ -216,7 +227,12 @@ def _judge(state: State, task: Task, code: int | None, log: Path, limit: float) 
 
 
 def _launch(
-    command: list[str], log: Path, env: dict[str, str], cwd: Path, limit: float, started: Callable[[int], None]
+    command: list[str],
+    log: Path,
+    env: dict[str, str],
+    cwd: Path,
+    limit: float,
+    started: Callable[[int], None],
 ) -> int | None:
     """Exit code of `command`, all output in `log`; None if it took more than `limit` seconds and was ended."""
     with open(log, "x", encoding="utf-8") as output:
@@ -273,7 +289,9 @@ def _recover(state: State, tasks: list[Task], say: Callable[[str], None]) -> Non
         if outcome not in FINISHED:
             outcome, reason = INTERRUPTED, "the runner was killed"
         moved = state.end(task, begun["attempt"], outcome, reason)
-        say(f"{task.id}: {outcome}, its runner was gone" + (f" (traces {state.out / moved})" if moved else ""))
+        say(
+            f"{task.id}: {outcome}, its runner was gone" + (f" (traces {state.out / moved})" if moved else "")
+        )
 
 
 def _wait_for(process: dict[str, Any], limit: float) -> None:

@@ -171,7 +171,13 @@ class State:
                    "process": identity(pid)})  # fmt: skip
 
     def end(
-        self, task: Task, attempt: int, outcome: str, reason: str, code: int | None = None, seconds: float | None = None
+        self,
+        task: Task,
+        attempt: int,
+        outcome: str,
+        reason: str,
+        code: int | None = None,
+        seconds: float | None = None,
     ) -> str:
         """Move what an attempt left aside if it is not finished, and write down how it ended; returns where to."""
         moved = "" if outcome in FINISHED else self.move_aside(task, attempt)
@@ -190,7 +196,9 @@ class State:
         try:
             run.rename(target)
         except OSError as error:
-            raise StateError(f"{run}: cannot be moved to {target}: {error.strerror}; move it yourself") from None
+            raise StateError(
+                f"{run}: cannot be moved to {target}: {error.strerror}; move it yourself"
+            ) from None
         return str(target.relative_to(self.out))
 
     def log(self, task: Task, attempt: int) -> Path:
@@ -228,7 +236,9 @@ class State:
         except FileExistsError:
             raise Locked(self._locked(self.holder() or {})) from None
         except OSError as error:
-            raise StateError(f"{self.lock_file}: cannot be written: {error.strerror}; make room there") from None
+            raise StateError(
+                f"{self.lock_file}: cannot be written: {error.strerror}; make room there"
+            ) from None
         try:
             yield remark
         finally:

@@ -22,10 +22,24 @@ def plan_text(plan: Plan, standings: Sequence[Standing], every: bool = False) ->
         line: set.intersection(*(set(t.options) for t in plan.tasks if t.line == line))
         for line in {task.line for task in plan.tasks}
     }
-    parts = [f"campaign {plan.campaign.name} on {plan.site}: {len(plan.tasks)} tasks, results in {plan.campaign.out}"]
+    parts = [
+        f"campaign {plan.campaign.name} on {plan.site}: {len(plan.tasks)} tasks, results in {plan.campaign.out}"
+    ]
     parts.append(
         table(
-            ("app", "options", "ranks", "threads", "nodes", "seeds", "allocations", "repeats", "limit", "took", "done"),
+            (
+                "app",
+                "options",
+                "ranks",
+                "threads",
+                "nodes",
+                "seeds",
+                "allocations",
+                "repeats",
+                "limit",
+                "took",
+                "done",
+            ),
             [
                 (
                     first.app,
@@ -46,7 +60,9 @@ def plan_text(plan: Plan, standings: Sequence[Standing], every: bool = False) ->
         )
     )
     apps = {task.line: task.app for task in plan.tasks}
-    shared = [f"all of {apps[n]} (line {n}): {options_text(sorted(common[n]))}" for n in sorted(common) if common[n]]
+    shared = [
+        f"all of {apps[n]} (line {n}): {options_text(sorted(common[n]))}" for n in sorted(common) if common[n]
+    ]
     if shared:
         parts.append("\n".join(shared))
     parts.append(
@@ -69,7 +85,10 @@ def plan_text(plan: Plan, standings: Sequence[Standing], every: bool = False) ->
     total = f"at most {plan.node_hours():.2f} node-hours in all"
     if budget is not None:
         over = plan.node_hours() > budget
-        total += f", {'MORE THAN' if over else 'within'} the budget of {budget:g}" + "; will not be submitted" * over
+        total += (
+            f", {'MORE THAN' if over else 'within'} the budget of {budget:g}"
+            + "; will not be submitted" * over
+        )
     parts.append(total)
     if every:
         parts.append("\n".join(f"{s.task.id}  {s.state}" for s in standings))
@@ -81,14 +100,21 @@ def plan_text(plan: Plan, standings: Sequence[Standing], every: bool = False) ->
 def status_text(plan: Plan, standings: Sequence[Standing]) -> str:
     """How many tasks are in which state, by allocation, and every one that is not simply done or left."""
     words = list(dict.fromkeys([DONE, *sorted({s.state for s in standings} - {DONE})]))
-    counts = {k: Counter(s.state for s in standings if s.task.allocation == k) for k in range(len(plan.seconds))}
+    counts = {
+        k: Counter(s.state for s in standings if s.task.allocation == k) for k in range(len(plan.seconds))
+    }
     parts = [
         f"campaign {plan.campaign.name}: {plan.campaign.out}",
-        table(("allocation", "tasks", *words), [(k, n.total(), *(n[w] for w in words)) for k, n in counts.items()]),
+        table(
+            ("allocation", "tasks", *words),
+            [(k, n.total(), *(n[w] for w in words)) for k, n in counts.items()],
+        ),
     ]
     if told := failures_text(plan, standings):
         parts.append(told)
-    if odd := [f"{s.task.id}  {s.state}: {s.reason}" for s in standings if s.reason and s.state not in (DONE, FAILED)]:
+    if odd := [
+        f"{s.task.id}  {s.state}: {s.reason}" for s in standings if s.reason and s.state not in (DONE, FAILED)
+    ]:
         parts.append("\n".join(odd))
     return "\n\n".join(parts)
 
@@ -101,7 +127,9 @@ def failures_text(plan: Plan, standings: Iterable[Standing]) -> str:
             if end["outcome"] in (DONE, CHECK_FAILED):
                 continue
             left = f"  {plan.campaign.out / end['moved']}" if end["moved"] else ""
-            lines.append(f"  {standing.task.id} attempt {end['attempt']}  {end['outcome']}: {end['reason']}{left}")
+            lines.append(
+                f"  {standing.task.id} attempt {end['attempt']}  {end['outcome']}: {end['reason']}{left}"
+            )
     return "\n".join([f"attempts that did not finish: {len(lines)}", *lines]) if lines else ""
 
 
@@ -112,7 +140,9 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     right = [all(_number(row[i]) for row in cells) for i in range(len(columns))]
 
     def line(row: Sequence[str]) -> str:
-        return "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)).rstrip()
+        return "  ".join(
+            c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)
+        ).rstrip()
 
     return "\n".join(line(row) for row in (columns, ["-" * w for w in widths], *cells))
 

@@ -1,0 +1,117 @@
+"""`python -m jobs`: what people type, what they are told, and what the exit code is."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from jobs.__main__ import main
+from tests.jobs.campaigns import MPIRUN, SMALL, wrapper, write
+from tests.launch import environment
+
+mpi = pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun beside the interpreter (pip install mpich)")
+
+
+def test_plan_shows_what_would_run_and_what_it_may_cost_and_creates_nothing(tmp_path, capsys):
+    text = SMALL.replace("[defaults]", "[defaults]\nallocations = 2")
+    assert main(["plan", str(write(tmp_path, text)), "--tasks"]) == 0
+    printed = capsys.readouterr().out
+    assert "campaign small on local: 4 tasks" in printed
+    assert (
+        "reductions  guarantee=layout      2        1      1      1            2        1  00:01:00     -   0/2"
+        in printed
+    )
+    assert "         1      2     0      1  00:03:00        0.05" in printed
+    assert "at most 0.10 node-hours in all" in printed
+    assert printed.count("  left\n") == 4
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_campaign_with_a_mistake_ends_with_code_2_file_and_line(tmp_path, capsys):
+    path = write(tmp_path, SMALL.replace('"method.samples"', '"method.sample"'))
+    for command in ("plan", "local", "status", "collect"):
+        assert main([command, str(path)]) == 2
+        assert (
+            f"jobs: {path}, line 11: reductions has no option method.sample; did you mean"
+            in capsys.readouterr().err
+        )
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["plan", "FILE", "--site", "frontera"], "site 'frontera': not known"),
+        (["render", "FILE", "--site", "generic-slurm"], "ranks_per_node"),
+        (["render"], "render takes the file of one campaign, or --app APP"),
+        (["run", "FILE", "--site", "local", "--allocation", "1"], "--allocation 1: .* has 0 to 0"),
+        (["local", "FILE", "--mpirun", "absent-mpirun"], "'absent-mpirun' cannot be run"),
+    ],
+)
+def test_bad_usage_ends_with_code_2_and_names_what_is_wrong(tmp_path, capsys, arguments, message):
+    path = str(write(tmp_path))
+    assert main([path if word == "FILE" else word for word in arguments]) == 2
+    assert message.partition(".*")[2] in (error := capsys.readouterr().err)
+    assert message.partition(".*")[0] in error
+
+
+def test_a_campaign_beyond_its_budget_is_not_submitted(tmp_path, capsys):
+    text = (
+        "budget_node_hours = 0.01\n" + SMALL + "[sites.generic-slurm]\nranks_per_node = 2\naccount = 'lab'\n"
+    )
+    assert main(["submit", str(write(tmp_path, text)), "--site", "generic-slurm"]) == 2
+    assert "budget_node_hours is 0.01" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_render_prints_the_script_that_runs_one_allocation_per_element(tmp_path, capsys):
+    path = write(tmp_path, SMALL + "[sites.generic-slurm]\nranks_per_node = 2\naccount = 'lab'\n")
+    assert main(["render", str(path), "--site", "generic-slurm", "--environment", "/env"]) == 0
+    script = capsys.readouterr().out
+    assert f'python -m jobs run {path} --site generic-slurm --allocation "$FPNA_ARRAY_INDEX"' in script
+    assert "#SBATCH --account=lab" in script
+
+
+def test_collect_of_a_campaign_that_never_ran_says_so(tmp_path, capsys):
+    assert main(["collect", str(write(tmp_path))]) == 1
+    assert "none of 2 tasks is finished; run the campaign first" in capsys.readouterr().err
+
+
+@mpi
+def test_an_interrupted_campaign_goes_on_and_its_report_shows_groups_and_failed_attempts(tmp_path, capfd):
+    """Ctrl-C in the first task; then both, of which the first fails once; then the report."""
+    path = write(tmp_path)
+    hang = wrapper(tmp_path, f"touch {tmp_path}/begun; exec sleep 600")
+    runner = subprocess.Popen(
+        [sys.executable, "-m", "jobs", "local", str(path), "--mpirun", str(hang)],
+        env=environment({}), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    end = time.monotonic() + 30
+    while not (tmp_path / "begun").exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert main(["local", str(path)]) == 1, "two runners at once"
+    assert f"process {runner.pid} on " in capfd.readouterr().err
+    runner.send_signal(signal.SIGINT)
+    _, error = runner.communicate(timeout=30)
+    assert (runner.returncode, error) == (
+        130,
+        "jobs: interrupted; the same command goes on where this one stopped\n",
+    )
+    assert main(["status", str(path)]) == 0
+    assert "interrupted: the runner was interrupted" in capfd.readouterr().out
+
+    dies = f'[ -e {tmp_path}/died ] || {{ touch {tmp_path}/died; {MPIRUN} "$@" --set run.fault=kill@step=1,rank=1; exit 9; }}'
+    assert main(["local", str(path), "--mpirun", str(wrapper(tmp_path, dies))]) == 0
+    assert "[2/2]" in capfd.readouterr().out
+
+    assert main(["collect", str(path), "--results", str(tmp_path / "results")]) == 0
+    printed = capfd.readouterr().out
+    assert "2 of 2 tasks finished\nattempts that did not finish: 2\n" in printed
+    assert "reductions layout/exact+fixed-point" in printed and "reductions none/native" in printed
+    report = (tmp_path / "out/report.html").read_text()
+    assert "reductions layout/exact+fixed-point" in report
+    (failed,) = (d.name for d in (tmp_path / "out/failed").iterdir() if (d / "rank-00000.h5").exists())
+    assert f"failed/{failed}" in report, "a failed attempt is named among what was left out"
+    assert (tmp_path / "results").is_dir()

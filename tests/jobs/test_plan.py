@@ -1,0 +1,128 @@
+"""Tasks are the product of what a campaign names, in a seeded order, and their cost is known before."""
+
+from pathlib import Path
+
+import pytest
+
+import jobs
+from jobs.campaign import CampaignError, read
+from jobs.plan import START_SECONDS, plan
+from jobs.plan import jobs as jobs_of
+from jobs.sites import site
+from jobs.state import survey
+from jobs.tables import plan_text
+from tests.jobs.campaigns import SMALL, write
+
+MANY = SMALL.replace("ranks = [2]", "ranks = [1, 2, 4]\nseeds = [1, 2]\nallocations = 3")
+EXAMPLES = sorted((Path(jobs.__file__).parent / "examples").glob("*.toml"))
+
+
+def of(tmp_path, text=SMALL, where=None, **replaced):
+    return plan(read(write(tmp_path, text, **replaced)), where)
+
+
+def test_every_value_is_crossed_with_every_other(tmp_path):
+    tasks = of(tmp_path, MANY).tasks
+    found = {(t.ranks, t.seed, t.allocation, dict(t.options)["run.guarantee"]) for t in tasks}
+    assert len(tasks) == len(found) == 3 * 2 * 3 * 2
+    assert len({t.id for t in tasks}) == len(tasks)
+
+
+def test_the_order_is_shuffled_by_the_seed_and_differs_between_allocations(tmp_path):
+    def order(made, allocation):
+        return [(t.configuration, t.seed) for t in made.of(allocation)]
+
+    first, again = of(tmp_path, MANY), of(tmp_path, MANY)
+    other = of(tmp_path, "shuffle = 2\n" + MANY)
+    assert first.tasks == again.tasks
+    assert order(first, 0) != order(first, 1)
+    assert order(first, 0) != order(other, 0)
+    assert sorted(map(str, order(first, 0))) == sorted(map(str, order(other, 0)))
+
+
+def test_a_task_keeps_its_name_when_others_are_added_and_loses_it_when_it_changes(tmp_path):
+    before = {t.id for t in of(tmp_path).tasks}
+    assert before < {t.id for t in of(tmp_path, MANY).tasks}
+    assert before == {t.id for t in of(tmp_path, time='"00:02:00"').tasks}, "a limit touches no result"
+    assert before.isdisjoint(t.id for t in of(tmp_path, SMALL.replace("= 100,", "= 101,")).tasks)
+    assert all(
+        name.startswith(("reductions-none-2r-s1-a0-", "reductions-layout-2r-s1-a0-")) for name in before
+    )
+
+
+def test_the_cost_is_all_nodes_up_to_the_limit_of_every_allocation(tmp_path):
+    text = MANY.replace("[defaults]", "[sites.generic-slurm]\nranks_per_node = 2\n[defaults]")
+    made = of(tmp_path, text, site("generic-slurm"))
+    assert made.nodes == 2, "4 ranks, 2 per node"
+    assert [made.nodes_of(t) for t in made.tasks if t.ranks == 1] == [1] * 12
+    assert made.seconds == (12 * 60 + START_SECONDS,) * 3
+    assert made.node_hours() == pytest.approx(3 * 2 * 13 / 60)
+
+
+def test_a_budget_that_does_not_suffice_refuses(tmp_path):
+    of(tmp_path, "budget_node_hours = 0.05\n" + SMALL).require_budget()
+    made = of(tmp_path, "budget_node_hours = 0.04\n" + SMALL)
+    with pytest.raises(
+        CampaignError, match=r"0.05 node-hours at most on local, and budget_node_hours is 0.04"
+    ):
+        made.require_budget()
+    assert "MORE THAN the budget of 0.04; will not be submitted" in plan_text(
+        made, survey(tmp_path, made.tasks)
+    )
+
+
+def test_a_limit_caps_an_allocation_and_must_hold_every_task(tmp_path):
+    assert of(tmp_path, 'limit = "00:02:00"\n' + MANY).seconds == (120,) * 3
+    with pytest.raises(CampaignError, match=r"line 8: time of 60 s .* do not fit into the limit of 90 s"):
+        of(tmp_path, 'limit = "00:01:30"\n' + SMALL)
+
+
+def test_more_ranks_than_the_nodes_hold_are_refused_with_the_numbers(tmp_path):
+    text = SMALL.replace("[defaults]", "[sites.generic-slurm]\nranks_per_node = 4\nnodes = 2\n[defaults]")
+    with pytest.raises(
+        CampaignError, match=r"line 10: 9 ranks, 4 per node, need 3 nodes, and an allocation on .* has 2"
+    ):
+        of(tmp_path, text, site("generic-slurm"), ranks="[8, 9]")
+
+
+def test_a_site_that_does_not_tell_its_cores_asks_for_the_ranks_per_node(tmp_path):
+    with pytest.raises(CampaignError, match=r"add \[sites.generic-slurm\] with ranks_per_node"):
+        of(tmp_path, SMALL, site("generic-slurm"))
+
+
+def test_the_same_task_twice_is_refused_with_both_lines(tmp_path):
+    runs = SMALL[SMALL.index("[[runs]]") :]
+    with pytest.raises(CampaignError, match=r"line 12: .* is in the \[\[runs\]\] of line 7 already"):
+        of(tmp_path, SMALL + runs)
+
+
+def test_what_the_application_itself_would_refuse_is_found_before_it_runs(tmp_path):
+    text = SMALL.replace('"method.samples" = 2', '"method.samples" = 2, "run.allreduce" = "arrival"')
+    with pytest.raises(
+        CampaignError, match=r"line 7: reductions on 2 ranks \(.*guarantee=layout.*\): .*arrival"
+    ):
+        of(tmp_path, text)
+    text = SMALL.replace('"method.samples" = 2', '"run.fault" = "kill@step=1,rank=2"')
+    with pytest.raises(CampaignError, match="rank 2 of a run with 2 ranks"):
+        of(tmp_path, text)
+
+
+def test_the_batch_job_runs_one_allocation_per_element_and_the_report_follows(tmp_path):
+    text = MANY.replace(
+        "[defaults]", '[sites.generic-slurm]\nranks_per_node = 2\naccount = "lab"\n[defaults]'
+    )
+    made = of(tmp_path, text, site("generic-slurm"))
+    job, report = jobs_of(made, environment="/env", queue="debug")
+    assert (job.nodes, job.ranks_per_node, job.threads, job.array) == (2, 2, 1, 3)
+    assert (job.account, job.queue, job.seconds) == ("lab", "debug", made.seconds[0])
+    assert job.commands == (
+        f'python -m jobs run {tmp_path}/campaign.toml --site generic-slurm --allocation "$FPNA_ARRAY_INDEX"',
+    )
+    assert report.commands == (f"python -m jobs collect {tmp_path}/campaign.toml",)
+    assert (report.account, report.nodes, report.array) == ("lab", 1, 1)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_the_examples_are_campaigns(path):
+    where = site("generic-slurm") if "generic-slurm" in path.read_text() else None
+    plan(read(path), where).require_budget()
