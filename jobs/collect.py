@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jobs.plan import Plan
 from jobs.state import FINISHED, StateError, survey
-from jobs.tables import failures_text
+from jobs.tables import failures_text, shown
 
 
 def collect(
@@ -17,7 +17,7 @@ def collect(
 ) -> int:
     """Say what is missing and which attempts failed, and write the report on all that is in the directory of the
     campaign, failed attempts among it; the exit code of `python -m analysis report`. Raises StateError."""
-    out = plan.campaign.out
+    out = shown(plan.campaign.out)
     standings = survey(out, plan.tasks)
     missing = [s for s in standings if s.state not in FINISHED]
     if len(missing) == len(standings):

@@ -38,6 +38,7 @@ from jobs.state import (
     measured,
     survey,
 )
+from jobs.tables import shown
 from miniapps import doctor, environment, interrupts
 
 ROOT = Path(miniapps.__file__).resolve().parent.parent
@@ -204,7 +205,7 @@ def _attempt(
     told = f"{task.id}  {outcome}  {took:.1f} s" + (f": {reason}" if reason else "")
     if outcome == DONE:
         return told
-    return f"{told}  (log {log}" + (f", traces {state.out / moved})" if moved else ")")
+    return f"{told}  (log {shown(log)}" + (f", traces {shown(state.out / moved)})" if moved else ")")
 
 
 def _judge(state: State, task: Task, code: int | None, log: Path, limit: float) -> tuple[str, str]:
@@ -330,7 +331,7 @@ def _try_launcher(launcher: Launcher, tasks: Collection[Task]) -> None:
 
 
 def _opening(plan: Plan, allocation: int, standings: list[Standing], queue: Collection[Task]) -> str:
-    text = f"allocation {allocation + 1} of {plan.campaign.allocations}: {len(standings)} tasks, {len(queue)} to run"
+    text = f"allocation {allocation}, of {plan.campaign.allocations} in all: {len(standings)} tasks, {len(queue)} to run"
     failed = sum(s.state == FAILED for s in standings)
     return text + (f", {failed} failed for good before" if failed else "")
 

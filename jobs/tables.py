@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from jobs.plan import Plan, Task, options_text
 from jobs.sites import clock
@@ -15,7 +16,7 @@ def plan_text(plan: Plan, standings: Sequence[Standing], every: bool = False) ->
     done = {s.task.id for s in standings if s.state in FINISHED}
     known = measured(standings)
     rows: dict[tuple, list[Task]] = {}
-    for task in sorted(plan.tasks, key=lambda task: (task.line, task.app, task.ranks)):
+    for task in sorted(plan.tasks, key=lambda task: (task.line, task.label, task.ranks)):
         rows.setdefault(task.configuration, []).append(task)
     nodes = [plan.nodes_of(task) for task in plan.tasks]
     common = {
@@ -23,7 +24,7 @@ def plan_text(plan: Plan, standings: Sequence[Standing], every: bool = False) ->
         for line in {task.line for task in plan.tasks}
     }
     parts = [
-        f"campaign {plan.campaign.name} on {plan.site}: {len(plan.tasks)} tasks, results in {plan.campaign.out}"
+        f"campaign {plan.campaign.name} on {plan.site}: {len(plan.tasks)} tasks, results in {shown(plan.campaign.out)}"
     ]
     parts.append(
         table(
@@ -104,7 +105,7 @@ def status_text(plan: Plan, standings: Sequence[Standing]) -> str:
         k: Counter(s.state for s in standings if s.task.allocation == k) for k in range(len(plan.seconds))
     }
     parts = [
-        f"campaign {plan.campaign.name}: {plan.campaign.out}",
+        f"campaign {plan.campaign.name}: {shown(plan.campaign.out)}",
         table(
             ("allocation", "tasks", *words),
             [(k, n.total(), *(n[w] for w in words)) for k, n in counts.items()],
@@ -126,7 +127,7 @@ def failures_text(plan: Plan, standings: Iterable[Standing]) -> str:
         for end in standing.record.ended:
             if end["outcome"] in (DONE, CHECK_FAILED):
                 continue
-            left = f"  {plan.campaign.out / end['moved']}" if end["moved"] else ""
+            left = f"  {shown(plan.campaign.out / end['moved'])}" if end["moved"] else ""
             lines.append(
                 f"  {standing.task.id} attempt {end['attempt']}  {end['outcome']}: {end['reason']}{left}"
             )
@@ -145,6 +146,12 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
         ).rstrip()
 
     return "\n".join(line(row) for row in (columns, ["-" * w for w in widths], *cells))
+
+
+def shown(path: Path) -> Path:
+    """`path` as short as it can be written here."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def _number(text: str) -> bool:

@@ -81,7 +81,7 @@ def test_an_error_names_its_line_and_what_was_meant(tmp_path, old, new, line, me
 
 
 def test_a_file_that_is_not_there_or_not_toml_is_named(tmp_path):
-    with pytest.raises(CampaignError, match="absent.toml: cannot be read: No such file"):
+    with pytest.raises(CampaignError, match=r"absent.toml: cannot be read: No such file"):
         read(tmp_path / "absent.toml")
     path = tmp_path / "broken.toml"
     path.write_text("name = \n")

@@ -102,7 +102,8 @@ def test_an_interrupted_campaign_goes_on_and_its_report_shows_groups_and_failed_
     assert main(["status", str(path)]) == 0
     assert "interrupted: the runner was interrupted" in capfd.readouterr().out
 
-    dies = f'[ -e {tmp_path}/died ] || {{ touch {tmp_path}/died; {MPIRUN} "$@" --set run.fault=kill@step=1,rank=1; exit 9; }}'
+    killed = f'{MPIRUN} "$@" --set run.fault=kill@step=1,rank=1'
+    dies = f"[ -e {tmp_path}/died ] || {{ touch {tmp_path}/died; {killed}; exit 9; }}"
     assert main(["local", str(path), "--mpirun", str(wrapper(tmp_path, dies))]) == 0
     assert "[2/2]" in capfd.readouterr().out
 

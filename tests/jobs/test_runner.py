@@ -109,7 +109,7 @@ def test_a_task_that_always_fails_ends_as_failed_with_its_traces_kept_and_does_n
     )
     text = text.replace('["none", "layout"]', '"layout"').replace("[defaults]", "[defaults]\nretries = 0")
     path = write(tmp_path, text)
-    ended, said, standings = local(path)
+    ended, _, standings = local(path)
     states = {dict(s.task.options)["run.fault"][0][:4]: s for s in standings}
     assert ended.failed == 1
     assert (states["kill"].state, states["seed"].state) == (FAILED, DONE)
@@ -159,7 +159,7 @@ def test_open_mpi_with_mpi4py_on_mpich_is_found_before_anything_runs(tmp_path):
 def test_a_full_disk_stops_the_runner_and_costs_no_retry(tmp_path):
     path = write(tmp_path, ONE)
     full = wrapper(tmp_path, "cat /etc/passwd > /dev/full; exit 1")
-    with pytest.raises(StateError, match="the disk is full, as .*make room and start again"):
+    with pytest.raises(StateError, match=r"the disk is full, as .*make room and start again"):
         local(path, full)
     (standing,) = survey(tmp_path / "out", plan(read(path)).tasks)
     assert (standing.state, standing.record.failures) == (INTERRUPTED, [])
