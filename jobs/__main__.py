@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 from jobs.campaign import CampaignError, read
-from jobs.job import Job, JobError
-from jobs.plan import Plan, jobs, plan
-from jobs.render import render
+from jobs.job import JobError
+from jobs.plan import Plan, job, plan, report_job
 from jobs.runner import Ended, LauncherError, here, name_allocation, of_site, run
+from jobs.script import DESCRIPTION as DESCRIBED
 from jobs.script import render_arguments, render_command
 from jobs.sites import site
 from jobs.state import State, StateError, survey
@@ -66,12 +66,8 @@ def parser() -> argparse.ArgumentParser:
         "--results", type=Path, metavar="DIR", help="write there one row per run, and every figure"
     )
     made = commands.add_parser(
-        "render", help="print the batch script of a campaign, or of one launch of one application",
-        usage="python -m jobs render CAMPAIGN.toml --site NAME [options]\n"
-        "       python -m jobs render --app APP --site NAME [options] -- OPTION ...",
-        description="Print the batch script of a campaign, whose file says what is not given here; or, with --app, of "
-        "one launch of one application.",
-    )  # fmt: skip
+        "render", help="print the batch script of a campaign, or of one application", description=DESCRIBED
+    )
     render_arguments(made)
     made = command(
         "submit", "submit the campaign to the batch system, and a job after it that makes the report", True
@@ -97,14 +93,14 @@ def _environment() -> str | None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+    """Run one command; returns the exit code. Bad usage raises SystemExit, as argparse does."""
     options = parser().parse_args(argv)
     _hear_hangup()
     try:
         with interrupts.raising():
             return COMMANDS[options.command](options)
     except (CampaignError, JobError, LauncherError) as error:
-        return _told(error, BAD_USAGE)
+        raise SystemExit(_told(error, BAD_USAGE)) from None
     except StateError as error:
         return _told(error, NOT_DONE)
     except KeyboardInterrupt:
@@ -135,8 +131,8 @@ def show_status(options: argparse.Namespace) -> int:
         from jobs.submit import states
 
         try:
-            for job in states(folder):
-                say(f"job {job.id} {job.name}: {job.state} {job.message}".rstrip())
+            for one in states(folder):
+                say(f"job {one.id} {one.name}: {one.state} {one.message}".rstrip())
         except JobError as error:
             say(f"the batch system was not asked: {error}")
     return DONE
@@ -168,18 +164,6 @@ def run_allocation(options: argparse.Namespace) -> int:
     return _summary(made, ended, f"python -m jobs status {options.campaign}")
 
 
-def show_script(options: argparse.Namespace) -> int:
-    """`render`, of a campaign or of one launch."""
-    if options.app is not None:
-        render_command(options)
-        return DONE
-    if len(options.arguments) != 1:
-        raise CampaignError("render takes the file of one campaign, or --app APP")
-    where = site(options.site)
-    print(render(_jobs(plan(read(options.arguments[0]), where), options)[0], where), end="")
-    return DONE
-
-
 def submit_campaign(options: argparse.Namespace) -> int:
     """`submit`."""
     where = site(options.site)
@@ -191,8 +175,8 @@ def submit_campaign(options: argparse.Namespace) -> int:
         say(f"nothing to submit: all is done or failed for good; python -m jobs status {options.campaign}")
         return DONE
     State(made.campaign.out, 0).create()  # where the batch system writes
-    first, report = _jobs(made, options)
-    wanted = [first] if options.no_report else [first, report]
+    first = job(made, account=options.account, queue=options.queue, environment=options.environment)
+    wanted = [first] if options.no_report else [first, report_job(made, first)]
     say(budget(wanted))
     submitted = None
     for one in wanted:
@@ -214,7 +198,7 @@ COMMANDS = {
     "local": run_local,
     "status": show_status,
     "collect": collect_runs,
-    "render": show_script,
+    "render": render_command,
     "submit": submit_campaign,
     "run": run_allocation,
 }
@@ -228,10 +212,6 @@ def say(text: str) -> None:
 def _plan(options: argparse.Namespace) -> Plan:
     campaign = read(options.campaign)
     return plan(campaign, site(options.site) if options.site else None)
-
-
-def _jobs(made: Plan, options: argparse.Namespace) -> tuple[Job, Job]:
-    return jobs(made, account=options.account, queue=options.queue, environment=options.environment)
 
 
 def _summary(made: Plan, ended: Ended, then: str) -> int:

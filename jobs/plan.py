@@ -153,15 +153,15 @@ def options_text(options: Iterable[tuple[str, Any]]) -> str:
     return " ".join(f"{name.removeprefix('run.')}={_text(value)}" for name, value in options)
 
 
-def jobs(
+def job(
     plan: Plan, *, account: str | None = None, queue: str | None = None, environment: str | None = None
-) -> tuple[Job, Job]:
-    """The batch job that runs the campaign, one array element per allocation, and the one that makes the report when it
-    has ended. What is not None goes before what the campaign says for the site. Raises JobError."""
+) -> Job:
+    """The batch job that runs the campaign, one array element per allocation. What is not None goes before what the
+    campaign says for the site. Raises JobError."""
     settings = plan.campaign.at(plan.site)
     threads = max(plan.ranks_per_node)
     file = quote(str(plan.campaign.path))
-    first = Job(
+    return Job(
         name=plan.campaign.name,
         nodes=plan.nodes,
         ranks_per_node=plan.ranks_per_node[threads],
@@ -175,17 +175,21 @@ def jobs(
         output=str(plan.campaign.out / "logs"),
         gpus_per_node=settings.gpus_per_node,
     )
-    report = replace(
-        first,
-        name=f"{plan.campaign.name}-report",
+
+
+def report_job(plan: Plan, job: Job) -> Job:
+    """The job that makes the report on the campaign when `job` has ended."""
+    return replace(
+        job,
+        name=f"{job.name}-report",
         nodes=1,
         ranks_per_node=1,
         threads=1,
+        gpus_per_node=0,
         seconds=REPORT_SECONDS,
-        commands=(f"python -m jobs collect {file}",),
+        commands=(f"python -m jobs collect {quote(str(plan.campaign.path))}",),
         array=1,
     )
-    return first, report
 
 
 def _tasks(runs: Runs) -> list[Task]:

@@ -331,9 +331,11 @@ def _try_launcher(launcher: Launcher, tasks: Collection[Task]) -> None:
 
 
 def _opening(plan: Plan, allocation: int, standings: list[Standing], queue: Collection[Task]) -> str:
-    text = f"allocation {allocation}, of {plan.campaign.allocations} in all: {len(standings)} tasks, {len(queue)} to run"
     failed = sum(s.state == FAILED for s in standings)
-    return text + (f", {failed} failed for good before" if failed else "")
+    return (
+        f"allocation {allocation}, of {plan.campaign.allocations} in all: {len(standings)} tasks, "
+        f"{len(queue)} to run" + (f", {failed} failed for good before" if failed else "")
+    )
 
 
 def _needed(task: Task, known: Mapping[tuple[Any, ...], float]) -> float:

@@ -6,8 +6,8 @@ import pytest
 
 import jobs
 from jobs.campaign import CampaignError, read
-from jobs.plan import START_SECONDS, plan
-from jobs.plan import jobs as jobs_of
+from jobs.plan import START_SECONDS, plan, report_job
+from jobs.plan import job as job_of
 from jobs.sites import site
 from jobs.state import survey
 from jobs.tables import plan_text
@@ -112,7 +112,8 @@ def test_the_batch_job_runs_one_allocation_per_element_and_the_report_follows(tm
         "[defaults]", '[sites.generic-slurm]\nranks_per_node = 2\naccount = "lab"\n[defaults]'
     )
     made = of(tmp_path, text, site("generic-slurm"))
-    job, report = jobs_of(made, environment="/env", queue="debug")
+    job = job_of(made, environment="/env", queue="debug")
+    report = report_job(made, job)
     assert (job.nodes, job.ranks_per_node, job.threads, job.array) == (2, 2, 1, 3)
     assert (job.account, job.queue, job.seconds) == ("lab", "debug", made.seconds[0])
     assert job.commands == (

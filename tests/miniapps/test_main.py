@@ -458,5 +458,5 @@ def test_the_recorded_variables_hold_no_secrets(monkeypatch):
 
 
 def test_the_doctor_tells_the_line_that_matters():
-    assert doctor._gist("start\nan Error: no such thing\n------\n") == "an Error: no such thing"
-    assert doctor._gist("") == "no output"
+    assert doctor.gist("start\nan Error: no such thing\n------\n") == "an Error: no such thing"
+    assert doctor.gist("") == "no output"
