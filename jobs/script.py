@@ -82,10 +82,10 @@ def campaign_job(options: argparse.Namespace, where: Site) -> Job:
     if given := [name for name in OF_ONE_APP if getattr(options, name) is not None]:
         raise JobError(f"--{given[0].replace('_', '-')} is for --app; a campaign says this in its file")
     from jobs.campaign import read
-    from jobs.plan import jobs, plan
+    from jobs.plan import job, plan
 
     made = plan(read(options.arguments[0]), where)
-    return jobs(made, account=options.account, queue=options.queue, environment=options.environment)[0]
+    return job(made, account=options.account, queue=options.queue, environment=options.environment)
 
 
 def application_job(options: argparse.Namespace, where: Site) -> Job:
