@@ -31,7 +31,7 @@ examples:
   python -m jobs plan   jobs/examples/demo.toml         what it is and what it may cost; runs nothing
   python -m jobs local  jobs/examples/demo.toml         run it on this machine; again: go on where it stopped
   python -m jobs status jobs/examples/demo.toml         what is done, failed, running, left
-  python -m jobs submit jobs/examples/scaling.toml --site generic-slurm --account LAB
+  python -m jobs submit jobs/examples/scaling.toml --site generic-slurm --account LAB --yes
   python -m jobs collect jobs/examples/demo.toml        the report
 
 exit codes: 0 done; 1 not all done: tasks failed for good, or are left; 2 usage; 130 SIGINT, 143 SIGTERM
@@ -76,6 +76,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--queue", help="partition or queue (the site's default)")
     made.add_argument("--environment", metavar="DIR", default=_environment(),
                       help="Python environment, a directory with bin/activate (this one)")  # fmt: skip
+    made.add_argument("--yes", action="store_true", help="do it; without, only what it may cost is shown")
     made.add_argument("--no-report", action="store_true", help="without the job that makes the report")
     made = command("run", "run one allocation, inside it: what batch scripts call", site=True)
     made.add_argument("--allocation", type=int, metavar="K", default=os.environ.get("FPNA_ARRAY_INDEX", "0"),
@@ -174,10 +175,13 @@ def submit_campaign(options: argparse.Namespace) -> int:
     if all(standing.over for standing in survey(made.campaign.out, made.tasks)):
         say(f"nothing to submit: all is done or failed for good; python -m jobs status {options.campaign}")
         return DONE
-    State(made.campaign.out, 0).create()  # where the batch system writes
     first = job(made, account=options.account, queue=options.queue, environment=options.environment)
     wanted = [first] if options.no_report else [first, report_job(made, first)]
     say(budget(wanted))
+    if not options.yes:
+        say("nothing is submitted without --yes")
+        return DONE
+    State(made.campaign.out, 0).create()  # where the batch system writes
     submitted = None
     for one in wanted:
         submitted = submit(one, where, made.campaign.out / "jobs", after=submitted)

@@ -74,6 +74,35 @@ def test_a_campaign_beyond_its_budget_is_not_submitted(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+def test_submit_without_yes_says_what_it_may_cost_and_creates_nothing(tmp_path, capsys):
+    path = write(tmp_path, SMALL + "[sites.generic-slurm]\nranks_per_node = 2\naccount = 'lab'\n")
+    assert main(["submit", str(path), "--site", "generic-slurm", "--environment", "/env"]) == 0
+    printed = capsys.readouterr().out
+    assert "small            1 x 1 nodes x 0.05 h = 0.05 node-hours" in printed
+    assert "small-report" in printed and "nothing is submitted without --yes" in printed
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_submitted_campaign_is_an_array_and_a_report_that_waits_for_it(tmp_path, capsys, monkeypatch):
+    """A stand-in for sbatch keeps what it is given and answers as Slurm does."""
+    pytest.importorskip("psij", reason="the extra `jobs`: pip install psij-python")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "sbatch").write_text(
+        f'#!/bin/sh\nn=$(ls {tools} | wc -l)\ncp "$1" {tools}/given-$n\necho Submitted batch job $n\n'
+    )
+    (tools / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    text = SMALL.replace("[defaults]", "[defaults]\nallocations = 3")
+    path = write(tmp_path, text + "[sites.generic-slurm]\nranks_per_node = 2\naccount = 'lab'\n")
+    assert main(["submit", str(path), "--site", "generic-slurm", "--environment", "/env", "--yes"]) == 0
+    assert "submitted small as job 1: " in (printed := capsys.readouterr().out)
+    assert "submitted small-report as job 2: " in printed
+    first, report = ((tools / f"given-{n}").read_text() for n in (1, 2))
+    assert "#SBATCH --array=0-2%1\n" in first and "python -m jobs run" in first
+    assert "#SBATCH --dependency=afterany:1\n" in report and f"python -m jobs collect {path}\n" in report
+
+
 def test_render_prints_the_script_that_runs_one_allocation_per_element(tmp_path, capsys):
     path = write(tmp_path, SMALL + "[sites.generic-slurm]\nranks_per_node = 2\naccount = 'lab'\n")
     assert main(["render", str(path), "--site", "generic-slurm", "--environment", "/env"]) == 0
