@@ -153,7 +153,7 @@ def run_local(options: argparse.Namespace) -> int:
 def run_allocation(options: argparse.Namespace) -> int:
     """`run`."""
     where = site(options.site)
-    made = plan(read(options.campaign), where)
+    made = plan(read(options.campaign), where, options.site)
     if not 0 <= options.allocation < made.campaign.allocations:
         raise CampaignError(
             f"--allocation {options.allocation}: {made.campaign.path} has 0 to {made.campaign.allocations - 1}"
@@ -168,7 +168,7 @@ def run_allocation(options: argparse.Namespace) -> int:
 def submit_campaign(options: argparse.Namespace) -> int:
     """`submit`."""
     where = site(options.site)
-    made = plan(read(options.campaign), where)
+    made = plan(read(options.campaign), where, options.site)
     made.require_budget()
     from jobs.submit import budget, submit
 

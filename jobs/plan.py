@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 from shlex import quote
 from typing import Any
 
@@ -80,6 +81,7 @@ class Plan:
 
     campaign: Campaign
     site: str
+    site_argument: str  # what --site has to be given, from anywhere
     tasks: tuple[Task, ...]
     nodes: int  # of an allocation
     ranks_per_node: Mapping[int, int]  # by threads per rank
@@ -109,8 +111,9 @@ class Plan:
             )
 
 
-def plan(campaign: Campaign, site: Site | None = None) -> Plan:
-    """The plan of `campaign` on `site`, or on this machine alone for None.
+def plan(campaign: Campaign, site: Site | None = None, named: str | None = None) -> Plan:
+    """The plan of `campaign` on `site`, or on this machine alone for None; `named`: what --site was given, which may be
+    the path of a file.
 
     Raises CampaignError for a configuration that its application refuses, for tasks that no node list can hold, for
     the same task twice, and for a limit too short for a task.
@@ -141,6 +144,7 @@ def plan(campaign: Campaign, site: Site | None = None) -> Plan:
     return Plan(
         campaign=campaign,
         site=name,
+        site_argument=str(Path(named).absolute()) if named and named.endswith(".toml") else name,
         tasks=tuple(ordered),
         nodes=settings.nodes or max(-(-task.ranks // per_node[task.threads]) for task in tasks),
         ranks_per_node=per_node,
@@ -170,7 +174,9 @@ def job(
         account=account or settings.account,
         queue=queue or settings.queue,
         environment=environment or settings.environment,
-        commands=(f'python -m jobs run {file} --site {quote(plan.site)} --allocation "$FPNA_ARRAY_INDEX"',),
+        commands=(
+            f'python -m jobs run {file} --site {quote(plan.site_argument)} --allocation "$FPNA_ARRAY_INDEX"',
+        ),
         array=plan.campaign.allocations,
         output=str(plan.campaign.out / "logs"),
         gpus_per_node=settings.gpus_per_node,

@@ -14,6 +14,7 @@ from jobs.tables import plan_text
 from tests.jobs.campaigns import SMALL, write
 
 MANY = SMALL.replace("ranks = [2]", "ranks = [1, 2, 4]\nseeds = [1, 2]\nallocations = 3")
+SITES = Path(jobs.__file__).parent / "sites"
 EXAMPLES = sorted((Path(jobs.__file__).parent / "examples").glob("*.toml"))
 
 
@@ -121,6 +122,14 @@ def test_the_batch_job_runs_one_allocation_per_element_and_the_report_follows(tm
     )
     assert report.commands == (f"python -m jobs collect {tmp_path}/campaign.toml",)
     assert (report.account, report.nodes, report.array) == ("lab", 1, 1)
+
+
+def test_a_job_names_the_file_of_its_site_so_that_it_is_found_from_anywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text((SITES / "generic-slurm.toml").read_text())
+    text = SMALL.replace("[defaults]", "[sites.mine]\nranks_per_node = 2\n[defaults]")
+    made = plan(read(write(tmp_path, text)), site("./mine.toml"), "./mine.toml")
+    assert f" --site {tmp_path}/mine.toml " in job_of(made, environment="/env").commands[0]
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
