@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from jobs.campaign import read as read_campaign
 from jobs.job import Job
+from jobs.plan import plan
 from jobs.sites import site
 from jobs.submit import states, submit
 from miniapps.trace.reader import TraceError, read_run
@@ -135,6 +137,71 @@ def test_an_array_is_one_allocation_after_another_and_the_report_comes_after_the
     assert (place / "report.html").stat().st_size > 0
     after = {state.id: (state.state, state.message) for state in states(place / "jobs")}
     assert after[report.id] == ("COMPLETED", "COMPLETED")
+
+
+CAMPAIGN = """
+name = "cut"
+out = "cut"
+limit = "00:10:00"
+[defaults]
+time = "00:05:00"
+[[runs]]
+app = "coupled"
+ranks = 2
+options = { "time.steps" = [1, 60] }
+[sites.cluster]
+ranks_per_node = 2
+"""
+
+
+def test_a_campaign_that_is_cut_off_goes_on_when_it_is_submitted_again(slurm, place, cluster):
+    (place / "cut.toml").write_text(CAMPAIGN)
+
+    def jobs(*words):
+        run = subprocess.run(
+            [sys.executable, "-m", "jobs", words[0], "cut.toml", "--site", "./cluster.toml", *words[1:]],
+            capture_output=True,
+            text=True,
+        )
+        return run.returncode, run.stdout + run.stderr
+
+    def submitted():
+        code, text = jobs("submit", "--yes")
+        assert code == 0, text
+        return re.findall(r"submitted \S+ as job (\d+)", text)
+
+    code, text = jobs("submit")
+    assert "at most" in text and "node-hours" in text and "--yes" in text
+    assert not (place / "cut/jobs/submitted.jsonl").exists()
+
+    runs, _ = submitted()
+    [longer] = [task for task in planned(place) if "-60-" in task]
+    deadline = time.monotonic() + 60
+    while not list((place / "cut" / longer).glob("rank-*.h5")):
+        assert time.monotonic() < deadline, jobs("status")
+        time.sleep(0.1)
+    slurm.command("scancel", runs)
+    assert slurm.wait(runs)["JobState"] == "CANCELLED"
+
+    again, report = submitted()
+    assert slurm.wait(again)["JobState"] == "COMPLETED", jobs("status")
+    assert slurm.wait(report)["JobState"] == "COMPLETED", jobs("status")
+    for task in planned(place):
+        ranks = list(read_run(place / "cut" / task))
+        assert [rank.complete for rank in ranks] == [True, True]
+    [aside] = (place / "cut/failed").iterdir()
+    assert aside.name.startswith(longer), "what the cut-off attempt left is kept"
+    assert (place / "cut/report.html").stat().st_size > 0
+    code, text = jobs("status")
+    assert code == 0
+    assert f"job {runs} cut: CANCELED CANCELLED" in text
+    assert f"job {again} cut: COMPLETED" in text
+
+
+def planned(place):
+    """The names of the campaign's tasks."""
+    where = site(str(place / "cluster.toml"))
+    return [task.id for task in plan(read_campaign(place / "cut.toml"), where).tasks]
 
 
 def test_a_failed_command_is_a_failed_job(slurm, place, cluster):
