@@ -119,7 +119,8 @@ def apptainer_sections():
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-# The signatures of the directives that the definitions use, as of Ramble 0.6 and Spack 1.0: a call that they would not
+# The signatures of the directives that the definitions use, as read in Ramble's source (2025) and in packages of Spack
+# 1.0, not run there: a call that they would not
 # take fails here too. Ramble and Spack themselves are not run.
 def _executable(name, template, use_mpi=False): ...
 def _workload(name, executables=None): ...
