@@ -154,7 +154,7 @@ def _mark(part, directory: Path, repeat: int | None, options: argparse.Namespace
     from analysis.export.marks import mark_of
     from analysis.load.timeline import timeline
     from analysis.verdict import place
-    from miniapps.trace import rank_files, read
+    from miniapps.trace import read_run
 
     other, other_repeat = split(options.against)
     frames = loaded(options, [directory, other], copies=True)
@@ -170,7 +170,7 @@ def _mark(part, directory: Path, repeat: int | None, options: argparse.Namespace
         return None, f"No mark: {a[0]}:{a[1]} and {b[0]}:{b[1]} are equal as far as both recorded."
     point, where = found.first, f"{a[0]}:{a[1]} and {b[0]}:{b[1]} part at {place(found.first)}"
     table = "fingerprints" if point is found.fingerprint else "values"
-    trace = read(rank_files(directory)[point.rank_a], tables=[table])
+    (trace,) = read_run(directory, [table], [point.rank_a])
     events = timeline(directory)
     mark = mark_of(point, table, a[1], trace, events[events["rank"] == point.rank_a])
     if mark is None:

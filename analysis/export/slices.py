@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.load.timeline import is_collective, is_exchange, timeline
-from miniapps.trace import rank_files, read
+from miniapps.trace import read_run
 
 
 class NothingToExport(Exception):
@@ -78,8 +78,8 @@ def slice_of(run: Path, selection: Selection = Selection()) -> Slice:
     Raises NothingToExport where there are none, or where a rank, step or repeat does not exist, and TraceError where a
     rank is missing or cannot be read.
     """
-    files = dict(enumerate(rank_files(run)))
-    ranks = _chosen("rank", selection.ranks, list(files), run)
+    heads = {trace.attributes["rank"]: trace.attributes for trace in read_run(run, tables=())}
+    ranks = _chosen("rank", selection.ranks, list(heads), run)
     # All ranks are read, whichever are wanted, since times count from the first event of the run.
     events = timeline(run)
     if events.empty:
@@ -99,7 +99,7 @@ def slice_of(run: Path, selection: Selection = Selection()) -> Slice:
     events = _between(events.assign(call=events.groupby(by, observed=True).cumcount()), selection)
     if events.empty:
         raise NothingToExport(
-            f"{run}: none of its events is in all that was asked for; it has ranks {spans(list(files))}, steps "
+            f"{run}: none of its events is in all that was asked for; it has ranks {spans(list(heads))}, steps "
             f"{spans(steps)} and {longest / 1e9:.6f} s"
         )
     events = events.reset_index(drop=True)
@@ -107,7 +107,7 @@ def slice_of(run: Path, selection: Selection = Selection()) -> Slice:
     lane, depth = _nested(events)
     events = events.assign(lane=lane, depth=depth)
     events["collective"] = _matched(events, len(ranks))
-    attributes = {rank: read(files[rank], tables=()).attributes for rank in ranks}
+    attributes = {rank: heads[rank] for rank in ranks}
     return Slice(Path(run), attributes, events, int(events["start"].min()), int(events["end"].max()))
 
 

@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from miniapps.trace import trace_files
+
 DEPTH = 4  # levels of directories searched below a given one: runs/campaign/configuration/repeat
 
 
@@ -17,7 +19,7 @@ class NoRuns(Exception):
 def find_runs(paths: Iterable[str | os.PathLike]) -> list[Path]:
     """The run directories that `paths` name, sorted by place, each once.
 
-    A path is a run (a directory with rank-*.h5 or a result.json), a directory to search for runs down to
+    A path is a run (a directory with traces or a result.json), a directory to search for runs down to
     DEPTH levels, or a glob pattern of such. Raises NoRuns for a path under which there is none.
     """
     found: dict[Path, None] = {}
@@ -37,7 +39,7 @@ def find_runs(paths: Iterable[str | os.PathLike]) -> list[Path]:
 
 def is_run(directory: Path) -> bool:
     """Whether a mini-app wrote into `directory`: a trace, or the result.json of a run without one."""
-    return any(directory.glob("rank-*.h5")) or (directory / "result.json").is_file()
+    return bool(trace_files(directory)) or (directory / "result.json").is_file()
 
 
 def labels(runs: list[Path]) -> list[str]:
@@ -50,7 +52,7 @@ def labels(runs: list[Path]) -> list[str]:
 
 
 def _below(place: Path, depth: int) -> list[Path]:
-    if place.is_file() and place.name.startswith("rank-"):
+    if place.is_file() and place in trace_files(place.parent):
         return [place.parent]
     if not place.is_dir():
         return []

@@ -64,6 +64,7 @@ class Store:
     def __init__(self, sources: list[Source], names: list[str]):
         self.names = names
         self.labels = [source.label for source in sources]
+        self._places = {label: place for place, label in enumerate(self.labels)}
         self._sources = {source.label: source for source in sources}
         self._frames: dict[str, pd.DataFrame] = {}
         self._bounds: dict[str, dict[Id, slice]] = {}
@@ -127,7 +128,7 @@ class Store:
 
     def _made(self, table: str, run: str, columns: dict[str, np.ndarray], codes: np.ndarray) -> pd.DataFrame:
         rows = len(columns["repeat"])
-        place = self.labels.index(run) if run in self._sources else -1
+        place = self._places.get(run, -1)
         made = {"run": pd.Categorical.from_codes(np.full(rows, place, np.int32), self.labels)}
         for key in STORED[table]:
             made[key] = self._categorical(columns[key], codes) if key == "name" else columns[key]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from analysis.export.slices import NothingToExport, parents, spans
+from miniapps.trace import node
 from tests.analysis.export_runs import (
     EVENTS,
     IN_A_STEP,
@@ -16,6 +17,16 @@ from tests.analysis.export_runs import (
     traced_run,
 )
 from tests.analysis.synthetic import MS
+
+
+def test_a_run_packed_into_files_of_nodes_is_the_same(tmp_path):
+    run = solver_run(tmp_path / "run", size=3)
+    expected = part_of(run)
+    node.pack(sorted(run.glob("*.h5")), run / "node-00000.h5")
+    found = part_of(run)
+    assert found.attributes == expected.attributes
+    assert [own["rank"] for own in found.attributes.values()] == [0, 1, 2]
+    assert found.events.equals(expected.events)
 
 
 def test_every_collective_is_found_on_every_rank(tmp_path):

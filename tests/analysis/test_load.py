@@ -9,7 +9,7 @@ import pytest
 
 from analysis.load.find import NoRuns
 from analysis.load.frames import COLUMNS, RUNS, load
-from miniapps.trace import Tracer
+from miniapps.trace import Tracer, node
 from tests.analysis.synthetic import (
     BLOCKS,
     STEPS,
@@ -78,6 +78,19 @@ def test_a_path_without_runs_says_what_was_expected_there(tmp_path, place):
     (tmp_path / "empty").mkdir()
     with pytest.raises(NoRuns, match=rf"{place}: no (such directory|run here).*directory"):
         load([tmp_path / place])
+
+
+def test_a_run_packed_into_files_of_nodes_is_found_and_is_the_same(tmp_path):
+    run = write_run(tmp_path / "r", size=3, result=False)
+    expected = load([run], keep=False)
+    paths = sorted(run.glob("*.h5"))
+    node.pack([paths[0], paths[2]], run / "node-00000.h5")
+    node.pack([paths[1]], run / "node-00001.h5")
+    for where in (tmp_path, run, run / "node-00001.h5"):
+        found = load([where], keep=False)
+        assert found.excluded.empty and found.runs["complete"].all()
+        for table in ("events", "values", "fingerprints"):
+            pd.testing.assert_frame_equal(getattr(found, table), getattr(expected, table))
 
 
 def test_labels_tell_runs_apart_by_their_place(tmp_path):
