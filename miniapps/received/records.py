@@ -1,0 +1,80 @@
+"""JSON and TOML of unknown origin, checked against a schema; msgspec makes the checks and their messages."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from typing import Any, TypeVar
+
+import msgspec
+
+from miniapps.received.regular import Refused, read_bytes
+from miniapps.received.text import printable
+
+MOST = 64 * 2**20  # bytes of one JSON file: the configuration, checks and figures of a run take some 10 kB
+LINE_MOST = 2**20  # bytes of one line of a journal
+TOML_MOST = 2**20  # characters of a deck, a campaign or a site
+DEEPEST = 64  # brackets within brackets
+DIGITS = 400  # of one number: 2^1023 has 309; a limit of Python's own ends at 4,300
+
+T = TypeVar("T")
+
+
+def read_json(path: str | os.PathLike, schema: type[T], most: int = MOST) -> T:
+    """The JSON file `path` as a `schema`, a msgspec.Struct or any type msgspec knows.
+
+    Raises Refused where it is too large, too deep, no JSON or not of the schema; OSError where it cannot be read.
+    """
+    return decode(read_bytes(path, most), schema, printable(os.fspath(path)))
+
+
+def decode(text: bytes, schema: type[T], where: str) -> T:
+    """The JSON `text` as a `schema`; `where` begins the message of Refused."""
+    if depth(text) > DEEPEST:
+        raise Refused(
+            f"{where}: brackets more than {DEEPEST} deep; it is none of ours, or damaged: leave it out"
+        )
+    try:
+        return msgspec.json.decode(text, type=schema)
+    except (msgspec.MsgspecError, UnicodeError, ValueError, RecursionError) as error:
+        raise Refused(
+            f"{where}: is not what this program writes ({printable(str(error))}); copy it again"
+        ) from None
+
+
+def conform(value: Any, schema: type[T], where: str) -> T:
+    """`value`, of plain Python types, as a `schema`. Raises Refused, its message beginning with `where`."""
+    try:
+        return msgspec.convert(value, type=schema)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise Refused(
+            f"{where}: is not what this program writes ({printable(str(error))}); copy it again"
+        ) from None
+
+
+def depth(text: bytes) -> int:
+    """How deep the brackets of JSON or TOML `text` nest at the most; those in strings count, which errs high."""
+    deepest = here = 0
+    for bracket in re.findall(rb"[\[\]{}]", text):
+        here = max(0, here + (1 if bracket in b"[{" else -1))
+        deepest = max(deepest, here)
+    return deepest
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """TOML `text` of at most TOML_MOST characters as a dict.
+
+    Raises tomllib.TOMLDecodeError where it is none, ValueError where it is too large or too deep or has a number of
+    more than DIGITS digits: the parser is recursive, and Python's own limits end in an error of another kind.
+    """
+    if len(text) > TOML_MOST:
+        raise ValueError(f"{len(text):,} characters, and at most {TOML_MOST:,} are read")
+    if depth(text.encode(errors="surrogatepass")) > DEEPEST:
+        raise ValueError(f"brackets more than {DEEPEST} deep")
+    for number, line in enumerate(text.splitlines(), start=1):
+        if re.search(rf"[0-9_]{{{DIGITS}}}", line):
+            raise ValueError(f"a number of more than {DIGITS} digits in line {number}")
+        if line.split("=")[0].count(".") > DEEPEST:
+            raise ValueError(f"a key of more than {DEEPEST} parts in line {number}")
+    return tomllib.loads(text)

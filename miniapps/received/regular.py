@@ -1,0 +1,95 @@
+"""Opening files that someone else may have made: regular ones only, never through a link, never more than fits.
+
+Opening a fifo waits for ever, reading a device never ends, a link in a received directory leads to a file outside
+of it, and a sparse file of a few blocks claims terabytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+MOST = 8 * 2**30  # bytes of one file, unless a caller says otherwise
+KINDS = (
+    (stat.S_ISLNK, "a symbolic link"),
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a fifo"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+class Refused(Exception):
+    """A file is not believed; the message names the file, what is wrong with it and what to do."""
+
+
+@contextlib.contextmanager
+def open_regular(path: str | os.PathLike, most: int = MOST, links: bool = False) -> Iterator[BinaryIO]:
+    """Open the regular file `path` of at most `most` bytes for reading.
+
+    `links`: follow a link in the last part of the path; only for paths that the user typed, never for what was
+    found in a directory. Raises Refused for anything but a regular file and for one that is too large, OSError
+    (FileNotFoundError, PermissionError) as `open` does.
+    """
+    shown = _shown(path)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW))
+    except OSError as error:
+        kind = kind_of(path)  # why: a link gives ELOOP, a socket ENXIO
+        if kind and not (links and kind == "a symbolic link"):
+            raise _not_regular(shown, kind) from None
+        raise
+    with open(handle, "rb") as file:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise _not_regular(shown, _kind(status.st_mode))
+        if status.st_size > most:
+            raise Refused(
+                f"{shown}: {status.st_size:,} bytes, and at most {most:,} are read; it is none of ours, or damaged: "
+                "leave it out"
+            )
+        yield file
+
+
+def read_bytes(path: str | os.PathLike, most: int = MOST, links: bool = False) -> bytes:
+    """The bytes of a regular file of at most `most` bytes, also if it grows meanwhile. Raises as `open_regular`."""
+    with open_regular(path, most, links) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise Refused(f"{_shown(path)}: grew over {most:,} bytes while it was read; read it again later")
+    return content
+
+
+def read_text(path: str | os.PathLike, most: int = MOST, links: bool = False) -> str:
+    """The same as text in UTF-8; raises Refused also where it is none."""
+    try:
+        return read_bytes(path, most, links).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Refused(f"{_shown(path)}: is no text in UTF-8 (byte {error.start}); copy it again") from None
+
+
+def kind_of(path: str | os.PathLike) -> str:
+    """What `path` is, in words, if it is there and no regular file; else an empty string. Follows no link."""
+    try:
+        return _kind(os.lstat(path).st_mode)
+    except (OSError, ValueError):
+        return ""
+
+
+def _kind(mode: int) -> str:
+    return next((words for test, words in KINDS if test(mode)), "")
+
+
+def _not_regular(shown: str, kind: str) -> Refused:
+    return Refused(f"{shown}: is {kind or 'no regular file'}, and only regular files are read; leave it out")
+
+
+def _shown(path: str | os.PathLike) -> str:
+    from miniapps.received.text import printable
+
+    return printable(os.fspath(Path(path)))
