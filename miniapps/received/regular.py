@@ -39,7 +39,7 @@ def open_regular(path: str | os.PathLike, most: int = MOST, links: bool = False)
     shown = _shown(path)
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW))
-    except OSError as error:
+    except OSError:
         kind = kind_of(path)  # why: a link gives ELOOP, a socket ENXIO
         if kind and not (links and kind == "a symbolic link"):
             raise _not_regular(shown, kind) from None

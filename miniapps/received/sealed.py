@@ -1,0 +1,102 @@
+"""HDF5 files with a seal: a hash of all their bytes, checked before the HDF5 library sees one of them.
+
+A single wrong byte can crash the library, hang it or make it ask for endless memory. So the first 512 bytes of a
+file, the user block that HDF5 leaves to applications, say in one line of text whether the file is finished, how long
+it is and what its bytes hash to:
+
+    fpna-file 1 open
+    fpna-file 1 closed xxh3-128=0123456789abcdef0123456789abcdef bytes=26624
+
+XXH3 tells damage; it is no proof against forgery.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import xxhash
+
+from miniapps.received.regular import Refused
+
+HEADER = 512  # bytes of the user block
+PIECE = 2**22  # bytes hashed at once
+_MAGIC = b"fpna-file 1 "
+OPEN = _MAGIC + b"open"
+_CLOSED = re.compile(re.escape(_MAGIC) + rb"closed xxh3-128=([0-9a-f]{32}) bytes=([0-9]{1,18})")
+
+
+def header(text: bytes = OPEN) -> bytes:
+    """The user block that says `text`."""
+    return text + b"\n" + b"\0" * (HEADER - len(text) - 1)
+
+
+def seal(file: BinaryIO) -> str:
+    """Write the seal into the header of the finished `file`, open for reading and writing; returns the hash in hex."""
+    file.seek(HEADER)
+    hasher = xxhash.xxh3_128()
+    while piece := file.read(PIECE):
+        hasher.update(piece)
+    digest = hasher.hexdigest()
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    file.write(header(OPEN[: len(_MAGIC)] + f"closed xxh3-128={digest} bytes={size}".encode()))
+    return digest
+
+
+def sealed(image: bytes, where: str) -> str:
+    """The hash in hex of the finished file whose bytes are `image`; "" for one that was never finished.
+
+    Raises Refused where there is no header, or where the bytes are not those that were sealed.
+    """
+    text = bytes(image[:HEADER]).rstrip(b"\0")
+    if text == OPEN + b"\n" and len(image) > HEADER:
+        return ""
+    found = _CLOSED.fullmatch(text.removesuffix(b"\n"))
+    if not image.startswith(_MAGIC) or found is None:
+        raise Refused(
+            f"{where}: damaged, or none of ours: it does not begin with the line `fpna-file 1 ...`; copy it again "
+            "from where the run wrote it, or leave this run out"
+        )
+    digest, size = found[1].decode(), int(found[2])
+    if size != len(image):
+        raise Refused(
+            f"{where}: damaged: {len(image):,} bytes, and {size:,} were written; copy it again from where the run "
+            "wrote it, or leave this run out"
+        )
+    if xxhash.xxh3_128_hexdigest(memoryview(image)[HEADER:]) != digest:
+        raise Refused(
+            f"{where}: damaged: its bytes are not those that were written (another hash); copy it again from where "
+            "the run wrote it, or leave this run out"
+        )
+    return digest
+
+
+def write_sealed(path: Path, fill: Callable[[Any], None]) -> str:
+    """Write the new HDF5 file `path`, which `fill(h5py.File)` fills, sealed; returns the hash in hex.
+
+    It is written under another name in the same directory and then renamed: `path` is whole or as it was before.
+    Raises OSError.
+    """
+    import h5py
+
+    draft = path.with_name(f"{path.name}.partial")
+    with contextlib.suppress(FileNotFoundError):
+        draft.unlink()  # of a run that was killed: a link is removed, not followed
+    try:
+        with open(draft, "x+b") as raw:
+            with h5py.File(raw, "w", userblock_size=HEADER) as file:
+                fill(file)
+            digest = seal(raw)
+            raw.flush()
+            os.fsync(raw.fileno())
+        os.replace(draft, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise
+    return digest
