@@ -44,7 +44,7 @@ def opened(image: bytes, where: str) -> Iterator[Any]:
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, MemoryError) as error:
         words = printable((str(error).splitlines() or [type(error).__name__])[0])
         raise Refused(
-            f"{where}: damaged or truncated, it cannot be read ({words}); copy it again from where the run wrote it, "
+            f"{where}: damaged, it cannot be read ({words}); copy it again from where the run wrote it, "
             "or leave this run out"
         ) from error
 

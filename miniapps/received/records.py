@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tomllib
@@ -40,6 +41,20 @@ def decode(text: bytes, schema: type[T], where: str) -> T:
     except (msgspec.MsgspecError, UnicodeError, ValueError, RecursionError) as error:
         raise Refused(
             f"{where}: is not what this program writes ({printable(str(error))}); copy it again"
+        ) from None
+
+
+def loads(text: bytes, where: str) -> Any:
+    """The JSON `text` as plain Python types, NaN and infinities as Python writes them; raises Refused."""
+    if depth(text) > DEEPEST:
+        raise Refused(
+            f"{where}: brackets more than {DEEPEST} deep; it is none of ours, or damaged: leave it out"
+        )
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Refused(
+            f"{where}: is no JSON ({printable(str(error))}); copy it again, or leave it out"
         ) from None
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import unicodedata
+from typing import TextIO
 
 # Control characters (Cc), invisible ones that reorder what is read (Cf), line and paragraph separators (Zl, Zp),
 # halves of surrogate pairs as file names that are not UTF-8 give them (Cs), private and unassigned ones (Co, Cn).
@@ -12,7 +14,7 @@ HIDDEN = ("Cc", "Cf", "Zl", "Zp", "Cs", "Co", "Cn")
 def printable(text: str, keep: str = "") -> str:
     """`text` with every character that a terminal would obey or hide written as Python writes it (`\\x1b`); those in
     `keep`, such as a line feed, stay."""
-    if text.isascii() and text.isprintable():
+    if text.isprintable():
         return text
     return "".join(
         character
@@ -20,6 +22,19 @@ def printable(text: str, keep: str = "") -> str:
         else _escaped(character)
         for character in text
     )
+
+
+def tell(text: object = "", file: TextIO | None = None, keep: str = "") -> None:
+    """Print one line, `printable` but for `keep`, on `file` (stdout): what may hold words of a file, of its name or of
+    a command line reaches a terminal through here."""
+    out = sys.stdout if file is None else file
+    print(encodable(printable(str(text), keep), out), file=out, flush=True)
+
+
+def encodable(text: str, file: TextIO) -> str:
+    """`text` with every character escaped that the encoding of `file` does not have, as where LC_ALL is C."""
+    encoding = getattr(file, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def _escaped(character: str) -> str:

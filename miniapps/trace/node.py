@@ -8,12 +8,12 @@ packs those of its node, table by table, and removes them.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
+from miniapps.received.sealed import write_sealed
 from miniapps.trace.reader import read
 from miniapps.trace.schema import NODE_FORMAT, SCHEMA, TABLES, TraceError, node_file, rank_file
 
@@ -39,38 +39,38 @@ def pack_node(run: Path, node, rank: int) -> str:
     return ""
 
 
-def pack(paths: Iterable[Path], out: Path) -> None:
+def pack(paths: Iterable[Path], out: Path) -> str:
     """Write the traces in `paths` (rank files of one run) into the new file `out`, by rank, and remove them.
 
+    Returns the hash of `out` in hex.
     Nothing is removed before all is written. Raises TraceError for a trace that cannot be read, OSError where `out`
     cannot be written; then there is no `out`.
     """
-    import h5py
 
     paths = list(paths)
     traces = sorted((read(path) for path in paths), key=lambda trace: trace.attributes["rank"])
     names = list(dict.fromkeys(name for trace in traces for name in trace.names))
     codes = {name: code for code, name in enumerate(names)}
-    part = out.with_suffix(".part")
-    try:
-        with h5py.File(part, "x") as file:
-            file.attrs.update(format=NODE_FORMAT, schema=SCHEMA, size=traces[0].attributes["size"])
-            for name, content in (("attributes", [trace.attributes for trace in traces]), ("names", names)):
-                _write(file, name, np.frombuffer(json.dumps(content).encode(), np.uint8))
-            for table, columns in TABLES.items():
-                lengths = [len(trace.tables[table]["name"]) for trace in traces]
-                _write(file, f"rows/{table}", np.cumsum([0, *lengths]))
-                for column in columns:
-                    pieces = [trace.tables[table][column] for trace in traces]
-                    if column == "name":
-                        local = [np.array([codes[name] for name in t.names], np.int32) for t in traces]
-                        pieces = [own[rows] for own, rows in zip(local, pieces, strict=True)]
-                    _write(file, f"{table}/{column}", np.concatenate(pieces))
-        os.replace(part, out)
-    finally:
-        part.unlink(missing_ok=True)
+
+    def fill(file) -> None:
+        size = traces[0].attributes["size"]
+        file.attrs.update(format=NODE_FORMAT, schema=SCHEMA, size=size, complete=True)
+        for name, content in (("attributes", [trace.attributes for trace in traces]), ("names", names)):
+            _write(file, name, np.frombuffer(json.dumps(content).encode(), np.uint8))
+        for table, columns in TABLES.items():
+            lengths = [len(trace.tables[table]["name"]) for trace in traces]
+            _write(file, f"rows/{table}", np.cumsum([0, *lengths]))
+            for column in columns:
+                pieces = [trace.tables[table][column] for trace in traces]
+                if column == "name":
+                    local = [np.array([codes[name] for name in t.names], np.int32) for t in traces]
+                    pieces = [own[rows] for own, rows in zip(local, pieces, strict=True)]
+                _write(file, f"{table}/{column}", np.concatenate(pieces))
+
+    digest = write_sealed(out, fill)
     for path in paths:
         path.unlink()
+    return digest
 
 
 def _write(file, name: str, rows: np.ndarray) -> None:

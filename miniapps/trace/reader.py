@@ -1,8 +1,9 @@
-"""Reads trace files into NumPy columns; knows nothing of applications, MPI or pandas.
+"""Reads trace files into NumPy columns, believes none of them unchecked, and knows nothing of applications or MPI.
 
-A file is read into memory in one piece and opened there, by the low-level interface of h5py: three times as fast as
-reading dataset by dataset from disk, without a lock on a file that a running program still writes, and with the bytes
-at hand for a hash of them.
+A file is read into memory in one piece. Its seal is checked before HDF5 opens it there, by the low-level interface of
+h5py: three times as fast as reading dataset by dataset from disk, and without a lock on a file that a running program
+still writes. Then its contents are checked object by object, the rows against the hashes of the last commit, and the
+attributes against a schema (docs/trace.md).
 """
 
 from __future__ import annotations
@@ -17,19 +18,28 @@ from typing import Any
 
 import numpy as np
 
+from miniapps.received import Refused, contents, records
+from miniapps.received.regular import open_regular
+from miniapps.received.sealed import sealed
+from miniapps.received.text import printable
+from miniapps.trace.commits import Commit, attributes_digest, parse, table_digest
+from miniapps.trace.head import check
 from miniapps.trace.schema import (
     FORMAT,
+    GROWING,
     JSON_ATTRIBUTES,
     NODE_FORMAT,
     SCHEMA,
-    SINCE,
     TABLES,
     TraceError,
     rank_file,
 )
 
 TRIES = 5  # to read a file that is written to meanwhile
-FILES = re.compile(r"(rank|node)-\d{5,}\.h5")
+FILES = re.compile(r"(rank|node)-\d{5,9}\.h5")
+FILE_MOST = 8 * 2**30  # bytes
+SPARSE = 256  # times the bytes on disk that a file may claim, and 1 MiB: the unused part of a tail is a hole
+MEMBERS = {FORMAT: len(GROWING) + 3, NODE_FORMAT: len(TABLES) + 3}  # of the root group
 
 
 @dataclass(frozen=True)
@@ -68,49 +78,57 @@ def read_all(
     path: str | os.PathLike, tables: Iterable[str] | None = None, image: bytes | None = None
 ) -> list[RankTrace]:
     """The traces in one file, by rank: one of a `rank-*.h5`, several of a `node-*.h5`. Otherwise as `read`."""
-    import h5py
-
     path = Path(path)
     wanted = list(TABLES) if tables is None else list(tables)
     if unknown := [table for table in wanted if table not in TABLES]:
         raise ValueError(f"no table {', '.join(unknown)} in a trace; the tables are {', '.join(TABLES)}")
     image = read_image(path) if image is None else image
+    shown = printable(str(path))
     try:
-        file = h5py.h5f.open_file_image(image)
-        try:
-            attributes = _attributes(path, file)
-            found = _of_node if attributes["format"] == NODE_FORMAT else _of_rank
-            return found(path, file, attributes, wanted)
-        finally:
-            file.close()
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
-        raise TraceError(
-            f"{path}: damaged or truncated, it cannot be read ({_first_line(error)}); copy it again from "
-            "where the run wrote it, or leave this run out"
-        ) from error
+        _known(image, shown)
+        digest = sealed(image, shown)
+        with contents.opened(image, shown) as root:
+            attributes = _attributes(root, shown)
+            most = contents.most_bytes(image)
+            if attributes["format"] == NODE_FORMAT:
+                traces = _of_node(path, root, attributes, digest, wanted, most)
+            else:
+                traces = [_of_rank(path, root, attributes, digest, wanted, most)]
+        for trace in traces:
+            _check(trace, shown)
+    except Refused as error:
+        raise TraceError(str(error)) from error
+    return traces
 
 
 def read_image(path: str | os.PathLike) -> bytes:
     """The bytes of a trace file, as they were at one moment, even if a running program writes to it.
 
-    Raises TraceError where it is missing or cannot be read.
+    Raises TraceError where it is missing, cannot be read, or is no regular file.
     """
     path = Path(path)
+    shown = printable(str(path))
     try:
         for _ in range(TRIES):
-            with open(path, "rb") as file:
+            with open_regular(path, FILE_MOST) as file:
                 before = os.fstat(file.fileno())
-                image = file.read()
+                if before.st_size > 2**20 + SPARSE * 512 * before.st_blocks:
+                    raise TraceError(
+                        f"{shown}: {before.st_size:,} bytes, nearly all of them holes; leave this run out"
+                    )
+                image = file.read(before.st_size + 1)
                 after = os.fstat(file.fileno())
             if (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, len(image)):
                 return image
+    except Refused as error:
+        raise TraceError(str(error)) from error
     except FileNotFoundError as error:
-        raise TraceError(f"{path}: no such file; give a rank-*.h5 of a run") from error
+        raise TraceError(f"{shown}: no such file; give a rank-*.h5 of a run") from error
     except OSError as error:
         raise TraceError(
-            f"{path}: cannot be read: {error.strerror}; make it readable, or leave this run out"
+            f"{shown}: cannot be read: {error.strerror}; make it readable, or leave this run out"
         ) from error
-    raise TraceError(f"{path}: is being written to all the time; read it again when the run has ended")
+    raise TraceError(f"{shown}: is being written to all the time; read it again when the run has ended")
 
 
 def trace_files(run: str | os.PathLike) -> list[Path]:
@@ -162,36 +180,57 @@ def rank_files(run: str | os.PathLike) -> list[Path]:
     return [found[rank] for rank in range(size)]
 
 
-def _of_rank(path: Path, file, attributes: dict[str, Any], wanted: list[str]) -> list[RankTrace]:
-    attributes["tracer"] = _attributes_of(file, b"tracer")
-    committed = _dataset(file, "committed")
-    order = [name.decode() for name in _attributes_of(file, b"committed")["tables"]]
-    rows, tail_rows = (dict(zip(order, counts, strict=True)) for counts in committed.tolist())
-    tables = {
-        table: {
-            column: _column(file, attributes["schema"], table, column, rows[table], tail_rows[table])
-            for column in TABLES[table]
-        }
-        for table in wanted
+def _of_rank(
+    path: Path, root, attributes: dict[str, Any], digest: str, wanted: list[str], most: int
+) -> RankTrace:
+    shown = printable(str(path))
+    commit = parse(contents.array(root, "committed", shown, most, "<u8", 2))
+    if attributes_digest(attributes) not in commit.attributes:
+        raise ValueError("its attributes are not those that were written")
+    inner = contents.subgroup(root, "tracer", None, shown)
+    attributes |= {
+        "tracer": contents.attributes(inner, shown),
+        "complete": bool(digest) and attributes["complete"],  # a file that is not sealed was never finished
     }
-    names = [name.decode() for name in _dataset(file, "names")[: rows["names"]]]
-    _check(tables, names)
-    return [RankTrace(path, attributes, names, tables)]
+    tail = contents.subgroup(root, "tail", len(GROWING), shown)
+    tables = {
+        table: _committed(table, *(contents.subgroup(g, table, len(GROWING[table]), shown) for g in (root, tail)),
+                          commit, f"{shown}: {table}", most)
+        for table in (*wanted, "names")
+    }  # fmt: skip
+    lines = tables.pop("names")["text"].tobytes().decode().splitlines()
+    return RankTrace(path, attributes, [_text(line) for line in lines], tables)
 
 
-def _of_node(path: Path, file, attributes: dict[str, Any], wanted: list[str]) -> list[RankTrace]:
-    heads = json.loads(_dataset(file, "attributes").tobytes())
-    names = json.loads(_dataset(file, "names").tobytes())
-    traces = []
+def _of_node(
+    path: Path, root, attributes: dict[str, Any], digest: str, wanted: list[str], most: int
+) -> list[RankTrace]:
+    if not digest:
+        raise ValueError("it was never finished")
+    shown = printable(str(path))
+    heads, names = (
+        records.loads(contents.array(root, name, shown, most, "u1", 1).tobytes(), shown)
+        for name in ("attributes", "names")
+    )
+    if not (isinstance(heads, list) and isinstance(names, list) and all(isinstance(n, str) for n in names)):
+        raise ValueError("attributes and names are no lists")
+    begin = contents.subgroup(root, "rows", len(TABLES), shown)
     tables, ends = {}, {}
     for table in wanted:
-        ends[table] = _dataset(file, f"rows/{table}")
-        if len(ends[table]) != len(heads) + 1:
+        ends[table] = contents.array(begin, table, shown, most, "<i8", 1)
+        group = contents.subgroup(root, table, len(TABLES[table]), shown)
+        tables[table] = {
+            column: contents.array(
+                group, column, f"{shown}: {table}", most, _little(dtype), 1 + (column == "ranks")
+            )
+            for column, dtype in TABLES[table].items()
+        }
+        lengths = {len(rows) for rows in tables[table].values()}
+        if len(ends[table]) != len(heads) + 1 or ends[table][0] or (np.diff(ends[table]) < 0).any():
             raise ValueError(f"rows/{table} is not of {len(heads)} ranks")
-        tables[table] = {column: _dataset(file, f"{table}/{column}") for column in TABLES[table]}
-        if {len(rows) for rows in tables[table].values()} != {int(ends[table][-1])}:
+        if lengths != {int(ends[table][-1])}:
             raise ValueError(f"{table} has not {ends[table][-1]} rows")
-    _check(tables, names)
+    traces = []
     for i, head in enumerate(heads):
         own = {
             table: {column: rows[ends[table][i] : ends[table][i + 1]] for column, rows in columns.items()}
@@ -201,68 +240,82 @@ def _of_node(path: Path, file, attributes: dict[str, Any], wanted: list[str]) ->
     return traces
 
 
-def _attributes(path: Path, file) -> dict[str, Any]:
-    attributes = _attributes_of(file, b"/")
-    if attributes.get("format") not in (FORMAT, NODE_FORMAT):
+def _known(image: bytes, shown: str) -> None:
+    """Raise TraceError for a file that is whole, but not one that this version reads."""
+    if image.startswith(b"\x89HDF\r\n\x1a\n"):
         raise TraceError(
-            f"{path}: an HDF5 file, but not a trace (no attribute format={FORMAT}); leave it out"
+            f"{shown}: an HDF5 file, but not a trace of schema {SCHEMA}: traces of older versions carry no digests, so "
+            "that nothing in them can be checked; repeat the run, or leave it out"
         )
-    if attributes["schema"] > SCHEMA:
+
+
+def _attributes(root, shown: str) -> dict[str, Any]:
+    attributes = contents.attributes(root, shown)
+    kind, schema = attributes.get("format"), attributes.get("schema")
+    if kind not in (FORMAT, NODE_FORMAT):
         raise TraceError(
-            f"{path}: written with trace schema {attributes['schema']}, this version reads up to {SCHEMA}; "
-            "install the version that wrote it or a newer one"
+            f"{shown}: an HDF5 file, but not a trace (no attribute format={FORMAT}); leave it out"
         )
-    for key in JSON_ATTRIBUTES:
-        if key in attributes:
-            attributes[key] = json.loads(attributes[key])
+    if schema != SCHEMA:
+        raise TraceError(
+            f"{shown}: written with trace schema {printable(str(schema))}, this version reads {SCHEMA}; install the "
+            "version that wrote it, or leave it out"
+        )
+    if root.get_num_objs() != MEMBERS[kind]:
+        raise ValueError(f"{root.get_num_objs()} members in the root group, and {MEMBERS[kind]} are expected")
     return attributes
 
 
-def _attributes_of(file, name: bytes) -> dict[str, Any]:
-    """The attributes of the object `name`: strings, numbers, or arrays of these."""
-    from h5py import h5a, h5o
-
-    found = {}
-    place = h5o.open(file, name)
-    for i in range(h5a.get_num_attrs(place)):
-        attribute = h5a.open(place, index=i)
-        value = np.empty(attribute.shape, attribute.dtype)
-        attribute.read(value)
-        plain = value.tolist()
-        found[attribute.name.decode()] = plain.decode() if isinstance(plain, bytes) else plain
-    return found
-
-
-def _dataset(file, name: str) -> np.ndarray:
-    """All of a dataset."""
-    from h5py import h5d, h5s
-
-    dataset = h5d.open(file, name.encode())
-    rows = np.empty(dataset.shape, dataset.dtype)
-    if rows.size:
-        dataset.read(h5s.ALL, h5s.ALL, rows)
-    return rows
+def _committed(table: str, main, tail, commit: Commit, shown: str, most: int) -> dict[str, np.ndarray]:
+    """The committed rows of a table, those in full chunks, then those of the tail; their hash is checked."""
+    rows, tail_rows = commit.rows[table], commit.tail_rows[table]
+    columns = {}
+    for column, dtype in GROWING[table].items():
+        axes = 1 + (column == "ranks")
+        found = contents.array(main, column, shown, most, _little(dtype), axes)[:rows]
+        if tail_rows:
+            more = contents.array(tail, column, shown, most, _little(dtype), axes)[:tail_rows]
+            found = np.concatenate([found, more])
+        if len(found) != rows + tail_rows:
+            raise ValueError(f"{table}/{column} has {len(found)} of {rows + tail_rows} committed rows")
+        columns[column] = found
+    if table_digest(table, columns) != commit.digests[table]:
+        raise ValueError(f"the rows of {table} are not those that were written")
+    return columns
 
 
-def _column(file, schema: int, table: str, column: str, rows: int, tail_rows: int) -> np.ndarray:
-    """The committed rows of a column: those in full chunks, then those of the tail; -1 where the file's schema has no
-    such column."""
-    if SINCE.get(column, 0) > schema:
-        return np.full(rows + tail_rows, -1, TABLES[table][column])
-    main = _dataset(file, f"{table}/{column}")[:rows]
-    if not tail_rows and len(main) == rows:
-        return main
-    tail = _dataset(file, f"tail/{table}/{column}")[:tail_rows]
-    if (len(main), len(tail)) != (rows, tail_rows):
-        raise ValueError(f"{table}/{column} has {len(main) + len(tail)} of {rows + tail_rows} committed rows")
-    return np.concatenate([main, tail])
+def _check(trace: RankTrace, shown: str) -> None:
+    """Raise Refused unless attributes and rows are such as this program writes."""
+    for key in JSON_ATTRIBUTES:
+        if isinstance(trace.attributes.get(key), str):
+            trace.attributes[key] = records.loads(
+                trace.attributes[key].encode(), f"{shown}: the attribute {key}"
+            )
+    check(trace.attributes, shown)
+    size = trace.attributes["size"]
+    for table, columns in trace.tables.items():
+        if not len(columns["name"]):
+            continue
+        bounds = {"name": len(trace.names), "repeat": 2**31, "step": 2**31}
+        for column, end in bounds.items():
+            if not 0 <= columns[column].min() <= columns[column].max() < end:
+                raise Refused(
+                    f"{shown}: {table}/{column} has numbers outside of 0 to {end}; leave this run out"
+                )
+        if "block" in columns and columns["block"].min() < -1:
+            raise Refused(f"{shown}: {table}/block has numbers below -1; leave this run out")
+        if "ranks" in columns and columns["ranks"].shape[1] != size:
+            raise Refused(
+                f"{shown}: {table}/ranks is of {columns['ranks'].shape[1]} ranks, not {size}; leave it out"
+            )
 
 
-def _check(columns: dict[str, dict[str, np.ndarray]], names: list[str]) -> None:
-    for table, arrays in columns.items():
-        if len(arrays["name"]) and not 0 <= arrays["name"].min() <= arrays["name"].max() < len(names):
-            raise ValueError(f"{table}/name points outside the {len(names)} names")
+def _text(line: str) -> str:
+    name = json.loads(line)
+    if not isinstance(name, str):
+        raise ValueError("names has a line that is no text")
+    return name
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def _little(dtype: str) -> np.dtype:
+    return np.dtype(dtype).newbyteorder("<")

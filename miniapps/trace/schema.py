@@ -7,7 +7,7 @@ import xxhash
 
 FORMAT = "fpna-trace"
 NODE_FORMAT = "fpna-trace-node"  # the ranks of a node in one file
-SCHEMA = 2
+SCHEMA = 3  # older files carry no digests, so that nothing in them can be checked
 
 # Columns of each table, in the order in which they are stored. `ranks` of `order` has a second axis of
 # length `size`, all others have one axis.
@@ -40,9 +40,8 @@ TABLES: dict[str, dict[str, str]] = {
     "order": {"repeat": "int32", "step": "int32", "name": "int32", "ranks": "uint16"},
 }
 
-SINCE = {"after": 2}  # columns that older schemas lack, and the first that has them; read as -1 there
-
-COMMITTED = [*TABLES, "names"]  # what the columns of `committed` count
+# What grows: the tables, and the names that their columns `name` index, as lines of JSON in UTF-8.
+GROWING = TABLES | {"names": {"text": "uint8"}}
 
 JSON_ATTRIBUTES = ("config", "problem_options", "method", "environment", "promises", "partners")
 

@@ -2,8 +2,9 @@
 
 Bytes that a commit vouches for are never moved or written again. A compressed chunk is written once, when it
 is full. Rows that do not fill one yet go uncompressed into the `tail`, at fixed places, until they do.
-`committed` is raised after the data has reached the operating system, in one write. (When compressed chunks
-grew in place, one in seven files that were killed while they flushed could not be read.)
+`committed` is raised after the data has reached the operating system, in one write, and carries the hashes of what it
+vouches for (`commits`). (When compressed chunks grew in place, one in seven files that were killed while they flushed
+could not be read.) A file that is closed is sealed by a hash of all its bytes (`miniapps.received.sealed`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from miniapps.trace.schema import COMMITTED, FORMAT, JSON_ATTRIBUTES, SCHEMA, TABLES
+from miniapps.received.sealed import HEADER, header, seal
+from miniapps.trace.commits import SHAPE, Commit, Hasher, attributes_digest
+from miniapps.trace.schema import FORMAT, GROWING, JSON_ATTRIBUTES, SCHEMA
 
 Columns = dict[str, np.ndarray]
 
@@ -27,7 +30,7 @@ def chunk_rows(table: str, size: int) -> int:
     """Rows per chunk: 32 KiB of int64 for the events, less for tables that grow slowly or have wide rows."""
     if table == "order":
         return min(1024, max(16, 65536 // size))
-    return 4096 if table == "events" else 1024
+    return 4096 if table in ("events", "names") else 1024
 
 
 class Sink(io.FileIO):
@@ -81,14 +84,13 @@ class Storage:
 
         self._sink = Sink(path, "x+")
         # Default libver: files of libver="latest" do not reopen after SIGKILL.
-        self.file = h5py.File(self._sink, "w")
-        self.set_attributes(
-            {"format": FORMAT, "schema": SCHEMA, "complete": False, **attributes, "size": size}
-        )
+        self.file = h5py.File(self._sink, "w", userblock_size=HEADER)
+        self._sink.seek(0)
+        self._sink.write(header())
         tail = self.file.create_group("tail")
         self._main, self._tail = {}, {}  # datasets by (table, column): opening one takes longer than writing
         self._held: dict[str, Columns] = {}  # rows that do not fill a chunk yet
-        for table, columns in TABLES.items():
+        for table, columns in GROWING.items():
             self._held[table] = {}
             for column, dtype in columns.items():
                 more = (size,) if column == "ranks" else ()
@@ -109,34 +111,47 @@ class Storage:
                 self._tail[table, column] = tail.create_dataset(
                     f"{table}/{column}", shape=chunk, dtype=dtype, fill_time="never"
                 )
-        self._names = self.file.create_dataset(
-            "names", shape=(0,), maxshape=(None,), chunks=(256,), dtype=h5py.string_dtype()
-        )
-        self._rows = dict.fromkeys(COMMITTED, 0)
-        self._tail_rows = dict.fromkeys(COMMITTED, 0)
-        self._committed = self.file.create_dataset("committed", data=np.zeros((2, len(COMMITTED)), "<i8"))
-        self._committed.attrs["tables"] = COMMITTED
+        self._names = 0  # that were handed over
+        self._rows = dict.fromkeys(GROWING, 0)
+        self._tail_rows = dict.fromkeys(GROWING, 0)
+        self._hashers = {table: Hasher(table) for table in GROWING}
+        self._digests = {table: hasher.digest() for table, hasher in self._hashers.items()}
+        self._attributes: dict[str, Any] = {}  # as they are in the file
+        self._committed = self.file.create_dataset("committed", data=np.zeros(SHAPE, "<u8"))
         self.file.create_group("tracer")
-        self._flush()
+        self.set_attributes(
+            {"format": FORMAT, "schema": SCHEMA, "complete": False, **attributes, "size": size}
+        )
 
     def set_attributes(self, attributes: Mapping[str, Any]) -> None:
         """Set attributes of the root group; those that are JSON in the file are given as Python objects."""
-        for key, value in attributes.items():
-            self.file.attrs[key] = json.dumps(value, sort_keys=True) if key in JSON_ATTRIBUTES else value
+        text = {
+            key: json.dumps(value, sort_keys=True) if key in JSON_ATTRIBUTES else _plain(value)
+            for key, value in attributes.items()
+        }
+        before, after = attributes_digest(self._attributes), attributes_digest(self._attributes | text)
+        self._commit(
+            before, after
+        )  # a kill between the next lines leaves attributes with one of the two hashes
+        self._attributes |= text
+        for key, value in text.items():
+            self.file.attrs[key] = value
+        self._commit()
 
     def append(self, tables: Mapping[str, Columns], names: list[str]) -> None:
         """Take over rows; what fills chunks is written and committed. `names` are all names so far."""
-        if new := names[self._rows["names"] :]:
-            self._names.resize(len(names), axis=0)
-            self._names[self._rows["names"] :] = new
-            self._rows["names"] = len(names)
+        if new := names[self._names :]:
+            lines = "".join(f"{json.dumps(name)}\n" for name in new).encode()
+            tables = {**tables, "names": {"text": np.frombuffer(lines, np.uint8)}}
+            self._names = len(names)
         full = False
         for table, columns in tables.items():
             held = self._held[table]
             for column, rows in columns.items():
+                rows = rows.astype(held[column].dtype, copy=False)  # what is hashed is what is in the file
                 held[column] = np.concatenate([held[column], rows]) if len(held[column]) else rows
-            chunk = self._tail[table, "name"].shape[0]
-            full |= self._write(table, len(held["name"]) // chunk * chunk)
+            chunk = self._tail[table, next(iter(held))].shape[0]
+            full |= self._write(table, _length(held) // chunk * chunk)
         if full:
             self._commit()
 
@@ -146,21 +161,26 @@ class Storage:
             rows, begin = self._held[table][column], self._tail_rows[table]
             if len(rows) > begin:
                 dataset[begin : len(rows)] = rows[begin:]
-        for table, columns in self._held.items():
-            self._tail_rows[table] = len(columns["name"])
+        for table, held in self._held.items():
+            if _length(held) > self._tail_rows[table]:
+                self._tail_rows[table] = _length(held)
+                self._digests[table] = self._hashers[table].digest(held)
         self._commit()
 
-    def finish(self, complete: bool, tracer: Mapping[str, Any]) -> None:
-        """Move the tails to their tables, write the attributes of the group `tracer`, and close."""
-        for table, columns in self._held.items():
-            self._write(table, len(columns["name"]))
+    def finish(self, complete: bool, tracer: Mapping[str, Any]) -> str:
+        """Move the tails to their tables, write the attributes of the group `tracer`, close and seal; returns the hash
+        of the file in hex."""
+        for table, held in self._held.items():
+            self._write(table, _length(held))
         self._commit()
         self.file["tracer"].attrs.update(tracer, bytes=self._sink.size())
         self.file.attrs["complete"] = complete
         self._flush()
         self.file.close()
+        digest = seal(self._sink)
         self._sink.check()
         self._sink.close()
+        return digest
 
     def abandon(self) -> None:
         """Leave the file as it is: readable up to its last commit. Safe whatever happened before."""
@@ -174,20 +194,34 @@ class Storage:
         if not count:
             return False
         held = self._held[table]
-        for column, rows in held.items():
+        written = {column: rows[:count] for column, rows in held.items()}
+        for column, rows in written.items():
             dataset = self._main[table, column]
             dataset.resize(self._rows[table] + count, axis=0)
-            dataset[self._rows[table] :] = rows[:count]
-            held[column] = rows[count:]
+            dataset[self._rows[table] :] = rows
+            held[column] = held[column][count:]
         self._rows[table] += count
         self._tail_rows[table] = 0
+        self._hashers[table].add(written)
+        self._digests[table] = self._hashers[table].digest()
         return True
 
-    def _commit(self) -> None:
+    def _commit(self, *attributes: bytes) -> None:
+        """Vouch for what was written. `attributes`: the hashes of these before and after a change."""
         self._flush()
-        self._committed[...] = [list(self._rows.values()), list(self._tail_rows.values())]
+        now = attributes or (attributes_digest(self._attributes),) * 2
+        self._committed[...] = Commit(self._rows, self._tail_rows, self._digests, now).record()
         self._flush()
 
     def _flush(self) -> None:
         self.file.flush()
         self._sink.check()
+
+
+def _length(columns: Columns) -> int:
+    return len(next(iter(columns.values())))
+
+
+def _plain(value: Any) -> Any:
+    """`value` as it is read back: NumPy's numbers as Python's."""
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value

@@ -18,6 +18,7 @@ from miniapps import interrupts
 from miniapps.trace import TraceError, Tracer, fingerprint, rank_files, read, storage, writer
 from miniapps.trace.schema import TABLES
 from tests.launch import environment, run_mpi, run_python
+from tests.tampering import altered, leave_open
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -286,7 +287,7 @@ def test_a_missing_or_foreign_file_is_refused_by_name(tmp_path):
         read(tmp_path / "none.h5")
     text = tmp_path / "text.h5"
     text.write_text("no HDF5 at all")
-    with pytest.raises(TraceError, match=r"text\.h5: damaged or truncated.*leave this run out"):
+    with pytest.raises(TraceError, match=r"text\.h5: damaged.*leave this run out"):
         read(text)
     with h5py.File(tmp_path / "other.h5", "w") as file:
         file["data"] = [1]
@@ -295,8 +296,7 @@ def test_a_missing_or_foreign_file_is_refused_by_name(tmp_path):
 
 
 def test_a_newer_schema_is_refused(written):
-    with h5py.File(written, "a") as file:
-        file.attrs["schema"] = 99
+    altered(written, lambda file: file.attrs.modify("schema", 99))
     with pytest.raises(TraceError, match=r"rank-00000\.h5: .*schema 99.*install"):
         read(written)
 
@@ -305,24 +305,55 @@ def test_a_newer_schema_is_refused(written):
 def test_a_truncated_file_is_refused(written, kept):
     whole = written.read_bytes()
     written.write_bytes(whole[: kept if isinstance(kept, int) else int(kept * len(whole))])
-    with pytest.raises(TraceError, match=r"rank-00000\.h5: damaged or truncated"):
+    with pytest.raises(TraceError, match=r"rank-00000\.h5: damaged"):
         read(written)
 
 
-def test_overwritten_bytes_are_noticed_or_harmless(written):
-    """Damage in the middle of the data: either the error says so, or the rows are what they were."""
-    whole, expected = written.read_bytes(), read(written).tables["events"]["bytes"]
-    noticed = 0
-    for begin in range(0, len(whole), len(whole) // 20):
-        written.write_bytes(whole[:begin] + bytes(64) + whole[begin + 64 :])
-        try:
-            trace = read(written)
-        except TraceError as error:
-            assert str(written) in str(error)
-            noticed += 1
-        else:
-            assert len(trace.tables["events"]["bytes"]) in (0, len(expected))
-    assert noticed > 0
+def test_every_overwritten_byte_of_a_closed_file_is_noticed(written):
+    whole = written.read_bytes()
+    places = {
+        *range(0, 80),
+        *np.random.default_rng(1).integers(512, len(whole), 300).tolist(),
+        len(whole) - 1,
+    }
+    for place in sorted(places):
+        written.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
+        with pytest.raises(TraceError, match=r"rank-00000\.h5: damaged"):
+            read(written)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda file: file["values/value"].write_direct(np.array([1.5])),
+        lambda file: file["events/start"].resize((10,)),
+        lambda file: file["names/text"].write_direct(np.frombuffer(b'"energi"\n', np.uint8)),
+        lambda file: file["committed"].__setitem__((0, 0), 100),
+        lambda file: file["committed"].__setitem__((1, 2), 0),
+        lambda file: file.attrs.modify("guarantee", "layout"),
+    ],
+    ids=["a value", "fewer rows", "a name", "fewer committed", "a hash", "an attribute"],
+)
+def test_rows_and_attributes_are_held_against_the_record_of_the_commit(tmp_path, change):
+    """Also in a file that was never sealed, because its run was killed."""
+    path = tmp_path / "rank-00000.h5"
+    t = Tracer(path, {"rank": 0, "guarantee": "none"})
+    t.name("energy")
+    for number in range(5000):
+        t.event(0, number, number)
+    t.value("energy", 0.5)
+    t.close()
+    leave_open(path)
+    assert len(read(path).tables["events"]["start"]) == 5000
+    with h5py.File(path, "r+") as file:
+        change(file)
+    with pytest.raises(TraceError, match=r"rank-00000\.h5: damaged"):
+        read(path)
+
+
+def test_a_file_that_is_not_sealed_is_not_complete_whatever_it_says(written):
+    leave_open(written)
+    assert not read(written).complete
 
 
 def test_the_files_of_a_run_are_found_and_a_missing_rank_is_named(tmp_path):

@@ -1,0 +1,101 @@
+"""What a commit vouches for: how many rows of each table are whole, and what they hash to.
+
+`committed` in the file of a rank is uint64 (8, 4). One row for each of GROWING: rows in full chunks, rows in the tail,
+and the hash of both together; two rows for the attributes of the root group, before and after a change that may be
+under way (their hashes alone); a last one with the hash of the rows above. All of it is written at once, so that a
+file that was cut off at any moment has a record that fits its rows, and a changed byte none.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from miniapps.trace.schema import GROWING
+
+SHAPE = (len(GROWING) + 3, 4)
+_WORDS = struct.Struct(">QQ")
+
+
+class Hasher:
+    """The hash (XXH3, 128 bits) of the rows of one table so far: of the hashes of its columns, in their order."""
+
+    def __init__(self, table: str):
+        self._states = {column: xxhash.xxh3_128() for column in GROWING[table]}
+
+    def add(self, columns: Mapping[str, np.ndarray]) -> None:
+        """Add rows, little-endian."""
+        for column, state in self._states.items():
+            state.update(_bytes(columns[column]))
+
+    def digest(self, columns: Mapping[str, np.ndarray] | None = None) -> bytes:
+        """The hash of the rows so far, and of `columns` after them."""
+        digests = []
+        for column, state in self._states.items():
+            if columns is not None and len(columns[column]):
+                state = state.copy()
+                state.update(_bytes(columns[column]))
+            digests.append(state.digest())
+        return xxhash.xxh3_128_digest(b"".join(digests))
+
+
+def table_digest(table: str, columns: Mapping[str, np.ndarray]) -> bytes:
+    """The hash of all rows of a table."""
+    hasher = Hasher(table)
+    hasher.add(columns)
+    return hasher.digest()
+
+
+def attributes_digest(attributes: Mapping[str, Any]) -> bytes:
+    """The hash of the attributes of a root group, as they are in the file, without `complete`."""
+    kept = {key: value for key, value in attributes.items() if key != "complete"}
+    return xxhash.xxh3_128_digest(json.dumps(kept, sort_keys=True).encode())
+
+
+@dataclass(frozen=True)
+class Commit:
+    """`rows` and `tail_rows` by table, `digests` by table, and `attributes`: hashes, one of which is theirs."""
+
+    rows: dict[str, int]
+    tail_rows: dict[str, int]
+    digests: dict[str, bytes]
+    attributes: tuple[bytes, bytes]
+
+    def record(self) -> np.ndarray:
+        """As it stands in the file."""
+        lines = [
+            (self.rows[table], self.tail_rows[table], *_WORDS.unpack(self.digests[table]))
+            for table in GROWING
+        ]
+        lines += [(0, 0, *_WORDS.unpack(digest)) for digest in self.attributes]
+        record = np.array([*lines, (0, 0, 0, 0)], "<u8")
+        record[-1, 2:] = _WORDS.unpack(_closing(record))
+        return record
+
+
+def parse(record: np.ndarray) -> Commit:
+    """The inverse of `Commit.record`. Raises ValueError for a record that is not whole."""
+    if record.shape != SHAPE or tuple(record[-1].tolist()) != (0, 0, *_WORDS.unpack(_closing(record))):
+        raise ValueError("the record of what is committed is not as it was written")
+    lines = dict(zip(GROWING, record.tolist(), strict=False))
+    first, second = (_WORDS.pack(*line[2:]) for line in record[-3:-1].tolist())
+    return Commit(
+        {table: line[0] for table, line in lines.items()},
+        {table: line[1] for table, line in lines.items()},
+        {table: _WORDS.pack(*line[2:]) for table, line in lines.items()},
+        (first, second),
+    )
+
+
+def _closing(record: np.ndarray) -> bytes:
+    return xxhash.xxh3_128_digest(np.ascontiguousarray(record[:-1], "<u8").tobytes())
+
+
+def _bytes(rows: np.ndarray) -> memoryview:
+    return memoryview(np.ascontiguousarray(rows)).cast("B") if rows.size else memoryview(b"")
