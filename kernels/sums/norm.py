@@ -27,7 +27,8 @@ def norm_by(dot: Variant):
     The dot product r = (x, x) of n elements is taken as it comes where n tiny/eps <= r < infinity (tiny and eps of
     the accumulator): then what squares lost to underflow is below eps**2 r / 2. Otherwise x, in the type of its
     accumulator, is brought by a power of two to where neither can happen to the largest element, and the dot product
-    is taken again. NaN gives NaN, even beside infinities; infinities give infinity, nothing 0.0.
+    is taken again. NaN gives the root of the NaN that the dot product makes of it, even beside infinities, so that its
+    bits promise what those of the dot product do; infinities give infinity, nothing 0.0.
 
     The square root is correctly rounded. If the sum of squares is so too (`exact`, within the limits that its dot
     product states), the norm is less than 1 unit in the last place from the true one.
@@ -41,6 +42,8 @@ def norm_by(dot: Variant):
             return np.sqrt(square)
         values = _numbers(x, kwargs.get("dtype", ""))
         largest = abs(values).max().tolist()
+        if math.isnan(largest):  # which of several NaNs is the largest depends on their order
+            return np.sqrt(square)
         if largest == 0 or not math.isfinite(largest):
             return square.dtype.type(largest)
         # The largest becomes at least 2**(target - 1), the sum of n squares less than 2**(maxexp - 2).

@@ -66,3 +66,16 @@ def exact_terms(vectors):
     """The elements, or their products, as fractions."""
     columns = [[Fraction(v) for v in vector.astype(np.float64).tolist()] for vector in vectors]
     return [math.prod(row) for row in zip(*columns, strict=True)]
+
+
+def nans(kind):
+    """NaNs of both signs that differ in their payloads: quiet ones and signalling ones, (6,)."""
+    info = ml_dtypes.finfo(TYPES[kind])
+    infinity, quiet, sign = (
+        np.array([np.inf], TYPES[kind]).view(f"u{info.bits // 8}"),
+        1 << (info.nmant - 1),
+        1 << (info.bits - 1),
+    )
+    return (
+        infinity | np.array([1, quiet, quiet | 1, sign | 2, sign | quiet, sign | quiet | 3], infinity.dtype)
+    ).view(TYPES[kind])

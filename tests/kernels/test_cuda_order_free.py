@@ -14,6 +14,7 @@ from kernels import registry
 from kernels.sums import cupy as gpu
 
 from .hard import bits, rounded
+from .sums import nans
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(bool(gpu.missing()), reason=gpu.missing() or "")]
 
@@ -128,7 +129,18 @@ def test_ieee_rules(name, operation, x, expected):
     x = np.array(x)
     arrays = [on_device(v)[0] for v in ((x,) if operation == "sum" else (x, np.ones_like(x)))]
     found = registry.get(operation, name, "cupy")(*arrays)
-    assert np.isnan(found) if np.isnan(expected) else bits(found) == bits(np.float64(expected))
+    assert bits(found) == bits(np.float64(expected))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kind", ["float64", "float32", "float16", "bfloat16"])
+def test_all_nans_give_one_pattern(name, kind):
+    x = np.concatenate([np.ones(300, nans(kind).dtype), nans(kind)])
+    for turned in (x, x[::-1].copy()):
+        for operation, count in (("sum", 1), ("dot", 2), ("norm", 1)):
+            arguments, named = on_device(turned)
+            found = registry.get(operation, name, "cupy")(*[arguments] * count, **named)
+            assert bits(found) == bits(found.dtype.type(np.nan)), operation
 
 
 def test_a_product_beyond_the_largest_number_is_an_infinity():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kernels import registry
 
 from .hard import arrays, bits, long_arrays
-from .sums import HOST, TYPES, exact_terms, in_each_type, named, sample
+from .sums import HOST, TYPES, exact_terms, in_each_type, named, nans, sample
 
 NORMS = [v for v in registry.variants("norm") if v.backend in HOST and v.unavailable() is None]
 ORDERED = [v for v in NORMS if v.guarantee in ("none", "run")]
@@ -100,6 +100,19 @@ def test_the_exact_norm_is_less_than_one_unit_from_the_true_one(kind, x):
 @settings(deadline=None)
 def test_a_promise_of_layout_holds_for_every_permutation(variant, x, seed):
     assert bits(variant(np.random.default_rng(seed).permutation(x))) == bits(variant(x))
+
+
+@in_each_type(NORMS)
+def test_of_several_nans_a_norm_is_the_root_of_their_dot_product(variant, kind):
+    """The same bits, so that the promise for a NaN is that of the dot product (test_sum_inputs.py)."""
+    dot = registry.get("dot", variant.name, variant.backend)
+    for n in (6, 300, 5000):
+        for turn in range(6):
+            x = sample(n, kind)
+            x[:: n // 6][:6] = np.roll(nans(kind), turn)
+            x[1] = np.inf if turn % 2 and n > 6 else x[1]
+            with np.errstate(invalid="ignore"):
+                assert bits(variant(x, **alone(variant))) == bits(np.sqrt(dot(x, x, **alone(variant)))), turn
 
 
 @in_each_type(NORMS)

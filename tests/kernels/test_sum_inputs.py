@@ -6,8 +6,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from kernels import registry
+
 from .hard import bits
-from .sums import HERE, OPERATIONS, TYPES, factors, in_each_type, named, promising, sample
+from .sums import HERE, HOST, OPERATIONS, TYPES, factors, in_each_type, named, nans, promising, sample
 
 SWAPPED = {kind: np.dtype(TYPES[kind]).newbyteorder(">") for kind in TYPES}
 FAR = ["float64", "float32", "bfloat16"]  # no sum of float16 that fits in memory is beyond float32
@@ -46,6 +48,37 @@ def test_nan_and_opposite_infinities_give_nan(variant, kind):
         for where, value in given.items():
             x[where] = value
         assert np.isnan(total(variant, x)), given
+
+
+ORDER_FREE = [
+    v
+    for operation in ("sum", "dot", "norm")
+    for v in registry.variants(operation)
+    if v.guarantee in ("layout", "exact") and v.backend in HOST and v.unavailable() is None
+]
+
+
+@in_each_type(ORDER_FREE)
+def test_a_promise_of_layout_holds_for_nans_too_which_give_one_pattern(variant, kind):
+    """Whatever their payloads and signs, wherever they stand, alone, with others or beside infinities."""
+    expected = bits(accumulated(kind, np.nan))
+    found = set()
+    for n in (6, 300, 5000):
+        places = np.linspace(0, n - 1, 6).astype(int)
+        for turn in range(6):
+            for count in (1, 2, 6):
+                x = np.ones(n, TYPES[kind])
+                x[places[:count]] = np.roll(nans(kind), turn)[:count]
+                if turn % 2:
+                    x[2] = np.inf
+                for order in (x, x[::-1]):
+                    with np.errstate(invalid="ignore"):
+                        found.add(
+                            bits(variant(order) if variant.operation == "norm" else total(variant, order))
+                        )
+    if variant.operation != "norm":
+        found.add(bits(total(variant, np.array([np.inf, 1.0, -np.inf], TYPES[kind]))))
+    assert found == {expected}
 
 
 @in_each_type([v for v in HERE if v.operation == "dot"])
