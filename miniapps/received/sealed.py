@@ -21,11 +21,13 @@ from typing import Any, BinaryIO
 
 import xxhash
 
-from miniapps.received.regular import Refused
+from miniapps.received.regular import MOST, Refused, open_regular
+from miniapps.received.text import printable
 
 HEADER = 512  # bytes of the user block
 PIECE = 2**22  # bytes hashed at once
 _MAGIC = b"fpna-file 1 "
+_HDF5 = b"\x89HDF\r\n\x1a\n"  # the begin of an HDF5 file without a user block
 OPEN = _MAGIC + b"open"
 _CLOSED = re.compile(re.escape(_MAGIC) + rb"closed xxh3-128=([0-9a-f]{32}) bytes=([0-9]{1,18})")
 
@@ -53,15 +55,12 @@ def sealed(image: bytes, where: str) -> str:
 
     Raises Refused where there is no header, or where the bytes are not those that were sealed.
     """
-    text = bytes(image[:HEADER]).rstrip(b"\0")
-    if text == OPEN + b"\n" and len(image) > HEADER:
+    text = bytes(image[:HEADER]).split(b"\n")[0]
+    if image[:HEADER] == header() and len(image) > HEADER:
         return ""
-    found = _CLOSED.fullmatch(text.removesuffix(b"\n"))
-    if not image.startswith(_MAGIC) or found is None:
-        raise Refused(
-            f"{where}: damaged, or none of ours: it does not begin with the line `fpna-file 1 ...`; copy it again "
-            "from where the run wrote it, or leave this run out"
-        )
+    found = _CLOSED.fullmatch(text)
+    if found is None or image[:HEADER] != header(text):
+        raise _not_ours(where)
     digest, size = found[1].decode(), int(found[2])
     if size != len(image):
         raise Refused(
@@ -74,6 +73,30 @@ def sealed(image: bytes, where: str) -> str:
             "the run wrote it, or leave this run out"
         )
     return digest
+
+
+def read_sealed(path: str | os.PathLike, most: int = MOST, links: bool = False) -> tuple[bytes, str]:
+    """(bytes, hash in hex) of the finished file `path` of at most `most` bytes; `links` as for `open_regular`.
+
+    A file that does not begin as ours do is not read to its end. Raises Refused, also for a file that was never
+    finished, and OSError.
+    """
+    where = printable(os.fspath(path))
+    with open_regular(path, most, links) as file:
+        begin = file.read(len(_MAGIC))
+        if begin.startswith(_HDF5):
+            raise Refused(
+                f"{where}: an HDF5 file without a seal, as version 0.1 of this program wrote its snapshots, checkpoints "
+                "and solutions: nothing in it can be verified; write it again with this version"
+            )
+        if begin != _MAGIC:
+            raise _not_ours(where)
+        file.seek(0)
+        image = file.read(os.fstat(file.fileno()).st_size)
+    digest = sealed(image, where)
+    if not digest:
+        raise Refused(f"{where}: was never finished; the program that wrote it was stopped: leave it out")
+    return image, digest
 
 
 def write_sealed(path: Path, fill: Callable[[Any], None]) -> str:
@@ -100,3 +123,10 @@ def write_sealed(path: Path, fill: Callable[[Any], None]) -> str:
             draft.unlink()
         raise
     return digest
+
+
+def _not_ours(where: str) -> Refused:
+    return Refused(
+        f"{where}: damaged, or none of ours: it does not begin with the line `fpna-file 1 ...`; copy it again "
+        "from where the run wrote it, or leave this run out"
+    )
