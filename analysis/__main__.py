@@ -10,6 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from analysis.commands.choice import BAD_USAGE, EQUAL, FAILED, Usage, add_reading
+from miniapps.received.text import encodable, printable, tell
 
 PACKAGES = ("pandas", "pyarrow", "h5py", "jinja2", "matplotlib", "rich")
 COMMANDS = (
@@ -50,9 +51,17 @@ exit codes:
 """
 
 
+class _Parser(argparse.ArgumentParser):
+    """Repeats no argument as it is: a pattern of the shell may have given the names of a received directory."""
+
+    def _print_message(self, message, file=None):
+        file = sys.stderr if file is None else file
+        super()._print_message(encodable(printable(message, keep="\n"), file), file)
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line of all commands."""
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="python -m analysis", description=DESCRIPTION, epilog=f"{EXAMPLES}\n{EXIT_CODES}",
         formatter_class=_layout,
     )  # fmt: skip
@@ -88,10 +97,10 @@ def _copies():
 
 def _refused(told) -> int:
     if told.rank == 0:
-        print(
+        tell(
             f"analysis: started {told.size} times by {told.name}; start it once, or let the ranks read together: "
             f"mpirun -n {told.size} python -m mpi4py.futures -m analysis ...",
-            file=sys.stderr,
+            sys.stderr,
         )
     return BAD_USAGE
 
@@ -100,10 +109,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     options = parser().parse_args(argv)
     if missing := [package for package in PACKAGES if find_spec(package) is None]:
-        print(
-            f"analysis: not installed: {', '.join(missing)}; pip install {' '.join(missing)}",
-            file=sys.stderr,
-        )
+        tell(f"analysis: not installed: {', '.join(missing)}; pip install {' '.join(missing)}", sys.stderr)
         return BAD_USAGE
     if copies := _copies():
         return _refused(copies)
@@ -114,12 +120,11 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return _module(options.command).run(options)
     except (Usage, NoRuns, NothingInCommon, TraceError) as error:
-        print(f"analysis: {error}", file=sys.stderr)
+        for line in error.args:
+            tell(f"analysis: {line}", sys.stderr)
         return BAD_USAGE
     except BrokenExecutor as error:
-        print(
-            f"analysis: a process that read traces ended ({error}); use fewer: --processes 1", file=sys.stderr
-        )
+        tell(f"analysis: a process that read traces ended ({error}); use fewer: --processes 1", sys.stderr)
         return FAILED
     except BrokenPipeError:  # the reader of the output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis import bits
-from analysis.export.tables import csv_text
+from analysis.export.tables import csv_text, texts
 from analysis.groups import grouped
 from analysis.report.material import Material
 from analysis.report.svg import Figure, picture
@@ -98,7 +98,7 @@ def write_results(directory: Path, table: pd.DataFrame, figures: list[Figure]) -
         (directory / name).unlink(missing_ok=True)
     (directory / MANIFEST).write_text(json.dumps(names, indent=1) + "\n", encoding="utf-8")
     (directory / names[0]).write_text(csv_text(table), encoding="utf-8")
-    table.to_parquet(directory / names[1], index=False)
+    texts(table).to_parquet(directory / names[1], index=False)
     for figure in drawn:
         if figure.data is not None:
             (directory / f"{figure.name}.csv").write_text(csv_text(figure.data), encoding="utf-8")

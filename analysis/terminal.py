@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Callable, Iterable
 
 import pandas as pd
@@ -18,14 +19,16 @@ from analysis.power import percent
 from analysis.regions import regions, summary
 from analysis.variability import bound, label
 from analysis.verdict import BROKEN, HOLDS, SAME, Group, place
+from miniapps.received.text import encodable, printable
 
 COLOURS = {HOLDS: "green", BROKEN: "bold red"}
 PLAIN_WIDTH = 160  # where the output is no terminal: wide enough that no cell is broken
 
 
 def printer() -> Callable[..., None]:
-    """A function that prints text and tables: in colour and as wide as the terminal, or, where the output is no
-    terminal, as plain text without spaces at the ends of lines. `bold=True` is for the verdict."""
+    """A function that prints a line of text or a `table`: in colour and as wide as the terminal, or, where the output
+    is no terminal, as plain text without spaces at the ends of lines. `bold=True` is for the verdict. Only the
+    printer's own colours reach the terminal as control characters."""
     from rich.console import Console
 
     plain = {"highlight": False, "emoji": False, "markup": False}
@@ -33,28 +36,31 @@ def printer() -> Callable[..., None]:
     paper = Console(**plain, width=PLAIN_WIDTH, color_system=None)
 
     def say(what: object = "", bold: bool = False) -> None:
-        options = {"style": "bold" if bold else None, "soft_wrap": isinstance(what, str)}
-        if terminal.is_terminal:
-            terminal.print(what, **options)
-            return
-        with paper.capture() as captured:
-            paper.print(what, **options)
-        print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+        console = terminal if terminal.is_terminal else paper
+        is_text = isinstance(what, str)
+        with console.capture() as captured:
+            console.print(
+                printable(what) if is_text else what, style="bold" if bold else None, soft_wrap=is_text
+            )
+        lines = captured.get().removesuffix("\n").split("\n")
+        if console is paper:
+            lines = [line.rstrip() for line in lines]
+        print(encodable("\n".join(lines), sys.stdout))
 
     return say
 
 
 def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], numbers: Iterable[str] = ()):
-    """A rich table; columns named in `numbers` are set to the right."""
+    """A rich table of `printable` text; columns named in `numbers` are set to the right."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    made = Table(title=printable(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        made.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+        made.add_column(printable(column), justify="right" if column in numbers else "left", overflow="fold")
     for row in rows:
-        made.add_row(*(Text(cell, style=COLOURS.get(cell, "")) for cell in map(str, row)))
+        made.add_row(*(Text(printable(cell), style=COLOURS.get(cell, "")) for cell in map(str, row)))
     return made
 
 

@@ -8,6 +8,7 @@ import sys
 
 import miniapps
 from miniapps.config import closest
+from miniapps.received.text import tell
 
 COMMANDS = ("list", "doctor")
 
@@ -45,9 +46,9 @@ def main(argv: list[str]) -> int:
 
         return doctor()
     if command in ("list", "-h", "--help"):
-        print(listing())
+        tell(listing(), keep="\n")
         return 0
-    print(f"miniapps: unknown command {command!r}{closest(command, COMMANDS)}", file=sys.stderr)
+    tell(f"miniapps: unknown command {command!r}{closest(command, COMMANDS)}", sys.stderr)
     return 2
 
 

@@ -7,8 +7,17 @@ import sys
 import time
 from pathlib import Path
 
+from miniapps.received.text import printable
+
 FORMAT = "%(asctime)s %(name)s rank %(rank)d %(levelname)s: %(message)s"
 REDRAW_S = 0.2
+
+
+class _Formatter(logging.Formatter):
+    """Messages repeat names of files and what is in them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record), keep="\n")
 
 
 def logger(app: str, rank: int, level: str, file: Path | None) -> logging.Logger:
@@ -20,8 +29,8 @@ def logger(app: str, rank: int, level: str, file: Path | None) -> logging.Logger
     asked = getattr(logging, level.upper())
     handlers = [(logging.StreamHandler(sys.stderr), asked if rank == 0 else max(asked, logging.WARNING))]
     if file is not None:
-        handlers.append((logging.FileHandler(file), asked))
-    formatter = logging.Formatter(FORMAT.replace("%(rank)d", str(rank)).replace("%(name)s", app), "%H:%M:%S")
+        handlers.append((logging.FileHandler(file, encoding="utf-8", errors="backslashreplace"), asked))
+    formatter = _Formatter(FORMAT.replace("%(rank)d", str(rank)).replace("%(name)s", app), "%H:%M:%S")
     for handler, threshold in handlers:
         handler.setLevel(threshold)
         handler.setFormatter(formatter)

@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 from miniapps import environment
+from miniapps.received.text import tell
 
 TIMEOUT_S = 60
 # (package, needed for, extra of this distribution that brings it); without extra it is required.
@@ -55,11 +56,12 @@ def doctor() -> int:
     for finding in findings_here():
         findings.append(finding)
         mark = "!!" if finding.remedy else "  "
-        print(f"{mark} {finding.what:<16} {finding.found}", flush=True)
+        tell(f"{mark} {finding.what:<16} {finding.found}")
         if note := finding.remedy or finding.hint:
-            print(f"   {'':<16} -> {note}", flush=True)
+            tell(f"   {'':<16} -> {note}")
     wrong = [finding.what for finding in findings if finding.remedy]
-    print(f"\n{len(wrong)} to repair: {', '.join(wrong)}" if wrong else "\nReady: the applications run here.")
+    verdict = f"{len(wrong)} to repair: {', '.join(wrong)}" if wrong else "Ready: the applications run here."
+    tell(f"\n{verdict}", keep="\n")
     return 1 if wrong else 0
 
 

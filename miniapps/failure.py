@@ -19,6 +19,7 @@ from miniapps.config import UsageError
 from miniapps.interrupts import Terminated
 from miniapps.launch import Launch
 from miniapps.outcome import RunError
+from miniapps.received.text import tell
 from miniapps.trace import TraceError
 
 DONE, FAILED, BAD_USAGE, NOT_VERIFIED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
@@ -51,7 +52,7 @@ def fail(error: BaseException, app: str, comm: Any, launch: Launch | None, ctx: 
     if first:
         with contextlib.suppress(OSError):
             sys.stdout.flush()
-            print("\n".join(message), file=sys.stderr, flush=True)
+            tell("\n".join(message), sys.stderr, keep="\n")
     if comm.size == 1:
         signal.alarm(0)
         return code

@@ -16,6 +16,7 @@ from kernels import allreduce
 from miniapps import commandline, config, environment, faults
 from miniapps.config import UsageError
 from miniapps.options import Common, RunOptions, ordering_for
+from miniapps.received.text import tell
 from miniapps.trace import TraceError, read_run
 
 Orders = dict[tuple[str, int], np.ndarray]  # uint16 (calls, size) by name of the reducer and repeat
@@ -79,7 +80,7 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
     if only_list:
         from miniapps.listing import listing  # imports all kernels, of which a run may need few
 
-        print(listing(app, known, effective), flush=True)
+        tell(listing(app, known, effective), keep="\n")
         return None
     if options.device == "cuda" and (reason := environment.no_cuda()):
         raise UsageError(f"--device cuda: {reason}; or compute with --device cpu")

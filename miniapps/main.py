@@ -15,6 +15,7 @@ from miniapps.failure import BAD_USAGE, DONE, NOT_VERIFIED, USAGE, fail
 from miniapps.launch import Launch, prepare
 from miniapps.options import RunOptions
 from miniapps.outcome import Check, Outcome, RunError
+from miniapps.received.text import tell
 from miniapps.trace import Tracer
 from miniapps.trace.clocks import Clocks
 from miniapps.trace.node import pack_node
@@ -66,7 +67,7 @@ def main(app: App, argv: list[str] | None = None, comm: Any = None) -> int:
         comm = world() if comm is None else comm
     except UsageError as error:
         if speaks():
-            print(f"{app.name}: {error}", file=sys.stderr, flush=True)
+            tell(f"{app.name}: {error}", sys.stderr)
         return BAD_USAGE
     state = _State()
     try:
@@ -84,7 +85,7 @@ def _agree(app: App, argv: list[str], comm: Any) -> tuple[int, Launch | None]:
         try:
             answer = (DONE, prepare(app, argv, comm.size))
         except USAGE as error:
-            print(f"{app.name}: {error}", file=sys.stderr, flush=True)
+            tell(f"{app.name}: {error}", sys.stderr)
             answer = (BAD_USAGE, None)
         except SystemExit as end:  # --help
             sys.stdout.flush()
@@ -145,7 +146,8 @@ def _run(app: App, comm: Any, state: _State) -> int:
             "wall_s": wall,
         }
         outcome.write(launch.out, result)
-        print("\n".join(outcome.lines(result)), flush=True)
+        for line in outcome.lines(result):
+            tell(line)
     console.close(log)
     comm.Barrier()  # no rank ends, which may end the job, before rank 0 has spoken
     return code

@@ -8,11 +8,13 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from miniapps.received.text import tell
+
 EQUAL, FAILED, BAD_USAGE, DIFFERENT = 0, 1, 2, 3
 
 
 class Usage(Exception):
-    """The command line asks for what cannot be; the message says why and what can."""
+    """The command line asks for what cannot be; the message says why and what can, an argument for each line."""
 
 
 def add_reference(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +101,7 @@ def require_usable(frames) -> None:
     fatal = ("unreadable", "foreign rank", "mixed schema", "missing ranks", "no trace", "empty")
     reasons = frames.excluded[frames.excluded["what"].isin(fatal)]["reason"].tolist()
     if reasons:
-        raise Usage("\nanalysis: ".join(reasons))
+        raise Usage(*reasons)
 
 
 def require_same_problem(frames, chosen: list[tuple[str, int]]) -> None:
@@ -163,4 +165,4 @@ def warn(frames) -> None:
     from analysis.terminal import excluded_lines
 
     for line in excluded_lines(frames.excluded):
-        print(line, file=sys.stderr)
+        tell(line, sys.stderr)

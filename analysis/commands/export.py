@@ -20,6 +20,7 @@ from analysis.commands.choice import (
     warn,
 )
 from analysis.export import FORMATS
+from miniapps.received.text import tell
 
 SUMMARY = "the events of a run for other tools: Perfetto, Vampir, Extra-P, simulators"
 MOST_SECONDS = 9_000_000_000  # about what 63 bits hold in nanoseconds
@@ -121,7 +122,7 @@ def _models(options: argparse.Namespace, module) -> list[str]:
     except module.NotOneExperiment as error:
         raise Usage(str(error)) from error
     if skipped:
-        print(f"left out, since they ended early: {', '.join(map(str, skipped))}", file=sys.stderr)
+        tell(f"left out, since they ended early: {', '.join(map(str, skipped))}", sys.stderr)
     return [
         f"Written to {options.output}: {len(runs)} run{'s' if len(runs) != 1 else ''}; {module.OPEN_WITH}",
         *(f"Note: {note}." for note in module.notes(points)),
@@ -144,7 +145,7 @@ def _slice(directory: Path, repeat: int | None, options: argparse.Namespace):
     repeat = options.repeat if repeat is None else repeat
     part = slice_of(directory, Selection(repeat, options.ranks, options.steps, options.begin, options.end))
     if not part.complete and options.format != "extrap":
-        print(f"{directory}: ended early; its last events are missing", file=sys.stderr)
+        tell(f"{directory}: ended early; its last events are missing", sys.stderr)
     return part
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.divergence.compare import Point
+from miniapps.received.text import printable
 from miniapps.trace import RankTrace
 
 
@@ -46,10 +47,10 @@ def mark_of(point: Point, table: str, repeat: int, trace: RankTrace, events: pd.
     following = coming.loc[coming["index"].idxmin()] if len(coming) else None
     at = events["start"].min() if last is None else last["end"]
     return Mark(
-        point.rank_a, int(at), f"first divergence: {point.name}",
+        point.rank_a, int(at), f"first divergence: {printable(point.name)}",
         {
             "step": point.step, "block": point.block,
-            "recorded after": "the start" if last is None else str(last["name"]),
-            "recorded before": "the end" if following is None else str(following["name"]),
+            "recorded after": "the start" if last is None else printable(str(last["name"])),
+            "recorded before": "the end" if following is None else printable(str(following["name"])),
         },
     )  # fmt: skip

@@ -87,7 +87,7 @@ def _write(part: Slice, trace) -> None:
     import otf2
 
     trace.creator = "fpna-miniapps, python -m analysis export"
-    trace.description = f"{part.title}, run {part.path.name}"
+    trace.description = f"{part.title}, run {part.name}"
     places = _locations(part, trace.definitions)
     make = trace.definitions
     ranks = [places[rank, 0] for rank in part.attributes]

@@ -37,7 +37,7 @@ def write(part: Slice, out: Path, mark: Mark | None = None) -> list[Path]:
         # The fastest level: names and digits repeat so much that slower ones gain little.
         packed = gzip.GzipFile(out.stem, "wb", 1, raw, mtime=0) if out.suffix == ".gz" else nullcontext(raw)
         with packed as file:
-            about = {"program": part.title, "run": part.path.name, "complete": part.complete}
+            about = {"program": part.title, "run": part.name, "complete": part.complete}
             file.write(f'{{"displayTimeUnit":"ns","otherData":{json.dumps(about)},"traceEvents":[\n'.encode())
             lines = _lines(part, mark)
             separator = b""

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.export.tables import distinct
 from analysis.load.timeline import is_collective, is_exchange, timeline
+from miniapps.received.text import printable
 from miniapps.trace import read_run
 
 
@@ -32,7 +34,8 @@ class Selection:
 
 @dataclass(frozen=True)
 class Slice:
-    """A part of the run in `path`: what happened from `begin` to `end`, ns after its first event.
+    """A part of the run in `path`: what happened from `begin` to `end`, ns after its first event. Names are such as
+    every format can hold: `printable` but for line feeds and tabs.
 
     `attributes` of the traces of the ranks that take part, by rank. `events` has the columns of `timeline` and
 
@@ -60,11 +63,16 @@ class Slice:
         """`coupled none/arrival`."""
         first = next(iter(self.attributes.values()))
         method = "/".join(filter(None, (first.get("guarantee"), first.get("ordering"))))
-        return f"{first.get('app', self.path.name)} {method}".rstrip()
+        return printable(f"{first.get('app', self.path.name)} {method}".rstrip())
+
+    @property
+    def name(self) -> str:
+        """The name of the run's directory."""
+        return printable(self.path.name)
 
     def node(self, rank: int) -> str:
         """The node on which `rank` ran."""
-        return str(self.attributes[rank].get("environment", {}).get("node") or "unknown node")
+        return printable(str(self.attributes[rank].get("environment", {}).get("node") or "unknown node"))
 
     def pieces(self) -> Iterable[tuple[int, int, pd.DataFrame]]:
         """(rank, lane, its events) for every lane of every rank."""
@@ -107,6 +115,8 @@ def slice_of(run: Path, selection: Selection = Selection()) -> Slice:
     lane, depth = _nested(events)
     events = events.assign(lane=lane, depth=depth)
     events["collective"] = _matched(events, len(ranks))
+    names = distinct(printable(name, keep="\n\t") for name in events["name"].cat.categories)
+    events["name"] = events["name"].cat.rename_categories(names)
     attributes = {rank: heads[rank] for rank in ranks}
     return Slice(Path(run), attributes, events, int(events["start"].min()), int(events["end"].max()))
 

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 import pandas as pd
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what spreadsheets take for the beginning of a formula
+from miniapps.received.text import printable
+
+FORMULA = (
+    "=",
+    "+",
+    "-",
+    "@",
+    "＝",
+    "＋",
+    "－",
+    "＠",
+)  # what spreadsheets take for the beginning of a formula
 LINK_MOST = 150_000  # bytes of one link
 
 
@@ -24,10 +37,29 @@ class Link:
 def csv_text(frame: pd.DataFrame) -> str:
     """`frame` as CSV (RFC 4180), numbers as the fewest digits that are read back to the same bits.
 
-    Text that a spreadsheet would take for a formula has an apostrophe before it, since names of groups, files and
-    regions come from whoever made the runs; numbers are left alone.
+    Text is `printable`, so that a row is a line, and what a spreadsheet would take for a formula has an apostrophe
+    before it, since names of groups, files and regions come from whoever made the runs; numbers are left alone.
     """
-    return _guarded(frame).to_csv(index=False, lineterminator="\n")
+    return texts(frame, _guard).to_csv(index=False, lineterminator="\n")
+
+
+def texts(frame: pd.DataFrame, change: Callable[[str], str] = printable) -> pd.DataFrame:
+    """`frame` with `change` made to all its texts and to the names of its columns, which stay different."""
+    made = frame.set_axis(distinct(map(change, map(str, frame.columns))), axis=1)
+    for column in made.columns[[not pd.api.types.is_numeric_dtype(dtype) for dtype in made.dtypes]]:
+        made[column] = (
+            made[column].astype(object).map(lambda value: change(value) if isinstance(value, str) else value)
+        )
+    return made
+
+
+def distinct(names: Iterable[str]) -> list[str]:
+    """`names`, those that were there before with ` (2)` and so on after them."""
+    made: dict[str, None] = {}
+    for name in names:
+        again = itertools.chain([name], (f"{name} ({i})" for i in itertools.count(2)))
+        made[next(one for one in again if one not in made)] = None
+    return list(made)
 
 
 def write_csv(frames: dict[str, pd.DataFrame], directory: Path) -> list[str]:
@@ -54,13 +86,7 @@ def _uri(frame: pd.DataFrame) -> str:
     return "data:text/csv;charset=utf-8," + quote(csv_text(frame), safe=",:;/+-._~!*()@$'")
 
 
-def _guarded(frame: pd.DataFrame) -> pd.DataFrame:
-    """`frame` with an apostrophe before texts that begin like a formula, names of columns included."""
-    made = frame.rename(columns=_guard)
-    for column in made.columns[[not pd.api.types.is_numeric_dtype(dtype) for dtype in made.dtypes]]:
-        made[column] = made[column].astype(object).map(_guard)
-    return made
-
-
-def _guard(value: object) -> object:
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+def _guard(text: str) -> str:
+    # Where the decimal point is a comma, spreadsheets part cells at semicolons.
+    parts = printable(text).split(";")
+    return ";".join(f"'{part}" if part.lstrip().startswith(FORMULA) else part for part in parts)

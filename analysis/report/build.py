@@ -22,6 +22,7 @@ from analysis.solves.tables import changed
 from analysis.sums.sections import sums_sections
 from analysis.variability import Id
 from analysis.verdict import MEANING, Group, by_weight, clause, counted, doubts, sentence
+from miniapps.received.text import printable
 
 # The report from top to bottom. Each makes sections of the Material: none, one or several.
 SECTIONS: tuple[Callable[[Material], list[Section]], ...] = (
@@ -80,6 +81,9 @@ def build(frames: Frames, against: Id | None = None) -> Report:
         series=len(SERIES),
         link=link,
     )
+    html = printable(
+        html, keep="\n"
+    )  # names may hold characters that UTF-8 cannot write, or that hide others
     return Report(html, verdict, groups, material, [f for section in sections for f in section.figures])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
 import pandas as pd
@@ -98,7 +99,8 @@ def first_sections(material: Material) -> list[Section]:
     for cell in (cell for group in groups for cell in group.cells if cell.first):
         a, b = cell.first.a, cell.first.b
         lines = [("between", f"{label(a)} and {label(b)}"), *terminal.facts(cell.first, frames)]
-        command = f"python -m analysis divergence {paths[a]}:{a[1]} {paths[b]}:{b[1]}"
+        given = " ".join(shlex.quote(f"{paths[run]}:{run[1]}") for run in (a, b))
+        command = f"python -m analysis divergence {given}"
         items.append((f"{cell.label}: {place(cell.first.first)}", lines, command))
     intro = (
         "The earliest step at which any run of a group has other bits than its first run; within the step "

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from miniapps.received.text import printable
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -63,6 +65,7 @@ def draw(
     with matplotlib.rc_context(_STYLE | {"svg.hashsalt": name}):
         canvas = Canvas(figsize=(WIDTH_IN, height_in), layout="constrained")
         plot(canvas.subplots(*grid))
+        _escape(canvas)
         buffer = io.StringIO()
         canvas.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     return _inline(buffer.getvalue(), name, alt)
@@ -89,6 +92,7 @@ def picture(figure: Figure, form: str) -> bytes:
         above.suptitle(figure.title, x=0.01, ha="left", fontsize=FONT_PT)
         handles = [Line2D([], [], linestyle="none", label=text, **series(i)) for i, text in figure.legend]
         below.legend(handles=handles, loc="upper left", fontsize=9)
+        _escape(canvas)
         buffer = io.BytesIO()
         canvas.savefig(buffer, format=form, metadata={"Date": None} if form == "svg" else None)
     return buffer.getvalue()
@@ -106,6 +110,20 @@ _STYLE = {
     "grid.color": FAINT, "grid.linewidth": 0.6, "axes.axisbelow": True, "lines.markersize": 4.5,
     "lines.linewidth": 1.0, "legend.frameon": False,
 }  # fmt: skip
+
+
+def _escape(canvas) -> None:
+    """Make all text of a drawn figure `printable`: fonts and XML have no control characters, nor halves of pairs."""
+    from matplotlib.text import Text
+    from matplotlib.ticker import FixedFormatter
+
+    for axes in canvas.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            formatter = axis.get_major_formatter()
+            if isinstance(formatter, FixedFormatter):  # it sets the labels once more when they are drawn
+                formatter.seq = [printable(str(label)) for label in formatter.seq]
+    for text in canvas.findobj(Text):
+        text.set_text(printable(text.get_text(), keep="\n"))
 
 
 def _inline(text: str, name: str, alt: str) -> str:
