@@ -1,17 +1,19 @@
-"""Whole fields on rank 0 and their files: gathered from blocks, written so that a crash leaves no half file.
+"""Whole fields on rank 0 and their files: gathered from blocks, sealed, and so that a crash leaves no half file.
 
 A file holds global arrays `(ny, nx)`, without a trace of who owned which block, so that any number of ranks
-can continue from it.
+can continue from it. `miniapps.received` reads them back.
 """
 
-import os
+import contextlib
 from pathlib import Path
 
-import h5py
 import numpy as np
 
 from miniapps.blocks import Blocks
 from miniapps.device import host
+from miniapps.outcome import RunError
+from miniapps.received.regular import kind_of
+from miniapps.received.sealed import write_sealed
 
 
 def gather(blocks: Blocks, comm, field) -> np.ndarray | None:
@@ -34,25 +36,42 @@ def scatter(blocks: Blocks, comm, array: np.ndarray | None) -> np.ndarray:
     counts = np.bincount(blocks.owner, minlength=comm.size) * mine[0].size
     whole = None
     if comm.rank == 0:
-        shape = (blocks.rows, blocks.by, blocks.columns, blocks.bx)
-        by_block = array.reshape(shape).swapaxes(1, 2).reshape(blocks.count, blocks.by, blocks.bx)
-        whole = np.ascontiguousarray(by_block[np.argsort(blocks.owner, kind="stable")], dtype=np.float64)
+        dealt = by_block(blocks, array)[np.argsort(blocks.owner, kind="stable")]
+        whole = np.ascontiguousarray(dealt, dtype=np.float64)
     comm.Scatterv([whole, counts] if comm.rank == 0 else None, mine)
     return mine
 
 
-def save(path: Path, attributes: dict, arrays: dict[str, np.ndarray]) -> None:
-    """Write an HDF5 file under a temporary name and rename it: `path` is whole or not there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    with h5py.File(partial, "w") as file:
+def by_block(blocks: Blocks, array: np.ndarray) -> np.ndarray:
+    """`(all blocks, by, bx)`, ascending, of a global array `(ny, nx)`."""
+    shape = (blocks.rows, blocks.by, blocks.columns, blocks.bx)
+    return array.reshape(shape).swapaxes(1, 2).reshape(blocks.count, blocks.by, blocks.bx)
+
+
+def save(run: Path, name: str, attributes: dict, arrays: dict[str, np.ndarray]) -> None:
+    """Write the sealed HDF5 file `name`, at most one folder deep, into the directory `run`: whole or not at all.
+
+    The folder is made, the directory is not: where it is gone, it stays so. Raises RunError naming the file.
+    """
+    path = run / name
+
+    def fill(file) -> None:
         file.attrs.update(attributes)
-        for name, array in arrays.items():
-            file.create_dataset(name, data=array)
-    os.replace(partial, path)
+        for each, array in arrays.items():
+            file.create_dataset(each, data=array)
 
-
-def load(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
-    """(attributes, arrays) of a file that `save` wrote. Raises OSError if it is no HDF5 file."""
-    with h5py.File(path, "r") as file:
-        return dict(file.attrs), {name: file[name][...] for name in file}
+    try:
+        if path.parent != run:
+            with contextlib.suppress(FileExistsError):
+                path.parent.mkdir()
+            if (kind := kind_of(path.parent)) != "a directory":
+                raise RunError(
+                    f"{path}: {path.parent.name} is {kind or 'no directory'}, and nothing is written outside the "
+                    "directory of the run; keep others out of it while the run goes on"
+                )
+        write_sealed(path, fill)
+    except OSError as error:
+        raise RunError(
+            f"{path}: cannot be written: {error.strerror or error}; see that the directory of the run is there and "
+            "has room"
+        ) from error

@@ -1,10 +1,32 @@
 """The subgrid closure of a step: none, the physics, the surrogate, or the surrogate learning from the physics."""
 
+import math
+
 import numpy as np
 
 from kernels.guarantees import ChoiceError, meets
 from miniapps.coupled.chunks import by_chunks
 from miniapps.coupled.physics import HALO, dynamic_coefficient
+
+NETWORKS = ("surrogate", "online")  # closures that have a network
+INPUTS = 2  # vorticity and strain rate
+
+
+def shapes(channels: int) -> list[tuple[int, ...]]:
+    """Shapes of weights and biases of the network, in the order in which they lie in the flat parameter vector."""
+    return [
+        (channels, INPUTS, 3, 3),
+        (channels,),
+        (channels, channels, 3, 3),
+        (channels,),
+        (1, channels, 1, 1),
+        (1,),
+    ]
+
+
+def parameters(channels: int) -> int:
+    """The length of that vector."""
+    return sum(math.prod(shape) for shape in shapes(channels))
 
 
 def make_surrogate(config, options, xp=np):
@@ -13,7 +35,7 @@ def make_surrogate(config, options, xp=np):
     Raises UsageError without torch, or with one that cannot compute on that device.
     """
     closure = config.closure
-    if closure.kind not in ("surrogate", "online"):
+    if closure.kind not in NETWORKS:
         return None
     try:
         import torch

@@ -3,17 +3,13 @@
 import time
 
 from miniapps import fields
+from miniapps.coupled.checkpoint import save_checkpoint
 from miniapps.coupled.checks import verify
 from miniapps.coupled.flow import view
 from miniapps.coupled.model import Model
 from miniapps.coupled.physics import HALO
-from miniapps.coupled.state import (
-    load_checkpoint,
-    load_weights,
-    read_checkpoint,
-    save_checkpoint,
-    state_fingerprint,
-)
+from miniapps.coupled.restart import load_checkpoint, load_weights
+from miniapps.coupled.state import state_fingerprint
 from miniapps.outcome import Outcome
 
 
@@ -40,10 +36,9 @@ def run(ctx) -> Outcome:
 def _start(model: Model) -> None:
     ctx, config = model.ctx, model.config
     if config.closure.weights:
-        arrays = read_checkpoint("--weights", config.closure.weights)[1] if ctx.rank == 0 else {}
-        load_weights(ctx.comm, model.surrogate, arrays)
+        load_weights(ctx, model.surrogate)
     if config.output.restart:
-        load_checkpoint(config.output.restart, model.blocks, ctx.comm, model.state, model.surrogate)
+        load_checkpoint(ctx, model.blocks, model.state, model.surrogate)
     else:
         model.start()
     model.measure()
@@ -53,18 +48,17 @@ def _write_files(model: Model, step: int) -> None:
     output, ctx = model.config.output, model.ctx
     start = ctx.tracer.clock()
     if output.checkpoint_every and step % output.checkpoint_every == 0:
-        path = ctx.out / "checkpoints" / f"repeat-{ctx.repeat}-step-{step:06d}.h5"
-        save_checkpoint(path, model.blocks, ctx.comm, model.state, model.surrogate, model.config, ctx.seed)
+        save_checkpoint(ctx, model.blocks, model.state, model.surrogate)
         ctx.tracer.event(model.name["checkpoint"], start)
     if output.snapshot_every and step % output.snapshot_every == 0:
-        path = ctx.out / "snapshots" / f"repeat-{ctx.repeat}-step-{step:06d}.h5"
         whole = {
             name: fields.gather(model.blocks, ctx.comm, view(field, HALO))
             for name, field in (("zeta", model.state.zeta), ("psi", model.state.psi))
         }
         if ctx.rank == 0:
             attributes = {"format": "fpna-snapshot", "app": "coupled", "step": step, "time": model.state.time}
-            fields.save(path, attributes | {"spacing": model.h}, whole)
+            name = f"snapshots/repeat-{ctx.repeat}-step-{step:06d}.h5"
+            fields.save(ctx.out, name, attributes | {"spacing": model.h}, whole)
 
 
 def _figures(model: Model, steps: int, wall: float) -> dict[str, tuple[float, str]]:

@@ -1,21 +1,16 @@
-"""State of the flow on this rank, its fingerprint and its checkpoints."""
+"""State of the flow on this rank, its fingerprint, and the options that define its problem."""
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from miniapps import fields
-from miniapps.config import UsageError
 from miniapps.coupled.flow import view
 from miniapps.coupled.physics import HALO
-from miniapps.device import host, put
+from miniapps.device import host
 from miniapps.trace import fingerprint
-
-FORMAT = "fpna-checkpoint"
-SCHEMA = 1
 
 
 @dataclass
@@ -50,13 +45,18 @@ def state_fingerprint(blocks, comm, state: State, weights: np.ndarray | None) ->
     gathered = comm.gather(parts)
     digest = None
     if comm.rank == 0:
-        hasher = hashlib.blake2b(digest_size=16)
-        for _, part in sorted(part for parts in gathered for part in parts):
-            hasher.update(part)
-        if weights is not None:
-            hasher.update(fingerprint(weights))
-        digest = hasher.hexdigest()
+        digest = combined((part for _, part in sorted(part for parts in gathered for part in parts)), weights)
     return comm.bcast(digest)
+
+
+def combined(parts: Iterable[bytes], weights: np.ndarray | None) -> str:
+    """The `state_fingerprint` of which `parts` are the fingerprints of vorticity and streamfunction, block by block."""
+    hasher = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        hasher.update(part)
+    if weights is not None:
+        hasher.update(fingerprint(weights))
+    return hasher.hexdigest()
 
 
 def problem_of(config) -> dict:
@@ -67,94 +67,3 @@ def problem_of(config) -> dict:
     for free in ("time.steps", "closure.batch", "closure.weights"):
         del flat[free]
     return flat
-
-
-def save_checkpoint(path: Path, blocks, comm, state: State, surrogate, config, seed: int) -> None:
-    """Write a checkpoint: one file, global arrays, for any number of ranks. Collective."""
-    arrays = {
-        "zeta": fields.gather(blocks, comm, view(state.zeta, HALO)),
-        "psi": fields.gather(blocks, comm, view(state.psi, HALO)),
-        "slope": fields.gather(blocks, comm, state.slope),
-        "curvature": fields.gather(blocks, comm, state.curvature),
-    }
-    if comm.rank:
-        return
-    if surrogate is not None:
-        arrays |= {f"surrogate.{name}": value for name, value in surrogate.state().items()}
-    attributes = {
-        "format": FORMAT,
-        "schema": SCHEMA,
-        "app": "coupled",
-        "seed": seed,
-        "step": state.step,
-        "time": state.time,
-        "last_dt": state.last_dt,
-        **{f"config.{key}": value for key, value in problem_of(config).items()},
-    }
-    fields.save(path, attributes, arrays)
-
-
-def load_checkpoint(path: str, blocks, comm, state: State, surrogate) -> None:
-    """Take up a checkpoint that `check_checkpoint` let pass. Collective."""
-    attributes, arrays = read_checkpoint("--restart", path) if comm.rank == 0 else (None, {})
-    attributes = comm.bcast(attributes)
-    targets = {
-        "zeta": view(state.zeta, HALO),
-        "psi": view(state.psi, HALO),
-        "slope": state.slope,
-        "curvature": state.curvature,
-    }
-    for name, target in targets.items():
-        put(target, fields.scatter(blocks, comm, arrays.get(name)))
-    state.step, state.time = int(attributes["step"]), float(attributes["time"])
-    state.last_dt = float(attributes["last_dt"])
-    if surrogate is not None:
-        load_weights(comm, surrogate, arrays)
-
-
-def load_weights(comm, surrogate, arrays) -> None:
-    """Broadcast rank 0's `surrogate.*` arrays and take them up. Collective."""
-    prefix = "surrogate."
-    surrogate.load(comm.bcast({k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}))
-
-
-def read_checkpoint(option: str, path: str) -> tuple[dict, dict[str, np.ndarray]]:
-    """(attributes, arrays) of a checkpoint. Raises UsageError naming option, file and remedy."""
-    try:
-        attributes, arrays = fields.load(Path(path))
-    except OSError as error:
-        raise UsageError(f"{option} {path}: cannot read it: {error}") from error
-    if attributes.get("format") != FORMAT or attributes.get("app") != "coupled":
-        raise UsageError(f"{option} {path}: not a checkpoint of coupled; give one of RUN/checkpoints/*.h5")
-    if attributes["schema"] > SCHEMA:
-        raise UsageError(
-            f"{option} {path}: written by a newer version (schema {attributes['schema']}, known up to {SCHEMA}); "
-            "update this installation"
-        )
-    return attributes, arrays
-
-
-def check_checkpoint(option: str, path: str, config, seed: int, only: tuple[str, ...] | None = None) -> None:
-    """Raise UsageError unless `path` is a checkpoint of the same problem and seed, or agrees in the options `only`."""
-    attributes, arrays = read_checkpoint(option, path)
-    stored = {key.removeprefix("config."): value for key, value in attributes.items()}
-    wanted = problem_of(config) | {"seed": seed}
-    keys = only or tuple(wanted)
-    differing = [
-        f"{key} = {stored.get(key)} there, {wanted[key]} here"
-        for key in keys
-        if stored.get(key) != wanted[key]
-    ]
-    if (
-        "closure.channels" in keys
-        and config.closure.kind in ("surrogate", "online")
-        and not any(name.startswith("surrogate.") for name in arrays)
-    ):
-        raise UsageError(
-            f"{option} {path}: it holds no weights, since its run had no network; give a checkpoint of a run with "
-            "--closure surrogate or online"
-        )
-    if differing:
-        raise UsageError(
-            f"{option} {path}: of another problem: {'; '.join(differing)}; start with the same deck and options"
-        )

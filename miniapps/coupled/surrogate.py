@@ -16,22 +16,10 @@ import torch
 import torch.nn.functional as F
 
 from miniapps.coupled.adam import Adam
+from miniapps.coupled.closure import shapes
 from miniapps.coupled.flow import strain, view
 
-INPUTS = 2
 START = -2.5  # logit of the first coefficient, as a part of the limit
-
-
-def shapes(channels: int):
-    """Shapes of weights and biases, in the order in which they lie in the flat parameter vector."""
-    return [
-        (channels, INPUTS, 3, 3),
-        (channels,),
-        (channels, channels, 3, 3),
-        (channels,),
-        (1, channels, 1, 1),
-        (1,),
-    ]
 
 
 @contextlib.contextmanager

@@ -5,9 +5,9 @@ import importlib.util
 from kernels import stencil
 from miniapps.blocks import Blocks, BlocksError
 from miniapps.config import UsageError
-from miniapps.coupled.closure import closure_batch, network_device
+from miniapps.coupled.closure import NETWORKS, closure_batch, network_device
 from miniapps.coupled.physics import HALO
-from miniapps.coupled.state import check_checkpoint
+from miniapps.coupled.restart import check_restart, verify_weights
 
 
 def validate(config, options, size: int) -> None:
@@ -27,20 +27,19 @@ def validate(config, options, size: int) -> None:
             "add --set flow.forcing=0 --set flow.drag=0 --closure none"
         )
     closure_batch(config, options)
-    if closure.kind in ("surrogate", "online") and importlib.util.find_spec("torch") is None:
+    if closure.kind in NETWORKS and importlib.util.find_spec("torch") is None:
         raise UsageError(
             f"--closure {closure.kind} needs torch, which is not installed; pip install torch, or "
             "choose --closure physics or none"
         )
-    if closure.kind in ("surrogate", "online") and options.device == "cuda":
+    if closure.kind in NETWORKS and options.device == "cuda":
         network_device(stencil.backend("cupy").xp)
     if config.output.restart:
-        check_checkpoint("--restart", config.output.restart, config, options.seed)
+        check_restart(config, options.seed)
     if closure.weights:
-        if closure.kind not in ("surrogate", "online"):
+        if closure.kind not in NETWORKS:
             raise UsageError(
                 f"--weights {closure.weights}: --closure {closure.kind} has no network to take them; "
                 "choose --closure surrogate or online"
             )
-        # weights may come from another flow: only the network must be the same
-        check_checkpoint("--weights", closure.weights, config, options.seed, only=("closure.channels",))
+        verify_weights(config)

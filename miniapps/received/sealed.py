@@ -86,8 +86,8 @@ def read_sealed(path: str | os.PathLike, most: int = MOST, links: bool = False) 
         begin = file.read(len(_MAGIC))
         if begin.startswith(_HDF5):
             raise Refused(
-                f"{where}: an HDF5 file without a seal, as version 0.1 of this program wrote its snapshots, checkpoints "
-                "and solutions: nothing in it can be verified; write it again with this version"
+                f"{where}: an HDF5 file without a seal, as the first version of this program (checkpoints of schema 1) "
+                "wrote them: nothing in it can be verified; write it again with this version"
             )
         if begin != _MAGIC:
             raise _not_ours(where)
