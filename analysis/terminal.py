@@ -175,9 +175,10 @@ def _cause_lines(found: Comparison, frames: Frames) -> list[tuple[str, str]]:
         lines.append(("why", "; ".join(judged.why)))
         if judged.instead:
             lines.append(("or", f"{judged.instead}: {judged.instead_why}"))
-    if element := first_element(frames, found):
+    element, unread = first_element(frames, found)
+    if element:
         lines.append(("element", element_text(element)))
-    return lines
+    return lines + [("not compared", sentence) for sentence in unread]
 
 
 def event_text(event: Event, run: str) -> str:

@@ -6,19 +6,45 @@ Global arrays are compared, so that rank counts may differ; the elements are nam
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import h5py
+import msgspec
 import numpy as np
 
 from analysis.bits import ranks
 from analysis.divergence.compare import Comparison
 from analysis.load.frames import Frames
+from miniapps.received import contents
+from miniapps.received.records import conform
+from miniapps.received.regular import Refused, kind_of
+from miniapps.received.sealed import read_sealed
+from miniapps.received.text import printable
 
-PATTERNS = ("snapshots/repeat-{}-step-*.h5", "checkpoints/repeat-{}-step-*.h5", "solution-repeat-{}.h5")
+FOLDERS = ("snapshots", "checkpoints")
+OF_A_STEP = re.compile(r"repeat-([0-9]+)-step-([0-9]+)\.h5")
 FIRST = ("zeta", "psi")  # fields in the order in which a step computes them; others follow by name
+SHOWN = 3  # sentences on files that cannot be read: a run may have kept thousands
+
+
+class Grid(msgspec.Struct):
+    """The options of a grid, or of rows of a matrix, that say which block an element is in."""
+
+    nx: int | None = None
+    ny: int | None = None
+    nz: int | None = None
+    bx: int | None = None
+    by: int | None = None
+    bz: int | None = None
+    rows_per_block: int | None = None
+
+
+class Config(msgspec.Struct):
+    """The configuration of a run, as far as it matters here."""
+
+    grid: Grid = msgspec.field(default_factory=Grid)
 
 
 @dataclass(frozen=True)
@@ -42,51 +68,101 @@ class Element:
     most: float
 
 
-def first_element(frames: Frames, found: Comparison) -> Element | None:
-    """The first element that differs in the earliest file of both runs, from the first differing step on, that does;
-    None where there is no such file or the files are equal."""
+def first_element(frames: Frames, found: Comparison) -> tuple[Element | None, list[str]]:
+    """The first element that differs in the earliest file of both runs, from the first differing step on, that does,
+    None where there is no such file or the files are equal; and sentences on files that could not be read before it.
+    """
     if found.first is None:
-        return None
-    runs = frames.runs.set_index(["run", "repeat"])
+        return None, []
+    runs, unread = frames.runs.set_index(["run", "repeat"]), []
     rows = [runs.loc[run] for run in (found.a, found.b)]
-    kept = [_files(Path(row["path"]), run[1]) for row, run in zip(rows, (found.a, found.b), strict=True)]
+    kept = [
+        _files(Path(row["path"]), run[1], unread) for row, run in zip(rows, (found.a, found.b), strict=True)
+    ]
+    element, grid = None, _grid(rows[0]["config"])
     for step, name in sorted(set(kept[0]) & set(kept[1])):
         if step < found.first.step - 1:  # a file of step k holds the state that enters step k + 1
             continue
-        element = _compared(kept[0][step, name], kept[1][step, name], json.loads(rows[0]["config"]))
-        if element is not None:
-            return element
-    return None
+        paths = kept[0][step, name], kept[1][step, name]
+        left, right = (_fields(path, unread) for path in paths)
+        if element := _compared(paths[0], left, right, grid):
+            break
+    more = len(unread) - SHOWN
+    return element, unread[:SHOWN] + ([f"{more} more files cannot be read"] if more > 0 else [])
 
 
-def _files(run: Path, repeat: int) -> dict[tuple[float, str], Path]:
-    """{(step, kind): path}; a solution comes after all steps."""
-    found = {}
-    for pattern in PATTERNS:
-        for path in run.glob(pattern.format(repeat)):
-            step = re.search(r"-step-(\d+)\.h5$", path.name)
-            found[int(step[1]) if step else np.inf, path.parent.name if step else "solution"] = path
+def read_fields(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a snapshot, checkpoint or solution, by name; together no larger than the file.
+
+    Raises Refused or OSError where it cannot be believed or read; a link is not followed.
+    """
+    image, _ = read_sealed(path)
+    where, most, found = printable(str(path)), len(image), {}
+    with contents.opened(image, where) as root:
+        for name in contents.names(root, where):
+            found[name] = contents.array(root, name, where, most)
+            most -= found[name].nbytes
     return found
 
 
-def _compared(a: Path, b: Path, config: dict) -> Element | None:
+def _fields(path: Path, unread: list[str]) -> dict[str, np.ndarray]:
+    """The same; nothing, and a sentence more in `unread`, where it cannot be read."""
     try:
-        with h5py.File(a, "r") as left, h5py.File(b, "r") as right:
-            fields = sorted(
-                set(left) & set(right), key=lambda name: (name not in FIRST, name != FIRST[0], name)
+        return read_fields(path)
+    except Refused as error:
+        unread.append(str(error))
+    except OSError as error:
+        unread.append(f"{printable(str(path))}: cannot be read: {error.strerror}; make it readable")
+    return {}
+
+
+def _files(run: Path, repeat: int, unread: list[str]) -> dict[tuple[float, str], Path]:
+    """{(step, kind): path}; a solution comes after all steps."""
+    found = {}
+    for folder in FOLDERS:
+        kind = kind_of(run / folder)
+        if kind != "a directory":
+            if kind:
+                unread.append(f"{printable(str(run / folder))}: is {kind}, and is not followed; leave it out")
+            continue
+        try:
+            paths = list((run / folder).iterdir())
+        except OSError as error:
+            unread.append(
+                f"{printable(str(run / folder))}: cannot be read: {error.strerror}; make it readable"
             )
-            for field in fields:
-                x, y = left[field][...], right[field][...]
-                if x.dtype == y.dtype and x.shape == y.shape and x.dtype.kind == "f":
-                    element = _of_field(a, field, x, y, config)
-                    if element is not None:
-                        return element
-    except OSError:  # a file that was cut short says nothing
-        return None
+            continue
+        for path in paths:
+            if (named := OF_A_STEP.fullmatch(path.name)) and int(named[1]) == repeat:
+                found[int(named[2]), folder] = path
+    solution = run / f"solution-repeat-{repeat}.h5"
+    if os.path.lexists(solution):
+        found[np.inf, "solution"] = solution
+    return found
+
+
+def _grid(config: str) -> Grid:
+    """The grid in the JSON text `config`; an empty one where it has none, or one of another kind."""
+    try:
+        return conform(json.loads(config), Config, "config").grid
+    except Refused:
+        return Grid()
+
+
+def _compared(
+    path: Path, left: dict[str, np.ndarray], right: dict[str, np.ndarray], grid: Grid
+) -> Element | None:
+    fields = sorted(set(left) & set(right), key=lambda name: (name not in FIRST, name != FIRST[0], name))
+    for field in fields:
+        x, y = left[field], right[field]
+        if x.dtype == y.dtype and x.shape == y.shape and x.dtype in (np.float64, np.float32):
+            element = _of_field(path, field, x, y, grid)
+            if element is not None:
+                return element
     return None
 
 
-def _of_field(path: Path, field: str, x: np.ndarray, y: np.ndarray, config: dict) -> Element | None:
+def _of_field(path: Path, field: str, x: np.ndarray, y: np.ndarray, grid: Grid) -> Element | None:
     pattern = f"u{x.itemsize}"
     changed = np.flatnonzero(x.view(pattern) != y.view(pattern))
     if not len(changed):
@@ -95,9 +171,9 @@ def _of_field(path: Path, field: str, x: np.ndarray, y: np.ndarray, config: dict
     where = np.unravel_index(int(changed[0]), x.shape)
     index = tuple(map(int, where))
     most = int(np.argmax(np.where(np.isnan(ulps), np.inf, ulps)))
-    block, local = _block(field, index, x.shape, config)
+    block, local = _block(field, index, x.shape, grid)
     return Element(
-        str(Path(*path.parts[-2:]) if path.parent.name in ("snapshots", "checkpoints") else path.name),
+        str(Path(*path.parts[-2:]) if path.parent.name in FOLDERS else path.name),
         field, index, block, local, x[where], y[where], float(ulps[0]), len(changed), x.size,
         tuple(map(int, np.unravel_index(int(changed[most]), x.shape))), float(ulps[most]),
     )  # fmt: skip
@@ -119,17 +195,17 @@ def _ranks32(x: np.ndarray) -> np.ndarray:
 
 
 def _block(
-    field: str, index: tuple[int, ...], shape: tuple[int, ...], config: dict
+    field: str, index: tuple[int, ...], shape: tuple[int, ...], grid: Grid
 ) -> tuple[int, tuple[int, ...]]:
     """(block, index within it) of an element of a grid or of the rows of a matrix; (-1, ()) of anything else."""
-    grid = config.get("grid", {})
-    names = ("nz", "ny", "nx")[-len(shape) :]
-    if len(shape) > 1 and shape == tuple(grid.get(name) for name in names):
-        edges = [grid["b" + name[1]] for name in names]
-        at = [i // edge for i, edge in zip(index, edges, strict=True)]
-        counts = [-(-n // edge) for n, edge in zip(shape, edges, strict=True)]
-        block = int(np.ravel_multi_index(at, counts))
-        return block, tuple(i % edge for i, edge in zip(index, edges, strict=True))
-    if len(shape) == 1 and field == "x" and "rows_per_block" in grid:
-        return index[0] // grid["rows_per_block"], (index[0] % grid["rows_per_block"],)
+    axes = "zyx"[-len(shape) :]
+    if len(shape) > 1 and shape == tuple(getattr(grid, f"n{axis}") for axis in axes):
+        edges = [getattr(grid, f"b{axis}") or 0 for axis in axes]
+        if min(edges) > 0:
+            at = [i // edge for i, edge in zip(index, edges, strict=True)]
+            counts = [-(-n // edge) for n, edge in zip(shape, edges, strict=True)]
+            block = int(np.ravel_multi_index(at, counts))
+            return block, tuple(i % edge for i, edge in zip(index, edges, strict=True))
+    if len(shape) == 1 and field == "x" and (grid.rows_per_block or 0) > 0:
+        return index[0] // grid.rows_per_block, (index[0] % grid.rows_per_block,)
     return -1, ()

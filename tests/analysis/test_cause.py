@@ -1,6 +1,9 @@
 """The cause of a first divergence: its class and its event, in runs of which every record is known, and in real ones
 with injected faults."""
 
+import json
+import os
+
 import h5py
 import numpy as np
 import pytest
@@ -8,9 +11,10 @@ import pytest
 from analysis import terminal
 from analysis.divergence.cause import cause
 from analysis.divergence.compare import compare
-from analysis.divergence.element import first_element, ulp_between
+from analysis.divergence.element import _block, _grid, first_element, ulp_between
 from analysis.load.frames import load
 from benchmarks import first_divergence
+from miniapps.received.sealed import write_sealed
 from miniapps.trace import Tracer
 from miniapps.trace.records import ADDED, COMPUTED, INPUT, LEFT, RECEIVED, SENT, TOTAL
 from tests.analysis.synthetic import attributes, owners, write_run
@@ -160,9 +164,8 @@ def keep(run, step, **fields):
     """A snapshot as coupled writes them."""
     path = run / "snapshots" / f"repeat-0-step-{step:06d}.h5"
     path.parent.mkdir(exist_ok=True)
-    with h5py.File(path, "w") as file:
-        for name, array in fields.items():
-            file[name] = array
+    write_sealed(path, lambda file: [file.create_dataset(name, data=array) for name, array in fields.items()])
+    return path
 
 
 def flipped(step, **more):
@@ -189,7 +192,8 @@ def test_the_first_element_of_the_first_snapshot_that_differs_is_named(tmp_path)
         keep(b, step, zeta=other if step == 3 else zeta, psi=-psi if step == 3 else psi)
     frames = load([tmp_path])
     found = compare(frames, ("a", 0), ("b", 0))
-    element = first_element(frames, found)
+    element, unread = first_element(frames, found)
+    assert not unread
     assert (element.field, element.index, element.block, element.local) == ("zeta", (5, 9), 5, (1, 1))
     assert (element.a, element.b, element.ulp) == (zeta[5, 9], other[5, 9], 2)
     assert (element.differing, element.elements, element.furthest) == (2, 96, (7, 0))
@@ -205,7 +209,7 @@ def test_nan_and_zeros_of_other_sign_differ_as_bits(tmp_path):
     keep(a, 2, psi=psi)
     keep(b, 2, psi=other)
     frames = load([tmp_path])
-    element = first_element(frames, compare(frames, ("a", 0), ("b", 0)))
+    element, _ = first_element(frames, compare(frames, ("a", 0), ("b", 0)))
     assert (element.index, element.ulp, element.differing, element.furthest) == ((0, 1), 1, 2, (0, 2))
     assert np.isnan(element.most) and "NaN" in terminal.element_text(element)
 
@@ -214,11 +218,107 @@ def test_files_that_are_not_there_or_cut_short_name_no_element(tmp_path):
     a, b = write_run(tmp_path / "a", config=GRID), write_run(tmp_path / "b", **flipped(1, config=GRID))
     frames = load([tmp_path])
     found = compare(frames, ("a", 0), ("b", 0))
-    assert first_element(frames, found) is None
+    assert first_element(frames, found) == (None, [])
     keep(a, 2, psi=np.zeros((8, 12)))
-    keep(b, 2, psi=np.zeros((8, 12)))
-    (b / "snapshots" / "repeat-0-step-000002.h5").write_bytes(b"\x89HDF")
-    assert first_element(frames, found) is None
+    keep(b, 2, psi=np.ones((8, 12))).write_bytes(b"\x89HDF")
+    assert first_element(frames, found)[0] is None
+
+
+def flip(path):
+    """Another bit in the last byte of the file."""
+    image = bytearray(path.read_bytes())
+    image[-1] ^= 1
+    path.write_bytes(image)
+
+
+def without_seal(path):
+    with h5py.File(path, "w") as file:
+        file["psi"] = np.ones((8, 12))
+
+
+def linked(path):
+    path.rename(path.with_suffix(".there"))
+    path.symlink_to(path.with_suffix(".there"))
+
+
+def group(path):
+    write_sealed(path, lambda file: file.create_group("psi"))
+
+
+def link_out(path):
+    outside = keep(path.parents[2], 2, psi=np.full((8, 12), 7.0))
+    write_sealed(path, lambda file: file.__setitem__("psi", h5py.ExternalLink(str(outside), "/psi")))
+
+
+def stored_outside(path):
+    (path.parents[2] / "raw").write_bytes(b"secret__" * 96)
+    external = [(str(path.parents[2] / "raw"), 0, 8 * 96)]
+    write_sealed(path, lambda file: file.create_dataset("psi", (8, 12), "f8", external=external))
+
+
+def huge(path):
+    write_sealed(path, lambda file: file.create_dataset("psi", (2**20, 2**20), "f8", chunks=(64, 64)))
+
+
+def fifo(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (flip, "another hash"),
+        (without_seal, "without a seal"),
+        (linked, "is a symbolic link"),
+        (group, "damaged"),
+        (link_out, "is a link to another place"),
+        (stored_outside, "in another file"),
+        (huge, "claims 8,796,093,022,208 bytes"),
+        (fifo, "is a fifo"),
+    ],
+)
+def test_a_file_that_cannot_be_believed_is_named_and_the_next_is_compared(tmp_path, spoil, told):
+    a, b = write_run(tmp_path / "a", config=GRID), write_run(tmp_path / "b", **flipped(1, config=GRID))
+    for step in (2, 3):
+        keep(a, step, psi=np.zeros((8, 12)))
+        spoiled = keep(b, step, psi=np.full((8, 12), float(step)))
+        if step == 2:
+            spoil(spoiled)
+    frames = load([a, b])
+    found = compare(frames, ("a", 0), ("b", 0))
+    element, unread = first_element(frames, found)
+    assert (element.file, element.b) == ("snapshots/repeat-0-step-000003.h5", 3.0)
+    assert len(unread) == 1 and str(spoiled).replace("000003", "000002") in unread[0] and told in unread[0]
+    assert "\n" not in unread[0]
+    assert ("not compared", unread[0]) in terminal.facts(found, frames)
+
+
+def test_a_folder_that_is_a_link_is_not_followed(tmp_path):
+    a, b = write_run(tmp_path / "a", config=GRID), write_run(tmp_path / "b", **flipped(1, config=GRID))
+    keep(a, 2, psi=np.zeros((8, 12)))
+    (tmp_path / "elsewhere").mkdir()
+    (b / "snapshots").symlink_to(keep(tmp_path / "elsewhere", 2, psi=np.ones((8, 12))).parent)
+    frames = load([a, b])
+    element, unread = first_element(frames, compare(frames, ("a", 0), ("b", 0)))
+    assert element is None and len(unread) == 1 and "b/snapshots: is a symbolic link" in unread[0]
+
+
+def test_many_files_that_cannot_be_read_are_counted(tmp_path):
+    a, b = write_run(tmp_path / "a", config=GRID), write_run(tmp_path / "b", **flipped(1, config=GRID))
+    for step in range(2, 8):
+        keep(a, step, psi=np.zeros((8, 12)))
+        flip(keep(b, step, psi=np.ones((8, 12))))
+    frames = load([a, b])
+    element, unread = first_element(frames, compare(frames, ("a", 0), ("b", 0)))
+    assert element is None and len(unread) == 4 and unread[-1] == "3 more files cannot be read"
+
+
+@pytest.mark.parametrize("grid", [{"ny": 8, "nx": 12, "by": 0, "bx": 4}, {"ny": "8"}, [], 3])
+def test_a_grid_that_cannot_be_has_no_blocks(tmp_path, grid):
+    """The configuration comes from a trace that someone else may have written."""
+    text = json.dumps({"grid": grid})
+    assert _block("psi", (1, 1), (8, 12), _grid(text)) == (-1, ())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
