@@ -169,7 +169,9 @@ def _attributes(told: dict[str, Any], where: str) -> tuple[Head, dict[str, Any],
             f"{where}: step {head.step} at time {head.time!r} after a step of {head.last_dt!r} cannot be; it is none "
             "of ours: leave it out"
         )
-    options = conform(stored, dict[str, int | float | str], where)
+    options = {
+        key: conform(value, int | float | str, f"{where}: {cut(key, 60)}") for key, value in stored.items()
+    }
     return head, options, conform(options, Shapes, where)
 
 

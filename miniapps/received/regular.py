@@ -44,10 +44,11 @@ def open_regular(path: str | os.PathLike, most: int = MOST, links: bool = False)
         if kind and not (links and kind == "a symbolic link"):
             raise _not_regular(shown, kind) from None
         raise
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(handle)  # before `open` below, which names no kind and leaves it open for a directory
+        raise _not_regular(shown, _kind(status.st_mode))
     with open(handle, "rb") as file:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise _not_regular(shown, _kind(status.st_mode))
         if status.st_size > most:
             raise Refused(
                 f"{shown}: {status.st_size:,} bytes, and at most {most:,} are read; it is none of ours, or damaged: "

@@ -44,7 +44,7 @@ class Head(msgspec.Struct):
     started: Short | UnsetType = UNSET
     seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | UnsetType = UNSET
     repeats: Count | UnsetType = UNSET
-    clock_offset_ns: Annotated[int, Meta(ge=-(2**62), le=2**62)] | UnsetType = UNSET
+    clock_offset_ns: Annotated[float, Meta(ge=-(2**62), le=2**62)] | UnsetType = UNSET
     clock_drift: Number | UnsetType = UNSET
     config: dict[str, dict[str, Any]] | UnsetType = UNSET
     problem_options: dict[str, Any] | UnsetType = UNSET
