@@ -123,15 +123,20 @@ def _run(app: App, comm: Any, state: _State) -> int:
         ctx.begin_repeat(repeat)
         outcomes.append(app.run(ctx))
         ctx.end_repeat()
+        if repeat == 0:  # by now all libraries that it needs are loaded
+            ctx.tracer.attributes(environment=own | {"arithmetic": environment.arithmetic()})
     wall = time.perf_counter() - begin
     ctx.progress.clear()
     later, _ = clocks.offset()
     checks = comm.bcast(outcome.all_checks(outcomes, options.guarantee), root=0)
     code = DONE if all(check["passed"] for check in checks) else NOT_VERIFIED
     ctx.tracer.attributes(clock_drift=(later - offset) / wall)
-    ctx.tracer.close(complete=True)
-    if options.trace_files == "node" and (trouble := pack_node(launch.out, clocks.node, rank)):
-        log.warning("%s", trouble)
+    seals = {rank_file(rank): ctx.tracer.close(complete=True)}
+    if options.trace_files == "node":
+        seals, trouble = pack_node(launch.out, clocks.node, rank, seals)
+        if trouble:
+            log.warning("%s", trouble)
+    seals = comm.gather(seals)
     clocks.free()
     struck = set().union(*comm.allgather(ctx.struck)) if launch.faults else ()
     if rank == 0:
@@ -143,6 +148,7 @@ def _run(app: App, comm: Any, state: _State) -> int:
             "checks": checks,
             "fingerprints": [repeat.fingerprint for repeat in outcomes],
             "reducers": ctx.orderings,
+            "traces": {name: seal for own in seals for name, seal in own.items()},
             "wall_s": wall,
         }
         outcome.write(launch.out, result)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import statistics
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-RESULT = "result.json"
+from miniapps.received.result import RESULT, written
 
 
 class RunError(Exception):
@@ -82,8 +80,7 @@ def write(out: Path, result: dict[str, Any], rank: int = 0) -> bool:
     The first rank to write it speaks for the run: a link, unlike a rename, never replaces what is there.
     """
     target, draft = out / RESULT, out / f".{RESULT}.{rank}"
-    text = json.dumps(_strict(result), indent=1, sort_keys=True, allow_nan=False)
-    draft.write_text(text + "\n", encoding="utf-8")
+    draft.write_text(written(result), encoding="utf-8")
     try:
         os.link(draft, target)
     except FileExistsError:
@@ -94,12 +91,3 @@ def write(out: Path, result: dict[str, Any], rank: int = 0) -> bool:
     finally:
         draft.unlink(missing_ok=True)
     return True
-
-
-def _strict(value: Any) -> Any:
-    """`value` with numbers that JSON does not know as text: "nan", "inf", "-inf"."""
-    if isinstance(value, dict):
-        return {key: _strict(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_strict(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -153,9 +153,9 @@ def _mark(part, directory: Path, repeat: int | None, options: argparse.Namespace
     """(mark, what to say about it): of the first divergence, if it is known when it was and that is in the slice."""
     from analysis.divergence.compare import compare
     from analysis.export.marks import mark_of
+    from analysis.load.guard import read_run
     from analysis.load.timeline import timeline
     from analysis.verdict import place
-    from miniapps.trace import read_run
 
     other, other_repeat = split(options.against)
     frames = loaded(options, [directory, other], copies=True)

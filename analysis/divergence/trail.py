@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.divergence.compare import Point
+from analysis.load.guard import read_run
 from analysis.load.timeline import timeline
-from miniapps.trace import RankTrace, TraceError, read_run
+from miniapps.trace import RankTrace, TraceError
 from miniapps.trace.records import INPUT, LEFT, PASSING
 
 # Regions that read the state, or stand around all of a step: that one ended explains no change.

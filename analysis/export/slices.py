@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.export.tables import distinct
+from analysis.load.guard import read_run
 from analysis.load.timeline import is_collective, is_exchange, timeline
 from miniapps.received.text import printable
-from miniapps.trace import read_run
 
 
 class NothingToExport(Exception):

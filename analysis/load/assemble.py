@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from analysis.load.columns import KEY, PAYLOAD, STORED
+from analysis.load.guard import call, sizes
 from analysis.load.keys import changes, order_by
 from analysis.load.rankfile import Head, Piece, read_piece
 from analysis.load.tree import leaves
+from miniapps.received import Refused
+from miniapps.received.result import RESULT, Result, read_result
+from miniapps.received.text import printable
 from miniapps.trace import TraceError
 from miniapps.trace.schema import TABLES
 
 # Ends of the names of variables that tell ranks apart by design, so that their differences say nothing.
 OF_EACH_RANK = ("RANK", "PROCID", "LOCALID", "NODEID", "TASK_PID")
-SHARED = ("run_id", "size", "problem", "schema")  # what all ranks of a run have alike
+SHARED = ("run_id", "size", "problem")  # what all ranks of a run have alike
 SHOWN = 4  # ranks, steps or names listed before "and N more"
 
 
@@ -35,33 +40,42 @@ class Run:
     trees: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     notes: list[tuple[str, str, str, str]] = field(default_factory=list)
 
-    def note(self, what: str, path: Path, reason: str, kept: str) -> None:
-        self.notes.append((what, str(path), reason, kept))
+    def note(self, what: str, path: str, reason: str, kept: str) -> None:
+        self.notes.append((what, path, reason, kept))
 
 
 def assemble(path: Path, pieces: list[Piece]) -> Run:
     """The run in directory `path` from what was read of its files. Without a usable file the run has no rows and the
     notes say why."""
     run = Run(path)
-    result = _result(run)
-    ranks = _usable(run, [head for piece in pieces for head in piece.heads])
+    shown = printable(str(path))
+    result = _result(run, shown)
+    ranks = _usable(run, [head for piece in pieces for head in piece.heads], shown)
+    if result is not None and ranks and (reason := _contradiction(result, ranks, shown)):
+        run.note("contradiction", shown, reason, "nothing")
+        return run
     if not ranks:
         if not run.notes:
-            run.note("no trace", path, f"{path}: no rank-*.h5; the run ended before it wrote one", "nothing")
+            run.note(
+                "no trace", shown, f"{shown}: no rank-*.h5; the run ended before it wrote one", "nothing"
+            )
         return run
     if len(ranks) < sum(isinstance(head, Head) for piece in pieces for head in piece.heads):
-        pieces = [read_piece(dict.fromkeys(head.path for head in ranks))]
+        usable = list(dict.fromkeys(head.path for head in ranks))
+        pieces = [call(read_piece, usable, nbytes=sizes(usable))]
     first = ranks[0].attributes
-    missing = sorted(set(range(first["size"])) - {head.rank for head in ranks})
+    missing = first["size"] - len(ranks)
     if missing:
-        reason = f"{path}: a run of {first['size']} ranks without usable traces of {listed('rank', missing)}"
+        known = {head.rank for head in ranks}
+        some = list(islice((rank for rank in range(first["size"]) if rank not in known), SHOWN))
+        reason = f"{shown}: a run of {first['size']} ranks without usable traces of {listed('rank', some, missing)}"
         advice = "copy the whole directory again, or repeat the run"
-        run.note("missing ranks", path, f"{reason}; {advice}", "other ranks")
-    last = _last_steps(run, ranks, bool(missing))
+        run.note("missing ranks", shown, f"{reason}; {advice}", "other ranks")
+    last = _last_steps(run, ranks, bool(missing), shown)
     if not last and not run.notes:
-        run.note("empty", path, f"{path}: the traces hold no rows; repeat the run", "nothing")
+        run.note("empty", shown, f"{shown}: the traces hold no rows; repeat the run", "nothing")
     for repeat, (step, complete) in last.items():
-        run.rows.append(_row(run, ranks, repeat, step, complete, result))
+        run.rows.append(_row(ranks, repeat, step, complete, result))
     run.names = list(dict.fromkeys(name for piece in pieces for name in piece.names))
     for table in TABLES:
         columns = _combined(table, pieces, last, run.names)
@@ -75,66 +89,83 @@ def assemble(path: Path, pieces: list[Piece]) -> Run:
     return run
 
 
-def listed(noun: str, items: list) -> str:
-    """`rank 3`, `ranks 1, 2`, `ranks 0, 1, 2, 3 and 60 more`."""
+def listed(noun: str, items: list, count: int | None = None) -> str:
+    """`rank 3`, `ranks 1, 2`, `ranks 0, 1, 2, 3 and 60 more`; `count` where `items` are the first of more."""
+    count = len(items) if count is None else count
     shown = ", ".join(map(str, items[:SHOWN]))
-    more = f" and {len(items) - SHOWN} more" if len(items) > SHOWN else ""
-    return f"{noun}{'s' if len(items) > 1 else ''} {shown}{more}"
+    more = f" and {count - SHOWN} more" if count > SHOWN else ""
+    return f"{noun}{'s' if count > 1 else ''} {shown}{more}"
 
 
-def _result(run: Run) -> dict[str, Any]:
-    """RUN/result.json; empty where there is none. What it says about failures becomes a note."""
-    path = run.path / "result.json"
-    if not path.is_file():
-        return {}
+def _result(run: Run, shown: str) -> Result | None:
+    """What RUN/result.json says, None where there is none; what it says about failures becomes a note."""
+    path = f"{shown}/{RESULT}"
     try:
-        result = json.loads(path.read_text(encoding="utf-8"))
-        failed = [check for check in result.get("checks", []) if not check["passed"]]
-        if result.get("status") == "failed":
-            run.note("failed", path, f"{path}: {result.get('error', 'the run failed')}", "what was recorded")
-        for check in failed:
-            where = f" (repeat {check['repeat']})" if check.get("repeat", -1) >= 0 else ""
-            reason = f"{path}: check {check['name']}{where} failed: {check.get('detail', '')}"
+        result = read_result(run.path)
+    except FileNotFoundError:
+        return None
+    except Refused as error:
+        run.note("damaged result", path, str(error), "the traces")
+        return None
+    except OSError as error:
+        reason = f"{path}: cannot be read: {error.strerror}; make it readable"
+        run.note("damaged result", path, reason, "the traces")
+        return None
+    if result.status == "failed":
+        reason = printable(result.error) or "the run failed"
+        run.note("failed", path, f"{path}: {reason}", "what was recorded")
+    for check in result.checks:
+        if not check.passed:
+            where = f" (repeat {check.repeat})" if check.repeat >= 0 else ""
+            reason = f"{path}: check {printable(check.name)}{where} failed: {printable(check.detail)}"
             run.note("check failed", path, reason, "everything")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        run.note("damaged result", path, f"{path}: cannot be used ({error}); copy it again", "the traces")
-        return {}
     return result
 
 
-def _usable(run: Run, files: list[Head | TraceError]) -> list[Head]:
+def _contradiction(result: Result, ranks: list[Head], shown: str) -> str:
+    """Why the traces of a finished run are not those that its result.json names, or ""."""
+    if result.status != "done":
+        return ""
+    seals = {head.path.name: head.digest for head in ranks}
+    changed = sorted(name for name, seal in seals.items() if result.traces.get(name) != seal)
+    if not changed:
+        return ""
+    return (
+        f"{shown}: {RESULT} was written for other traces than {listed('file', changed)}; the run was changed, or files "
+        "of several are mixed: copy the whole directory again"
+    )
+
+
+def _usable(run: Run, files: list[Head | TraceError], shown: str) -> list[Head]:
     """The files that can be read and belong together, by rank."""
     errors = [file for file in files if isinstance(file, TraceError)]
     for error in errors[:SHOWN]:
-        run.note("unreadable", run.path, str(error), "nothing of this rank")
+        run.note("unreadable", shown, str(error), "nothing of this rank")
     if len(errors) > SHOWN:
-        reason = f"{run.path}: {len(errors) - SHOWN} more files cannot be read either; copy the run again"
-        run.note("unreadable", run.path, reason, "nothing of these ranks")
+        reason = f"{shown}: {len(errors) - SHOWN} more files cannot be read either; copy the run again"
+        run.note("unreadable", shown, reason, "nothing of these ranks")
     ranks: dict[int, Head] = {}
     for head in files:
         if isinstance(head, TraceError):
             continue
-        first = next(iter(ranks.values()), head)
+        first, here = next(iter(ranks.values()), head), printable(str(head.path))
         if other := [key for key in SHARED if head.attributes[key] != first.attributes[key]]:
-            what = "mixed schema" if other == ["schema"] else "foreign rank"
-            reason = f"of another {'version of the program' if other == ['schema'] else 'launch'} than"
-            reason = f"{head.path}: {reason} {first.path.name} ({other[0]} {head.attributes[other[0]]})"
-            run.note(what, head.path, f"{reason}; give every run its own directory", "nothing of it")
+            told = printable(str(head.attributes[other[0]]))
+            reason = f"{here}: of another launch than {first.path.name} ({other[0]} {told})"
+            run.note("foreign rank", here, f"{reason}; give every run its own directory", "nothing of it")
             continue
         if head.rank in ranks:
-            reason = f"{head.path}: holds rank {head.rank}, as {ranks[head.rank].path.name} does; remove one"
-            run.note("foreign rank", head.path, reason, "nothing of it")
+            reason = f"{here}: holds rank {head.rank}, as {ranks[head.rank].path.name} does; remove one"
+            run.note("foreign rank", here, reason, "nothing of it")
             continue
         if head.backwards:
-            reason = (
-                f"{head.path}: {head.backwards} events end before they start: the clock of the node jumped"
-            )
-            run.note("clock", head.path, f"{reason}; do not trust the times of this run", "all other events")
+            reason = f"{here}: {head.backwards} events end before they start: the clock of the node jumped"
+            run.note("clock", here, f"{reason}; do not trust the times of this run", "all other events")
         ranks[head.rank] = head
     return [ranks[rank] for rank in sorted(ranks)]
 
 
-def _last_steps(run: Run, ranks: list[Head], missing: bool) -> dict[int, tuple[int, bool]]:
+def _last_steps(run: Run, ranks: list[Head], missing: bool, shown: str) -> dict[int, tuple[int, bool]]:
     """{repeat: (last step to use, whether the repeat is whole)}.
 
     The run is used as far as all ranks went. A rank that failed may have recorded part of that step: rows are
@@ -151,17 +182,17 @@ def _last_steps(run: Run, ranks: list[Head], missing: bool) -> dict[int, tuple[i
             last[repeat] = (min(end[repeat] for end in ended), False)
     if stopped:
         cut = [f"repeat {repeat} to step {step}" for repeat, (step, whole) in last.items() if not whole]
-        reason = f"{run.path}: ended early ({listed('rank', stopped)} marked incomplete), {len(last)} of "
+        reason = f"{shown}: ended early ({listed('rank', stopped)} marked incomplete), {len(last)} of "
         reason += (
             f"{ranks[0].attributes.get('repeats', '?')} repeats begun; see the log of the run, or repeat it"
         )
-        run.note("incomplete", run.path, reason, ", ".join(cut) or ("whole repeats" if last else "nothing"))
+        run.note("incomplete", shown, reason, ", ".join(cut) or ("whole repeats" if last else "nothing"))
     return last
 
 
-def _row(run: Run, ranks: list[Head], repeat: int, step: int, complete: bool, result: dict) -> dict[str, Any]:
+def _row(ranks: list[Head], repeat: int, step: int, complete: bool, result: Result | None) -> dict[str, Any]:
     first = ranks[0].attributes
-    states = result.get("fingerprints") or []
+    states = result.fingerprints if result else []
     spans = [int(end - start) for rank in ranks for r, start, end in rank.spans if r == repeat]
     return {
         "repeat": repeat,
@@ -264,11 +295,10 @@ def _merged(run: Run, table: str, columns: dict[str, np.ndarray]) -> dict[str, n
 
 
 def _disagree(run: Run, table: str, rows: dict[str, np.ndarray]) -> None:
-    name, step, repeat = run.names[rows["name"][0]], rows["step"][0], rows["repeat"][0]
+    shown = printable(str(run.path))
+    name, step, repeat = printable(run.names[rows["name"][0]]), rows["step"][0], rows["repeat"][0]
     ranks = sorted(set(rows["rank"].tolist()))
-    reason = (
-        f"{run.path}: {listed('rank', ranks)} recorded other bits than the lowest rank for the same {name}"
-    )
+    reason = f"{shown}: {listed('rank', ranks)} recorded other bits than the lowest rank for the same {name}"
     where = f"{len(rows['rank'])} {table}, first at repeat {repeat}, step {step}"
     advice = "what ranks hold in common must be equal: run with --check-ranks"
-    run.note("ranks disagree", run.path, f"{reason} ({where}); {advice}", "bits of the lowest rank")
+    run.note("ranks disagree", shown, f"{reason} ({where}); {advice}", "bits of the lowest rank")

@@ -1,9 +1,15 @@
 """What was read of a run, as Parquet beside it, so that it is read once.
 
-RUN/.analysis/index.json says what was read by content (a hash of the bytes of every trace file and of result.json), and
-by name, size and time of change, which are looked at first. The tables and the hash trees over them are in a directory
-that is called by the content, so that a program that still reads an older one never sees another's rows. A cache that
-does not fit is made anew; one that cannot be written is done without. It may be removed at any time.
+    RUN/.analysis/index.json          which directory holds what was read, of which trace files, and hashes of it
+    RUN/.analysis/NAME/fpna-cache     the mark of a directory that this program made
+    RUN/.analysis/NAME/*.parquet      the tables, and the hash trees over them
+
+Trace files are known by name, size, inode and times: a run that was copied is read again. A cache is believed if this
+user wrote it, every file has the hash that the index has, and the index its own; any doubt, and it is made anew. A
+cache that cannot be written is done without. It may be removed at any time.
+
+No link is followed, neither `.analysis` nor anything in it. Of older directories only those with the mark are removed,
+file by file, by the names that this program gives; what else is in them stays, and so do they.
 """
 
 from __future__ import annotations
@@ -11,94 +17,193 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
-import tempfile
+import re
+import secrets
+import stat
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import xxhash
+from msgspec import Meta
 
 from analysis.load.assemble import Run
 from analysis.load.columns import PAYLOAD, STORED
 from analysis.load.rows import Rows
 from analysis.load.tree import LEAVES
-from miniapps.trace import SCHEMA, read_image
-from miniapps.trace.schema import TraceError
+from miniapps.received import Refused, records
+from miniapps.received.result import RESULT, digest_of
+from miniapps.received.text import printable
+from miniapps.trace import SCHEMA
 
 DIRECTORY = ".analysis"
-VERSION = f"1 of schema {SCHEMA}"  # of what is kept: to be raised when that changes
+INDEX = "index.json"
+MARK = "fpna-cache"
+MARK_TEXT = b"made by python -m analysis; may be removed at any time\n"
+VERSION = f"2 of schema {SCHEMA}"  # of what is kept: to be raised when that changes
 GROUP = 16384  # rows that are read together: 0.2 % of ten million
-RANDOM = ("hi", "lo", "keys")  # columns that no encoding makes smaller
+INDEX_MOST = 2**30  # bytes: the names and notes of a run
+OLD_S = 3600.0  # after which a directory that no index names is nobody's work in progress
+PIECE = 2**22  # bytes hashed at once
+
+FILES = (*(f"{table}.parquet" for table in STORED), *(f"{table}-tree.parquet" for table in PAYLOAD))
+_NAME = re.compile(r"[0-9a-f]{32}")
+Name = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+
+
+class File(msgspec.Struct):
+    """Size in bytes and hash (XXH3, 128 bits, hex) of a Parquet file."""
+
+    size: int
+    digest: Name
+
+
+class Index(msgspec.Struct):
+    """index.json, which has also `digest`, the hash of all the rest."""
+
+    version: str
+    path: str
+    signature: str
+    name: Name
+    names: list[str]
+    rows: list[dict[str, Any]]
+    notes: list[tuple[str, str, str, str]]
+    lengths: dict[str, int]
+    files: dict[str, File]
 
 
 def signature(directory: Path, files: list[Path]) -> str:
-    """Hash of name, size and time of change of the `files` of a run and of its result.json."""
+    """Hash of name, size, inode and times of the trace `files` of a run and of its result.json. A copy has others."""
     words = []
-    for path in (*files, directory / "result.json"):
+    for path in (*files, directory / RESULT):
         with contextlib.suppress(OSError):
-            found = path.stat()
-            words.append(f"{path.name} {found.st_size} {found.st_mtime_ns}")
+            found = os.lstat(path)
+            words.append(
+                f"{os.fsencode(path.name)!r} {found.st_size} {found.st_ino} {found.st_mtime_ns} {found.st_ctime_ns}"
+            )
     return xxhash.xxh3_128_hexdigest("\n".join(words).encode())
 
 
-def content(directory: Path, files: list[Path], digests: list[str] | None = None) -> str:
-    """Hash of the bytes of the `files` of a run, whose `digests` may be known, and of its result.json."""
-    if digests is None:
-        digests = []
-        for path in files:
-            with contextlib.suppress(TraceError):
-                digests.append(xxhash.xxh3_128_hexdigest(read_image(path)))
-    result = b""
-    with contextlib.suppress(OSError):
-        result = (directory / "result.json").read_bytes()
-    words = [*(path.name for path in files), *digests, xxhash.xxh3_128_hexdigest(result)]
-    return xxhash.xxh3_128_hexdigest("\n".join(words).encode())
-
-
-def load(directory: Path, files: list[Path], signed: str) -> tuple[Run, dict[str, Rows]] | None:
-    """The run in `directory` and its tables from the cache; None where that is missing or does not fit. `signed` is
-    the `signature` of its trace `files`."""
+def load(directory: Path, signed: str) -> tuple[Run, dict[str, Rows]] | None:
+    """The run in `directory` and its tables from the cache; None where that is missing or in any doubt. `signed` is the
+    `signature` of its trace files."""
     import pyarrow.parquet as pq
 
-    place = directory / DIRECTORY
     try:
-        index = json.loads((place / "index.json").read_text(encoding="utf-8"))
-        if index["version"] != VERSION or index["path"] != str(directory):
-            return None
-        if index["signature"] != signed:
-            if index["content"] != content(directory, files):
+        with _opened(directory) as place:
+            index = _index(place)
+            if (index.version, index.path, index.signature) != (VERSION, printable(str(directory)), signed):
                 return None
-            _write_index(place, index | {"signature": signed})
-        place = place / index["content"]
-        run = Run(directory, index["rows"], index["names"], notes=[tuple(note) for note in index["notes"]])
-        tables = {}
-        for table, length in index["lengths"].items():
-            path = place / f"{table}.parquet"
-            if path.stat().st_size != index["sizes"][table]:
+            if set(index.files) != set(FILES) or set(index.lengths) != set(STORED):
                 return None
-            tables[table] = Rows(length, STORED[table], path=path)
+            inner = os.open(index.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
+            try:
+                if not all(_is(inner, name, known) for name, known in index.files.items()):
+                    return None
+            finally:
+                os.close(inner)
+        kept = directory / DIRECTORY / index.name
+        run = Run(directory, index.rows, index.names, notes=index.notes)
         for table in PAYLOAD:
-            found = pq.read_table(place / f"{table}-tree.parquet", use_threads=False)
+            found = pq.read_table(kept / f"{table}-tree.parquet", use_threads=False)
             run.trees[table] = {key: found.column(key).to_numpy() for key in LEAVES}
-    except (OSError, ValueError, KeyError, TypeError):  # ArrowInvalid is a ValueError
+        return run, _rows(kept, index.lengths)
+    except (OSError, Refused, ValueError, KeyError, TypeError):  # ArrowInvalid is a ValueError
         return None
-    return run, tables
 
 
-def save(run: Run, files: list[Path], digests: list[str], signed: str) -> dict[str, Rows] | None:
+def save(run: Run, files: list[Path], signed: str) -> dict[str, Rows] | None:
     """Write the cache of `run`, and return its tables as they are on disk; None where it cannot be kept: where traces
     were unreadable, changed meanwhile, or where nothing can be written."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     unreadable = any(what in ("unreadable", "no trace") for what, *_ in run.notes)
     if unreadable or signature(run.path, files) != signed:
         return None
-    place, name = run.path / DIRECTORY, content(run.path, files, digests)
-    temporary = None
+    name = secrets.token_hex(16)
     try:
-        place.mkdir(exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix="part-", dir=place))
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(run.path / DIRECTORY)
+        with _opened(run.path) as place:
+            before = _named(place)
+            try:
+                index = Index(VERSION, printable(str(run.path)), signed, name, run.names, run.rows, run.notes,
+                              {table: len(run.tables[table]["name"]) for table in STORED},
+                              _write(place, name, run))  # fmt: skip
+                _write_index(place, index)
+            except OSError:
+                _remove(place, name)
+                with contextlib.suppress(OSError):
+                    os.rmdir(name, dir_fd=place)  # where not even the mark could be written
+                raise
+            for other in os.listdir(place):
+                if other == before or (other != name and _NAME.fullmatch(other) and _old(place, other)):
+                    _remove(place, other)
+    except (OSError, Refused):
+        return None
+    return _rows(run.path / DIRECTORY / name, index.lengths)
+
+
+@contextlib.contextmanager
+def _opened(directory: Path) -> Iterator[int]:
+    """A descriptor of RUN/.analysis, which is a directory of this user and no link. Raises OSError, Refused."""
+    handle = os.open(directory / DIRECTORY, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if os.fstat(handle).st_uid != os.geteuid():
+            raise Refused(f"{printable(str(directory / DIRECTORY))}: of another user")
+        yield handle
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _reading(place: int, name: str) -> Iterator[Any]:
+    """The regular file `name` of this user in the directory `place`, open. Raises OSError, Refused."""
+    with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=place), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+            raise Refused(f"{name}: no regular file of this user")
+        yield file
+
+
+def _index(place: int) -> Index:
+    with _reading(place, INDEX) as file:
+        content = records.loads(file.read(INDEX_MOST), INDEX)
+    if not isinstance(content, dict) or content.pop("digest", None) != digest_of(content):
+        raise Refused(f"{INDEX}: not as it was written")
+    return records.conform(content, Index, INDEX)
+
+
+def _named(place: int) -> str:
+    """The directory that the index names; "" where there is none that can be believed."""
+    try:
+        return _index(place).name
+    except (OSError, Refused):
+        return ""
+
+
+def _is(place: int, name: str, known: File) -> bool:
+    """Whether the file `name` has the size and the hash that are `known`."""
+    with _reading(place, name) as file:
+        if os.fstat(file.fileno()).st_size != known.size:
+            return False
+        hasher = xxhash.xxh3_128()
+        while piece := file.read(PIECE):
+            hasher.update(piece)
+    return hasher.hexdigest() == known.digest
+
+
+def _write(place: int, name: str, run: Run) -> dict[str, File]:
+    """Write the tables of `run` into the new directory `name`; sizes and hashes of the files."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    os.mkdir(name, dir_fd=place)
+    inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
+    try:
+        _write_file(inner, MARK, MARK_TEXT)
+        files = {}
         for table, columns, dtypes in (
             *((table, run.tables[table], STORED[table]) for table in STORED),
             *((f"{table}-tree", run.trees[table], LEAVES) for table in PAYLOAD),
@@ -107,41 +212,75 @@ def save(run: Run, files: list[Path], digests: list[str], signed: str) -> dict[s
                 key: pa.array(columns[key], pa.binary() if dtypes[key] == "object" else None)
                 for key in dtypes
             }
+            sink = pa.BufferOutputStream()
             pq.write_table(
-                pa.table(arrays), temporary / f"{table}.parquet", row_group_size=GROUP, compression="lz4",
+                pa.table(arrays), sink, row_group_size=GROUP, compression="lz4",
                 use_dictionary=[key for key in ("repeat", "step", "name", "occurrence", "seq", "rank", "ranks",
                                                 "count", "leaf") if key in dtypes],
                 write_statistics=False,
             )  # fmt: skip
-        lengths = {table: len(run.tables[table]["name"]) for table in STORED}
-        sizes = {table: (temporary / f"{table}.parquet").stat().st_size for table in STORED}
-        shutil.rmtree(place / name, ignore_errors=True)  # one that was damaged
-        os.rename(temporary, place / name)
-        index = {
-            "version": VERSION, "path": str(run.path), "signature": signed, "content": name, "names": run.names,
-            "rows": run.rows, "notes": run.notes, "lengths": lengths, "sizes": sizes,
-        }  # fmt: skip
-        _write_index(place, index)
-        for old in place.iterdir():
-            if old.is_dir() and old.name != name and not old.name.startswith("part-"):
-                shutil.rmtree(old, ignore_errors=True)
+            content = memoryview(sink.getvalue())
+            files[f"{table}.parquet"] = File(len(content), xxhash.xxh3_128_hexdigest(content))
+            _write_file(inner, f"{table}.parquet", content)
+        return files
+    finally:
+        os.close(inner)
+
+
+def _write_index(place: int, index: Index) -> None:
+    """Put `index` in the place of the one before, in one step."""
+    content = json.loads(json.dumps(msgspec.structs.asdict(index), default=_plain))
+    text = json.dumps(content | {"digest": digest_of(content)}).encode()
+    draft = f"index-{secrets.token_hex(8)}"
+    try:
+        _write_file(place, draft, text)
+        os.replace(draft, INDEX, src_dir_fd=place, dst_dir_fd=place)
     except OSError:
-        if temporary:
-            shutil.rmtree(temporary, ignore_errors=True)
-        return None
+        with contextlib.suppress(OSError):
+            os.unlink(draft, dir_fd=place)
+        raise
+
+
+def _write_file(place: int, name: str, content: bytes | memoryview) -> None:
+    handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=place)
+    with open(handle, "wb") as file:
+        file.write(content)
+
+
+def _old(place: int, name: str) -> bool:
+    try:
+        return time.time() - os.stat(name, dir_fd=place, follow_symlinks=False).st_mtime > OLD_S
+    except OSError:
+        return False
+
+
+def _remove(place: int, name: str) -> None:
+    """Remove the directory `name` if it is this user's and has the mark: the files that this program writes, then
+    itself, unless something else is in it."""
+    with contextlib.suppress(OSError, Refused):
+        inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
+        try:
+            with _reading(inner, MARK) as file:
+                if os.fstat(inner).st_uid != os.geteuid() or file.read(len(MARK_TEXT) + 1) != MARK_TEXT:
+                    return
+            for own in (*FILES, MARK):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(own, dir_fd=inner)
+        finally:
+            os.close(inner)
+        os.rmdir(name, dir_fd=place)
+
+
+def _rows(kept: Path, lengths: dict[str, int]) -> dict[str, Rows]:
     return {
-        table: Rows(lengths[table], STORED[table], path=place / name / f"{table}.parquet") for table in STORED
+        table: Rows(length, STORED[table], path=kept / f"{table}.parquet")
+        for table, length in lengths.items()
     }
-
-
-def _write_index(place: Path, index: dict) -> None:
-    number, part = tempfile.mkstemp(prefix="index-", dir=place)
-    with open(number, "w", encoding="utf-8") as file:
-        json.dump(index, file, default=_plain)
-    os.replace(part, place / "index.json")
 
 
 def _plain(value: object) -> object:
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"{type(value).__name__} cannot be kept in index.json")
+    if isinstance(value, File):
+        return msgspec.structs.asdict(value)
+    raise TypeError(f"{type(value).__name__} cannot be kept in {INDEX}")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import glob
 import os
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from miniapps.received.result import RESULT
+from miniapps.received.text import printable
 from miniapps.trace import trace_files
 
 DEPTH = 4  # levels of directories searched below a given one: runs/campaign/configuration/repeat
@@ -20,18 +23,22 @@ def find_runs(paths: Iterable[str | os.PathLike]) -> list[Path]:
     """The run directories that `paths` name, sorted by place, each once.
 
     A path is a run (a directory with traces or a result.json), a directory to search for runs down to
-    DEPTH levels, or a glob pattern of such. Raises NoRuns for a path under which there is none.
+    DEPTH levels, or a glob pattern of such. Links below a directory are not followed: they may lead anywhere, also to
+    itself. Raises NoRuns for a path under which there is none.
     """
     found: dict[Path, None] = {}
     for path in paths:
+        shown = printable(str(path))
         places = [Path(path)] if os.path.lexists(path) else sorted(map(Path, glob.glob(str(path))))
         if not places:
-            raise NoRuns(f"{path}: no such directory, and no match as a pattern; give the directory of a run")
+            raise NoRuns(
+                f"{printable(str(path))}: no such directory, and no match as a pattern; give the directory of a run"
+            )
         runs = [run for place in places for run in _below(place, DEPTH)]
         if not runs:
             raise NoRuns(
-                f"{path}: no run here, nor in {DEPTH} levels below; a run is a directory with rank-00000.h5, "
-                "as written by `python -m miniapps.NAME --out DIRECTORY`"
+                f"{shown}: no run here, nor in {DEPTH} levels below, where links are not followed; a run is "
+                "a directory with rank-00000.h5, as written by `python -m miniapps.NAME --out DIRECTORY`"
             )
         found |= dict.fromkeys(runs)
     return list(found)
@@ -39,16 +46,18 @@ def find_runs(paths: Iterable[str | os.PathLike]) -> list[Path]:
 
 def is_run(directory: Path) -> bool:
     """Whether a mini-app wrote into `directory`: a trace, or the result.json of a run without one."""
-    return bool(trace_files(directory)) or (directory / "result.json").is_file()
+    return bool(trace_files(directory)) or (directory / RESULT).is_file()
 
 
 def labels(runs: list[Path]) -> list[str]:
     """Short names that tell `runs` apart: their paths below the deepest directory they share."""
     resolved = [run.resolve() for run in runs]
     if len(resolved) == 1:
-        return [resolved[0].name]
+        return [printable(resolved[0].name)]
     shared = Path(os.path.commonpath([run.parent for run in resolved]))
-    return [run.relative_to(shared).as_posix() for run in resolved]
+    names = [printable(run.relative_to(shared).as_posix()) for run in resolved]
+    counts = Counter(names)
+    return [name if counts[name] == 1 else f"{name} #{i}" for i, name in enumerate(names)]
 
 
 def _below(place: Path, depth: int) -> list[Path]:
@@ -60,5 +69,11 @@ def _below(place: Path, depth: int) -> list[Path]:
         return [place]
     if depth == 0:
         return []
-    children = sorted(child for child in place.iterdir() if child.is_dir() and not child.name.startswith("."))
-    return [run for child in children for run in _below(child, depth - 1)]
+    try:
+        with os.scandir(place) as entries:
+            names = [
+                e.name for e in entries if e.is_dir(follow_symlinks=False) and not e.name.startswith(".")
+            ]
+    except PermissionError:
+        return []
+    return [run for name in sorted(names) for run in _below(place / name, depth - 1)]

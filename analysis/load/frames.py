@@ -15,10 +15,10 @@ from analysis.load import cache
 from analysis.load.assemble import Run, assemble
 from analysis.load.columns import STORED
 from analysis.load.find import find_runs, labels
-from analysis.load.pool import mapper
-from analysis.load.rankfile import read_piece
+from analysis.load.pool import readers
 from analysis.load.rows import Rows
 from analysis.load.store import Leaves, Source, Store
+from miniapps.received.text import printable
 from miniapps.trace import trace_files
 
 TOGETHER = 32  # files that one task reads
@@ -29,7 +29,7 @@ COLUMNS = {
     table: {key: "name" if key == "name" else dtype for key, dtype in columns.items()}
     for table, columns in STORED.items()
 }
-RUNS = {"run": "str", "repeat": "int32", "path": "str", "run_id": "str", "allocation_id": "str", "app": "str",
+RUNS = {"run": "str", "repeat": "int32", "path": "object", "run_id": "str", "allocation_id": "str", "app": "str",
         "problem": "str", "size": "int32", "guarantee": "str", "ordering": "str", "seed": "int64",
         "complete": "bool", "last_step": "int32", "state": "str", "wall_s": "float64", "events": "int64",
         "tracing_s": "float64", "started": "str", "method": "str", "config": "str",
@@ -129,25 +129,24 @@ def _read(
     """Each run with its tables, in order; one run at a time is in memory in full."""
     files = [trace_files(directory) for directory in directories]
     signed = [cache.signature(*run) for run in zip(directories, files, strict=True)]
-    found = [cache.load(*run) if keep else None for run in zip(directories, files, signed, strict=True)]
+    found = [cache.load(*run) if keep else None for run in zip(directories, signed, strict=True)]
     tasks = [
         [own[i : i + TOGETHER] for i in range(0, len(own), TOGETHER)] if known is None else []
         for own, known in zip(files, found, strict=True)
     ]
     few = sum(len(task) for own in tasks for task in own) < POOL_FROM
-    with mapper(1 if few else sum(map(len, tasks)), processes) as mapped:
-        pieces = iter(mapped(read_piece, [task for own in tasks for task in own]))
+    with readers(1 if few else sum(map(len, tasks)), processes) as reading:
+        pieces = reading(task for own in tasks for task in own)
         for directory, own, known, names, signature in zip(
             directories, tasks, found, files, signed, strict=True
         ):
             if known is not None:
                 yield known
                 continue
-            read = list(islice(pieces, len(own)))
+            read = [piece for several in islice(pieces, len(own)) for piece in several]
             run = assemble(directory, read)
-            digests = [digest for piece in read for digest in piece.digests]
             del read
-            tables = cache.save(run, names, digests, signature) if keep and run.rows else None
+            tables = cache.save(run, names, signature) if keep and run.rows else None
             if tables is None:
                 tables = {
                     table: Rows(len(columns["name"]), STORED[table], columns)
@@ -165,10 +164,11 @@ def _exclude_copies(runs: list[Run]) -> None:
             continue
         run_id = run.rows[0]["run_id"]
         if run_id in first:
+            here, other = (printable(str(path)) for path in (run.path, first[run_id]))
             reason = (
-                f"{run.path}: a copy of {first[run_id]} (run id {run_id}), which is no other sample; give one"
+                f"{here}: a copy of {other} (run id {printable(run_id)}), which is no other sample; give one"
             )
-            run.note("copy", run.path, reason, "nothing")
+            run.note("copy", here, reason, "nothing")
             run.rows = []
         first.setdefault(run_id, run.path)
 

@@ -1,41 +1,64 @@
-"""Who reads many files: this process, processes of this node, or the ranks of an MPI job."""
+"""Who reads many files: processes of this node, or the ranks of an MPI job, and never this process (`guard`)."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
+
+from analysis.load.guard import Ended, Guards, call, sizes, unreadable
+from analysis.load.rankfile import Piece, nothing, read_piece
 
 AHEAD = 2  # tasks per process that wait or whose results do: more would only take memory
 
+Tasks = Iterable[list[Path]]
+
 
 @contextmanager
-def mapper(tasks: int, processes: int | None) -> Iterator[Callable[[Callable, Iterable], Iterator]]:
-    """A function like `map` for `tasks` tasks, whose results come in order.
+def readers(tasks: int, processes: int | None) -> Iterator[Callable[[Tasks], Iterator[list[Piece]]]]:
+    """A function that reads `tasks` lists of files: the pieces of each, in order. A file that ends the process that
+    reads it is a piece of its own, an error.
 
-    Under `mpirun -n N python -m mpi4py.futures` the other N - 1 ranks do the work; otherwise `processes` processes
-    (None: one per core that this process may use), or this process where that is one, or there is but one task.
+    Under `mpirun -n N python -m mpi4py.futures` the other N - 1 ranks read, each with a process of its own; otherwise
+    `processes` processes (None: one per core that this process may use).
     """
-    if tasks <= 1:
-        yield map
-        return
-    if workers := _ranks():
+    if tasks > 1 and (workers := _ranks()):
         from mpi4py.futures import MPIPoolExecutor
 
         with MPIPoolExecutor() as pool:
-            yield lambda function, items: _in_order(pool, function, items, AHEAD * workers)
+            yield lambda items: _in_order(pool, _alone, items, AHEAD * workers)
         return
-    workers = min(processes or len(os.sched_getaffinity(0)), tasks)
-    if workers <= 1:
-        yield map
+    workers = max(1, min(processes or len(os.sched_getaffinity(0)), tasks))
+    if workers == 1:
+        yield lambda items: map(_alone, items)
         return
-    context = multiprocessing.get_context("spawn")  # HDF5 and threads do not survive a fork
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        yield lambda function, items: _in_order(pool, function, items, AHEAD * workers)
+    guards = Guards(workers)
+    try:
+        with ThreadPoolExecutor(workers) as pool:
+            yield lambda items: _in_order(
+                pool, lambda paths: _read(guards.call, paths), items, AHEAD * workers
+            )
+    finally:
+        guards.close()
+
+
+def _read(call: Callable, paths: list[Path]) -> list[Piece]:
+    """All `paths` by one call; where that ends the process, one by one."""
+    try:
+        return [call(read_piece, paths, nbytes=sizes(paths))]
+    except Ended as error:
+        if len(paths) == 1:
+            return [nothing(unreadable(paths[0], error))]
+    return [piece for path in paths for piece in _read(call, [path])]
+
+
+def _alone(paths: list[Path]) -> list[Piece]:
+    """The same by the one other process that this process has."""
+    return _read(call, paths)
 
 
 def _ranks() -> int:

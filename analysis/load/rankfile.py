@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xxhash
 
 from analysis.load.keys import groups
-from miniapps.trace import RankTrace, TraceError, read_all, read_image
+from miniapps.trace import RankTrace, TraceError, read_all
 from miniapps.trace.schema import TABLES
 
 REQUIRED = ("app", "problem", "method", "guarantee", "rank", "size", "run_id", "complete")
@@ -22,11 +21,13 @@ REQUIRED = ("app", "problem", "method", "guarantee", "rank", "size", "run_id", "
 
 @dataclass(frozen=True)
 class Head:
-    """What is known of one rank beside its rows. `spans` (repeats, 3) int64: repeat, first start and last end in ns;
+    """What is known of one rank beside its rows. `digest`: the seal of its file, "" if that was never closed.
+    `spans` (repeats, 3) int64: repeat, first start and last end in ns;
     `ends` {repeat: last step}; `backwards`: events left out because they end before they start."""
 
     path: Path
     attributes: dict[str, Any]
+    digest: str
     spans: np.ndarray
     ends: dict[int, int]
     backwards: int
@@ -38,12 +39,11 @@ class Head:
 
 @dataclass(frozen=True)
 class Piece:
-    """Several files of one run: a Head per rank, or the TraceError that says why a file cannot be used; `digests`, a
-    hash of each file's bytes; `tables` of columns, rank after rank: `events` summed over (rank, repeat, step, name),
+    """Several files of one run: a Head per rank, or the TraceError that says why a file cannot be used; `tables` of
+    columns, rank after rank: `events` summed over (rank, repeat, step, name),
     `values`, `fingerprints` and `order` row by row; `name` counts in `names`."""
 
     heads: list[Head | TraceError]
-    digests: list[str]
     names: list[str]
     tables: dict[str, dict[str, np.ndarray]]
 
@@ -51,13 +51,10 @@ class Piece:
 def read_piece(paths: Iterable[Path]) -> Piece:
     """What is in the trace files `paths`; an error of one does not end a pool."""
     heads: list[Head | TraceError] = []
-    digests: list[str] = []
     traces: list[RankTrace] = []
     for path in paths:
         try:
-            image = read_image(path)
-            digests.append(xxhash.xxh3_128_hexdigest(image))
-            found = read_all(path, image=image)
+            found = read_all(path)
         except TraceError as error:
             heads.append(error)
             continue
@@ -68,13 +65,14 @@ def read_piece(paths: Iterable[Path]) -> Piece:
                 continue
             forward, backwards = _forward(trace.tables["events"])
             trace.tables["events"] = forward
-            heads.append(Head(path, trace.attributes, _spans(forward), _ends(trace), backwards))
+            heads.append(Head(path, trace.attributes, trace.digest, _spans(forward), _ends(trace), backwards))
             traces.append(trace)
-    names = list(dict.fromkeys(name for trace in traces for name in trace.names))
-    codes = {name: code for code, name in enumerate(names)}
-    tables = {table: _stacked(table, traces, codes) for table in TABLES}
-    tables = {table: summed(rows) if table == "events" else numbered(rows) for table, rows in tables.items()}
-    return Piece(heads, digests, names, tables)
+    return _piece(heads, traces)
+
+
+def nothing(error: TraceError) -> Piece:
+    """What is left of a file that cannot be read."""
+    return _piece([error], [])
 
 
 def exclusive(start: np.ndarray, end: np.ndarray) -> np.ndarray:
@@ -133,6 +131,14 @@ def numbered(table: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     seq = np.empty(len(name), np.int32)
     seq[order] = np.repeat(place[order[first]], np.diff([*first, len(order)]))
     return {**table, "occurrence": occurrence, "seq": seq}
+
+
+def _piece(heads: list[Head | TraceError], traces: list[RankTrace]) -> Piece:
+    names = list(dict.fromkeys(name for trace in traces for name in trace.names))
+    codes = {name: code for code, name in enumerate(names)}
+    tables = {table: _stacked(table, traces, codes) for table in TABLES}
+    tables = {table: summed(rows) if table == "events" else numbered(rows) for table, rows in tables.items()}
+    return Piece(heads, names, tables)
 
 
 def _stacked(table: str, traces: list[RankTrace], codes: dict[str, int]) -> dict[str, np.ndarray]:

@@ -12,7 +12,8 @@ from collections.abc import Collection
 import numpy as np
 import pandas as pd
 
-from miniapps.trace import RankTrace, TraceError, read_run
+from analysis.load.guard import read_run
+from miniapps.trace import RankTrace, TraceError
 
 TIMELINE = {"rank": "int32", "repeat": "int32", "step": "int32", "name": "category", "start": "int64",
             "end": "int64", "bytes": "int64", "index": "int64", "depth": "int32"}  # fmt: skip

@@ -22,21 +22,23 @@ FILES = ("rank", "node")  # what one trace file may hold
 CHUNK = 65536  # rows
 
 
-def pack_node(run: Path, node, rank: int) -> str:
+def pack_node(run: Path, node, rank: int, seals: dict[str, str]) -> tuple[dict[str, str], str]:
     """Pack the closed traces in `run` of the ranks of the communicator `node`, of which this is `rank` of the run.
 
-    Collective over `node`. Returns what went wrong on the rank that packs, else an empty string; the files of the ranks
-    are kept then.
+    Collective over `node`. `seals` is {name: seal} of this rank's file. Returns the seals of the files that are there
+    now, a packed one on the rank that packed it, and what went wrong on that rank, else an empty string; the files of the
+    ranks are kept then.
     """
     ranks = node.gather(rank)
-    if ranks is None:
-        return ""
-    try:
-        pack([run / rank_file(each) for each in ranks], run / node_file(min(ranks)))
-    except (OSError, TraceError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        return f"the traces of {len(ranks)} ranks stay in files of their own, they cannot be packed: {reason}"
-    return ""
+    trouble, packed = "", {}
+    if ranks is not None:
+        name = node_file(min(ranks))
+        try:
+            packed = {name: pack([run / rank_file(each) for each in ranks], run / name)}
+        except (OSError, TraceError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+            trouble = f"the traces of {len(ranks)} ranks stay in files of their own, they cannot be packed: {reason}"
+    return (packed if node.bcast(not trouble) else seals), trouble
 
 
 def pack(paths: Iterable[Path], out: Path) -> str:
@@ -46,7 +48,6 @@ def pack(paths: Iterable[Path], out: Path) -> str:
     Nothing is removed before all is written. Raises TraceError for a trace that cannot be read, OSError where `out`
     cannot be written; then there is no `out`.
     """
-
     paths = list(paths)
     traces = sorted((read(path) for path in paths), key=lambda trace: trace.attributes["rank"])
     names = list(dict.fromkeys(name for trace in traces for name in trace.names))

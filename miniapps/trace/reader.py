@@ -39,6 +39,9 @@ TRIES = 5  # to read a file that is written to meanwhile
 FILES = re.compile(r"(rank|node)-\d{5,9}\.h5")
 FILE_MOST = 8 * 2**30  # bytes
 SPARSE = 256  # times the bytes on disk that a file may claim, and 1 MiB: the unused part of a tail is a hole
+# What integers of the tables are: [low, end). Times are far from where their sums overflow.
+BOUNDS = {"repeat": (0, 2**31), "step": (0, 2**31), "block": (-1, 2**31), "start": (0, 2**62), "end": (0, 2**62),
+          "bytes": (0, 2**62), "after": (-1, 2**62)}  # fmt: skip
 MEMBERS = {FORMAT: len(GROWING) + 3, NODE_FORMAT: len(TABLES) + 3}  # of the root group
 
 
@@ -48,13 +51,15 @@ class RankTrace:
 
     `attributes` of the root group, JSON decoded, with those of the group `tracer` as a dict under "tracer"
     (empty where the run was killed); `names[i]` is the name that the integer `i` of a `name` column stands
-    for; `tables[table][column]` is an array of the committed rows.
+    for; `tables[table][column]` is an array of the committed rows; `digest` is the seal of the file, empty where the
+    run was killed.
     """
 
     path: Path
     attributes: dict[str, Any]
     names: list[str]
     tables: dict[str, dict[str, np.ndarray]]
+    digest: str = ""
 
     @property
     def complete(self) -> bool:
@@ -199,7 +204,7 @@ def _of_rank(
         for table in (*wanted, "names")
     }  # fmt: skip
     lines = tables.pop("names")["text"].tobytes().decode().splitlines()
-    return RankTrace(path, attributes, [_text(line) for line in lines], tables)
+    return RankTrace(path, attributes, [_text(line) for line in lines], tables, digest)
 
 
 def _of_node(
@@ -236,7 +241,7 @@ def _of_node(
             table: {column: rows[ends[table][i] : ends[table][i + 1]] for column, rows in columns.items()}
             for table, columns in tables.items()
         }
-        traces.append(RankTrace(path, head, names, own))
+        traces.append(RankTrace(path, head, names, own, digest))
     return traces
 
 

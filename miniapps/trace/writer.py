@@ -153,16 +153,20 @@ class Tracer:
         self._write(tails=True)
         self._period = _period()
 
-    def close(self, complete: bool = True) -> None:
-        """Write what is left and close the file; `complete` says that the run came to a regular end."""
+    def close(self, complete: bool = True) -> str:
+        """Write what is left, close the file and seal it; `complete` says that the run came to a regular end.
+
+        Returns the seal, a hash of the file in hex; empty where the file was abandoned before."""
         self._write(tails=False)
+        seals = [""]
 
         def finish(storage: Storage) -> None:
             own = {"events": self._events, "ns_per_event": self.ns_per_event, "flush_ns": self._flush_ns}
-            storage.finish(complete, own | {"dropped": 0})
+            seals.append(storage.finish(complete, own | {"dropped": 0}))
 
         self._guarded("closed", finish)
         self._storage = None
+        return seals[-1]
 
     def __enter__(self) -> Tracer:
         return self

@@ -1,5 +1,6 @@
 """The cache: what was read once is not read again, and never stands for other traces."""
 
+import contextlib
 import os
 import shutil
 
@@ -25,12 +26,19 @@ def reads(monkeypatch):
     """The files that are read, one by one."""
     seen = []
 
-    def read_piece(paths):
-        seen.extend(path.name for path in paths)
-        return original(paths)
+    @contextlib.contextmanager
+    def readers(*arguments):
+        with original(*arguments) as reading:
 
-    original = frames.read_piece
-    monkeypatch.setattr(frames, "read_piece", read_piece)
+            def noted(tasks):
+                tasks = list(tasks)
+                seen.extend(path.name for task in tasks for path in task)
+                return reading(tasks)
+
+            yield noted
+
+    original = frames.readers
+    monkeypatch.setattr(frames, "readers", readers)
     return seen
 
 
@@ -77,7 +85,7 @@ def test_a_changed_trace_is_read_again(tmp_path, reads):
     same(after, load([run], keep=False))
 
 
-def test_traces_with_another_time_of_change_but_the_same_bytes_are_not_read_again(tmp_path, reads):
+def test_traces_with_another_time_of_change_are_read_again_and_kept_anew(tmp_path, reads):
     run = write_run(tmp_path / "r")
     load([run])
     for path in run.glob("*.h5"):
@@ -85,34 +93,146 @@ def test_traces_with_another_time_of_change_but_the_same_bytes_are_not_read_agai
     reads.clear()
     load([run])
     load([run])
-    assert reads == []
+    assert sorted(reads) == ["rank-00000.h5", "rank-00001.h5"]
 
 
-@pytest.mark.parametrize("harm", ["truncated", "no index", "bad index", "other version", "no tree"])
-def test_a_damaged_cache_is_made_anew(tmp_path, harm):
-    run = write_run(tmp_path / "r")
+def kept(run):
+    """The directory that holds the tables."""
+    (place,) = (path for path in (run / cache.DIRECTORY).iterdir() if path.is_dir())
+    return place
+
+
+def zeros(path):
+    """Eight bytes in the middle of a file become zeros."""
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 8] = bytes(8) if any(content[middle : middle + 8]) else b"\1" * 8
+    path.write_bytes(content)
+
+
+def swap(path, other):
+    path.write_bytes((kept(other) / path.name).read_bytes())
+
+
+def fifo(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+def link(path):
+    path.rename(path.parent / "moved")
+    path.symlink_to(path.parent / "moved")
+
+
+def index(place):
+    return place.parent / "index.json"
+
+
+HARMS = {
+    "truncated": lambda place, other: os.truncate(place / "values.parquet", 100),
+    "no index": lambda place, other: index(place).unlink(),
+    "bad index": lambda place, other: index(place).write_text("{"),
+    "index of another type": lambda place, other: index(place).write_text("[[[]]]"),
+    "deep index": lambda place, other: index(place).write_text("[" * 100_000),
+    "index of a fifo": lambda place, other: fifo(index(place)),
+    "other index": lambda place, other: index(place).write_bytes(index(kept(other)).read_bytes()),
+    "edited index": lambda place, other: zeros(index(place)),
+    "no tree": lambda place, other: (place / "values-tree.parquet").write_text(""),
+    "tables of another run": lambda place, other: [swap(path, other) for path in place.glob("*.parquet")],
+    "a table that is a link": lambda place, other: link(place / "order.parquet"),
+    **{f"zeros in {name}": lambda place, other, name=name: zeros(place / name) for name in cache.FILES},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_damaged_cache_is_made_anew(tmp_path, harm, reads):
+    run = write_run(tmp_path / "r", orders=lambda repeat, step: [[0, 1]])
+    other = write_run(
+        tmp_path / "o", orders=lambda repeat, step: [[1, 0]], change=lambda r, s, field: flip_bit(field, 3)
+    )
+    load([other])
     expected = load([run])
     expected = {table: getattr(expected, table).copy() for table in TABLES}
-    (place,) = (path for path in (run / cache.DIRECTORY).iterdir() if path.is_dir())
-    if harm == "truncated":
-        os.truncate(place / "values.parquet", 100)
-    elif harm == "no index":
-        (place.parent / "index.json").unlink()
-    elif harm == "bad index":
-        (place.parent / "index.json").write_text("{")
-    elif harm == "no tree":
-        (place / "values-tree.parquet").write_text("")
-    else:
-        index = (place.parent / "index.json").read_text()
-        (place.parent / "index.json").write_text(index.replace(cache.VERSION, "0"))
+    HARMS[harm](kept(run), other)
+    reads.clear()
     found = load([run])
     for table in TABLES:
         pd.testing.assert_frame_equal(getattr(found, table), expected[table])
-    assert sorted(path.name for path in place.iterdir()) == sorted(
-        [*(f"{table}.parquet" for table in cache.STORED), "values-tree.parquet",
-         "fingerprints-tree.parquet"]
-    )  # fmt: skip
-    assert sorted(path.name for path in place.parent.iterdir()) == sorted([place.name, "index.json"])
+    assert len(reads) == 2
+    load([run])
+    assert len(reads) == 2  # it was made anew
+
+
+def test_directories_without_a_use_are_removed_and_nothing_else(tmp_path):
+    run = write_run(tmp_path / "r")
+    load([run])
+    place = run / cache.DIRECTORY
+    first = kept(run).name
+    for name in ("notes", "0" * 32, "1" * 32, "2" * 32, "3" * 32):
+        (place / name).mkdir()
+        (place / name / "thesis.tex").write_text("years of work")
+    for name in ("2" * 32, "3" * 32):
+        (place / name / cache.MARK).write_bytes(cache.MARK_TEXT)
+    (place / ("3" * 32) / "thesis.tex").unlink()
+    (place / ("4" * 32)).symlink_to(tmp_path)
+    (place / ("5" * 32)).mkdir()  # somebody's work in progress
+    (place / ("5" * 32) / cache.MARK).write_bytes(cache.MARK_TEXT)
+    for name in "01234":
+        os.utime(place / (name * 32), (1, 1), follow_symlinks=False)
+    os.utime(run / "rank-00000.h5")
+    load([run])
+    left = {path.name for path in place.iterdir()}
+    assert first not in left and "3" * 32 not in left
+    assert {"notes", *(name * 32 for name in "01245")} <= left
+    for name in ("notes", *(name * 32 for name in "012")):
+        assert (place / name / "thesis.tex").read_text() == "years of work"
+    assert len(left) == 1 + 5 + 2  # notes, five, the index and what it names
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_link_in_the_place_of_the_cache_is_not_followed(tmp_path, again):
+    """`.analysis` of a received run that leads into somebody's home directory."""
+    home = tmp_path / "home"
+    for name in ("papers", "0" * 32):
+        (home / name).mkdir(parents=True)
+        (home / name / "thesis.tex").write_text("years of work")
+    run = write_run(tmp_path / "r")
+    if again:  # with an index that would be believed
+        load([run])
+        for path in (run / cache.DIRECTORY).iterdir():
+            path.rename(home / path.name)
+        (run / cache.DIRECTORY).rmdir()
+    (run / cache.DIRECTORY).symlink_to(home)
+    before = sorted((path.relative_to(home), path.lstat().st_mtime_ns) for path in home.rglob("*"))
+    found = load([run])
+    assert len(found.fingerprints) and found.excluded.empty
+    assert before == sorted((path.relative_to(home), path.lstat().st_mtime_ns) for path in home.rglob("*"))
+    assert (run / cache.DIRECTORY).is_symlink()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("part", ["", "index.json", "values.parquet", "everything"])
+def test_a_cache_that_another_user_wrote_is_not_believed(tmp_path, part, reads):
+    run = write_run(tmp_path / "r")
+    load([run])
+    place = run / cache.DIRECTORY
+    for path in (place, *place.rglob("*")):
+        if part == "everything" or path.name == (part or place.name):
+            os.chown(path, 65534, 65534)
+    reads.clear()
+    load([run])
+    assert len(reads) == 2
+
+
+def test_the_cache_of_a_copied_run_is_not_believed(tmp_path, reads):
+    """Not even where a hostile archive kept the times: the inodes are others."""
+    run = write_run(tmp_path / "r")
+    load([run])
+    shutil.move(run, tmp_path / "away")
+    shutil.copytree(tmp_path / "away", run)
+    reads.clear()
+    load([run])
+    assert len(reads) == 2
 
 
 def test_frames_never_show_rows_of_traces_that_changed_after_they_were_loaded(tmp_path):
@@ -140,10 +260,10 @@ def test_a_run_where_nothing_can_be_written_is_loaded_all_the_same(tmp_path, mon
     def full(*arguments, **options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cache.tempfile, "mkdtemp", full)
+    monkeypatch.setattr(cache, "_write_file", full)
     found = load([run])
     assert len(found.fingerprints) and found.excluded.empty
-    assert not list((run / cache.DIRECTORY).iterdir())
+    assert not list((run / cache.DIRECTORY).glob("*.json"))
 
 
 def test_unreadable_traces_are_tried_again(tmp_path, reads):
@@ -157,13 +277,15 @@ def test_unreadable_traces_are_tried_again(tmp_path, reads):
 
 def test_a_file_that_vanishes_while_runs_are_read_is_named(tmp_path, monkeypatch):
     run = write_run(tmp_path / "r", size=3)
-    original = frames.read_piece
 
-    def vanishing(paths):
-        (run / "rank-00002.h5").unlink(missing_ok=True)
-        return original(paths)
+    @contextlib.contextmanager
+    def vanishing(*arguments):
+        with original(*arguments) as reading:
+            (run / "rank-00002.h5").unlink()
+            yield reading
 
-    monkeypatch.setattr(frames, "read_piece", vanishing)
+    original = frames.readers
+    monkeypatch.setattr(frames, "readers", vanishing)
     found = load([run])
     assert "rank-00002.h5: no such file" in " ".join(found.excluded["reason"])
     assert not found.runs["complete"].any()

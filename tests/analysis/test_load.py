@@ -15,11 +15,13 @@ from tests.analysis.synthetic import (
     STEPS,
     attributes,
     field_at,
+    flip_bit,
     owners,
     record,
     write_result,
     write_run,
 )
+from tests.tampering import altered
 
 
 def reasons(frames, what):
@@ -109,14 +111,13 @@ def damage(path, kind):
         with h5py.File(path, "w") as file:
             file["x"] = 1
     elif kind == "newer schema":
-        with h5py.File(path, "r+") as file:
-            file.attrs["schema"] = 99
+        altered(path, lambda file: file.attrs.modify("schema", 99))
     elif kind == "gone":
         path.unlink()
 
 
 @pytest.mark.parametrize("kind, words", [
-    ("truncated", "damaged or truncated"), ("not HDF5", "damaged or truncated"), ("foreign", "not a trace"),
+    ("truncated", "damaged"), ("not HDF5", "damaged"), ("foreign", "not a trace"),
     ("newer schema", "schema 99"),
 ])  # fmt: skip
 def test_a_file_that_cannot_be_used_is_named_and_the_run_is_not_whole(tmp_path, kind, words):
@@ -191,24 +192,17 @@ def test_a_rank_that_is_there_twice_counts_once(tmp_path):
     pd.testing.assert_frame_equal(values, load([run]).values)
 
 
-def test_a_rank_of_another_schema_is_left_out_by_name(tmp_path):
-    run = write_run(tmp_path / "r", size=2)
-    with h5py.File(run / "rank-00001.h5", "r+") as file:
-        file.attrs["schema"] = 1
+def test_traces_other_than_those_that_the_result_names_are_not_used(tmp_path):
+    """A rank's file of a run with the same identity, whole in itself."""
+    run, other = write_run(tmp_path / "r"), tmp_path / "o"
+    write_run(other, run_id=str(run), change=lambda repeat, step, field: flip_bit(field, 0))
+    shutil.copy(other / "rank-00001.h5", run)
     frames = load([run])
-    (reason,) = reasons(frames, "mixed schema")
-    assert "rank-00001.h5: of another version of the program than rank-00000.h5 (schema 1)" in reason
-    assert set(frames.values["rank"]) == {0} and not frames.runs["complete"].any()
-
-
-def test_a_run_of_the_first_schema_does_not_tell_what_happened_before_a_record(tmp_path):
-    run = write_run(tmp_path / "r", size=2)
-    for path in run.glob("*.h5"):
-        with h5py.File(path, "r+") as file:
-            file.attrs["schema"] = 1
-            del file["values/after"], file["fingerprints/after"]
-    frames = load([run])
-    assert frames.excluded.empty and set(frames.values["after"]) == {-1} == set(frames.fingerprints["after"])
+    assert (
+        "result.json was written for other traces than file rank-00001.h5"
+        in reasons(frames, "contradiction")[0]
+    )
+    assert frames.runs.empty
 
 
 def test_a_copy_of_a_run_is_not_another_sample(tmp_path):

@@ -1,25 +1,103 @@
-"""Who reads: processes, the ranks of an MPI job, and never the same command on every rank."""
+"""Who reads: other processes with limits, the ranks of an MPI job, and never the same command on every rank."""
 
 import os
+import signal
+import time
 
 import pytest
 
-from analysis.load.pool import mapper
+from analysis.load import guard, pool, rankfile
+from analysis.load.frames import load
+from miniapps.trace import TraceError
 from tests.analysis.synthetic import write_run
 from tests.launch import run_mpi, run_python
 
 
-def number(item):
-    return item, os.getpid()
+def pid_of():
+    return os.getpid()
 
 
-@pytest.mark.parametrize("processes, pids", [(1, 1), (2, 2)])
-def test_results_come_in_order_from_as_many_processes_as_wanted(processes, pids):
-    with mapper(40, processes) as mapped:
-        found = list(mapped(number, range(40)))
-    assert [item for item, _ in found] == list(range(40))
-    assert len({pid for _, pid in found}) <= pids
-    assert ({pid for _, pid in found} == {os.getpid()}) == (processes == 1)
+def double(number):
+    return 2 * number
+
+
+def crash():
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def leave():
+    os._exit(3)
+
+
+def hang():
+    time.sleep(600)
+
+
+def swallow():
+    return len(bytearray(guard.MEMORY + 2**30))
+
+
+def refuse():
+    raise TraceError("x.h5: not a trace")
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_pieces_come_in_order_from_as_many_processes_as_wanted(tmp_path, processes):
+    run = write_run(tmp_path / "r", size=12)
+    tasks = [[run / f"rank-{rank:05d}.h5"] for rank in range(12)]
+    with pool.readers(12, processes) as reading:
+        found = [piece.heads[0].rank for pieces in reading(tasks) for piece in pieces]
+    assert found == list(range(12))
+
+
+@pytest.mark.parametrize(
+    "deed, words",
+    [
+        (crash, "ended by SIGSEGV"),
+        (leave, "exit code 3"),
+        (hang, "more than 1 s"),
+        (swallow, "GiB of memory"),
+    ],
+)
+def test_a_call_that_ends_its_process_or_does_not_end_is_survived(monkeypatch, deed, words):
+    one = guard.Guard()
+    first = one.call(pid_of)
+    assert first != os.getpid()
+    if deed is hang:
+        monkeypatch.setattr(guard, "CALL_S", 1.0)
+    with pytest.raises(guard.Ended, match=words):
+        one.call(deed)
+    monkeypatch.undo()
+    assert one.call(double, 21) == 42
+    assert (one.call(pid_of) == first) == (deed is swallow)
+    one.close()
+
+
+def test_what_a_call_raises_is_raised_here():
+    with pytest.raises(TraceError, match="not a trace"):
+        guard.call(refuse)
+
+
+def crash_on_rank_1(paths):
+    if any(path.name == "rank-00001.h5" for path in paths):
+        crash()
+    return rankfile.read_piece(paths)
+
+
+@pytest.mark.parametrize("size", [3, 40])
+def test_a_file_that_ends_the_process_that_reads_it_is_named_and_the_others_are_used(
+    tmp_path, monkeypatch, size
+):
+    write_run(tmp_path / "good")
+    run = write_run(tmp_path / "bad", size=size)
+    monkeypatch.setattr(pool, "read_piece", crash_on_rank_1)
+    frames = load([tmp_path], processes=2, keep=False)
+    unreadable = frames.excluded[frames.excluded["what"] == "unreadable"]["reason"].tolist()
+    assert len(unreadable) == 2  # rank 1 of both runs
+    assert f"{run / 'rank-00001.h5'}: damaged, or made to do harm: it was ended by SIGSEGV" in " ".join(
+        unreadable
+    )
+    assert not frames.runs["complete"].any() and set(frames.runs["run"]) == {"good", "bad"}
 
 
 def test_the_ranks_of_an_mpi_job_read_together(tmp_path):

@@ -1,0 +1,225 @@
+"""Calls in another process, with limits of time and memory: what opens files of unknown origin is called there.
+
+The HDF5 library can crash, hang or ask for endless memory over a single byte. Seals catch damage before it sees it
+(`miniapps.received.sealed`); what is left are files that were never sealed, because their run was killed, and those
+that someone made to do harm. When such a file ends the other process, this one names it and goes on. The other process
+has the same rights as this one: it keeps the command alive, it is no sandbox.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Lock
+from typing import Any
+
+from miniapps.received.text import printable
+from miniapps.trace import RankTrace, TraceError, rank_files, read_all
+
+START_S = 120.0  # to start a process on a busy machine
+CALL_S = 60.0  # that a call may take, and beside it
+S_PER_BYTE = 2e-6  # for the files that it reads: a tenth of the slowest speed seen
+MEMORY = 4 * 2**30  # bytes of address space that a call may take, and beside them
+MEMORY_PER_BYTE = 64  # times the bytes of its files
+
+
+class Ended(Exception):
+    """The other process did not answer; the message says how it ended."""
+
+
+class Guard:
+    """One other process, started by the first call and again after one that ended it. One call at a time."""
+
+    def __init__(self):
+        self._process: Any = None
+        self._pipe: Any = None
+        self._lock = Lock()
+
+    def call(self, function: Callable, *arguments: Any, nbytes: int = 0) -> Any:
+        """`function(*arguments)`, what both are made of being picklable; `nbytes`: of the files that it reads.
+
+        Raises what `function` raises, and Ended where the process crashes, takes too long or too much memory.
+        """
+        with self._lock:
+            if self._process is None:
+                self._start()
+            seconds = CALL_S + S_PER_BYTE * nbytes
+            try:
+                self._pipe.send((function, arguments, MEMORY + MEMORY_PER_BYTE * nbytes))
+                answered = self._pipe.poll(seconds)
+                good, answer = self._pipe.recv() if answered else (False, None)
+            except (EOFError, OSError):
+                raise Ended(self._end()) from None
+            except BaseException:  # an interrupt in the middle: the next answer would be of this call
+                self._end()
+                raise
+            if not answered:
+                self._end()
+                raise Ended(f"it took more than {seconds:.0f} s")
+        if good:
+            return answer
+        if isinstance(answer, MemoryError):
+            raise Ended(
+                f"it asked for more than {(MEMORY + MEMORY_PER_BYTE * nbytes) / 2**30:.0f} GiB of memory"
+            )
+        raise answer
+
+    def close(self) -> None:
+        """End the process."""
+        with self._lock:
+            if self._process is not None:
+                self._end()
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")  # HDF5 and threads do not survive a fork
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
+        try:
+            if self._pipe.poll(START_S):
+                self._pipe.recv()
+                return
+        except EOFError:
+            pass
+        raise Ended(f"the process that reads files does not start ({self._end()})")
+
+    def _end(self) -> str:
+        """Kill the process; how it had ended."""
+        process, self._process = self._process, None
+        self._pipe.close()
+        process.join(1.0)  # one that crashed is still being taken down
+        code = process.exitcode
+        process.kill()
+        process.join()
+        if code is None:
+            return "it did not answer"
+        return f"it was ended by {_signal(-code)}" if code < 0 else f"it ended with exit code {code}"
+
+
+_shared = Guard()
+atexit.register(_shared.close)
+
+
+def call(function: Callable, *arguments: Any, nbytes: int = 0) -> Any:
+    """As `Guard.call`, in the one other process that this process has for all that is not pooled."""
+    return _shared.call(function, *arguments, nbytes=nbytes)
+
+
+def _guarded(function: Callable, path: Path, *arguments: Any) -> Any:
+    """`function(path, *arguments)` by `call`; raises TraceError where that does not answer."""
+    try:
+        return call(function, path, *arguments, nbytes=sizes([path]))
+    except Ended as error:
+        raise unreadable(path, error) from None
+
+
+def unreadable(path: Path, error: Ended) -> TraceError:
+    """What is to be said of a file that ended the process that read it."""
+    return TraceError(
+        f"{printable(str(path))}: damaged, or made to do harm: {error} while it was read; copy it again from where the "
+        "run wrote it, or leave this run out"
+    )
+
+
+def sizes(paths: Iterable[Path]) -> int:
+    """The bytes of `paths` on disk, as far as they can be seen."""
+    total = 0
+    for path in paths:
+        with contextlib.suppress(OSError):
+            total += os.lstat(path).st_blocks * 512
+    return total
+
+
+def read_run(
+    run: str | os.PathLike, tables: Iterable[str] | None = None, ranks: Iterable[int] | None = None
+) -> Iterator[RankTrace]:
+    """As `miniapps.trace.read_run`, which reads in this process."""
+    wanted = None if ranks is None else set(ranks)
+    places = dict(enumerate(_guarded(rank_files, Path(run))))
+    held: dict[Path, dict[int, RankTrace]] = {}
+    for rank, path in places.items():
+        if wanted is not None and rank not in wanted:
+            continue
+        if path not in held:
+            found = _guarded(read_all, path, None if tables is None else list(tables))
+            held = {path: {trace.attributes["rank"]: trace for trace in found}}
+        yield held[path][rank]
+
+
+class Guards:
+    """Several guards, for calls from several threads."""
+
+    def __init__(self, count: int):
+        self._all = [Guard() for _ in range(count)]
+        self._idle: SimpleQueue[Guard] = SimpleQueue()
+        for guard in self._all:
+            self._idle.put(guard)
+
+    def call(self, function: Callable, *arguments: Any, nbytes: int = 0) -> Any:
+        """As `Guard.call`, in one that is idle."""
+        guard = self._idle.get()
+        try:
+            return guard.call(function, *arguments, nbytes=nbytes)
+        finally:
+            self._idle.put(guard)
+
+    def close(self) -> None:
+        """End all of them."""
+        for guard in self._all:
+            guard.close()
+
+
+def _serve(pipe: Any) -> None:
+    """The other process: answer calls until the pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is the caller's, which then closes the pipe
+    pipe.send(None)
+    while True:
+        try:
+            function, arguments, memory = pipe.recv()
+        except (EOFError, OSError):
+            return
+        with _limited(memory):
+            try:
+                answer = (True, function(*arguments))
+            except Exception as error:
+                answer = (False, error.with_traceback(None))
+        try:
+            pipe.send(answer)
+        except (OSError, MemoryError):
+            return
+
+
+@contextlib.contextmanager
+def _limited(memory: int) -> Iterator[None]:
+    """Inside, this process may take `memory` more bytes of address space; its files leave no core."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    try:
+        with open("/proc/self/statm") as file:
+            most = int(file.read().split()[0]) * resource.getpagesize() + memory
+    except OSError:  # not Linux: what is in use cannot be told
+        yield
+        return
+    if before[1] != resource.RLIM_INFINITY:
+        most = min(most, before[1])
+    resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

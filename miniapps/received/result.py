@@ -1,0 +1,88 @@
+"""result.json: what a run says of itself, with a hash of its own and those of its traces."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import xxhash
+from msgspec import Meta
+
+from miniapps.received import records
+from miniapps.received.regular import Refused, read_bytes
+from miniapps.received.text import printable
+
+RESULT = "result.json"
+MOST = 64 * 2**20  # bytes: configuration, checks and figures take some 10 kB, each trace file 60 bytes
+Hex = Annotated[str, Meta(pattern="^[0-9a-f]*$", max_length=128)]
+
+
+class Check(msgspec.Struct):
+    """One verified property; `repeat` -1: of all repeats together."""
+
+    name: str
+    passed: bool
+    detail: str = ""
+    repeat: int = -1
+
+
+class Result(msgspec.Struct):
+    """The fields that are relied on; a file may have others. `traces`: the seal of each trace file by name; `error`
+    and `failed_rank` only where `status` is "failed"; `fingerprints`: of the final state, by repeat."""
+
+    status: str
+    exit_code: Annotated[int, Meta(ge=0, le=255)]
+    checks: list[Check] = []
+    fingerprints: list[Hex] = []
+    traces: dict[str, Hex] = {}
+    error: str = ""
+    failed_rank: int | None = None
+    run_id: str = ""
+    size: Annotated[int, Meta(ge=0)] = 0
+    seed: int | None = None
+    repeats: int | None = None
+    app: str = ""
+    problem: str = ""
+    guarantee: str = ""
+
+
+def written(content: dict[str, Any]) -> str:
+    """`content` as the text of a result.json: strict JSON, numbers it does not know as text ("nan", "inf", "-inf"), and
+    the hash of the rest as `digest`."""
+    strict = _strict(content)
+    return (
+        json.dumps(strict | {"digest": digest_of(strict)}, indent=1, sort_keys=True, allow_nan=False) + "\n"
+    )
+
+
+def read_result(run: Path) -> Result:
+    """RUN/result.json. Raises FileNotFoundError where there is none, OSError where it cannot be read, and Refused
+    where it is damaged or none of ours."""
+    path = Path(run) / RESULT
+    where = printable(str(path))
+    content = records.loads(read_bytes(path, MOST), where)
+    if not isinstance(content, dict):
+        raise Refused(f"{where}: damaged, or none of ours; copy it again")
+    told = content.pop("digest", None)
+    if told != digest_of(content):
+        raise Refused(
+            f"{where}: damaged: it is not as it was written (another hash); copy it again from where the run wrote it"
+        )
+    return records.conform(content, Result, where)
+
+
+def digest_of(content: dict[str, Any]) -> str:
+    """The hash of `content` without `digest`, XXH3 of its JSON without white space, in hex."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=True)
+    return xxhash.xxh3_128_hexdigest(text.encode())
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
