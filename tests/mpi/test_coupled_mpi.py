@@ -7,6 +7,7 @@ import h5py
 import numpy as np
 import pytest
 
+from miniapps.coupled.checkpoint import read_checkpoint
 from miniapps.trace import read
 from tests.launch import libraries, run_mpi, run_python
 
@@ -145,10 +146,16 @@ def test_a_recorded_order_of_arrival_is_replayed_bit_for_bit(tmp_path):
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_a_restarted_run_ends_with_the_bits_of_the_straight_one(tmp_path, reference, ranks):
     layout = ["--guarantee", "layout"]
-    coupled(2, *layout, "--checkpoint-every", "3", out=tmp_path / "straight")
-    checkpoint = tmp_path / "straight" / "checkpoints" / "repeat-0-step-000003.h5"
-    prints, _ = coupled(ranks, *layout, "--restart", str(checkpoint), out=tmp_path / "restarted")
+    straight = tmp_path / "straight"
+    coupled(2, *layout, "--checkpoint-every", "3", out=straight)
+    checkpoint = straight / "checkpoints" / "repeat-0-step-000003.h5"
+    told = ["--restart", str(checkpoint), "--log-all-ranks"]
+    prints, _ = coupled(ranks, *layout, *told, out=tmp_path / "restarted")
     assert prints == [reference("layout")]
+    log = (tmp_path / "restarted" / "rank-00000.log").read_text()
+    assert f"{checkpoint}: whole, and as the trace of {straight} has it (32 fingerprints)" in log
+    last = read_checkpoint(checkpoint.with_name("repeat-0-step-000006.h5"))
+    assert last.head.fingerprint == reference("layout")
 
 
 def test_snapshots_hold_the_whole_field(tmp_path):
@@ -192,7 +199,7 @@ def test_a_nan_in_the_state_ends_the_run_and_is_named(tmp_path, ranks):
         ),
         (["--guarantee", "layout", "--allreduce", "ring"], "fixed-point"),
         (["--restart", "/nonexistent.h5"], r"--restart /nonexistent\.h5: cannot read it"),
-        (["--restart", "README.md"], r"--restart README\.md: cannot read it"),
+        (["--restart", "README.md"], r"--restart README\.md: damaged, or none of ours"),
         (["--closure", "magic"], "physics"),
         (["--set", "flow.initial=decaying"], "exact only without forcing"),
         (["--deck", "XL"], "S"),
@@ -205,12 +212,23 @@ def test_what_cannot_be_run_is_refused_before_anything_is_created(tmp_path, opti
     assert not (tmp_path / "run").exists()
 
 
-def test_a_checkpoint_of_another_problem_is_refused_with_the_difference(tmp_path):
+def test_a_checkpoint_of_another_problem_or_a_damaged_one_is_refused_in_one_sentence(tmp_path):
     coupled(1, "--checkpoint-every", "6", out=tmp_path / "first")
-    checkpoint = str(tmp_path / "first" / "checkpoints" / "repeat-0-step-000006.h5")
-    options = ["--restart", checkpoint, "--set", "flow.drag=0.5", "--out", str(tmp_path / "second")]
-    run = run_mpi(2, ["-m", "miniapps.coupled", *SMALL, *options])
-    assert run.returncode == 2 and "flow.drag = 0.05 there, 0.5 here" in run.stderr, run.stderr
+    checkpoint = tmp_path / "first" / "checkpoints" / "repeat-0-step-000006.h5"
+    damaged = bytearray(checkpoint.read_bytes())
+    damaged[-1] ^= 1
+    (tmp_path / "damaged.h5").write_bytes(damaged)
+    for path, more, told in (
+        (checkpoint, ["--set", "flow.drag=0.5"], "flow.drag = 0.05 there, 0.5 here"),
+        (tmp_path / "damaged.h5", [], "its bytes are not those that were written"),
+    ):
+        options = ["--restart", str(path), *more, "--out", str(tmp_path / "second")]
+        run = run_mpi(2, ["-m", "miniapps.coupled", *SMALL, *options])
+        assert run.returncode == 2 and told in run.stderr, run.stderr
+        assert [line for line in run.stderr.splitlines() if line.startswith("coupled:")] == [
+            run.stderr.splitlines()[0]
+        ]
+        assert not (tmp_path / "second").exists()
 
 
 @libraries
