@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from jobs.campaign import CampaignError, read
+from jobs.files import is_folder
 from jobs.job import JobError
 from jobs.plan import Plan, job, plan, report_job
 from jobs.runner import Ended, LauncherError, here, name_allocation, of_site, run
@@ -18,6 +19,8 @@ from jobs.sites import site
 from jobs.state import State, StateError, survey
 from jobs.tables import plan_text, status_text
 from miniapps import interrupts
+from miniapps.received.regular import Refused
+from miniapps.received.text import printable, tell
 
 DONE, NOT_DONE, BAD_USAGE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 
@@ -100,7 +103,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         with interrupts.raising():
             return COMMANDS[options.command](options)
-    except (CampaignError, JobError, LauncherError) as error:
+    except (CampaignError, JobError, LauncherError, Refused) as error:
         raise SystemExit(_told(error, BAD_USAGE)) from None
     except StateError as error:
         return _told(error, NOT_DONE)
@@ -113,27 +116,29 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of the output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NOT_DONE if options.command in ("local", "run") else DONE
+    except OSError as error:  # of a directory, where a file's own errors are told where it is opened
+        return _told(f"{error.filename or 'a file'}: {error.strerror or error}", NOT_DONE)
 
 
 def show_plan(options: argparse.Namespace) -> int:
     """`plan`."""
     made = _plan(options)
-    say(plan_text(made, survey(made.campaign.out, made.tasks), options.tasks))
+    say(plan_text(made, survey(made.campaign.out, made.tasks, doubt=warn), options.tasks))
     return DONE
 
 
 def show_status(options: argparse.Namespace) -> int:
     """`status`."""
     made = _plan(options)
-    standings = survey(made.campaign.out, made.tasks)
+    standings = survey(made.campaign.out, made.tasks, doubt=warn)
     say(status_text(made, standings))
     folder = made.campaign.out / "jobs"
-    if folder.is_dir():
+    if is_folder(folder):
         from jobs.submit import states
 
         try:
             for one in states(folder):
-                say(f"job {one.id} {one.name}: {one.state} {one.message}".rstrip())
+                say(printable(f"job {one.id} {one.name}: {one.state} {one.message}".rstrip()))
         except JobError as error:
             say(f"the batch system was not asked: {error}")
     return DONE
@@ -210,7 +215,12 @@ COMMANDS = {
 
 def say(text: str) -> None:
     """Print at once, whatever stdout is connected to."""
-    print(text, flush=True)
+    tell(text, keep="\n")
+
+
+def warn(text: str) -> None:
+    """Print on stderr what is no part of what was asked for."""
+    tell(f"jobs: {text}", sys.stderr)
 
 
 def _plan(options: argparse.Namespace) -> Plan:
@@ -227,7 +237,7 @@ def _summary(made: Plan, ended: Ended, then: str) -> int:
 
 
 def _told(what: object, code: int) -> int:
-    print(f"jobs: {what}", file=sys.stderr, flush=True)
+    tell(f"jobs: {what}", sys.stderr, keep="\n")
     return code
 
 

@@ -7,20 +7,29 @@ line of the file. See docs/campaigns.md for the keys.
 from __future__ import annotations
 
 import importlib
+import math
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from jobs.job import MOST
 from jobs.sites import seconds
+from jobs.words import cut, quoted
 from miniapps.__main__ import applications
 from miniapps.commandline import known_options
 from miniapps.config import Option, UsageError, closest, convert
+from miniapps.received.records import TOML_MOST, parse_toml
+from miniapps.received.regular import Refused, read_text
+from miniapps.received.text import printable
 
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+TASKS = 10_000  # of a campaign: each is looked at by its application before anything runs
+HOURS_MOST = 1e12
+SEARCHED = 2**20  # characters that are parsed again, beyond those of the file, to find the line of a mistake
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 DEFAULTS = {"allocations": 1, "repeats": 1, "seeds": [1], "time": "00:20:00", "retries": 1, "threads": 1}
 TOP = ("name", "out", "shuffle", "budget_node_hours", "limit", "defaults", "runs", "sites")
 RUN = ("app", "ranks", "deck", "guarantee", "options", *DEFAULTS)
@@ -68,6 +77,12 @@ class Runs:
     retries: int
     options: Mapping[str, tuple[Any, ...]]  # section.name: values to cross, deck and guarantee among them
 
+    @property
+    def tasks(self) -> int:
+        """How many it makes."""
+        crossed = (self.ranks, self.seeds, *self.options.values())
+        return self.allocations * math.prod(map(len, crossed))
+
 
 @dataclass(frozen=True)
 class Campaign:
@@ -95,40 +110,88 @@ class Campaign:
 def read(path: str | Path) -> Campaign:
     """The campaign in the file `path`. Raises CampaignError."""
     path = Path(path)
+    shown = printable(str(path))
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise CampaignError(f"{path}: cannot be read: {reason}; give the TOML file of a campaign") from None
+        text = read_text(path, TOML_MOST, links=True)
+    except Refused as error:
+        raise CampaignError(str(error)) from None
+    except OSError as error:
+        raise CampaignError(
+            f"{shown}: cannot be read: {error.strerror}; give the TOML file of a campaign"
+        ) from None
     try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise CampaignError(f"{path}: not valid TOML: {error}") from None
+        content = parse_toml(text)
+    except ValueError as error:  # TOMLDecodeError among them
+        raise CampaignError(f"{shown}: not valid TOML: {cut(str(error))}") from None
     return _Reader(path, text).campaign(content)
 
 
 def line_of(text: str, keys: Iterable[str | int]) -> int | None:
     """The line, from 1, on which the statement begins that gives `keys` (names, and numbers in arrays of tables) a
-    value; None where there is none. `text` is valid TOML.
+    value; None where there is none. `text` is valid TOML."""
+    return _lines(text).get(tuple(keys))
 
-    It is the first complete statement after which the parser itself finds the key, whatever the syntax.
+
+def _lines(text: str) -> dict[tuple[str | int, ...], int]:
+    """{keys: line on which the first statement begins that gives them a value}, of valid TOML.
+
+    A statement is the least number of lines that the parser takes, whatever the syntax. Where statements have so many
+    lines that SEARCHED does not suffice, keys are missing.
     """
-    keys = tuple(keys)
-    lines = text.splitlines()
-    before = 0
-    for count in range(1, len(lines) + 1):
+    found: dict[tuple[str | int, ...], int] = {}
+    table: tuple[str | int, ...] = ()  # that the statements are in
+    counts: dict[tuple[str | int, ...], int] = {}  # of arrays of tables
+    first, statement, parsed = 1, "", 0
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not statement:
+            first = number
+            if not line.strip():
+                continue
+        statement += line + "\n"
+        parsed += len(statement)
+        if parsed > len(text) + SEARCHED:
+            break
         try:
-            content: Any = tomllib.loads("\n".join(lines[:count]) + "\n")
-        except tomllib.TOMLDecodeError:  # within a statement of several lines
+            content = tomllib.loads(statement)
+        except tomllib.TOMLDecodeError:  # it has more lines
             continue
-        try:
-            for key in keys:
-                content = content[key]
-        except (LookupError, TypeError):
-            before = count
-            continue
-        return before + 1
-    return None
+        if statement.lstrip().startswith("["):
+            table = _table(content, counts)
+            for length in range(1, len(table) + 1):
+                found.setdefault(table[:length], first)
+        else:
+            for keys in _paths(content, table):
+                found.setdefault(keys, first)
+        statement = ""
+    return found
+
+
+def _table(header: Any, counts: dict[tuple[str | int, ...], int]) -> tuple[str | int, ...]:
+    """The keys of the table that `header`, [a.b] or [[a.b]] parsed alone, begins; `counts` the [[a.b]] so far."""
+    keys: tuple[str | int, ...] = ()
+    while header:
+        ((name, header),) = header.items()
+        keys += (name,)
+        if isinstance(header, list):
+            counts[keys] = counts.get(keys, 0) + 1
+            header = header[0]
+        if keys in counts:
+            keys += (counts[keys] - 1,)
+    return keys
+
+
+def _paths(content: Any, above: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
+    """The keys of all that is in `content`, dicts and lists."""
+    inner = (
+        content.items()
+        if isinstance(content, dict)
+        else enumerate(content)
+        if isinstance(content, list)
+        else ()
+    )
+    for key, value in inner:
+        yield (*above, key)
+        yield from _paths(value, (*above, key))
 
 
 @cache
@@ -150,15 +213,20 @@ class _Reader:
         self.path, self.text = path, text
 
     def fail(self, keys: tuple[str | int, ...], message: str):
-        line = next((found for n in range(len(keys), 0, -1) if (found := line_of(self.text, keys[:n]))), None)
-        raise CampaignError(f"{self.path}{f', line {line}' if line else ''}: {message}")
+        line = next((self.lines[keys[:n]] for n in range(len(keys), 0, -1) if keys[:n] in self.lines), None)
+        where = printable(str(self.path)) + (f", line {line}" if line else "")
+        raise CampaignError(f"{where}: {cut(message, 4000)}")
+
+    @cached_property
+    def lines(self) -> dict[tuple[str | int, ...], int]:
+        return _lines(self.text)
 
     def known(self, table: Any, names: Iterable[str], place: tuple[str | int, ...], what: str) -> None:
         if not isinstance(table, dict):
             self.fail(place, f"{place[-1]} must be a table, {what}")
         for key in table:
             if key not in names:
-                self.fail((*place, key), f"unknown key {key!r} in {what}{closest(key, names)}")
+                self.fail((*place, key), f"unknown key {quoted(key)} in {what}{closest(key, names)}")
 
     def campaign(self, content: dict[str, Any]) -> Campaign:
         self.known(content, TOP, (), "a campaign")
@@ -168,7 +236,8 @@ class _Reader:
         name = self.text_of(content, "name", ())
         if not NAME.fullmatch(name):
             self.fail(
-                ("name",), f"name {name!r}: letters, digits, '_', '-' and '.' only, no '-' or '.' in front"
+                ("name",),
+                f"name {quoted(name)}: at most 100 letters, digits, '_', '-' and '.', no '-' or '.' in front",
             )
         out = self.text_of(content, "out", ())
         defaults = content.get("defaults", {})
@@ -178,19 +247,41 @@ class _Reader:
             self.fail(("runs",), "runs must be tables, each written [[runs]]")
         budget = content.get("budget_node_hours")
         if budget is not None and (
-            isinstance(budget, bool) or not isinstance(budget, int | float) or not budget > 0
+            isinstance(budget, bool) or not isinstance(budget, int | float) or not 0 < budget <= HOURS_MOST
         ):
-            self.fail(("budget_node_hours",), f"budget_node_hours {budget!r}: a number of hours above 0")
+            self.fail(
+                ("budget_node_hours",),
+                f"budget_node_hours {quoted(budget)}: a number of hours above 0, at most {HOURS_MOST:g}",
+            )
+        found = []
+        for number, table in enumerate(runs):
+            found.append(self.runs(table, number, defaults))
+            self.few(sum(one.tasks for one in found), ("runs", number))
         return Campaign(
             name=name,
             path=self.path.absolute(),
-            out=(self.path.absolute().parent / out).resolve(),
+            out=self.directory(out),
             shuffle=self.count(content, "shuffle", (), default=1, least=0),
             budget_node_hours=budget,
             limit_seconds=self.time(content, "limit", ()) if "limit" in content else None,
-            runs=tuple(self.runs(table, n, defaults) for n, table in enumerate(runs)),
+            runs=tuple(found),
             sites=self.sites(content.get("sites", {})),
         )
+
+    def directory(self, out: str) -> Path:
+        try:
+            return (self.path.absolute().parent / out).resolve()
+        except (OSError, RuntimeError) as error:  # links in a circle
+            self.fail(("out",), f"out {quoted(out)}: leads nowhere: {error}")
+
+    def few(self, tasks: int, place: tuple[str | int, ...]) -> None:
+        if tasks > TASKS:
+            number = f"{tasks:,}" if tasks < 10**15 else "more than 10^15"
+            self.fail(
+                place,
+                f"{number} tasks up to here, and a campaign has at most {TASKS:,}: all values of all options, ranks, "
+                "seeds and allocations are crossed; give fewer, or make several campaigns",
+            )
 
     def runs(self, table: dict[str, Any], number: int, defaults: dict[str, Any]) -> Runs:
         place = ("runs", number)
@@ -200,7 +291,7 @@ class _Reader:
                 self.fail(place, f"this [[runs]] has no {key}; write {key} = {example}")
         name = self.text_of(table, "app", place)
         if name not in (names := applications()):
-            self.fail((*place, "app"), f"unknown application {name!r}{closest(name, names)}")
+            self.fail((*place, "app"), f"unknown application {quoted(name)}{closest(name, names)}")
 
         def source(key: str) -> tuple[dict[str, Any], str, tuple[str | int, ...], Any]:
             if key in table:
@@ -209,7 +300,7 @@ class _Reader:
 
         return Runs(
             app=name,
-            line=line_of(self.text, place) or 0,
+            line=self.lines.get(place, 0),
             ranks=self.counts(table, "ranks", place),
             threads=self.count(*source("threads")),
             seeds=self.counts(*source("seeds"), least=0),
@@ -275,13 +366,16 @@ class _Reader:
     def text_of(self, table: dict[str, Any], key: str, place: tuple[str | int, ...]) -> str:
         value = table[key]
         if not (isinstance(value, str) and value and value.isprintable()):
-            self.fail((*place, key), f"{key} must be text on one line, not {value!r}")
+            self.fail((*place, key), f"{key} must be text on one line, not {quoted(value)}")
         return value
 
     def count(self, table, key: str, place, default: int | None = None, least: int = 1) -> int:
         value = table.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            self.fail((*place, key), f"{key} must be a whole number, at least {least}, not {value!r}")
+        if not _whole(value, least, MOST[key]):
+            self.fail(
+                (*place, key),
+                f"{key} must be a whole number, at least {least} and at most {MOST[key]}, not {quoted(value)}",
+            )
         return value
 
     def counts(
@@ -289,13 +383,15 @@ class _Reader:
     ) -> tuple[int, ...]:
         value = table.get(key, default)
         values = value if isinstance(value, list) else [value]
-        if not values or any(isinstance(v, bool) or not isinstance(v, int) or v < least for v in values):
+        if not values or not all(_whole(v, least, MOST[key]) for v in values):
             self.fail(
-                (*place, key), f"{key} must be a list of whole numbers, at least {least}, not {value!r}"
+                (*place, key),
+                f"{key} must be a list of whole numbers, at least {least} and at most {MOST[key]}, not {quoted(value)}",
             )
         if len(set(values)) < len(values):
             self.fail(
-                (*place, key), f"{key} has a number twice: {value!r}; for repetitions there is `repeats`"
+                (*place, key),
+                f"{key} has a number twice: {quoted(value)}; for repetitions there is `repeats`",
             )
         return tuple(values)
 
@@ -306,8 +402,12 @@ class _Reader:
         except ValueError:
             found = 0
         if found < 1:
-            self.fail((*place, key), f'{key} must be a time, written "HH:MM:SS", not {value!r}')
+            self.fail((*place, key), f'{key} must be a time, written "HH:MM:SS", not {quoted(value)}')
         return found
+
+
+def _whole(value: Any, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 def _flat(options: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:

@@ -9,16 +9,19 @@ from pathlib import Path
 
 from jobs.plan import Plan
 from jobs.state import FINISHED, StateError, survey
-from jobs.tables import failures_text, shown
+from jobs.tables import failures_text, short
+from jobs.words import cut
+from miniapps.received.regular import Refused, kind_of
+from miniapps.received.text import printable
 
 
 def collect(
     plan: Plan, say: Callable[[str], None], output: Path | None = None, results: Path | None = None
 ) -> int:
     """Say what is missing and which attempts failed, and write the report on all that is in the directory of the
-    campaign, failed attempts among it; the exit code of `python -m analysis report`. Raises StateError."""
-    out = shown(plan.campaign.out)
-    standings = survey(out, plan.tasks)
+    campaign, failed attempts among it; the exit code of `python -m analysis report`. Raises StateError, Refused."""
+    out = short(plan.campaign.out)
+    standings = survey(out, plan.tasks, doubt=say)
     missing = [s for s in standings if s.state not in FINISHED]
     if len(missing) == len(standings):
         raise StateError(f"{out}: none of {len(standings)} tasks is finished; run the campaign first")
@@ -34,10 +37,15 @@ def collect(
     if foreign := sorted(
         d.name for d in out.iterdir() if d.is_dir() and d.name not in known and d.name[0] != "."
     ):
-        say(
-            f"not of this campaign as it is now, but in the report, because they are in {out}: {', '.join(foreign)}"
+        names = cut(", ".join(foreign))
+        say(f"not of this campaign as it is now, but in the report, because they are in {out}: {names}")
+    report = output or out / "report.html"
+    if output is None and (kind := kind_of(report)):
+        raise Refused(
+            f"{printable(str(report))}: is {kind}, and the report is not written there; move it away, or name another "
+            "file with -o"
         )
-    command = [sys.executable, "-m", "analysis", "report", str(out), "-o", str(output or out / "report.html")]
+    command = [sys.executable, "-m", "analysis", "report", str(out), f"--output={report}"]
     if results:
-        command += ["--results", str(results)]
+        command.append(f"--results={results}")
     return subprocess.run(command, stdin=subprocess.DEVNULL).returncode

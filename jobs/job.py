@@ -6,8 +6,26 @@ import re
 import shlex
 from dataclasses import dataclass
 
-PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+from jobs.words import quoted
+from miniapps.received.text import printable
+
+PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 COUNTS = ("nodes", "ranks_per_node", "threads", "seconds", "array")
+# What jobs and campaigns may ask for at most: beyond the largest machines, and within what is quick to plan.
+MOST = {
+    "nodes": 10**6,
+    "ranks": 10**7,
+    "ranks_per_node": 10**5,
+    "threads": 10**5,
+    "gpus_per_node": 1000,
+    "seconds": 10**9,
+    "array": 1000,
+    "allocations": 1000,
+    "repeats": 10**6,
+    "retries": 1000,
+    "seeds": 2**63 - 1,
+    "shuffle": 2**63 - 1,
+}
 
 
 class JobError(ValueError):
@@ -40,7 +58,9 @@ class Job:
         for field in ("name", "account", "queue"):
             value = getattr(self, field)
             if value is not None and not PLAIN.fullmatch(value):
-                raise JobError(f"{field} {value!r}: letters, digits, '_', '-' and '.' only, '-' not in front")
+                raise JobError(
+                    f"{field} {quoted(value)}: at most 200 letters, digits, '_', '-' and '.', '-' not in front"
+                )
         for field in COUNTS:
             self._whole(field, 1)
         self._whole("gpus_per_node", 0)
@@ -51,19 +71,26 @@ class Job:
         for field in ("environment", "output"):
             value = getattr(self, field)
             if not value or not value.isprintable():
-                raise JobError(f"{field} {value!r}: the path of a directory, on one line")
+                raise JobError(f"{field} {quoted(value)}: the path of a directory, on one line")
         # Schedulers take paths in directives, where nothing can be quoted alike for all of them.
         if self.output != shlex.quote(self.output) or "%" in self.output:
             raise JobError(
-                f"output {self.output!r}: a directory without spaces, quotes, '%' and '$' in its path"
+                f"output {quoted(self.output)}: a directory without spaces, quotes, '%' and '$' in its path"
             )
         if not self.commands:
             raise JobError("commands: none; a job needs at least one")
+        for command in self.commands:
+            if printable(command, keep="\n\t") != command:
+                raise JobError(
+                    f"commands: {quoted(command)} has characters that a terminal would obey or hide; rename the file"
+                )
 
     def _whole(self, field: str, least: int) -> None:
         value = getattr(self, field)
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise JobError(f"{field} {value!r}: a whole number, at least {least}")
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST[field]:
+            raise JobError(
+                f"{field} {quoted(value)}: a whole number, at least {least} and at most {MOST[field]}"
+            )
 
     @property
     def ranks(self) -> int:

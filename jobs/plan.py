@@ -17,12 +17,15 @@ from typing import Any
 from jobs.campaign import Campaign, CampaignError, Runs, app
 from jobs.job import Job
 from jobs.sites import Site
+from jobs.words import cut
 from miniapps import commandline, environment, launch
 from miniapps.failure import USAGE
+from miniapps.received.regular import Refused
 
 START_SECONDS = 60  # of a batch job until its first task: environment, modules, trying the launcher
 REPORT_SECONDS = 1800
 SHORT = 24  # characters of a value in a name
+NAME_MOST = 240  # bytes of a name: file names hold 255, and logs and what failed have a number behind
 
 
 @dataclass(frozen=True)
@@ -223,15 +226,28 @@ def _tasks(runs: Runs) -> list[Task]:
 
 
 def _check_once(campaign: Campaign, tasks: list[Task]) -> None:
+    """Raise CampaignError for a task that is there twice, and for names that no directory can have."""
     seen: dict[tuple[Any, ...], Task] = {}
+    names: dict[str, Task] = {}
     for task in tasks:
         if first := seen.get(task.key):
             raise CampaignError(
                 f"{campaign.path}, line {task.line}: {task.app} on {task.ranks} ranks with seed {task.seed} "
-                f"({task.label or 'defaults'}) is in the [[runs]] of line {first.line} already; leave one out, and "
-                "for more repetitions use repeats, seeds or allocations"
+                f"({cut(task.label) or 'defaults'}) is in the [[runs]] of line {first.line} already; leave one out, "
+                "and for more repetitions use repeats, seeds or allocations"
             )
         seen[task.key] = task
+        if (size := len(task.id.encode())) > NAME_MOST:
+            raise CampaignError(
+                f"{campaign.path}, line {task.line}: names of {size} bytes, and a directory's has at most {NAME_MOST}: "
+                "every option with several values is in it; give fewer options several values in one [[runs]]"
+            )
+        if first := names.get(task.id):
+            raise CampaignError(
+                f"{campaign.path}, line {task.line}: a task has the name of one of line {first.line}, {task.id}, by "
+                "chance; change any of its options"
+            )
+        names[task.id] = task
 
 
 def _check_with_applications(campaign: Campaign, tasks: list[Task]) -> None:
@@ -249,10 +265,10 @@ def _check_with_applications(campaign: Campaign, tasks: list[Task]) -> None:
                 if own.complete:
                     own.complete(config, task.ranks)
                 launch.check(own, config, options, task.ranks)
-            except USAGE as error:
+            except (*USAGE, Refused) as error:
                 raise CampaignError(
                     f"{campaign.path}, line {task.line}: {configuration[0]} on {task.ranks} "
-                    f"rank{'s' * (task.ranks > 1)} ({task.label or 'defaults'}): {error}"
+                    f"rank{'s' * (task.ranks > 1)} ({cut(task.label) or 'defaults'}): {cut(str(error), 4000)}"
                 ) from None
 
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from errno import EDQUOT, ENOSPC
@@ -20,7 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import miniapps
+from jobs.files import is_folder
 from jobs.plan import START_SECONDS, Plan, Task
+from jobs.processes import alive, why_not_own
+from jobs.records import Begin, Process
 from jobs.sites import Site
 from jobs.state import (
     DONE,
@@ -29,17 +32,17 @@ from jobs.state import (
     INTERRUPTED,
     OVER,
     TO_RETRY,
-    Record,
     Standing,
     State,
     StateError,
-    alive,
     look,
     measured,
     survey,
 )
 from jobs.tables import shown
+from jobs.words import cut
 from miniapps import doctor, environment, interrupts
+from miniapps.received.regular import Refused, open_regular
 
 ROOT = Path(miniapps.__file__).resolve().parent.parent
 GRACE_S = 10  # between SIGTERM, at which the ranks save what they have, and SIGKILL
@@ -117,7 +120,7 @@ def run(
 
     `limited`: the allocation ends at the plan's limit; no task is begun that would not be over by then. A signal that
     raises (miniapps.interrupts) ends the task that runs, which then is left for the next call. Raises Locked,
-    StateError, LauncherError.
+    StateError, LauncherError; Refused where something else lies in the place of a file or directory of the campaign.
     """
     end = _end(plan.seconds[allocation]) if limited else None
     state = State(plan.campaign.out, allocation)
@@ -126,8 +129,11 @@ def run(
         if remark:
             say(remark)
         tasks = plan.of(allocation)
-        _recover(state, tasks, say)
-        standings = survey(plan.campaign.out, tasks)
+        state.check(tasks)
+        standings = survey(plan.campaign.out, tasks, doubt=say)
+        if any(standing.record.open for standing in standings):
+            _recover(state, standings, say)
+            standings = survey(plan.campaign.out, tasks)
         forgiven = {
             s.task.id: len(s.record.failures) for s in standings if retry_failed and s.state == FAILED
         }
@@ -145,7 +151,7 @@ def run(
                 left += 1
                 continue
             line = _attempt(plan, state, task, launcher, env, room)
-            now = state.records()[task.id].state(task, forgiven=forgiven.get(task.id, 0))
+            now = state.record(task).state(task, forgiven=forgiven.get(task.id, 0))
             if now == TO_RETRY:
                 queue.append(task)
             left += now == INTERRUPTED
@@ -197,6 +203,7 @@ def _attempt(
         ) from None
     took = time.monotonic() - begin
     outcome, reason = _judge(state, task, code, log, limit)
+    reason = cut(reason)
     moved = state.end(task, attempt, outcome, reason, code, took)
     if outcome not in FINISHED and _disk_full(log):
         raise StateError(
@@ -236,6 +243,7 @@ def _launch(
     started: Callable[[int], None],
 ) -> int | None:
     """Exit code of `command`, all output in `log`; None if it took more than `limit` seconds and was ended."""
+    is_folder(log.parent)
     with open(log, "x", encoding="utf-8") as output:
         output.write(f"$ {shlex.join(command)}\n")
         output.flush()
@@ -260,47 +268,69 @@ def _launch(
                     _stop(process.pid, process.wait)
 
 
-def _stop(pid: int, wait: Callable[[float], Any]) -> None:
-    """End a process and its group: SIGTERM, and SIGKILL for what remains."""
-    _signal(pid, signal.SIGTERM)
-    try:
-        wait(GRACE_S)
-    except subprocess.TimeoutExpired:
-        _signal(pid, signal.SIGKILL)
-        wait(GRACE_S)
+def _stop(pid: int, wait: Callable[[float], object], still: Callable[[], bool] = lambda: True) -> None:
+    """End a process and its group: SIGTERM, and SIGKILL for what remains. `still`: whether the number is still that of
+    the process that is meant. Raises StateError where it does not end."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if still():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, number)
+        try:
+            wait(GRACE_S)
+            return
+        except subprocess.TimeoutExpired:
+            pass
+    raise StateError(
+        f"process {pid} does not end, not even by SIGKILL: it may wait for a dead file system; start again when it is "
+        f"gone (ps -p {pid})"
+    )
 
 
-def _signal(group: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
-
-
-def _recover(state: State, tasks: list[Task], say: Callable[[str], None]) -> None:
-    """Settle the attempts whose runner is gone: end what still runs, and see what they came to."""
-    records = state.records()
-    for task in tasks:
-        begun = records.get(task.id, Record()).open
+def _recover(state: State, standings: Iterable[Standing], say: Callable[[str], None]) -> None:
+    """Settle the attempts whose runner is gone: end what surely is theirs and still runs, and see what they came to."""
+    for standing in standings:
+        task, begun = standing.task, standing.record.open
         if begun is None:
             continue
-        process = begun.get("process", {})
-        if alive(process):
-            say(f"{task.id}: still runs without its runner as process {process['pid']}; it is ended")
-            _stop(process["pid"], lambda limit, process=process: _wait_for(process, limit))
-        outcome, reason = look(state.out / task.id, task.ranks)
+        run = state.out / task.id
+        if begun.process is not None:
+            _end_left_over(task, begun, begun.process, run, say)
+        outcome, reason = look(run, task.ranks)
         if outcome not in FINISHED:
             outcome, reason = INTERRUPTED, "the runner was killed"
-        moved = state.end(task, begun["attempt"], outcome, reason)
+        moved = state.end(task, begun.attempt, outcome, reason)
         say(
             f"{task.id}: {outcome}, its runner was gone" + (f" (traces {state.out / moved})" if moved else "")
         )
 
 
-def _wait_for(process: dict[str, Any], limit: float) -> None:
+def _end_left_over(task: Task, begun: Begin, process: Process, run: Path, say: Callable[[str], None]) -> None:
+    """End the launch of an attempt if it still runs; where anything is in doubt leave it alone, and say so."""
+
+    def own() -> bool:
+        return alive(process) is True and not why_not_own(process, run)
+
+    living = alive(process)
+    if living is False:
+        return
+    if own():
+        say(f"{task.id}: still runs without its runner as process {process.pid}; it is ended")
+        _stop(process.pid, lambda limit: _wait_for(process, limit), still=own)
+        return
+    why = why_not_own(process, run) if living else "its host, boot or start is another or not recorded"
+    say(
+        f"{task.id}: process {process.pid} on {cut(process.host)} may be the launch of its attempt {begun.attempt}, "
+        f"and is left alone, because {cut(why)}; if `ps -fp {process.pid}` there shows that it is, end it: "
+        f"kill -- -{process.pid}"
+    )
+
+
+def _wait_for(process: Process, limit: float) -> None:
     """Wait for a process that is no child of this one."""
     until = time.monotonic() + limit
     while alive(process):
         if time.monotonic() > until:
-            raise subprocess.TimeoutExpired(str(process["pid"]), limit)
+            raise subprocess.TimeoutExpired(str(process.pid), limit)
         time.sleep(0.05)
 
 
@@ -316,17 +346,17 @@ def _try_launcher(launcher: Launcher, tasks: Collection[Task]) -> None:
     sizes = doctor.ranks_found(output)
     if sizes == [2]:
         return
-    shown = shlex.join(command[:-2])
+    started = shlex.join(command[:-2])
     if len(sizes) > 1:
         raise LauncherError(
-            f"{shown} belongs to another MPI library than mpi4py: two processes were started and each was alone, so "
+            f"{started} belongs to another MPI library than mpi4py: two processes were started and each was alone, so "
             "every rank would be rank 0 of 1 and do all the work. Nothing was run. `python -m miniapps doctor` shows "
             "what is here; use the mpirun of mpi4py's library (--mpirun), or let mpi4py load the launcher's: "
             "MPI4PY_MPIABI and MPI4PY_LIBMPI; with srun, choose --mpi"
         )
     raise LauncherError(
-        f"{shown} cannot start two ranks: {doctor.gist(output)}. Nothing was run. `python -m miniapps doctor` shows "
-        "what is here"
+        f"{started} cannot start two ranks: {cut(doctor.gist(output))}. Nothing was run. `python -m miniapps doctor` "
+        "shows what is here"
     )
 
 
@@ -364,8 +394,8 @@ def _disk_full(log: Path) -> bool:
 
 def _tail(log: Path) -> str:
     try:
-        with open(log, "rb") as file:
+        with open_regular(log, most=sys.maxsize) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
-            return file.read().decode("utf-8", "replace")
-    except OSError:
+            return file.read(TAIL).decode("utf-8", "replace")
+    except (OSError, Refused):
         return ""

@@ -12,7 +12,9 @@ from pathlib import Path
 from jobs.job import Job, JobError
 from jobs.render import render
 from jobs.sites import Site, names, seconds, site
+from jobs.words import quoted
 from miniapps.config import closest
+from miniapps.received.text import tell
 
 DESCRIPTION = "Print the batch script of a campaign, or of one application."
 EXAMPLES = """\
@@ -71,7 +73,7 @@ def render_command(options: argparse.Namespace) -> int:
         raise JobError(f"--output: {file} exists already; move it away, or give another directory") from None
     except OSError as error:
         raise JobError(f"--output {options.output}: {error.strerror}") from None
-    print(file)
+    tell(file)
     return 0
 
 
@@ -91,7 +93,7 @@ def campaign_job(options: argparse.Namespace, where: Site) -> Job:
 def application_job(options: argparse.Namespace, where: Site) -> Job:
     """The job that launches one application once per allocation. Raises JobError."""
     if options.app not in (apps := applications()):
-        raise JobError(f"--app {options.app!r}: not known{closest(options.app, apps)}")
+        raise JobError(f"--app {quoted(options.app)}: not known{closest(options.app, apps)}")
     if options.arguments and options.arguments[0].endswith(".toml"):
         raise JobError(f"{options.arguments[0]} and --app: one of them; an application's file is its --deck")
     try:

@@ -6,15 +6,18 @@ import datetime
 import re
 import shlex
 import string
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jobs.job import PLAIN, Job, JobError
+from jobs.job import MOST, PLAIN, Job, JobError
+from jobs.words import cut, quoted
 from miniapps.config import closest
+from miniapps.received.records import TOML_MOST, parse_toml
+from miniapps.received.regular import Refused, read_text
+from miniapps.received.text import printable
 
 SCHEDULERS = {"slurm": "sbatch", "pbs": "qsub", "pjm": "pjsub", "sge": "qsub", "local": "bash"}
 KEYS = {
@@ -28,7 +31,9 @@ KEYS = {
 GPU_KEYS = {"per_node": int, **dict.fromkeys(("modules", "directives", "launch"), list), "environment": dict}
 PLACES = {"nodes", "ranks", "ranks_per_node", "threads", "cpus", "gpus_per_node"}
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-CLOCK = re.compile(r"(\d+):([0-5]\d):([0-5]\d)")
+CLOCK = re.compile(r"([0-9]{1,5}):([0-5][0-9]):([0-5][0-9])")
+COUNT_MOST = 10**6  # cores, GiB, GPUs of a node
+SHELL = ("setup", "staging")  # the keys whose texts have several lines
 
 
 class ShellTemplate(string.Template):
@@ -154,7 +159,7 @@ def seconds(text: str) -> int:
     """The reverse of `clock`. Raises ValueError."""
     match = CLOCK.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is not HH:MM:SS")
+        raise ValueError(f"{quoted(text)} is not HH:MM:SS, at most 99999:59:59")
     hours, minutes, rest = map(int, match.groups())
     return 3600 * hours + 60 * minutes + rest
 
@@ -171,11 +176,12 @@ def site(name: str) -> Site:
     if name.endswith(".toml"):
         path = Path(name)
         try:
-            return read(path.stem, path.read_text(encoding="utf-8"), str(path), source=str(path.resolve()))
-        except (OSError, UnicodeDecodeError) as error:
-            raise JobError(f"site {name}: cannot be read: {error}") from None
+            text = read_text(path, TOML_MOST, links=True)
+            return read(path.stem, text, printable(str(path)), source=str(path.resolve()))
+        except (Refused, OSError) as error:
+            raise JobError(f"site {printable(name)}: cannot be read: {error}") from None
     if name not in names():
-        raise JobError(f"site {name!r}: not known{closest(name, names())}; or give a file, ./NAME.toml")
+        raise JobError(f"site {quoted(name)}: not known{closest(name, names())}; or give a file, ./NAME.toml")
     text = files("jobs").joinpath(f"sites/{name}.toml").read_text(encoding="utf-8")
     return read(name, text, f"jobs/sites/{name}.toml")
 
@@ -183,22 +189,28 @@ def site(name: str) -> Site:
 def read(name: str, text: str, where: str, source: str | None = None) -> Site:
     """The site described by `text`, TOML. Raises JobError that names `where` and the key."""
     try:
-        return _site(name, source or name, tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise JobError(f"site {where}: not TOML: {error}") from None
+        content = parse_toml(text)
+    except ValueError as error:  # TOMLDecodeError among them
+        raise JobError(f"site {where}: not TOML: {cut(str(error))}") from None
+    try:
+        return _site(name, source or name, content)
     except ValueError as error:
-        raise JobError(f"site {where}: {error}") from None
+        raise JobError(f"site {where}: {cut(str(error))}") from None
 
 
 def _site(name: str, source: str, content: dict[str, Any]) -> Site:
     _known(content, KEYS, "")
+    for key, value in content.items():
+        _printable(value, key, keep="\n\t" if key in SHELL else "")
     for key in ("scheduler", "page", "date", "launch"):
         if key not in content:
             raise ValueError(f"{key} is missing")
     if content["scheduler"] not in SCHEDULERS:
-        raise ValueError(f"scheduler {content['scheduler']!r}{closest(content['scheduler'], SCHEDULERS)}")
+        raise ValueError(
+            f"scheduler {quoted(content['scheduler'])}{closest(content['scheduler'], SCHEDULERS)}"
+        )
     if not PLAIN.fullmatch(name):
-        raise ValueError(f"the file's name, {name!r}, may have letters, digits, '_', '-' and '.' only")
+        raise ValueError(f"the file's name, {quoted(name)}, may have letters, digits, '_', '-' and '.' only")
     _staging(content.get("staging", ""))
     gpus = content.pop("gpus", {})
     _known(gpus, GPU_KEYS, "gpus.")
@@ -228,11 +240,22 @@ def _site(name: str, source: str, content: dict[str, Any]) -> Site:
 def _known(content: Mapping[str, Any], keys: Mapping[str, type], prefix: str) -> None:
     for key, value in content.items():
         if key not in keys:
-            raise ValueError(f"no key {prefix}{key}{closest(key, keys)}")
+            raise ValueError(f"no key {prefix}{cut(key, 80)}{closest(key, keys)}")
         if type(value) is not keys[key]:
-            raise ValueError(f"{prefix}{key} = {value!r}: must be of type {keys[key].__name__}")
-        if type(value) is int and value < 1:
-            raise ValueError(f"{prefix}{key} = {value}: at least 1")
+            raise ValueError(f"{prefix}{key} = {quoted(value)}: must be of type {keys[key].__name__}")
+        if type(value) is int and not 1 <= value <= COUNT_MOST:
+            raise ValueError(f"{prefix}{key} = {quoted(value)}: at least 1 and at most {COUNT_MOST}")
+
+
+def _printable(value: Any, key: str, keep: str = "") -> None:
+    """Raise ValueError for a text anywhere in `value` that a terminal would obey or hide, or that spans lines."""
+    if isinstance(value, str):
+        if printable(value, keep) != value:
+            raise ValueError(f"{key}: {quoted(value)} has control characters; scripts are shown as they are")
+    elif isinstance(value, dict | list):
+        for inner in value.items() if isinstance(value, dict) else enumerate(value):
+            for item in inner:
+                _printable(item, key)
 
 
 def _words(values: list, key: str) -> tuple[str, ...]:
@@ -242,20 +265,17 @@ def _words(values: list, key: str) -> tuple[str, ...]:
 
 
 def _line(value: Any, key: str) -> Line:
-    if not (
-        isinstance(value, list)
-        and len(value) == 2
-        and all(isinstance(v, str) and "\n" not in v for v in value)
-    ):
-        raise ValueError(f'{key} = {value!r}: written ["TEXT", "the reason for it"], each on one line')
+    if not (isinstance(value, list) and len(value) == 2 and all(isinstance(v, str) for v in value)):
+        raise ValueError(f'{key} = {quoted(value)}: written ["TEXT", "the reason for it"], each on one line')
     try:
-        places = {place for _, place, _, _ in string.Formatter().parse(value[0]) if place is not None}
+        parts = [part for part in string.Formatter().parse(value[0]) if part[1] is not None]
     except ValueError as error:
-        raise ValueError(f"{key} = {value[0]!r}: {error}") from None
-    if places - PLACES:
-        raise ValueError(
-            f"{key} = {value[0]!r}: no {{{min(places - PLACES)}}}{closest(min(places - PLACES), PLACES)}"
-        )
+        raise ValueError(f"{key} = {quoted(value[0])}: {error}") from None
+    for _, place, width, conversion in parts:
+        if place not in PLACES:
+            raise ValueError(f"{key} = {quoted(value[0])}: no {{{cut(place, 80)}}}{closest(place, PLACES)}")
+        if width or conversion:  # {ranks:>1000000000} is a gigabyte
+            raise ValueError(f"{key} = {quoted(value[0])}: {{{place}}} as it is, without ':' and '!'")
     return Line(*value)
 
 
@@ -264,7 +284,7 @@ def _launch(value: Any, key: str) -> Line:
     try:
         shlex.split(line.text)
     except ValueError as error:
-        raise ValueError(f"{key} = {line.text!r}: {error}") from None
+        raise ValueError(f"{key} = {quoted(line.text)}: {error}") from None
     return line
 
 
@@ -284,7 +304,7 @@ def _variables(values: Mapping[str, Any], key: str) -> tuple[Line, ...]:
     lines = []
     for name, value in values.items():
         if not VARIABLE.fullmatch(name):
-            raise ValueError(f"{key}.{name}: not a variable's name")
+            raise ValueError(f"{key}.{cut(name, 80)}: not a variable's name")
         line = _line(value, f"{key}.{name}")
         lines.append(Line(f"{name}={shlex.quote(line.text)}", line.why))
     return tuple(lines)
@@ -292,7 +312,10 @@ def _variables(values: Mapping[str, Any], key: str) -> tuple[Line, ...]:
 
 def _limits(steps: Any, key: str) -> tuple[tuple[int, int], ...]:
     try:
-        return tuple(sorted((int(nodes), seconds(time)) for nodes, time in steps))
+        found = tuple(sorted((nodes, seconds(time)) for nodes, time in steps))
+        if all(type(nodes) is int and 1 <= nodes <= MOST["nodes"] for nodes, _ in found):
+            return found
     except (TypeError, ValueError):
-        written = '[[NODES, "HH:MM:SS"], ...], the longest time up to NODES'
-        raise ValueError(f"{key} = {steps!r}: written {written}") from None
+        pass
+    written = '[[NODES, "HH:MM:SS"], ...], the longest time up to NODES'
+    raise ValueError(f"{cut(key, 80)} = {quoted(steps)}: written {written}")

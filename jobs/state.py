@@ -18,29 +18,45 @@ import json
 import os
 import shlex
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from jobs.files import append, is_folder, rename_new
 from jobs.plan import Task
+from jobs.processes import gone, identity
+from jobs.records import (
+    CHECK_FAILED,
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    Begin,
+    End,
+    Lock,
+    Process,
+    read_journal,
+    read_lock,
+)
+from jobs.words import cut, quoted
 from miniapps.outcome import RESULT
+from miniapps.received.regular import Refused
+from miniapps.received.result import read_result
+from miniapps.received.text import printable
 from miniapps.trace import TraceError
 from miniapps.trace.reader import read_all, trace_files
 
-DONE, CHECK_FAILED, FAILED, TO_RETRY, INTERRUPTED, RUNNING, LEFT = (
-    "done",
-    "check failed",
-    "failed",
-    "to retry",
-    "interrupted",
-    "running",
-    "left",
-)
+TO_RETRY, RUNNING, LEFT = "to retry", "running", "left"
 FINISHED = (DONE, CHECK_FAILED)
 OVER = (*FINISHED, FAILED)
 BAD_USAGE = 2  # exit code of an application that refuses its options: it would do so again
+NOT_VERIFIED = 3  # exit code of one of whose checks failed
+FOLDERS = ("state", "logs", "failed")
+PATIENCE_S = 10  # for another process of this host that looks at a lock
 
 
 class StateError(Exception):
@@ -55,22 +71,23 @@ class Locked(StateError):
 class Record:
     """What is known of one task: the beginnings and ends of its attempts."""
 
-    begun: list[dict[str, Any]] = field(default_factory=list)
-    ended: list[dict[str, Any]] = field(default_factory=list)
+    begun: list[Begin] = field(default_factory=list)
+    ended: list[End] = field(default_factory=list)
 
     @property
-    def open(self) -> dict[str, Any] | None:
-        """The attempt that has begun and of which no end is known."""
-        ended = {end["attempt"] for end in self.ended}
-        return next((begin for begin in reversed(self.begun) if begin["attempt"] not in ended), None)
+    def open(self) -> Begin | None:
+        """The beginning of the last attempt if no end of it is known; those before it are over, for runners take
+        turns."""
+        last = self.begun[-1] if self.begun else None
+        return None if last and any(end.attempt == last.attempt for end in self.ended) else last
 
     @property
-    def failures(self) -> list[dict[str, Any]]:
+    def failures(self) -> list[End]:
         """The ends of attempts that failed by themselves."""
-        return [end for end in self.ended if end["outcome"] == FAILED]
+        return [end for end in self.ended if end.outcome == FAILED]
 
     @property
-    def last(self) -> dict[str, Any] | None:
+    def last(self) -> End | None:
         """The end of the last attempt."""
         return self.ended[-1] if self.ended else None
 
@@ -80,38 +97,43 @@ class Record:
             return RUNNING if running else INTERRUPTED
         if self.last is None:
             return LEFT
-        if self.last["outcome"] != FAILED:
-            return self.last["outcome"]
+        if self.last.outcome != FAILED:
+            return self.last.outcome
         tried = len(self.failures) - forgiven
-        return FAILED if tried > task.retries or (tried and self.last["code"] == BAD_USAGE) else TO_RETRY
+        return FAILED if tried > task.retries or (tried and self.last.code == BAD_USAGE) else TO_RETRY
 
 
 def look(run: Path, size: int) -> tuple[str, str]:
     """(state, reason) of what is in the directory `run` of a task on `size` ranks: DONE, or CHECK_FAILED, if
-    result.json says so and the trace of every rank is complete; LEFT where there is nothing; else FAILED."""
+    result.json says so and the traces that it names are there, of every rank and complete; LEFT where there is
+    nothing; else FAILED."""
     try:
-        if not run.is_dir() or not any(run.iterdir()):
+        if not is_folder(run) or not any(run.iterdir()):
             return LEFT, "nothing was written"
-        result = json.loads((run / RESULT).read_text(encoding="utf-8"))
-        status, code = result["status"], result["exit_code"]
-        reason = result.get("error", "")
+        result = read_result(run)
+        if result.status != "done":
+            return FAILED, cut(result.error or f"status {quoted(result.status)} in {RESULT}")
+        traces = [trace for path in trace_files(run) for trace in read_all(path, tables=())]
     except FileNotFoundError:
         return FAILED, f"no {RESULT}"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        return FAILED, f"{run / RESULT} cannot be read: {error}"
-    if status != "done":
-        return FAILED, reason or f"status {status!r} in {RESULT}"
-    try:
-        traces = [trace for path in trace_files(run) for trace in read_all(path, tables=())]
-    except TraceError as error:
-        return FAILED, str(error)
-    if incomplete := [t.attributes["rank"] for t in traces if not t.complete]:
+    except (Refused, TraceError, OSError) as error:
+        return FAILED, cut(str(error))
+    if incomplete := [trace.attributes["rank"] for trace in traces if not trace.complete]:
         return FAILED, f"the trace of rank {incomplete[0]} is incomplete"
     if len(traces) != size:
         return FAILED, f"traces of {len(traces)} ranks, and {size} were asked for"
-    if code:
-        failed = [check["name"] for check in result.get("checks", ()) if not check["passed"]]
-        return CHECK_FAILED, f"check failed: {', '.join(dict.fromkeys(failed))}"
+    if sorted(trace.attributes["rank"] for trace in traces) != list(range(size)):
+        return FAILED, f"traces of other ranks than 0 to {size - 1}: a file was copied or renamed"
+    if {trace.path.name: trace.digest for trace in traces} != result.traces:
+        return FAILED, f"{RESULT} was written for other traces than those beside it"
+    failed = [check.name for check in result.checks if not check.passed]
+    if result.exit_code != (NOT_VERIFIED if failed else 0):
+        return (
+            FAILED,
+            f"{RESULT} contradicts itself: exit code {result.exit_code}, {len(failed)} failed checks",
+        )
+    if failed:
+        return CHECK_FAILED, cut(f"check failed: {', '.join(dict.fromkeys(failed))}")
     return DONE, ""
 
 
@@ -125,50 +147,59 @@ class State:
         self.lock_file = out / "state" / f"a{allocation}.lock"
 
     def create(self) -> None:
-        """Make the directories. Raises StateError."""
+        """Make the directories. Raises StateError; Refused where a link or a file lies in the place of one."""
         try:
-            for folder in (self.out, *(self.out / name for name in ("state", "logs", "failed"))):
-                folder.mkdir(parents=True, exist_ok=True)
+            for folder in (self.out, *(self.out / name for name in FOLDERS)):
+                if not is_folder(folder):
+                    folder.mkdir(parents=True)
         except OSError as error:
             raise StateError(
                 f"{error.filename}: cannot be created: {error.strerror}; choose another `out` in the campaign"
             ) from None
 
-    def records(self) -> dict[str, Record]:
-        """What is known, by id of the task. Raises StateError where the journal cannot be read."""
+    def check(self, tasks: Iterable[Task]) -> None:
+        """Raise Refused where something else than a directory lies in the place of the run of a task."""
+        for task in tasks:
+            is_folder(self.out / task.id)
+
+    def read(self) -> tuple[dict[str, Record], list[str]]:
+        """(what is known, by id of the task; sentences on lines that are not believed). Raises StateError where the
+        journal cannot be read, Refused where it is no regular file of a sane size."""
         found: dict[str, Record] = {}
         try:
-            lines = self.journal.read_text(encoding="utf-8", errors="replace").splitlines()
+            entries, doubts = read_journal(self.journal) if is_folder(self.journal.parent) else ([], [])
         except FileNotFoundError:
-            return found
+            return {}, []
         except OSError as error:
             raise StateError(f"{self.journal}: cannot be read: {error.strerror}") from None
-        for line in lines:
-            try:
-                entry = json.loads(line)
-                record = found.setdefault(entry["task"], Record())
-                (record.ended if "outcome" in entry else record.begun).append(entry)
-            except (ValueError, KeyError, TypeError):  # cut off by a full disk or a kill: as if not written
-                continue
-        return found
+        for entry in entries:
+            record = found.setdefault(entry.task, Record())
+            if isinstance(entry, End):
+                record.ended.append(entry)
+            else:
+                record.begun.append(entry)
+        return found, doubts
+
+    def record(self, task: Task) -> Record:
+        """What is known of `task`. Raises as `read`."""
+        return self.read()[0].get(task.id, Record())
 
     def next_attempt(self, task: Task) -> int:
         """The number of the next attempt, from 1; no log of another attempt has it."""
-        record = self.records().get(task.id, Record())
-        attempt = 1 + max((begin["attempt"] for begin in record.begun), default=0)
-        while self.log(task, attempt).exists():
+        attempt = 1 + max((begin.attempt for begin in self.record(task).begun), default=0)
+        while os.path.lexists(self.log(task, attempt)):
             attempt += 1
         return attempt
 
     def begin(self, task: Task, attempt: int, allocation_id: str) -> None:
         """Write down that an attempt begins."""
-        self._add({"task": task.id, "attempt": attempt, "at": _now(), "host": socket.gethostname(),
-                   "allocation_id": allocation_id})  # fmt: skip
+        self._add(Begin(task=task.id, attempt=attempt, at=_time(), host=socket.gethostname(),
+                        allocation_id=allocation_id))  # fmt: skip
 
     def started(self, task: Task, attempt: int, pid: int) -> None:
         """Write down the process of an attempt, so that one that outlives its runner is found."""
-        self._add({"task": task.id, "attempt": attempt, "at": _now(), "host": socket.gethostname(),
-                   "process": identity(pid)})  # fmt: skip
+        self._add(Begin(task=task.id, attempt=attempt, at=_time(), host=socket.gethostname(),
+                        process=identity(pid)))  # fmt: skip
 
     def end(
         self,
@@ -181,38 +212,33 @@ class State:
     ) -> str:
         """Move what an attempt left aside if it is not finished, and write down how it ended; returns where to."""
         moved = "" if outcome in FINISHED else self.move_aside(task, attempt)
-        self._add({"task": task.id, "attempt": attempt, "at": _now(), "outcome": outcome, "reason": reason,
-                   "code": code, "seconds": seconds, "moved": moved})  # fmt: skip
+        self._add(End(task=task.id, attempt=attempt, at=_time(), outcome=outcome, reason=cut(reason), code=code,
+                      seconds=seconds, moved=moved))  # fmt: skip
         return moved
 
     def move_aside(self, task: Task, attempt: int) -> str:
-        """Rename the directory of a task to one in failed/ that is not there yet; "" where there is none."""
-        run = self.out / task.id
-        if not run.exists():
+        """Rename the directory of a task to one in failed/ that is not there yet; "" where there is none. Raises
+        StateError; Refused where one of them is no directory."""
+        run, failed = self.out / task.id, self.out / "failed"
+        if not is_folder(run):
             return ""
-        target = self.out / "failed" / f"{task.id}.{attempt}"
-        while target.exists():
-            target = target.with_name(target.name + "+")
+        is_folder(failed)
         try:
-            run.rename(target)
+            return str(rename_new(run, failed / f"{task.id}.{attempt}").relative_to(self.out))
         except OSError as error:
             raise StateError(
-                f"{run}: cannot be moved to {target}: {error.strerror}; move it yourself"
+                f"{run}: cannot be moved to {failed}: {error.strerror}; move it yourself"
             ) from None
-        return str(target.relative_to(self.out))
 
     def log(self, task: Task, attempt: int) -> Path:
         """The file for what an attempt prints."""
         return self.out / "logs" / f"{task.id}.{attempt}.txt"
 
-    def _add(self, entry: Mapping[str, Any]) -> None:
-        """Append a line, on disk when this returns; whatever was cut off before it stays a line of its own."""
-        text = "\n" if _cut_off(self.journal) else ""
+    def _add(self, entry: Begin | End) -> None:
+        """Write down `entry`."""
         try:
-            with open(self.journal, "a", encoding="utf-8") as file:
-                file.write(text + json.dumps(entry) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
+            is_folder(self.journal.parent)
+            append(self.journal, entry)
         except OSError as error:
             raise StateError(
                 f"{self.journal}: cannot be written: {error.strerror}; make room and start again: what is finished "
@@ -222,19 +248,19 @@ class State:
     @contextlib.contextmanager
     def lock(self) -> Iterator[str]:
         """Be the only runner of this allocation; gives a remark about a stale lock that was removed, or "".
-        Raises Locked."""
+        Raises Locked, StateError."""
+        own = Lock(since=_time(), **msgspec.to_builtins(identity(os.getpid())))
         remark = ""
         try:
             with _alone(self.lock_file.parent):
                 if held := self.holder():
-                    if not _gone(held):
-                        raise Locked(self._locked(held))
+                    if not gone(held):
+                        raise Locked(self._locked(_who(held)))
                     self.lock_file.unlink()
                     remark = f"removed the lock of a runner that is gone: {_who(held)}"
-                with open(self.lock_file, "x", encoding="utf-8") as file:
-                    json.dump(identity(os.getpid()) | {"since": _now()}, file)
-        except FileExistsError:
-            raise Locked(self._locked(self.holder() or {})) from None
+                self._take(own)
+        except (FileExistsError, Refused) as error:  # another host was faster; or it is none of ours
+            raise Locked(self._locked(_who(None, error))) from None
         except OSError as error:
             raise StateError(
                 f"{self.lock_file}: cannot be written: {error.strerror}; make room there"
@@ -242,26 +268,42 @@ class State:
         try:
             yield remark
         finally:
-            self.lock_file.unlink(missing_ok=True)
+            with contextlib.suppress(Refused, OSError):
+                if (
+                    self.holder() == own
+                ):  # else someone has removed this lock, and another runner has one there
+                    self.lock_file.unlink()
 
-    def holder(self) -> dict[str, Any] | None:
-        """Who holds the lock: host, pid, start and since; None if nobody, {} if that cannot be read."""
+    def _take(self, own: Lock) -> None:
+        """Write the lock, whole or not at all."""
+        with open(self.lock_file, "x", encoding="utf-8") as file:
+            try:
+                json.dump(msgspec.to_builtins(own), file)
+                file.flush()
+            except OSError:
+                self.lock_file.unlink()
+                raise
+
+    def holder(self) -> Lock | None:
+        """Who holds the lock, None if nobody. Raises Refused where that cannot be read."""
         try:
-            held = json.loads(self.lock_file.read_text(encoding="utf-8"))
+            return read_lock(self.lock_file) if is_folder(self.lock_file.parent) else None
         except FileNotFoundError:
             return None
-        except (OSError, ValueError):
-            return {}
-        return held if isinstance(held, dict) else {}
+        except OSError as error:
+            raise Refused(f"{printable(str(self.lock_file))}: cannot be read: {error.strerror}") from None
 
     def running(self) -> bool:
         """Whether a runner is at work, as far as can be seen from this host."""
-        held = self.holder()
-        return held is not None and not _gone(held)
+        try:
+            held = self.holder()
+        except Refused:
+            return True
+        return held is not None and not gone(held)
 
-    def _locked(self, held: Mapping[str, Any]) -> str:
+    def _locked(self, who: str) -> str:
         return (
-            f"allocation {self.allocation} is being run already by {_who(held)}; two runners would do everything "
+            f"allocation {self.allocation} is being run already by {who}; two runners would do everything "
             f"twice. If that one has ended (look there, or into the queue), remove its lock: "
             f"rm {shlex.quote(str(self.lock_file))}"
         )
@@ -282,52 +324,39 @@ class Standing:
         return self.state in OVER
 
 
-def survey(out: Path, tasks: Iterable[Task]) -> list[Standing]:
-    """Where all tasks stand, in their order. Raises StateError."""
+def survey(out: Path, tasks: Iterable[Task], doubt: Callable[[str], object] | None = None) -> list[Standing]:
+    """Where all tasks stand, in their order; `doubt` is told of every line of a journal that is not believed. Raises
+    StateError, Refused."""
     states: dict[int, tuple[dict[str, Record], bool]] = {}
     found = []
     for task in tasks:
         if task.allocation not in states:
             state = State(out, task.allocation)
-            states[task.allocation] = state.records(), state.running()
+            known, doubts = state.read()
+            for sentence in doubts if doubt else ():
+                doubt(sentence)
+            states[task.allocation] = known, state.running()
         records, running = states[task.allocation]
         record = records.get(task.id, Record())
         word = record.state(task, running)
-        reason = record.last["reason"] if record.last and word != LEFT else ""
-        if word in FINISHED and (trouble := _unreadable(out / task.id / RESULT)):
+        reason = record.last.reason if record.last and word != LEFT else ""
+        if word in FINISHED and (trouble := _unreadable(out / task.id)):
             word, reason = LEFT, f"was finished, but {trouble}; it will be run again"
-        found.append(Standing(task, record, word, reason))
+        found.append(Standing(task, record, word, cut(reason)))
     return found
 
 
-def _unreadable(result: Path) -> str:
+def _unreadable(run: Path) -> str:
     """Why the result.json of a finished task is not one; a quick look, without the traces."""
     try:
-        status = json.loads(result.read_text(encoding="utf-8"))["status"]
+        status = read_result(run).status if is_folder(run) else None
     except FileNotFoundError:
-        return f"{result} is gone"
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        return f"{result} cannot be read ({error})"
-    return "" if status == "done" else f"{result} says {status!r}"
-
-
-def identity(pid: int) -> dict[str, Any]:
-    """What tells a process from any other, also from a later one of the same number on the same host."""
-    return {"host": socket.gethostname(), "pid": pid, "start": _start(pid)}
-
-
-def alive(process: Mapping[str, Any]) -> bool | None:
-    """Whether the process of an `identity` is there; None where that cannot be known from this host."""
-    if process.get("host") != socket.gethostname() or not isinstance(process.get("pid"), int):
-        return None
-    try:
-        os.kill(process["pid"], 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    start = _start(process["pid"])
-    return start is None or process.get("start") in (None, start)
+        status = None
+    except (Refused, OSError) as error:
+        return str(error)
+    if status is None:
+        return f"{run / RESULT} is gone"
+    return "" if status == "done" else f"{run / RESULT} says {quoted(status)}"
 
 
 def measured(standings: Iterable[Standing]) -> dict[tuple[Any, ...], float]:
@@ -335,52 +364,44 @@ def measured(standings: Iterable[Standing]) -> dict[tuple[Any, ...], float]:
     found: dict[tuple[Any, ...], float] = {}
     for standing in standings:
         for end in standing.record.ended:
-            if end["outcome"] in FINISHED and end.get("seconds"):
+            if end.outcome in FINISHED and end.seconds:
                 configuration = standing.task.configuration
-                found[configuration] = max(end["seconds"], found.get(configuration, 0.0))
+                found[configuration] = max(end.seconds, found.get(configuration, 0.0))
     return found
 
 
-def _gone(held: Mapping[str, Any]) -> bool:
-    return alive(held) is False
-
-
-def _who(held: Mapping[str, Any]) -> str:
-    if not held:
-        return "someone who left an unreadable lock"
-    return f"process {held.get('pid')} on {held.get('host')}, since {held.get('since')}"
-
-
-def _start(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None where the system does not tell, or a zombie's."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return int(fields[19])
-
-
-def _cut_off(path: Path) -> bool:
-    try:
-        with open(path, "rb") as file:
-            file.seek(-1, os.SEEK_END)
-            return file.read(1) != b"\n"
-    except OSError:
-        return False
+def _who(held: Process | None, why: object = "") -> str:
+    if isinstance(held, Lock):
+        return printable(f"process {held.pid} on {held.host}, since {held.since}")
+    return f"someone who left an unreadable lock ({why})"
 
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Inside, no other process of this host is, where the file system has locks: two that find the same stale lock
-    must not both remove it, one of them the other's new one."""
-    handle = os.open(folder, os.O_RDONLY)
+    must not both remove it, one of them the other's new one. Raises Locked."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        with contextlib.suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        until = time.monotonic() + PATIENCE_S
+        while not _locked(handle):
+            if time.monotonic() > until:
+                raise Locked(f"{folder}: another process of this host holds it; see which: fuser -v {folder}")
+            time.sleep(0.02)
         yield
     finally:
         os.close(handle)
 
 
-def _now() -> str:
+def _locked(handle: int) -> bool:
+    """Whether nothing stands in the way any more: the lock is taken, or the file system has none."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _time() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")

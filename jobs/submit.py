@@ -1,41 +1,33 @@
 """Submission of batch scripts through PSI/J, the register of what was submitted, and its state.
 
 A campaign's directory has a folder `jobs`: each submitted script as it was handed over, and `submitted.jsonl`, one
-line per job. The register is only ever appended to.
+line per job. The register is only ever appended to, and nothing is written through a link that lies there.
 """
 
 from __future__ import annotations
 
 import datetime
-import json
 import shlex
 import shutil
+import subprocess
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
+import msgspec
+
+from jobs.files import add, is_folder, rename_new, to_append
 from jobs.job import Job, JobError
+from jobs.records import Id, Submission, read_register
 from jobs.render import render
 from jobs.sites import SCHEDULERS, Site
+from jobs.words import cut, quoted
+from miniapps.received.regular import Refused
 
 REGISTER = "submitted.jsonl"
 AFTER = {"slurm": "#SBATCH --dependency=afterany:{id}", "pbs": "#PBS -W depend=afterany:{id}"}
 BY_HAND = {"pjm": "Fujitsu's PJM", "sge": "Grid Engine"}
-
-
-@dataclass(frozen=True)
-class Submission:
-    """One line of the register. `id` is the scheduler's; `after` the job whose end it waits for."""
-
-    id: str
-    name: str
-    site: str
-    scheduler: str
-    script: str
-    node_hours: float
-    elements: int
-    after: str | None
-    time: str
 
 
 @dataclass(frozen=True)
@@ -98,19 +90,21 @@ def submit(job: Job, site: Site, directory: Path, after: Submission | None = Non
     """Submit `job` through PSI/J, and note it in the register of `directory`.
 
     With `after` it waits until that job, all elements of it, has ended, however it ended. Raises JobError: the job
-    does not fit the site, no scheduler, the scheduler refuses, the directory cannot be written; ByHand where PSI/J
-    knows no executor for the scheduler.
+    does not fit the site, no scheduler, the scheduler refuses, the directory cannot be written or has something else in
+    the place of a file or directory; ByHand where PSI/J knows no executor for the scheduler.
     """
     check(site)
     script = render(job, site)
     register = directory / REGISTER
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        if not is_folder(directory):
+            directory.mkdir(parents=True)
+        is_folder(directory / site.scheduler)  # where PSI/J writes
         if site.scheduler in BY_HAND:
             raise _by_hand(job, site, script, directory)
         if after is not None:
             script = _waiting(script, AFTER[site.scheduler].format(id=after.id))
-        with register.open("a", encoding="utf-8") as lines:  # before the job is: it must not be lost
+        with to_append(register) as lines:  # before the job is: it must not be lost
             number, file = _submit(job, site, directory, script)
             submission = Submission(
                 id=number,
@@ -126,23 +120,21 @@ def submit(job: Job, site: Site, directory: Path, after: Submission | None = Non
             _note(lines, submission, register)
     except OSError as error:
         raise JobError(f"{directory}: cannot be written: {error.strerror}; nothing was submitted") from None
+    except Refused as error:
+        raise JobError(f"{error}; nothing was submitted") from None
     return submission
 
 
 def submissions(directory: Path) -> list[Submission]:
     """What was submitted from `directory`, oldest first; a line cut short by a full disk is an error with its place."""
-    register = directory / REGISTER
-    if not register.exists():
+    try:
+        return read_register(directory / REGISTER) if is_folder(directory) else []
+    except FileNotFoundError:
         return []
-    found = []
-    for number, line in enumerate(register.read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            found.append(Submission(**json.loads(line)))
-        except (ValueError, TypeError):
-            raise JobError(
-                f"{register}, line {number}: not a submission; correct or remove the line"
-            ) from None
-    return found
+    except Refused as error:
+        raise JobError(f"no submissions are known: {error}, or correct what is wrong there") from None
+    except OSError as error:
+        raise JobError(f"{directory / REGISTER}: cannot be read: {error.strerror}") from None
 
 
 def states(directory: Path) -> list[State]:
@@ -158,8 +150,10 @@ def states(directory: Path) -> list[State]:
             raise JobError(
                 f"no scheduler found: {error.filename} is not on PATH; ask where it was submitted"
             ) from None
-        except (RuntimeError, OSError, ValueError) as error:
-            raise JobError(f"{scheduler} does not tell the state of the jobs: {error}") from None
+        except subprocess.TimeoutExpired:
+            raise JobError(f"{scheduler} does not tell the state of the jobs in a minute") from None
+        except (RuntimeError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            raise JobError(f"{scheduler} does not tell the state of the jobs: {cut(str(error))}") from None
         for entry in entries:
             own = {n: s for n, s in known.items() if n == entry.id or n.startswith(f"{entry.id}_")}
             found += [
@@ -177,18 +171,29 @@ def _element(item: tuple[str, object]) -> tuple[int, str]:
 
 def _submit(job: Job, site: Site, directory: Path, script: str) -> tuple[str, Path]:
     """The scheduler's id and the file that was handed over, named by both."""
-    executors = _executors()
+    executors, program = _executors(), SCHEDULERS[site.scheduler]
     try:
-        number, file = executors.submit(site.scheduler, directory, job.name, script)
+        answer, file = executors.submit(site.scheduler, directory, job.name, script)
     except executors.psij.SubmitException as error:
-        raise JobError(f"{SCHEDULERS[site.scheduler]} refuses {job.name}: {str(error).strip()}") from None
-    return number, file.rename(directory / f"{job.name}-{number}.sh")
-
-
-def _note(lines, submission: Submission, register: Path) -> None:
+        raise JobError(f"{program} refuses {job.name}: {cut(str(error).strip())}") from None
+    except IndexError:  # PSI/J takes the last word
+        answer, file = "", directory
     try:
-        lines.write(json.dumps(asdict(submission)) + "\n")
-        lines.flush()
+        number = msgspec.convert(answer, Id)
+    except msgspec.ValidationError:
+        raise JobError(
+            f"{program} took {job.name} and answered {quoted(answer)}, which is no id of a job, so that it is not in "
+            "the register; look into the queue, and cancel it there"
+        ) from None
+    try:
+        return number, rename_new(file, directory / f"{job.name}-{number}.sh")
+    except OSError:  # the job is submitted: the script keeps the name that PSI/J gave it
+        return number, file
+
+
+def _note(lines: BinaryIO, submission: Submission, register: Path) -> None:
+    try:
+        add(lines, submission)
     except OSError as error:
         raise JobError(
             f"job {submission.id} is submitted, but {register} cannot take it: {error.strerror}; cancel it, or note it"
@@ -201,7 +206,7 @@ def _by_hand(job: Job, site: Site, script: str, directory: Path) -> ByHand:
     with file.open("x", encoding="utf-8") as out:
         out.write(script)
     account = job.account or "ACCOUNT"
-    return ByHand(site, file, f"{site.submit.format(account=shlex.quote(account))} {shlex.quote(str(file))}")
+    return ByHand(site, file, f"{site.submit.replace('{account}', account)} {shlex.quote(str(file))}")
 
 
 def _waiting(script: str, directive: str) -> str:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from jobs.plan import Plan, Task, options_text
 from jobs.sites import clock
-from jobs.state import CHECK_FAILED, DONE, FAILED, FINISHED, Standing, measured
+from jobs.state import DONE, FAILED, FINISHED, Standing, measured
+from jobs.words import cut
+from miniapps.received.text import printable
 
 
 def plan_text(plan: Plan, standings: Sequence[Standing], every: bool = False) -> str:
@@ -62,7 +64,9 @@ def plan_text(plan: Plan, standings: Sequence[Standing], every: bool = False) ->
     )
     apps = {task.line: task.app for task in plan.tasks}
     shared = [
-        f"all of {apps[n]} (line {n}): {options_text(sorted(common[n]))}" for n in sorted(common) if common[n]
+        printable(f"all of {apps[n]} (line {n}): {options_text(sorted(common[n]))}")
+        for n in sorted(common)
+        if common[n]
     ]
     if shared:
         parts.append("\n".join(shared))
@@ -125,18 +129,18 @@ def failures_text(plan: Plan, standings: Iterable[Standing]) -> str:
     lines = []
     for standing in standings:
         for end in standing.record.ended:
-            if end["outcome"] in (DONE, CHECK_FAILED):
+            if end.outcome in FINISHED:
                 continue
-            left = f"  {shown(plan.campaign.out / end['moved'])}" if end["moved"] else ""
+            left = f"  {shown(plan.campaign.out / end.moved)}" if end.moved else ""
             lines.append(
-                f"  {standing.task.id} attempt {end['attempt']}  {end['outcome']}: {end['reason']}{left}"
+                f"  {standing.task.id} attempt {end.attempt}  {end.outcome}: {cut(end.reason)}{left}"
             )
     return "\n".join([f"attempts that did not finish: {len(lines)}", *lines]) if lines else ""
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Aligned columns, numbers to the right."""
-    cells = [[str(cell) for cell in row] for row in rows]
+    cells = [[printable(str(cell)) for cell in row] for row in rows]
     widths = [max(len(name), *(len(row[i]) for row in cells)) for i, name in enumerate(columns)]
     right = [all(_number(row[i]) for row in cells) for i in range(len(columns))]
 
@@ -148,10 +152,16 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join(line(row) for row in (columns, ["-" * w for w in widths], *cells))
 
 
-def shown(path: Path) -> Path:
-    """`path` as short as it can be written here."""
+def shown(path: Path) -> str:
+    """`path` as short as it can be written here, in words."""
+    return printable(str(short(path)))
+
+
+def short(path: Path) -> Path:
+    """`path` from here if it is below, so written that no command takes it for an option."""
     here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
+    inner = path.relative_to(here) if path.is_relative_to(here) else path
+    return path if str(inner).startswith("-") else inner
 
 
 def _number(text: str) -> bool:

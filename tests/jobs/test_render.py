@@ -71,7 +71,7 @@ def test_commands_come_last_and_in_their_order():
         ({"seconds": 1.5}, "seconds 1.5"),
         ({"gpus_per_node": -1}, "gpus_per_node -1: a whole number, at least 0"),
         ({"environment": None}, "environment: none is given"),
-        ({"account": "a b"}, "account 'a b': letters"),
+        ({"account": "a b"}, "account 'a b': at most 200 letters"),
         ({"account": "x\n#SBATCH --nodes=99"}, "account"),
         ({"name": ""}, "name ''"),
         ({"queue": "-q"}, "queue '-q'"),

@@ -11,9 +11,10 @@ import pytest
 
 from jobs.campaign import read
 from jobs.plan import plan
+from jobs.processes import alive
 from jobs.runner import LauncherError, here, run
 from jobs.sites import site
-from jobs.state import DONE, FAILED, INTERRUPTED, LEFT, State, StateError, alive, survey
+from jobs.state import DONE, FAILED, INTERRUPTED, LEFT, State, StateError, survey
 from tests.jobs.campaigns import MPIRUN, SMALL, wrapper, write
 from tests.launch import environment, launcher
 
@@ -66,7 +67,7 @@ def test_a_killed_runner_is_resumed_without_repeating_what_is_finished(tmp_path)
     runner.send_signal(signal.SIGKILL)
     first, second = survey(tmp_path / "out", tasks)
     runner.communicate(timeout=30)
-    orphan = second.record.open["process"]
+    orphan = second.record.open.process
     first, second = survey(tmp_path / "out", tasks)
     assert (first.state, second.state) == (DONE, INTERRUPTED)
     assert alive(orphan)
@@ -75,9 +76,7 @@ def test_a_killed_runner_is_resumed_without_repeating_what_is_finished(tmp_path)
     ended, said, standings = local(path)
     assert (ended.failed, ended.left) == (0, 0)
     assert "removed the lock of a runner that is gone" in said[0]
-    assert (
-        f"{second.task.id}: still runs without its runner as process {orphan['pid']}; it is ended" in said[1]
-    )
+    assert f"{second.task.id}: still runs without its runner as process {orphan.pid}; it is ended" in said[1]
     assert not alive(orphan)
     assert [s.state for s in standings] == [DONE, DONE]
     assert launches(tmp_path / "out") == 3, "two by the first runner, one by the second"
@@ -100,7 +99,7 @@ def test_a_task_that_fails_once_is_tried_again_after_the_others(tmp_path):
     first, second = (s.task.id for s in standings)
     assert [line.split()[1] for line in said[1:]] == [first, second, first]
     assert "exit code 9: Network error" in said[1]
-    assert [end["outcome"] for end in standings[0].record.ended] == [FAILED, DONE]
+    assert [end.outcome for end in standings[0].record.ended] == [FAILED, DONE]
 
 
 def test_a_task_that_always_fails_ends_as_failed_with_its_traces_kept_and_does_not_stop_the_others(tmp_path):
@@ -129,7 +128,8 @@ def test_a_task_that_does_not_end_in_its_time_is_ended_and_has_failed(tmp_path):
     ended, said, _ = local(path, wrapper(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 600"))
     assert ended.failed == 1
     assert "no end after its time of 1 s" in said[-1]
-    assert alive({"host": os.uname().nodename, "pid": int((tmp_path / "pid").read_text())}) is False
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 def test_the_launcher_of_another_mpi_library_is_found_before_anything_runs(tmp_path):

@@ -1,16 +1,19 @@
 """What is finished is told by what is on disk, two runners are kept apart, and nothing is written over."""
 
+import errno
 import json
 import multiprocessing
 import os
-import socket
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
-from jobs.campaign import read
+from jobs import campaign
 from jobs.plan import plan
+from jobs.processes import alive, identity
+from jobs.records import Process
 from jobs.state import (
     CHECK_FAILED,
     DONE,
@@ -23,19 +26,19 @@ from jobs.state import (
     Record,
     State,
     StateError,
-    alive,
-    identity,
     look,
     measured,
     survey,
 )
+from miniapps.received.result import written
+from miniapps.trace.reader import read, trace_files
 from tests.analysis.synthetic import write_run
 from tests.jobs.campaigns import write
 
 
 @pytest.fixture
 def task(tmp_path):
-    return plan(read(write(tmp_path))).tasks[0]
+    return plan(campaign.read(write(tmp_path))).tasks[0]
 
 
 @pytest.fixture
@@ -45,11 +48,22 @@ def state(tmp_path):
     return made
 
 
-def finish(state, task, code=0):
-    """The run of a finished task, as an application would leave it."""
+def finish(state, task, **changed):
+    """The run of a finished task, as an application would leave it; `changed` in its result.json."""
     run = write_run(state.out / task.id, size=task.ranks)
-    result = {"status": "done", "exit_code": code, "checks": [{"name": "energy", "passed": not code}]}
-    (run / "result.json").write_text(json.dumps(result))
+    return result(run, **changed)
+
+
+def result(run, **changed):
+    """Write the result.json of the run in the directory `run`."""
+    seals = {path.name: read(path, tables=()).digest for path in trace_files(run)}
+    content = {
+        "status": "done",
+        "exit_code": 0,
+        "traces": seals,
+        "checks": [{"name": "energy", "passed": True}],
+    }
+    (run / "result.json").write_text(written(content | changed))
     return run
 
 
@@ -66,9 +80,10 @@ def test_a_run_is_finished_if_its_result_says_so_and_every_trace_is_complete(tmp
 
 def test_a_run_whose_traces_are_incomplete_or_whose_check_failed_says_so(state, task):
     write_run(state.out / "cut", complete=False)
-    (state.out / "cut" / "result.json").write_text('{"status": "done", "exit_code": 0}')
+    result(state.out / "cut")
     assert look(state.out / "cut", 2) == (FAILED, "the trace of rank 0 is incomplete")
-    assert look(finish(state, task, code=3), 2) == (CHECK_FAILED, "check failed: energy")
+    failed = finish(state, task, exit_code=3, checks=[{"name": "energy", "passed": False}])
+    assert look(failed, 2) == (CHECK_FAILED, "check failed: energy")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"status": "done"}', "\x00\xff"])
@@ -77,30 +92,30 @@ def test_a_result_that_cannot_be_read_is_a_failure_that_names_it(state, task, te
     (run / "result.json").write_text(text, encoding="latin-1")
     found, reason = look(run, 2)
     assert found == FAILED
-    assert f"{run}/result.json cannot be read" in reason
+    assert f"{run}/result.json: " in reason
 
 
 def test_a_failure_is_retried_as_often_as_told_and_an_interruption_does_not_count(state, task):
     def states():
-        return state.records()[task.id].state(task)
+        return state.record(task).state(task)
 
     assert task.retries == 1
     state.begin(task, 1, "a")
-    assert (states(), state.records()[task.id].state(task, running=True)) == (INTERRUPTED, RUNNING)
+    assert (states(), state.record(task).state(task, running=True)) == (INTERRUPTED, RUNNING)
     state.end(task, 1, INTERRUPTED, "the runner was killed")
     assert states() == INTERRUPTED
     for attempt, then in ((2, TO_RETRY), (3, FAILED)):
         state.begin(task, attempt, "a")
         state.end(task, attempt, FAILED, "exit code 9", code=9)
         assert states() == then
-    assert state.records()[task.id].state(task, forgiven=2) == TO_RETRY
+    assert state.record(task).state(task, forgiven=2) == TO_RETRY
     assert Record().state(task) == LEFT
 
 
 def test_what_refuses_its_options_is_not_tried_again(state, task):
     state.begin(task, 1, "a")
     state.end(task, 1, FAILED, "exit code 2", code=2)
-    assert state.records()[task.id].state(task) == FAILED
+    assert state.record(task).state(task) == FAILED
 
 
 def test_what_failed_is_moved_aside_under_its_attempt_and_never_over_another(state, task):
@@ -119,7 +134,7 @@ def test_a_finished_task_whose_result_is_gone_or_damaged_is_left_to_do(state, ta
     (run / "result.json").write_text("{")
     (standing,) = survey(state.out, [task])
     assert (standing.state, standing.over) == (LEFT, False)
-    assert "result.json cannot be read" in standing.reason and "will be run again" in standing.reason
+    assert "result.json: is no JSON" in standing.reason and "will be run again" in standing.reason
 
 
 def test_a_line_cut_off_by_a_full_disk_costs_that_line_alone(state, task):
@@ -127,12 +142,15 @@ def test_a_line_cut_off_by_a_full_disk_costs_that_line_alone(state, task):
     with open(state.journal, "a") as file:
         file.write('{"task": "' + task.id)
     state.end(task, 1, FAILED, "why", code=1)
-    record = state.records()[task.id]
+    record = state.record(task)
     assert (len(record.begun), len(record.ended)) == (1, 1)
 
 
-def test_a_full_disk_is_an_error_that_says_where_and_what_to_do(state, task):
-    state.journal.symlink_to("/dev/full")
+def test_a_full_disk_is_an_error_that_says_where_and_what_to_do(state, task, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StateError, match=r"a0.jsonl: cannot be written: No space left on device; make room"):
         state.begin(task, 1, "a")
 
@@ -157,7 +175,7 @@ def test_another_allocation_has_a_lock_of_its_own(state):
 def test_the_lock_of_a_process_that_is_gone_or_was_another_is_removed(state):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    here = identity(os.getpid())
+    here = msgspec.to_builtins(identity(os.getpid())) | {"since": "noon"}
     for held in (here | {"pid": gone.pid, "start": 1}, here | {"start": here["start"] - 1}):
         state.lock_file.write_text(json.dumps(held))
         assert not state.running()
@@ -192,7 +210,8 @@ def take(out, barrier, answers):
 def test_of_many_that_find_the_same_stale_lock_one_gets_it(state):
     fork = multiprocessing.get_context("fork")
     for _ in range(5):
-        state.lock_file.write_text(json.dumps(identity(os.getpid()) | {"start": 1}))
+        stale = msgspec.to_builtins(identity(os.getpid())) | {"start": 1, "since": "noon"}
+        state.lock_file.write_text(json.dumps(stale))
         barrier, answers = fork.Barrier(6), fork.Queue()
         workers = [fork.Process(target=take, args=(state.out, barrier, answers)) for _ in range(6)]
         for worker in workers:
@@ -202,7 +221,16 @@ def test_of_many_that_find_the_same_stale_lock_one_gets_it(state):
             worker.join(30)
 
 
-def test_whether_a_process_is_alive_cannot_be_known_from_another_host():
-    assert alive(identity(os.getpid())) is True
-    assert alive({"host": "elsewhere", "pid": os.getpid()}) is None
-    assert alive({"host": socket.gethostname()}) is None
+def test_whether_a_process_is_alive_cannot_be_known_from_another_host_boot_or_namespace():
+    here = identity(os.getpid())
+    assert alive(here) is True
+    assert alive(msgspec.structs.replace(here, start=here.start - 1)) is False
+    for other in (
+        {"host": "elsewhere"},
+        {"boot": "another"},
+        {"boot": None},
+        {"namespace": "pid:[1]"},
+        {"start": None},
+    ):
+        assert alive(msgspec.structs.replace(here, **other)) is None
+    assert alive(Process(host=here.host, pid=here.pid)) is None

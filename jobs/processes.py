@@ -1,0 +1,122 @@
+"""Which process was meant: a number says little, for the same is used again, by another boot and on another host."""
+
+from __future__ import annotations
+
+import os
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from jobs.records import Lock, Process
+
+
+class _Now(NamedTuple):
+    """What /proc says of a process."""
+
+    state: str
+    group: int
+    session: int
+    start: int  # clock ticks from the boot
+
+
+def identity(pid: int) -> Process:
+    """What tells the process `pid` of this host from any other; its start None where it cannot be known."""
+    now = _now(pid)
+    return Process(
+        host=socket.gethostname(),
+        pid=pid,
+        start=now.start if now else None,
+        boot=_boot(),
+        namespace=_namespace(),
+    )
+
+
+def alive(process: Process) -> bool | None:
+    """Whether `process` is there: True where host, boot, number and start are those of a process that is there; None
+    where it cannot be known from here."""
+    here = (socket.gethostname(), _boot(), _namespace())
+    if (process.host, process.boot, process.namespace) != here:
+        return None
+    now = _now(process.pid)
+    if now is None:
+        return _nothing_known(process.pid)
+    if now.state in "ZX":  # ended, and not yet asked for its exit code
+        return False
+    return None if process.start is None else now.start == process.start
+
+
+def gone(held: Lock) -> bool:
+    """Whether the process that held a lock is certainly there no more, be it that this host was started again."""
+    living = alive(held)
+    return living is False or (living is None and _before_this_boot(held))
+
+
+def why_not_own(process: Process, run: Path) -> str:
+    """Why `process`, alive, may be another than the launch of the run in the directory `run`, which leads a session of
+    its own, and has the directory on its command line; "" where it is that launch."""
+    now = _now(process.pid)
+    folder = Path(f"/proc/{process.pid}")
+    try:
+        owner = folder.stat().st_uid
+        words = (folder / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return "what it is cannot be seen"
+    if now is None or process.pid <= 1 or not now.group == now.session == process.pid:
+        return "it does not lead a session and process group of its own, as every launch does"
+    if os.getsid(0) == process.pid:
+        return "this program runs in its session"
+    if owner != os.geteuid():
+        return "it belongs to another user"
+    if os.fsencode(run) not in words:
+        return f"{run} is not on its command line"
+    return ""
+
+
+def _now(pid: int) -> _Now | None:
+    """None where there is no such process, or no /proc that tells."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return _Now(fields[0].decode(), int(fields[2]), int(fields[3]), int(fields[19]))
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _nothing_known(pid: int) -> bool | None:
+    """False where no process has the number `pid`, else None."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return None
+
+
+def _boot() -> str | None:
+    """The id of this boot; None where the system has none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
+
+
+def _namespace() -> str | None:
+    """The namespace in which pids count here: containers on one host have several."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return None
+
+
+def _before_this_boot(held: Lock) -> bool:
+    """Whether a lock of this host is of an earlier boot: another id, and from before this one began."""
+    boot = _boot()
+    if held.host != socket.gethostname() or None in (held.boot, boot) or held.boot == boot:
+        return False
+    try:
+        words = Path("/proc/stat").read_text().split()
+        began = datetime.fromtimestamp(int(words[words.index("btime") + 1]), UTC)
+        return datetime.fromisoformat(held.since) < began
+    except (OSError, ValueError, TypeError, OverflowError):
+        return False

@@ -1,0 +1,151 @@
+"""What journals, locks and the register of submissions hold, line by line, and how they are read: by schema."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from miniapps.received.records import LINE_MOST, conform, decode, read_json
+from miniapps.received.regular import Refused, read_bytes
+from miniapps.received.text import printable
+
+MOST = 2**25  # bytes of a journal or register: an attempt takes some 700
+LOCK_MOST = 2**16  # bytes of a lock
+NAMED = 5  # lines of one file that are named; of more, their number
+
+DONE, CHECK_FAILED, FAILED, INTERRUPTED = "done", "check failed", "failed", "interrupted"
+
+Short = Annotated[str, Meta(min_length=1, max_length=255)]
+Word = Annotated[str, Meta(max_length=255)]
+Count = Annotated[int, Meta(ge=1, le=10**9)]
+Seconds = Annotated[float, Meta(ge=0, le=1e12)]
+# The id that a batch system gives: it becomes a part of commands, directives and file names.
+Id = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.\[\]@-]{0,199}\Z")]
+
+
+class Process(msgspec.Struct, frozen=True, kw_only=True):
+    """What tells a process from any other, also from a later one of the same number; None: not known."""
+
+    host: Short
+    pid: Annotated[int, Meta(ge=1, le=2**31 - 1)]
+    start: Annotated[int, Meta(ge=0, le=2**62)] | None = None  # clock ticks from the boot
+    boot: Word | None = None  # id of the boot
+    namespace: Word | None = None  # in which the pid counts
+
+
+class Lock(Process, frozen=True, kw_only=True):
+    """Who runs an allocation."""
+
+    since: Word
+
+
+class Begin(msgspec.Struct, frozen=True, kw_only=True):
+    """The beginning of an attempt; a second one, with its `process`, when the launch has started."""
+
+    task: Short
+    attempt: Count
+    at: Word
+    host: Word = ""
+    allocation_id: Word = ""
+    process: Process | None = None
+
+
+class End(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of an attempt."""
+
+    task: Short
+    attempt: Count
+    at: Word
+    outcome: Literal["done", "check failed", "failed", "interrupted"]
+    reason: str
+    code: Annotated[int, Meta(ge=-(2**31), lt=2**31)] | None = None
+    seconds: Seconds | None = None
+    moved: Annotated[str, Meta(pattern=r"\A(failed/[^/\0]{3,255})?\Z")] = ""  # from the campaign's directory
+
+
+class Submission(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the register. `id` is the scheduler's; `after` the job whose end it waits for."""
+
+    id: Id
+    name: Short
+    site: Short
+    scheduler: Literal["slurm", "pbs"]
+    script: str
+    node_hours: Annotated[float, Meta(ge=0)]
+    elements: Count
+    after: Id | None
+    time: Word
+
+
+def read_journal(path: Path) -> tuple[list[Begin | End], list[str]]:
+    """(what is written in the journal `path`, sentences on the lines that are not believed).
+
+    A line that a kill or a full disk cut off is as if not written. Raises Refused for anything but a regular file of
+    at most MOST bytes, OSError.
+    """
+    entries: list[Begin | End] = []
+    doubts: list[str] = []
+    more = 0
+    for where, line in _lines(path):
+        try:
+            entries.append(_entry(line, where))
+        except Refused as error:
+            if cut_off(line):
+                continue
+            if len(doubts) < NAMED:
+                doubts.append(f"not believed: {error}")
+            else:
+                more += 1
+    if more:
+        doubts.append(f"not believed: {more} more lines of {printable(str(path))}")
+    return entries, doubts
+
+
+def read_register(path: Path) -> list[Submission]:
+    """All lines of the register `path`. Raises Refused, which names the line, OSError."""
+    return [_decoded(line, Submission, where) for where, line in _lines(path)]
+
+
+def read_lock(path: Path) -> Lock:
+    """Raises Refused, OSError."""
+    return read_json(path, Lock, LOCK_MOST)
+
+
+def cut_off(line: bytes) -> bool:
+    """Whether `line` is the beginning of one of ours, and no more of it; ours are objects of JSON."""
+    if not line.startswith(b"{") or line.endswith(b"}"):
+        return False
+    return any("truncated" in _wrong(line + digit) for digit in (b"", b"0"))  # 2. and 1e- are no numbers yet
+
+
+def _wrong(text: bytes) -> str:
+    """What msgspec says against JSON `text`, "" if nothing."""
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        return str(error)
+    return ""
+
+
+def _entry(line: bytes, where: str) -> Begin | End:
+    values = _decoded(line, dict[str, Any], where)
+    return conform(values, End if "outcome" in values else Begin, where)
+
+
+def _decoded(line: bytes, schema: Any, where: str) -> Any:
+    if len(line) > LINE_MOST:
+        raise Refused(f"{where}: {len(line):,} bytes in one line, and at most {LINE_MOST:,} are read")
+    return decode(line, schema, where)
+
+
+def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
+    """("PATH, line N", line) of every line with something in it."""
+    shown = printable(str(path))
+    for number, line in enumerate(io.BytesIO(read_bytes(path, MOST)), start=1):
+        if stripped := line.rstrip(b"\n"):
+            yield f"{shown}, line {number}", stripped
