@@ -1,10 +1,97 @@
-"""What differs between the machines and software of the runs; what is equal is not listed."""
+"""What differs between the machines and software of the runs, and which of it puts runs outside a promise.
+
+A promise holds for one environment: one kind of processor, one set of library versions, one set of settings
+(`kernels.guarantees.SCOPE`). Runs of several are judged apart.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import pandas as pd
+
+from kernels.guarantees import SCOPE
+from miniapps.environment import SETTINGS, THREADS
+
+AMONG = " | "  # between the values of ranks that differ, as the loader writes them
+OF_RANKS = " values over the ranks"  # where these have too many to be listed
+NOT_SET, NOT_RECORDED = "not set", "not recorded"
+
+# Entries of the environment by what a promise takes for granted (`kernels.guarantees.SCOPE`), by their beginning where
+# they end in a dot. What a library says of itself (`arithmetic.`) is there only where it was loaded.
+LOADED = "arithmetic."
+ENTRIES = {
+    "processor": ("cpu", "instructions", "accelerator"),
+    "libraries": ("python", "sources", "packages.numpy", "packages.scipy", "packages.torch", "packages.cupy-cuda12x",
+                  "packages.cupy-cuda13x", LOADED),
+    "settings": tuple(f"variables.{name}" for name in SETTINGS),
+    "threads": tuple(f"variables.{name}" for name in THREADS),
+}  # fmt: skip
+
+
+def scoped(environment: Mapping[str, str], guarantee: str) -> dict[str, str]:
+    """The entries of a flat `environment` that `guarantee` takes for granted."""
+    known = tuple(entry for aspect in SCOPE.get(guarantee, ()) for entry in ENTRIES[aspect])
+    families = tuple(entry for entry in known if entry.endswith((".", "_")))
+    return {key: value for key, value in environment.items() if key in known or key.startswith(families)}
+
+
+def mixed(environment: Mapping[str, str], guarantee: str) -> list[tuple[str, str]]:
+    """(entry, values) of what `guarantee` takes for granted in which the ranks of one run differ."""
+    found = []
+    for key, value in scoped(environment, guarantee).items():
+        values = set(value.split(AMONG))
+        if key.startswith(LOADED):  # a rank may have had no use for a library
+            values.discard(NOT_SET)
+        if len(values) > 1 or value.endswith(OF_RANKS):
+            found.append((key, value))
+    return found
+
+
+def apart(one: Mapping[str, str], other: Mapping[str, str], guarantee: str) -> list[tuple[str, str, str]]:
+    """(entry, value of one, value of the other) of what `guarantee` takes for granted in which two runs differ."""
+    a, b = scoped(one, guarantee), scoped(other, guarantee)
+    found = []
+    for key in sorted({*a, *b}):
+        if a.get(key) != b.get(key) and not (key.startswith(LOADED) and not (key in a and key in b)):
+            missing = NOT_SET if key.startswith("variables.") else NOT_RECORDED
+            found.append((key, a.get(key, missing), b.get(key, missing)))
+    return found
+
+
+def by_environment(runs: pd.DataFrame, guarantee: str) -> list[list[int]]:
+    """The places of `runs` in lists, one for each environment in the sense of `guarantee`. A run whose ranks differ is
+    alone: it is in no one environment."""
+    found: list[tuple[dict[str, str], bool, list[int]]] = []
+    known: dict[str, list[int]] = {}
+    for place, text in enumerate(runs["environment"]):
+        if text in known:
+            known[text].append(place)
+            continue
+        flat = json.loads(text)
+        own = bool(mixed(flat, guarantee))
+        same = next((places for other, several, places in found
+                     if not (own or several or apart(other, flat, guarantee))), None)  # fmt: skip
+        if same is None:
+            found.append((flat, own, same := []))
+        same.append(place)
+        if not own:
+            known[text] = same
+    return [places for _, _, places in found]
+
+
+def several(runs: pd.DataFrame, guarantee: str) -> list[str]:
+    """What the environments of `runs` differ in, as `cpu: A; B`; first that in which ranks of one run differ."""
+    flat = [json.loads(text) for text in dict.fromkeys(runs["environment"])]
+    found = dict.fromkeys(
+        f"{key}: {value} on the ranks of one run" for own in flat for key, value in mixed(own, guarantee)
+    )
+    keys = dict.fromkeys(key for other in flat[1:] for key, *_ in apart(flat[0], other, guarantee))
+    for key in keys:
+        missing = NOT_SET if key.startswith("variables.") else NOT_RECORDED
+        found[f"{key}: {'; '.join(dict.fromkeys(own.get(key, missing) for own in flat))}"] = None
+    return list(found)
 
 
 def differences(runs: pd.DataFrame) -> pd.DataFrame:

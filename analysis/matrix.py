@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.divergence.compare import NothingInCommon, compare
 from analysis.groups import SPANS_LAYOUTS, grouped
 from analysis.load.frames import Frames
-from analysis.variability import bound, ids, outcomes
-from analysis.verdict import HOLDS, SAME, Group, verdict_of
+from analysis.variability import bound
+from analysis.verdict import HOLDS, SAME, UNTESTED, Cell, Group, cell_of
 
 ALL = 0  # stands for all rank counts together in the column `size`
 MATRIX = {"group": "str", "guarantee": "str", "size": "int64", "runs": "int64", "distinct": "int64",
@@ -29,11 +28,9 @@ def matrix(frames: Frames, groups: list[Group]) -> pd.DataFrame:
     for group in groups:
         spans = group.guarantee in SPANS_LAYOUTS
         members = runs[runs["group"] == group.label]
-        counted = _by_size(frames, members, group) if spans else _cells(group)
-        for size, n, distinct, way in counted:
-            rows.append(
-                (group, size, n, distinct, verdict_of(group.guarantee, n, distinct, distinct > 1 or way), way)
-            )
+        for cell in _by_size(frames, members, group) if spans else group.cells:
+            way = cell.first is not None
+            rows.append((group, cell.sizes[0], cell.runs, cell.distinct, cell.verdict, way))
         way = any(cell.first for cell in group.cells)
         verdict = group.verdict if spans else ""
         rows.append((group, ALL, group.runs, group.distinct, verdict, spans and way))
@@ -47,31 +44,12 @@ def matrix(frames: Frames, groups: list[Group]) -> pd.DataFrame:
     ).astype(MATRIX)  # fmt: skip
 
 
-def _cells(group: Group) -> list[tuple[int, int, int, bool]]:
-    """(size, runs, distinct, whether they differ on the way) where every rank count is judged apart."""
-    return [(cell.sizes[0], cell.runs, cell.distinct, cell.first is not None) for cell in group.cells]
-
-
-def _by_size(frames: Frames, members: pd.DataFrame, group: Group) -> list[tuple[int, int, int, bool]]:
-    """The same of a group that is judged as a whole."""
-    if members.empty:
-        return []
-    results = outcomes(frames, members) or [""] * len(members)
-    found = []
-    for size, same in members.assign(result=results).groupby("size"):
-        distinct = len(set(same["result"]) - {""})
-        way = any(cell.first for cell in group.cells) and _part(frames, same)
-        found.append((int(size), len(same), distinct, way))
-    return found
-
-
-def _part(frames: Frames, same: pd.DataFrame) -> bool:
-    """Whether any bit of these runs differs at any time."""
-    first, *others = ids(same)
-    for other in others:
-        try:
-            if not compare(frames, first, other).equal:
-                return True
-        except NothingInCommon:
-            continue
-    return False
+def _by_size(frames: Frames, members: pd.DataFrame, group: Group) -> list[Cell]:
+    """A group that is judged as a whole, each rank count judged alone."""
+    if group.verdict not in (HOLDS, UNTESTED):
+        return [cell_of(frames, group.label, same) for _, same in members.groupby("size")]
+    (whole,) = group.cells or (None,)
+    return [
+        Cell(group.label, group.guarantee, (int(size),), len(same), min(whole.distinct, 1), None)
+        for size, same in members.groupby("size")
+    ]

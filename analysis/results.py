@@ -13,7 +13,7 @@ from analysis.groups import grouped
 from analysis.report.material import Material
 from analysis.report.svg import Figure, picture
 from analysis.variability import ids, label, reference
-from analysis.verdict import UNTESTED, verdict_of
+from analysis.verdict import UNTESTED
 
 MANIFEST = (
     "written.json"  # what an earlier call wrote, which is all that a later one may write over or remove
@@ -35,11 +35,7 @@ def results(material: Material) -> pd.DataFrame:
     (RUN:REPEAT) of the same problem, NaN where either lacks it or they ended at different steps.
     """
     runs = grouped(material.frames.runs)
-    verdicts = {
-        cell.label: verdict_of(group.guarantee, cell.runs, cell.distinct, cell.differs)
-        for group in material.groups
-        for cell in group.cells
-    }
+    verdicts = {cell.label: cell.verdict for group in material.groups for cell in group.cells}
     runs["verdict"] = runs["cell"].map(verdicts).where(runs["complete"], "incomplete").fillna(UNTESTED)
     runs["reference"] = ""
     for _, same in runs.groupby(["app", "problem"], sort=False):

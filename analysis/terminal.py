@@ -18,10 +18,10 @@ from analysis.load.frames import Frames
 from analysis.power import percent
 from analysis.regions import regions, summary
 from analysis.variability import bound, label
-from analysis.verdict import BROKEN, HOLDS, SAME, Group, place
+from analysis.verdict import BROKEN, HOLDS, INCOMPARABLE, OUTSIDE, SAME, Group, in_both, lacks, place
 from miniapps.received.text import encodable, printable
 
-COLOURS = {HOLDS: "green", BROKEN: "bold red"}
+COLOURS = {HOLDS: "green", BROKEN: "bold red", INCOMPARABLE: "yellow", OUTSIDE: "yellow"}
 PLAIN_WIDTH = 160  # where the output is no terminal: wide enough that no cell is broken
 
 
@@ -134,8 +134,15 @@ def factor_table(frame: pd.DataFrame, factor: str):
 def comparison_lines(found: Comparison, frames: Frames) -> list[str]:
     """Where two runs part, in words."""
     a, b = label(found.a), label(found.b)
+    if not found.comparable:
+        return [
+            f"{a} and {b} cannot be compared, since records are missing: {lacks(found)}.",
+            f"  {'compared':<15}no difference {in_both(found)}",
+        ]
     if found.equal:
         unequal = [f"  {what:<15}{text}" for what, text in _unequal_lengths(found, frames)]
+        if found.only_a or found.only_b:
+            return [f"{a} and {b} are equal {in_both(found)}, up to step {found.through}.", *unequal]
         return [f"{a} and {b} are equal: the same bits in {compared(found)}.", *unequal]
     head = f"{a} and {b} differ: first at {place(found.first)}."
     return [head, *(f"  {what:<15}{text}" for what, text in facts(found, frames))]

@@ -3,12 +3,14 @@ means."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 
 import numpy as np
 import pandas as pd
 
 from analysis import bits
+from analysis.divergence.recorded import common
 from analysis.groups import grouped
 from analysis.load.columns import PAYLOAD
 from analysis.load.frames import Frames
@@ -67,17 +69,25 @@ def final(frames: Frames, table: str, name: str, runs: list[Id]) -> tuple[int, l
 
 
 def outcomes(frames: Frames, runs: pd.DataFrame) -> list[str] | None:
-    """What each row of `runs` came to, as a hash: of every final fingerprint and value whose name all of them
-    recorded, and of the state in result.json where all have one. Equal bits, equal hash. None where there is
-    nothing that all recorded."""
+    """What each row of `runs` came to, as a hash: of every final fingerprint and value that all of them recorded, and
+    of the state in result.json where all have one. Equal bits, equal hash: a row that one of them lacks is no other
+    outcome. None where there is nothing that all recorded."""
     hashes = [hashlib.blake2b(digest_size=16) for _ in range(len(runs))]
     compared = 0
+    told = [common(runs.iloc[0], runs.iloc[i]) for i in range(1, len(runs))]
     for table in TABLES:
         for name in _names(frames, table):
+            if any(each.dropped(table, name) for each in told):
+                continue
             if found := _last(frames, table, name, ids(runs)):
-                compared += 1
-                for digest, (_, keys, bits_) in zip(hashes, found[1], strict=True):
-                    digest.update(keys + bits_)
+                last = found[1]
+                if len({keys for _, keys, _ in last}) > 1:
+                    parts = _in_all(frames, table, ids(runs), last)
+                else:
+                    parts = [keys + bits_ for _, keys, bits_ in last]
+                compared += any(parts)
+                for digest, part in zip(hashes, parts, strict=True):
+                    digest.update(part)
     if (runs["state"] != "").all():
         compared += 1
         for digest, state in zip(hashes, runs["state"], strict=True):
@@ -269,6 +279,19 @@ def _last(frames: Frames, table: str, name: str, runs: list[Id]) -> tuple[int, l
         hashes = tree.hi[here].tobytes() + tree.lo[here].tobytes()
         found.append((tree.places(here), b"".join(keys), hashes))
     return step, found
+
+
+def _in_all(frames: Frames, table: str, runs: list[Id], last: list[Last]) -> list[bytes]:
+    """The bits of the rows of `last` that all `runs` recorded, in one order."""
+    rows = [
+        frames.at(table, run, places).set_index(["occurrence", "block"])
+        for (run, _), (places, _, _) in zip(runs, last, strict=True)
+    ]
+    shared = functools.reduce(lambda one, other: one.intersection(other), (each.index for each in rows))
+    shared = shared.sort_values()
+    return [
+        b"".join(each.loc[shared, column].to_numpy().tobytes() for column in PAYLOAD[table]) for each in rows
+    ]
 
 
 def _has(ascending: np.ndarray, value: int) -> bool:

@@ -1,4 +1,8 @@
-"""The verdict: for each group of runs, whether its bits are what its guarantee promises."""
+"""The verdict: for each group of runs, whether its bits are what its guarantee promises.
+
+Nothing is concluded from runs that lack rows which they must have (`analysis.divergence.recorded`), nor from a
+comparison of runs in different environments, for which nothing is promised (`analysis.environment`).
+"""
 
 from __future__ import annotations
 
@@ -7,39 +11,66 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analysis.divergence.compare import Comparison, NothingInCommon, Point, compare
+from analysis.divergence.compare import Comparison, Lone, NothingInCommon, Point, compare
+from analysis.environment import by_environment, several
 from analysis.groups import SPANS_LAYOUTS, grouped, ranks_text
 from analysis.load.frames import Frames
 from analysis.power import bounded, power_note
-from analysis.variability import ids, outcomes
+from analysis.variability import ids, label, outcomes
 
 # What can be said of a group, and whether it breaks a promise.
 HOLDS, BROKEN, DIFFERS, SAME, UNTESTED = "holds", "BROKEN", "differs", "no difference seen", "not tested"
+INCOMPARABLE, OUTSIDE = "not comparable", "other environment"
 MEANING = {
     HOLDS: "the guarantee promises equal bits, and all runs have them",
     BROKEN: "the guarantee promises equal bits, and the runs differ",
     DIFFERS: "nothing was promised, and the runs differ",
     SAME: "nothing was promised, and no difference was seen in so few runs",
+    INCOMPARABLE: "a run lacks records that it must have, so that nothing can be said",
+    OUTSIDE: "the promise is for one environment, and the runs are of several",
     UNTESTED: "fewer than two complete runs that can be compared",
 }
+URGENT = (BROKEN, DIFFERS, INCOMPARABLE, OUTSIDE)  # of several verdicts of the cells of a group, the first
+FIRST = (BROKEN, INCOMPARABLE, OUTSIDE)  # groups that are told before the others
 
 
 @dataclass(frozen=True)
 class Cell:
     """Runs that are judged against each other: `runs` complete ones on `sizes` ranks with `distinct` results
-    (0 where nothing was recorded to compare). `first` is the earliest divergence of any of them from the
-    first run."""
+    (0 where nothing was recorded to compare), of `environments` in the sense of the guarantee, which differ in what
+    `apart` says. `first` is the earliest divergence of any of them from the first run of its environment, where there
+    is none from the first run; `within` is whether runs of one environment differ. `lacking` cannot be compared, and
+    of `least` the least part was in both."""
 
     label: str
+    guarantee: str
     sizes: tuple[int, ...]
     runs: int
     distinct: int
     first: Comparison | None
+    within: bool = False
+    lacking: Comparison | None = None
+    least: Comparison | None = None
+    environments: int = 1
+    apart: tuple[str, ...] = ()
 
     @property
     def differs(self) -> bool:
         """Whether any bit of two runs differs, at the end or on the way."""
         return self.distinct > 1 or self.first is not None
+
+    @property
+    def verdict(self) -> str:
+        """One of the keys of MEANING."""
+        if self.within:
+            return DIFFERS if self.guarantee == "none" else BROKEN
+        if self.lacking:
+            return INCOMPARABLE
+        if self.apart:
+            return OUTSIDE
+        if self.runs < 2 or not self.distinct:
+            return UNTESTED
+        return SAME if self.guarantee == "none" else HOLDS
 
 
 @dataclass(frozen=True)
@@ -59,12 +90,12 @@ class Group:
 
     @property
     def verdict(self) -> str:
-        """One of the keys of MEANING."""
-        if any(cell.differs for cell in self.cells):
-            return DIFFERS if self.guarantee == "none" else BROKEN
-        if not any(cell.runs > 1 and cell.distinct for cell in self.cells):
-            return UNTESTED
-        return SAME if self.guarantee == "none" else HOLDS
+        """One of the keys of MEANING: the gravest of the cells; where none is grave, that of those with two runs."""
+        found = [cell.verdict for cell in self.cells]
+        for verdict in (*URGENT, HOLDS, SAME):
+            if verdict in found:
+                return verdict
+        return UNTESTED
 
     @property
     def tested(self) -> int:
@@ -78,15 +109,9 @@ class Group:
         found = [cell.first for cell in self.cells if cell.first]
         return min(found, key=lambda comparison: comparison.when, default=None)
 
-
-def verdict_of(guarantee: str, runs: int, distinct: int, differ: bool) -> str:
-    """The key of MEANING for `runs` that are judged against each other, with `distinct` results (0: nothing recorded);
-    `differ`: any bit of two of them differs, at the end or on the way."""
-    if differ:
-        return DIFFERS if guarantee == "none" else BROKEN
-    if runs < 2 or not distinct:
-        return UNTESTED
-    return SAME if guarantee == "none" else HOLDS
+    def of(self, verdict: str) -> Cell | None:
+        """The first cell with this verdict."""
+        return next((cell for cell in self.cells if cell.verdict == verdict), None)
 
 
 def judge(frames: Frames) -> list[Group]:
@@ -94,17 +119,17 @@ def judge(frames: Frames) -> list[Group]:
     counted."""
     runs = grouped(frames.runs)
     groups = []
-    for label, members in runs.groupby("group", sort=False):
+    for name, members in runs.groupby("group", sort=False):
         complete = members[members["complete"]]
         results = (outcomes(frames, complete) if len(complete) else None) or []
         states = set(complete["state"]) - {""}
         one = len(states) == 1 and (complete["state"] != "").all()
         groups.append(
             Group(
-                label, members["guarantee"].iloc[0], members["ordering"].iloc[0],
+                name, members["guarantee"].iloc[0], members["ordering"].iloc[0],
                 tuple(sorted(set(members["size"].tolist()))), len(complete), len(members) - len(complete),
                 len(set(results)), states.pop() if one else "",
-                tuple(_cell(frames, cell, same) for cell, same in complete.groupby("cell", sort=False)),
+                tuple(cell_of(frames, cell, same) for cell, same in complete.groupby("cell", sort=False)),
             )
         )  # fmt: skip
     return groups
@@ -116,18 +141,22 @@ def sentence(groups: list[Group], frames: Frames, decisions: Iterable[tuple[str,
     if not groups:
         return "No usable run: nothing can be said."
     parts = [f"{group.label}: {clause(group)}" for group in by_weight(groups)]
-    parts += [f"{name}: {words}" for name, _, words in decisions] + doubts(frames)
+    parts += [f"{name}: {words}" for name, _, words in decisions] + doubts(frames, groups)
     return f"{counted(len(groups), 'group')}: {'; '.join(parts)}."
 
 
 def by_weight(groups: list[Group]) -> list[Group]:
-    """Broken promises first, the others in their order."""
-    return sorted(groups, key=lambda group: group.verdict != BROKEN)
+    """Broken promises first, then what cannot be judged, the others in their order."""
+    order = {verdict: place for place, verdict in enumerate(FIRST)}
+    return sorted(groups, key=lambda group: order.get(group.verdict, len(order)))
 
 
-def doubts(frames: Frames) -> list[str]:
-    """What limits the verdict: runs that were left out, and runs whose ranks contradict each other."""
+def doubts(frames: Frames, groups: Iterable[Group]) -> list[str]:
+    """What limits the verdict: groups with runs that lack records, runs that were left out, and runs whose ranks
+    contradict each other."""
     found = []
+    if lacking := sum(any(cell.lacking for cell in group.cells) for group in groups):
+        found.append(f"{counted(lacking, 'group')} with runs that lack records")
     excluded = frames.excluded
     if left_out := set(excluded["run"]) - set(frames.runs["run"]):
         found.append(f"{counted(len(left_out), 'run')} left out")
@@ -150,26 +179,67 @@ def clause(group: Group) -> str:
         if any(cell.runs > 1 for cell in group.cells):
             return f"{counted(group.runs, 'run')} recorded nothing in common to compare"
         return f"{counted(group.runs, 'run')} on {ranks(group.sizes)}: nothing to compare with"
+    if verdict == INCOMPARABLE:
+        cell = group.of(INCOMPARABLE)
+        return f"{counted(cell.runs, 'run')} on {ranks(cell.sizes)} cannot be compared: {lacks(cell.lacking)}"
+    if verdict == OUTSIDE:
+        return _outside(group.of(OUTSIDE))
     if verdict in (HOLDS, SAME):
         text = f"{counted(group.runs, 'run')} on {ranks(group.sizes)}: {_one_hash(group)}"
+        if part := min((c.least for c in group.cells if c.least), key=lambda c: c.compared, default=None):
+            text += f" {in_both(part)}"
         known = power_note(group.tested) if verdict == SAME else bounded(group.tested)
         several = sum(cell.runs > 1 for cell in group.cells) > 1
         return f"{text} ({known}{', mean over rank counts' if several else ''})"
     several = len([cell for cell in group.cells if cell.runs > 1]) > 1
     parts = []
     for cell in group.cells:
-        if cell.differs:
+        if cell.verdict == verdict:
             where = f" on {ranks(cell.sizes)}" if several or group.guarantee in SPANS_LAYOUTS else ""
             parts.append(_count(cell) + where)
     at = f", first at {place(group.first.first)}" if group.first else ""
     return ("BROKEN: " if verdict == BROKEN else "") + ", ".join(parts) + at
 
 
-def place(point: Point) -> str:
+def place(point: Point | Lone) -> str:
     """`step 2, vorticity, block 17`."""
     block = f", block {point.block}" if point.block >= 0 else ""
     again = f", record {point.occurrence + 1} of this step" if point.occurrence else ""
     return f"step {point.step}, {point.name}{block}{again}"
+
+
+def lacks(found: Comparison) -> str:
+    """`b:0 lacks 278 of the 282 records of a:0, the first at step 0, vorticity, block 0`, and what to do."""
+    parts = []
+    for run, count, other, total in (
+        (found.a, found.lacks_a, found.b, found.compared + found.only_b),
+        (found.b, found.lacks_b, found.a, found.compared + found.only_a),
+    ):
+        if count:
+            own = found.compared + (found.only_a if run == found.a else found.only_b)
+            parts.append(f"{label(run)} ({own:,} records) lacks {count:,} of the {total:,} of {label(other)}")
+    where = f"the first that only {label(found.lone.run)} has is at {place(found.lone)}"
+    return f"{' and '.join(parts)}; {where}. Copy the runs again, or repeat them"
+
+
+def in_both(found: Comparison) -> str:
+    """`in what both recorded (37 of 222 and 37 records)`."""
+    a, b = found.compared + found.only_a, found.compared + found.only_b
+    why = f"; {', '.join(found.recordings)}" if found.recordings else ""
+    return f"in what both recorded ({found.compared:,} of {a:,} and {b:,} records{why})"
+
+
+def _outside(cell: Cell) -> str:
+    """Of a cell whose runs are of several environments."""
+    bits = f"{cell.distinct} distinct results" if cell.distinct > 1 else "one hash"
+    if cell.distinct == 1 and cell.first:
+        bits = "one result, but differ on the way"
+    at = f", first at {place(cell.first.first)}" if cell.first else ""
+    where = f"{cell.environments} environments" if cell.environments > 1 else "an environment that is not one"
+    return (
+        f"{counted(cell.runs, 'run')} on {ranks(cell.sizes)} in {where}, for which nothing is promised "
+        f"({', '.join(cell.apart)}): {bits if cell.distinct else 'nothing to compare'}{at}"
+    )
 
 
 def ranks(sizes: tuple[int, ...]) -> str:
@@ -194,16 +264,38 @@ def _count(cell: Cell) -> str:
     return f"{cell.runs} runs end in one result but differ on the way"
 
 
-def _cell(frames: Frames, label: str, members: pd.DataFrame) -> Cell:
-    own = ids(members)
-    results = outcomes(frames, members)
-    first = None
-    for other in own[1:]:
+def cell_of(frames: Frames, name: str, members: pd.DataFrame) -> Cell:
+    """Complete runs, rows of `grouped`, judged against each other: under a guarantee those of one environment, and all
+    of them for what is to be said of several."""
+    guarantee = members["guarantee"].iloc[0]
+    results = outcomes(frames, members) or []
+    environments = [members.iloc[places] for places in by_environment(members, guarantee)]
+    found, within = [], False
+    for same in environments:
+        pairs = _against_first(frames, same)
+        ends = results if len(environments) == 1 else outcomes(frames, same) or []
+        within |= len(set(ends)) > 1 or any(pair.differs for pair in pairs)
+        found += pairs
+    if len(environments) > 1 and not within:
+        found += _against_first(frames, pd.concat([same.iloc[:1] for same in environments]))
+    differing = [pair for pair in found if pair.differs]
+    partial = [pair for pair in found if pair.equal and (pair.only_a or pair.only_b)]
+    return Cell(
+        name, guarantee, tuple(sorted(set(members["size"].tolist()))), len(members), len(set(results)),
+        min(differing, key=lambda pair: pair.when, default=None), within,
+        next((pair for pair in found if not pair.comparable), None),
+        min(partial, key=lambda pair: pair.compared, default=None),
+        len(environments), tuple(several(members, guarantee)),
+    )  # fmt: skip
+
+
+def _against_first(frames: Frames, members: pd.DataFrame) -> list[Comparison]:
+    """Each of `members` but the first against the first; without those that have nothing in common with it."""
+    first, *others = ids(members)
+    found = []
+    for other in others:
         try:
-            found = compare(frames, own[0], other)
+            found.append(compare(frames, first, other))
         except NothingInCommon:
             continue
-        if not found.equal and (first is None or found.when < first.when):
-            first = found
-    sizes = tuple(sorted(set(members["size"].tolist())))
-    return Cell(label, sizes, len(own), len(set(results or [])), first)
+    return found

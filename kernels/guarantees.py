@@ -14,6 +14,22 @@ MEANINGS = {
     "exact": "layout, and every global sum correctly rounded",
 }
 
+# What a level takes for granted: runs that differ in one of these may have other bits, and no promise is broken.
+# `exact` fixes every global sum on any machine with IEEE arithmetic, but not what is summed: products, stencils and
+# networks are computed by the same libraries as under `layout`.
+SCOPE = {
+    "none": (),
+    "run": ("processor", "libraries", "settings", "threads"),
+    "layout": ("processor", "libraries", "settings"),
+    "exact": ("processor", "libraries", "settings"),
+}
+WHY = {
+    "processor": "libraries choose their kernels, and with them the order of operations, by what the processor can do",
+    "libraries": "another version may compute in another order, and so may another version of these programs",
+    "settings": "variables make libraries choose other kernels on the same processor",
+    "threads": "a library that is not told a number of threads divides its work among as many as it finds",
+}
+
 
 class ChoiceError(ValueError):
     """A name, level or backend that cannot be chosen here; the message lists what can."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import hashlib
 import os
 import platform
@@ -28,6 +30,39 @@ VARIABLES = (
     "CUBLAS_",
     "OMP_",
     "FPNA_",
+    "MKL_",
+    "OPENBLAS_",
+    "KMP_",
+)
+# What makes libraries choose other kernels, and with them other bits, on the same processor. Names that end in _ stand
+# for all that begin so.
+SETTINGS = (
+    "ATEN_CPU_CAPABILITY",
+    "BLIS_ARCH_TYPE",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "CUPY_TF32",
+    "DNNL_",
+    "GLIBC_TUNABLES",
+    "LD_PRELOAD",
+    "MKL_CBWR",
+    "MKL_DEBUG_CPU_TYPE",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "NPY_DISABLE_CPU_FEATURES",
+    "NPY_ENABLE_CPU_FEATURES",
+    "NVIDIA_TF32_OVERRIDE",
+    "ONEDNN_",
+    "OPENBLAS_CORETYPE",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+)
+# Threads of libraries that nobody tells how many.
+THREADS = (
+    "BLIS_NUM_THREADS",
+    "MKL_DYNAMIC",
+    "MKL_NUM_THREADS",
+    "OMP_DYNAMIC",
+    "OMP_NUM_THREADS",
+    "OMP_SCHEDULE",
+    "OPENBLAS_NUM_THREADS",
 )
 SECRETS = ("JWT", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "KEY")  # such as SLURM_JWT
 # What tells the levels of x86-64 apart, as the kernel names it.
@@ -79,6 +114,8 @@ def own(threads: int, device: str) -> dict[str, Any]:
         "instructions": instructions(),
         "pid": os.getpid(),
         "device": device,
+        "accelerator": accelerator(device),
+        "arithmetic": arithmetic(),
         "threads": threads,
         "variables": variables(),
     }
@@ -86,7 +123,7 @@ def own(threads: int, device: str) -> dict[str, Any]:
 
 def variables() -> dict[str, str]:
     """The environment variables that are recorded."""
-    steering = (key for key in sorted(os.environ) if key.startswith(VARIABLES))
+    steering = (key for key in sorted(os.environ) if key.startswith((*VARIABLES, *SETTINGS, *THREADS)))
     return {key: os.environ[key] for key in steering if not any(word in key for word in SECRETS)}
 
 
@@ -165,6 +202,61 @@ def instructions() -> str:
         if flags >= needed:
             return level
     return platform.machine()
+
+
+def accelerator(device: str) -> str:
+    """The kind of the device that `cuda_device` names, without what tells one device from another."""
+    return "" if device == "cpu" else device.partition(" ")[2].rpartition(" ")[0]
+
+
+def arithmetic() -> dict[str, str]:
+    """What the libraries that are loaded by now say of how they compute here: their versions, and the instructions that
+    they chose by processor and settings. Loads nothing; to be asked again once a run has loaded what it needs."""
+    import numpy as np
+
+    found = {"numpy": " ".join(np.show_config(mode="dicts").get("SIMD Extensions", {}).get("found", []))}
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # another C library
+        found["libc"] = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    found |= _blas()
+    torch = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "__config__"):  # not one that is being imported
+        found["torch"] = torch.backends.cpu.get_cpu_capability()
+        for line in torch.__config__.show().splitlines():
+            for name, begin in (("torch_mkl", "oneAPI Math Kernel Library"), ("torch_onednn", "MKL-DNN")):
+                if begin in line:
+                    version = line.partition(begin)[2].partition("(")[0].partition("-Product")[0]
+                    found[name] = version.replace("Version", "").strip()
+    return found
+
+
+def _blas() -> dict[str, str]:
+    """The libraries of linear algebra that are mapped into this process; of OpenBLAS version and kernels too."""
+    try:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+    except OSError:
+        return {}
+    mapped = {Path(line.split(maxsplit=5)[5]) for line in lines if line.count("/")}
+    found = {}
+    for path in sorted(path for path in mapped if path.name.startswith(("libscipy_openblas", "libopenblas"))):
+        try:
+            library = ctypes.CDLL(str(path))
+        except OSError:  # replaced on disk since this process mapped it
+            continue
+        asked = (
+            f"{prefix}openblas_get_config{suffix}" for prefix in ("scipy_", "") for suffix in ("64_", "")
+        )
+        if ask := next((getattr(library, name) for name in asked if hasattr(library, name)), None):
+            ask.restype = ctypes.c_char_p
+            whose = path.parent.name.removesuffix(".libs")  # numpy.libs, scipy.libs: each brings its own
+            words = ask().decode().split()  # OpenBLAS, version, options, kernels, MAX_THREADS=...
+            kernels = [word for word in words[2:] if not word.isupper() and "=" not in word]
+            found[f"openblas_{whose}"] = " ".join([*words[1:2], *kernels])
+    others = {
+        path.name
+        for path in mapped
+        if path.name.startswith(("libmkl_rt", "libmkl_core", "libblis", "libflexiblas"))
+    }
+    return found | ({"blas": " ".join(sorted(others))} if others else {})
 
 
 def mpi_library() -> str:

@@ -21,9 +21,10 @@ SUMMARY = "where runs part: the first step, name and block whose bits differ"
 DETAIL = """\
 The first run is compared with every other, by block, so that rank counts may differ. RUN may be
 DIRECTORY:REPEAT; without REPEAT all repeats of the run take part. Says the first step, name and block that
-differ, the cause (local kernel, collective, message order, halo exchange, memory, input) with its reasons, the
-event, the element where values were stored, and how the difference grows. Runs made with --record messages
-name the cause with certainty. Exit code 3 if any bit differs."""
+differ, the cause (method, environment, local kernel, collective, message order, halo exchange, memory, input)
+with its reasons, the event, the element where values were stored, and how the difference grows. Runs made with
+--record messages name the cause with certainty. Exit code 3 if any bit differs; 2, and no verdict, if a run
+lacks records that it must have."""
 EXAMPLES = """\
   python -m analysis divergence runs/a runs/b
   python -m analysis divergence runs/a:0 runs/a:3 runs/b:0"""
@@ -57,11 +58,16 @@ def run(options: argparse.Namespace) -> int:
         say(head, bold=True)
         for line in rest:
             say(line)
-        if not comparison.equal:
+        if comparison.differs:
             say()
             say(terminal.growth_table(growth(frames, comparison.a, comparison.b)))
-    if not all(comparison.equal for comparison in found) or "ranks disagree" in set(frames.excluded["what"]):
+    if any(comparison.differs for comparison in found) or "ranks disagree" in set(frames.excluded["what"]):
         return DIFFERENT
+    if lacking := [comparison for comparison in found if not comparison.comparable]:
+        raise Usage(
+            f"records are missing in {len(lacking)} of {len(found)} comparisons: no verdict. Copy the runs again, or "
+            "repeat them, and compare again"
+        )
     if not complete(frames, [reference, *others]):
         raise Usage(
             "equal as far as recorded, but a run ended early: no verdict. Repeat it, and compare again"

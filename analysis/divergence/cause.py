@@ -2,6 +2,8 @@
 
 | class | evidence |
 |---|---|
+| `method` | the runs were told to compute in different ways: what differs may be as intended |
+| `environment` | processors, libraries or settings differ, for which no bits are promised |
 | `input` | what a run starts from differs (`input:*`), or its first records do, before any event |
 | `local kernel` | the result of a kernel differs, or what one rank's blocks hold, and nothing they were given does |
 | `halo exchange` | every block sent the same, and some received something else: a message lost or changed |
@@ -11,13 +13,15 @@
 
 A run with `--record messages` holds a record at every one of these places (miniapps.watch), and the first record that
 differs is the answer. Runs that record only states are judged by what differs after the step, which leaves more than
-one answer: the other one is then named too. A lost message is told apart from a local kernel, although a halo exchange
-computes nothing, because who has to repair it is another.
+one answer: the other one is then named too. What was recorded of methods and environments is asked first: where these
+differ, a kernel or a sum is only where it shows. A lost message is told apart from a local kernel, although a halo
+exchange computes nothing, because who has to repair it is another.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -25,15 +29,22 @@ import pandas as pd
 from analysis import bits
 from analysis.divergence import trail
 from analysis.divergence.compare import Comparison, Point
+from analysis.divergence.recorded import LAYOUT
 from analysis.divergence.trail import NO_WORK, Event, Trail
-from analysis.environment import differences
+from analysis.environment import apart, mixed
+from analysis.groups import COUNTS, IN_LABEL, OWNERSHIP, SPANS_LAYOUTS, factors, told_apart
 from analysis.load.frames import Frames
 from analysis.load.timeline import is_collective, is_exchange
+from analysis.variability import label
 from miniapps.trace.records import ADDED, COMPUTED, INPUT, RECEIVED, SENT, TOTAL
 
 KERNEL, COLLECTIVE, ORDER, HALO, MEMORY, FROM_INPUT = (
     "local kernel", "collective", "message order", "halo exchange", "memory", "input"
 )  # fmt: skip
+METHOD, ENVIRONMENT = "method", "environment"
+# Factors whose difference explains nothing by itself: injected faults are what is looked for, a replay has the orders
+# of what it replays.
+NO_CAUSE = ("fault", "replay")
 # Relative difference up to which another order of addition explains what differs after one step: 2^13 roundings.
 ROUNDING = 2.0**-40
 SHOWN = 4  # blocks listed
@@ -69,6 +80,27 @@ def cause(frames: Frames, found: Comparison) -> Cause | None:
     if at is None:
         return None
     scene = _Scene(frames, found, at)
+    shown = _first_shown(scene)
+    methods, environments = _methods(scene), _environments(scene)
+    if not (methods or environments):
+        return shown
+    where = shown.name if shown.kind == FROM_INPUT else f"{shown.name}, step {shown.step}"
+    told = [
+        f"{key} is {a} in {label(found.a)}, {b} in {label(found.b)}"
+        for key, a, b in (*methods, *environments)
+    ]
+    if len(told) > SHOWN:
+        told[SHOWN:] = [f"{len(told) - SHOWN} more entries differ"]
+    return replace(
+        shown, kind=METHOD if methods else ENVIRONMENT, rank=None, why=(*told, *shown.why),
+        name=", ".join(key for key, *_ in (methods or environments)[:SHOWN]),
+        instead=shown.kind, instead_why=f"it shows first in {where}; repeat both runs alike to see whether it stays",
+    )  # fmt: skip
+
+
+def _first_shown(scene: _Scene) -> Cause:
+    """The class by the records alone."""
+    at = scene.at
     for prefix, judge in (
         (INPUT, _input), (COMPUTED, _computed), (RECEIVED, _received), (TOTAL, _total), (ADDED, _within),
     ):  # fmt: skip
@@ -124,10 +156,35 @@ class _Scene:
         return a != b, len(a) == len(b)
 
 
+def _methods(scene: _Scene) -> list[tuple[str, str, str]]:
+    """(factor, its value in a, in b) of the methods, where they differ in what may change bits. Rank counts and owners
+    are no other method: what they change, sums say."""
+    promised = all(run["guarantee"] in SPANS_LAYOUTS for run in (scene.a, scene.b))
+    left_out = (*COUNTS, *IN_LABEL, *NO_CAUSE, *(OWNERSHIP if promised else LAYOUT))
+    sides = [
+        {"guarantee": run["guarantee"], "ordering": run["ordering"]} | factors(run["method"], left_out)
+        for run in (scene.a, scene.b)
+    ]
+    return [(key, *(_said(side.get(key)) for side in sides)) for key in told_apart(sides)]
+
+
+def _environments(scene: _Scene) -> list[tuple[str, str, str]]:
+    """(entry, its value in a, in b) of the environments, where they differ in what no guarantee is independent of, or
+    where the ranks of a run do."""
+    a, b = (json.loads(run["environment"]) for run in (scene.a, scene.b))
+    found = {key: (key, x, y) for key, x, y in apart(a, b, "run")}
+    for key, _ in (*mixed(a, "run"), *mixed(b, "run")):
+        found.setdefault(key, (key, a.get(key, "not set"), b.get(key, "not set")))
+    return list(found.values())
+
+
+def _said(value: object) -> str:
+    return "not set" if value in (None, "") else str(value)
+
+
 def _input(scene: _Scene, name: str) -> Cause:
     why = [f"{name} differs in {_listed(scene)} as the run begins, before anything is computed"]
-    told = _environment(scene)
-    return Cause(FROM_INPUT, scene.at, name, scene.rank, None, (*why, *told))
+    return Cause(FROM_INPUT, scene.at, name, scene.rank, None, tuple(why))
 
 
 def _computed(scene: _Scene, name: str) -> Cause:
@@ -139,7 +196,6 @@ def _computed(scene: _Scene, name: str) -> Cause:
         reason = (
             "every block differs at once, as with another build, library or a number that is not recorded"
         )
-        why += _environment(scene)
     return Cause(KERNEL, scene.at, name, scene.rank, scene.event(name), tuple(why), instead, reason)
 
 
@@ -280,18 +336,6 @@ def _largest(scene: _Scene) -> tuple[float, Point | None]:
     sizes = [float(bits.relative_difference(p.a, p.b)) for p in points]
     most = int(np.argmax(np.nan_to_num(sizes, nan=np.inf)))
     return (np.inf if np.isnan(sizes[most]) else sizes[most]), points[most]
-
-
-def _environment(scene: _Scene) -> list[str]:
-    """A sentence on software and machine, where they differ in what could matter."""
-    if scene.found.a[0] == scene.found.b[0]:
-        return []
-    runs = scene.frames.runs
-    rows = differences(runs[runs["run"].isin([scene.found.a[0], scene.found.b[0]])])
-    keys = [
-        key for key in rows["key"].drop_duplicates() if not key.startswith(("variables", "process", "pid"))
-    ]
-    return [f"the environments differ in {', '.join(keys[:SHOWN])}"] if keys else []
 
 
 def _listed(scene: _Scene) -> str:

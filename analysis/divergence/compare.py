@@ -1,18 +1,20 @@
 """Where two runs part, and how the difference grows.
 
-Runs are compared by (step, name, block), never by rank, so that runs on different rank counts compare.
+Runs are compared by (step, name, block), never by rank, so that runs on different rank counts compare. They are equal
+only where both recorded all that they must (`analysis.divergence.recorded`): a run that lost rows is not comparable.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from analysis import bits
+from analysis.divergence.recorded import Common, common
 from analysis.load.frames import Frames
 from analysis.load.keys import groups
 from analysis.load.store import Leaves
@@ -20,6 +22,7 @@ from analysis.load.tree import HASHES
 from miniapps.trace.records import is_state
 
 Id = tuple[str, int]  # (run, repeat)
+LAST = np.iinfo(np.int32).max  # later than any step
 KEY = ["step", "name", "occurrence", "block"]
 GROWTH = {"step": "int32", "kind": "str", "name": "str", "elements": "int64", "differing": "int64",
           "fraction": "float64", "max_relative": "float64", "max_ulp": "float64",
@@ -46,6 +49,18 @@ class Point:
 
 
 @dataclass(frozen=True)
+class Lone:
+    """A row that `run` recorded and the other run did not, although it must have."""
+
+    run: Id
+    step: int
+    name: str
+    block: int
+    occurrence: int
+    seq: int
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Two (run, repeat), and the first row in which they differ: of fingerprints, of values, and of the
     orders in which contributions arrived.
@@ -54,7 +69,8 @@ class Comparison:
     `largest` is the value of a block with the largest relative difference in that step: where every block
     differs, since a global sum carried the difference everywhere within a step, it is nearest to the origin.
     `compared` rows of fingerprints and values were in both, `only_a` and `only_b` in one; `through` is the last
-    step in both.
+    step in both, -1 where there is none. `lacks_a` and `lacks_b` rows must be in one and are only in the other, `lone`
+    is the first of them; `recordings` says in what methods and recordings differ.
     """
 
     a: Id
@@ -68,11 +84,25 @@ class Comparison:
     only_a: int
     only_b: int
     through: int
+    lacks_a: int = 0
+    lacks_b: int = 0
+    lone: Lone | None = None
+    recordings: tuple[str, ...] = ()
+
+    @property
+    def differs(self) -> bool:
+        """Whether a fingerprint or value in both has other bits."""
+        return self.fingerprint is not None or self.value is not None
+
+    @property
+    def comparable(self) -> bool:
+        """Whether something can be said: a difference is one whatever else is missing."""
+        return self.differs or self.lone is None
 
     @property
     def equal(self) -> bool:
-        """Whether every fingerprint and value in both has the same bits."""
-        return self.fingerprint is None and self.value is None
+        """Whether both have all rows that they must, and every fingerprint and value in both has the same bits."""
+        return self.comparable and not self.differs
 
     @property
     def first(self) -> Point | None:
@@ -93,26 +123,39 @@ class NothingInCommon(Exception):
 def compare(frames: Frames, a: Id, b: Id) -> Comparison:
     """The first divergence of `b` from `a`: the smallest step, then the name that `a` recorded first in that
     step, then the lowest block. Hashes of many rows are compared first, and rows are read only where these differ
-    (`analysis.load.tree`). Raises NothingInCommon when there is no row to compare."""
-    points, shared, lone, through = {}, 0, [0, 0], []
+    (`analysis.load.tree`). Raises NothingInCommon when there is no row to compare, and none is missing."""
+    points, shared, only, lacks, lone, through = {}, 0, [0, 0], [0, 0], [], []
+    told = told_of(frames, a, b)
     for table in ("fingerprints", "values"):
-        both = _Shared(frames, table, a, b)
+        both = _Shared(frames, table, a, b, told)
         shared += both.rows
-        lone[0] += int(both.left.rows.sum()) - both.rows
-        lone[1] += int(both.right.rows.sum()) - both.rows
+        only[0] += int(both.left.rows.sum()) - both.rows
+        only[1] += int(both.right.rows.sum()) - both.rows
         if both.rows:
             through.append(int(both.left.step[both.in_left].max()))
         points[table] = _first(both)
-    if not shared:
+        for side, (count, first) in enumerate(both.missing()):
+            lacks[1 - side] += count
+            lone += [first] if first else []
+    if not shared and not lone:
         raise NothingInCommon(
             f"{a[0]}:{a[1]} and {b[0]}:{b[1]} recorded nothing of the same step, name and block, so there is "
             "nothing to compare; give two runs of one problem that record fingerprints"
         )
     fingerprint = points["fingerprints"]
     return Comparison(
-        a, b, fingerprint, points["values"], _first_order(frames, a, b), *_nearby(frames, a, b, fingerprint),
-        shared, *lone, max(through),
+        a, b, fingerprint, points["values"], _first_order(frames, a, b),
+        *_nearby(frames, a, b, fingerprint, told), shared, *only, max(through, default=-1), *lacks,
+        min(lone, key=lambda row: (row.step, row.seq, row.block), default=None), told.differ,
     )  # fmt: skip
+
+
+def told_of(frames: Frames, a: Id, b: Id) -> Common:
+    """What two (run, repeat) must both have recorded."""
+    runs = frames.runs
+    return common(
+        *(runs[(runs["run"] == run) & (runs["repeat"] == repeat)].iloc[0] for run, repeat in (a, b))
+    )
 
 
 def growth(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
@@ -123,8 +166,9 @@ def growth(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
     values, NaN for fingerprints, and `undefined` counts the others (analysis.bits).
     """
     pieces = []
+    told = told_of(frames, a, b)
     for table in ("fingerprints", "values"):
-        both = _Shared(frames, table, a, b)
+        both = _Shared(frames, table, a, b, told)
         if both.rows:
             pieces.append(_by_step_and_name(both))
     frame = pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame(columns=list(GROWTH))
@@ -172,17 +216,21 @@ def growths(frames: Frames, reference: Id, others: Iterable[Id]) -> pd.DataFrame
 
 
 class _Shared:
-    """What two (run, repeat) both recorded in one table, by the leaves of their hash trees.
+    """What two (run, repeat) both recorded in one table, by the leaves of their hash trees, as far as it is compared.
 
     `in_left`, `in_right`: places of the leaves with equal (step, name, occurrence, leaf) in both; `unequal`: whether
     they differ in blocks or bits; `rows`: how many rows have an equal in the other, by step, name, occurrence and
     block.
     """
 
-    def __init__(self, frames: Frames, table: str, a: Id, b: Id):
-        self.frames, self.table, self.a, self.b = frames, table, a, b
+    def __init__(self, frames: Frames, table: str, a: Id, b: Id, told: Common):
+        self.frames, self.table, self.a, self.b, self.told = frames, table, a, b, told
         self.left, self.right = frames.leaves(table, *a), frames.leaves(table, *b)
         self.in_left, self.in_right = _joined(self.left, self.right)
+        self.begin = _both_begun(frames, a, b) if told.restarted else 0
+        kept = self._of(self.left, lambda name: not told.dropped(table, name))[self.in_left]
+        if not kept.all():
+            self.in_left, self.in_right = self.in_left[kept], self.in_right[kept]
         pairs = [
             (getattr(self.left, key)[self.in_left], getattr(self.right, key)[self.in_right]) for key in HASHES
         ]
@@ -191,6 +239,43 @@ class _Shared:
         self.rows = int(self.left.rows[self.in_left[~other_blocks]].sum())
         if other_blocks.any():
             self.rows += len(self.aligned(other_blocks)[0])
+        self.other_blocks = other_blocks
+
+    def missing(self) -> list[tuple[int, Lone | None]]:
+        """For either run, how many rows it has that the other lacks and must have, and the first of them."""
+        found = []
+        sides = ((self.a, self.left, self.in_left), (self.b, self.right, self.in_right))
+        for (run, tree, joined), (_, other, matched) in zip(sides, sides[::-1], strict=True):
+            must = self._of(tree, lambda name: not self.told.may_lack(self.table, name))
+            alone = must.copy()
+            alone[joined] = False
+            count, first = int(tree.rows[alone].sum()), []
+            if count:
+                places = np.flatnonzero(alone)
+                first += [
+                    self._rows(run, tree, places[[np.lexsort((tree.seq[places], tree.step[places]))[0]]])
+                ]
+            part = self.other_blocks & must[joined]
+            if part.any():
+                own = self._rows(run, tree, joined[part])
+                theirs = self._rows(self.b if run is self.a else self.a, other, matched[part])
+                keys = pd.MultiIndex.from_frame(own[KEY]).isin(pd.MultiIndex.from_frame(theirs[KEY]))
+                count += int((~keys).sum())
+                first += [own[~keys]] if not keys.all() else []
+            found.append((count, _lone(run, pd.concat(first)) if first else None))
+        return found
+
+    def _of(self, tree: Leaves, wanted: Callable[[str], bool]) -> np.ndarray:
+        """Which leaves of the compared steps have a `wanted` name: bool."""
+        known = np.zeros(len(self.frames.names), bool)
+        for code in np.unique(tree.name).tolist():
+            known[code] = wanted(self.frames.names[code])
+        return known[tree.name] & (tree.step >= self.begin)
+
+    def _rows(self, run: Id, tree: Leaves, places: np.ndarray) -> pd.DataFrame:
+        """The rows of the leaves in `places`, names as text."""
+        rows = self.frames.at(self.table, run[0], tree.places(np.sort(places)))
+        return rows.assign(name=rows["name"].astype("str"))
 
     def aligned(self, chosen: np.ndarray) -> tuple[pd.DataFrame, pd.DataFrame]:
         """The rows below the `chosen` (bool) of the shared leaves that are in both runs, in one order."""
@@ -206,6 +291,26 @@ class _Shared:
         ]
         both = keys[0].merge(keys[1], on=KEY)
         return left.iloc[both["row_a"]], right.iloc[both["row_b"]]
+
+
+def _both_begun(frames: Frames, a: Id, b: Id) -> int:
+    """The first step in which both runs recorded a state."""
+    states = np.array([is_state(name) for name in frames.names], bool)
+    first = []
+    for run in (a, b):
+        trees = [frames.leaves(table, *run) for table in ("fingerprints", "values")]
+        first.append(
+            min((int(tree.step[states[tree.name]].min(initial=LAST)) for tree in trees), default=LAST)
+        )
+    return max(first)
+
+
+def _lone(run: Id, rows: pd.DataFrame) -> Lone:
+    """The first of `rows`."""
+    at = rows.sort_values(["step", "seq", "block"]).iloc[0]
+    return Lone(
+        run, int(at["step"]), str(at["name"]), int(at["block"]), int(at["occurrence"]), int(at["seq"])
+    )
 
 
 def _joined(left: Leaves, right: Leaves) -> tuple[np.ndarray, np.ndarray]:
@@ -271,11 +376,13 @@ def _point(
     )  # fmt: skip
 
 
-def _nearby(frames: Frames, a: Id, b: Id, at: Point | None) -> tuple[tuple[Point, ...], Point | None]:
+def _nearby(
+    frames: Frames, a: Id, b: Id, at: Point | None, told: Common
+) -> tuple[tuple[Point, ...], Point | None]:
     """`values` and `largest` of Comparison."""
     if at is None:
         return (), None
-    both = _Shared(frames, "values", a, b)
+    both = _Shared(frames, "values", a, b, told)
     left, right = both.aligned(both.unequal & (both.left.step[both.in_left] == at.step))
     changed = _differ("values", left, right)
     if not changed.any():

@@ -72,7 +72,7 @@ def build(frames: Frames, against: Id | None = None) -> Report:
         verdict=verdict,
         lead=counted(len(groups), "group") if groups else "No group",
         clauses=[*((group.label, group.verdict, clause(group)) for group in by_weight(groups)), *decisions],
-        doubts=doubts(frames),
+        doubts=doubts(frames, groups),
         sections=sections,
         meaning=MEANING,
         scope=f"{counted(len(frames.runs), 'run')} from {launches} launch{'es' if launches != 1 else ''}",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from analysis.report.svg import Figure
-from analysis.verdict import BROKEN, DIFFERS, HOLDS, SAME, UNTESTED
+from analysis.verdict import BROKEN, DIFFERS, HOLDS, INCOMPARABLE, OUTSIDE, SAME, UNTESTED
 
 FOLD_FROM = 16  # rows of a table, above which it is folded
 OPEN = 3  # tables of a section, above which all are folded
-SIGNS = {HOLDS: "✓", SAME: "=", DIFFERS: "≠", BROKEN: "✗", UNTESTED: "–"}
+SIGNS = {HOLDS: "✓", SAME: "=", DIFFERS: "≠", BROKEN: "✗", INCOMPARABLE: "?", OUTSIDE: "∥", UNTESTED: "–"}
 
 
 @dataclass(frozen=True)
