@@ -26,8 +26,8 @@ def pack_node(run: Path, node, rank: int, seals: dict[str, str]) -> tuple[dict[s
     """Pack the closed traces in `run` of the ranks of the communicator `node`, of which this is `rank` of the run.
 
     Collective over `node`. `seals` is {name: seal} of this rank's file. Returns the seals of the files that are there
-    now, a packed one on the rank that packed it, and what went wrong on that rank, else an empty string; the files of the
-    ranks are kept then.
+    now, a packed one on the rank that packed it, and what went wrong on that rank, else an empty string; then the files
+    of the ranks are kept.
     """
     ranks = node.gather(rank)
     trouble, packed = "", {}

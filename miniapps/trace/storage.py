@@ -142,29 +142,18 @@ class Storage:
         """Take over rows; what fills chunks is written and committed. `names` are all names so far."""
         if new := names[self._names :]:
             lines = "".join(f"{json.dumps(name)}\n" for name in new).encode()
-            tables = {**tables, "names": {"text": np.frombuffer(lines, np.uint8)}}
             self._names = len(names)
-        full = False
-        for table, columns in tables.items():
-            held = self._held[table]
-            for column, rows in columns.items():
-                rows = rows.astype(held[column].dtype, copy=False)  # what is hashed is what is in the file
-                held[column] = np.concatenate([held[column], rows]) if len(held[column]) else rows
-            chunk = self._tail[table, next(iter(held))].shape[0]
-            full |= self._write(table, _length(held) // chunk * chunk)
-        if full:
+            # Before the rows that refer to them. Committed, before the tail is used again.
+            if self._hold("names", {"text": np.frombuffer(lines, np.uint8)}):
+                self._commit()
+        if any([self._hold(table, columns) for table, columns in tables.items()]):
+            self._write_tail("names")  # which the rows refer to
             self._commit()
 
     def write_tails(self) -> None:
         """Write and commit the rows that do not fill a chunk."""
-        for (table, column), dataset in self._tail.items():
-            rows, begin = self._held[table][column], self._tail_rows[table]
-            if len(rows) > begin:
-                dataset[begin : len(rows)] = rows[begin:]
-        for table, held in self._held.items():
-            if _length(held) > self._tail_rows[table]:
-                self._tail_rows[table] = _length(held)
-                self._digests[table] = self._hashers[table].digest(held)
+        for table in GROWING:
+            self._write_tail(table)
         self._commit()
 
     def finish(self, complete: bool, tracer: Mapping[str, Any]) -> str:
@@ -189,6 +178,15 @@ class Storage:
             self.file.close()
         self._sink.close()
 
+    def _hold(self, table: str, columns: Columns) -> bool:
+        """Take over rows, and write what fills chunks; whether there were any."""
+        held = self._held[table]
+        for column, rows in columns.items():
+            rows = rows.astype(held[column].dtype, copy=False)  # what is hashed is what is in the file
+            held[column] = np.concatenate([held[column], rows]) if len(held[column]) else rows
+        chunk = self._tail[table, next(iter(held))].shape[0]
+        return self._write(table, _length(held) // chunk * chunk)
+
     def _write(self, table: str, count: int) -> bool:
         """Write the first `count` rows that are held to the end of the table; whether there were any."""
         if not count:
@@ -205,6 +203,16 @@ class Storage:
         self._hashers[table].add(written)
         self._digests[table] = self._hashers[table].digest()
         return True
+
+    def _write_tail(self, table: str) -> None:
+        """Write the rows that do not fill a chunk."""
+        held, begin = self._held[table], self._tail_rows[table]
+        if _length(held) == begin:
+            return
+        for column, rows in held.items():
+            self._tail[table, column][begin : len(rows)] = rows[begin:]
+        self._tail_rows[table] = _length(held)
+        self._digests[table] = self._hashers[table].digest(held)
 
     def _commit(self, *attributes: bytes) -> None:
         """Vouch for what was written. `attributes`: the hashes of these before and after a change."""
