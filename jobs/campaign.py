@@ -28,7 +28,7 @@ from miniapps.received.text import printable
 
 TASKS = 10_000  # of a campaign: each is looked at by its application before anything runs
 HOURS_MOST = 1e12
-SEARCHED = 2**20  # characters that are parsed again, beyond those of the file, to find the line of a mistake
+SEARCHED = 2**19  # characters that are parsed again, beyond those of the file, to find the line of a mistake
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 DEFAULTS = {"allocations": 1, "repeats": 1, "seeds": [1], "time": "00:20:00", "retries": 1, "threads": 1}
 TOP = ("name", "out", "shuffle", "budget_node_hours", "limit", "defaults", "runs", "sites")

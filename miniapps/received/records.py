@@ -88,7 +88,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     if depth(text.encode(errors="surrogatepass")) > DEEPEST:
         raise ValueError(f"brackets more than {DEEPEST} deep")
     for number, line in enumerate(text.splitlines(), start=1):
-        if re.search(rf"[0-9_]{{{DIGITS}}}", line):
+        if re.search(rf"[0-9_]{{{DIGITS}}}|0x[0-9A-Fa-f_]{{{DIGITS}}}", line):
             raise ValueError(f"a number of more than {DIGITS} digits in line {number}")
         if line.split("=")[0].count(".") > DEEPEST:
             raise ValueError(f"a key of more than {DEEPEST} parts in line {number}")

@@ -130,3 +130,13 @@ def test_names_of_files_are_shown_and_not_obeyed(tmp_path, capsys):
                  ["render", path, "--site", "local", "--environment", "/env"]):  # fmt: skip
         code, printed = main(capsys, *argv)
         assert code in (1, 2) and clean(printed) and r"\x1b" in printed, argv
+
+
+def test_a_report_is_not_written_through_a_link(made, state, task, tmp_path, capsys):
+    finish(state, task)
+    state.begin(task, 1, "a")
+    state.end(task, 1, "done", "")
+    (state.out / "report.html").symlink_to(tmp_path / "outside")
+    code, printed = main(capsys, "collect", made.campaign.path)
+    assert code == 2 and "report.html: is a symbolic link, and the report is not written there" in printed
+    assert not (tmp_path / "outside").exists()

@@ -95,6 +95,52 @@ def test_a_result_that_cannot_be_read_is_a_failure_that_names_it(state, task, te
     assert f"{run}/result.json: " in reason
 
 
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"exit_code": 3}, "contradicts itself: exit code 3, 0 failed checks"),
+        (
+            {"checks": [{"name": "energy", "passed": False}]},
+            "contradicts itself: exit code 0, 1 failed checks",
+        ),
+        ({"exit_code": 1}, "contradicts itself: exit code 1"),
+        ({"traces": {}}, "was written for other traces than those beside it"),
+        ({"traces": {"rank-00000.h5": "0" * 32, "rank-00001.h5": "0" * 32}}, "was written for other traces"),
+        ({"exit_code": "0"}, "result.json: is not what this program writes"),
+        ({"checks": 7}, "result.json: is not what this program writes"),
+        ({"status": None}, "result.json: is not what this program writes"),
+    ],
+)
+def test_a_result_that_does_not_fit_its_traces_or_itself_is_a_failure(state, task, changed, why):
+    found, reason = look(finish(state, task, **changed), task.ranks)
+    assert found == FAILED and why in reason
+
+
+def test_a_trace_that_was_copied_over_that_of_another_rank_is_a_failure(state, task):
+    run = finish(state, task)
+    (run / "rank-00001.h5").write_bytes((run / "rank-00000.h5").read_bytes())
+    result(run)
+    found, reason = look(run, task.ranks)
+    assert found == FAILED and "rank" in reason
+
+
+@pytest.mark.parametrize("kind", ["fifo", "directory", "link", "sparse"])
+def test_a_result_that_is_no_regular_file_is_a_failure_that_names_it(state, task, tmp_path, kind):
+    place = finish(state, task) / "result.json"
+    place.unlink()
+    if kind == "fifo":
+        os.mkfifo(place)
+    elif kind == "directory":
+        place.mkdir()
+    elif kind == "link":
+        place.symlink_to(tmp_path / "campaign.toml")
+    else:
+        with open(place, "wb") as file:
+            file.truncate(40 * 2**30)
+    found, reason = look(place.parent, task.ranks)
+    assert found == FAILED and f"{place}: " in reason
+
+
 def test_a_failure_is_retried_as_often_as_told_and_an_interruption_does_not_count(state, task):
     def states():
         return state.record(task).state(task)

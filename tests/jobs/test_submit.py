@@ -157,6 +157,65 @@ def test_a_damaged_register_is_named_with_its_line(tmp_path, tools):
         submissions(tmp_path / "jobs")
 
 
+@pytest.mark.parametrize("name", ["jobs", "jobs/slurm", "jobs/submitted.jsonl"])
+@pytest.mark.parametrize("kind", ["directory", "file", "nothing"])
+def test_nothing_is_written_through_a_link_and_then_nothing_is_submitted(tmp_path, tools, name, kind):
+    tools("sbatch", f"echo x >> {tmp_path}/asked; echo Submitted batch job 41")
+    outside, place = tmp_path / "outside", tmp_path / name
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(outside)
+    if kind == "directory":
+        outside.mkdir()
+    elif kind == "file":
+        outside.write_text("mine")
+    with pytest.raises(JobError, match=rf"{place}: is a symbolic link, .*nothing was submitted"):
+        submit(JOB, site("generic-slurm"), tmp_path / "jobs")
+    assert not (tmp_path / "asked").exists()
+    assert not list(outside.iterdir()) if kind == "directory" else outside.exists() == (kind == "file")
+    assert kind != "file" or outside.read_text() == "mine"
+
+
+def test_a_script_is_never_written_over_though_ids_come_again(tmp_path, tools):
+    tools("sbatch", "echo Submitted batch job 41")
+    first, second = (submit(JOB, site("generic-slurm"), tmp_path / "jobs") for _ in range(2))
+    assert [Path(one.script).name for one in (first, second)] == ["demo-41.sh", "demo-41.sh+"]
+    assert Path(first.script).is_file() and Path(second.script).is_file()
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "Submitted batch job ../../x", "Submitted batch job -x", r"a\\033[2Jb"]
+)
+def test_an_answer_that_is_no_id_is_told_and_not_noted(tmp_path, tools, answer):
+    tools("sbatch", f"echo '{answer}'")
+    with pytest.raises(JobError, match=r"sbatch took demo and answered .*look into the queue") as error:
+        submit(JOB, site("generic-slurm"), tmp_path / "jobs")
+    assert str(error.value).isprintable()
+    assert submissions(tmp_path / "jobs") == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["jobs", "tools"]
+
+
+def test_a_register_whose_last_line_was_cut_off_takes_the_next_on_a_line_of_its_own(tmp_path, tools):
+    tools("sbatch", "echo Submitted batch job 41")
+    register = tmp_path / "jobs/submitted.jsonl"
+    register.parent.mkdir()
+    register.write_text('{"id": "4')
+    submit(JOB, site("generic-slurm"), tmp_path / "jobs")
+    assert len(register.read_text().splitlines()) == 2
+    with pytest.raises(JobError, match=r"submitted.jsonl, line 1: "):
+        submissions(tmp_path / "jobs")
+
+
+@pytest.mark.parametrize("answer", ["", "{", "[]", "{}", '{"Jobs": 7}', '{"Jobs": {"7": {"job_state": []}}}'])
+def test_an_answer_of_the_scheduler_that_cannot_be_read_is_an_error_and_no_traceback(
+    tmp_path, tools, pbs, answer
+):
+    tools("qsub", "echo 7.head")
+    tools("qstat", f"echo '{answer}'")
+    submit(JOB, pbs, tmp_path / "jobs")
+    with pytest.raises(JobError, match=r"pbs does not tell the state of the jobs: "):
+        states(tmp_path / "jobs")
+
+
 def test_node_hours_count_every_element_at_its_limit():
     from dataclasses import replace
 
