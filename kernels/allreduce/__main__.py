@@ -10,6 +10,7 @@ import textwrap
 
 from kernels.allreduce import cost, draw, properties, tree
 from kernels.allreduce.catalog import Ordering, orderings
+from kernels.arguments import Parser
 from kernels.guarantees import ChoiceError
 
 # Commands of modules that load MPI, which must not happen for the sake of the others: by name, where and what it is.
@@ -28,7 +29,8 @@ def table() -> str:
     for o in orderings():
         text = textwrap.wrap(o.summary, 79) + textwrap.wrap(f"Why: {o.why}.", 79)
         if o.parameters:
-            text.append(f"Parameters: {', '.join(f'{key}={value}' for key, value in o.parameters.items())}.")
+            told = (f"{key}={value} ({o.allowed(key)})" for key, value in o.parameters.items())
+            text += textwrap.wrap(f"Parameters: {', '.join(told)}.", 79)
         lines.append(f"{o.name:<{width}}{o.guarantee:<11}{text[0]}")
         lines += [f"{'':<{width + 11}}{more}" for more in text[1:]]
     return "\n".join(lines)
@@ -55,7 +57,7 @@ def _list(args: argparse.Namespace) -> int:
 
 def parser(command: str | None) -> argparse.ArgumentParser:
     """The arguments of all commands; of those under MPI only of the one that is called."""
-    top = argparse.ArgumentParser(prog="python -m kernels.allreduce", description=__doc__)
+    top = Parser(prog="python -m kernels.allreduce", description=__doc__)
     top.set_defaults(run=_list, json=False)
     commands = top.add_subparsers(metavar="COMMAND")
     shown = commands.add_parser(
@@ -76,13 +78,28 @@ def parser(command: str | None) -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
-    top = parser(argv[0] if argv else None)
-    args = top.parse_args(argv)
+    command = argv[0] if argv else None
+    top = parser(command)
+    try:
+        args = top.parse_args(argv)
+    except ChoiceError as error:
+        if _speaks(command):
+            print(f"{top.prog}: {error}", file=sys.stderr)
+        return 2
     try:
         return args.run(args)
     except ChoiceError as error:
         print(f"{top.prog}: {error}", file=sys.stderr)
         return 2
+
+
+def _speaks(command: str | None) -> bool:
+    """Whether this process tells of a mistake that every rank of a command under MPI finds."""
+    if command not in (*UNDER_MPI, "properties"):
+        return True
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD.rank == 0
 
 
 if __name__ == "__main__":

@@ -11,15 +11,24 @@ planned: `nodes`, the node of every rank, and `owners`, the rank that owns each 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kernels.allreduce.schedule import Schedule
+from kernels.arguments import SEEDS, Range, cut
 from kernels.guarantees import LEVELS, ChoiceError, known, meets
 
 ACCUMULATIONS = ("working", "float64", "compensated", "order-free")  # see kernels.allreduce.accumulate
 CONTEXT = ("nodes", "owners")  # parameters that the plan supplies, not the user
+LONGEST = 200  # characters of a name with its parameters
+# What the numbers among the parameters may be, whichever ordering has them.
+RANGES = {
+    "k": Range(2, 65536),
+    "segments": Range(1, 1024),  # a message of each to and from every rank: more take memory and save nothing
+    "seed": Range(0, SEEDS),
+    "start": Range(-65536, 65536),
+}
 
 
 @dataclass(frozen=True)
@@ -33,6 +42,7 @@ class Ordering:
     # The same additions in fewer rounds with more bytes, for short vectors.
     short: Callable[..., Schedule] | None = field(default=None, repr=False)
     given: dict[str, Any] = field(default_factory=dict)
+    choices: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of the parameters that are text
 
     @property
     def summary(self) -> str:
@@ -45,6 +55,10 @@ class Ordering:
         found = inspect.signature(self.function).parameters.values()
         keyword = {p.name: p.default for p in found if p.kind is p.KEYWORD_ONLY and p.name not in CONTEXT}
         return keyword | self.given
+
+    def allowed(self, parameter: str) -> str:
+        """What a parameter may be, in words."""
+        return ", ".join(self.choices[parameter]) if parameter in self.choices else str(RANGES[parameter])
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -71,13 +85,26 @@ _orderings: dict[str, Ordering] = {}
 
 
 def ordering(
-    name: str, *, guarantee: str, why: str, short: Callable[..., Schedule] | None = None
+    name: str,
+    *,
+    guarantee: str,
+    why: str,
+    short: Callable[..., Schedule] | None = None,
+    choices: dict[str, Iterable[str]] | None = None,
 ) -> Callable[[Callable], Callable]:
-    """Decorator that registers `function(size, *, parameters) -> Schedule | None` and returns it unchanged."""
+    """Decorator that registers `function(size, *, parameters) -> Schedule | None` and returns it unchanged.
+
+    `choices`: what the parameters may be that are text; RANGES has the numbers. Raises TypeError for a parameter that
+    is in neither.
+    """
     known("guarantee", guarantee, LEVELS)
+    listed = {parameter: tuple(values) for parameter, values in (choices or {}).items()}
 
     def register(function):
-        _orderings[name] = Ordering(name, guarantee, why, function, short)
+        made = Ordering(name, guarantee, why, function, short, choices=listed)
+        if missing := set(made.parameters) - {*RANGES, *listed}:
+            raise TypeError(f"ordering {name!r}: what may {', '.join(sorted(missing))} be?")
+        _orderings[name] = made
         return function
 
     return register
@@ -99,8 +126,12 @@ def names() -> list[str]:
 def get(name: str) -> Ordering:
     """The ordering of that name, with the parameters behind the colon: `k-nomial:k=4`.
 
-    Raises ChoiceError, listing what is known, for an unknown name or parameter, or a value of another type.
+    Raises ChoiceError, listing what is known, for an unknown name or parameter, or a value that it cannot have.
     """
+    if len(name) > LONGEST:
+        raise ChoiceError(
+            f"all-reduce ordering {cut(repr(name))}: choose a name of at most {LONGEST} characters"
+        )
     base, colon, text = name.partition(":")
     found = {o.name: o for o in orderings()}[known("all-reduce ordering", base, names())]
     if not colon:
@@ -108,19 +139,20 @@ def get(name: str) -> Ordering:
     given = {}
     for part in text.split(","):
         key, equals, value = part.partition("=")
-        allowed = found.parameters
-        if not allowed:
+        parameters = found.parameters
+        if not parameters:
             raise ChoiceError(f"all-reduce ordering {name!r}: {base} takes no parameters; write {base}")
-        if not equals or key not in allowed:
-            listed = ", ".join(f"{k}={v}" for k, v in allowed.items())
+        if not equals or key not in parameters:
+            listed = ", ".join(f"{k}={v}" for k, v in parameters.items())
             raise ChoiceError(
                 f"all-reduce ordering {name!r}: {part!r} is no parameter of {base}; it has {listed}"
             )
         try:
-            given[key] = type(allowed[key])(value)
-        except ValueError:
-            kind = type(allowed[key]).__name__
-            raise ChoiceError(f"all-reduce ordering {name!r}: {key} is {kind}, not {value!r}") from None
+            given[key] = (
+                known(key, value, found.choices[key]) if key in found.choices else RANGES[key].read(value)
+            )
+        except ChoiceError as error:
+            raise ChoiceError(f"all-reduce ordering {name!r}: {key}: {error}") from None
     return replace(found, name=name, given=given)
 
 

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import argparse
+import re
 
 from kernels.allreduce.catalog import CONTEXT, Ordering, get, orderings
 from kernels.allreduce.schedule import Schedule
 from kernels.allreduce.schedules.in_order import in_order
+from kernels.arguments import Range, cut
 from kernels.guarantees import ChoiceError
 
 RANKS = 256  # at most: the whole of a schedule grows with their square
 PARTS = 2**18  # ranks times chunks, at most
+LISTED = 65536  # numbers between commas, at most
+LENGTH = Range(0, 2**40)  # elements of a vector that nobody makes
+NUMBER = Range(0, 2**31 - 1)
 
 
 def numbers(text: str) -> tuple[int, ...]:
     """Whole numbers between commas; the `type` of an argument."""
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
+    parts = text.split(",")
+    if len(parts) > LISTED or not all(re.fullmatch(r"\s*-?[0-9]+\s*", part) for part in parts):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no list of numbers: write them between commas, as 0,0,1,1"
-        ) from None
+            f"{cut(repr(text))} is no list of numbers: write them between commas, as 0,0,1,1, at most {LISTED}"
+        )
+    return tuple(NUMBER(part) for part in parts)
 
 
 def add_ranks(parser: argparse.ArgumentParser) -> None:
     """The ranks, and what is known of them and of the vector."""
-    parser.add_argument("-n", "--ranks", type=int, default=4, help=f"1 ... {RANKS} (default: %(default)s)")
+    parser.add_argument(
+        "-n", "--ranks", type=Range(1, RANKS), default=4, help="%(type)s (default: %(default)s)"
+    )
     parser.add_argument(
         "--nodes",
         type=numbers,
@@ -47,7 +54,7 @@ def add_schedule(parser: argparse.ArgumentParser) -> None:
     )
     add_ranks(parser)
     parser.add_argument(
-        "--length", type=int, help="elements of the vector (default: as many as ranks or chunks)"
+        "--length", type=LENGTH, help="elements of the vector (default: as many as ranks or chunks)"
     )
     parser.add_argument(
         "--short", action="store_true", help="the variant for short vectors, of orderings that have one"
@@ -60,11 +67,9 @@ def add_schedule(parser: argparse.ArgumentParser) -> None:
 def context(args: argparse.Namespace) -> dict[str, tuple[int, ...]]:
     """The node of every rank and the owner of every block, as given or by default.
 
-    Raises ChoiceError for impossible ones, and for a number of ranks out of range.
+    Raises ChoiceError for impossible ones.
     """
     size = args.ranks
-    if not 1 <= size <= RANKS:
-        raise ChoiceError(f"--ranks {size}: choose 1 ... {RANKS}")
     nodes = args.nodes or tuple(2 * rank // size for rank in range(size))
     if len(nodes) != size:
         raise ChoiceError(
@@ -116,10 +121,8 @@ def feasible(ordering: Ordering, schedule: Schedule) -> Schedule:
 
 
 def length(args: argparse.Namespace, schedule: Schedule) -> int:
-    """Elements of the vector; raises ChoiceError for an impossible number, or an element beyond."""
+    """Elements of the vector; raises ChoiceError for an element beyond."""
     n = max(schedule.size, schedule.chunks) if args.length is None else args.length
-    if n < 0:
-        raise ChoiceError(f"--length {n}: choose 0 or more")
     if args.element is not None and not 0 <= args.element < n:
         allowed = f"choose 0 ... {n - 1}, or another --length" if n else "choose a --length of 1 or more"
         raise ChoiceError(f"--element {args.element}: there is none in a vector of {n}; {allowed}")
@@ -127,4 +130,4 @@ def length(args: argparse.Namespace, schedule: Schedule) -> int:
 
 
 def _joined(numbers: tuple[int, ...]) -> str:
-    return ",".join(map(str, numbers))
+    return cut(",".join(map(str, numbers)))

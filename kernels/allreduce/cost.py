@@ -12,6 +12,7 @@ from functools import partial
 from kernels.allreduce import command
 from kernels.allreduce.catalog import Ordering, get, orderings
 from kernels.allreduce.schedule import Round, Schedule, transfers
+from kernels.arguments import Range
 from kernels.guarantees import ChoiceError
 
 
@@ -101,24 +102,24 @@ def register(commands) -> None:
     parser.add_argument("orderings", metavar="NAME", nargs="*", help="(default: all)")
     command.add_ranks(parser)
     parser.add_argument(
-        "--length", type=int, default=1000, help="elements of the vector (default: %(default)s)"
+        "--length", type=command.LENGTH, default=1000, help="elements of the vector (default: %(default)s)"
     )
-    parser.add_argument("--itemsize", type=int, default=8, help="bytes of an element (default: %(default)s)")
     parser.add_argument(
-        "--alpha", type=float, default=1e-6, help="seconds per message (default: %(default)s)"
+        "--itemsize", type=Range(1, 2**20), default=8, help="bytes of an element (default: %(default)s)"
     )
-    parser.add_argument("--beta", type=float, default=1e-10, help="seconds per byte (default: %(default)s)")
+    seconds = Range(0.0, 1e6)
     parser.add_argument(
-        "--gamma", type=float, default=2.5e-10, help="seconds per addition (default: %(default)s)"
+        "--alpha", type=seconds, default=1e-6, help="seconds per message (default: %(default)s)"
+    )
+    parser.add_argument("--beta", type=seconds, default=1e-10, help="seconds per byte (default: %(default)s)")
+    parser.add_argument(
+        "--gamma", type=seconds, default=2.5e-10, help="seconds per addition (default: %(default)s)"
     )
     parser.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace) -> int:
     around = command.context(args)
-    for option, least in (("length", 0), ("itemsize", 1), ("alpha", 0), ("beta", 0), ("gamma", 0)):
-        if not getattr(args, option) >= least:  # NaN is not
-            raise ChoiceError(f"--{option} {getattr(args, option)}: choose {least} or more")
     chosen = [get(name) for name in args.orderings] or orderings()
     for o in chosen:
         if args.orderings and not o.scheduled:

@@ -179,7 +179,9 @@ def register(commands) -> None:
     )
     command.add_schedule(parser)
     parser.add_argument("--what", choices=KINDS, default="both", help="(default: %(default)s)")
-    parser.add_argument("--element", type=int, help="whose tree to draw (default: all that differ)")
+    parser.add_argument(
+        "--element", type=command.LENGTH, help="whose tree to draw (default: all that differ)"
+    )
     parser.add_argument(
         "-o", "--output", metavar="FILE.svg", help="- for standard output (default: NAME-RANKS.svg)"
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kernels.allreduce.forced import Forced, forced
 from kernels.allreduce.recognition import Finding, candidates, identify, short_name
+from kernels.arguments import Range
 from kernels.guarantees import ChoiceError, known
 
 DTYPES = ("float64", "float32")
@@ -18,6 +19,7 @@ CALLS = ("blocking", "persistent")
 WIDTH = 84  # of the last column, where it is wrapped
 SHOWN = 6  # names of a class, and trees of a length, that are printed
 EXIT_BROKEN = 3
+LENGTH = Range(0, 2**26)  # elements of a vector, which every rank makes many of
 
 
 def report(findings: Sequence[Finding], forces: Sequence[Forced], size: int) -> str:
@@ -83,7 +85,9 @@ def register(commands) -> None:
         "variable forces is the one that ran. Exit code 3 if bits do not repeat or differ between ranks.",
         epilog="example: mpirun -n 4 python -m kernels.allreduce identify --length 1 1000 --tree",
     )
-    parser.add_argument("--length", type=int, nargs="+", metavar="N", help="default: 1, ranks, 1000, 100003")
+    parser.add_argument(
+        "--length", type=LENGTH, nargs="+", metavar="N", help="%(type)s (default: 1, ranks, 1000, 100003)"
+    )
     parser.add_argument("--dtype", default="float64", help=f"{' or '.join(DTYPES)} (default: %(default)s)")
     parser.add_argument("--call", default="blocking", help=f"{' or '.join(CALLS)} (default: %(default)s)")
     parser.add_argument(
@@ -102,8 +106,6 @@ def _run(args: argparse.Namespace) -> int:
     try:
         known("dtype", args.dtype, DTYPES)
         known("call", args.call, CALLS)
-        if any(n < 0 for n in args.length or ()):
-            raise ChoiceError(f"--length {min(args.length)}: choose 0 or more")
         if comm.size == 1:
             raise ChoiceError(
                 "identify: one rank adds nothing, so there is no order to identify; run it as "

@@ -19,6 +19,7 @@ import numpy as np
 
 from kernels.allreduce.catalog import Ordering, get, orderings
 from kernels.allreduce.command import numbers
+from kernels.arguments import cut
 from kernels.guarantees import LEVELS, ChoiceError, known
 
 RUN, RANKS, SIZE, PLACEMENT, COUNT = "run to run", "all ranks", "message size", "placement", "rank count"
@@ -37,6 +38,7 @@ PROMISES = {
 BLOCKS = 24  # divided by 1, 2, 3, 4 and 8 ranks evenly, by 5 and 7 not
 SIZES = (1, 2, 3, 4, 5, 7, 8)
 LENGTHS = ("0", "1", "p-1", "p", "5", "1000", "100003")
+LONGEST = 10**8  # elements of a vector, at most, which every rank makes
 SEEDS = (1, 2)
 DTYPES = ("float64", "float32", "int64")
 SHORT = 1000  # longer vectors are tried with the first seed only
@@ -269,11 +271,12 @@ def understood(args, version: str, size: int) -> tuple:
     tried = [get(name) for name in args.orderings.split(",")] if args.orderings else orderings()
     dtypes = [known("dtype", dtype, DTYPES) for dtype in (args.dtype or ",".join(DTYPES)).split(",")]
     lengths = (args.lengths or ",".join(LENGTHS)).split(",")
-    if not all(re.fullmatch(r"p-1|p|\d+", n) for n in lengths):
-        raise ChoiceError(f"--lengths {args.lengths}: give numbers, p or p-1, separated by commas")
-    for option, given, least in (("--ranks", args.ranks, 1), ("--seeds", args.seeds, 0)):
-        if given and min(given) < least:
-            raise ChoiceError(f"{option} {min(given)}: choose {least} or more")
+    if not all(re.fullmatch(r"p-1|p|[0-9]{1,9}", n) and (n[0] == "p" or int(n) <= LONGEST) for n in lengths):
+        raise ChoiceError(
+            f"--lengths {cut(args.lengths)}: give numbers up to {LONGEST}, p or p-1, separated by commas"
+        )
+    if args.ranks and min(args.ranks) < 1:
+        raise ChoiceError(f"--ranks {min(args.ranks)}: choose 1 or more")
     sizes = args.ranks or [p for p in SIZES if p <= size]
     if max(sizes) > size:
         raise ChoiceError(f"--ranks {max(sizes)}: there are {size} ranks; launch more by mpirun -n")

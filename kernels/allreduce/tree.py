@@ -67,7 +67,9 @@ def register(commands) -> None:
         epilog="example: python -m kernels.allreduce tree ring -n 4 --element 1",
     )
     command.add_schedule(parser)
-    parser.add_argument("--element", type=int, default=0, help="of the vector (default: %(default)s)")
+    parser.add_argument(
+        "--element", type=command.LENGTH, default=0, help="of the vector (default: %(default)s)"
+    )
     parser.set_defaults(run=_run)
 
 

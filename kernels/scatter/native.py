@@ -7,7 +7,7 @@ import numpy as np
 from kernels import _native
 from kernels.scatter.elements import out_of_range, scatter
 from kernels.scatter.orders import in_order
-from kernels.sums.native import checked
+from kernels.threads import checked
 
 
 @in_order("atomic", backend="native")

@@ -13,7 +13,7 @@ import numpy as np
 
 from kernels import _native
 from kernels.sparse.csr import Csr
-from kernels.sums.native import checked
+from kernels.threads import checked
 
 PROBLEMS = (  # by number, as in kernels/native/ilu.cpp
     None,

@@ -8,7 +8,7 @@ from kernels import _native
 from kernels.sparse.csr import Csr
 from kernels.sparse.orders import in_order
 from kernels.sparse.product import Product
-from kernels.sums.native import checked
+from kernels.threads import checked
 
 
 @in_order("csr", backend="native")

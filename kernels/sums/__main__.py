@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
+import stat
 import sys
 import textwrap
 
 import ml_dtypes
 import numpy as np
 
+from kernels import npy
+from kernels.arguments import SEEDS, Parser, Range
 from kernels.guarantees import ChoiceError, meets
 from kernels.registry import Variant, get, operations, variants
 from kernels.sums import emulated, launch, worst
@@ -19,8 +23,14 @@ from kernels.sums.elements import ACCUMULATORS, accumulator, vector
 from kernels.sums.orders import ORDERS
 from kernels.sums.outline import outline
 from kernels.sums.trees import NO_TREE, of_variant
+from kernels.threads import MOST as MOST_THREADS
 from kernels.tree import depth, expression, same
 
+TERMS = Range(1, 2**16)  # of a tree that is discovered: takes seconds, and memory for every term
+NUMBERS = Range(1, 10**8)  # of an array that is drawn
+ARRAY_BYTES = 2**33  # of one that is read
+COUNTS = Range(1, 2**31 - 1)
+THREADS = Range(1, MOST_THREADS)
 WRITTEN_OUT = 16  # terms, at most, for a tree to be printed as an expression
 DISTRIBUTIONS = {
     "normal": lambda rng, n: rng.standard_normal(n),
@@ -183,8 +193,7 @@ def numbers(args: argparse.Namespace) -> tuple[np.ndarray, str]:
         x = DISTRIBUTIONS[args.distribution](np.random.default_rng(args.seed), args.n)
         return x.astype(_dtype(args.dtype)), f"{args.distribution}, seed {args.seed}"
     try:
-        with open(args.file, "rb") as file:
-            x = np.lib.format.read_array(file, allow_pickle=False)
+        x = _read(args.file)
         return vector(x if args.dtype is None else x.astype(_dtype(args.dtype))), args.file
     except (OSError, ValueError, TypeError) as error:
         raise ChoiceError(
@@ -192,12 +201,24 @@ def numbers(args: argparse.Namespace) -> tuple[np.ndarray, str]:
         ) from None
 
 
+def _read(path: str) -> np.ndarray:
+    """The array in a regular file: opening a fifo waits for ever, and reading a device never ends."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("it is no regular file")
+        if status.st_size > ARRAY_BYTES:
+            raise ValueError(f"it has {status.st_size} bytes, and at most {ARRAY_BYTES} are read")
+        return np.array(npy.mapped(file))
+
+
 def _dtype(name: str | None) -> np.dtype:
     return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name or "float64")
 
 
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="python -m kernels.sums", description=__doc__)
+    """The arguments of all commands."""
+    top = Parser(prog="python -m kernels.sums", description=__doc__)
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
 
     shown = commands.add_parser(
@@ -208,10 +229,14 @@ def parser() -> argparse.ArgumentParser:
     shape = argparse.ArgumentParser(add_help=False)
     group = shape.add_argument_group("launch shape (of the orders with thread blocks)")
     group.add_argument(
-        "--block", type=int, help=f"threads of a block: 32, 64, ..., 1024 (default: {launch.BLOCK})"
+        "--block",
+        type=Range(32, 1024),
+        help=f"threads of a block: 32, 64, ..., 1024 (default: {launch.BLOCK})",
     )
-    group.add_argument("--items", type=int, help=f"elements per thread, at least (default: {launch.ITEMS})")
-    group.add_argument("--grid", type=int, help=f"blocks, at most (default: {launch.GRID})")
+    group.add_argument(
+        "--items", type=COUNTS, help=f"elements per thread, at least: %(type)s (default: {launch.ITEMS})"
+    )
+    group.add_argument("--grid", type=COUNTS, help=f"blocks, at most: %(type)s (default: {launch.GRID})")
 
     tree = commands.add_parser(
         "tree",
@@ -222,22 +247,30 @@ def parser() -> argparse.ArgumentParser:
         "where what is alike is shown once. Exit code 3: it is not what the variant declares.",
     )
     tree.add_argument("variant", help="name of an order: see `list`")
-    tree.add_argument("-n", type=int, default=12, help="terms (default: 12)")
+    tree.add_argument("-n", type=TERMS, default=12, help="terms: %(type)s (default: 12)")
     tree.add_argument("--operation", choices=("sum", "dot"), default="sum")
     tree.add_argument("--backend", help="where an order has several (default: the first that can run here)")
     tree.add_argument("--dtype", choices=ACCUMULATORS, default="float64", help="of the elements")
-    tree.add_argument("--threads", type=int, help="of OpenMP (default: 1)")
-    tree.add_argument("--seed", type=int, help="of the emulated order of arrival (default: 0)")
+    tree.add_argument("--threads", type=THREADS, help="of OpenMP: %(type)s (default: 1)")
     tree.add_argument(
-        "--resident", type=int, help="units in flight at once in the emulation (default: 0, all)"
+        "--seed", type=Range(0, SEEDS), help="of the emulated order of arrival: %(type)s (default: 0)"
+    )
+    tree.add_argument(
+        "--resident",
+        type=Range(0, COUNTS.most),
+        help="units in flight at once in the emulation: %(type)s (default: 0, all)",
     )
     tree.add_argument("--expression", action="store_true", help="in full, however many terms")
 
     data = argparse.ArgumentParser(add_help=False)
     data.add_argument("file", nargs="?", metavar="FILE.npy", help="a one-dimensional array")
     data.add_argument("--distribution", choices=DISTRIBUTIONS, help="random numbers in place of a file")
-    data.add_argument("-n", type=int, default=100_000, help="how many of them (default: 100000)")
-    data.add_argument("--seed", type=int, default=0, help="of all that is random (default: 0)")
+    data.add_argument(
+        "-n", type=NUMBERS, default=100_000, help="how many of them: %(type)s (default: 100000)"
+    )
+    data.add_argument(
+        "--seed", type=Range(0, SEEDS), default=0, help="of all that is random: %(type)s (default: 0)"
+    )
     data.add_argument("--dtype", choices=ACCUMULATORS, help="to convert to (default: the file's, or float64)")
 
     search = commands.add_parser(
@@ -260,20 +293,18 @@ def parser() -> argparse.ArgumentParser:
     compared = commands.add_parser(
         "compare", parents=[data], help="one array by every variant: value, bits, distance from exact, time"
     )
-    compared.add_argument("--threads", type=int, help="of OpenMP (default: OpenMP's)")
+    compared.add_argument("--threads", type=THREADS, help="of OpenMP: %(type)s (default: OpenMP's)")
     return top
 
 
 def main(argv: list[str] | None = None) -> int:
     top = parser()
-    args = top.parse_args(argv)
-    given = {p: getattr(args, p) for p in PARAMETERS if getattr(args, p, None) is not None}
     try:
+        args = top.parse_args(argv)
+        given = {p: getattr(args, p) for p in PARAMETERS if getattr(args, p, None) is not None}
         if args.command in (None, "list"):
             print(markdown() if args.command and args.markdown else table())
             return 0
-        if args.n < 1:
-            raise ChoiceError(f"-n {args.n}: choose 1 or more")
         if args.command == "tree":
             variant = get(args.operation, args.variant, args.backend)
             text, as_promised = tree_text(variant, args.n, _dtype(args.dtype), given, args.expression)

@@ -18,8 +18,8 @@ from kernels.guarantees import known
 from kernels.sums import twins
 from kernels.sums.elements import terms, vector, widened
 from kernels.sums.launch import BLOCK, GRID, ITEMS
-from kernels.sums.native import checked
 from kernels.sums.orders import in_order
+from kernels.threads import checked
 
 WARP = 32
 UNITS = {"ao": WARP, "spa": 1}  # numbers that arrive together

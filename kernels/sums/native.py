@@ -11,6 +11,7 @@ import numpy as np
 from kernels import _native
 from kernels.sums.elements import ACCUMULATORS, terms
 from kernels.sums.orders import in_order
+from kernels.threads import checked
 
 LANES = 64
 BLOCK = 4096  # elements of a block of `block-tree`
@@ -33,13 +34,6 @@ def partial_sums(x, y, segment: int, lanes: int, threads: int = 0) -> np.ndarray
 def aligned_tree(p: np.ndarray) -> np.floating:
     """p[i] += p[i + s] for s = 1, 2, 4, ... and i a multiple of 2 s: a number of the type of `p`, which is consumed."""
     return p.dtype.type(_native.sum_aligned(p))
-
-
-def checked(threads: int) -> int:
-    """A number of threads, 0 for OpenMP's default; ValueError for a negative one."""
-    if threads < 0:
-        raise ValueError(f"threads {threads}: choose 1 or more, or 0 for OpenMP's default")
-    return threads
 
 
 @in_order("lanes", "sum", backend="native")

@@ -11,8 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from kernels import _native
-from kernels.sums.native import checked, total
+from kernels.sums.native import total
 from kernels.sums.orders import in_order
+from kernels.threads import checked
 
 
 @in_order("binned", "sum", backend="native")

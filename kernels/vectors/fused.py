@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kernels.threads import MOST
 from kernels.vectors.steps import Program, parse
 
 TYPES = (np.dtype(np.float64), np.dtype(np.float32))
@@ -96,8 +97,8 @@ def bind(xp, vectors, steps: str, dots: str, starts, threads: int) -> Bound:
     for name, array in arrays.items():
         if len(array) < starts[-1]:
             raise ValueError(f"vector {name!r}: {len(array)} elements, but the blocks have {starts[-1]}")
-    if threads < 1:
-        raise ValueError(f"threads: expected at least 1, got {threads}")
+    if not 1 <= threads <= MOST:
+        raise ValueError(f"threads: expected 1 to {MOST}, got {threads}")
     same = {name: _address(array) for name, array in arrays.items()}
     _refuse_overlap(program, same, int(starts[-1]) * dtype.itemsize)
     return Bound(program, arrays, same, starts, dtype, threads, xp)

@@ -367,10 +367,11 @@ def test_what_is_tried_can_be_chosen():
     [
         ("--orderings rnig", "unknown all-reduce ordering 'rnig'"),
         ("--dtype float128", "unknown dtype 'float128'"),
-        ("--lengths 1,q", "--lengths 1,q: give numbers, p or p-1"),
+        ("--lengths 1,q", "--lengths 1,q: give numbers up to 100000000, p or p-1"),
         ("--ranks 0", "--ranks 0: choose 1 or more"),
         ("--ranks 4,9", "--ranks 9: there are 8 ranks"),
-        ("--seeds=-1", "--seeds -1: choose 0 or more"),
+        ("--seeds=-1", "argument --seeds: choose 0 to 2147483647, not '-1'"),
+        ("--lengths 10000000000", "--lengths 10000000000: give numbers up to 100000000, p or p-1"),
         ("--write nowhere.md", "--write nowhere.md: No such file"),
         (f"--write {DOCS.with_name('sums.md')}", "no place for the table: write <!-- properties:mpich -->"),
         (f"--write {DOCS} --seeds 1", "leave out what reduces it"),

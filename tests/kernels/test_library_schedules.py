@@ -154,11 +154,11 @@ def test_lone_ranks_send_nothing_and_trees_send_each_sum_and_total_once(name):
     "name, message",
     [
         ("ring:cut=odd", "unknown cut 'odd': choose one of balanced, full"),
-        ("segmented-ring:segments=0", "segments = 0: choose 1 or more"),
-        ("recursive-multiplying:k=1", "k = 1: .* needs k = 2 or more"),
+        ("segmented-ring:segments=0", "segments: choose 1 to 1024, not '0'"),
+        ("recursive-multiplying:k=1", "k: choose 2 to 65536, not '1'"),
         ("recursive-multiplying:fold=up", "unknown fold 'up': choose one of neighbours, wrap"),
-        ("rabenseifner:k=0", "k = 0: .* needs k = 2 or more"),
-        ("k-nomial:k=1", "k = 1: a tree needs k = 2 branches or more"),
+        ("rabenseifner:k=0", "k: choose 2 to 65536, not '0'"),
+        ("k-nomial:k=1", "k: choose 2 to 65536, not '1'"),
         ("k-nomial:tree=oak", "unknown tree 'oak': choose one of near, far, depth, heap, levels"),
     ],
 )

@@ -343,5 +343,5 @@ def test_what_cannot_be_added_is_refused_by_name(variant):
 
 @named(THREADED)
 def test_a_negative_number_of_threads_is_refused(variant):
-    with pytest.raises(ValueError, match="threads -1: choose 1 or more, or 0"):
+    with pytest.raises(ValueError, match="threads -1: choose 1 to 1024, or 0"):
         variant(np.ones(3), np.zeros(3, dtype=np.int32), 1, threads=-1)

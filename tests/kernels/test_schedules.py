@@ -346,7 +346,7 @@ def test_segments_follow_each_other_through_both_trees(size, segments):
 
 
 def test_no_segments_are_refused():
-    with pytest.raises(ChoiceError, match="segments = 0: choose 1 or more"):
+    with pytest.raises(ChoiceError, match="segments: choose 1 to 1024, not '0'"):
         get("double-tree:segments=0").schedule(4)
 
 

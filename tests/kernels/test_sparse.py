@@ -311,5 +311,5 @@ def test_an_order_that_cannot_be_drawn_is_refused(wrong):
 
 @named([v for v in HERE if v.backend == "native"])
 def test_a_negative_number_of_threads_is_refused(variant):
-    with pytest.raises(ValueError, match="threads -1: choose 1 or more, or 0"):
+    with pytest.raises(ValueError, match="threads -1: choose 1 to 1024, or 0"):
         variant(Csr(**GOOD), threads=-1)

@@ -160,7 +160,7 @@ def test_other_types_and_shapes_are_refused(variant):
 @named([v for v in HERE if "threads" in v.parameters])
 def test_a_negative_number_of_threads_is_refused(variant):
     with pytest.raises(
-        ValueError, match=re.escape(f"({variant.backend}): threads -1: choose 1 or more, or 0")
+        ValueError, match=re.escape(f"({variant.backend}): threads -1: choose 1 to 1024, or 0")
     ):
         variant(*[np.ones(3)] * OPERATIONS[variant.operation], threads=-1)
 

@@ -176,7 +176,7 @@ def test_wrong_steps_are_named(steps, dots, message):
         (dict(starts=np.array([1, 100])), ValueError, "starts: expected 0 first"),
         (dict(starts=np.array([0, 60, 50, 100])), ValueError, "starts: expected 0 first"),
         (dict(starts=None, u=np.zeros(104)), ValueError, r"vectors of \[104, 105\] elements"),
-        (dict(threads=0), ValueError, "threads: expected at least 1, got 0"),
+        (dict(threads=0), ValueError, "threads: expected 1 to 1024, got 0"),
     ],
 )
 def test_what_does_not_fit_is_refused(module, change, error, message):

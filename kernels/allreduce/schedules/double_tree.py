@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from kernels.allreduce.catalog import ordering
 from kernels.allreduce.schedule import OWN, TOTAL, Message, Round, Schedule, Sum
-from kernels.guarantees import ChoiceError
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,6 @@ def double_tree(size: int, *, segments: int = 8) -> Schedule:
     number of steps that grows with log size (Sanders, Speck and Traeff 2009). A rank adds what is below it on the
     left, its own, and what is below it on the right: both trees keep the ranks in order.
     """
-    if segments < 1:
-        raise ChoiceError(f"double-tree: segments = {segments}: choose 1 or more")
     return _schedule(size, segments)
 
 

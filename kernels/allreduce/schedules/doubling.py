@@ -24,6 +24,7 @@ def recursive_doubling(size: int) -> Schedule:
     "recursive-multiplying",
     guarantee="run",
     why="a fixed tree of k branches over the ranks; the rank count, k and the fold decide",
+    choices={"fold": folding.FOLDS},
 )
 def recursive_multiplying(size: int, *, k: int = 4, fold: str = "wrap") -> Schedule:
     """Ranks exchange whole vectors in groups of k, of ranks 1, k, k^2, ... apart: log_k p steps.

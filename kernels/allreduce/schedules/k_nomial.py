@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from kernels.allreduce.catalog import ordering
 from kernels.allreduce.schedule import OWN, TOTAL, Message, Round, Schedule, Sum
-from kernels.guarantees import ChoiceError, known
 
 Children = list[list[int]]  # of every rank, in the order in which they are added
 
@@ -68,6 +67,7 @@ SHAPES = {"near": near, "far": far, "depth": depth, "heap": heap, "levels": leve
     "k-nomial",
     guarantee="run",
     why="a fixed tree over the ranks; the rank count, k and the tree's shape decide",
+    choices={"tree": SHAPES},
 )
 def k_nomial(size: int, *, k: int = 4, tree: str = "near") -> Schedule:
     """Reduce to rank 0 along a tree of k branches, broadcast along the same.
@@ -76,9 +76,7 @@ def k_nomial(size: int, *, k: int = 4, tree: str = "near") -> Schedule:
     depth (MPICH's knomial_1), heap (k children each; MPICH's kary), levels (k children each, dealt out by level; Open
     MPI's binary tree). A rank adds its children's sums to its own one after the other.
     """
-    if k < 2:
-        raise ChoiceError(f"k = {k}: a tree needs k = 2 branches or more")
-    return along(SHAPES[known("tree", tree, SHAPES)](size, k))
+    return along(SHAPES[tree](size, k))
 
 
 def along(children: Sequence[Sequence[int]]) -> Schedule:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from kernels.allreduce.catalog import ordering
 from kernels.allreduce.schedule import OWN, TOTAL, Cut, Message, Round, Schedule, Sum, evenly
-from kernels.guarantees import ChoiceError, known
 
 
 def balanced(n: int, chunks: int, chunk: int) -> tuple[int, int]:
@@ -27,6 +26,7 @@ CUTS: dict[str, Cut] = {"balanced": balanced, "full": full}
     guarantee="run",
     why="each chunk is summed around the ring from a rank of its own; "
     "the rank count and the place in the vector decide",
+    choices={"cut": CUTS},
 )
 def ring(size: int, *, start: int = 0, cut: str = "balanced") -> Schedule:
     """Reduce-scatter, then allgather around a ring: least bytes, most steps (Patarasuk and Yuan 2009).
@@ -34,7 +34,7 @@ def ring(size: int, *, start: int = 0, cut: str = "balanced") -> Schedule:
     Chunk c is summed from rank c + start on. `cut` says where chunks end if n is no multiple of p: `balanced`, the
     first ones have one element more, or `full`, all are as long as the first, and the last ones short or empty.
     """
-    return _ring(size, start, known("cut", cut, CUTS), 1)
+    return _ring(size, start, cut, 1)
 
 
 @ordering(
@@ -42,12 +42,11 @@ def ring(size: int, *, start: int = 0, cut: str = "balanced") -> Schedule:
     guarantee="run",
     why="the additions of ring: segments of a chunk are summed in the same order; "
     "the rank count and the place in the vector decide",
+    choices={"cut": CUTS},
 )
 def segmented_ring(size: int, *, segments: int = 2, start: int = 0, cut: str = "balanced") -> Schedule:
     """As `ring`, each chunk in segments that follow each other: one is added while the next travels."""
-    if segments < 1:
-        raise ChoiceError(f"segments = {segments}: choose 1 or more")
-    return _ring(size, start, known("cut", cut, CUTS), segments)
+    return _ring(size, start, cut, segments)
 
 
 def _ring(size: int, start: int, cut: str, segments: int) -> Schedule:

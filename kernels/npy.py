@@ -1,0 +1,81 @@
+"""Arrays that numpy.save wrote, wherever they are from: nothing is believed that the file does not hold.
+
+NumPy makes room for what a header announces before it looks whether it is there, and reads a header of any length.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+
+MAGIC = b"\x93NUMPY"
+LONGEST = 10_000  # bytes of a header; NumPy's own limit, which it applies after reading
+LENGTH_BYTES = {1: 2, 2: 4, 3: 4}  # of the length of the header, by version of the format
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a header announces; `fortran`: the first index varies fastest."""
+
+    shape: tuple[int, ...]
+    fortran: bool
+    dtype: np.dtype
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.dtype.itemsize
+
+
+def header(stream: BinaryIO) -> Header:
+    """The header at the beginning of `stream`, which is then read up to the elements.
+
+    Raises ValueError for what numpy.save does not write, and for Python objects, which take code to be read.
+    """
+    begin = stream.read(8)
+    if len(begin) < 8 or not begin.startswith(MAGIC) or begin[6] not in LENGTH_BYTES:
+        raise ValueError("it does not begin as what numpy.save writes")
+    width = LENGTH_BYTES[begin[6]]
+    length = stream.read(width)
+    announced = int.from_bytes(length, "little")
+    if announced > LONGEST:
+        raise ValueError(f"its header claims {announced} bytes, and at most {LONGEST} are read")
+    text = stream.read(announced)
+    if len(length) < width or len(text) < announced:
+        raise ValueError("it ends within its header")
+    read = np.lib.format.read_array_header_1_0 if width == 2 else np.lib.format.read_array_header_2_0
+    try:
+        found = Header(*read(io.BytesIO(length + text)))
+    except Exception as error:  # the header is a Python literal, and what its parser raises is not documented
+        raise ValueError(f"its header cannot be read ({type(error).__name__})") from error
+    if any(type(n) is not int or n < 0 for n in found.shape) or not found.dtype.itemsize:
+        raise ValueError(f"its header announces elements of type {found.dtype} in the shape {found.shape}")
+    if found.dtype.hasobject:
+        raise ValueError("it holds Python objects, which are not loaded")
+    return found
+
+
+def mapped(file: BinaryIO) -> np.ndarray:
+    """The array of an open regular `file`, mapped into memory, not read.
+
+    Raises ValueError as `header`, and where the file is shorter than the header announces.
+    """
+    found = header(file)
+    begin, there = file.tell(), os.fstat(file.fileno()).st_size
+    if begin + found.nbytes > there:
+        raise ValueError(
+            f"its header announces {found.nbytes} bytes of elements, and {there - begin} follow it"
+        )
+    if not found.size:
+        return np.empty(found.shape, found.dtype)
+    return np.memmap(file, found.dtype, "r", begin, found.shape, "F" if found.fortran else "C")

@@ -1,0 +1,12 @@
+"""How many threads a kernel may be asked for."""
+
+from __future__ import annotations
+
+MOST = 1024  # OpenMP keeps its record of a team on the stack: a million threads end in a segmentation fault
+
+
+def checked(threads: int) -> int:
+    """A number of threads, 0 for OpenMP's default; ValueError for a negative one and for more than MOST."""
+    if not 0 <= threads <= MOST:
+        raise ValueError(f"threads {threads}: choose 1 to {MOST}, or 0 for OpenMP's default")
+    return threads
