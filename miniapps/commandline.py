@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import textwrap
 from collections.abc import Mapping
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 from miniapps.config import (
@@ -15,12 +15,17 @@ from miniapps.config import (
     build,
     closest,
     convert,
+    cut,
     from_deck,
     from_environment,
     from_settings,
     options,
 )
 from miniapps.options import Common, RunOptions
+from miniapps.received.records import TOML_MOST
+from miniapps.received.regular import Refused, read_text
+
+DECK_BYTES = 4 * TOML_MOST  # the bytes of so many characters of UTF-8
 
 EXAMPLES = """\
 examples:
@@ -48,7 +53,8 @@ def parse(app: Any, argv: list[str], environ: Mapping[str, str]) -> tuple[RunOpt
     arguments, unknown = _parser(app, known).parse_known_args(argv)
     if unknown:
         flags = [f for o in known if o.flag for f in _spellings(o)] + ["--set", "--list", "--help"]
-        raise UsageError(f"unknown argument {unknown[0]}{closest(unknown[0].partition('=')[0], flags)}")
+        name = unknown[0].partition("=")[0]
+        raise UsageError(f"unknown argument {cut(unknown[0])}{closest(name, flags)}")
     flags = {
         o.key: convert(o, value, f"option {o.flag}")
         for o in known
@@ -89,15 +95,15 @@ def _deck(app: Any, known: list[Option], name: str | None) -> dict[str, Any]:
         return {}
     if name in own:
         return from_deck(known, own[name], name)
-    path = Path(name)
-    if path.suffix != ".toml" and not path.is_file():
-        raise UsageError(f"unknown deck {name}{closest(name, own)}; or give the path of a .toml file")
+    if not name.endswith(".toml") and not os.path.isfile(name):
+        raise UsageError(f"unknown deck {cut(name)}{closest(name, own)}; or give the path of a .toml file")
     try:
-        return from_deck(known, path.read_text(encoding="utf-8"), name)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
+        return from_deck(known, read_text(name, DECK_BYTES, links=True), name)
+    except Refused as error:
+        raise UsageError(f"deck {error}") from error
+    except OSError as error:
         raise UsageError(
-            f"deck {name} cannot be read: {reason}; {app.name} ships {', '.join(own) or 'none'}"
+            f"deck {name} cannot be read: {error.strerror}; {app.name} ships {', '.join(own) or 'none'}"
         ) from error
 
 
@@ -159,7 +165,7 @@ def _help(o: Option) -> str:
         default = f" (default: {'yes' if o.default else 'no'})"
     else:
         default = "" if o.default in (None, (), "") else f" (default: {o.default})"
-    unit = f" [{o.unit}]" if o.unit else ""
+    unit = f" [{', '.join(filter(None, (o.range, o.unit)))}]" if o.range or o.unit else ""
     names = f": {', '.join(o.allowed())}" if callable(o.choices) else ""
     return (o.help + names + unit + default).replace("%", "%%")
 

@@ -4,13 +4,14 @@ A configuration is a dataclass whose fields are sections; a section is a datacla
 
     @dataclass
     class Grid:
-        n: int = option(128, help="cells per side", minimum=1, flag="--cells")
+        n: int = option(128, help="cells per side", minimum=1, maximum=4096, flag="--cells")
 
     @dataclass
     class Config:
         grid: Grid = section(Grid)
 
-`grid.n` is then set by `--cells 64`, `--set grid.n=64`, `FPNA_GRID_N=64` or `[grid] n = 64` in a deck.
+`grid.n` is then set by `--cells 64`, `--set grid.n=64`, `FPNA_GRID_N=64` or `[grid] n = 64` in a deck. Every number has
+a range, and whatever its source, a value outside is refused with it.
 """
 
 from __future__ import annotations
@@ -20,16 +21,32 @@ import difflib
 import hashlib
 import json
 import math
-import tomllib
 import types
 import typing
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from miniapps.received.records import DIGITS, parse_toml
+
 ROLES = ("problem", "method", "control")
 PREFIX = "FPNA_"
-WORDS = {int: "an integer", float: "a number", str: "text", bool: "true or false"}
+LONGEST = 4096  # characters of a text: no path is longer
+WORDS = {
+    int: "an integer",
+    float: "a number",
+    str: f"text of at most {LONGEST} characters, none of them a control character",
+    bool: "true or false",
+}
+VALUES = 1000  # of an option that takes several, unless it says otherwise
+SHOWN = 60  # characters of a wrong value that a message repeats
+# Ranges that several options have: the columns of traces are integers of 32 bits, and so are many arguments of C++.
+INT32 = 2**31 - 1
+SEEDS = (
+    2**63 - 1
+)  # random generators take 64 bits; seeds of repeats and injected faults are counted on from there
+HUGE = 1e9  # of a number with a unit, where physics sets no limit: what comes of it stays finite
 
 
 class UsageError(Exception):
@@ -52,7 +69,16 @@ class Option:
     role: str
     flag: str | None
     minimum: float | None
+    maximum: float | None
+    count: tuple[int, int]  # the least and the most values of an option that takes several
     parameters: bool
+
+    @property
+    def range(self) -> str:
+        """What numbers it takes, in words: `1 to 4096`; empty where it takes none."""
+        if self.minimum is None or self.maximum is None:
+            return ""
+        return f"{_number(self.minimum)} to {_number(self.maximum)}"
 
     @property
     def key(self) -> str:
@@ -76,12 +102,15 @@ def option(
     role: str = "problem",
     flag: str | None = None,
     minimum: float | None = None,
+    maximum: float | None = None,
+    count: tuple[int, int] = (0, VALUES),
     parameters: bool = False,
 ) -> Any:
     """A field of a section. `role` says what runs that differ in it are: other experiments ("problem"), the
     same experiment by other means ("method"), or the same in every bit ("control"). `flag` makes it a
     command-line option of its own; `choices` may be a function, so that a registry is asked only when
-    needed. `parameters`: a choice may be followed by a colon and parameters, which are not looked at here."""
+    needed. Every number needs `minimum` and `maximum`, which belong to its range; `count`: the least and the most
+    values of a tuple. `parameters`: a choice may be followed by a colon and parameters, not looked at here."""
     if role not in ROLES:
         raise ValueError(f"role {role!r} of an option is unknown; the roles are {', '.join(ROLES)}")
     return dataclasses.field(
@@ -93,6 +122,8 @@ def option(
             role=role,
             flag=flag,
             minimum=minimum,
+            maximum=maximum,
+            count=count,
             parameters=parameters,
         ),
     )
@@ -104,13 +135,15 @@ def section(cls: type) -> Any:
 
 
 def options(config: type) -> list[Option]:
-    """All options of a configuration class, in order of declaration."""
+    """All options of a configuration class, in order of declaration. Raises TypeError for a number without a range."""
     found = []
     for name, cls in typing.get_type_hints(config).items():
         hints = typing.get_type_hints(cls)
         for field in dataclasses.fields(cls):
             kind, optional, many = _type(hints[field.name], f"{cls.__name__}.{field.name}")
             found.append(Option(name, field.name, kind, optional, many, field.default, **field.metadata))
+            if kind in (int, float) and not found[-1].range:
+                raise TypeError(f"{cls.__name__}.{field.name}: a number needs its minimum and its maximum")
     return found
 
 
@@ -148,14 +181,14 @@ def problem_hash(app: str, problem: Mapping[str, Any]) -> str:
 def from_deck(known: list[Option], text: str, where: str) -> dict[str, Any]:
     """Values of a TOML deck; `where` names it in errors. Raises UsageError."""
     try:
-        deck = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        deck = parse_toml(text)
+    except ValueError as error:  # TOMLDecodeError is one
         raise UsageError(f"deck {where}: not valid TOML: {error}") from error
     sections = list(dict.fromkeys(o.section for o in known))
     values = {}
     for name, content in deck.items():
         if name not in sections:
-            raise UsageError(f"deck {where}: unknown section [{name}]{closest(name, sections)}")
+            raise UsageError(f"deck {where}: unknown section [{cut(name)}]{closest(name, sections)}")
         if not isinstance(content, dict):
             raise UsageError(f"deck {where}: {name} must be a section, written [{name}], not a value")
         for key, value in content.items():
@@ -174,7 +207,9 @@ def from_environment(known: list[Option], environ: Mapping[str, str]) -> dict[st
             found = variables[variable]
             values[found.key] = convert(found, environ[variable], f"environment variable {variable}")
         elif variable.startswith(prefixes) or difflib.get_close_matches(variable, variables, 1, 0.85):
-            raise UsageError(f"environment variable {variable}: no such option{closest(variable, variables)}")
+            raise UsageError(
+                f"environment variable {cut(variable)}: no such option{closest(variable, variables)}"
+            )
     return values
 
 
@@ -184,9 +219,9 @@ def from_settings(known: list[Option], settings: Iterable[str]) -> dict[str, Any
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals:
-            raise UsageError(f"--set {setting}: write it as --set section.name=value")
-        found = _find(known, key.strip(), f"--set {setting}")
-        values[found.key] = convert(found, text, f"--set {setting}")
+            raise UsageError(f"--set {cut(setting)}: write it as --set section.name=value")
+        found = _find(known, key.strip(), f"--set {cut(setting)}")
+        values[found.key] = convert(found, text, f"--set {cut(setting)}")
     return values
 
 
@@ -198,13 +233,17 @@ def convert(option: Option, value: Any, where: str) -> Any:
         items = value.split() if isinstance(value, str) else value
         if not isinstance(items, list | tuple):
             items = [items]
+        least, most = option.count
+        if not least <= len(items) <= most:
+            wanted = f"{least}" if least == most else f"{least} to {most}"
+            raise UsageError(f"{where}: {option.key} takes {wanted} values, not {len(items)}")
         return tuple(_one(option, item, where) for item in items)
     return _one(option, value, where)
 
 
 def closest(name: str, names: Iterable[str]) -> str:
     """The end of an error message: what was probably meant, and all that could be."""
-    names = list(names)
+    names, name = list(names), cut(name)
     match = difflib.get_close_matches(name, names, 1, 0.5)
     return (f"; did you mean {match[0]}?" if match else ";") + f" There are: {', '.join(names) or 'none'}"
 
@@ -213,7 +252,7 @@ def _find(known: list[Option], key: str, where: str) -> Option:
     by_key = {o.key: o for o in known}
     if key not in by_key:
         same_section = [k for k in by_key if k.startswith(key.partition(".")[0] + ".")]
-        raise UsageError(f"{where}: no option {key}{closest(key, same_section or by_key)}")
+        raise UsageError(f"{where}: no option {cut(key)}{closest(key, same_section or by_key)}")
     return by_key[key]
 
 
@@ -221,21 +260,44 @@ def _one(option: Option, value: Any, where: str) -> Any:
     converted = _parse(option.type, value)
     if converted is None:
         none = " (or none)" if option.optional else ""
-        raise UsageError(f"{where}: {option.key} takes {WORDS[option.type]}{none}, not {value!r}")
+        bounds = f" from {option.range}" if option.range else ""
+        raise UsageError(
+            f"{where}: {option.key} takes {WORDS[option.type]}{bounds}{none}, not {_shown(value)}"
+        )
     allowed = option.allowed()
     chosen = converted.partition(":")[0] if option.parameters else converted
     if allowed is not None and chosen not in allowed:
         names = [str(a) for a in allowed]
-        raise UsageError(f"{where}: {option.key} cannot be {converted!r}{closest(str(converted), names)}")
-    if option.minimum is not None and converted < option.minimum:
-        raise UsageError(f"{where}: {option.key} must be at least {option.minimum}, not {converted}")
+        raise UsageError(
+            f"{where}: {option.key} cannot be {_shown(converted)}{closest(str(converted), names)}"
+        )
+    if option.range and not option.minimum <= converted <= option.maximum:
+        raise UsageError(f"{where}: {option.key} must be from {option.range}, not {_shown(value)}")
     return converted
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:g}"
+
+
+def _shown(value: Any) -> str:
+    """A wrong value as a message repeats it."""
+    if isinstance(value, int) and value.bit_length() > 4 * SHOWN:  # Python writes no number of 4,301 digits
+        return f"a number of some {int(value.bit_length() * math.log10(2)) + 1} digits"
+    return cut(repr(value))
+
+
+def cut(text: str) -> str:
+    """What someone typed, as a message repeats it: not more of it than one reads."""
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 20]}... ({len(text)} characters)"
 
 
 def _parse(kind: type, value: Any) -> Any:
     """`value` as `kind`, or None if it is not one; numbers in text are read as Python writes them."""
     if kind is str:
-        return value if isinstance(value, str) else None
+        plain = isinstance(value, str) and len(value) <= LONGEST
+        # What is set is recorded in UTF-8, in which halves of surrogate pairs (Cs) cannot be written.
+        return value if plain and not any(unicodedata.category(c) in ("Cc", "Cs") for c in value) else None
     if kind is bool:
         if isinstance(value, bool):
             return value
@@ -243,11 +305,13 @@ def _parse(kind: type, value: Any) -> Any:
                 "0": False}.get(value.strip().lower() if isinstance(value, str) else None)  # fmt: skip
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
+    if isinstance(value, str) and len(value) > DIGITS:
+        return None
     try:
         if kind is int:
             return None if isinstance(value, float) else int(value)
         number = float(value)
-    except ValueError:
+    except (ValueError, OverflowError):  # of an integer that is no float64
         return None
     return number if math.isfinite(number) else None
 

@@ -28,7 +28,7 @@ def listing(app: Any, known: list[Option], values: dict[str, dict[str, Any]]) ->
     rows = []
     for o in known:
         allowed = "" if o.allowed() is None else f" {{{', '.join(map(str, o.allowed()))}}}"
-        unit = f" [{o.unit}]" if o.unit else ""
+        unit = f" [{', '.join(filter(None, (o.range, o.unit)))}]" if o.range or o.unit else ""
         rows.append(
             (o.key, json.dumps(values[o.section][o.name]), o.role, o.flag or "", o.help + unit + allowed)
         )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kernels.guarantees import LEVELS
-from miniapps.config import option, section
+from kernels.threads import MOST as MOST_THREADS
+from miniapps.config import SEEDS, option, section
 from miniapps.trace.node import FILES as TRACE_FILES
 from miniapps.trace.writer import LEVELS as TRACE_LEVELS
 
@@ -55,9 +56,14 @@ class RunOptions:
         "cpu", role="method", flag="--device", choices=("cpu", "cuda"), help="where to compute"
     )
     repeats: int = option(
-        1, role="control", flag="--repeats", minimum=1, help="repeats in this launch, each from the same seed"
+        1,
+        role="control",
+        flag="--repeats",
+        minimum=1,
+        maximum=1_000_000,
+        help="repeats in this launch, each from the same seed",
     )
-    seed: int = option(1, flag="--seed", minimum=0, help="seed of all random numbers")
+    seed: int = option(1, flag="--seed", minimum=0, maximum=SEEDS, help="seed of all random numbers")
     out: str | None = option(
         None,
         role="control",
@@ -65,7 +71,12 @@ class RunOptions:
         help="directory of the run, new or empty; none: runs/APP-TIME-XXXX",
     )
     threads: int = option(
-        1, role="method", flag="--threads", minimum=1, help="OpenMP and torch threads per rank"
+        1,
+        role="method",
+        flag="--threads",
+        minimum=1,
+        maximum=MOST_THREADS,
+        help="OpenMP and torch threads per rank",
     )
     trace: str = option(
         "regions",
@@ -106,6 +117,7 @@ class RunOptions:
         role="method",
         flag="--shuffle-blocks",
         minimum=0,
+        maximum=SEEDS,
         help="deal blocks to ranks at random by this seed; 0: in order",
     )
     fault: tuple[str, ...] = option(

@@ -2,30 +2,35 @@
 
 from dataclasses import dataclass
 
-from miniapps.config import option, section
+from miniapps.config import HUGE, INT32, option, section
 
 INITIAL = ("random", "kolmogorov", "decaying")
 CLOSURES = ("none", "physics", "surrogate", "online")
+EDGE = 2**20  # points along an edge of the grid, at most
 
 
 @dataclass
 class Grid:
     """The periodic grid and its logical blocks; the spacing is 2 pi / nx in both directions."""
 
-    nx: int = option(128, help="grid points in x", minimum=4)
-    ny: int = option(128, help="grid points in y", minimum=4)
-    bx: int = option(16, help="points of a logical block in x", minimum=4)
-    by: int = option(16, help="points of a logical block in y", minimum=4)
+    nx: int = option(128, help="grid points in x", minimum=4, maximum=EDGE)
+    ny: int = option(128, help="grid points in y", minimum=4, maximum=EDGE)
+    bx: int = option(16, help="points of a logical block in x", minimum=4, maximum=EDGE)
+    by: int = option(16, help="points of a logical block in y", minimum=4, maximum=EDGE)
 
 
 @dataclass
 class Flow:
     """Physics of the flow; lengths in units where the domain is 2 pi wide."""
 
-    forcing: float = option(1.0, help="amplitude of the Kolmogorov body force", unit="length/time^2")
-    wavenumber: int = option(4, help="wavenumber of the Kolmogorov force", minimum=1)
-    drag: float = option(0.05, help="linear drag", unit="1/time", minimum=0.0)
-    viscosity: float = option(1e-3, help="molecular viscosity", unit="length^2/time", minimum=0.0)
+    forcing: float = option(
+        1.0, help="amplitude of the Kolmogorov body force", unit="length/time^2", minimum=-HUGE, maximum=HUGE
+    )
+    wavenumber: int = option(4, help="wavenumber of the Kolmogorov force", minimum=1, maximum=EDGE)
+    drag: float = option(0.05, help="linear drag", unit="1/time", minimum=0.0, maximum=HUGE)
+    viscosity: float = option(
+        1e-3, help="molecular viscosity", unit="length^2/time", minimum=0.0, maximum=HUGE
+    )
     initial: str = option(
         "random",
         help="initial vorticity: random large-scale modes, the laminar Kolmogorov flow with a small perturbation, "
@@ -33,7 +38,7 @@ class Flow:
         choices=INITIAL,
     )
     amplitude: float = option(
-        4.0, help="root mean square of the initial vorticity", unit="1/time", minimum=0.0
+        4.0, help="root mean square of the initial vorticity", unit="1/time", minimum=0.0, maximum=HUGE
     )
 
 
@@ -41,17 +46,21 @@ class Flow:
 class Time:
     """Time stepping: third-order SSP Runge-Kutta."""
 
-    steps: int = option(40, help="time steps", minimum=0, flag="--steps")
-    cfl: float = option(0.6, help="Courant number of the adaptive step", minimum=0.0)
-    dt: float = option(0.0, help="fixed time step; 0 adapts it to the flow", unit="time", minimum=0.0)
+    steps: int = option(40, help="time steps", minimum=0, flag="--steps", maximum=INT32 - 1)
+    cfl: float = option(0.6, help="Courant number of the adaptive step", minimum=0.0, maximum=HUGE)
+    dt: float = option(
+        0.0, help="fixed time step; 0 adapts it to the flow", unit="time", minimum=0.0, maximum=HUGE
+    )
 
 
 @dataclass
 class Poisson:
     """Conjugate gradients for the streamfunction."""
 
-    tolerance: float = option(1e-8, help="relative residual to reach", minimum=0.0)
-    max_iterations: int = option(5000, help="iterations after which a solve counts as failed", minimum=1)
+    tolerance: float = option(1e-8, help="relative residual to reach", minimum=0.0, maximum=1.0)
+    max_iterations: int = option(
+        5000, help="iterations after which a solve counts as failed", minimum=1, maximum=INT32
+    )
 
 
 @dataclass
@@ -65,12 +74,18 @@ class Closure:
         choices=CLOSURES,
         flag="--closure",
     )
-    filters: int = option(8, help="test filters of the dynamic procedure", minimum=1)
-    limit: float = option(0.2, help="upper bound of the coefficient C in nu_e = C h^2 |S|", minimum=0.0)
-    scale: float = option(8.0, help="vorticity that scales the network's input", unit="1/time", minimum=1e-12)
-    channels: int = option(8, help="channels of the network", minimum=1)
-    every: int = option(2, help="online: steps between optimiser steps", unit="steps", minimum=1)
-    learning_rate: float = option(0.01, help="Adam's learning rate", minimum=0.0)
+    filters: int = option(8, help="test filters of the dynamic procedure", minimum=1, maximum=64)
+    limit: float = option(
+        0.2, help="upper bound of the coefficient C in nu_e = C h^2 |S|", minimum=0.0, maximum=HUGE
+    )
+    scale: float = option(
+        8.0, help="vorticity that scales the network's input", unit="1/time", minimum=1e-12, maximum=HUGE
+    )
+    channels: int = option(8, help="channels of the network", minimum=1, maximum=1024)
+    every: int = option(
+        2, help="online: steps between optimiser steps", unit="steps", minimum=1, maximum=INT32
+    )
+    learning_rate: float = option(0.01, help="Adam's learning rate", minimum=0.0, maximum=HUGE)
     weights: str = option("", help="start from the weights in this checkpoint", flag="--weights")
     batch: str = option(
         "auto",
@@ -86,10 +101,20 @@ class Output:
     """Files beside the trace."""
 
     snapshot_every: int = option(
-        0, help="steps between field snapshots; 0: none", role="control", flag="--snapshot-every", minimum=0
+        0,
+        help="steps between field snapshots; 0: none",
+        role="control",
+        flag="--snapshot-every",
+        minimum=0,
+        maximum=INT32,
     )
     checkpoint_every: int = option(
-        0, help="steps between checkpoints; 0: none", role="control", flag="--checkpoint-every", minimum=0
+        0,
+        help="steps between checkpoints; 0: none",
+        role="control",
+        flag="--checkpoint-every",
+        minimum=0,
+        maximum=INT32,
     )
     restart: str = option("", help="checkpoint file to continue from", role="control", flag="--restart")
 

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
-from miniapps.config import option, section
+from miniapps.config import INT32, VALUES, option, section
 
 OPERATIONS = ("sum", "dot")
 DISTRIBUTIONS = ("uniform", "centred", "normal", "lognormal", "ill-conditioned", "file")
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 SPLITS = ("elements", "arrays")
+LENGTH = 2**40  # elements of an array, at most
 DEFAULT_REFERENCE = "sptr"
 
 
@@ -22,9 +23,11 @@ class Problem:
         unit="elements",
         minimum=1,
         flag="--size",
+        maximum=LENGTH,
+        count=(1, VALUES),
     )
     arrays: int = option(
-        4, help="arrays of each size (a file has its own number)", minimum=1, flag="--arrays"
+        4, help="arrays of each size (a file has its own number)", minimum=1, flag="--arrays", maximum=INT32
     )
     distribution: str = option(
         "uniform",
@@ -34,14 +37,16 @@ class Problem:
         flag="--distribution",
     )
     sigma: float = option(
-        1.0, help="lognormal: standard deviation of the logarithm", minimum=0.0, flag="--sigma"
+        1.0, help="lognormal: standard deviation of the logarithm", minimum=0.0, flag="--sigma", maximum=700.0
     )
-    condition: float = option(1e8, help="ill-conditioned: sum|x| / |sum x|", minimum=2.0, flag="--condition")
+    condition: float = option(
+        1e8, help="ill-conditioned: sum|x| / |sum x|", minimum=2.0, flag="--condition", maximum=1e300
+    )
     file: str = option(
         "", help="file: path of a .npy file, or FILE.h5:/DATASET of an HDF5 dataset", flag="--file"
     )
     dtype: str = option("float64", help="type of the elements", choices=DTYPES, flag="--dtype")
-    block: int = option(65536, help="length of a logical block", unit="elements", minimum=1)
+    block: int = option(65536, help="length of a logical block", unit="elements", minimum=1, maximum=LENGTH)
 
 
 @dataclass
@@ -63,7 +68,12 @@ class Method:
         flag="--reference",
     )
     samples: int = option(
-        10, help="sums of every array by every variant", role="control", minimum=1, flag="--samples"
+        10,
+        help="sums of every array by every variant",
+        role="control",
+        minimum=1,
+        flag="--samples",
+        maximum=1_000_000_000,
     )
     worst: bool = option(
         False,
@@ -85,11 +95,21 @@ class Method:
 class LaunchShape:
     """Launch shape of the variants that have one (on the CPU too: it fixes the tree)."""
 
-    block: int | None = option(None, help="threads of a GPU block; none: 256", role="method", minimum=32)
-    items: int | None = option(None, help="elements per thread, at least; none: 8", role="method", minimum=1)
-    grid: int | None = option(None, help="GPU blocks, at most; none: 4096", role="method", minimum=1)
+    block: int | None = option(
+        None, help="threads of a GPU block; none: 256", role="method", minimum=32, maximum=1024
+    )
+    items: int | None = option(
+        None, help="elements per thread, at least; none: 8", role="method", minimum=1, maximum=INT32
+    )
+    grid: int | None = option(
+        None, help="GPU blocks, at most; none: 4096", role="method", minimum=1, maximum=INT32
+    )
     resident: int | None = option(
-        None, help="emulated: GPU blocks in flight at once; none: all", role="method", minimum=1
+        None,
+        help="emulated: GPU blocks in flight at once; none: all",
+        role="method",
+        minimum=1,
+        maximum=INT32,
     )
 
 

@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 
-from miniapps.config import option, section
+from miniapps.config import HUGE, INT32, option, section
 from miniapps.solver.stencils import KINDS, SCHEMES
 
 RIGHT_SIDES = ("ones", "random", "manufactured", "unit", "file")
 DTYPES = ("float64", "float32")
+EDGE = 2**24  # points along an edge of the box, at most
+MOST = 1e300  # of an eigenvalue
 PRECONDITIONERS = ("none", "jacobi", "block-jacobi", "chebyshev", "multigrid")
 
 
@@ -51,12 +53,17 @@ class Problem:
         "", help="file: Matrix Market array or .npy", role="control", flag="--right-side-file"
     )
     contents: str = option("", help="hash of what these files hold, found at the start: wherever they lie")
-    eps_y: float = option(0.1, help="anisotropic: coefficient in y; that in x is 1", minimum=0.0)
-    eps_z: float = option(0.01, help="anisotropic: coefficient in z", minimum=0.0)
+    eps_y: float = option(
+        0.1, help="anisotropic: coefficient in y; that in x is 1", minimum=0.0, maximum=HUGE
+    )
+    eps_z: float = option(0.01, help="anisotropic: coefficient in z", minimum=0.0, maximum=HUGE)
     velocity: tuple[float, ...] = option(
         (10.0, 20.0, 30.0),
         help="convection-diffusion: velocity in z, y, x",
         unit="diffusivity / longest edge",
+        minimum=-HUGE,
+        maximum=HUGE,
+        count=(3, 3),
     )
     spread: float = option(
         0.0,
@@ -64,6 +71,7 @@ class Problem:
         "D A D, as badly conditioned as one likes",
         minimum=0.0,
         flag="--spread",
+        maximum=50.0,
     )
     scheme: str = option(
         "upwind", help="convection-diffusion: how convection is discretised", choices=SCHEMES
@@ -74,21 +82,22 @@ class Problem:
 class Grid:
     """The box of grid points and its logical blocks; of no meaning with problem.matrix."""
 
-    nx: int = option(32, help="grid points in x", minimum=1, flag="--nx")
-    ny: int = option(32, help="grid points in y", minimum=1, flag="--ny")
-    nz: int = option(32, help="grid points in z", minimum=1, flag="--nz")
-    bx: int = option(8, help="points of a logical block in x", minimum=1)
-    by: int = option(8, help="points of a logical block in y", minimum=1)
-    bz: int = option(8, help="points of a logical block in z", minimum=1)
+    nx: int = option(32, help="grid points in x", minimum=1, flag="--nx", maximum=EDGE)
+    ny: int = option(32, help="grid points in y", minimum=1, flag="--ny", maximum=EDGE)
+    nz: int = option(32, help="grid points in z", minimum=1, flag="--nz", maximum=EDGE)
+    bx: int = option(8, help="points of a logical block in x", minimum=1, maximum=EDGE)
+    by: int = option(8, help="points of a logical block in y", minimum=1, maximum=EDGE)
+    bz: int = option(8, help="points of a logical block in z", minimum=1, maximum=EDGE)
     points_per_rank: int = option(
         0,
         help="weak scaling: every rank has a cube of this edge, and nx, ny, nz follow; 0: they are as given",
         role="control",
         flag="--points-per-rank",
         minimum=0,
+        maximum=EDGE,
     )
     rows_per_block: int = option(
-        256, help="rows of a logical block of a matrix from a file", unit="rows", minimum=1
+        256, help="rows of a logical block of a matrix from a file", unit="rows", minimum=1, maximum=INT32
     )
 
 
@@ -101,10 +110,14 @@ class Solve:
         "none", help="the preconditioner", choices=PRECONDITIONERS, role="method", flag="--preconditioner"
     )
     tolerance: float = option(
-        1e-8, help="relative residual |r| / |b| to reach", minimum=0.0, flag="--tolerance"
+        1e-8, help="relative residual |r| / |b| to reach", minimum=0.0, flag="--tolerance", maximum=1.0
     )
     max_iterations: int = option(
-        1000, help="iterations after which the method gives up", minimum=0, flag="--max-iterations"
+        1000,
+        help="iterations after which the method gives up",
+        minimum=0,
+        flag="--max-iterations",
+        maximum=INT32 - 1,
     )
     dtype: str = option(
         "float64", help="type of matrix and vectors", choices=DTYPES, role="method", flag="--dtype"
@@ -124,23 +137,40 @@ class Solve:
 class Tuning:
     """Parameters of methods and preconditioners."""
 
-    restart: int = option(30, help="gmres: vectors of a cycle", role="method", minimum=1, flag="--restart")
-    omega: float = option(2.0 / 3.0, help="jacobi as a method: damping", role="method", minimum=0.0)
+    restart: int = option(
+        30, help="gmres: vectors of a cycle", role="method", minimum=1, flag="--restart", maximum=10_000
+    )
+    omega: float = option(
+        2.0 / 3.0, help="jacobi as a method: damping", role="method", minimum=0.0, maximum=2.0
+    )
     replace: int = option(
-        50, help="cg-pipelined: iterations between residual replacements; 0: none", role="method", minimum=0
+        50,
+        help="cg-pipelined: iterations between residual replacements; 0: none",
+        role="method",
+        minimum=0,
+        maximum=INT32,
     )
     lower: float | None = option(
-        None, help="chebyshev as a method: lower bound of the spectrum; none: estimated", role="method"
+        None,
+        help="chebyshev as a method: lower bound of the spectrum; none: estimated",
+        role="method",
+        minimum=0.0,
+        maximum=MOST,
     )
-    upper: float | None = option(None, help="the same, upper bound", role="method")
+    upper: float | None = option(None, help="the same, upper bound", role="method", minimum=0.0, maximum=MOST)
     inner: str = option("cg", help="refinement: method in float32", choices=_methods, role="method")
-    inner_tolerance: float = option(1e-4, help="refinement: of the inner method", role="method", minimum=0.0)
-    inner_iterations: int = option(200, help="refinement: most inner iterations", role="method", minimum=1)
+    inner_tolerance: float = option(
+        1e-4, help="refinement: of the inner method", role="method", minimum=0.0, maximum=1.0
+    )
+    inner_iterations: int = option(
+        200, help="refinement: most inner iterations", role="method", minimum=1, maximum=INT32
+    )
     degree: int | None = option(
         None,
         help="chebyshev preconditioner: degree of the polynomial; multigrid: of the smoother; none: their own",
         role="method",
         minimum=1,
+        maximum=1000,
     )
 
 
@@ -149,10 +179,18 @@ class Record:
     """What is recorded after an iteration, beside residual and time."""
 
     every: int = option(
-        1, help="iterations between fingerprints of the vectors; 0: none", role="control", minimum=0
+        1,
+        help="iterations between fingerprints of the vectors; 0: none",
+        role="control",
+        minimum=0,
+        maximum=INT32,
     )
     true_every: int = option(
-        0, help="iterations between true residuals b - A x; 0: at the end", role="control", minimum=0
+        0,
+        help="iterations between true residuals b - A x; 0: at the end",
+        role="control",
+        minimum=0,
+        maximum=INT32,
     )
     error: bool = option(True, help="distance to the known solution, every iteration", role="control")
     orthogonality: bool = option(
@@ -170,7 +208,12 @@ class Drift:
     """The same system solved in lock step by several orders of addition, beside exact sums."""
 
     samples: int = option(
-        0, help="orders of addition to draw; 0: no study", role="control", minimum=0, flag="--drift"
+        0,
+        help="orders of addition to draw; 0: no study",
+        role="control",
+        minimum=0,
+        flag="--drift",
+        maximum=10_000,
     )
 
 

@@ -261,7 +261,7 @@ MISTAKES = {
     "worst nothing.npy": "nothing.npy is no one-dimensional array of numbers from numpy.save: .*No such file",
     "worst --distribution normal --block 64": "--block is not for 'ao'.*choose --order spa",
     "worst --distribution normal -n 10 --save no/where/at-all": "--save no/where/at-all: .*No such file",
-    f"compare {ROOT}/README.md": "README.md is no one-dimensional array of numbers from numpy.save: it does not begin as",
+    f"compare {ROOT}/README.md": "README.md is no one-dimensional array of numbers from numpy.save: it does not begin",
     "compare /dev/zero": "/dev/zero is no one-dimensional array of numbers from numpy.save: it is no regular file",
 }
 

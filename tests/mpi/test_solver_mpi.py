@@ -244,7 +244,7 @@ MISTAKES = {
     "--points-per-rank=10": "--points-per-rank 10",
     "--method=refinement --dtype=float32": "float32",
     "--set=problem.eps_z=0 --problem=anisotropic": "eps_z",
-    "--tolerance=-1": "at least 0",
+    "--tolerance=-1": "from 0 to 1",
 }
 
 

@@ -16,17 +16,24 @@ from miniapps.trace import fingerprint
 class Work:
     """What is summed, and how often."""
 
-    steps: int = option(6, help="steps", minimum=1, flag="--steps")
-    blocks: int = option(8, help="blocks", minimum=1)
-    cells: int = option(16, help="cells per block", unit="cells")
-    regions: int = option(0, role="control", help="empty regions per step, to fill the trace")
-    scale: float = option(1.0, help="factor of the initial state")
-    method: str = option("plain", help="a choice", choices=("plain", "fancy"), role="method")
-    limit: float | None = option(None, help="largest sum that passes the check")
-    file_limit: int = option(
-        -1, role="control", help="largest file that the last rank may write", unit="bytes"
+    steps: int = option(6, help="steps", minimum=1, flag="--steps", maximum=1_000_000)
+    blocks: int = option(8, help="blocks", minimum=1, maximum=1_000_000)
+    cells: int = option(16, help="cells per block", unit="cells", minimum=1, maximum=1_000_000)
+    regions: int = option(
+        0, role="control", help="empty regions per step, to fill the trace", minimum=0, maximum=1_000_000
     )
-    diverge: int = option(-1, help="step at which to give up; -1: never")
+    scale: float = option(1.0, help="factor of the initial state", minimum=-1e9, maximum=1e9)
+    method: str = option("plain", help="a choice", choices=("plain", "fancy"), role="method")
+    limit: float | None = option(None, help="largest sum that passes the check", minimum=-1e9, maximum=1e9)
+    file_limit: int = option(
+        -1,
+        role="control",
+        help="largest file that the last rank may write",
+        unit="bytes",
+        minimum=-1,
+        maximum=2**40,
+    )
+    diverge: int = option(-1, help="step at which to give up; -1: never", minimum=-1, maximum=1_000_000)
 
 
 @dataclass
