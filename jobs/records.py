@@ -44,7 +44,7 @@ class Lock(Process, frozen=True, kw_only=True):
     since: Word
 
 
-class Begin(msgspec.Struct, frozen=True, kw_only=True):
+class Begin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The beginning of an attempt; a second one, with its `process`, when the launch has started."""
 
     task: Short
@@ -118,7 +118,7 @@ def read_lock(path: Path) -> Lock:
 
 def cut_off(line: bytes) -> bool:
     """Whether `line` is the beginning of one of ours, and no more of it; ours are objects of JSON."""
-    if not line.startswith(b"{") or line.endswith(b"}"):
+    if not line.startswith(b"{") or line.endswith(b"}") or not line.isascii():
         return False
     return any("truncated" in _wrong(line + digit) for digit in (b"", b"0"))  # 2. and 1e- are no numbers yet
 
