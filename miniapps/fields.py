@@ -56,7 +56,7 @@ def save(run: Path, name: str, attributes: dict, arrays: dict[str, np.ndarray]) 
     path = run / name
 
     def fill(file) -> None:
-        file.attrs.update(attributes)
+        file.attrs.update({key: _fixed(value) for key, value in attributes.items()})
         for each, array in arrays.items():
             file.create_dataset(each, data=array)
 
@@ -75,3 +75,8 @@ def save(run: Path, name: str, attributes: dict, arrays: dict[str, np.ndarray]) 
             f"{path}: cannot be written: {error.strerror or error}; see that the directory of the run is there and "
             "has room"
         ) from error
+
+
+def _fixed(value):
+    """Text as text of fixed length, which lies where the attribute does and not in a heap; all else as it is."""
+    return np.bytes_(value.encode()) if isinstance(value, str) else value

@@ -116,7 +116,7 @@ def read_checkpoint(path: str | os.PathLike, most: int = MOST) -> Checkpoint:
     where = printable(os.fspath(path))
     image, _ = read_sealed(path, most, links=True)
     with contents.opened(image, where) as root:
-        head, options, shapes = _attributes(contents.attributes(root, where), where)
+        head, options, shapes = _attributes(contents.attributes(root, where, heap=False), where)
         expected = _expected(shapes)
         present = set(contents.names(root, where))
         if present != set(expected):

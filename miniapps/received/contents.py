@@ -122,8 +122,11 @@ def array(
     return rows
 
 
-def attributes(group: Any, where: str) -> dict[str, Any]:
-    """The attributes of an object: text, booleans, numbers, or lists of these."""
+def attributes(group: Any, where: str, heap: bool = True) -> dict[str, Any]:
+    """The attributes of an object: text, booleans, numbers, or lists of these.
+
+    `heap`: also text of variable length, which HDF5 keeps in a heap; it can search a forged one without end.
+    """
     from h5py import h5a, h5t
 
     count = h5a.get_num_attrs(group)
@@ -139,6 +142,11 @@ def attributes(group: Any, where: str) -> dict[str, Any]:
         if kind.get_class() not in (h5t.INTEGER, h5t.FLOAT, h5t.STRING, h5t.ENUM):
             raise Refused(
                 f"{where}: the attribute {_shown(name)} is of a type that none of ours has; leave it out"
+            )
+        if not heap and kind.get_class() == h5t.STRING and kind.is_variable_str():
+            raise Refused(
+                f"{where}: the attribute {_shown(name)} is text of variable length, which is not read; it is none of "
+                "ours: leave it out"
             )
         if numbers * kind.get_size() > ATTRIBUTE_MOST or (kind.get_class() == h5t.STRING and numbers > TEXTS):
             raise Refused(f"{where}: the attribute {_shown(name)} has {numbers:,} elements; leave it out")

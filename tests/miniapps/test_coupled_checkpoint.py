@@ -77,7 +77,8 @@ def anew(file):
     """Make the stored fingerprint that of the arrays, as someone who knows the format would."""
     arrays = {key: dataset[...] for key, dataset in file.items()}
     pairs = zip(*block_prints(Blocks(16, 24, 8, 8), arrays), strict=True)
-    file.attrs["fingerprint"] = combined((zeta + psi for zeta, psi in pairs), arrays.get("surrogate.theta"))
+    print_ = combined((zeta + psi for zeta, psi in pairs), arrays.get("surrogate.theta"))
+    file.attrs["fingerprint"] = np.bytes_(print_.encode())
 
 
 def refused(path, config=None, seed=SEED):
@@ -124,9 +125,13 @@ def attribute(**values):
             if value is None:
                 del file.attrs[key]
             else:
-                file.attrs[key] = value
+                file.attrs[key] = np.bytes_(value.encode()) if isinstance(value, str) else value
 
     return change
+
+
+def in_a_heap(file):
+    file.attrs["app"] = "coupled"  # text of variable length
 
 
 def option(key, value):
@@ -196,6 +201,7 @@ CHANGES = {
     "an unknown option": (option("flow.magic", 7), "flow.magic = 7 there, unknown here"),
     "an option less": (option("flow.drag", None), "flow.drag = unknown there"),
     "text that a terminal obeys": (option("flow.initial", "\x1b[31m"), "\\x1b[31m there"),
+    "text in a heap": (in_a_heap, "app is text of variable length"),
     "a group more": (lambda file: file.create_group("extra"), "extra"),
     "a dataset more": (lambda file: file.create_dataset("extra", (2,), "f8"), "extra"),
     "a dataset less": (lambda file: file.__delitem__("psi"), "it holds curvature, slope"),
@@ -330,7 +336,7 @@ def test_a_link_in_place_of_a_file_is_replaced_and_not_followed(tmp_path):
     assert (tmp_path / "outside").read_text() == "mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["outside", "x.h5"]
     with h5py.File(tmp_path / "x.h5") as file:
-        assert file["zeta"].shape == (2, 2) and file.attrs["format"] == "fpna-solution"
+        assert file["zeta"].shape == (2, 2) and file.attrs["format"] == b"fpna-solution"
 
 
 # ---- the trace beside it
