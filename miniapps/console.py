@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from miniapps.received.text import printable
+from miniapps.received.text import printable, tell
 
 FORMAT = "%(asctime)s %(name)s rank %(rank)d %(levelname)s: %(message)s"
 REDRAW_S = 0.2
@@ -20,6 +20,26 @@ class _Formatter(logging.Formatter):
         return printable(super().format(record), keep="\n")
 
 
+class _File(logging.FileHandler):
+    """The log file of a rank; one that cannot be written is told once, and is no reason to end a run."""
+
+    told = False
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        self._tell(sys.exc_info()[1])
+
+    def close(self) -> None:
+        try:
+            super().close()
+        except OSError as error:
+            self._tell(error)
+
+    def _tell(self, error: BaseException | None) -> None:
+        if not self.told:
+            tell(f"the log {self.baseFilename} cannot be written: {error}", sys.stderr)
+        self.told = True
+
+
 def logger(app: str, rank: int, level: str, file: Path | None) -> logging.Logger:
     """The log of one rank: rank 0 from `level` on to stderr, others from warning on; everything from `level`
     on to `file` if given. Calling it again replaces the handlers."""
@@ -29,7 +49,7 @@ def logger(app: str, rank: int, level: str, file: Path | None) -> logging.Logger
     asked = getattr(logging, level.upper())
     handlers = [(logging.StreamHandler(sys.stderr), asked if rank == 0 else max(asked, logging.WARNING))]
     if file is not None:
-        handlers.append((logging.FileHandler(file, encoding="utf-8", errors="backslashreplace"), asked))
+        handlers.append((_File(file, "x", encoding="utf-8", errors="backslashreplace"), asked))
     formatter = _Formatter(FORMAT.replace("%(rank)d", str(rank)).replace("%(name)s", app), "%H:%M:%S")
     for handler, threshold in handlers:
         handler.setLevel(threshold)

@@ -15,6 +15,7 @@ from miniapps import faults
 from miniapps.config import UsageError
 from miniapps.console import NoProgress, Progress
 from miniapps.options import RunOptions, ordering_for
+from miniapps.place import Place
 from miniapps.trace import Tracer
 from miniapps.watch import Watch
 
@@ -90,12 +91,17 @@ class Context:
     struck: set[str] = field(default_factory=set)
     orderings: dict[str, str] = field(default_factory=dict)  # by name of reducer, as planned
     watch: Watch | None = None  # of what passes between records; None where nobody asked for it
+    place: Place | None = None  # `out` as it was opened
     _reducers: dict[str, Reducer] = field(default_factory=dict)
 
     def __post_init__(self):
         if self.options.record == "messages" or any(f.kind in faults.INSIDE for f in self.faults):
             recording = self.options.record == "messages"
             self.watch = Watch(self.comm, self.tracer, self.faults, self.struck, recording)
+
+    def directory(self) -> Path:
+        """Where to write files of the run. Raises PlaceError where that is not what it was when the run began."""
+        return self.out if self.place is None else self.place.require()
 
     @property
     def rank(self) -> int:

@@ -9,16 +9,17 @@ import sys
 import threading
 import time
 import traceback
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 from kernels.guarantees import ChoiceError
-from miniapps import interrupts, outcome
+from miniapps import interrupts, outcome, peers
 from miniapps.blocks import BlocksError
 from miniapps.config import UsageError
 from miniapps.interrupts import Terminated
 from miniapps.launch import Launch
-from miniapps.outcome import RunError
+from miniapps.outcome import RESULT, RunError
+from miniapps.place import Place, PlaceError
 from miniapps.received.text import tell
 from miniapps.trace import TraceError
 
@@ -26,18 +27,34 @@ DONE, FAILED, BAD_USAGE, NOT_VERIFIED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130
 
 USAGE = (UsageError, ChoiceError, BlocksError)
 # Errors that explain themselves: a traceback would only hide what they say.
-CLEAR = (*USAGE, RunError, TraceError, KeyboardInterrupt)
+CLEAR = (*USAGE, RunError, PlaceError, TraceError, KeyboardInterrupt)
+TOLD = (Terminated, KeyboardInterrupt)  # to end, by others: no failure of the rank that gets it
 
 HEARD_S = 0.5  # for the launcher to pass on what was said: it drops it when the job is aborted
 PATIENCE_S = 10.0  # how long a rank that failed later leaves the abort to the one that spoke for the run
+SHOWN = 8  # repeats that were done before, at most
+GRACE_S = (
+    2.0  # how long other nodes leave the word to that of rank 0, where no result.json can tell who was first
+)
 LAST_RESORT_S = 30  # after which SIGALRM kills a rank that cannot even fail, say on a dead file system
 
 
-def fail(error: BaseException, app: str, comm: Any, launch: Launch | None, ctx: Any) -> int:
+@dataclass
+class State:
+    """How far a rank has come: what its failure can still speak of."""
+
+    launch: Launch | None = None
+    place: Place | None = None
+    peers: peers.Peers | None = None
+    ctx: Any = None
+    outcomes: list[outcome.Outcome] = field(default_factory=list)  # of the repeats that are done
+
+
+def fail(error: BaseException, app: str, comm: Any, state: State) -> int:
     """Say what happened, save what can be saved, and end the whole job; returns only where the rank is alone.
 
-    `launch` and `ctx` are None as far as the run had not come to them. Of several ranks that fail, the first
-    to write result.json speaks.
+    Of several ranks that fail, the first of a node to claim the directory of the run speaks, and of several nodes the
+    first to write result.json.
     """
     interrupts.ignore()
     if threading.current_thread() is threading.main_thread():
@@ -46,7 +63,7 @@ def fail(error: BaseException, app: str, comm: Any, launch: Launch | None, ctx: 
     code = exit_code(error)
     first = True
     try:
-        message, first = _save(error, code, app, comm, launch, ctx)
+        message, first = _save(error, code, app, comm, state)
     except Exception as another:  # whatever fails here must not keep the job from ending
         message = [f"{app}: rank {comm.rank} of {comm.size}: {describe(error)} (then: {describe(another)})"]
     if first:
@@ -73,7 +90,7 @@ def exit_code(error: BaseException) -> int:
 def describe(error: BaseException) -> str:
     """`error` in words for people."""
     if isinstance(error, Terminated):
-        return "ended by SIGTERM (a time limit, or someone cancelled the job)"
+        return "ended by SIGTERM (a time limit, someone cancelled the job, or the launcher ended it with another rank)"
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     if isinstance(error, CLEAR):
@@ -81,35 +98,66 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-def _save(error, code, app, comm, launch, ctx) -> tuple[list[str], bool]:
+def _save(error, code, app, comm, state: State) -> tuple[list[str], bool]:
     """(lines of the message, whether this rank is the one to print them)."""
+    launch, place, ctx = state.launch, state.place, state.ctx
+    if place is None:
+        first = comm.rank == 0 or not isinstance(error, PlaceError)  # which all ranks raise
+    else:
+        first = place.claim()
+    died = _died(error, state)
     where = f"rank {comm.rank} of {comm.size}"
     if ctx is not None:
         ctx.progress.clear()
         where += f", repeat {ctx.repeat}, step {ctx.tracer.step}"
-    message = [f"{app}: {where}: {describe(error)}"]
+    if died is None:
+        message = [f"{app}: {where}: {describe(error)}"]
+    else:
+        message = [
+            f"{app}: rank {died} of {comm.size} died without a word: killed, or out of memory; noticed by {where}: "
+            + ("ended by SIGTERM" if isinstance(error, Terminated) else describe(error))
+        ]
     if ctx is not None:
+        kept = ctx.tracer.where()
+        done = [k for k, repeat in enumerate(state.outcomes) if repeat.fingerprint][-SHOWN:]
         with contextlib.suppress(TraceError):  # it may be what failed
             ctx.tracer.close(complete=False)
-        message.append(f"  trace: {ctx.tracer.path} (marked incomplete)")
-    first = True
-    if launch is not None:
-        told = {"error": message[0], "failed_rank": comm.rank}
-        with contextlib.suppress(OSError):
-            first = outcome.write(launch.out, launch.result("failed", code) | told, comm.rank)
-    return message + _keep_traceback(error, launch, comm.rank), first
+        message.append(
+            f"  trace: {kept} (marked incomplete)" if kept else f"  trace: {ctx.tracer.path} is lost"
+        )
+        message += [f"  repeat {k} was done: FINGERPRINT state={state.outcomes[k].fingerprint}" for k in done]
+    if first and place is not None:
+        blamed = died if died is not None or isinstance(error, TOLD) else comm.rank
+        told = {"error": message[0], "failed_rank": blamed}
+        try:
+            outcome.write(place, launch.result("failed", code if died is None else FAILED) | told)
+        except FileExistsError:
+            first = False
+        except OSError as trouble:
+            message.append(f"  {RESULT}: cannot be written: {trouble.strerror or trouble}")
+            first = died is None  # who died may have spoken before: nothing tells
+            if state.peers is not None and 0 not in state.peers:
+                time.sleep(GRACE_S)
+    return message + _keep_traceback(error, state, comm.rank), first
 
 
-def _keep_traceback(error: BaseException, launch: Launch | None, rank: int) -> list[str]:
+def _died(error: BaseException, state: State) -> int | None:
+    """The rank whose death this rank notices by `error`: as the launcher's SIGTERM, or in a call of MPI."""
+    from mpi4py import MPI
+
+    return peers.dead(state.peers or {}) if isinstance(error, (*TOLD, MPI.Exception)) else None
+
+
+def _keep_traceback(error: BaseException, state: State, rank: int) -> list[str]:
     """Write the traceback of an error that does not explain itself into the run; lines for the message."""
     if isinstance(error, (*CLEAR, Terminated)):
         return []
     text = "".join(traceback.format_exception(error))
-    if launch is None or launch.options.log_level == "debug":
+    if state.place is None or state.launch.options.log_level == "debug":
         return [text.rstrip()]
-    path = Path(launch.out) / f"error-rank-{rank:05d}.txt"
+    name = f"error-rank-{rank:05d}.txt"
     try:
-        path.write_text(text, encoding="utf-8")
+        state.place.write(name, text)
     except OSError:
         return [text.rstrip()]
-    return [f"  traceback: {path}"]
+    return [f"  traceback: {state.place.path / name}"]

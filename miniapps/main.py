@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from miniapps import console, environment, interrupts, outcome
+from miniapps import console, environment, interrupts, outcome, peers
 from miniapps.config import UsageError
 from miniapps.context import Context
-from miniapps.failure import BAD_USAGE, DONE, NOT_VERIFIED, USAGE, fail
+from miniapps.failure import BAD_USAGE, DONE, FAILED, NOT_VERIFIED, USAGE, State, fail
 from miniapps.launch import Launch, prepare
 from miniapps.options import RunOptions
-from miniapps.outcome import Check, Outcome, RunError
+from miniapps.outcome import RESULT, Check, Outcome, RunError
+from miniapps.place import Place, PlaceError
 from miniapps.received.text import tell
-from miniapps.trace import Tracer
+from miniapps.trace import TraceError, Tracer
 from miniapps.trace.clocks import Clocks
 from miniapps.trace.node import pack_node
 from miniapps.trace.schema import rank_file
@@ -47,14 +49,6 @@ class App:
         object.__setattr__(self, "package", self.package or f"miniapps.{self.name}")
 
 
-@dataclass
-class _State:
-    """How far this rank has come: what a failure can still speak of."""
-
-    launch: Launch | None = None
-    ctx: Context | None = None
-
-
 def main(app: App, argv: list[str] | None = None, comm: Any = None) -> int:
     """Run `app` as the command line `argv` (default: sys.argv) asks, on `comm` (default: all ranks).
 
@@ -69,13 +63,13 @@ def main(app: App, argv: list[str] | None = None, comm: Any = None) -> int:
         if speaks():
             tell(f"{app.name}: {error}", sys.stderr)
         return BAD_USAGE
-    state = _State()
+    state = State()
     try:
         with interrupts.raising():
             code, state.launch = _agree(app, argv, comm)
             return code if state.launch is None else _run(app, comm, state)
     except BaseException as error:
-        return fail(error, app.name, comm, state.launch, state.ctx)
+        return fail(error, app.name, comm, state)
 
 
 def _agree(app: App, argv: list[str], comm: Any) -> tuple[int, Launch | None]:
@@ -93,15 +87,17 @@ def _agree(app: App, argv: list[str], comm: Any) -> tuple[int, Launch | None]:
     return comm.bcast(answer, root=0)
 
 
-def _run(app: App, comm: Any, state: _State) -> int:
+def _run(app: App, comm: Any, state: State) -> int:
     """Set up, run the repeats, agree on the verdict, and write it down."""
     launch, options, rank = state.launch, state.launch.options, comm.rank
+    state.place = place = _open(launch, comm)
     log_file = launch.out / f"rank-{rank:05d}.log" if options.log_all_ranks else None
     log = console.logger(app.name, rank, options.log_level, log_file)
     ranks = "1 rank" if comm.size == 1 else f"{comm.size} ranks"
     log.info("%s, guarantee %s, run %s", ranks, options.guarantee, launch.out)
     environment.set_threads(options.threads)
     clocks = Clocks(comm)
+    state.peers = peers.peers_of(clocks.node, rank)
     device = "cpu" if options.device == "cpu" else environment.cuda_device(clocks.node.rank)
     offset, _ = clocks.offset()
     own = launch.environment | environment.own(options.threads, device)
@@ -110,18 +106,21 @@ def _run(app: App, comm: Any, state: _State) -> int:
         comm=comm,
         config=launch.config,
         options=options,
-        tracer=Tracer(launch.out / rank_file(rank), attributes, size=comm.size, level=options.trace),
+        tracer=Tracer(
+            launch.out / rank_file(rank), attributes, size=comm.size, level=options.trace, directory=place
+        ),
         log=log,
         out=launch.out,
         faults=launch.faults,
         replay=launch.replay,
         progress=console.progress(rank, options.progress, options.repeats),
+        place=place,
     )
-    outcomes = []
+    outcomes = state.outcomes
     begin = time.perf_counter()
     for repeat in range(options.repeats):
         ctx.begin_repeat(repeat)
-        outcomes.append(app.run(ctx))
+        state.outcomes.append(app.run(ctx))
         ctx.end_repeat()
         if repeat == 0:  # by now all libraries that it needs are loaded
             ctx.tracer.attributes(environment=own | {"arithmetic": environment.arithmetic()})
@@ -130,9 +129,8 @@ def _run(app: App, comm: Any, state: _State) -> int:
     later, _ = clocks.offset()
     checks = comm.bcast(outcome.all_checks(outcomes, options.guarantee), root=0)
     code = DONE if all(check["passed"] for check in checks) else NOT_VERIFIED
-    ctx.tracer.attributes(clock_drift=(later - offset) / wall)
-    seals = {rank_file(rank): ctx.tracer.close(complete=True)}
-    if options.trace_files == "node":
+    lost, seals = _close(ctx, (later - offset) / wall)
+    if options.trace_files == "node" and not lost:
         seals, trouble = pack_node(launch.out, clocks.node, rank, seals)
         if trouble:
             log.warning("%s", trouble)
@@ -151,9 +149,68 @@ def _run(app: App, comm: Any, state: _State) -> int:
             "traces": {name: seal for own in seals for name, seal in own.items()},
             "wall_s": wall,
         }
-        outcome.write(launch.out, result)
-        for line in outcome.lines(result):
-            tell(line)
+        code = _conclude(app, place, result, lost)
     console.close(log)
-    comm.Barrier()  # no rank ends, which may end the job, before rank 0 has spoken
-    return code
+    place.close()
+    return comm.bcast(code, root=0)  # no rank ends, which may end the job, before rank 0 has spoken
+
+
+def _open(launch: Launch, comm: Any) -> Place:
+    """The directory of the run. Collective; raises PlaceError on all ranks where one of them cannot open it."""
+    place, trouble = None, ""
+    try:
+        place = Place(launch.out)
+    except PlaceError as error:
+        trouble = str(error)
+    if lost := _first(comm, trouble):
+        raise PlaceError(f"rank {lost[0]}: {lost[1]}")
+    return place
+
+
+def _close(ctx: Context, clock_drift: float) -> tuple[tuple[int, str] | None, dict[str, str]]:
+    """Close the traces of all ranks, complete if each of them is where it was and could be written. Collective.
+
+    Returns (rank, what happened) of the first that is not, if any, and the seal of this rank's file by its name.
+    """
+    trouble, seals = "", {}
+    try:
+        ctx.tracer.attributes(clock_drift=clock_drift)
+        ctx.tracer.flush()
+    except TraceError as error:
+        trouble = str(error)
+    lost = _first(ctx.comm, trouble)
+    try:
+        if seal := ctx.tracer.close(complete=lost is None):
+            seals[rank_file(ctx.rank)] = seal
+    except TraceError as error:
+        trouble = str(error)
+    return lost or _first(ctx.comm, trouble), seals
+
+
+def _first(comm: Any, trouble: str) -> tuple[int, str] | None:
+    """(rank, trouble) of the first rank that has any. Collective."""
+    return next(((rank, text) for rank, text in enumerate(comm.allgather(trouble)) if text), None)
+
+
+def _conclude(app: App, place: Place, result: dict[str, Any], lost: tuple[int, str] | None) -> int:
+    """Write result.json and print the results; what became of the traces too, if they are `lost`. Returns the exit
+    code."""
+    if lost is None and (trouble := place.trouble()):
+        lost = 0, trouble
+    if lost is None:
+        try:
+            outcome.write(place, result)
+        except OSError as error:
+            remedy = "start the run again in a directory of its own, with room (--out DIR)"
+            lost = 0, f"{place.path / RESULT} cannot be written: {error.strerror}; {remedy}"
+    if lost is not None:
+        rank, trouble = lost
+        message = f"{app.name}: rank {rank} of {result['size']}: {trouble}"
+        result |= {"status": "failed", "exit_code": FAILED, "error": message, "failed_rank": rank}
+        with contextlib.suppress(OSError):  # it may be what failed
+            outcome.write(place, result)
+    for line in outcome.lines(result):
+        tell(line)
+    if lost is not None:
+        tell(f"{message}\n  results: on standard output, for the run came to its end", sys.stderr, keep="\n")
+    return result["exit_code"]

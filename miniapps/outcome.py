@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from miniapps.place import Place
 from miniapps.received.result import RESULT, written
 
 
@@ -59,7 +58,7 @@ def figures(outcomes: list[Outcome]) -> dict[str, dict[str, Any]]:
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """The stable lines of a finished run, for people and harnesses."""
+    """The stable lines of a finished run, for people and harnesses; without a verdict where its traces were lost."""
     several = len(result["fingerprints"]) > 1
     shown = [f"FOM {name}={fom['value']:.6g} {fom['unit']}".rstrip() for name, fom in result["fom"].items()]
     for repeat, print_ in enumerate(result["fingerprints"]):
@@ -69,25 +68,13 @@ def lines(result: dict[str, Any]) -> list[str]:
     for check in failed:
         where = f" (repeat {check['repeat']})" if several and check["repeat"] >= 0 else ""
         shown.append(f"CHECK FAIL {check['name']}{where}: {check['detail']}")
-    shown.append(f"VERIFICATION: {'FAIL' if failed else 'PASS'}")
-    shown.append(f"RUN {result['run']}")
+    if result["status"] == "done":
+        shown.append(f"VERIFICATION: {'FAIL' if failed else 'PASS'}")
+        shown.append(f"RUN {result['run']}")
     return shown
 
 
-def write(out: Path, result: dict[str, Any], rank: int = 0) -> bool:
-    """Write RUN/result.json in one piece, unless there is one; whether it was written here.
-
-    The first rank to write it speaks for the run: a link, unlike a rename, never replaces what is there.
-    """
-    target, draft = out / RESULT, out / f".{RESULT}.{rank}"
-    draft.write_text(written(result), encoding="utf-8")
-    try:
-        os.link(draft, target)
-    except FileExistsError:
-        return False
-    except OSError:  # a file system without links
-        os.replace(draft, target)
-        return True
-    finally:
-        draft.unlink(missing_ok=True)
-    return True
+def write(place: Place, result: dict[str, Any]) -> None:
+    """Write RUN/result.json in one piece. Raises OSError; FileExistsError where there is one, for the first rank to
+    write it speaks for the run."""
+    place.write(RESULT, written(result))

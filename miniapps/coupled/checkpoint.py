@@ -105,7 +105,7 @@ def save_checkpoint(ctx, blocks: Blocks, state: State, surrogate) -> None:
     )
     options = {f"config.{key}": value for key, value in problem_of(ctx.config).items()}
     name = f"{FOLDER}/repeat-{ctx.repeat}-step-{state.step:06d}.h5"
-    fields.save(ctx.out, name, msgspec.structs.asdict(head) | options, arrays)
+    fields.save(ctx.directory(), name, msgspec.structs.asdict(head) | options, arrays)
 
 
 def read_checkpoint(path: str | os.PathLike, most: int = MOST) -> Checkpoint:

@@ -58,7 +58,7 @@ def _write_files(model: Model, step: int) -> None:
         if ctx.rank == 0:
             attributes = {"format": "fpna-snapshot", "app": "coupled", "step": step, "time": model.state.time}
             name = f"snapshots/repeat-{ctx.repeat}-step-{step:06d}.h5"
-            fields.save(ctx.out, name, attributes | {"spacing": model.h}, whole)
+            fields.save(ctx.directory(), name, attributes | {"spacing": model.h}, whole)
 
 
 def _figures(model: Model, steps: int, wall: float) -> dict[str, tuple[float, str]]:

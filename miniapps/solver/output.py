@@ -43,4 +43,4 @@ def save_solution(ctx, problem, x) -> None:
         natural[box.points(np.arange(box.count))] = whole
         whole = natural
     attributes = {"format": "fpna-solution", "app": "solver", "repeat": ctx.repeat}
-    fields.save(ctx.out, f"solution-repeat-{ctx.repeat}.h5", attributes, {"x": whole})
+    fields.save(ctx.directory(), f"solution-repeat-{ctx.repeat}.h5", attributes, {"x": whole})

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from miniapps import place
 from miniapps.interrupts import held
 from miniapps.trace.schema import TABLES, TraceError, fingerprint_rows
 from miniapps.trace.storage import Columns, Storage
@@ -35,10 +36,12 @@ class Tracer:
     Parameters: `path` of the file, which must not exist; `attributes` of the root group (docs/trace.md; those
     named there as JSON are given as Python objects); `size` of the communicator; `level` "regions", or "off",
     which records no events but all values, fingerprints and orders, so that the cost of tracing can be
-    measured on the same bits.
+    measured on the same bits; `directory`, that of the run, which is watched with the file.
 
     `name` is an integer from `tracer.name(...)` in `event`, where speed matters, and an integer or a string
-    everywhere else. Raises TraceError when the file cannot be written; the tracer then writes no more.
+    everywhere else. Raises TraceError when the file cannot be written; the tracer then writes no more. `flush` and
+    `close` raise it also where the file or the directory was removed or moved; the rows are in the file, wherever
+    that is.
     """
 
     clock = staticmethod(time.perf_counter_ns)
@@ -50,6 +53,7 @@ class Tracer:
         *,
         size: int = 1,
         level: str = "regions",
+        directory: place.Place | None = None,
     ):
         if level not in LEVELS:
             raise ValueError(f"trace level {level!r} is unknown; the levels are {', '.join(LEVELS)}")
@@ -72,8 +76,10 @@ class Tracer:
         try:
             with held():
                 self._storage: Storage | None = Storage(self.path, attributes, size)
+                self._identity = place.of(os.stat(self.path))
         except OSError as error:
             raise self._error("created", error) from error
+        self._directory = directory
 
     def name(self, name: str) -> int:
         """The integer that stands for `name` in this file; give it to `event`."""
@@ -149,24 +155,34 @@ class Tracer:
         self._guarded("written", lambda storage: storage.set_attributes(attributes))
 
     def flush(self) -> None:
-        """Write every row so far and commit it."""
+        """Write every row so far and commit it; see that the file is where it was."""
         self._write(tails=True)
         self._period = _period()
+        if self._storage is not None and (trouble := self._trouble()):
+            raise TraceError(trouble)
 
     def close(self, complete: bool = True) -> str:
-        """Write what is left, close the file and seal it; `complete` says that the run came to a regular end.
+        """Write what is left, close the file and seal it; `complete` says that the run came to a regular end, which it
+        did not where the file is not where it was.
 
         Returns the seal, a hash of the file in hex; empty where the file was abandoned before."""
         self._write(tails=False)
+        trouble = "" if self._storage is None else self._trouble()
         seals = [""]
 
         def finish(storage: Storage) -> None:
             own = {"events": self._events, "ns_per_event": self.ns_per_event, "flush_ns": self._flush_ns}
-            seals.append(storage.finish(complete, own | {"dropped": 0}))
+            seals.append(storage.finish(complete and not trouble, own | {"dropped": 0}))
 
         self._guarded("closed", finish)
         self._storage = None
+        if trouble and complete:
+            raise TraceError(trouble)
         return seals[-1]
+
+    def where(self) -> Path | None:
+        """Where the file is now; None where it was removed."""
+        return self.path if place.leads_to(self.path, self._identity) else place.whereabouts(self._identity)
 
     def __enter__(self) -> Tracer:
         return self
@@ -229,6 +245,14 @@ class Tracer:
                     raise self._error(verb, error) from error
                 raise
             self._storage = storage
+
+    def _trouble(self) -> str:
+        """What became of the directory or the file, in a sentence; empty while both are where they were."""
+        trouble = self._directory.trouble() if self._directory else ""
+        if not trouble and not place.leads_to(self.path, self._identity):
+            fate = place.fate(self.path, self._identity)
+            trouble = f"the trace of rank {self.rank}, {self.path}, {fate}; {place.ADVICE}"
+        return trouble
 
     def _error(self, verb: str, error: OSError) -> TraceError:
         return TraceError(

@@ -228,7 +228,8 @@ def test_a_killed_rank_ends_the_job_and_leaves_readable_traces(library, tmp_path
         trace = read(path)
         assert not trace.complete
         assert len(trace.tables["events"]["step"]) > 16000
-    assert not (out / "result.json").exists()
+    # The others wait in MPI; should one of them not have come to it, it says who died.
+    assert not (out / "result.json").exists() or result(out)["failed_rank"] == 1
 
 
 @libraries
