@@ -70,8 +70,8 @@ def final(frames: Frames, table: str, name: str, runs: list[Id]) -> tuple[int, l
 
 def outcomes(frames: Frames, runs: pd.DataFrame) -> list[str] | None:
     """What each row of `runs` came to, as a hash: of every final fingerprint and value that all of them recorded, and
-    of the state in result.json where all have one. Equal bits, equal hash: a row that one of them lacks is no other
-    outcome. None where there is nothing that all recorded."""
+    of the state in result.json where all have one, of one step. Equal bits, equal hash: a row that one of them lacks
+    is no other outcome. None where there is nothing that all recorded."""
     hashes = [hashlib.blake2b(digest_size=16) for _ in range(len(runs))]
     compared = 0
     told = [common(runs.iloc[0], runs.iloc[i]) for i in range(1, len(runs))]
@@ -88,7 +88,7 @@ def outcomes(frames: Frames, runs: pd.DataFrame) -> list[str] | None:
                 compared += any(parts)
                 for digest, part in zip(hashes, parts, strict=True):
                     digest.update(part)
-    if (runs["state"] != "").all():
+    if (runs["state"] != "").all() and runs["last_step"].nunique() == 1:
         compared += 1
         for digest, state in zip(hashes, runs["state"], strict=True):
             digest.update(state.encode())

@@ -274,7 +274,8 @@ def cell_of(frames: Frames, name: str, members: pd.DataFrame) -> Cell:
     for same in environments:
         pairs = _against_first(frames, same)
         ends = results if len(environments) == 1 else outcomes(frames, same) or []
-        within |= len(set(ends)) > 1 or any(pair.differs for pair in pairs)
+        whole = all(pair.comparable for pair in pairs)
+        within |= any(pair.differs for pair in pairs) or (whole and len(set(ends)) > 1)
         found += pairs
     if len(environments) > 1 and not within:
         found += _against_first(frames, pd.concat([same.iloc[:1] for same in environments]))

@@ -134,9 +134,11 @@ def compare(frames: Frames, a: Id, b: Id) -> Comparison:
         if both.rows:
             through.append(int(both.left.step[both.in_left].max()))
         points[table] = _first(both)
-        for side, (count, first) in enumerate(both.missing()):
+        missing = both.missing()
+        for side, (count, _) in enumerate(missing):
             lacks[1 - side] += count
-            lone += [first] if first else []
+        firsts = [first for _, first in missing if first]
+        lone += sorted(firsts, key=lambda row: (row.step, row.seq, row.block))[:1]
     if not shared and not lone:
         raise NothingInCommon(
             f"{a[0]}:{a[1]} and {b[0]}:{b[1]} recorded nothing of the same step, name and block, so there is "
@@ -146,7 +148,7 @@ def compare(frames: Frames, a: Id, b: Id) -> Comparison:
     return Comparison(
         a, b, fingerprint, points["values"], _first_order(frames, a, b),
         *_nearby(frames, a, b, fingerprint, told), shared, *only, max(through, default=-1), *lacks,
-        min(lone, key=lambda row: (row.step, row.seq, row.block), default=None), told.differ,
+        min(lone, key=lambda row: row.step, default=None), told.differ,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ Options say what a run records, and the layout says who records it:
 | the variants of `reductions` | those of one run | what passes between records |
 | `--restart` | none | steps before both have begun, what is counted from the start |
 | rank count, ownership | contributions of whole ranks | these, and drawn orders of a rank's blocks (`--drift`) |
+| the same, ranks with arrays of their own | none | what passes between records |
 | method, by SAME_STATES alone | what passes between records | none |
 | another factor of the method | all | none |
 | a run ended early | all | none |
@@ -84,6 +85,8 @@ def common(a: pd.Series, b: pd.Series) -> Common:
     def dropped(table: str, name: str) -> bool:
         if moved and (OF_A_RANK.fullmatch(name) or DRIFT.fullmatch(name)):
             return True
+        if moved and name.startswith(PASSING) and "arrays" in (method.get("split") for method in methods):
+            return True
         if restarted and (name.startswith(INPUT) or name in COUNTED):
             return True
         return renumbered and name.startswith(PASSING)
@@ -96,6 +99,7 @@ def common(a: pd.Series, b: pd.Series) -> Common:
         return any(_decides(key, table, name) for key in changed)
 
     words = [f"{key}: {_told(_of(options[0], key))}, {_told(_of(options[1], key))}" for key in changed]
+    words += ["the layout"] if moved else []
     words += ["the variants"] if only else []
     words += ["where they continue from"] if restarted else []
     words += [f"{key}: {_told(methods[0].get(key))}, {_told(methods[1].get(key))}" for key in others]

@@ -9,7 +9,7 @@ from analysis import bits
 from analysis.divergence.compare import NothingInCommon, compare, growth, growths
 from analysis.load.frames import load
 from miniapps.trace import Tracer
-from tests.analysis.synthetic import BLOCKS, STEPS, attributes, field_at, flip_bit, owners, write_run
+from tests.analysis.synthetic import BLOCKS, CONFIG, STEPS, attributes, field_at, flip_bit, owners, write_run
 
 
 def flip(at_step, block, element=0, bit=0, lasting=True):
@@ -187,8 +187,9 @@ def test_orders_of_different_rank_counts_are_not_compared(tmp_path):
 
 def test_a_restarted_run_is_compared_where_both_recorded(tmp_path):
     write_run(tmp_path / "a")
-    write_run(tmp_path / "b", first_step=3)
-    write_run(tmp_path / "c", first_step=3, change=flip(4, 1))
+    restart = CONFIG | {"output": {"restart": "checkpoint.h5"}}
+    write_run(tmp_path / "b", first_step=3, config=restart)
+    write_run(tmp_path / "c", first_step=3, change=flip(4, 1), config=restart)
     frames = load([tmp_path])
     found = compare(frames, ("a", 0), ("b", 0))
     per_step = 3 * BLOCKS + 1
@@ -198,7 +199,7 @@ def test_a_restarted_run_is_compared_where_both_recorded(tmp_path):
 
 def test_runs_with_nothing_in_common_cannot_be_compared(tmp_path):
     write_run(tmp_path / "a", steps=2)
-    write_run(tmp_path / "b", steps=4, first_step=2)
+    write_run(tmp_path / "b", steps=4, first_step=2, method={"run.method": "another"})
     with pytest.raises(NothingInCommon, match=r"a:0 and b:0 .* nothing of the same step.*give two runs"):
         compare(load([tmp_path]), ("a", 0), ("b", 0))
 

@@ -124,7 +124,7 @@ def test_rank_counts_are_not_mixed_without_a_promise_across_them(tmp_path):
 
 def write_values(out, energies, vector=None, **more):
     """A run of one rank whose final energy is known; returns nothing."""
-    out.mkdir()
+    out.mkdir(parents=True)
     with Tracer(out / "rank-00000.h5", attributes(0, 1, "none", "x", run_id=str(out), **more)) as tracer:
         for step, energy in enumerate(energies):
             tracer.at(0, step)
@@ -164,13 +164,17 @@ def test_the_last_common_step_is_compared(tmp_path):
     assert step == 1 and [w.view(np.float64).item() for w in words] == [2.0, 2.0]
 
 
-def test_runs_that_recorded_other_blocks_have_no_distance_but_are_other_outcomes(tmp_path):
+def test_runs_that_recorded_other_blocks_have_no_distance_and_are_outcomes_by_those_in_common(tmp_path):
     write_values(tmp_path / "a", [], [1.0, 2.0])
     write_values(tmp_path / "b", [], [1.0, 2.0, 3.0])
-    frames = load([tmp_path])
+    write_values(tmp_path / "other" / "c", [], [1.0, 2.5, 3.0])
+    frames = load([tmp_path / "a", tmp_path / "b"])
     assert final(frames, "values", "sample", [("a", 0), ("b", 0)]) is None
     assert pairs(frames).empty
-    assert len(set(outcomes(frames, frames.runs))) == 2
+    assert len(set(outcomes(frames, frames.runs))) == 1
+    frames = load([tmp_path])
+    a, b, c = outcomes(frames, frames.runs)
+    assert a == b != c
 
 
 def test_the_state_in_result_json_is_part_of_the_outcome(tmp_path):

@@ -1,0 +1,288 @@
+"""What runs must both have recorded: a run that lacks records is neither equal nor a broken promise."""
+
+import numpy as np
+import pytest
+
+from analysis import terminal
+from analysis.__main__ import main
+from analysis.divergence.compare import compare
+from analysis.load.frames import load
+from analysis.matrix import ALL, matrix
+from analysis.report.build import build
+from analysis.verdict import BROKEN, DIFFERS, HOLDS, INCOMPARABLE, SAME, clause, judge, sentence
+from miniapps.trace import Tracer
+from miniapps.trace.records import ADDED, LEFT, TOTAL
+from tests.analysis.synthetic import BLOCKS, CONFIG, STEPS, attributes, flip_bit, owners, write_run
+
+ROWS = STEPS * (3 * BLOCKS + 1)  # of `write_run`
+
+
+def write(
+    out, size=1, lacks=lambda step, name, block: False, changed=(), steps=3, config=None, extra=(), **more
+):
+    """A run of the names `u` (4 blocks) and `energy`, and of the names in `extra`; `lacks` says which rows it has not,
+    `changed` which have other bits."""
+    out.mkdir(parents=True)
+    owner = owners(4, size)
+    for rank in range(size):
+        given = {
+            "guarantee": "layout",
+            "ordering": "exact",
+            "run_id": str(out),
+            "config": CONFIG | (config or {}),
+        } | more
+        with Tracer(out / f"rank-{rank:05d}.h5", attributes(rank, size, **given), size=size) as tracer:
+            for step in range(steps):
+                tracer.at(0, step)
+                for name in ("u", *extra):
+                    for block in (
+                        np.flatnonzero(owner == rank) if name == "u" or name.startswith(LEFT) else [-1]
+                    ):
+                        if not lacks(step, name, block):
+                            bits = (step, name, int(block)) in changed
+                            whose = name.format(rank=rank, size=size)
+                            tracer.fingerprint(whose, int(block), bytes([bits] * 16))
+                if rank == 0 and not lacks(step, "energy", -1):
+                    tracer.value("energy", float((step, "energy", -1) in changed))
+    return out
+
+
+def pair(tmp_path, one=None, other=None):
+    write(tmp_path / "a", **(one or {}))
+    write(tmp_path / "b", **(other or {}))
+    frames = load([tmp_path])
+    return frames, compare(frames, ("a", 0), ("b", 0))
+
+
+def only(frames):
+    (group,) = judge(frames)
+    return group
+
+
+@pytest.mark.parametrize(
+    ("lacks", "at", "count"),
+    [
+        (lambda step, name, block: step == 1 and block == 2, (1, "u", 2), 1),
+        (lambda step, name, block: step == 2, (2, "u", 0), 5),
+        (lambda step, name, block: name == "u", (0, "u", 0), 12),
+        (lambda step, name, block: name == "energy", (0, "energy", -1), 3),
+    ],
+)
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_run_that_lacks_records_is_not_comparable_and_the_first_is_named(
+    tmp_path, lacks, at, count, first, size
+):
+    damaged = {"lacks": lacks, "size": size}
+    frames, found = pair(tmp_path, *((damaged, {}) if first else ({}, damaged)))
+    assert not (found.equal or found.differs or found.comparable)
+    assert (found.lacks_a, found.lacks_b) == ((count, 0) if first else (0, count))
+    assert (found.lone.step, found.lone.name, found.lone.block) == at
+    assert found.lone.run == (("b", 0) if first else ("a", 0))
+    assert only(frames).verdict == INCOMPARABLE
+
+
+def test_where_common_records_differ_the_runs_differ_whatever_is_missing(tmp_path):
+    lacks = {"lacks": lambda step, name, block: step == 2}
+    frames, found = pair(tmp_path, lacks, {"changed": {(1, "u", 3)}})
+    assert found.differs and found.comparable and (found.first.step, found.first.block) == (1, 3)
+    assert only(frames).verdict == BROKEN
+
+
+def test_other_names_of_what_was_recorded_are_no_equality(tmp_path, capsys):
+    write_run(tmp_path / "a", guarantee="layout")
+    write_run(tmp_path / "b", guarantee="layout", names=("vorticitx", "streamfunctiom"))
+    assert main(["divergence", str(tmp_path / "a"), str(tmp_path / "b")]) == 2
+    told = capsys.readouterr()
+    lost = STEPS * 2 * BLOCKS
+    assert f"b:0 ({ROWS} records) lacks {lost} of the {ROWS} of a:0" in told.out
+    assert f"a:0 ({ROWS} records) lacks {lost} of the {ROWS} of b:0" in told.out
+    assert "is at step 0, vorticity, block 0" in told.out and "are equal" not in told.out
+    assert "no verdict" in told.err
+    frames = load([tmp_path])
+    said = sentence(judge(frames), frames)
+    assert "cannot be compared" in said and "1 group with runs that lack records" in said
+    assert "one hash" not in said
+
+
+@pytest.mark.parametrize("guarantee, whole", [("none", SAME), ("layout", HOLDS)])
+def test_a_run_cut_short_but_marked_complete_is_neither_equal_nor_broken(tmp_path, capsys, guarantee, whole):
+    for name in "ab":
+        write_run(tmp_path / name, guarantee=guarantee)
+    assert only(load([tmp_path])).verdict == whole
+    write_run(tmp_path / "c", guarantee=guarantee, steps=4)
+    frames = load([tmp_path])
+    group = only(frames)
+    assert group.verdict == INCOMPARABLE and "c:0 (148 records) lacks 74 of the 222 of a:0" in clause(group)
+    found = matrix(frames, [group])
+    assert found["verdict"].tolist() == [INCOMPARABLE, INCOMPARABLE if guarantee == "layout" else ""]
+    assert found["bound"].isna().all() and set(found["size"]) == {2, ALL}
+    if guarantee == "layout":
+        made = build(frames)
+        assert "not comparable" in made.html and "cannot be compared" in made.html
+    assert main(["divergence", *(str(tmp_path / name) for name in "ac")]) == 2
+    assert main(["variability", str(tmp_path)]) == 0
+    assert "cannot be compared" in capsys.readouterr().out
+
+
+def test_a_final_record_that_one_run_lacks_is_no_other_result(tmp_path):
+    last = {"lacks": lambda step, name, block: step == 2 and block == 3}
+    frames, _ = pair(tmp_path, other=last)
+    group = only(frames)
+    assert (group.distinct, group.verdict) == (1, INCOMPARABLE)
+
+
+def test_a_run_that_lacks_all_that_the_other_has_is_not_comparable(tmp_path):
+    frames, found = pair(
+        tmp_path, {"lacks": lambda *row: row[1] == "u"}, {"lacks": lambda *row: row[1] != "u"}
+    )
+    assert (found.compared, found.comparable) == (0, False)
+    assert only(frames).verdict == INCOMPARABLE
+
+
+def test_repeats_of_one_run_must_have_the_same_records(tmp_path):
+    write_run(tmp_path / "a", repeats=2, guarantee="run")
+    assert only(load([tmp_path])).verdict == HOLDS
+    out = tmp_path / "damaged" / "b"
+    out.mkdir(parents=True)
+    with Tracer(out / "rank-00000.h5", attributes(0, 1, "run", "x", run_id="b", repeats=2)) as tracer:
+        for repeat, blocks in enumerate((3, 2)):
+            tracer.at(repeat, 0)
+            for block in range(blocks):
+                tracer.fingerprint("u", block, bytes(16))
+    assert only(load([tmp_path / "damaged"])).verdict == INCOMPARABLE
+
+
+# ---- what runs may lack
+
+
+def test_records_of_messages_may_be_missing_where_only_one_run_was_to_record_them(tmp_path, capsys):
+    watched = {"config": {"run": {"seed": 1, "record": "messages"}}, "extra": (LEFT + "u", TOTAL + "s")}
+    plain = {"config": {"run": {"seed": 1, "record": "state"}}}
+    frames, found = pair(tmp_path, watched, plain)
+    assert found.equal and (found.compared, found.only_a, found.only_b) == (15, 15, 0)
+    told = "in what both recorded (15 of 30 and 15 records; run.record: messages, state)"
+    assert told in terminal.comparison_lines(found, frames)[0]
+    group = only(frames)
+    assert group.verdict == HOLDS and told in clause(group)
+    assert main(["divergence", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    assert told in capsys.readouterr().out
+
+
+def test_records_of_messages_must_be_in_both_where_both_were_to_record_them(tmp_path):
+    watched = {"config": {"run": {"seed": 1, "record": "messages"}}, "extra": (LEFT + "u", TOTAL + "s")}
+    _, found = pair(
+        tmp_path, watched, watched | {"size": 2, "lacks": lambda *row: row[:2] == (1, TOTAL + "s")}
+    )
+    assert not found.comparable and found.lone.name == TOTAL + "s"
+
+
+def test_contributions_of_whole_ranks_belong_to_a_layout(tmp_path):
+    whole = (ADDED + "s by rank {rank} of {size}",)
+    shuffled = {"method": {"run.shuffle_blocks": 3}}
+    changed = {(1, whole[0], -1)}
+    frames, found = pair(tmp_path, {"extra": whole}, {"extra": whole, "size": 3})
+    assert found.equal and found.recordings == ("the layout",)
+    for name, more in (("c", shuffled), ("d", {})):
+        write(tmp_path / name, extra=whole, changed=changed, **more)
+    frames = load([tmp_path])
+    assert compare(frames, ("a", 0), ("c", 0)).equal  # other owners: what a rank adds is something else
+    assert compare(frames, ("a", 0), ("d", 0)).differs
+
+
+@pytest.mark.parametrize(
+    ("option", "values", "name"),
+    [
+        ("record.true_every", (0, 2), "true_residual"),
+        ("record.error", (True, False), "error"),
+        ("drift.samples", (0, 4), "difference"),
+        ("method.samples", (2, 9), "sum:ao:native:10"),
+    ],
+)
+def test_an_option_that_decides_on_rows_allows_for_those_rows_alone(tmp_path, option, values, name):
+    section, _, key = option.partition(".")
+
+    def run(out, value, numbers, blocks=4):
+        out.mkdir()
+        given = {"run_id": str(out), "config": CONFIG | {section: {key: value}}}
+        with Tracer(out / "rank-00000.h5", attributes(0, 1, "layout", "exact", **given)) as tracer:
+            for step in range(3):
+                tracer.at(0, step)
+                tracer.fingerprints("u", range(blocks), np.zeros((blocks, 2)))
+                for number in numbers:
+                    tracer.value(number, 1.0)
+
+    run(tmp_path / "a", values[0], ["residual"])
+    run(tmp_path / "b", values[1], ["residual", name])
+    run(tmp_path / "c", values[1], ["residual"])
+    run(tmp_path / "d", values[0], ["residual", name], blocks=3)
+    frames = load([tmp_path])
+    assert compare(frames, ("a", 0), ("b", 0)).equal
+    assert not compare(frames, ("c", 0), ("b", 0)).comparable  # told alike
+    assert not compare(frames, ("b", 0), ("d", 0)).comparable  # the option does not decide on blocks
+
+
+def test_a_restarted_run_must_have_all_later_steps(tmp_path):
+    restart = CONFIG | {"output": {"restart": "checkpoint.h5"}}
+    write_run(tmp_path / "a")
+    write_run(tmp_path / "b", first_step=3, config=restart)
+    write_run(tmp_path / "c", first_step=3, config=restart, steps=5)
+    frames = load([tmp_path])
+    assert compare(frames, ("a", 0), ("b", 0)).equal
+    found = compare(frames, ("a", 0), ("c", 0))
+    assert not found.comparable and (found.lone.run, found.lone.step) == (("a", 0), 5)
+
+
+def test_another_variant_of_reductions_may_be_alone(tmp_path):
+    def run(out, promises, names):
+        out.mkdir()
+        given = {"run_id": str(out), "app": "reductions", "promises": promises}
+        with Tracer(out / "rank-00000.h5", attributes(0, 1, "run", "x", **given)) as tracer:
+            tracer.at(0, 0)
+            for name in names:
+                tracer.value(f"sum:{name}:native:10", 1.0, 0)
+
+    one, two = {"sum:a:native": "run"}, {"sum:a:native": "run", "sum:b:native": "run"}
+    run(tmp_path / "a", one, "a")
+    run(tmp_path / "b", two, "ab")
+    run(tmp_path / "c", two, "a")
+    frames = load([tmp_path])
+    assert compare(frames, ("a", 0), ("b", 0)).equal
+    assert not compare(frames, ("b", 0), ("c", 0)).comparable
+
+
+def test_another_ordering_keeps_the_states_and_another_method_need_not(tmp_path):
+    def lacks(step, name, block):
+        return step == 2
+
+    write(tmp_path / "a")
+    write(tmp_path / "b", lacks=lacks, ordering="ring", method={"run.allreduce": "ring"})
+    write(tmp_path / "c", lacks=lacks, method={"solve.method": "cg-pipelined"})
+    frames = load([tmp_path])
+    assert not compare(frames, ("a", 0), ("b", 0)).comparable
+    found = compare(frames, ("a", 0), ("c", 0))
+    assert found.equal and any("cg-pipelined" in said for said in found.recordings)
+
+
+def test_an_incomplete_run_lacks_nothing_that_counts_and_differs_where_it_does(tmp_path):
+    def flip(repeat, step, field):
+        if step == 2:
+            flip_bit(field, 4)
+
+    write_run(tmp_path / "a", guarantee="layout")
+    write_run(tmp_path / "b", guarantee="layout", stop={0: 4}, result=False)
+    write_run(tmp_path / "c", guarantee="layout", stop={0: 4}, result=False, change=flip)
+    frames = load([tmp_path])
+    assert compare(frames, ("a", 0), ("b", 0)).comparable
+    assert compare(frames, ("a", 0), ("c", 0)).first.step == 2
+    assert main(["divergence", str(tmp_path / "a"), str(tmp_path / "b")]) == 2
+    assert main(["divergence", str(tmp_path / "a"), str(tmp_path / "c")]) == 3
+
+
+def test_without_a_promise_a_difference_is_one_whatever_is_missing(tmp_path):
+    frames, _ = pair(
+        tmp_path,
+        {"guarantee": "none", "lacks": lambda step, name, block: step == 2},
+        {"guarantee": "none", "changed": {(0, "energy", -1)}},
+    )
+    assert only(frames).verdict == DIFFERS
