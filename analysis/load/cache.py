@@ -34,7 +34,7 @@ from analysis.load.assemble import Run
 from analysis.load.columns import PAYLOAD, STORED
 from analysis.load.rows import Rows
 from analysis.load.tree import LEAVES
-from miniapps.received import Refused, records
+from miniapps.received import Refused, open_regular, records
 from miniapps.received.result import RESULT, digest_of
 from miniapps.received.text import printable
 from miniapps.trace import SCHEMA
@@ -108,7 +108,8 @@ def load(directory: Path, signed: str) -> tuple[Run, dict[str, Rows]] | None:
         kept = directory / DIRECTORY / index.name
         run = Run(directory, index.rows, index.names, notes=index.notes)
         for table in PAYLOAD:
-            found = pq.read_table(kept / f"{table}-tree.parquet", use_threads=False)
+            with open_regular(kept / f"{table}-tree.parquet") as file:
+                found = pq.read_table(file, use_threads=False)
             run.trees[table] = {key: found.column(key).to_numpy() for key in LEAVES}
         return run, _rows(kept, index.lengths)
     except (OSError, Refused, ValueError, KeyError, TypeError):  # ArrowInvalid is a ValueError

@@ -188,7 +188,8 @@ def _frames(runs: list[Run], tables: list[dict[str, Rows]], names: list[str]) ->
         for what, path, reason, kept in run.notes
     ]
     return Frames(
-        runs=pd.DataFrame(rows, columns=list(RUNS)).astype(RUNS),
+        # Of objects first: text is taken for UTF-8 otherwise, which the name of a directory need not be.
+        runs=pd.DataFrame(rows, columns=list(RUNS), dtype=object).astype(RUNS),
         excluded=pd.DataFrame(notes, columns=list(EXCLUDED)).astype("str"),
         store=Store(sources, known),
     )

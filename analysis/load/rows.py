@@ -6,9 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
+from miniapps.received import Refused, open_regular
+from miniapps.received.text import printable
 from miniapps.trace import TraceError
 
 WHOLE_FROM = 0.5  # part of the row groups from which on the whole file is read and kept
@@ -39,8 +42,8 @@ class Rows:
         import pyarrow.parquet as pq
 
         self.read += self.length
-        with self._there():
-            return self._arrays(pq.read_table(self.path, use_threads=False))
+        with self._opened() as file:
+            return self._arrays(pq.read_table(file, use_threads=False))
 
     def at(self, places: Sequence[tuple[int, int]]) -> dict[str, np.ndarray]:
         """The columns of the rows in `places`, (begin, end) each, ascending, one after the other."""
@@ -53,8 +56,8 @@ class Rows:
             return {key: _taken(rows, wanted) for key, rows in self.columns.items()}
         import pyarrow.parquet as pq
 
-        with self._there(), pq.ParquetFile(self.path) as file:
-            found = self._arrays(file.read_row_groups(groups, use_threads=False))
+        with self._opened() as file, pq.ParquetFile(file) as parquet:
+            found = self._arrays(parquet.read_row_groups(groups, use_threads=False))
         self.read += len(found["step"])
         # Where the rows of the groups that were read begin: those between are not there.
         starts = np.cumsum([0, *(bounds[group + 1] - bounds[group] for group in groups)])[:-1]
@@ -66,12 +69,14 @@ class Rows:
         return {key: _taken(rows, moved) for key, rows in found.items()}
 
     @contextmanager
-    def _there(self) -> Iterator[None]:
+    def _opened(self) -> Iterator[BinaryIO]:
         try:
-            yield
-        except OSError as error:
+            with open_regular(self.path) as file:
+                yield file
+        except (OSError, Refused) as error:
+            words = getattr(error, "strerror", None) or error
             raise TraceError(
-                f"{self.path}: cannot be read any more ({error.strerror or error}): the traces of this run changed, or "
+                f"{printable(str(self.path))}: cannot be read any more ({words}): the traces of this run changed, or "
                 "its cache was removed; run the command again"
             ) from error
 
@@ -80,8 +85,9 @@ class Rows:
         if self._bounds is None:
             import pyarrow.parquet as pq
 
-            with self._there(), pq.ParquetFile(self.path) as file:
-                lengths = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+            with self._opened() as file, pq.ParquetFile(file) as parquet:
+                metadata = parquet.metadata
+                lengths = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
             self._bounds = np.cumsum([0, *lengths])
         bounds = self._bounds
         groups: set[int] = set()

@@ -21,7 +21,7 @@ import numpy as np
 from miniapps.received import Refused, contents, records
 from miniapps.received.regular import open_regular
 from miniapps.received.sealed import sealed
-from miniapps.received.text import printable
+from miniapps.received.text import printable, whole
 from miniapps.trace.commits import Commit, attributes_digest, parse, table_digest
 from miniapps.trace.head import check
 from miniapps.trace.schema import (
@@ -192,6 +192,8 @@ def _of_rank(
     commit = parse(contents.array(root, "committed", shown, most, "<u8", 2))
     if attributes_digest(attributes) not in commit.attributes:
         raise ValueError("its attributes are not those that were written")
+    if not isinstance(attributes.get("complete"), bool):
+        raise ValueError("its attribute complete is neither true nor false")
     inner = contents.subgroup(root, "tracer", None, shown)
     attributes |= {
         "tracer": contents.attributes(inner, shown),
@@ -203,7 +205,10 @@ def _of_rank(
                           commit, f"{shown}: {table}", most)
         for table in (*wanted, "names")
     }  # fmt: skip
-    lines = tables.pop("names")["text"].tobytes().decode().splitlines()
+    text = tables.pop("names")["text"].tobytes().decode()
+    lines = text[
+        : text.rfind("\n") + 1
+    ].splitlines()  # a kill may leave half a line that no row refers to yet
     return RankTrace(path, attributes, [_text(line) for line in lines], tables, digest)
 
 
@@ -296,6 +301,8 @@ def _check(trace: RankTrace, shown: str) -> None:
             trace.attributes[key] = records.loads(
                 trace.attributes[key].encode(), f"{shown}: the attribute {key}"
             )
+    trace.attributes.update(whole(trace.attributes))
+    trace.names[:] = map(whole, trace.names)
     check(trace.attributes, shown)
     size = trace.attributes["size"]
     for table, columns in trace.tables.items():
