@@ -126,7 +126,10 @@ def _save(error, code, app, comm, state: State) -> tuple[list[str], bool]:
             f"  trace: {kept} (marked incomplete)" if kept else f"  trace: {ctx.tracer.path} is lost"
         )
         message += [f"  repeat {k} was done: FINGERPRINT state={state.outcomes[k].fingerprint}" for k in done]
-    if first and place is not None:
+    others = (
+        isinstance(error.__cause__, FileExistsError) and ctx is None
+    )  # two runs began in one directory at once
+    if first and place is not None and not others:
         blamed = died if died is not None or isinstance(error, TOLD) else comm.rank
         told = {"error": message[0], "failed_rank": blamed}
         try:

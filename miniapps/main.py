@@ -18,6 +18,7 @@ from miniapps.options import RunOptions
 from miniapps.outcome import RESULT, Check, Outcome, RunError
 from miniapps.place import Place, PlaceError
 from miniapps.received.text import tell
+from miniapps.resources import Need
 from miniapps.trace import TraceError, Tracer
 from miniapps.trace.clocks import Clocks
 from miniapps.trace.node import pack_node
@@ -33,8 +34,8 @@ class App:
 
     `validate(config, options, size)` is called on rank 0 before anything is created and raises UsageError,
     ChoiceError or BlocksError for what cannot be run. `complete(config, size)`, before it, writes into the
-    configuration what the number of ranks decides, so that the recorded one is complete. `package` holds the folder
-    `decks` and is what `python -m` is given.
+    configuration what the number of ranks decides, so that the recorded one is complete. `memory(config, options,
+    size)`, after both, says what a rank will need. `package` holds the folder `decks` and is what `python -m` is given.
     """
 
     name: str
@@ -43,6 +44,7 @@ class App:
     summary: str
     validate: Callable[[Any, RunOptions, int], None] | None = None
     complete: Callable[[Any, int], None] | None = None
+    memory: Callable[[Any, RunOptions, int], Need] | None = None
     package: str = ""
 
     def __post_init__(self):
@@ -92,7 +94,11 @@ def _run(app: App, comm: Any, state: State) -> int:
     launch, options, rank = state.launch, state.launch.options, comm.rank
     state.place = place = _open(launch, comm)
     log_file = launch.out / f"rank-{rank:05d}.log" if options.log_all_ranks else None
-    log = console.logger(app.name, rank, options.log_level, log_file)
+    try:
+        log = console.logger(app.name, rank, options.log_level, log_file)
+    except OSError as error:
+        told = f"the log {log_file} cannot be created: {error.strerror}"
+        raise PlaceError(f"{told}; choose a new directory, with room (--out DIR)") from error
     ranks = "1 rank" if comm.size == 1 else f"{comm.size} ranks"
     log.info("%s, guarantee %s, run %s", ranks, options.guarantee, launch.out)
     environment.set_threads(options.threads)

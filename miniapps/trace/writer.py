@@ -255,10 +255,11 @@ class Tracer:
         return trouble
 
     def _error(self, verb: str, error: OSError) -> TraceError:
-        return TraceError(
-            f"the trace of rank {self.rank}, {self.path}, cannot be {verb}: {error.strerror or error}; make "
-            "room on that disk, choose another (--out DIR), or record less (--trace off)"
-        )
+        advice = "make room on that disk, choose another (--out DIR), or record less (--trace off)"
+        if isinstance(error, FileExistsError):
+            advice = "another run writes there: choose a directory that none uses (--out DIR)"
+        reason = error.strerror or error
+        return TraceError(f"the trace of rank {self.rank}, {self.path}, cannot be {verb}: {reason}; {advice}")
 
 
 def _period() -> int:

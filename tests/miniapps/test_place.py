@@ -13,10 +13,11 @@ from types import SimpleNamespace
 import pytest
 from mpi4py import MPI
 
-from miniapps import failure, main, peers
+from miniapps import console, failure, launch, main, peers
+from miniapps.config import UsageError
 from miniapps.interrupts import Terminated
 from miniapps.place import Place, PlaceError
-from miniapps.trace import read, writer
+from miniapps.trace import Tracer, read, writer
 from tests.launch import run_mpi
 from tests.miniapps.vanishing import Mishap, exchanged, full, moved, removed, replaced, unlinked
 
@@ -189,6 +190,40 @@ def test_a_result_that_others_put_there_is_left_as_it_is(kind, tmp_path, monkeyp
     assert kind == "dangling link" or (tmp_path / "run" / "result.json").read_text() == "precious"
 
 
+def test_of_two_runs_that_begin_in_one_directory_the_later_leaves_the_other_its_result(
+    tmp_path, monkeypatch, capsys
+):
+    """Both have found it empty; the later one has not got a trace of its own, and no right to say how the run ended."""
+    monkeypatch.setattr(launch, "directory", lambda out: out)
+    earlier = Tracer(tmp_path / "rank-00000.h5", {"rank": 0})
+    assert started(Mishap(full, step=3), tmp_path, monkeypatch) == 1
+    assert (
+        "rank-00000.h5, cannot be created: File exists; another run writes there" in capsys.readouterr().err
+    )
+    assert names(tmp_path) == ["rank-00000.h5"]
+    earlier.close()
+    assert read(tmp_path / "rank-00000.h5").complete
+
+
+def test_a_directory_is_new_or_empty_also_behind_a_link(tmp_path):
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / ".hidden").touch()
+    (tmp_path / "empty").mkdir()
+    for name in ("used", "empty", "nowhere"):
+        (tmp_path / f"to-{name}").symlink_to(name)
+    (tmp_path / "file").touch()
+    assert launch.directory(tmp_path / "to-empty") == tmp_path / "to-empty"
+    for name, told in (
+        ("used", "hidden is in it already"),
+        ("to-used", "hidden is in it already"),
+        ("to-nowhere", "cannot be created: File exists"),
+        ("file", "cannot be created: File exists"),
+    ):
+        with pytest.raises(UsageError, match=f"--out .*{name}: .*{told}"):
+            launch.directory(tmp_path / name)
+    assert names(tmp_path) == ["empty", "file", "to-empty", "to-nowhere", "to-used", "used"]
+
+
 def test_a_disk_that_is_full_at_the_end_leaves_results_and_no_draft(tmp_path, monkeypatch, capsys):
     assert started(Mishap(full, step=6), tmp_path / "run", monkeypatch, "--repeats", "2", often=False) == 1
     out, err = capsys.readouterr()
@@ -196,6 +231,21 @@ def test_a_disk_that_is_full_at_the_end_leaves_results_and_no_draft(tmp_path, mo
     assert err.count("vanishing:") == 1 and "File too large; make room" in err
     assert names(tmp_path / "run") == ["rank-00000.h5"]
     assert not read(tmp_path / "run" / "rank-00000.h5").complete
+
+
+def test_a_log_that_cannot_be_written_is_told_once_and_ends_no_run(tmp_path, capsys):
+    path = tmp_path / "rank-00000.log"
+    log = console.logger("test", 0, "info", path)
+    log.info("before")
+    full(tmp_path)
+    log.info("x" * 1000)
+    log.info("y" * 1000)
+    console.close(log)
+    told = [line for line in capsys.readouterr().err.splitlines() if "INFO" not in line]
+    assert told == [f"the log {path} cannot be written: [Errno 27] File too large"]
+    assert "before" in path.read_text()
+    with pytest.raises(FileExistsError):
+        console.logger("test", 0, "info", path)
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path):
@@ -254,12 +304,12 @@ def failed(error, tmp_path, seen):
     node = SimpleNamespace(allgather=lambda own: [(r, pid, peers._alive(pid)) for r, pid in enumerate(pids)])
     found = peers.peers_of(node, 0)
     assert sorted(found) == [0, 1]
-    launch = SimpleNamespace(
+    told = SimpleNamespace(
         result=lambda status, code: {"status": status, "exit_code": code},
         options=SimpleNamespace(log_level="info"),
     )
     yield
-    state = failure.State(launch, Place(tmp_path), found)
+    state = failure.State(told, Place(tmp_path), found)
     with pytest.raises(Gone):
         failure.fail(error, "test", ranks(0, 3), state)
     yield result(tmp_path)
