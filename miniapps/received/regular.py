@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 MOST = 8 * 2**30  # bytes of one file, unless a caller says otherwise
+PIECE = 2**24  # bytes read at once
 KINDS = (
     (stat.S_ISLNK, "a symbolic link"),
     (stat.S_ISDIR, "a directory"),
@@ -60,10 +61,12 @@ def open_regular(path: str | os.PathLike, most: int = MOST, links: bool = False)
 def read_bytes(path: str | os.PathLike, most: int = MOST, links: bool = False) -> bytes:
     """The bytes of a regular file of at most `most` bytes, also if it grows meanwhile. Raises as `open_regular`."""
     with open_regular(path, most, links) as file:
-        content = file.read(most + 1)
+        content = bytearray()
+        while len(content) <= most and (piece := file.read(PIECE)):
+            content += piece
     if len(content) > most:
         raise Refused(f"{_shown(path)}: grew over {most:,} bytes while it was read; read it again later")
-    return content
+    return bytes(content)
 
 
 def read_text(path: str | os.PathLike, most: int = MOST, links: bool = False) -> str:

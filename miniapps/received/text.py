@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import unicodedata
-from typing import TextIO
+from typing import Any, TextIO
 
 # Control characters (Cc), invisible ones that reorder what is read (Cf), line and paragraph separators (Zl, Zp),
 # halves of surrogate pairs as file names that are not UTF-8 give them (Cs), private and unassigned ones (Co, Cn).
@@ -22,6 +22,15 @@ def printable(text: str, keep: str = "") -> str:
         else _escaped(character)
         for character in text
     )
+
+
+def whole(value: Any) -> Any:
+    """`value`, of what JSON holds, with halves of surrogate pairs escaped in its texts and keys: UTF-8 has none."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {whole(key): whole(item) for key, item in value.items()}
+    return [whole(item) for item in value] if isinstance(value, list) else value
 
 
 def tell(text: object = "", file: TextIO | None = None, keep: str = "") -> None:

@@ -1,0 +1,180 @@
+"""The door through which files enter: what is opened, what is believed, and what is said of the rest."""
+
+import os
+import socket
+
+import h5py
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from miniapps.received import Refused, contents, open_regular, read_bytes, read_text, records
+from miniapps.received.result import read_result, written
+from miniapps.received.sealed import HEADER, header, seal, sealed, write_sealed
+from miniapps.received.text import printable
+
+
+@pytest.fixture
+def odd(tmp_path):
+    """Things that are no regular file, by what they are called."""
+    (tmp_path / "target").write_text("content")
+    (tmp_path / "link").symlink_to("target")
+    (tmp_path / "loop").symlink_to("loop")
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(str(tmp_path / "socket"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("name, words", [
+    ("link", "symbolic link"), ("loop", "symbolic link"), ("fifo", "fifo"), ("directory", "directory"),
+    ("zero", "symbolic link"), ("socket", "socket"),
+])  # fmt: skip
+def test_only_regular_files_are_opened(odd, name, words):
+    with pytest.raises(Refused, match=f"{name}: is a {words}"):
+        read_bytes(odd / name)
+
+
+def test_links_are_followed_where_the_user_typed_them_and_then_too_only_to_regular_files(odd):
+    assert read_text(odd / "link", links=True) == "content"
+    with pytest.raises(Refused, match="zero: is a device"):
+        read_bytes(odd / "zero", links=True)
+    (odd / "to-fifo").symlink_to("fifo")
+    with pytest.raises(Refused, match="to-fifo: is a fifo"):
+        read_bytes(odd / "to-fifo", links=True)
+
+
+def test_a_file_is_read_as_far_as_it_may_be_large(tmp_path):
+    (tmp_path / "a").write_bytes(bytes(100))
+    assert len(read_bytes(tmp_path / "a", most=100)) == 100
+    with pytest.raises(Refused, match="100 bytes, and at most 99"):
+        read_bytes(tmp_path / "a", most=99)
+    os.truncate(tmp_path / "a", 40 * 10**9)
+    with pytest.raises(Refused, match="40,000,000,000 bytes"), open_regular(tmp_path / "a"):
+        pass
+    with pytest.raises(FileNotFoundError):
+        read_bytes(tmp_path / "none")
+
+
+def test_text_that_is_none_is_named_with_the_byte(tmp_path):
+    (tmp_path / "a").write_bytes(b"good \xff")
+    with pytest.raises(Refused, match=r"a: is no text in UTF-8 \(byte 5\)"):
+        read_text(tmp_path / "a")
+
+
+@given(st.text())
+def test_what_is_printed_has_nothing_that_a_terminal_obeys_or_hides(text):
+    shown = printable(text)
+    assert not set(shown) & set(map(chr, [*range(32), *range(127, 160), 0x202E, 0x2028, 0xFEFF]))
+    shown.encode()  # no halves of surrogate pairs
+    assert printable(shown) == shown
+
+
+def test_names_that_are_not_utf_8_and_controls_are_written_as_python_writes_them():
+    assert printable("a\x1b[31m\udcff\u202eé\n") == "a\\x1b[31m\\xff\\u202eé\\x0a"
+    assert printable("a\nb", keep="\n") == "a\nb"
+
+
+class Example(msgspec.Struct):
+    name: str
+    count: int = 0
+
+
+@pytest.mark.parametrize("text, words", [
+    (b"{", "truncated"), (b"[]", "array"), (b'{"name": 3}', "name"), (b'{"name": "a", "count": 1.5}', "count"),
+    (b"[" * 10**5, "deep"), (b'{"name": "a", "count": ' + b"9" * 5000 + b"}", "out"), (b"\xff\xfe", "malformed"),
+    (b'{"name": "a", "count": true}', "count"), (b"", "truncated"),
+])  # fmt: skip
+def test_json_that_is_not_of_the_schema_is_one_sentence(text, words):
+    with pytest.raises(Refused, match=f"x.json: .*{words}") as error:
+        records.decode(text, Example, "x.json")
+    assert "\n" not in str(error.value) and len(str(error.value)) < 400
+
+
+@pytest.mark.parametrize("text, words", [
+    ("a = " + "[" * 5000 + "]" * 5000, "deep"), ("a = " + "9" * 5000, "digits"),
+    (".".join("a" * 5000) + " = 1", "parts"), ("a = 1\n" * 10**6, "characters"),
+])  # fmt: skip
+def test_toml_beyond_the_limits_is_refused_before_it_is_parsed(text, words):
+    with pytest.raises(ValueError, match=words):
+        records.parse_toml(text)
+
+
+def test_toml_within_the_limits_is_read():
+    assert records.parse_toml("a = [1, [2]]\n[b.c]\nd = 1e300\n") == {"a": [1, [2]], "b": {"c": {"d": 1e300}}}
+
+
+def test_a_result_is_read_back_and_no_byte_of_it_may_change(tmp_path):
+    content = {"status": "done", "exit_code": 0, "fom": {"x": float("nan")}, "traces": {"rank-00000.h5": "ab"},
+               "checks": [{"name": "a", "passed": True}]}  # fmt: skip
+    path = tmp_path / "result.json"
+    path.write_text(written(content))
+    assert read_result(tmp_path).traces == {"rank-00000.h5": "ab"}
+    whole = path.read_bytes()
+    noticed = 0
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        try:
+            found = read_result(tmp_path)
+        except Refused as error:
+            assert "result.json" in str(error)
+            noticed += 1
+        else:  # white space, which says nothing
+            assert whole[place : place + 1].isspace() and found.status == "done"
+    assert noticed > 0.7 * len(whole)
+
+
+def fill(file):
+    file.attrs["step"] = 3
+    file["x"] = np.arange(1000.0)
+
+
+def test_no_byte_of_a_sealed_file_may_change(tmp_path):
+    path = tmp_path / "a.h5"
+    digest = write_sealed(path, fill)
+    image = path.read_bytes()
+    assert sealed(image, "a") == digest
+    with contents.opened(image, "a") as root:
+        assert contents.names(root, "a") == ["x"] and contents.attributes(root, "a") == {"step": 3}
+        assert contents.array(root, "x", "a", 10**6, "<f8", 1)[-1] == 999.0
+    with h5py.File(path) as file:  # any reader of HDF5 opens it
+        assert file["x"][3] == 3.0
+    for place in [*range(HEADER + 100), *range(HEADER + 100, len(image), 97), len(image) - 1]:
+        changed = image[:place] + bytes([image[place] ^ 1]) + image[place + 1 :]
+        with pytest.raises(Refused, match="a: damaged"):
+            sealed(changed, "a")
+    for changed in (image[:-1], image + b"\0", image[:HEADER], image[:100], b"", image[HEADER:]):
+        with pytest.raises(Refused, match="a: "):
+            sealed(changed, "a")
+
+
+def test_a_file_that_was_never_finished_has_no_seal(tmp_path):
+    path = tmp_path / "a.h5"
+    write_sealed(path, fill)
+    with open(path, "r+b") as file:
+        file.write(header())
+    assert sealed(path.read_bytes(), "a") == ""
+    with open(path, "r+b") as file:
+        digest = seal(file)
+    assert sealed(path.read_bytes(), "a") == digest
+
+
+def test_a_draft_is_never_written_through_a_link_nor_left_behind(tmp_path):
+    other = tmp_path / "other"
+    other.write_text("precious")
+    (tmp_path / "a.h5.partial").symlink_to(other)
+    write_sealed(tmp_path / "a.h5", fill)
+    assert other.read_text() == "precious"
+
+    def fail(file):
+        raise OSError(28, "No space left on device")
+
+    before = (tmp_path / "a.h5").read_bytes()
+    with pytest.raises(OSError):
+        write_sealed(tmp_path / "a.h5", fail)
+    assert (tmp_path / "a.h5").read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.h5", "other"]
