@@ -151,6 +151,7 @@ def test_files_of_an_application_go_to_no_other_directory(tmp_path, monkeypatch,
     mishap.run = run
     assert started(mishap, tmp_path / "run", monkeypatch, often=False) == 1
     assert reached == [] and names(tmp_path / "run") == []
+    assert names(tmp_path / "run-moved") == ["rank-00000.h5", "result.json"]  # no traceback of a clear error
     assert re.search("was moved to .*run-moved while", capsys.readouterr().err)
 
 
