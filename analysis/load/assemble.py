@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from analysis.load.columns import KEY, PAYLOAD, STORED
+from analysis.load.contradictions import contradictions
 from analysis.load.guard import call, sizes
 from analysis.load.keys import changes, order_by
 from analysis.load.rankfile import Head, Piece, read_piece
@@ -51,9 +52,6 @@ def assemble(path: Path, pieces: list[Piece]) -> Run:
     shown = printable(str(path))
     result = _result(run, shown)
     ranks = _usable(run, [head for piece in pieces for head in piece.heads], shown)
-    if result is not None and ranks and (reason := _contradiction(result, ranks, shown)):
-        run.note("contradiction", shown, reason, "nothing")
-        return run
     if not ranks:
         if not run.notes:
             run.note(
@@ -64,6 +62,11 @@ def assemble(path: Path, pieces: list[Piece]) -> Run:
         usable = list(dict.fromkeys(head.path for head in ranks))
         pieces = [call(read_piece, usable, nbytes=sizes(usable))]
     first = ranks[0].attributes
+    recorded = set().union(*(rank.ends for rank in ranks))
+    if result is not None and (found := contradictions(result, ranks, recorded)):
+        advice = "the run was changed, or files of several are mixed: copy the whole directory again"
+        run.note("contradiction", shown, f"{shown}: {'; '.join(found)}; {advice}", "nothing")
+        return run
     missing = first["size"] - len(ranks)
     if missing:
         known = {head.rank for head in ranks}
@@ -120,20 +123,6 @@ def _result(run: Run, shown: str) -> Result | None:
             reason = f"{path}: check {printable(check.name)}{where} failed: {printable(check.detail)}"
             run.note("check failed", path, reason, "everything")
     return result
-
-
-def _contradiction(result: Result, ranks: list[Head], shown: str) -> str:
-    """Why the traces of a finished run are not those that its result.json names, or ""."""
-    if result.status != "done":
-        return ""
-    seals = {head.path.name: head.digest for head in ranks}
-    changed = sorted(name for name, seal in seals.items() if result.traces.get(name) != seal)
-    if not changed:
-        return ""
-    return (
-        f"{shown}: {RESULT} was written for other traces than {listed('file', changed)}; the run was changed, or files "
-        "of several are mixed: copy the whole directory again"
-    )
 
 
 def _usable(run: Run, files: list[Head | TraceError], shown: str) -> list[Head]:

@@ -90,7 +90,7 @@ def write_run(
         states.append(fingerprint(field).hex())
     for rank, tracer in enumerate(tracers):
         tracer.close(complete=complete and not (stop and rank in stop))
-    if result:
+    if result and complete and not stop:  # a run that is killed writes none
         write_result(out, fingerprints=states)
     return out
 
@@ -106,7 +106,9 @@ def record(tracer, own, field, names=NAMES):
 def write_result(out, **content):
     """result.json as miniapps.main writes it."""
     traces = {path.name: sealed(path.read_bytes(), path.name) for path in trace_files(out)}
-    known = {"status": "done", "exit_code": 0, "checks": [], "fingerprints": [], "traces": traces}
+    failed = any(not check["passed"] for check in content.get("checks", []))
+    known = {"status": "done", "exit_code": 3 * failed, "checks": [], "fingerprints": [], "traces": traces}
+    known["exit_code"] += content.get("status") == "failed"
     (out / "result.json").write_text(written(known | content))
 
 

@@ -15,7 +15,6 @@ from tests.analysis.synthetic import (
     STEPS,
     attributes,
     field_at,
-    flip_bit,
     owners,
     record,
     write_result,
@@ -190,19 +189,6 @@ def test_a_rank_that_is_there_twice_counts_once(tmp_path):
     assert "rank-00002.h5: holds rank 1, as rank-00001.h5 does" in reasons(frames, "foreign rank")[0]
     (run / "rank-00002.h5").unlink()
     pd.testing.assert_frame_equal(values, load([run]).values)
-
-
-def test_traces_other_than_those_that_the_result_names_are_not_used(tmp_path):
-    """A rank's file of a run with the same identity, whole in itself."""
-    run, other = write_run(tmp_path / "r"), tmp_path / "o"
-    write_run(other, run_id=str(run), change=lambda repeat, step, field: flip_bit(field, 0))
-    shutil.copy(other / "rank-00001.h5", run)
-    frames = load([run])
-    assert (
-        "result.json was written for other traces than file rank-00001.h5"
-        in reasons(frames, "contradiction")[0]
-    )
-    assert frames.runs.empty
 
 
 def test_a_copy_of_a_run_is_not_another_sample(tmp_path):
