@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from analysis.environment import AMONG, OF_RANKS, by_environment, several
 from analysis.lint.finding import COST, GROUPS, NOTE, TIMES, WARNING, Experiment, Finding, listed
+from kernels.guarantees import SCOPE
 
 # What bits and times depend on, by the beginning of the key; others (node, pid) change from launch to launch.
 TELLING = ("python", "packages.", "mpi", "hdf5", "cpu", "instructions", "sources", "system", "frequency")
@@ -14,8 +16,6 @@ NEEDED = {
     "frequency": "the frequency policy of the processor",
     "cpu": "the CPU model",
 }
-OF_RANKS = " values over the ranks"  # what the loader writes where ranks have too many to be listed
-AMONG = " | "
 
 
 def mixed_environments(experiment: Experiment) -> Iterator[Finding]:
@@ -31,6 +31,20 @@ def mixed_environments(experiment: Experiment) -> Iterator[Finding]:
                     "promises hold for one kind of processor and one set of libraries; repeat what differs, or "
                     "analyse the two apart",
                 )  # fmt: skip
+
+
+def outside_the_promise(experiment: Experiment) -> Iterator[Finding]:
+    """Runs that a guarantee would have equal are of several environments, for which it promises nothing (rule 9)."""
+    for (_, cell), same in experiment.runs.groupby(["group", "cell"], sort=False):
+        guarantee = same["guarantee"].iloc[0]
+        if told := several(same, guarantee):
+            count = len(by_environment(same, guarantee))
+            yield Finding(
+                WARNING, GROUPS, cell,
+                f"{count} environment{'s' * (count != 1)} among {len(same)} runs: {listed(told)}",
+                f"{guarantee} holds for one {', one set of '.join(SCOPE[guarantee])}; repeat the runs in one "
+                "environment, or claim nothing across them",
+            )  # fmt: skip
 
 
 def mixed_nodes(experiment: Experiment) -> Iterator[Finding]:

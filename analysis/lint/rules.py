@@ -18,6 +18,7 @@ RULES: tuple[Callable[[Experiment], Iterator[Finding]], ...] = (
     sampling.extrapolated,
     sampling.mean_of_ratios,
     conditions.mixed_environments,
+    conditions.outside_the_promise,
     conditions.mixed_nodes,
     conditions.one_allocation,
     conditions.not_recorded,

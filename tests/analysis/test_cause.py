@@ -343,7 +343,7 @@ def test_the_command_says_cause_event_and_why(tmp_path):
 
 def test_runs_of_unequal_length_say_what_was_compared(tmp_path):
     write_run(tmp_path / "a", steps=6)
-    write_run(tmp_path / "b", steps=4)
+    write_run(tmp_path / "b", steps=4, method={"run.method": "another"})
     frames = load([tmp_path])
     lines = terminal.comparison_lines(compare(frames, ("a", 0), ("b", 0)), frames)
     assert "a:0 has steps up to 5, b:0 up to 3: only those in both count" in lines[1]

@@ -455,7 +455,8 @@ def test_the_recorded_variables_hold_no_secrets(monkeypatch):
     recorded = environment.own(1, "cpu")["variables"]
     assert recorded["OMP_PLACES"] == "cores"
     assert not {"AWS_SECRET_ACCESS_KEY", "SLURM_JWT"} & set(recorded)
-    assert all(key.startswith(environment.VARIABLES) for key in recorded)
+    known = (*environment.VARIABLES, *environment.SETTINGS, *environment.THREADS)
+    assert all(key.startswith(known) for key in recorded)
 
 
 def test_the_doctor_tells_the_line_that_matters():
