@@ -71,7 +71,7 @@ def order_not_shuffled(experiment: Experiment) -> Iterator[Finding]:
     """Launches of a configuration ran one after the other: drift of the machine looks like a difference (rule 9)."""
     timed = experiment.launches[experiment.launches["run"].isin(experiment.timed["run"])]
     for (app, _), same in timed.groupby(["app", "problem"], sort=False):
-        started = pd.to_datetime(same["started"], errors="coerce", utc=True)
+        started = pd.to_datetime(same["started"], errors="coerce", utc=True, format="ISO8601")
         if started.isna().any() or started.duplicated().any():
             continue
         ordered = same.assign(at=started).sort_values("at")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 WIDTH_IN = 5.2  # so narrow that letters stay readable when the figure is scaled to a phone
 FONT_PT = 10
+LABEL_MOST = 100  # characters of a label at an axis: more would leave no room for the axes
 
 # After Okabe and Ito; told apart by people who are colour-blind, with at least 3:1 contrast on white. The
 # style sheet of the report holds the brighter set for dark backgrounds.
@@ -115,15 +116,19 @@ _STYLE = {
 def _escape(canvas) -> None:
     """Make all text of a drawn figure `printable`: fonts and XML have no control characters, nor halves of pairs."""
     from matplotlib.text import Text
-    from matplotlib.ticker import FixedFormatter
+
+    def escaped(format_ticks: Callable) -> Callable:
+        return lambda values: [_short(printable(label, keep="\n")) for label in format_ticks(values)]
 
     for axes in canvas.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            formatter = axis.get_major_formatter()
-            if isinstance(formatter, FixedFormatter):  # it sets the labels once more when they are drawn
-                formatter.seq = [printable(str(label)) for label in formatter.seq]
+        for axis in (axes.xaxis, axes.yaxis):  # which set their labels once more when they are drawn
+            axis.major.formatter.format_ticks = escaped(axis.major.formatter.format_ticks)
     for text in canvas.findobj(Text):
         text.set_text(printable(text.get_text(), keep="\n"))
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= LABEL_MOST else f"{label[: LABEL_MOST - 1]}…"
 
 
 def _inline(text: str, name: str, alt: str) -> str:
