@@ -9,6 +9,7 @@ import math
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from shlex import quote
@@ -53,7 +54,7 @@ class Task:
         """What tasks share that differ in seed and allocation alone."""
         return self.app, self.ranks, self.threads, self.repeats, self.options
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Readable, and as unique as its last 8 digits; the same whatever else the campaign comes to hold."""
         digest = hashlib.blake2b(json.dumps(self.key).encode(), digest_size=4).hexdigest()
@@ -139,19 +140,19 @@ def plan(campaign: Campaign, site: Site | None = None, named: str | None = None)
                 f"more nodes in [sites.{name}]"
             )
     _check_with_applications(campaign, tasks)
-    ordered = []
-    for allocation in range(campaign.allocations):
-        own = sorted((task for task in tasks if task.allocation == allocation), key=lambda task: task.id)
+    shared: list[list[Task]] = [[] for _ in range(campaign.allocations)]
+    for task in sorted(tasks, key=lambda task: task.id):
+        shared[task.allocation].append(task)
+    for allocation, own in enumerate(shared):
         random.Random(f"{campaign.shuffle} {allocation}").shuffle(own)
-        ordered += own
     return Plan(
         campaign=campaign,
         site=name,
         site_argument=str(Path(named).absolute()) if named and named.endswith(".toml") else name,
-        tasks=tuple(ordered),
+        tasks=tuple(task for own in shared for task in own),
         nodes=settings.nodes or max(-(-task.ranks // per_node[task.threads]) for task in tasks),
         ranks_per_node=per_node,
-        seconds=tuple(_limit(campaign, ordered, allocation) for allocation in range(campaign.allocations)),
+        seconds=_limits(campaign, shared),
     )
 
 
@@ -291,18 +292,18 @@ def _ranks_per_node(campaign: Campaign, site: Site | None, threads: int, largest
     return cores // threads
 
 
-def _limit(campaign: Campaign, tasks: list[Task], allocation: int) -> int:
-    """Seconds after which an allocation ends: the campaign's limit, else all that its tasks may take."""
-    own = [task.seconds for task in tasks if task.allocation == allocation]
+def _limits(campaign: Campaign, shared: list[list[Task]]) -> tuple[int, ...]:
+    """Seconds after which each allocation ends: the campaign's limit, else all that its tasks may take."""
+    most = [sum(task.seconds for task in own) + START_SECONDS for own in shared]
     if campaign.limit_seconds is None:
-        return sum(own) + START_SECONDS
-    longest = max(tasks, key=lambda task: task.seconds)
+        return tuple(most)
+    longest = max((task for own in shared for task in own), key=lambda task: task.seconds)
     if longest.seconds + START_SECONDS > campaign.limit_seconds:
         raise CampaignError(
             f"{campaign.path}, line {longest.line}: time of {longest.seconds} s and {START_SECONDS} s to start do not "
             f"fit into the limit of {campaign.limit_seconds} s of an allocation; shorten time or raise limit"
         )
-    return min(campaign.limit_seconds, sum(own) + START_SECONDS)
+    return tuple(min(campaign.limit_seconds, seconds) for seconds in most)
 
 
 def _text(value: Any) -> str:

@@ -17,6 +17,7 @@ from miniapps.received.text import printable
 MOST = 2**25  # bytes of a journal or register: an attempt takes some 700
 LOCK_MOST = 2**16  # bytes of a lock
 NAMED = 5  # lines of one file that are named; of more, their number
+WRONG_MOST = 1000  # lines that are none of ours, or cut off: with more of them a file is no journal
 
 DONE, CHECK_FAILED, FAILED, INTERRUPTED = "done", "check failed", "failed", "interrupted"
 
@@ -86,23 +87,28 @@ def read_journal(path: Path) -> tuple[list[Begin | End], list[str]]:
     """(what is written in the journal `path`, sentences on the lines that are not believed).
 
     A line that a kill or a full disk cut off is as if not written. Raises Refused for anything but a regular file of
-    at most MOST bytes, OSError.
+    at most MOST bytes and WRONG_MOST wrong lines, OSError.
     """
     entries: list[Begin | End] = []
     doubts: list[str] = []
-    more = 0
+    wrong = cut = 0
     for where, line in _lines(path):
         try:
             entries.append(_entry(line, where))
+            continue
         except Refused as error:
-            if cut_off(line):
-                continue
-            if len(doubts) < NAMED:
-                doubts.append(f"not believed: {error}")
-            else:
-                more += 1
-    if more:
-        doubts.append(f"not believed: {more} more lines of {printable(str(path))}")
+            told = f"not believed: {error}"
+        if cut_off(line):
+            cut += 1
+        else:
+            wrong += 1
+            doubts += [told] * (wrong <= NAMED)
+        if wrong + cut > WRONG_MOST:
+            raise Refused(
+                f"{where}: the {WRONG_MOST + 1}st line that is none of ours; this is no journal: move it away"
+            )
+    if wrong > NAMED:
+        doubts.append(f"not believed: {wrong - NAMED} more lines of {printable(str(path))}")
     return entries, doubts
 
 

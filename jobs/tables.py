@@ -21,10 +21,11 @@ def plan_text(plan: Plan, standings: Sequence[Standing], every: bool = False) ->
     for task in sorted(plan.tasks, key=lambda task: (task.line, task.label, task.ranks)):
         rows.setdefault(task.configuration, []).append(task)
     nodes = [plan.nodes_of(task) for task in plan.tasks]
-    common = {
-        line: set.intersection(*(set(t.options) for t in plan.tasks if t.line == line))
-        for line in {task.line for task in plan.tasks}
-    }
+    common: dict[int, set] = {}
+    for task in plan.tasks:
+        common[task.line] = common.get(task.line, set(task.options)) & set(task.options)
+    tasks_of = Counter(task.allocation for task in plan.tasks)
+    done_of = Counter(task.allocation for task in plan.tasks if task.id in done)
     parts = [
         f"campaign {plan.campaign.name} on {plan.site}: {len(plan.tasks)} tasks, results in {shown(plan.campaign.out)}"
     ]
@@ -76,8 +77,8 @@ def plan_text(plan: Plan, standings: Sequence[Standing], every: bool = False) ->
             [
                 (
                     k,
-                    len(plan.of(k)),
-                    sum(task.id in done for task in plan.of(k)),
+                    tasks_of[k],
+                    done_of[k],
                     plan.nodes,
                     clock(plan.seconds[k]),
                     f"{plan.node_hours(k):.2f}",
@@ -105,9 +106,9 @@ def plan_text(plan: Plan, standings: Sequence[Standing], every: bool = False) ->
 def status_text(plan: Plan, standings: Sequence[Standing]) -> str:
     """How many tasks are in which state, by allocation, and every one that is not simply done or left."""
     words = list(dict.fromkeys([DONE, *sorted({s.state for s in standings} - {DONE})]))
-    counts = {
-        k: Counter(s.state for s in standings if s.task.allocation == k) for k in range(len(plan.seconds))
-    }
+    counts: dict[int, Counter] = {k: Counter() for k in range(len(plan.seconds))}
+    for standing in standings:
+        counts[standing.task.allocation][standing.state] += 1
     parts = [
         f"campaign {plan.campaign.name}: {shown(plan.campaign.out)}",
         table(

@@ -93,6 +93,17 @@ def test_many_bad_lines_are_counted_and_not_all_named(tmp_path):
     assert doubts[-1] == f"not believed: {1000 - records.NAMED} more lines of {path}"
 
 
+@pytest.mark.parametrize("line", [b"bad\n", b"{\n", b"{}\n"])
+def test_a_file_of_nothing_but_bad_lines_is_no_journal_and_is_not_read_to_its_end(
+    tmp_path, monkeypatch, line
+):
+    path, read = journal(tmp_path, line * 10**5), []
+    monkeypatch.setattr(records, "cut_off", lambda text: read.append(text) or cut_off(text))
+    with pytest.raises(Refused, match=r"a0.jsonl, line 1001: .*this is no journal: move it away"):
+        read_journal(path)
+    assert len(read) == records.WRONG_MOST + 1
+
+
 def test_a_line_longer_than_any_of_ours_is_named_without_its_text(tmp_path):
     path = journal(tmp_path, b'{"task": "' + b"x" * 2**20 + b'"}\n', BEGIN, b"\n")
     entries, (told,) = read_journal(path)

@@ -32,6 +32,7 @@ class PyFpnaMiniapps(PythonPackage):
     depends_on("py-numpy@1.26:", type="run")
     depends_on("py-h5py@3.10:~mpi", type="run")
     depends_on("py-xxhash@3.4:", type="run")
+    depends_on("py-msgspec@0.18:", type="run")
     depends_on("py-ml-dtypes@0.4:", type="run")
     depends_on("py-torch@2.4:", type="run", when="+torch")
     with when("+analysis"):
