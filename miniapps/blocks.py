@@ -4,9 +4,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+MOST_BLOCKS = 2**24  # of a problem: every rank keeps a list of all, 20 bytes each
+
 
 class BlocksError(ValueError):
     """The grid cannot be cut as asked, or there are more ranks than blocks."""
+
+
+def require_few(count: int, remedy: str) -> None:
+    """Raise BlocksError, which ends with `remedy`, for more blocks than every rank can list."""
+    if count > MOST_BLOCKS:
+        raise BlocksError(f"{count} blocks: every rank lists them all, at most {MOST_BLOCKS}; {remedy}")
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,7 @@ class Blocks:
                     f"grid.{name} = {points} points cannot be cut into blocks of {block}; "
                     f"choose a block edge among {divisors}"
                 )
+        require_few(self.count, "choose larger blocks (grid.bx, grid.by) or a smaller grid")
         if self.size > self.count:
             raise BlocksError(
                 f"{self.size} ranks for {self.count} blocks of {self.by} x {self.bx} points: every rank needs at "

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from miniapps.config import UsageError, closest
+from miniapps.config import INT32, UsageError, closest, cut
 
 # What each kind needs, and what it may have.
 KINDS = {
@@ -92,8 +93,10 @@ def parse(spec: str, size: int, repeats: int) -> Fault:
         key, _, text = item.partition("=")
         if key not in needed + optional:
             raise UsageError(f"--fault {spec}: unknown key {key!r}{closest(key, needed + optional)}")
-        if not text.isdecimal():
-            raise UsageError(f"--fault {spec}: {key} takes a whole number from 0 on, not {text!r}")
+        if not re.fullmatch("[0-9]{1,10}", text) or int(text) > INT32:
+            raise UsageError(
+                f"--fault {cut(spec)}: {key} takes a whole number from 0 to {INT32}, not {cut(repr(text))}"
+            )
         values[key] = int(text)
     if missing := [key for key in needed if key not in values]:
         raise UsageError(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kernels import allreduce
-from miniapps import commandline, config, environment, faults
+from miniapps import commandline, config, environment, faults, resources
 from miniapps.config import UsageError
 from miniapps.options import Common, RunOptions, ordering_for
 from miniapps.received.text import tell
@@ -85,6 +85,9 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
     if options.device == "cuda" and (reason := environment.no_cuda()):
         raise UsageError(f"--device cuda: {reason}; or compute with --device cpu")
     orderings, injected = check(app, own, options, size)
+    resources.require_threads(options.threads, size)
+    if app.memory and options.device == "cpu":
+        resources.require_memory(app.memory(own, options, size), size)
     defining = config.of_role(known, effective, "problem")
     problem = config.problem_hash(app.name, defining)
     now = datetime.now(UTC)
@@ -109,7 +112,7 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
 
 def check(app: Any, own: Any, options: RunOptions, size: int) -> tuple[dict[str, str], list[faults.Fault]]:
     """(orderings by what they add, faults) of a configuration on `size` ranks. Raises UsageError, ChoiceError or
-    BlocksError for one that cannot run."""
+    BlocksError for one that cannot run. What this node has is not looked at: campaigns are checked elsewhere."""
     orderings = {"scalars": ordering_for(options, 1), "vectors": ordering_for(options, sys.maxsize)}
     for ordering in set(orderings.values()):
         allreduce.check(ordering, options.guarantee, options.accumulate)

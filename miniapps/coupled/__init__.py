@@ -25,10 +25,18 @@ def validate(config, options, size: int) -> None:
     check(config, options, size)
 
 
+def memory(config, options, size: int):
+    """What a rank will need: a `miniapps.resources.Need`."""
+    from miniapps.coupled.validate import memory as need
+
+    return need(config, options, size)
+
+
 APP = App(
     name="coupled",
     config=CoupledConfig,
     run=run,
     validate=validate,
+    memory=memory,
     summary="forced two-dimensional turbulence with a learned subgrid closure",
 )

@@ -1,6 +1,7 @@
 """What can be refused before a run creates anything."""
 
 import importlib.util
+from math import isqrt
 
 from kernels import stencil
 from miniapps.blocks import Blocks, BlocksError
@@ -8,6 +9,7 @@ from miniapps.config import UsageError
 from miniapps.coupled.closure import NETWORKS, closure_batch, network_device
 from miniapps.coupled.physics import HALO
 from miniapps.coupled.restart import check_restart, verify_weights
+from miniapps.resources import Need
 
 
 def validate(config, options, size: int) -> None:
@@ -43,3 +45,26 @@ def validate(config, options, size: int) -> None:
                 "choose --closure surrogate or online"
             )
         verify_weights(config)
+
+
+# Bytes of memory, as measured at the peak: of a point, of one in a block with its halo, of a point and channel of the
+# network where it computes many blocks at once, of a block in the lists that every rank keeps.
+POINT, PADDED, CHANNEL, LISTED = 95, 70, 30, 20
+
+
+def memory(config, options, size: int) -> Need:
+    """What a rank with the most blocks will need."""
+    grid, closure = config.grid, config.closure
+    points = grid.bx * grid.by
+    count = (grid.nx // grid.bx) * (grid.ny // grid.by)
+    each = POINT * points + PADDED * (grid.bx + 2 * HALO) * (grid.by + 2 * HALO)
+    network = CHANNEL * closure.channels * points if closure.kind in NETWORKS else 0
+    if closure_batch(config, options) == "rank":
+        each, network = each + network, 0
+    fixed = network + LISTED * count
+
+    def fitting(share: int) -> str:
+        edge = isqrt(max(0, share - fixed) // each * size * points)
+        return f"choose at most about {edge} x {edge} points on {size} rank{'s' * (size > 1)}, or more nodes"
+
+    return Need(-(-count // size) * each + fixed, f"grid.nx = {grid.nx}, grid.ny = {grid.ny}", fitting)

@@ -85,24 +85,10 @@ def array(
     group: Any, name: str, where: str, most: int, dtype: Any = None, axes: int | None = None
 ) -> np.ndarray:
     """All of the dataset `name` in `group`, of at most `most` bytes; of `dtype` and with as many `axes` where given."""
-    from h5py import h5d, h5s, h5t, h5z
+    from h5py import h5s
 
-    _hard(group, name, where)
-    dataset = h5d.open(group, name.encode())
-    plan = dataset.get_create_plist()
-    if plan.get_external_count() or plan.get_layout() == h5d.VIRTUAL:
-        raise Refused(f"{where}: the data of {name} are in another file, which is not opened; leave it out")
-    for i in range(plan.get_nfilters()):
-        if plan.get_filter(i)[0] not in (h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE):
-            raise Refused(
-                f"{where}: {name} needs a filter other than deflate and shuffle, which is not run; leave it out"
-            )
-    kind = dataset.get_type()
-    if kind.get_class() not in (h5t.INTEGER, h5t.FLOAT):
-        raise Refused(
-            f"{where}: {name} does not hold plain numbers; it is none of ours, or damaged: leave it out"
-        )
-    found, shape = dataset.dtype, dataset.shape
+    opened = dataset(group, name, where)
+    found, shape = opened.dtype, opened.shape
     if (dtype is not None and found != dtype) or (axes is not None and len(shape) != axes):
         raise Refused(
             f"{where}: {name} is {found} with {len(shape)} axes, not {np.dtype(dtype) if dtype else 'any type'} with "
@@ -118,8 +104,33 @@ def array(
         )
     rows = np.empty(shape, found)
     if rows.size:
-        dataset.read(h5s.ALL, h5s.ALL, rows)
+        opened.read(h5s.ALL, h5s.ALL, rows)
     return rows
+
+
+def dataset(group: Any, name: str, where: str, opaque: bool = False) -> Any:
+    """The dataset `name` in `group` (h5py.h5d.DatasetID): plain numbers that lie in the file, nothing of it read yet.
+
+    `opaque`: also bytes without a type, as h5py writes bfloat16.
+    """
+    from h5py import h5d, h5t, h5z
+
+    _hard(group, name, where)
+    opened = h5d.open(group, name.encode())
+    plan = opened.get_create_plist()
+    if plan.get_external_count() or plan.get_layout() == h5d.VIRTUAL:
+        raise Refused(f"{where}: the data of {name} are in another file, which is not opened; leave it out")
+    for i in range(plan.get_nfilters()):
+        if plan.get_filter(i)[0] not in (h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE):
+            raise Refused(
+                f"{where}: {name} needs a filter other than deflate and shuffle, which is not run; leave it out"
+            )
+    plain = (h5t.INTEGER, h5t.FLOAT, *((h5t.OPAQUE,) if opaque else ()))
+    if opened.get_type().get_class() not in plain:
+        raise Refused(
+            f"{where}: {name} does not hold plain numbers; it is none of ours, or damaged: leave it out"
+        )
+    return opened
 
 
 def attributes(group: Any, where: str, heap: bool = True) -> dict[str, Any]:

@@ -24,10 +24,18 @@ def validate(config, options, size: int) -> None:
     check(config, options, size)
 
 
+def memory(config, options, size: int):
+    """What a rank will need: a `miniapps.resources.Need`."""
+    from miniapps.reductions.validate import memory as need
+
+    return need(config, options, size)
+
+
 APP = App(
     name="reductions",
     config=ReductionsConfig,
     run=run,
     validate=validate,
+    memory=memory,
     summary="sums of arrays by every variant, across ranks by any ordering: their bits and their times",
 )

@@ -37,7 +37,7 @@ class Problem:
         flag="--distribution",
     )
     sigma: float = option(
-        1.0, help="lognormal: standard deviation of the logarithm", minimum=0.0, flag="--sigma", maximum=700.0
+        1.0, help="lognormal: standard deviation of the logarithm", minimum=0.0, flag="--sigma", maximum=80.0
     )
     condition: float = option(
         1e8, help="ill-conditioned: sum|x| / |sum x|", minimum=2.0, flag="--condition", maximum=1e300

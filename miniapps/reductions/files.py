@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from kernels import npy
 from miniapps.config import UsageError, closest
+from miniapps.received import contents
+from miniapps.received.regular import Refused, open_regular
 from miniapps.reductions.parts import Parts
 
+MOST = 2**42  # bytes of a file, of which a rank reads its blocks
+CHUNK = 2**28  # bytes of a chunk of an HDF5 dataset, which HDF5 reads as a whole
+LISTED = 1000  # objects of an HDF5 file that are looked at for the name of a dataset
 SHAPES = {1: "(n,) or (arrays, n)", 2: "(2, n) or (arrays, 2, n)"}
 
 
@@ -23,7 +30,7 @@ def extent(name: str, dtype: np.dtype, vectors: int) -> tuple[int, int]:
                 f"--file {name}: holds {stored.dtype}, but problem.dtype is {dtype}: set problem.dtype (float64, "
                 "float32, float16 or bfloat16) to what the file holds, or convert the file"
             )
-        shape = tuple(stored.shape)
+        shape = tuple(stored.shape or ())  # HDF5 has datasets without a shape
         least = vectors  # dimensions of one array with its vectors
         fits = len(shape) in (least, least + 1) and (vectors == 1 or shape[-2] == 2)
         if not fits or 0 in shape:
@@ -60,24 +67,66 @@ def _open(name: str) -> Iterator[Any]:
     if not colon:
         if Path(name).suffix in (".h5", ".hdf5"):
             raise UsageError(f"--file {name}: name the dataset too, as in {name}:/group/dataset")
+        path = name
+    with contextlib.ExitStack() as stack:
         with _clear(name):
-            stored = np.lib.format.open_memmap(name, mode="r")
+            file = stack.enter_context(open_regular(path, MOST, links=True))
+            if not colon:
+                stored = npy.mapped(file)
+            else:
+                import h5py
+
+                # The file that was looked at, not one that has meanwhile come to its path.
+                stored = _dataset(name, stack.enter_context(h5py.File(file, "r")), dataset)
         yield stored
-        return
+
+
+def _dataset(name: str, file: Any, path: str) -> Any:
+    """The dataset at `path` of an open HDF5 file, which is reached by hard links and lies in the file itself."""
+    import h5py
+    from h5py import h5g, h5l, h5o
+
+    where, parts = f"--file {name}", [part for part in path.split("/") if part]
+    group = h5g.open(file.id, b"/")
+    for k, part in enumerate(parts):
+        last = k == len(parts) - 1
+        link = part.encode()
+        if not group.links.exists(link):
+            break
+        # Other links are not followed, not even to see where they end: `contents` refuses them.
+        hard = group.links.get_info(link).type == h5l.TYPE_HARD
+        if hard and h5o.get_info(group, link).type != (h5o.TYPE_DATASET if last else h5o.TYPE_GROUP):
+            break
+        if not last:
+            group = contents.subgroup(group, part, None, where)
+            continue
+        found = h5py.Dataset(contents.dataset(group, part, where, opaque=True))
+        if found.chunks and math.prod(found.chunks) * found.dtype.itemsize > CHUNK:
+            raise UsageError(
+                f"{where}: has chunks of the shape {found.chunks}, each of which is read as a whole; store it in "
+                f"chunks of at most {CHUNK} bytes"
+            )
+        return found
+    raise UsageError(
+        f"{where}: no dataset /{path} in {name.removesuffix(f':/{path}')}{closest('/' + path, _datasets(file))}"
+    )
+
+
+def _datasets(file: Any) -> list[str]:
+    """Paths of datasets, as far as the first objects of a file go."""
     import h5py
 
-    with _clear(name):
-        file = h5py.File(path, "r")
-    with file:
-        with _clear(name):
-            stored = file.get(dataset)
-        if not isinstance(stored, h5py.Dataset):
-            known: list[str] = []
-            file.visititems(
-                lambda key, item: known.append(f"/{key}") if isinstance(item, h5py.Dataset) else None
-            )
-            raise UsageError(f"--file {name}: no dataset /{dataset} in {path}{closest('/' + dataset, known)}")
-        yield stored
+    seen: list[str] = []
+    found: list[str] = []
+
+    def visit(key: str, item: Any) -> bool | None:
+        seen.append(key)
+        if isinstance(item, h5py.Dataset):
+            found.append(f"/{key}")
+        return True if len(seen) == LISTED else None  # which ends the visit
+
+    file.visititems(visit)
+    return found
 
 
 @contextlib.contextmanager
@@ -85,7 +134,11 @@ def _clear(name: str) -> Iterator[None]:
     """Errors of reading, told as what is wrong with the file."""
     try:
         yield
-    except (OSError, ValueError, EOFError, KeyError) as error:
+    except Refused as error:
+        raise UsageError(
+            str(error) if str(error).startswith("--file") else f"--file {name}: {error}"
+        ) from error
+    except (OSError, ValueError, EOFError, KeyError, TypeError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise UsageError(
             f"--file {name}: cannot be read: {reason}; expected a .npy file of numpy.save, or FILE.h5:/DATASET"

@@ -5,10 +5,12 @@ import math
 from kernels.exact import MAX_CONTRIBUTIONS
 from kernels.sums.emulated import UNITS
 from kernels.sums.launch import shape
+from miniapps.blocks import MOST_BLOCKS
 from miniapps.config import UsageError
 from miniapps.options import ordering_for
 from miniapps.reductions import data, illconditioned
 from miniapps.reductions.choice import choose
+from miniapps.resources import Need
 
 
 def validate(config, options, size: int) -> None:
@@ -34,6 +36,11 @@ def validate(config, options, size: int) -> None:
         raise UsageError("--split arrays adds nothing across ranks, so that there is no order of arrival; "
                          "choose another --allreduce, or --split elements")  # fmt: skip
     contributions = max(-(-n // problem.block) for n in sizes)
+    if contributions > MOST_BLOCKS:
+        raise UsageError(
+            f"problem.block = {problem.block}: {contributions} logical blocks in an array of {max(sizes)}, and every "
+            f"rank lists them all, at most {MOST_BLOCKS}: set it to {-(-max(sizes) // MOST_BLOCKS)} or more"
+        )
     if (
         options.guarantee in ("layout", "exact")
         and ordering == "fixed-point"
@@ -71,3 +78,28 @@ def _can_be_conditioned(problem, n: int) -> None:
             f"({can}, for arrays of {n}): choose a smaller condition number, larger arrays or problem.block, or a "
             "wider problem.dtype"
         )
+
+
+# Bytes of memory: of a logical block of the rank and of one of any rank, as measured; of an element where worst orders
+# are searched.
+OWN, LISTED, SEARCHED = 450, 20, 80
+
+
+def memory(config, options, size: int) -> Need:
+    """What a rank needs for its part of the longest array, which every variant adds up where it lies."""
+    problem, method = config.problem, config.method
+    n = max(data.extent(problem)[0])
+    element = data.element_type(problem.dtype).itemsize * data.vectors_of(problem.operation)
+    each = element + (SEARCHED if method.worst else 0)
+    ranks = 1 if method.split == "arrays" else size
+    blocks = -(-n // problem.block)
+    fixed = LISTED * blocks
+    own = -(-blocks // ranks)
+    what = f"--file {problem.file}" if problem.distribution == "file" else f"--size {n}"
+    what += f", problem.block = {problem.block}"
+
+    def fitting(share: int) -> str:
+        fits = int(share / (each + (OWN + LISTED * ranks) / problem.block)) * ranks
+        return f"arrays of about {fits} elements fit; choose shorter ones, longer blocks or more nodes"
+
+    return Need(min(n, own * problem.block) * each + own * OWN + fixed, what, fitting)

@@ -25,6 +25,13 @@ def validate(config, options, size: int) -> None:
     check(config, options, size)
 
 
+def memory(config, options, size: int):
+    """What a rank will need: a `miniapps.resources.Need`."""
+    from miniapps.solver.validate import memory as need
+
+    return need(config, options, size)
+
+
 def complete(config, size: int) -> None:
     """Write back what ranks and files decide: the grid of `--points-per-rank`, the hash of the files."""
     from miniapps.solver.decomposition import weak_grid
@@ -39,6 +46,7 @@ APP = App(
     config=SolverConfig,
     run=run,
     validate=validate,
+    memory=memory,
     complete=complete,
     summary="distributed Krylov solvers: what the order of addition does to an iteration",
 )

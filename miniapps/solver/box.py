@@ -3,15 +3,17 @@
 Everything here follows from the box alone: no rank, owner or process enters, so that whoever asks gets the same.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
-from miniapps.blocks import BlocksError
+from miniapps.blocks import BlocksError, require_few
 
 AXES = ("z", "y", "x")
+MOST = 2**53  # points; entries.py adds to their numbers what marks those outside
 NARROWEST = 2  # blocks of a coarse box that would be narrower are merged two by two
 
 
@@ -24,7 +26,7 @@ class Box:
     fastest), points block by block, inside a block in z, y, x order: so that block b is rows `starts[b]` to
     `starts[b + 1]`. The distance of points, `h`, is the same along all axes; the longest edge has length 1.
 
-    Raises BlocksError for an axis without points and for blocks that do not fit.
+    Raises BlocksError for an axis without points, for blocks that do not fit, and for too many of either.
     """
 
     nz: int
@@ -42,6 +44,15 @@ class Box:
                 raise BlocksError(f"a block needs at least one point along {axis}, not {block}")
             if np.ndim(block) and (block[0] != 0 or block[-1] != n or np.any(np.diff(block) < 1)):
                 raise BlocksError(f"cuts along {axis} must increase from 0 to {n}, the number of points")
+        if self.n > MOST:
+            raise BlocksError(
+                f"a box of {self.n} points: rows are numbered up to {MOST}; choose a smaller one"
+            )
+        edges = zip(self.shape, self.block, strict=True)
+        require_few(
+            math.prod(len(block) - 1 if np.ndim(block) else -(-n // block) for n, block in edges),
+            "choose larger blocks (grid.bx, by, bz) or a smaller box",
+        )
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -6,6 +6,7 @@ import numpy as np
 
 from miniapps.blocks import contiguous_owner
 from miniapps.config import UsageError
+from miniapps.solver.config import EDGE
 
 
 def weak_grid(grid, size: int) -> None:
@@ -24,6 +25,11 @@ def weak_grid(grid, size: int) -> None:
             )
     pz, py, px = rank_grid(size, (size, size, size), (edge, edge, edge))
     grid.nz, grid.ny, grid.nx = pz * edge, py * edge, px * edge
+    if max(grid.nz, grid.ny, grid.nx) > EDGE:
+        raise UsageError(
+            f"--points-per-rank {edge}: a box of {grid.nx} x {grid.ny} x {grid.nz} points on {size} ranks, and at most "
+            f"{EDGE} points lie along an edge; choose at most {EDGE // max(pz, py, px)}"
+        )
 
 
 def box_owner(box, size: int) -> np.ndarray | None:

@@ -5,16 +5,18 @@ whole: what goes wrong on one rank is raised on all.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
+from kernels import npy
 from miniapps.rows import Rows
 from miniapps.solver import matrix_market, scipy_npz
 from miniapps.solver.dealing import Entries, Triplets, assembled, deal, expanded, symmetry, together
-from miniapps.solver.matrixfile import FileError, MatrixFile, first_wrong, readable
+from miniapps.solver.matrixfile import FileError, MatrixFile, first_wrong, opened, readable, require_rows
 
-__all__ = ["FileError", "MatrixFile", "header", "read", "symmetry", "vector"]
+__all__ = ["FileError", "MatrixFile", "check_vector", "header", "read", "symmetry", "vector"]
 
 INDEX_MAX = np.iinfo(np.int32).max  # of a rank's own rows
 HOW = ("parallel", "root")
@@ -24,22 +26,16 @@ VECTOR_PIECE = 1 << 18  # elements of a .npy file that are sent at once
 def header(path) -> MatrixFile:
     """What the beginning of a file says: kind, field, symmetry and sizes. Of one rank, not collective.
 
-    Raises FileError for a file that is not there or cannot be read, for what is no sparse matrix of real numbers, and
-    for one that is not square.
+    Raises FileError for a file that is not there or cannot be read, for what is no sparse matrix of real numbers, for
+    one that is not square, and for one that announces more than it can hold.
     """
     path = Path(path)
-    with readable(path):
-        magic = _magic(path)
-        if magic.startswith(b"\x93NUMPY"):
-            raise FileError(
-                f"{path}: a dense array of NumPy; a sparse matrix is needed: scipy.sparse.save_npz, or scipy.io.mmwrite"
-            )
-        found = (scipy_npz if magic.startswith(b"PK") else matrix_market).header(path)
-    if found.rows != found.columns or not found.rows:
+    magic = _magic(path)
+    if magic.startswith(npy.MAGIC):
         raise FileError(
-            f"{path}: {found.rows} x {found.columns}; a system to solve has as many rows as columns"
+            f"{path}: a dense array of NumPy; a sparse matrix is needed: scipy.sparse.save_npz, or scipy.io.mmwrite"
         )
-    return found
+    return require_rows((scipy_npz if magic.startswith(b"PK") else matrix_market).header(path))
 
 
 def read(path, comm, rows: Rows, how: str = "parallel") -> Entries:
@@ -88,8 +84,20 @@ def vector(path, comm, rows: Rows) -> np.ndarray:
     return x
 
 
+def check_vector(path, n: int | None = None) -> None:
+    """Raise FileError unless `path` is a vector by its header, of `n` elements where that is known. Not collective."""
+    path = Path(path)
+    if _magic(path).startswith(npy.MAGIC):
+        with _array(path) as array:
+            length = array.size
+    else:
+        length = matrix_market.vector_header(path).expected
+    if n is not None:
+        _require_length(path, length, n)
+
+
 def _magic(path: Path) -> bytes:
-    with open(path, "rb") as file:
+    with opened(path) as file:
         return file.read(6)
 
 
@@ -131,33 +139,43 @@ def _require_no_empty_row(file: MatrixFile, comm, rows: Rows, indptr: np.ndarray
 
 
 def _vector_pieces(path: Path, n: int) -> Iterator[Triplets]:
-    with readable(path):
-        if _magic(path).startswith(b"\x93NUMPY"):
-            yield from _array_pieces(path, n)
-        else:
+    if _magic(path).startswith(npy.MAGIC):
+        yield from _array_pieces(path, n)
+    else:
+        with readable(path):
             text = matrix_market.vector_header(path)
             _require_length(path, text.expected, n)
             yield from matrix_market.pieces(text, 0, 1)
 
 
 def _array_pieces(path: Path, n: int) -> Iterator[Triplets]:
-    try:
-        array = np.load(path, mmap_mode="r")
-    except ValueError as error:
-        raise FileError(f"{path}: the file is cut short or damaged ({error}); get it again") from error
-    if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
-        raise FileError(f"{path}: elements of type {array.dtype}; real ones are needed, of at most 64 bits")
-    if array.shape not in ((array.size,), (array.size, 1)):
-        raise FileError(
-            f"{path}: an array of shape {array.shape}; a vector has one column: write each by itself"
-        )
-    _require_length(path, array.size, n)
-    for at in range(0, n, VECTOR_PIECE):
-        value = array.reshape(-1)[at : at + VECTOR_PIECE].astype(np.float64)
-        row = np.arange(at, at + len(value))
-        column = np.zeros(len(value), np.int64)
-        first_wrong(path, row, column, value, (n, 1), lambda i, at=at: f"element {at + i + 1}")
-        yield row, column, value
+    with _array(path) as array:
+        _require_length(path, array.size, n)
+        for at in range(0, n, VECTOR_PIECE):
+            value = array.reshape(-1)[at : at + VECTOR_PIECE].astype(np.float64)
+            row = np.arange(at, at + len(value))
+            column = np.zeros(len(value), np.int64)
+            first_wrong(path, row, column, value, (n, 1), lambda i, at=at: f"element {at + i + 1}")
+            yield row, column, value
+
+
+@contextmanager
+def _array(path: Path) -> Iterator[np.ndarray]:
+    """The vector in a .npy file, mapped into memory."""
+    with opened(path) as file:
+        try:
+            array = npy.mapped(file)
+        except ValueError as error:
+            raise FileError(f"{path}: the file is cut short or damaged: {error}; get it again") from error
+        if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
+            raise FileError(
+                f"{path}: elements of type {array.dtype}; real ones are needed, of at most 64 bits"
+            )
+        if array.shape not in ((array.size,), (array.size, 1)):
+            raise FileError(
+                f"{path}: an array of shape {array.shape}; a vector has one column: write each by itself"
+            )
+        yield array
 
 
 def _require_length(path: Path, length: int, n: int) -> None:

@@ -5,6 +5,7 @@ an error here, also where other readers take the part that they understand: `1D-
 one too many.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,13 +13,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from miniapps.solver.matrixfile import FileError, MatrixFile, first_wrong
+from miniapps.solver.matrixfile import SLACK, FileError, MatrixFile, first_wrong, opened
 
 KIND = "Matrix Market"
 FIELDS = {"real": "real", "double": "real", "integer": "integer", "pattern": "pattern"}
 SYMMETRIES = ("general", "symmetric", "skew-symmetric")
 PIECE = 1 << 22  # bytes of text that are parsed at once
-LONGEST = 1 << 16  # bytes of a line of the header
+LONGEST = 1 << 16  # bytes of a line
+HEADER = 1 << 24  # bytes of banner and comments
+SHORTEST = {
+    "real": 2,
+    "integer": 2,
+    "pattern": 0,
+}  # bytes of a value and the blank or the end of line behind it
+ROOMY = 1024  # bytes that an entry takes at the most, on an average
+DIGITS = 18  # of a number of rows or entries: more do not fit into 64 bits
 
 INTEGER = rb"-?+[0-9]++"
 REAL = rb"-?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][-+]?+[0-9]++)?+"
@@ -39,7 +48,7 @@ class Text(NamedTuple):
 
 def header(path: Path) -> MatrixFile:
     """The header of a sparse matrix. Raises FileError unless it is one of real numbers, with what is wrong."""
-    with open(path, "rb") as file:
+    with opened(path) as file:
         layout, field, symmetry = _banner(path, file)
         if layout != "coordinate":
             raise FileError(
@@ -47,12 +56,13 @@ def header(path: Path) -> MatrixFile:
                 "scipy.io.mmwrite(path, scipy.sparse.coo_array(matrix))"
             )
         rows, columns, entries = _sizes(path, file, ("rows", "columns", "entries"))
+        _require_room(path, file, entries, 4 + SHORTEST[field])
         return MatrixFile(KIND, field, symmetry, rows, columns, entries, path, file.tell())
 
 
 def vector_header(path: Path) -> Text:
     """The header of a vector, that is of an array of one column. Raises FileError unless it is one of real numbers."""
-    with open(path, "rb") as file:
+    with opened(path) as file:
         layout, field, symmetry = _banner(path, file)
         if layout != "array" or symmetry != "general" or field == "pattern":
             raise FileError(
@@ -64,6 +74,7 @@ def vector_header(path: Path) -> Text:
             raise FileError(
                 f"{path}: an array of {rows} x {columns}; a vector has one column: write each by itself"
             )
+        _require_room(path, file, rows, SHORTEST[field])
         return Text(path, file.tell(), field, False, (rows, 1), rows)
 
 
@@ -115,6 +126,21 @@ def pieces(text: Text, part: int, parts: int) -> Iterator[tuple[np.ndarray, np.n
         )
 
 
+def _require_room(path: Path, file, entries: int, shortest: int) -> None:
+    """Raise FileError unless so many entries can be what follows the header, each of `shortest` bytes or more."""
+    there = os.fstat(file.fileno()).st_size - file.tell()
+    if entries * shortest > there + SLACK:
+        raise FileError(
+            f"{path}: the file is cut short: {entries} entries take at least {entries * shortest} bytes, and {there} "
+            "follow the header; get it again, or correct the size"
+        )
+    if there > entries * ROOMY + HEADER:
+        raise FileError(
+            f"{path}: {there} bytes follow the header, far more than {entries} entries take; correct the size, or get "
+            "the file again"
+        )
+
+
 def _line(text: Text) -> bytes:
     """A regular expression of one line, blank ones too. Nothing in it is tried twice: it takes 3 ns per byte."""
     parts = [rb"[0-9]++", rb"[0-9]++"] * text.places + [VALUE[text.field]] * (text.field != "pattern")
@@ -123,16 +149,27 @@ def _line(text: Text) -> bytes:
 
 def _blocks(text: Text, first: int, last: int) -> Iterator[tuple[int, bytes]]:
     """(byte where it begins, whole lines) of the lines that begin in first ... last - 1, each ended by a newline."""
-    with open(text.path, "rb") as file:
+    with opened(text.path) as file:
         file.seek(first)
         if first > text.begin:  # the line that goes on here belongs to the part before
             file.seek(first - 1)
-            file.readline()
+            _end_of_line(text, file)
         while (at := file.tell()) < last:
             block = file.read(min(PIECE, last - at))
             if not block.endswith(b"\n"):
-                block += file.readline()
+                block += _end_of_line(text, file)
             yield at, block if block.endswith(b"\n") else block + b"\n"
+
+
+def _end_of_line(text: Text, file) -> bytes:
+    """What follows up to the end of the line, or of the file."""
+    rest = file.readline(LONGEST)
+    if len(rest) == LONGEST and not rest.endswith(b"\n"):
+        raise FileError(
+            f"{text.path}: a line of more than {LONGEST} bytes, before byte {file.tell()}; no entry takes so many: get "
+            "the file again"
+        )
+    return rest
 
 
 def _raise_for_line(text: Text, number: re.Pattern, at: int, block: bytes) -> None:
@@ -168,7 +205,7 @@ def _place(text: Text, at: int, block: bytes, entry: int) -> str:
 def _line_number(text: Text, offset: int) -> int:
     """The number, from 1, of the line that holds byte `offset`."""
     count, left = 1, offset
-    with open(text.path, "rb") as file:
+    with opened(text.path) as file:
         while left > 0 and (block := file.read(min(PIECE, left))):
             count += block.count(b"\n")
             left -= len(block)
@@ -203,14 +240,15 @@ def _banner(path: Path, file) -> tuple[str, str, str]:
 def _sizes(path: Path, file, names) -> list[int]:
     """The numbers of the first line that is neither blank nor a comment."""
     number = 1
-    while line := file.readline(LONGEST):
+    while file.tell() < HEADER and (line := file.readline(LONGEST)):
         number += 1
         words = line.split()
         if words and not words[0].startswith(b"%"):
-            if len(words) != len(names) or not all(word.isdigit() for word in words):
+            if len(words) != len(names) or not all(word.isdigit() and len(word) <= DIGITS for word in words):
                 told = line.decode("ascii", "replace").strip()
                 raise FileError(
-                    f"{path}, line {number}: {told[:60]!r} is not '{' '.join(names)}'; correct the line"
+                    f"{path}, line {number}: {told[:60]!r} is not '{' '.join(names)}', of at most {DIGITS} "
+                    "digits; correct the line"
                 )
             return [int(word) for word in words]
     raise FileError(

@@ -4,10 +4,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
 from miniapps.config import UsageError
+from miniapps.received.regular import Refused, open_regular
+
+MOST = 2**42  # bytes of a file; more than any collection of matrices has
+SLACK = 2**16  # by how much an announced size may be wrong: reading then finds the line that is
 
 
 class FileError(UsageError):
@@ -59,7 +64,33 @@ def readable(path: Path) -> Iterator[None]:
     """What the system says about `path` inside becomes a FileError."""
     try:
         yield
+    except Refused as error:
+        raise FileError(str(error)) from error
     except FileNotFoundError as error:
         raise FileError(f"{path}: no such file; give the path of a .mtx or .npz file") from error
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror or error}; give another file") from error
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """The regular file `path`, or one that it links to, for reading. Raises FileError for anything else: reading a
+    fifo or a device may never end."""
+    with readable(path), open_regular(path, MOST, links=True) as file:
+        yield file
+
+
+def require_rows(file: MatrixFile) -> MatrixFile:
+    """`file`, if it can be a system to solve. Raises FileError for one that is not square, and for more rows than its
+    entries can fill: what is allotted for rows is then bounded by what the file holds."""
+    if file.rows != file.columns or file.rows < 1:
+        raise FileError(
+            f"{file.path}: {file.rows} x {file.columns}; a system to solve has as many rows as columns"
+        )
+    filled = file.entries * (1 if file.symmetry == "general" else 2)
+    if filled + SLACK < file.rows:
+        raise FileError(
+            f"{file.path}: {file.rows} rows, but {file.entries} entries: at least {file.rows - filled} rows have no "
+            "entry, so the matrix is singular; correct the size, leave them out, or give them a diagonal entry"
+        )
+    return file

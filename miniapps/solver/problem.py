@@ -13,6 +13,7 @@ import xxhash
 import kernels.sparse  # noqa: F401 - registers its variants
 from kernels import registry
 from kernels.guarantees import ChoiceError
+from miniapps.blocks import require_few
 from miniapps.config import UsageError
 from miniapps.device import host, put
 from miniapps.krylov import METHODS
@@ -22,7 +23,7 @@ from miniapps.solver import entries, files
 from miniapps.solver.box import Box
 from miniapps.solver.decomposition import box_owner
 from miniapps.solver.manufactured import manufactured
-from miniapps.solver.matrixfile import readable
+from miniapps.solver.matrixfile import opened
 from miniapps.solver.stencils import Stencil, stencil
 from miniapps.trace import fingerprint
 from miniapps.trace.records import INPUT
@@ -84,14 +85,20 @@ def build(ctx) -> LinearSystem:
 
 
 def contents_of(problem) -> str:
-    """The hash of the bytes of the problem's files, in hex; empty without files. Raises FileError for what cannot be
-    read."""
-    paths = [problem.matrix] if problem.matrix else []
+    """The hash of the bytes of the problem's files, in hex; empty without files.
+
+    Raises FileError for what cannot be read, or is no matrix or vector by its header: then it is not read through.
+    """
+    paths = []
+    if problem.matrix:
+        files.header(problem.matrix)
+        paths.append(problem.matrix)
     if problem.right_side == "file" and problem.right_side_file:
+        files.check_vector(problem.right_side_file)
         paths.append(problem.right_side_file)
     hashed = xxhash.xxh3_128()
     for path in paths:
-        with readable(Path(path)), open(path, "rb") as file:
+        with opened(Path(path)) as file:
             while piece := file.read(HASHED_BYTES):
                 hashed.update(piece)
     return hashed.hexdigest() if paths else ""
@@ -198,6 +205,7 @@ def box_rows(box: Box, size: int, rank: int, shuffle: int) -> Rows:
 
 def file_rows(n: int, grid, size: int, rank: int, shuffle: int) -> Rows:
     """The `n` rows of a matrix from a file in blocks of grid.rows_per_block; raises BlocksError for too many ranks."""
+    require_few(-(-n // grid.rows_per_block), "set grid.rows_per_block to more")
     return Rows(np.append(np.arange(0, n, grid.rows_per_block), n), size, rank, shuffle)
 
 

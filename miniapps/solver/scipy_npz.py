@@ -1,9 +1,12 @@
 """Sparse matrices that `scipy.sparse.save_npz` wrote, in pieces and without SciPy: formats csr, csc and coo.
 
 A part of a compressed array cannot be found without reading what comes before it, so every rank reads the file from its
-beginning and keeps its own part: reading in parallel divides the memory and not the time.
+beginning and keeps its own part: reading in parallel divides the memory and not the time. Compressed zeros take a
+thousandth of their size, so what is announced is compared with what the archive can hold before it is unpacked.
 """
 
+import io
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -12,33 +15,44 @@ from pathlib import Path
 
 import numpy as np
 
-from miniapps.solver.matrixfile import FileError, MatrixFile, first_wrong
+from kernels import npy
+from miniapps.solver.matrixfile import FileError, MatrixFile, first_wrong, opened
 
 FORMATS = ("csr", "csc", "coo")
 PIECE = 1 << 18  # entries that are read at once
+AT_ONCE = 1 << 22  # bytes, at most; zipfile reads a directory of any size
+MEMBERS = 100  # arrays in a file
+SMALL = 1 << 12  # bytes of the arrays `format` and `shape`
+TIGHTEST = 1032  # bytes that one byte of deflate stands for, at most
 
 
 def header(path: Path) -> MatrixFile:
     """The header of the matrix. Raises FileError unless it is a sparse one of real numbers, with what is wrong."""
     with _opened(path) as archive:
         members = [name.removesuffix(".npy") for name in archive.namelist()]
+        if len(members) > MEMBERS:
+            raise FileError(f"{path}: {len(members)} arrays, and a matrix has six at the most; save it again")
         if "format" not in members or "data" not in members:
             raise FileError(
                 f"{path}: no sparse matrix, but arrays {', '.join(members)}; write one with scipy.sparse.save_npz"
             )
-        kind = _whole(path, archive, "format")[0]
-        kind = kind.decode("ascii") if isinstance(kind, bytes) else kind
-        if kind not in FORMATS:
-            raise FileError(
-                f"{path}: format {kind!r}; what can be read: {', '.join(FORMATS)} (save matrix.tocsr())"
-            )
-        rows, columns = (int(n) for n in _whole(path, archive, "shape"))
+        kind = _format(path, archive)
+        rows, columns = _shape(path, archive)
         data = _Member(path, archive, "data")
         if data.dtype.kind not in "fiub" or data.dtype.itemsize > 8:
             raise FileError(
                 f"{path}: entries of type {data.dtype}; real ones are needed, of at most 64 bits: save "
                 "matrix.astype('float64'), or the real part"
             )
+        major = rows if kind == "csr" else columns
+        for name, shape in {"data": (data.size,), **_arrays(kind, members, data.size, major)}.items():
+            member = data if name == "data" else _Member(path, archive, name)
+            if member.shape != shape or (name != "data" and member.dtype.kind not in "iu"):
+                raise FileError(
+                    f"{path}: array {name!r} is of type {member.dtype} and shape {member.shape}; a {kind} matrix of "
+                    f"{rows} x {columns} with {data.size} entries has {'integers' if name != 'data' else 'them'} in "
+                    f"the shape {shape}: save it again"
+                )
         field = "real" if data.dtype.kind == "f" else "integer"
         return MatrixFile(kind, field, "general", rows, columns, data.size, path)
 
@@ -57,6 +71,9 @@ def pieces(file: MatrixFile, part: int, parts: int) -> Iterator[tuple[np.ndarray
             found = rows.read(count), columns.read(count), data.read(count).astype(np.float64)
             first_wrong(file.path, *found, (file.rows, file.columns), lambda i, at=at: f"entry {at + i + 1}")
             yield found[0].astype(np.int64), found[1].astype(np.int64), found[2]
+        if part == parts - 1:
+            for each in (rows, columns, data):
+                each.end()
 
 
 def _places(file: MatrixFile, archive, first: int):
@@ -71,35 +88,80 @@ def _places(file: MatrixFile, archive, first: int):
     return tuple(_Member(file.path, archive, name, at) for name, at in names)
 
 
+def _arrays(kind: str, members: list[str], entries: int, major: int) -> dict[str, tuple[int, ...]]:
+    """The shapes of the arrays that say where entries are."""
+    if kind != "coo":
+        return {"indices": (entries,), "indptr": (major + 1,)}
+    return {"coords": (2, entries)} if "coords" in members else {"row": (entries,), "col": (entries,)}
+
+
+def _format(path: Path, archive) -> str:
+    found = _whole(path, archive, "format")
+    kind = found.reshape(-1)[0] if found.size == 1 else None
+    kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
+    if kind not in FORMATS:
+        raise FileError(
+            f"{path}: format {kind[:20]!r}; what can be read: {', '.join(FORMATS)} (save matrix.tocsr())"
+        )
+    return kind
+
+
+def _shape(path: Path, archive) -> tuple[int, int]:
+    found = _whole(path, archive, "shape")
+    if found.shape != (2,) or found.dtype.kind not in "iu":
+        raise FileError(
+            f"{path}: array 'shape' is of type {found.dtype} and shape {found.shape}; two integers are needed: save "
+            "the matrix again"
+        )
+    return int(found[0]), int(found[1])
+
+
 class _Member:
     """An array of the archive, read on and on from element `first`."""
 
     def __init__(self, path: Path, archive, name: str, first: int = 0):
         self._path, self._name = path, name
         try:
-            self._stream = archive.open(f"{name}.npy")
+            info = archive.getinfo(f"{name}.npy")
         except KeyError:
             raise FileError(
                 f"{path}: no array {name!r} in the file, though its format asks for it; save it again"
             ) from None
-        version = np.lib.format.read_magic(self._stream)
-        read = (
-            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        )
-        shape, fortran, self.dtype = read(self._stream)
-        if self.dtype.hasobject or (fortran and len(shape) > 1):
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or info.flag_bits & 1:
             raise FileError(
                 f"{path}: array {name!r} is stored in a way that SciPy does not use; save it again"
             )
-        self.size = int(np.prod(shape))
+        self._stream = archive.open(info)
+        try:
+            found = npy.header(self._stream)
+        except ValueError as error:
+            raise FileError(f"{path}: array {name!r}: {error}; save it again") from error
+        if found.fortran and len(found.shape) > 1:
+            raise FileError(
+                f"{path}: array {name!r} is stored in a way that SciPy does not use; save it again"
+            )
+        self.shape, self.dtype, self.size = found.shape, found.dtype, found.size
+        there = info.file_size - self._stream.tell()
+        if found.nbytes != there or info.file_size > TIGHTEST * info.compress_size + AT_ONCE:
+            raise FileError(
+                f"{path}: array {name!r} announces {found.nbytes} bytes, but the file has {there} of it, in "
+                f"{info.compress_size}; get the file again"
+            )
         self._stream.seek(first * self.dtype.itemsize, 1)
+        self._left = self.size - first
 
     def read(self, count: int) -> np.ndarray:
         """The next `count` elements; raises FileError where there are fewer."""
         block = self._stream.read(count * self.dtype.itemsize)
         if len(block) < count * self.dtype.itemsize:
             raise FileError(f"{self._path}: array {self._name!r} is cut short; get the file again")
+        self._left -= count
         return np.frombuffer(block, self.dtype)
+
+    def end(self) -> None:
+        """Behind the last element: zipfile compares the checksum of the array when it finds no more."""
+        if not self._left:
+            self._stream.read(1)
 
 
 class _Majors:
@@ -130,6 +192,16 @@ class _Majors:
             self._at = stop
         return np.concatenate(found)
 
+    def end(self) -> None:
+        """Behind the last entry: the bounds that are left must be those of empty rows."""
+        while self._left:
+            self._next()
+        if self._end != self._at:
+            raise FileError(
+                f"{self._path}: 'indptr' ends with {self._end}, but there are {self._at} entries; save the matrix again"
+            )
+        self._bounds.end()
+
     def _next(self) -> None:
         """Read the ends of the next rows."""
         if not self._left:
@@ -146,19 +218,42 @@ class _Majors:
         self._ends, self._end = ends, int(ends[-1])
 
 
+class _Bounded(io.RawIOBase):
+    """A file of which no more than AT_ONCE bytes are read at once."""
+
+    def __init__(self, file):
+        self._file = file
+
+    def read(self, count: int = -1) -> bytes:
+        if count > AT_ONCE:
+            raise zipfile.BadZipFile(f"{count} bytes of it would be read at once")
+        return self._file.read(count if count >= 0 else AT_ONCE)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def seekable(self) -> bool:
+        return True
+
+
 @contextmanager
 def _opened(path: Path):
     """The archive; what is wrong with it as FileError."""
     try:
-        with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+        with opened(path) as file, zipfile.ZipFile(_Bounded(file)) as archive:
             yield archive
     except FileError:
         raise
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, struct.error) as error:
         raise FileError(f"{path}: the file is cut short or damaged ({error}); get it again") from error
 
 
 def _whole(path: Path, archive, name: str) -> np.ndarray:
     """A small array of the archive, all of it."""
     member = _Member(path, archive, name)
-    return member.read(member.size)
+    if member.size * member.dtype.itemsize > SMALL:
+        raise FileError(f"{path}: array {name!r} has the shape {member.shape}; save the matrix again")
+    return member.read(member.size).reshape(member.shape)

@@ -1,9 +1,12 @@
 """What can be refused before a run creates anything."""
 
+import numpy as np
+
 from kernels import registry
 from kernels.guarantees import ChoiceError
 from miniapps import preconditioners
 from miniapps.config import UsageError
+from miniapps.resources import Need
 from miniapps.solver import files
 from miniapps.solver.problem import (
     GENERAL,
@@ -25,9 +28,9 @@ def validate(config, options, size: int) -> None:
     registry.check("spmv", solve.spmv, NEEDED[options.guarantee], backend_of(solve.spmv, options.device))
     symmetric = True
     if problem.matrix:
-        file_rows(files.header(problem.matrix).rows, config.grid, size, 0, 0)
+        rows = file_rows(files.header(problem.matrix).rows, config.grid, size, 0, 0).n
     else:
-        box_rows(box_of(config.grid), size, 0, 0)
+        rows = box_rows(box_of(config.grid), size, 0, 0).n
         symmetric = stencil_of(problem, config.grid).symmetric
     if asks_for_symmetry(config) and not symmetric:
         inner = f" with tuning.inner = {tuning.inner}" if solve.method == "refinement" else ""
@@ -35,7 +38,8 @@ def validate(config, options, size: int) -> None:
             f"--method {solve.method}{inner} asks for a symmetric matrix, which --problem {problem.kind} is not; "
             f"choose {GENERAL}"
         )
-    _check_right_side(problem)
+    _check_right_side(problem, rows)
+    _check_tuning(config)
     _check_preconditioner(config, options, symmetric)
     if solve.method == "refinement":
         if tuning.inner == "refinement":
@@ -44,7 +48,7 @@ def validate(config, options, size: int) -> None:
             raise UsageError("--method refinement has residuals in float64: leave out --dtype float32")
 
 
-def _check_right_side(problem) -> None:
+def _check_right_side(problem, rows: int) -> None:
     for option, given in (("--matrix", problem.matrix), ("--spread", problem.spread)):
         if problem.right_side == "manufactured" and given:
             raise UsageError(
@@ -53,6 +57,27 @@ def _check_right_side(problem) -> None:
             )
     if problem.right_side == "file" and not problem.right_side_file:
         raise UsageError("--right-side file: say which, by --right-side-file")
+    if problem.right_side == "file":
+        files.check_vector(problem.right_side_file, rows)
+
+
+def _check_tuning(config) -> None:
+    tuning, methods = config.tuning, {config.solve.method}
+    if config.solve.method == "refinement":
+        methods.add(tuning.inner)
+    if "jacobi" in methods and not tuning.omega:
+        raise UsageError(
+            "tuning.omega = 0: --method jacobi would stay where it starts; choose up to 2, such as 2/3"
+        )
+    if "chebyshev" in methods:
+        if tuning.lower == 0.0 or tuning.upper == 0.0:
+            raise UsageError(
+                "tuning.lower, tuning.upper: bounds of a positive spectrum; choose them above 0, or none"
+            )
+        if tuning.lower is not None and tuning.upper is not None and tuning.lower >= tuning.upper:
+            raise UsageError(
+                f"tuning.lower = {tuning.lower:g}: must be below tuning.upper = {tuning.upper:g}; choose less, or none"
+            )
 
 
 def _check_preconditioner(config, options, symmetric: bool) -> None:
@@ -80,3 +105,40 @@ def _check_preconditioner(config, options, symmetric: bool) -> None:
             "--preconditioner block-jacobi cannot run with --device cuda: its triangular solves are serial; choose "
             "jacobi, chebyshev or multigrid"
         )
+
+
+# Bytes of memory, as measured at the peak: of an entry while a matrix on a box is set up, or one from a file, checked
+# for symmetry or not; of an entry that the solve keeps; of a block in the lists that every rank keeps.
+MADE, READ, READ_ALONE, KEPT, LISTED = 48, 210, 85, 12, 40
+VECTORS = 12  # of a method and its system, at the least
+
+
+def memory(config, options, size: int) -> Need:
+    """What a rank with the most rows will need: while the matrix is set up, or while it is solved."""
+    problem, grid, tuning = config.problem, config.grid, config.tuning
+    if problem.matrix:
+        file = files.header(problem.matrix)
+        n, blocks = file.rows, -(-file.rows // grid.rows_per_block)
+        entries = file.entries * (1 if file.symmetry == "general" else 2) / n
+        setup, what = READ if asks_for_symmetry(config) else READ_ALONE, f"--matrix {problem.matrix}"
+    else:
+        box = box_of(grid)
+        n, blocks, setup = box.n, box.count, MADE
+        entries = np.count_nonzero(stencil_of(problem, grid).coefficients[0, 0, 0])
+        what = f"grid.nx = {grid.nx}, grid.ny = {grid.ny}, grid.nz = {grid.nz}"
+    vectors = VECTORS
+    if config.solve.method.startswith("gmres"):
+        vectors += min(tuning.restart, config.solve.max_iterations)
+    if samples := config.drift.samples:
+        vectors *= samples + 2
+        what += f", --drift {samples}"
+    width = 4 if config.solve.dtype == "float32" else 8
+    row = max(setup * entries, KEPT * entries + width * vectors)
+    fixed = LISTED * blocks
+
+    def fitting(share: int) -> str:
+        fits = int(max(0, share - fixed) // row) * size
+        edge = f", such as a cube of {round(fits ** (1 / 3))}," if not problem.matrix else ""
+        return f"about {fits} rows{edge} fit on {size} rank{'s' * (size > 1)}; choose fewer, or more nodes"
+
+    return Need(int(row * -(-n // size)) + fixed, what, fitting)

@@ -88,7 +88,7 @@ def test_trees_are_those_of_the_literature(name, size, expected):
     assert tree(name, size) == expected
 
 
-@given(seed=st.integers(-(2**70), 2**70), size=st.sampled_from(SIZES))
+@given(seed=st.integers(0, 2**63 - 1), size=st.sampled_from(SIZES))
 def test_a_permuted_order_is_a_function_of_seed_and_size(seed, size):
     name = f"permuted:seed={seed}"
     order = leaves(trees(get(name).schedule(size), 0, 1)[0])

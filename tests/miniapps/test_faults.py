@@ -77,7 +77,7 @@ def test_raise_raises_on_its_rank_alone():
         ("seed@block=1,step=3", "unknown key 'step'"),
         ("nan@step=1", r"block missing; write nan@step=N,block=N"),
         ("nan", "step, block missing"),
-        ("nan@step=x,block=0", "step takes a whole number from 0 on, not 'x'"),
+        ("nan@step=x,block=0", "step takes a whole number from 0 to 2147483647, not 'x'"),
         ("nan@step=-1,block=0", "not '-1'"),
         ("nan@step=1,blok=0", "unknown key 'blok'; did you mean block?"),
         ("nan@step=1,block=0,bit=3", "unknown key 'bit'"),

@@ -175,7 +175,7 @@ def test_what_is_no_matrix_is_refused_with_what_would_be(write, content, told):
 
 def test_files_that_cannot_be_opened(tmp_path):
     assert "no such file" in refusal(files.header, tmp_path / "absent.mtx")
-    assert "cannot be read: Is a directory" in refusal(files.header, tmp_path)
+    assert "is a directory, and only regular files are read" in refusal(files.header, tmp_path)
 
 
 NO_LINES = """
@@ -245,7 +245,10 @@ def test_npz_files_that_cannot_be_used_are_named(tmp_path):
         ({"shape": [2, 3]}, "2 x 3; a system to solve"),
         ({"indices": [0, 2]}, "entry 2: row 2, column 3 is outside of the 2 x 2 matrix"),
         ({"indices": [0, -1]}, "entry 2: row 2, column 0 is outside"),
-        ({"indices": [0]}, "array 'indices' is cut short"),
+        (
+            {"indices": [0]},
+            "array 'indices' is of type int64 and shape (1,); a csr matrix of 2 x 2 with 2 entries has",
+        ),
         ({"data": [1.0, np.nan]}, "entry 2: row 2, column 2 is nan; entries must be finite"),
         ({"indptr": [0, 1, 1]}, "'indptr' ends with 1, but there are more entries"),
         ({"indptr": [1, 1, 2]}, "'indptr' begins with 1 instead of 0"),
@@ -266,7 +269,132 @@ def test_npz_files_that_cannot_be_used_are_named(tmp_path):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("format.npy", b"nothing of NumPy")
         archive.writestr("data.npy", b"nothing of NumPy")
-    assert "the file is cut short or damaged" in refusal(files.header, path)
+    assert "array 'format': it does not begin as what numpy.save writes" in refusal(files.header, path)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (
+            REAL + f"{10**12} {10**12} {10**12}\n1 1 1\n",
+            "1000000000000 entries take at least 6000000000000 bytes",
+        ),
+        (REAL + f"{10**12} {10**12} 3\n1 1 1\n2 2 2\n3 3 3\n", "at least 999999999997 rows have no entry"),
+        (REAL + f"{'9' * 5000} 3 3\n", "is not 'rows columns entries', of at most 18 digits"),
+        (REAL + "% no end\n" * 10_000, "it ends before the line 'rows columns entries'"),
+        (
+            REAL + "2 2 2\n1 1 1\n2 2 2\n" + " " * (1 << 17),
+            "bytes follow the header, far more than 2 entries take",
+        ),
+        (ARRAY + f"{10**12} 1\n1\n", "1000000000000 entries take at least 2000000000000 bytes"),
+    ],
+    ids=["entries", "rows", "digits", "comments", "room", "vector"],
+)
+def test_a_header_that_claims_more_than_the_file_holds_is_refused_by_itself(
+    write, monkeypatch, content, told
+):
+    monkeypatch.setattr(matrix_market, "HEADER", 1 << 16)
+    path = write(content)
+    assert told in refusal(files.check_vector if content.startswith(ARRAY) else files.header, path)
+
+
+def test_a_line_without_an_end_is_not_read_to_its_end(write, monkeypatch):
+    monkeypatch.setattr(matrix_market, "PIECE", 64)
+    monkeypatch.setattr(matrix_market, "LONGEST", 4096)
+    path = write(REAL + "2 2 2\n1 1 1\n2 2 " + "2" * 10_000)
+    for part in range(2):  # the third begins near the end
+        with pytest.raises(FileError, match="a line of more than 4096 bytes"):
+            list(matrix_market.pieces(matrix_market.entries_of(files.header(path)), part, 3))
+
+
+def zipped(path, kind=zipfile.ZIP_DEFLATED, **members):
+    """An archive of arrays, or of what is to stand in their place."""
+    with zipfile.ZipFile(path, "w", kind) as archive:
+        for name, content in members.items():
+            if not isinstance(content, bytes):
+                stream = io.BytesIO()
+                np.save(stream, np.asarray(content))
+                content = stream.getvalue()
+            archive.writestr(f"{name}.npy", content)
+    return path
+
+
+def claimed(array, shape):
+    """The bytes of an array whose header claims another shape."""
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        stream, {"descr": array.dtype.str, "fortran_order": False, "shape": shape}
+    )
+    return stream.getvalue() + array.tobytes()
+
+
+def test_arrays_of_an_archive_are_not_believed_beyond_what_it_holds(tmp_path):
+    path = tmp_path / "matrix.npz"
+    good = {
+        "format": np.array(b"csr"),
+        "shape": [2, 2],
+        "data": [1.0, 2.0],
+        "indices": [0, 1],
+        "indptr": [0, 1, 2],
+    }
+    assert files.header(zipped(path, **good)).entries == 2
+    for change, told in (
+        (
+            {"data": claimed(np.ones(2), (10**12,))},
+            "'data' announces 8000000000000 bytes, but the file has 16 of it",
+        ),
+        ({"data": claimed(np.ones(2), (2**62, 2**62))}, "'data' announces"),
+        (
+            {"data": claimed(np.ones(2), (-2,))},
+            "its header announces elements of type float64 in the shape (-2,)",
+        ),
+        (
+            {"data": b"\x93NUMPY\x02\x00" + b"\xff" * 4},
+            "its header claims 4294967295 bytes, and at most 10000",
+        ),
+        ({"data": b"\x93NUMPY\x01\x00\x50\x00" + b"[" * 80}, "array 'data': its header cannot be read"),
+        ({"indices": ["a", "b"]}, "array 'indices' is of type <U1 and shape (2,)"),
+        ({"indices": [0.0, 1.0]}, "array 'indices' is of type float64"),
+        ({"indptr": [0, 1, 2, 2]}, "array 'indptr' is of type int64 and shape (4,)"),
+        ({"shape": [2.0, np.inf]}, "array 'shape' is of type float64 and shape (2,); two integers"),
+        ({"shape": [2, 2, 2]}, "array 'shape' is of type int64 and shape (3,); two integers"),
+        ({"shape": [-2, -2], "indptr": [0]}, "array 'indptr'"),
+        ({"format": np.zeros(1_000_000)}, "array 'format' has the shape (1000000,)"),
+        ({"format": np.array([b"csr", b"csr"])}, "format 'None'"),
+        ({f"x{i}": [1] for i in range(200)}, "205 arrays"),
+        ({"data": np.array([{}, {}], object).tobytes()}, "array 'data': it does not begin"),
+    ):
+        assert told in refusal(files.header, zipped(path, **good | change)), told
+    for kind in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        assert "stored in a way that SciPy does not use" in refusal(files.header, zipped(path, kind, **good))
+
+
+def test_an_archive_whose_directory_is_large_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(scipy_npz, "AT_ONCE", 4096)
+    path = zipped(tmp_path / "matrix.npz", **{f"x{i}": b"" for i in range(2000)})
+    assert "would be read at once" in refusal(files.header, path)
+
+
+def test_damage_of_any_byte_of_an_array_is_noticed(tmp_path):
+    """By a check of what is read, or by the checksum that the archive keeps of each array."""
+    n = 6
+    good = {
+        "format": np.array(b"csr"),
+        "shape": [n, n],
+        "data": np.arange(1.0, n + 1),
+        "indices": np.arange(n),
+    }
+    path = zipped(tmp_path / "matrix.npz", zipfile.ZIP_STORED, **good, indptr=np.arange(n + 1))
+    content = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        info = {i.filename: i for i in archive.infolist()}
+    for name, length in (("data", 8 * n), ("indices", 8 * n), ("indptr", 8 * (n + 1))):
+        begin = content.index(b"\x93NUMPY", info[f"{name}.npy"].header_offset) + 128
+        for at in range(begin, begin + length, 3):
+            path.write_bytes(content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :])
+            refusal(files.read, path, COMM, rows_of(n))
+    path.write_bytes(content)
+    assert files.read(path, COMM, rows_of(n))[2].tolist() == good["data"].tolist()
 
 
 def test_blocks_of_another_matrix_and_unknown_ways_are_refused(write):
@@ -277,10 +405,11 @@ def test_blocks_of_another_matrix_and_unknown_ways_are_refused(write):
         files.read(path, COMM, rows_of(3), "alone")
 
 
-def test_more_rows_than_an_index_can_tell_ask_for_more_ranks(write):
-    path = write(REAL + "5000000000 5000000000 1\n1 1 1\n")
-    message = refusal(files.read, path, COMM, Rows(np.array([0, 5_000_000_000])))
-    assert "5000000000 of 5000000000 rows on one rank" in message and "start at least 3 ranks" in message
+def test_more_rows_than_an_index_can_tell_ask_for_more_ranks(write, monkeypatch):
+    monkeypatch.setattr(files, "INDEX_MAX", 20)
+    path = write(REAL + "50 50 1\n1 1 1\n")
+    message = refusal(files.read, path, COMM, Rows(np.array([0, 50])))
+    assert "50 of 50 rows on one rank" in message and "start at least 3 ranks" in message
 
 
 @pytest.mark.parametrize("piece", [2, 1 << 18])

@@ -210,9 +210,63 @@ class TestFiles:
         ):
             with pytest.raises(UsageError, match=told):
                 data.extent(Problem(distribution="file", file=f"{tmp_path}/x.h5{name}"))
+        with h5py.File(tmp_path / "many.h5", "w") as file:
+            for i in range(1500):
+                file.create_group(f"{i:04}")
+            file["z"] = np.zeros(3)
+        with pytest.raises(UsageError, match=r"no dataset /y .* There are: none"):
+            data.extent(Problem(distribution="file", file=f"{tmp_path}/many.h5:/y"))
         (tmp_path / "y.h5").write_text("no HDF5")
         with pytest.raises(UsageError, match="cannot be read"):
             data.extent(Problem(distribution="file", file=f"{tmp_path}/y.h5:/x"))
+
+    @pytest.mark.parametrize(
+        ("name", "told"),
+        [
+            ("soft", "soft is a link to another place"),
+            ("external", "external is a link to another place"),
+            ("group/up/x", "up is a link to another place"),
+            ("elsewhere", "the data of elsewhere are in another file"),
+            ("virtual", "the data of virtual are in another file"),
+            ("lzf", "lzf needs a filter other than deflate and shuffle"),
+            ("text", "text does not hold plain numbers"),
+            ("compound", "compound does not hold plain numbers"),
+            ("nothing", r"has shape \(\); expected"),
+            ("chunks", "has chunks of the shape .*store it in chunks of at most"),
+        ],
+    )
+    def test_a_dataset_lies_in_the_file_itself(self, tmp_path, name, told):
+        secret = tmp_path / "secret"
+        secret.write_bytes(np.ones(3).tobytes())
+        with h5py.File(tmp_path / "other.h5", "w") as file:
+            file["x"] = np.zeros(3)
+        with h5py.File(tmp_path / "x.h5", "w") as file:
+            file["good"], file["group/x"] = np.zeros(3), np.zeros(3)
+            file["soft"] = h5py.SoftLink("/good")
+            file["external"] = h5py.ExternalLink("other.h5", "/x")
+            file["group/up"] = h5py.SoftLink("/group")
+            file.create_dataset("elsewhere", (3,), "f8", external=[(str(secret), 0, 24)])
+            layout = h5py.VirtualLayout((3,), "f8")
+            layout[:] = h5py.VirtualSource("other.h5", "x", (3,))
+            file.create_virtual_dataset("virtual", layout)
+            file.create_dataset("lzf", data=np.zeros(300), compression="lzf")
+            file["text"] = "abc"
+            file["compound"] = np.zeros(3, [("a", "f8")])
+            file["nothing"] = h5py.Empty("f8")
+            file.create_dataset("chunks", (10**9,), "f8", chunks=(10**8,))
+            file.create_dataset("deflated", data=np.arange(300.0), compression="gzip", shuffle=True)
+        problem = Problem(distribution="file", file=f"{tmp_path}/x.h5:/deflated")
+        assert whole(problem, 0, 300)[0].tolist() == list(range(300))
+        with pytest.raises(UsageError, match=told) as caught:
+            data.extent(Problem(distribution="file", file=f"{tmp_path}/x.h5:/{name}"))
+        assert f"--file {tmp_path}/x.h5:/{name}" in str(caught.value)
+
+    def test_bfloat16_comes_from_hdf5_too(self, tmp_path):
+        x = np.arange(40).astype(ml_dtypes.bfloat16)
+        with h5py.File(tmp_path / "x.h5", "w") as file:
+            file["x"] = x
+        problem = Problem(distribution="file", file=f"{tmp_path}/x.h5:/x", dtype="bfloat16")
+        assert whole(problem, 0, 40)[0].tobytes() == x.tobytes()
 
 
 def truncated(path):
