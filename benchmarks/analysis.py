@@ -120,7 +120,7 @@ def _read_plainly(path: Path) -> int:
     import h5py
 
     with h5py.File(path, "r") as file:
-        total = len(dict(file.attrs)) + len(file["names"][:]) + len(file["committed"][:])
+        total = len(dict(file.attrs)) + len(file["names/text"][:]) + len(file["committed"][:])
         for table in ("events", "values", "fingerprints", "order"):
             for dataset in file[table].values():
                 total += dataset[:].nbytes

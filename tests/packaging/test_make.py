@@ -58,7 +58,7 @@ def test_without_a_target_make_lists_the_targets(checkout, tools):
     run = make(checkout, tools)
     assert run.returncode == 0, run.stderr
     listed = [line.split()[0] for line in run.stdout.splitlines()[1:]]
-    assert {"demo", "test", "test-fast", "lint", "wheel", "clean"} <= set(listed)
+    assert {"demo", "test", "test-all", "fuzz", "lint", "wheel", "clean"} <= set(listed)
 
 
 def test_no_python(checkout, tools):
