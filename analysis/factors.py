@@ -12,7 +12,7 @@ import pandas as pd
 from analysis.groups import COUNTS, IN_LABEL, OWNERSHIP, grouped
 from analysis.load.frames import Frames
 from analysis.power import power_note
-from analysis.variability import EACH_OTHER, Id, bound, effective, ids, label, outcomes, pairs
+from analysis.variability import EACH_OTHER, Id, bound, comparable, effective, ids, label, outcomes, pairs
 
 FACTORS = ("ordering", "kernel", "ranks", "guarantee", "app")
 REFERENCE = "the reference"
@@ -85,18 +85,21 @@ def with_levels(runs: pd.DataFrame, factor: str) -> pd.DataFrame:
 def _each_other(frames: Frames, members: pd.DataFrame, here: pd.DataFrame) -> dict:
     """The columns of BY_FACTOR after the level, for runs of one level, cell by cell."""
     counts, runs, most = 0, 0, np.nan
-    cells = 0
+    cells, whole = 0, True
     for _, same in members.groupby("cell", sort=False):
         results = outcomes(frames, same) if len(same) > 1 else None
         if results is None:
             continue
         shares = pd.Series(results).value_counts().tolist()
+        whole &= comparable(frames, ids(same))
         cells, counts, runs = cells + 1, counts + len(shares), runs + len(same)
         most = np.fmax(most, effective(shares))
     some = here[here["comparison"] == EACH_OTHER]
-    same_bits = cells > 0 and counts == cells
+    same_bits = cells > 0 and counts == cells and whole
     if not cells:
         note = f"{len(members)} run{'s' * (len(members) != 1)}, no two of one cell: not tested"
+    elif not whole:
+        note = "records are missing: not comparable"
     else:
         note = power_note(runs) if same_bits else ""
     return {

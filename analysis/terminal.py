@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 import pandas as pd
 
 from analysis import bits
-from analysis.divergence.cause import cause
+from analysis.divergence.cause import cause, unlike
 from analysis.divergence.compare import Comparison, Point
 from analysis.divergence.element import Element, first_element
 from analysis.divergence.trail import Event
@@ -140,7 +140,9 @@ def comparison_lines(found: Comparison, frames: Frames) -> list[str]:
             f"  {'compared':<15}no difference {in_both(found)}",
         ]
     if found.equal:
-        unequal = [f"  {what:<15}{text}" for what, text in _unequal_lengths(found, frames)]
+        told = _unequal_lengths(found, frames)
+        told += [("unlike", "; ".join(words))] if (words := unlike(frames, found)) else []
+        unequal = [f"  {what:<15}{text}" for what, text in told]
         if found.only_a or found.only_b:
             return [f"{a} and {b} are equal {in_both(found)}, up to step {found.through}.", *unequal]
         return [f"{a} and {b} are equal: the same bits in {compared(found)}.", *unequal]

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import bits
+from analysis.divergence.compare import against_first
 from analysis.divergence.recorded import common
 from analysis.groups import grouped
 from analysis.load.columns import PAYLOAD
@@ -139,7 +140,8 @@ def variability(frames: Frames, against: Id | None = None, found: pd.DataFrame |
     `pairs` compared and, over these, the median and maximum of |V_s|, mean and maximum of V_ermv, V_c and
     ULP.
 
-    `bound` is filled where no difference was seen: the probability of one is below it at 95 % confidence.
+    `bound` is filled where no difference was seen, and no run lacks records that it must have: the probability of
+    a difference is below it at 95 % confidence.
     `found` is what `pairs` returned, where the caller has it.
     """
     found = pairs(frames, against) if found is None else found
@@ -148,6 +150,7 @@ def variability(frames: Frames, against: Id | None = None, found: pd.DataFrame |
     rows = []
     names = {table: _names(frames, table) for table in TABLES}
     for (group, cell), members in runs.groupby(["group", "cell"], sort=False):
+        whole = comparable(frames, ids(members))
         for table in TABLES:
             for name in names[table]:
                 last = final(frames, table, name, ids(members))
@@ -157,7 +160,7 @@ def variability(frames: Frames, against: Id | None = None, found: pd.DataFrame |
                 here = found[(found["cell"] == cell) & (found["name"] == name) & (found["kind"] == table)]
                 for against_ in dict.fromkeys([EACH_OTHER, *here["against"]]):
                     some = here[here["against"] == against_]
-                    same = len(some) and not (some["v_c"] > 0).any()
+                    same = whole and len(some) and not (some["v_c"] > 0).any()
                     tries = len(members) if against_ == EACH_OTHER else len(some)
                     rows.append(
                         {
@@ -169,6 +172,11 @@ def variability(frames: Frames, against: Id | None = None, found: pd.DataFrame |
                         }
                     )  # fmt: skip
     return pd.DataFrame(rows, columns=VARIABILITY)
+
+
+def comparable(frames: Frames, runs: list[Id]) -> bool:
+    """Whether none of `runs`, which are judged against each other, lacks records that it must have."""
+    return all(found.comparable for found in against_first(frames, runs))
 
 
 def _summary(some: pd.DataFrame) -> dict[str, float]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analysis.divergence.compare import Comparison, Lone, NothingInCommon, Point, compare
+from analysis.divergence.compare import Comparison, Lone, Point, against_first
 from analysis.environment import by_environment, several
 from analysis.groups import SPANS_LAYOUTS, grouped, ranks_text
 from analysis.load.frames import Frames
@@ -272,13 +272,13 @@ def cell_of(frames: Frames, name: str, members: pd.DataFrame) -> Cell:
     environments = [members.iloc[places] for places in by_environment(members, guarantee)]
     found, within = [], False
     for same in environments:
-        pairs = _against_first(frames, same)
+        pairs = against_first(frames, ids(same))
         ends = results if len(environments) == 1 else outcomes(frames, same) or []
         whole = all(pair.comparable for pair in pairs)
         within |= any(pair.differs for pair in pairs) or (whole and len(set(ends)) > 1)
         found += pairs
     if len(environments) > 1 and not within:
-        found += _against_first(frames, pd.concat([same.iloc[:1] for same in environments]))
+        found += against_first(frames, [ids(same)[0] for same in environments])
     differing = [pair for pair in found if pair.differs]
     partial = [pair for pair in found if pair.equal and (pair.only_a or pair.only_b)]
     return Cell(
@@ -288,15 +288,3 @@ def cell_of(frames: Frames, name: str, members: pd.DataFrame) -> Cell:
         min(partial, key=lambda pair: pair.compared, default=None),
         len(environments), tuple(several(members, guarantee)),
     )  # fmt: skip
-
-
-def _against_first(frames: Frames, members: pd.DataFrame) -> list[Comparison]:
-    """Each of `members` but the first against the first; without those that have nothing in common with it."""
-    first, *others = ids(members)
-    found = []
-    for other in others:
-        try:
-            found.append(compare(frames, first, other))
-        except NothingInCommon:
-            continue
-    return found

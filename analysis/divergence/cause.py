@@ -81,21 +81,26 @@ def cause(frames: Frames, found: Comparison) -> Cause | None:
         return None
     scene = _Scene(frames, found, at)
     shown = _first_shown(scene)
-    methods, environments = _methods(scene), _environments(scene)
+    methods, environments = _methods(scene.a, scene.b), _environments(scene.a, scene.b)
     if not (methods or environments):
         return shown
     where = shown.name if shown.kind == FROM_INPUT else f"{shown.name}, step {shown.step}"
-    told = [
-        f"{key} is {a} in {label(found.a)}, {b} in {label(found.b)}"
-        for key, a, b in (*methods, *environments)
-    ]
-    if len(told) > SHOWN:
-        told[SHOWN:] = [f"{len(told) - SHOWN} more entries differ"]
     return replace(
-        shown, kind=METHOD if methods else ENVIRONMENT, rank=None, why=(*told, *shown.why),
+        shown, kind=METHOD if methods else ENVIRONMENT, rank=None, why=(*unlike(frames, found), *shown.why),
         name=", ".join(key for key, *_ in (methods or environments)[:SHOWN]),
         instead=shown.kind, instead_why=f"it shows first in {where}; repeat both runs alike to see whether it stays",
     )  # fmt: skip
+
+
+def unlike(frames: Frames, found: Comparison) -> list[str]:
+    """In what methods and environments of two runs differ, a few sentences; empty where they are alike."""
+    runs = frames.runs.set_index(["run", "repeat"])
+    a, b = runs.loc[found.a], runs.loc[found.b]
+    told = [
+        f"{key} is {x} in {label(found.a)}, {y} in {label(found.b)}"
+        for key, x, y in (*_methods(a, b), *_environments(a, b))
+    ]
+    return told if len(told) <= SHOWN else [*told[:SHOWN], f"and {len(told) - SHOWN} more"]
 
 
 def _first_shown(scene: _Scene) -> Cause:
@@ -156,25 +161,25 @@ class _Scene:
         return a != b, len(a) == len(b)
 
 
-def _methods(scene: _Scene) -> list[tuple[str, str, str]]:
+def _methods(a: pd.Series, b: pd.Series) -> list[tuple[str, str, str]]:
     """(factor, its value in a, in b) of the methods, where they differ in what may change bits. Rank counts and owners
     are no other method: what they change, sums say."""
-    promised = all(run["guarantee"] in SPANS_LAYOUTS for run in (scene.a, scene.b))
+    promised = all(run["guarantee"] in SPANS_LAYOUTS for run in (a, b))
     left_out = (*COUNTS, *IN_LABEL, *NO_CAUSE, *(OWNERSHIP if promised else LAYOUT))
     sides = [
         {"guarantee": run["guarantee"], "ordering": run["ordering"]} | factors(run["method"], left_out)
-        for run in (scene.a, scene.b)
+        for run in (a, b)
     ]
     return [(key, *(_said(side.get(key)) for side in sides)) for key in told_apart(sides)]
 
 
-def _environments(scene: _Scene) -> list[tuple[str, str, str]]:
+def _environments(a: pd.Series, b: pd.Series) -> list[tuple[str, str, str]]:
     """(entry, its value in a, in b) of the environments, where they differ in what no guarantee is independent of, or
     where the ranks of a run do."""
-    a, b = (json.loads(run["environment"]) for run in (scene.a, scene.b))
-    found = {key: (key, x, y) for key, x, y in apart(a, b, "run")}
-    for key, _ in (*mixed(a, "run"), *mixed(b, "run")):
-        found.setdefault(key, (key, a.get(key, "not set"), b.get(key, "not set")))
+    one, other = (json.loads(run["environment"]) for run in (a, b))
+    found = {key: (key, x or "empty", y or "empty") for key, x, y in apart(one, other, "run")}
+    for key, _ in (*mixed(one, "run"), *mixed(other, "run")):
+        found.setdefault(key, (key, one.get(key, "not set"), other.get(key, "not set")))
     return list(found.values())
 
 

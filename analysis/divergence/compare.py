@@ -152,6 +152,18 @@ def compare(frames: Frames, a: Id, b: Id) -> Comparison:
     )  # fmt: skip
 
 
+def against_first(frames: Frames, runs: Iterable[Id]) -> list[Comparison]:
+    """Each of `runs` but the first against the first; without those that have nothing in common with it."""
+    first, *others = runs
+    found = []
+    for other in others:
+        try:
+            found.append(compare(frames, first, other))
+        except NothingInCommon:
+            continue
+    return found
+
+
 def told_of(frames: Frames, a: Id, b: Id) -> Common:
     """What two (run, repeat) must both have recorded."""
     runs = frames.runs

@@ -16,19 +16,20 @@ from analysis.groups import grouped
 from analysis.growth.law import LAW, law
 from analysis.load.frames import Frames
 from analysis.sums.frames import APP
-from analysis.variability import ids, label
+from analysis.variability import comparable, ids, label
 
 TOLERANCE = 1e-8  # relative: half of the digits of float64 are lost (its epsilon is 2.2e-16)
 HALF = 0.5  # of the blocks, for fingerprints, of which only is known whether they differ
 
-CELLS = ["group", "cell", "reference", "runs"]
+CELLS = ["group", "cell", "reference", "runs", "comparable"]
 LAWS = ["group", "cell", "reference", "name", "kind", *LAW, "efold", "tenfold"]
 
 
 def cell_growths(frames: Frames, cells: Collection[str] | None = None) -> pd.DataFrame:
     """`divergence.growths` of the complete runs of each cell against its first, with the columns CELLS: `reference` is
-    that first run, `runs` how many complete runs the cell has. Only of `cells`, where these are given; cells of one
-    complete run have no rows, nor have runs of `reductions`, whose steps are samples."""
+    that first run, `runs` how many complete runs the cell has, `comparable` whether none of them lacks records. Only of
+    `cells`, where these are given; cells of one complete run have no rows, nor have runs of `reductions`, whose steps
+    are samples."""
     runs = grouped(frames.runs)
     runs = runs[runs["complete"] & (runs["app"] != APP)]
     pieces = []
@@ -37,7 +38,8 @@ def cell_growths(frames: Frames, cells: Collection[str] | None = None) -> pd.Dat
             continue
         first, *others = ids(members)
         found = growths(frames, first, others)
-        pieces.append(found.assign(group=group, cell=cell, reference=label(first), runs=len(members)))
+        told = {"group": group, "cell": cell, "reference": label(first), "runs": len(members)}
+        pieces.append(found.assign(**told, comparable=comparable(frames, [first, *others])))
     if not pieces:
         return pd.DataFrame(columns=[*GROWTH, "run", "repeat", *CELLS])
     return pd.concat(pieces, ignore_index=True)
@@ -68,7 +70,7 @@ def laws(found: pd.DataFrame, tolerance: float = TOLERANCE) -> pd.DataFrame:
 def equal_cells(found: pd.DataFrame) -> dict[str, int]:
     """{cell: its complete runs} of the cells in what `cell_growths` returned in which nothing differs at any step."""
     by = found.groupby("cell", sort=False)
-    same = by["differing"].sum() == 0
+    same = (by["differing"].sum() == 0) & by["comparable"].all()
     return {cell: int(runs) for cell, runs in by["runs"].first()[same].items()}
 
 

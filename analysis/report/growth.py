@@ -11,7 +11,7 @@ from analysis.power import power_note
 from analysis.report import figures
 from analysis.report.sections import Section, Table, folded
 from analysis.terminal import number
-from analysis.verdict import Group
+from analysis.verdict import HOLDS, SAME, Group
 
 TITLE = "Growth of the difference"
 
@@ -33,7 +33,7 @@ def growth_tables(found: pd.DataFrame, tolerance: float) -> list[tuple[str, Tabl
 
 def growth_section(frames: Frames, groups: list[Group], labels: list[str]) -> Section:
     """The growth in the cells of `groups` that differ, `labels` being the groups in the order of their colours."""
-    equal = [cell for group in groups for cell in group.cells if cell.runs > 1 and not cell.differs]
+    equal = [cell for group in groups for cell in group.cells if cell.verdict in (HOLDS, SAME)]
     differ = [cell.label for group in groups for cell in group.cells if cell.first]
     found = cell_growths(frames, differ)
     if found.empty:

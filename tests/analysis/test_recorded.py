@@ -6,9 +6,12 @@ import pytest
 from analysis import terminal
 from analysis.__main__ import main
 from analysis.divergence.compare import compare
+from analysis.factors import by_factor
+from analysis.growth.runs import cell_growths, equal_cells
 from analysis.load.frames import load
 from analysis.matrix import ALL, matrix
 from analysis.report.build import build
+from analysis.variability import variability
 from analysis.verdict import BROKEN, DIFFERS, HOLDS, INCOMPARABLE, SAME, clause, judge, sentence
 from miniapps.trace import Tracer
 from miniapps.trace.records import ADDED, LEFT, TOTAL
@@ -123,6 +126,9 @@ def test_a_run_cut_short_but_marked_complete_is_neither_equal_nor_broken(tmp_pat
     assert main(["divergence", *(str(tmp_path / name) for name in "ac")]) == 2
     assert main(["variability", str(tmp_path)]) == 0
     assert "cannot be compared" in capsys.readouterr().out
+    assert variability(frames)["bound"].isna().all()  # nor is any name said to have no difference
+    assert by_factor(frames, "ordering")["note"].tolist() == ["records are missing: not comparable"]
+    assert equal_cells(cell_growths(frames)) == {}
 
 
 def test_a_final_record_that_one_run_lacks_is_no_other_result(tmp_path):

@@ -183,6 +183,16 @@ def test_the_cause_is_the_environment_before_a_kernel_and_says_both_values(tmp_p
     assert told["or"].startswith("local kernel: it shows first in ")
 
 
+def test_equal_runs_of_several_environments_are_said_to_be_unlike(tmp_path, capsys):
+    write_run(tmp_path / "a", guarantee="layout", **machine())
+    write_run(tmp_path / "b", guarantee="layout", **machine(**SETTING))
+    write_run(tmp_path / "c", guarantee="layout", **machine())
+    assert main(["divergence", *(str(tmp_path / name) for name in "abc")]) == 0
+    _, first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first.split()[0] == "unlike" and "ATEN_CPU_CAPABILITY is not set in a:0, default in b:0" in first
+    assert second.startswith("a:0 and c:0 are equal")
+
+
 def test_the_cause_is_the_method_where_it_differs(tmp_path):
     write_run(tmp_path / "a", guarantee="run", ordering="ring", **machine())
     ring = {"run.allreduce": "recursive-doubling", "run.device": "cuda"}
