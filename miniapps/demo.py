@@ -22,6 +22,7 @@ PROMISED = ("--guarantee", "layout")
 PROMISED_RANKS = (1, 2, 3, 4)
 EXTRAS = {"torch": "torch", "pandas": "analysis", "jinja2": "analysis", "matplotlib": "analysis"}
 LAST_LINES = 25
+MOST_LAUNCHES = 1000
 
 
 class DemoError(Exception):
@@ -38,7 +39,9 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m miniapps.demo",
         description="Runs that may differ, runs that may not, and the report on both.",
     )
-    parser.add_argument("--launches", type=int, default=3, help="runs without a guarantee, at least 2 (3)")
+    parser.add_argument(
+        "--launches", type=int, default=3, help=f"runs without a guarantee, 2 to {MOST_LAUNCHES} (3)"
+    )
     parser.add_argument(
         "--out", type=Path, help="directory for the runs and the report, new or empty (runs/demo-TIME)"
     )
@@ -49,8 +52,10 @@ def main(argv: list[str] | None = None) -> int:
         "arguments", nargs="*", metavar="-- OPTION", help="more options for every run, such as --steps 10"
     )
     options = parser.parse_args(argv)
-    if options.launches < 2:
-        parser.error(f"--launches {options.launches}: at least 2, or there is nothing to compare")
+    if not 2 <= options.launches <= MOST_LAUNCHES:
+        parser.error(
+            f"--launches {options.launches}: choose 2 to {MOST_LAUNCHES}; one has nothing to compare with"
+        )
     try:
         return demonstrate(
             launcher(options.mpirun), out_directory(options.out), options.launches, tuple(options.arguments)
