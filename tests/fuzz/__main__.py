@@ -1,0 +1,98 @@
+"""The command line of the fuzzer: see tests/fuzz/__init__.py."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from tests.fuzz.kinds import KINDS
+from tests.fuzz.pool import play
+
+SHOWN = 500  # characters of the end of what a violation says; --case shows all
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    made = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    made.add_argument("--minutes", type=float, help="for so long")
+    made.add_argument("--cases", type=int, help="so many (1000, where no time is given either)")
+    made.add_argument("--seed", type=int, help="of the first case of each kind; others follow (drawn)")
+    made.add_argument("--kind", help=f"of {', '.join(KINDS)}, separated by commas (all)")
+    made.add_argument("--jobs", type=int, default=1, help="workers (1)")
+    made.add_argument(
+        "--case", action="append", metavar="KIND:SEED", help="this one alone, with all that was said"
+    )
+    return made
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Play; 0 if no case broke the criterion."""
+    options = parser().parse_args(argv)
+    if options.case:
+        cases = iter([(kind, int(seed)) for kind, _, seed in (case.partition(":") for case in options.case)])
+    else:
+        chosen = options.kind.split(",") if options.kind else list(KINDS)
+        if unknown := [kind for kind in chosen if kind not in KINDS]:
+            parser().error(f"no kind {unknown[0]}; there are {', '.join(KINDS)}")
+        first = random.randrange(10**9) if options.seed is None else options.seed
+        print(f"seeds from {first}", flush=True)
+        cases = drawn(chosen, first, options.cases, options.minutes)
+    tally = Tally(bool(options.case))
+    play(cases, options.jobs, tally.hear)
+    print(tally.text())
+    return 1 if tally.violations else 0
+
+
+def drawn(
+    kinds: list[str], first: int, count: int | None, minutes: float | None
+) -> Iterator[tuple[str, int]]:
+    """(kind, seed) of so many cases, or for so long; each kind as often as its weight says."""
+    end = time.monotonic() + 60 * minutes if minutes else float("inf")
+    rng = random.Random(first)
+    numbers = itertools.count(first)
+    for _ in range(count or (10**12 if minutes else 1000)):
+        if time.monotonic() > end:
+            return
+        yield rng.choices(kinds, [KINDS[kind].weight for kind in kinds])[0], next(numbers)
+
+
+class Tally:
+    """What came of the cases."""
+
+    def __init__(self, verbose: bool = False):
+        self.verbose, self.begin = verbose, time.monotonic()
+        self.outcomes: Counter[tuple[str, str]] = Counter()
+        self.violations: list[dict[str, Any]] = []
+
+    def hear(self, answer: dict[str, Any]) -> None:
+        """Count one, and say what broke the criterion at once."""
+        word = "VIOLATION" if answer["violated"] else answer["outcome"]
+        self.outcomes[answer["kind"], word] += 1
+        if self.verbose:
+            print("\n".join(map(ascii, answer["done"])), f"\n{word}", answer["violated"], flush=True)
+        if answer["violated"]:
+            self.violations.append(answer)
+            print(f"{answer['kind']}:{answer['seed']} {json.dumps(answer['violated'][-SHOWN:])}", flush=True)
+        if sum(self.outcomes.values()) % 1000 == 0:
+            print(self.text(), file=sys.stderr, flush=True)
+
+    def text(self) -> str:
+        """Counts by kind and outcome."""
+        seconds = time.monotonic() - self.begin
+        total = sum(self.outcomes.values())
+        lines = [f"{total} cases in {seconds:.0f} s, {len(self.violations)} broke the criterion"]
+        for kind in sorted({kind for kind, _ in self.outcomes}):
+            words = ", ".join(f"{n} {word}" for (of, word), n in sorted(self.outcomes.items()) if of == kind)
+            lines.append(f"  {kind}: {words}")
+        return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

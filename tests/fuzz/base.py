@@ -1,0 +1,230 @@
+"""Good runs, made once by the real tracer, and what the commands say of them: the verdict that damage must keep."""
+
+from __future__ import annotations
+
+import functools
+import random
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from analysis.__main__ import main
+from miniapps.trace import Tracer, fingerprint, node
+from miniapps.trace.schema import rank_file
+from tests.analysis.solves_runs import FALLING, solve, write_solves
+from tests.analysis.sums_runs import write_sums
+from tests.analysis.synthetic import attributes, field_at, flip_bit, write_result, write_run
+from tests.fuzz.sandbox import SECRET, Said, Sandbox, Violation, fresh
+
+STEPS = 4
+BLOCKS = 4
+# Runs that are compared with `a`. `k` was killed: its file has no seal.
+PAIRS = {"equal": ("a", "b"), "different": ("a", "c"), "node": ("a", "n"), "killed": ("a", "k")}
+EQUAL, DIFFERS = " are equal: ", " differ: first at "
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of `python -m analysis`; `judged`: whether its first line is a verdict over all runs."""
+
+    name: str
+    weight: int
+    judged: bool = False
+    app: str = ""  # of whose runs alone it speaks
+
+
+COMMANDS = (
+    Command("divergence", 50), Command("variability", 12, judged=True), Command("show", 8), Command("lint", 5),
+    Command("growth", 4), Command("components", 4), Command("scaling", 3), Command("perfetto", 5),
+    Command("extrap", 2), Command("chakra", 2), Command("report", 2, judged=True), Command("sums", 2, app="reductions"),
+    Command("solves", 2, app="solver"),
+)  # fmt: skip
+
+
+def write_base(place: Path) -> None:
+    """Write the good runs below `place`, and one whose texts are SECRET, which is to stay outside."""
+    few = {"steps": STEPS, "blocks": BLOCKS}
+    write_run(place / "a", size=1, **few, run_id="a")
+    write_run(place / "b", size=2, **few, run_id="b", orders=lambda repeat, step: [np.arange(2)])
+    write_run(place / "c", size=2, **few, run_id="c", change=_differ)
+    write_run(place / "n", size=3, **few, run_id="n", result=False)
+    node.pack([place / "n" / rank_file(rank) for rank in (0, 2)], place / "n" / "node-00000.h5")
+    write_result(place / "n")
+    write_run(place / "r", size=2, **few, run_id="r", repeats=2, change=lambda repeat, step, field: None)
+    _write_killed(place / "k")
+    values = {"sum:spa:emulated:100": [[1.0, 1.5, 1.0, 2.0]], "sum:exact:native:100": [[1.0] * 4]}
+    write_sums(place / "sums", values, times={name: [1.0] * 4 for name in values}, run_id="sums")
+    write_solves(place / "solves", [solve(FALLING, error=FALLING)] * 2, run_id="solves")
+    write_run(place / "secret", size=2, **few, run_id=SECRET, app=SECRET, names=(SECRET, f"{SECRET}2"))
+
+
+def _differ(repeat, step, field):
+    if step >= 2:
+        flip_bit(field, 3)
+
+
+def _write_killed(out: Path) -> None:
+    """A run of one rank that was killed after its last flush: the file is there as it was then."""
+    out.mkdir()
+    path = out / rank_file(0)
+    tracer = Tracer(path, attributes(0, 1, "none", "arrival", run_id="k", repeats=1), size=1)
+    for step in range(STEPS):
+        tracer.at(0, step)
+        begin = tracer.clock()
+        field = field_at(step, BLOCKS)
+        for block in range(BLOCKS):
+            tracer.fingerprint("vorticity", block, fingerprint(field[block]))
+        tracer.event(tracer.name("step"), begin)
+        if step == STEPS - 2:
+            tracer.flush()
+            killed = path.read_bytes()
+    tracer.close()
+    path.write_bytes(killed)
+
+
+class Base:
+    """The good runs in `place`/base, and the answers of commands about copies of them in `case`."""
+
+    def __init__(self, place: Path, case: Path):
+        self.runs, self.case = place / "base", case
+        write_base(self.runs)
+
+    def copy(self, box: Sandbox, *names: str, cached: bool = False) -> list[Path]:
+        """Copies of runs in the sandbox; with `cached` also what a reading leaves."""
+        for name in names:
+            shutil.copytree(self.runs / name, box.runs / name)
+        if cached:
+            box.say(lambda: main(["show", *(str(box.runs / name) for name in names)]))
+        return [box.runs / name for name in names]
+
+    def put_outside(self, box: Sandbox) -> Path:
+        """A complete run outside, with SECRET for all texts."""
+        shutil.copytree(self.runs / "secret", box.outside / "run")
+        return box.outside / "run"
+
+    def answer(self, box: Sandbox, command: Command, names: tuple[str, ...], target: str) -> Said:
+        """What `command` says of the runs `names` in `box`, of which `target` is the one looked at."""
+        arguments = words(command.name, box, names, target)
+        return box.say(lambda: main(arguments))
+
+    @functools.cache  # noqa: B019 - a worker has one
+    def known(self, command: Command, names: tuple[str, ...], target: str) -> Said:
+        """The same of good runs."""
+        box = fresh(self.case)
+        self.copy(box, *names)
+        said = self.answer(box, command, names, target)
+        written = sorted(path for path in box.out.iterdir() if path.is_file() and path.suffix != ".html")
+        return Said(said.code, said.out + "".join(str(path.read_bytes()) for path in written), said.err)
+
+
+def words(name: str, box: Sandbox, names: tuple[str, ...], target: str) -> list[str]:
+    """The command line of a command on the runs `names` in `box`."""
+    every = str(box.runs)
+    if name == "divergence":
+        return [name, *(str(box.runs / one) for one in names[:2])]
+    if name in ("perfetto", "chakra", "extrap"):
+        return ["export", name, str(box.runs / target), "-o", str(box.out / "export.json")]
+    if name == "report":
+        return [name, every, "-o", str(box.out / "r.html"), "--results", str(box.out / "results")]
+    return [name, every]
+
+
+@dataclass
+class Trial:
+    """A command on copies of good runs, one of which is to be harmed: `good` is the answer about good runs, `others`
+    that about the others alone."""
+
+    base: Base
+    command: Command
+    names: tuple[str, ...]
+    target: str
+    good: Said
+    others: Said | None
+
+    def play(
+        self, box: Sandbox, harm: Callable[[Path], object], bound: Callable[[], bool] = lambda: True
+    ) -> str:
+        """Harm the target, run the command, and judge: `same`, `damaged`, `others` or `else`. Where what was done is
+        not `bound` to the verdict of the good runs, any exit code of a comparison will do: `free`."""
+        box.note(f"{self.command.name} of {', '.join(self.names)}")
+        box.note(str(harm(box.runs / self.target)))
+        with box.watched():
+            said = self.base.answer(box, self.command, self.names, self.target)
+        if bound():
+            return judge(self.command, said, self.good, self.others)
+        require_code(said)
+        return "damaged" if said.code == 2 else "free"
+
+
+def drawn(rng: random.Random, base: Base, pair: str = "") -> Trial:
+    """A command, two runs or more, and which of them is the target."""
+    command = rng.choices(COMMANDS, [each.weight for each in COMMANDS])[0]
+    names = PAIRS[pair or rng.choice(list(PAIRS))]
+    target = names[rng.random() < 0.8]
+    if command.app:
+        target = {"reductions": "sums", "solver": "solves"}[command.app]
+        names = (*names, target)
+    elif command.judged or rng.random() < 0.2:
+        names = (*names, "r")
+    good = base.known(command, names, target)
+    rest = tuple(name for name in names if name != target)
+    return Trial(
+        base, command, names, target, good, base.known(command, rest, rest[0]) if command.judged else None
+    )
+
+
+def judge(command: Command, said: Said, good: Said, others: Said | None) -> str:
+    """`same`, `damaged` or `others`: what `said` is, compared with the answers about all good runs and about the
+    others alone. Raises Violation for anything else."""
+    require_code(said)
+    if command.name == "divergence":
+        if DIFFERS in said.out and DIFFERS not in good.out:
+            raise Violation(f"damage looks like a difference: {said.out[:500]}")
+        if EQUAL in said.out and EQUAL not in good.out:
+            raise Violation(f"damage looks like equality: {said.out[:500]}")
+        if (said.code, heads(said)) == (good.code, heads(good)):
+            return "same"
+        if said.code != 2:
+            raise Violation(
+                f"another verdict: {heads(said)}, code {said.code}; it was {heads(good)}, {good.code}"
+            )
+        return "damaged"
+    if command.judged:
+        first, before = said.out.partition("\n")[0], good.out.partition("\n")[0]
+        if said.code == 2 and not first:
+            return "damaged"
+        if first == before:
+            return "same"
+        known = [verdict_in(each.out) for each in (good, others) if each is not None]
+        if verdict_in(said.out) not in known:
+            raise Violation(f"another verdict: {first!r}; it was {before!r}")
+        if not said.err.strip():
+            raise Violation(f"a run is left out without a word: {first!r}; it was {before!r}")
+        return "others"
+    return "damaged" if said.code == 2 else "same" if said.out == good.out else "else"
+
+
+def verdict_in(text: str) -> str:
+    """The first line of `text` without how many runs there were of how many ranks, and what follows from so many."""
+    line = re.sub(r"\d+ runs? on [\d, ]+ ranks?", "runs", text.partition("\n")[0])
+    line = re.sub(r"; \d+ runs? left out", "", line)
+    return re.sub(
+        r" \((\d+) of \d+ differ[^)]*\)", lambda found: "" if found[1] == "0" else " (some differ)", line
+    )
+
+
+def require_code(said: Said) -> None:
+    """Raises Violation for an exit code that is neither a verdict nor said to be none."""
+    if said.code not in (0, 2, 3):
+        raise Violation(f"exit code {said.code}: {said.err[-500:]}")
+    if said.code == 2 and not said.err.strip():
+        raise Violation("exit code 2 without a word")
+
+
+def heads(said: Said) -> tuple[str, ...]:
+    """The lines of `divergence` that are verdicts."""
+    return tuple(re.findall(rf"^.*(?:{EQUAL}|{DIFFERS}).*$", said.out, re.MULTILINE))
