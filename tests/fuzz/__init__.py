@@ -9,6 +9,6 @@
 
 A case is a kind and a seed: `kinds` are functions that draw everything from the generator they are given. A case runs
 in a worker, which plays cases one after the other in a directory of its own (`sandbox`); the parent (`pool`) gives
-each its time and sees it die. `test_fuzz` runs a minute of it, and every case of `regressions.json`, where each
-violation that was ever found is kept.
+each its time and sees it die. `test_fuzz` plays the cases of `seeds.json`: a minute of recorded ones, and each that
+ever broke the criterion.
 """

@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.case:
         cases = iter([(kind, int(seed)) for kind, _, seed in (case.partition(":") for case in options.case)])
     else:
-        chosen = options.kind.split(",") if options.kind else list(KINDS)
+        chosen = options.kind.split(",") if options.kind else [kind for kind in KINDS if KINDS[kind].weight]
         if unknown := [kind for kind in chosen if kind not in KINDS]:
             parser().error(f"no kind {unknown[0]}; there are {', '.join(KINDS)}")
         first = random.randrange(10**9) if options.seed is None else options.seed

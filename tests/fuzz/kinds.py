@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tests.fuzz import kinds_inputs, kinds_runs
+from tests.fuzz import kinds_inputs, kinds_runs, kinds_self
 from tests.fuzz.base import Base
 from tests.fuzz.sandbox import MEMORY
 
@@ -31,4 +31,5 @@ KINDS = {
     "campaign": Kind(kinds_inputs.campaign, 6),
     "deck": Kind(kinds_inputs.deck, 8),
     "matrix": Kind(kinds_inputs.matrix, 8),
+    "self": Kind(kinds_self.broken, 0),
 }
