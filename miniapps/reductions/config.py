@@ -9,6 +9,7 @@ DISTRIBUTIONS = ("uniform", "centred", "normal", "lognormal", "ill-conditioned",
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 SPLITS = ("elements", "arrays")
 LENGTH = 2**40  # elements of an array, at most
+ARRAYS = 100_000  # of one size: rank 0 keeps a number of each, by variant
 DEFAULT_REFERENCE = "sptr"
 
 
@@ -27,7 +28,7 @@ class Problem:
         count=(1, VALUES),
     )
     arrays: int = option(
-        4, help="arrays of each size (a file has its own number)", minimum=1, flag="--arrays", maximum=INT32
+        4, help="arrays of each size (a file has its own number)", minimum=1, flag="--arrays", maximum=ARRAYS
     )
     distribution: str = option(
         "uniform",

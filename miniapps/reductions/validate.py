@@ -10,6 +10,7 @@ from miniapps.config import UsageError
 from miniapps.options import ordering_for
 from miniapps.reductions import data, illconditioned
 from miniapps.reductions.choice import choose
+from miniapps.reductions.config import ARRAYS
 from miniapps.resources import Need
 
 
@@ -23,7 +24,11 @@ def validate(config, options, size: int) -> None:
     chosen = choose(problem.operation, method.variants, method.reference, options.guarantee, options.device)
     if method.worst:
         _can_be_searched(problem, method, [v.name for v in chosen], size)
-    sizes, _ = data.extent(problem)
+    sizes, arrays = data.extent(problem)
+    if arrays > ARRAYS:
+        raise UsageError(
+            f"--file {problem.file}: holds {arrays} arrays, and at most {ARRAYS} are added up; split it"
+        )
     try:
         shape(max(sizes), **launch_shape(config.launch))
     except ValueError as error:

@@ -228,6 +228,12 @@ def test_a_right_side_of_another_length_is_refused_before_the_run(refused, tmp_p
     assert "its header announces 56000000 bytes" in refused(*argv)
 
 
+def test_a_file_of_too_many_arrays_is_refused(refused, tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((100_001, 1)))
+    told = refused("reductions", "--distribution", "file", "--file", str(tmp_path / "x.npy"))
+    assert "holds 100001 arrays, and at most 100000 are added up" in told
+
+
 def test_a_matrix_beyond_memory_is_refused(refused, tmp_path, monkeypatch):
     matrix = scipy.sparse.eye_array(1000, format="csr")
     scipy.sparse.save_npz(tmp_path / "a.npz", matrix)
