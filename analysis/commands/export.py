@@ -175,7 +175,7 @@ def _mark(part, directory: Path, repeat: int | None, options: argparse.Namespace
     events = timeline(directory)
     mark = mark_of(point, table, a[1], trace, events[events["rank"] == point.rank_a])
     if mark is None:
-        return None, f"No mark: {where}, but the trace does not say after which event that was recorded."
+        return None, f"No mark: {where}, but the run recorded no events (--trace off)."
     if mark.rank not in part.attributes or not part.begin <= mark.at <= part.end:
         return (
             None,

@@ -54,7 +54,7 @@ def trail(run: str, repeat: int, rank: int, point: Point) -> Trail:
         return nothing
     rows = _records(trace, repeat)
     here = rows[(rows["step"] == point.step) & (rows["name"] == point.name) & (rows["block"] == point.block)]
-    if len(here) <= point.occurrence or not (here["after"] >= 0).all():
+    if len(here) <= point.occurrence:
         return nothing
     at = here.iloc[point.occurrence]
     earlier = rows[

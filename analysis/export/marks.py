@@ -24,8 +24,7 @@ class Mark:
 
 def mark_of(point: Point, table: str, repeat: int, trace: RankTrace, events: pd.DataFrame) -> Mark | None:
     """The mark of `point`, a row of `table` ("fingerprints" or "values") in `repeat` of the run whose rank `trace` is;
-    `events`: the timeline of that rank. None where the place of the row among the events is unknown: the trace is of
-    schema 1, or holds no events.
+    `events`: the timeline of that rank. None where the trace holds no events.
 
     A row has no time of its own. It was recorded after the last event had ended that ended before it, and the mark is
     at that moment (at the first start where none had); `args` name this event and the next one to end.
@@ -39,7 +38,7 @@ def mark_of(point: Point, table: str, repeat: int, trace: RankTrace, events: pd.
     }
     same = np.flatnonzero(np.all([rows[column] == value for column, value in asked.items()], axis=0))
     after = int(rows["after"][same[point.occurrence]])
-    if after < 0 or events.empty:
+    if events.empty:
         return None
     ended, coming = events[events["index"] < after], events[events["index"] >= after]
     # In the trace events stand in the order in which they ended.

@@ -41,7 +41,7 @@ FILE_MOST = 8 * 2**30  # bytes
 SPARSE = 256  # times the bytes on disk that a file may claim, and 1 MiB: the unused part of a tail is a hole
 # What integers of the tables are: [low, end). Times are far from where their sums overflow.
 BOUNDS = {"repeat": (0, 2**31), "step": (0, 2**31), "block": (-1, 2**31), "start": (0, 2**62), "end": (0, 2**62),
-          "bytes": (0, 2**62), "after": (-1, 2**62)}  # fmt: skip
+          "bytes": (0, 2**62), "after": (0, 2**62)}  # fmt: skip
 MEMBERS = {FORMAT: len(GROWING) + 3, NODE_FORMAT: len(TABLES) + 3}  # of the root group
 
 

@@ -9,6 +9,7 @@ from analysis.__main__ import main, parser
 from miniapps.trace import Tracer
 from tests.analysis.synthetic import attributes, flip_bit, write_run
 from tests.launch import run_python
+from tests.tampering import altered
 
 
 def differ(repeat, step, field):
@@ -81,8 +82,7 @@ def foreign(run):
 
 
 def newer(run):
-    with h5py.File(run / "rank-00001.h5", "r+") as file:
-        file.attrs["schema"] = 7
+    altered(run / "rank-00001.h5", lambda file: file.attrs.modify("schema", 7))
 
 
 def missing(run):
@@ -95,7 +95,7 @@ def emptied(run):
 
 
 @pytest.mark.parametrize("harm, words", [
-    (truncated, ["rank-00001.h5", "damaged or truncated", "copy it again"]),
+    (truncated, ["rank-00001.h5", "damaged", "copy it again"]),
     (foreign, ["rank-00001.h5", "not a trace", "leave it out"]),
     (newer, ["rank-00001.h5", "schema 7", "install"]),
     (missing, ["b", "3 ranks", "rank 1", "copy the whole directory again"]),
@@ -128,7 +128,7 @@ def test_no_usable_run_exits_with_2(tmp_path, capsys, command, monkeypatch):
     bad = write_run(tmp_path / "bad", size=1)
     (bad / "rank-00000.h5").write_text("x")
     assert call(command, bad) == 2
-    assert "rank-00000.h5: damaged or truncated" in capsys.readouterr().err
+    assert "rank-00000.h5: damaged" in capsys.readouterr().err
     assert not (tmp_path / "report.html").exists()
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.export import FORMATS
-from miniapps.trace import rank_files, read
 from tests.analysis.export_runs import EVENTS, STEPS, part_of, solver_run, traced_run
 from tests.analysis.synthetic import flip_bit, write_run
 
@@ -173,16 +172,3 @@ def test_a_mark_that_has_no_place_is_none_and_says_why(tmp_path, capsys):
     assert export("perfetto", a, "-o", out[2], "--against", a) == 2
     assert "is the run itself" in capsys.readouterr().err
     assert export("extrap", a, "-o", out[2], "--against", b) == 2
-
-
-def test_a_mark_of_an_old_trace_without_the_place_of_its_records_is_none(tmp_path, capsys):
-    import h5py
-
-    a, b = write_run(tmp_path / "a"), write_run(tmp_path / "b", change=differ)
-    for path in rank_files(a):
-        with h5py.File(path, "r+") as file:
-            file.attrs["schema"] = 1
-    assert set(read(rank_files(a)[0]).tables["fingerprints"]["after"]) == {-1}
-    assert export("perfetto", a, "-o", tmp_path / "out.json", "--against", b) == 0
-    assert "the trace does not say after which event that was recorded" in capsys.readouterr().out
-    assert instants(tmp_path / "out.json") == []

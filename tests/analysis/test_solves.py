@@ -74,7 +74,7 @@ def test_other_problems_are_other_families_whatever_they_are_called(tmp_path):
     write_solves(
         tmp_path / "c", [falling()], problem="p2", config={"solve": {}, "problem": {"matrix": "a/b.mtx"}}
     )
-    write_solves(tmp_path / "d", [falling()], problem="p3", config={"solve": 3})
+    write_solves(tmp_path / "d", [falling()], problem="p3", config={"solve": {}})
     families = solves(load([tmp_path])).solves["family"].tolist()
     assert len(set(families)) == 4 and any(family.startswith("b.mtx") for family in families)
     assert sum("tolerance=1e-06" in family for family in families) == 1
