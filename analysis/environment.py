@@ -7,7 +7,7 @@ A promise holds for one environment: one kind of processor, one set of library v
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
@@ -17,6 +17,7 @@ from miniapps.environment import SETTINGS, THREADS
 AMONG = " | "  # between the values of ranks that differ, as the loader writes them
 OF_RANKS = " values over the ranks"  # where these have too many to be listed
 NOT_SET, NOT_RECORDED = "not set", "not recorded"
+FEW, LONGEST = 4, 80  # entries or values, and characters of one, that are shown
 
 # Entries of the environment by what a promise takes for granted (`kernels.guarantees.SCOPE`), by their beginning where
 # they end in a dot. What a library says of itself (`arithmetic.`) is there only where it was loaded.
@@ -71,27 +72,46 @@ def by_environment(runs: pd.DataFrame, guarantee: str) -> list[list[int]]:
             continue
         flat = json.loads(text)
         own = bool(mixed(flat, guarantee))
-        same = next((places for other, several, places in found
-                     if not (own or several or apart(other, flat, guarantee))), None)  # fmt: skip
+        same = next((each for each in found if not (own or each[1] or apart(each[0], flat, guarantee))), None)
         if same is None:
-            found.append((flat, own, same := []))
-        same.append(place)
+            found.append(same := (flat, own, []))
+        same[0].update(flat)  # what a library says of itself, where only some runs loaded it
+        same[2].append(place)
         if not own:
-            known[text] = same
+            known[text] = same[2]
     return [places for _, _, places in found]
 
 
 def several(runs: pd.DataFrame, guarantee: str) -> list[str]:
-    """What the environments of `runs` differ in, as `cpu: A; B`; first that in which ranks of one run differ."""
+    """What the environments of `runs` differ in, as `cpu: A; B`, of many a few; first that in which ranks of one run
+    differ."""
     flat = [json.loads(text) for text in dict.fromkeys(runs["environment"])]
     found = dict.fromkeys(
-        f"{key}: {value} on the ranks of one run" for own in flat for key, value in mixed(own, guarantee)
+        f"{key}: {short(value)} on the ranks of one run"
+        for own in flat
+        for key, value in mixed(own, guarantee)
     )
-    keys = dict.fromkeys(key for other in flat[1:] for key, *_ in apart(flat[0], other, guarantee))
+    seen: dict[str, str] = dict(flat[0]) if flat else {}
+    keys: dict[str, None] = {}
+    for own in flat[1:]:
+        keys |= dict.fromkeys(key for key, *_ in apart(seen, own, guarantee))
+        seen = own | seen
     for key in keys:
         missing = NOT_SET if key.startswith("variables.") else NOT_RECORDED
-        found[f"{key}: {'; '.join(dict.fromkeys(own.get(key, missing) for own in flat))}"] = None
-    return list(found)
+        found[f"{key}: {few(map(short, dict.fromkeys(own.get(key, missing) for own in flat)), '; ')}"] = None
+    return list(found) if len(found) <= FEW else [few(found, ", ")]
+
+
+def few(items: Iterable[str], between: str) -> str:
+    """`items` joined; of many the first, and how many more."""
+    items = list(items)
+    more = [f"and {len(items) - FEW} more"] if len(items) > FEW else []
+    return between.join([*items[:FEW], *more])
+
+
+def short(value: str) -> str:
+    """`value`, of a long one the beginning."""
+    return (value if len(value) <= LONGEST else f"{value[:LONGEST]}...") or "empty"
 
 
 def differences(runs: pd.DataFrame) -> pd.DataFrame:

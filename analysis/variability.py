@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis import bits
 from analysis.divergence.compare import against_first
-from analysis.divergence.recorded import common
+from analysis.divergence.recorded import TELLING, common
 from analysis.groups import grouped
 from analysis.load.columns import PAYLOAD
 from analysis.load.frames import Frames
@@ -75,7 +75,8 @@ def outcomes(frames: Frames, runs: pd.DataFrame) -> list[str] | None:
     is no other outcome. None where there is nothing that all recorded."""
     hashes = [hashlib.blake2b(digest_size=16) for _ in range(len(runs))]
     compared = 0
-    told = [common(runs.iloc[0], runs.iloc[i]) for i in range(1, len(runs))]
+    rows = runs[list(TELLING)].to_dict("records")
+    told = [common(rows[0], row) for row in rows[1:]]
     for table in TABLES:
         for name in _names(frames, table):
             if any(each.dropped(table, name) for each in told):

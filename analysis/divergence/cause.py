@@ -31,7 +31,7 @@ from analysis.divergence import trail
 from analysis.divergence.compare import Comparison, Point
 from analysis.divergence.recorded import LAYOUT
 from analysis.divergence.trail import NO_WORK, Event, Trail
-from analysis.environment import apart, mixed
+from analysis.environment import NOT_SET, apart, mixed, short
 from analysis.groups import COUNTS, IN_LABEL, OWNERSHIP, SPANS_LAYOUTS, factors, told_apart
 from analysis.load.frames import Frames
 from analysis.load.timeline import is_collective, is_exchange
@@ -177,9 +177,9 @@ def _environments(a: pd.Series, b: pd.Series) -> list[tuple[str, str, str]]:
     """(entry, its value in a, in b) of the environments, where they differ in what no guarantee is independent of, or
     where the ranks of a run do."""
     one, other = (json.loads(run["environment"]) for run in (a, b))
-    found = {key: (key, x or "empty", y or "empty") for key, x, y in apart(one, other, "run")}
+    found = {key: (key, short(x), short(y)) for key, x, y in apart(one, other, "run")}
     for key, _ in (*mixed(one, "run"), *mixed(other, "run")):
-        found.setdefault(key, (key, one.get(key, "not set"), other.get(key, "not set")))
+        found.setdefault(key, (key, short(one.get(key, NOT_SET)), short(other.get(key, NOT_SET))))
     return list(found.values())
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import bits
-from analysis.divergence.recorded import Common, common
+from analysis.divergence.recorded import TELLING, Common, common
 from analysis.load.frames import Frames
 from analysis.load.keys import groups
 from analysis.load.store import Leaves
@@ -120,12 +120,13 @@ class NothingInCommon(Exception):
     """Two runs recorded no row of the same step, name and block."""
 
 
-def compare(frames: Frames, a: Id, b: Id) -> Comparison:
+def compare(frames: Frames, a: Id, b: Id, told: Common | None = None) -> Comparison:
     """The first divergence of `b` from `a`: the smallest step, then the name that `a` recorded first in that
     step, then the lowest block. Hashes of many rows are compared first, and rows are read only where these differ
-    (`analysis.load.tree`). Raises NothingInCommon when there is no row to compare, and none is missing."""
+    (`analysis.load.tree`). `told` is what `told_of` returns, where the caller has it. Raises NothingInCommon when there
+    is no row to compare, and none is missing."""
     points, shared, only, lacks, lone, through = {}, 0, [0, 0], [0, 0], [], []
-    told = told_of(frames, a, b)
+    told = told or told_of(frames, a, b)
     for table in ("fingerprints", "values"):
         both = _Shared(frames, table, a, b, told)
         shared += both.rows
@@ -155,10 +156,11 @@ def compare(frames: Frames, a: Id, b: Id) -> Comparison:
 def against_first(frames: Frames, runs: Iterable[Id]) -> list[Comparison]:
     """Each of `runs` but the first against the first; without those that have nothing in common with it."""
     first, *others = runs
+    rows = {(row["run"], row["repeat"]): row for row in frames.runs[list(TELLING)].to_dict("records")}
     found = []
     for other in others:
         try:
-            found.append(compare(frames, first, other))
+            found.append(compare(frames, first, other, common(rows[first], rows[other])))
         except NothingInCommon:
             continue
     return found

@@ -20,11 +20,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import pandas as pd
 
 from analysis.groups import CHOSEN, COUNTS, OWNERSHIP, factors, told_apart
 from miniapps.trace.records import INPUT, PASSING
@@ -46,6 +44,7 @@ RECORDING = {
     "method.samples": ("values", re.compile(r".*:.*")),
     "method.worst": ("values", re.compile(r"worst-(low|high):.*")),
 }
+TELLING = ("run", "repeat", "complete", "size", "method", "config", "promises")
 LAYOUT = ("size", "shuffle_blocks", "ownership")
 # Factors of the method, by their last name, that may change bits but not which states are recorded.
 SAME_STATES = (*CHOSEN, *COUNTS, *OWNERSHIP, "device", "fault")
@@ -65,8 +64,8 @@ class Common:
     differ: tuple[str, ...]
 
 
-def common(a: pd.Series, b: pd.Series) -> Common:
-    """What two runs, rows of `Frames.runs` of one problem, must both have recorded."""
+def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
+    """What two runs, rows of `Frames.runs` of one problem with the columns TELLING, must both have recorded."""
     if a["run"] == b["run"] and a["complete"] and b["complete"]:
         return Common(False, _nothing, _nothing, ())
     options = [json.loads(run["config"]) for run in (a, b)]

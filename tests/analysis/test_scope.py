@@ -146,6 +146,30 @@ def test_a_library_that_one_rank_had_no_use_for_is_no_other_environment(tmp_path
     assert only(load([tmp_path])).verdict == HOLDS
 
 
+def test_libraries_that_only_some_runs_loaded_tell_those_apart_that_did(tmp_path):
+    without = machine()
+    del without["environment"]["arithmetic"]["torch"]
+    write_run(tmp_path / "a", guarantee="layout", **without)
+    write_run(tmp_path / "b", guarantee="layout", **machine())
+    assert only(load([tmp_path])).verdict == HOLDS
+    write_run(tmp_path / "c", guarantee="layout", **machine(arithmetic={"torch": "AVX2"}))
+    group = only(load([tmp_path]))
+    assert (
+        group.verdict == OUTSIDE
+        and "2 environments" in clause(group)
+        and "arithmetic.torch: " in clause(group)
+    )
+
+
+def test_long_values_and_many_entries_are_cut(tmp_path):
+    many = {"variables": {f"ONEDNN_{i}": "x" * 5000 for i in range(9)}}
+    write_run(tmp_path / "a", guarantee="layout", **machine())
+    write_run(tmp_path / "b", guarantee="layout", change=flip(1), **machine(**many))
+    frames = load([tmp_path])
+    assert len(clause(only(frames))) < 1000 and "and 5 more" in clause(only(frames))
+    assert len("".join(cause(frames, compare(frames, ("a", 0), ("b", 0))).why)) < 1500
+
+
 def test_one_run_alone_is_still_not_tested(tmp_path):
     write_run(tmp_path / "a", guarantee="layout", **machine())
     assert only(load([tmp_path])).verdict == UNTESTED

@@ -9,7 +9,7 @@ from analysis.groups import grouped
 from analysis.load.frames import load
 from analysis.variability import EACH_OTHER, bound, effective, final, outcomes, pairs, reference, variability
 from miniapps.trace import Tracer
-from tests.analysis.synthetic import BLOCKS, STEPS, attributes, field_at, flip_bit, write_run
+from tests.analysis.synthetic import BLOCKS, STEPS, attributes, field_at, flip_bit, write_result, write_run
 
 
 def bump(block, bit=0, at=STEPS - 1):
@@ -180,7 +180,7 @@ def test_runs_that_recorded_other_blocks_have_no_distance_and_are_outcomes_by_th
 def test_the_state_in_result_json_is_part_of_the_outcome(tmp_path):
     for name, state in (("a", "00"), ("b", "01"), ("c", "00")):
         write_run(tmp_path / name)
-        (tmp_path / name / "result.json").write_text(f'{{"fingerprints": ["{state}"]}}')
+        write_result(tmp_path / name, fingerprints=[state])
     frames = load([tmp_path])
     a, b, c = outcomes(frames, frames.runs)
     assert a == c != b
