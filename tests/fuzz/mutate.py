@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import random
 import shutil
@@ -102,21 +103,20 @@ def replace(rng: random.Random, path: Path, outside: Path) -> str:
 def value(rng: random.Random, content: Any) -> Any:
     """`content`, of what JSON holds, with one value or key another."""
     places = list(_places(content))
+    odd = copy.deepcopy(rng.choice(ODD))
     if not places:
-        return rng.choice(ODD)
+        return odd
     holder, key = rng.choice(places)
     how = rng.random()
     if how < 0.6:
-        holder[key] = rng.choice(ODD)
+        holder[key] = odd
     elif how < 0.75:
         del holder[key]
     elif how < 0.9 and isinstance(holder, dict):
-        holder[rng.choice(("", "path", "\x1b[1m", "x" * 5000, "__class__", "../x"))] = rng.choice(ODD)
+        holder[rng.choice(("", "path", "\x1b[1m", "x" * 5000, "__class__", "../x"))] = odd
     else:
         other, place = rng.choice(places)
-        holder[key] = (
-            other.get(place) if isinstance(other, dict) else other[place] if place < len(other) else None
-        )
+        holder[key] = copy.deepcopy(other[place])
     return content
 
 

@@ -81,12 +81,17 @@ class Sandbox:
 
     @contextlib.contextmanager
     def watched(self, changing: Callable[[Path], bool] = lambda path: False) -> Iterator[None]:
-        """Raises Violation where something changed inside that is not `changing`, or something outside was read."""
+        """Raises Violation where something changed inside that is not `changing`, where something outside was read or
+        written, and where more memory was taken than may be."""
         places = (self.outside, self.runs, self.work)
         before = [_state(place) for place in places]
         _age(self.outside)
         read_before = _read_times(self.outside)
+        forget_memory()
+        memory = tree_memory()
         yield
+        if (used := tree_memory() - memory) > self.memory:
+            raise Violation(f"{used / 2**20:.0f} MiB of memory")
         if read := [
             path for path, when in _read_times(self.outside).items() if read_before.get(path) != when
         ]:
