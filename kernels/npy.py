@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import warnings
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -55,7 +56,9 @@ def header(stream: BinaryIO) -> Header:
         raise ValueError("it ends within its header")
     read = np.lib.format.read_array_header_1_0 if width == 2 else np.lib.format.read_array_header_2_0
     try:
-        found = Header(*read(io.BytesIO(length + text)))
+        with warnings.catch_warnings():  # NumPy's, that a header is of Python 2
+            warnings.simplefilter("ignore")
+            found = Header(*read(io.BytesIO(length + text)))
     except Exception as error:  # the header is a Python literal, and what its parser raises is not documented
         raise ValueError(f"its header cannot be read ({type(error).__name__})") from error
     if any(type(n) is not int or n < 0 for n in found.shape) or not found.dtype.itemsize:

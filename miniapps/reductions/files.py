@@ -101,7 +101,8 @@ def _dataset(name: str, file: Any, path: str) -> Any:
             group = contents.subgroup(group, part, None, where)
             continue
         found = h5py.Dataset(contents.dataset(group, part, where, opaque=True))
-        if found.chunks and math.prod(found.chunks) * found.dtype.itemsize > CHUNK:
+        width = found.dtype.itemsize  # fails here for a type that NumPy has not
+        if found.chunks and math.prod(found.chunks) * width > CHUNK:
             raise UsageError(
                 f"{where}: has chunks of the shape {found.chunks}, each of which is read as a whole; store it in "
                 f"chunks of at most {CHUNK} bytes"

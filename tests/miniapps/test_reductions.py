@@ -232,6 +232,7 @@ class TestFiles:
             ("text", "text does not hold plain numbers"),
             ("compound", "compound does not hold plain numbers"),
             ("nothing", r"has shape \(\); expected"),
+            ("float", "cannot be read: Insufficient precision"),
             ("chunks", "has chunks of the shape .*store it in chunks of at most"),
         ],
     )
@@ -253,6 +254,9 @@ class TestFiles:
             file["text"] = "abc"
             file["compound"] = np.zeros(3, [("a", "f8")])
             file["nothing"] = h5py.Empty("f8")
+            no_dtype = h5py.h5t.IEEE_F64LE.copy()
+            no_dtype.set_ebias(99999)
+            h5py.h5d.create(file.id, b"float", no_dtype, h5py.h5s.create_simple((3,)))
             file.create_dataset("chunks", (10**9,), "f8", chunks=(10**8,))
             file.create_dataset("deflated", data=np.arange(300.0), compression="gzip", shuffle=True)
         problem = Problem(distribution="file", file=f"{tmp_path}/x.h5:/deflated")
