@@ -52,6 +52,7 @@ def checkpoint(tmp_path):
         comm=MPI.COMM_SELF, rank=0, config=config_of(), seed=SEED, repeat=0, out=tmp_path / "run"
     )
     ctx.out.mkdir()
+    ctx.directory = lambda: ctx.out
     save_checkpoint(ctx, blocks, state, Network())
     return ctx.out / "checkpoints" / "repeat-0-step-000002.h5"
 

@@ -1,5 +1,6 @@
 """The directory of a run is watched: one that goes is noticed, never made again, and nothing is written elsewhere."""
 
+import contextlib
 import json
 import os
 import re
@@ -27,22 +28,31 @@ STATE = "FINGERPRINT state=[0-9a-f]{32}"
 
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch):
-    """A run that fails leaves signals ignored; what happens to it here may be a limit, or an answer of the system."""
+    """A run that fails leaves signals ignored; what happens to it here may be an answer of the system."""
     handlers = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM)}
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     monkeypatch.setattr(failure, "HEARD_S", 0.0)
     monkeypatch.setattr(os, "access", os.access)
     yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     signal.alarm(0)
     for number, handler in handlers.items():
         signal.signal(number, handler)
 
 
+@contextlib.contextmanager
+def limits_as_before():
+    """Before pytest writes of the test, maybe to a file."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
 def started(mishap, out, monkeypatch, *more, often=True):
     """The exit code of a run on one rank in which it happens; `often`: rows are written in every step."""
     monkeypatch.setattr(writer, "INTERVAL_NS", -1 if often else 10**18)
-    return main.main(mishap.app(), ["--out", str(out), "--log-level", "error", *more], MPI.COMM_SELF)
+    with limits_as_before():
+        return main.main(mishap.app(), ["--out", str(out), "--log-level", "error", *more], MPI.COMM_SELF)
 
 
 def names(folder):
@@ -238,10 +248,11 @@ def test_a_log_that_cannot_be_written_is_told_once_and_ends_no_run(tmp_path, cap
     path = tmp_path / "rank-00000.log"
     log = console.logger("test", 0, "info", path)
     log.info("before")
-    full(tmp_path)
-    log.info("x" * 1000)
-    log.info("y" * 1000)
-    console.close(log)
+    with limits_as_before():
+        full(tmp_path)
+        log.info("x" * 1000)
+        log.info("y" * 1000)
+        console.close(log)
     told = [line for line in capsys.readouterr().err.splitlines() if "INFO" not in line]
     assert told == [f"the log {path} cannot be written: [Errno 27] File too large"]
     assert "before" in path.read_text()
@@ -253,9 +264,10 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     directory = Place(tmp_path)
     directory.write("note.txt", "text \udcff\n")
     assert (tmp_path / "note.txt").read_text() == "text \\udcff\n"
-    full(tmp_path)
-    with pytest.raises(OSError, match="File too large"):
-        directory.write("more.txt", "x" * 10_000)
+    with limits_as_before():
+        full(tmp_path)
+        with pytest.raises(OSError, match="File too large"):
+            directory.write("more.txt", "x" * 10_000)
     with pytest.raises(FileExistsError):
         directory.write("note.txt", "other")
     assert names(tmp_path) == ["note.txt"]
