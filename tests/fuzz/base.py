@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from analysis.__main__ import main
+from analysis.load.frames import load
 from miniapps.trace import Tracer, fingerprint, node
 from miniapps.trace.schema import rank_file
 from tests.analysis.solves_runs import FALLING, solve, write_solves
@@ -32,15 +33,16 @@ class Command:
     """A command of `python -m analysis`; `judged`: whether its first line is a verdict over all runs."""
 
     name: str
-    weight: int
+    weight: float
     judged: bool = False
     app: str = ""  # of whose runs alone it speaks
 
 
 COMMANDS = (
-    Command("divergence", 50), Command("variability", 12, judged=True), Command("show", 8), Command("lint", 5),
+    Command("divergence", 60), Command("variability", 12, judged=True), Command("show", 4), Command("lint", 5),
     Command("growth", 4), Command("components", 4), Command("scaling", 3), Command("perfetto", 5),
-    Command("extrap", 2), Command("chakra", 2), Command("report", 2, judged=True), Command("sums", 2, app="reductions"),
+    Command("extrap", 2), Command("chakra", 2), Command("report", 1, judged=True),
+    Command("results", 0.5, judged=True), Command("sums", 2, app="reductions"),
     Command("solves", 2, app="solver"),
 )  # fmt: skip
 
@@ -98,7 +100,7 @@ class Base:
         for name in names:
             shutil.copytree(self.runs / name, box.runs / name)
         if cached:
-            box.say(lambda: main(["show", *(str(box.runs / name) for name in names)]))
+            load([box.runs / name for name in names], copies=True)
         return [box.runs / name for name in names]
 
     def put_outside(self, box: Sandbox) -> Path:
@@ -128,8 +130,9 @@ def words(name: str, box: Sandbox, names: tuple[str, ...], target: str) -> list[
         return [name, *(str(box.runs / one) for one in names[:2])]
     if name in ("perfetto", "chakra", "extrap"):
         return ["export", name, str(box.runs / target), "-o", str(box.out / "export.json")]
-    if name == "report":
-        return [name, every, "-o", str(box.out / "r.html"), "--results", str(box.out / "results")]
+    if name in ("report", "results"):
+        more = ["--results", str(box.out / "results")] if name == "results" else []
+        return ["report", every, "-o", str(box.out / "r.html"), *more]
     return [name, every]
 
 
