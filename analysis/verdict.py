@@ -31,6 +31,7 @@ MEANING = {
     UNTESTED: "fewer than two complete runs that can be compared",
 }
 URGENT = (BROKEN, DIFFERS, INCOMPARABLE, OUTSIDE)  # of several verdicts of the cells of a group, the first
+DAMAGED = ("unreadable", "missing ranks", "damaged result")  # of which something is left that can be used
 FIRST = (BROKEN, INCOMPARABLE, OUTSIDE)  # groups that are told before the others
 
 
@@ -152,14 +153,17 @@ def by_weight(groups: list[Group]) -> list[Group]:
 
 
 def doubts(frames: Frames, groups: Iterable[Group]) -> list[str]:
-    """What limits the verdict: groups with runs that lack records, runs that were left out, and runs whose ranks
-    contradict each other."""
+    """What limits the verdict: groups with runs that lack records, runs that were left out, runs with damaged files, and
+    runs whose ranks contradict each other."""
     found = []
     if lacking := sum(any(cell.lacking for cell in group.cells) for group in groups):
         found.append(f"{counted(lacking, 'group')} with runs that lack records")
     excluded = frames.excluded
     if left_out := set(excluded["run"]) - set(frames.runs["run"]):
         found.append(f"{counted(len(left_out), 'run')} left out")
+    damaged = set(excluded[excluded["what"].isin(DAMAGED)]["run"]) & set(frames.runs["run"])
+    if damaged:
+        found.append(f"{counted(len(damaged), 'run')} with damaged or missing files")
     if disagree := excluded[excluded["what"] == "ranks disagree"]["run"].nunique():
         found.append(f"ranks of {counted(disagree, 'run')} disagree about what they hold in common")
     return found

@@ -98,7 +98,7 @@ def select(frames, directory: Path, repeat: int | None) -> list[tuple[str, int]]
 
 def require_usable(frames) -> None:
     """Raises Usage where a rank is missing or cannot be read: blocks would be compared with nothing."""
-    fatal = ("unreadable", "foreign rank", "mixed schema", "missing ranks", "no trace", "empty")
+    fatal = ("unreadable", "foreign rank", "contradiction", "missing ranks", "no trace", "empty")
     reasons = frames.excluded[frames.excluded["what"].isin(fatal)]["reason"].tolist()
     if reasons:
         raise Usage(*reasons)

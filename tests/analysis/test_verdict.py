@@ -160,6 +160,14 @@ def test_what_was_left_out_limits_the_verdict(tmp_path):
     assert sentence(judge(frames), frames).endswith("; 1 run left out.")
 
 
+def test_damaged_files_limit_the_verdict(tmp_path):
+    for name in "abc":
+        write_run(tmp_path / name)
+    (tmp_path / "c" / "rank-00001.h5").write_text("")
+    frames = load([tmp_path])
+    assert sentence(judge(frames), frames).endswith("; 1 run with damaged or missing files.")
+
+
 def test_no_usable_run_at_all(tmp_path):
     bad = write_run(tmp_path / "c", size=1)
     (bad / "rank-00000.h5").write_text("")
