@@ -303,19 +303,19 @@ def _check(trace: RankTrace, shown: str) -> None:
             )
     trace.attributes.update(whole(trace.attributes))
     trace.names[:] = map(whole, trace.names)
+    if len(set(trace.names)) < len(trace.names):
+        raise Refused(f"{shown}: the same name twice in names; it is none of ours: leave this run out")
     check(trace.attributes, shown)
     size = trace.attributes["size"]
     for table, columns in trace.tables.items():
         if not len(columns["name"]):
             continue
-        bounds = {"name": len(trace.names), "repeat": 2**31, "step": 2**31}
-        for column, end in bounds.items():
-            if not 0 <= columns[column].min() <= columns[column].max() < end:
+        for column, (low, end) in {**BOUNDS, "name": (0, len(trace.names))}.items():
+            rows = columns.get(column)
+            if rows is not None and not low <= rows.min() <= rows.max() < end:
                 raise Refused(
-                    f"{shown}: {table}/{column} has numbers outside of 0 to {end}; leave this run out"
+                    f"{shown}: {table}/{column} has numbers below {low} or from {end} on; leave this run out"
                 )
-        if "block" in columns and columns["block"].min() < -1:
-            raise Refused(f"{shown}: {table}/block has numbers below -1; leave this run out")
         if "ranks" in columns and columns["ranks"].shape[1] != size:
             raise Refused(
                 f"{shown}: {table}/ranks is of {columns['ranks'].shape[1]} ranks, not {size}; leave it out"

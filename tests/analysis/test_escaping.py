@@ -103,7 +103,11 @@ def runs(tmp_path_factory):
 
 def of(runs, command, out):
     """The arguments that give `command` something to say of `runs`."""
-    few = [run for run in sorted(runs.iterdir()) if run.name.endswith(("0", "1")) and not run.name.startswith("timed")]
+    few = [
+        run
+        for run in sorted(runs.iterdir())
+        if run.name.endswith(("0", "1")) and not run.name.startswith("timed")
+    ]
     return {
         "report": [runs / "timed1", runs / "early", *few, "-o", out / "r.html", "--results", out / "results"],
         "variability": [runs, "--csv", out],
