@@ -311,7 +311,7 @@ def mistakes_are_named_on_all_ranks():
         ({"collective": "reduce", "root": SIZE}, f"0 ... {SIZE - 1}"),
         ({"collective": "reduce", "ordering": "exact"}, "as it has no schedule"),
         ({"ordering": "exact", "operation": "max"}, "makes sums only"),
-        ({"ordering": "k-nomial:k=x"}, "int, not 'x'"),
+        ({"ordering": "k-nomial:k=x"}, "choose 2 to 65536, not 'x'"),
         ({"ordering": "k-nomial:j=3"}, "'j=3' is no parameter of k-nomial"),
         ({"ordering": "linear:k=3"}, "takes no parameters"),
         ({"ordering": "block-tree", "collective": "allgather", "blocks": [RANK]}, "adds over blocks"),
