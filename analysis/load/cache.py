@@ -45,7 +45,7 @@ MARK = "fpna-cache"
 MARK_TEXT = b"made by python -m analysis; may be removed at any time\n"
 VERSION = f"2 of schema {SCHEMA}"  # of what is kept: to be raised when that changes
 GROUP = 16384  # rows that are read together: 0.2 % of ten million
-INDEX_MOST = 2**30  # bytes: the names and notes of a run
+INDEX_MOST = 2**26  # bytes: the names and notes of a run
 OLD_S = 3600.0  # after which a directory that no index names is nobody's work in progress
 PIECE = 2**22  # bytes hashed at once
 
@@ -170,6 +170,8 @@ def _reading(place: int, name: str) -> Iterator[Any]:
 
 def _index(place: int) -> Index:
     with _reading(place, INDEX) as file:
+        if (size := os.fstat(file.fileno()).st_size) > INDEX_MOST:
+            raise Refused(f"{INDEX}: {size:,} bytes, and at most {INDEX_MOST:,} are read")
         content = records.loads(file.read(INDEX_MOST), INDEX)
     if not isinstance(content, dict) or content.pop("digest", None) != digest_of(content):
         raise Refused(f"{INDEX}: not as it was written")

@@ -214,7 +214,7 @@ def judge(command: Command, said: Said, good: Said, others: Said | None) -> str:
 def verdict_in(text: str) -> str:
     """The first line of `text` without how many runs there were of how many ranks, and what follows from so many."""
     line = re.sub(r"\d+ runs? on [\d, ]+ ranks?", "runs", text.partition("\n")[0])
-    line = re.sub(r"; \d+ runs? left out", "", line)
+    line = re.sub(r"; \d+ runs? (left out|with damaged or missing files)", "", line)
     return re.sub(
         r" \((\d+) of \d+ differ[^)]*\)", lambda found: "" if found[1] == "0" else " (some differ)", line
     )
