@@ -18,6 +18,7 @@ from tests.fuzz.sandbox import clear, room
 
 START_S = 120.0  # for the first case of a worker, which imports and writes the good runs
 CASE_S = 150.0  # the guards of `analysis` give a file 60 s
+END_S = 20.0  # for a worker to end by itself
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -60,13 +61,16 @@ class Worker:
         return {"kind": kind, "seed": seed, "outcome": "", "violated": words, "done": []}
 
     def end(self) -> None:
-        """Kill it and all that it started, and remove its directory."""
+        """End it and all that it started, and remove its directory."""
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        if self.case is None:  # it waits for one, and so ends by itself, with what MPI left in memory
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(END_S)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            with contextlib.suppress(OSError):
-                pipe.close()
+        self.process.stdout.close()
         clear(self.place)
 
 
