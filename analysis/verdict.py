@@ -153,8 +153,8 @@ def by_weight(groups: list[Group]) -> list[Group]:
 
 
 def doubts(frames: Frames, groups: Iterable[Group]) -> list[str]:
-    """What limits the verdict: groups with runs that lack records, runs that were left out, runs with damaged files, and
-    runs whose ranks contradict each other."""
+    """What limits the verdict: groups with runs that lack records, runs that were left out, runs with damaged files,
+    and runs whose ranks contradict each other."""
     found = []
     if lacking := sum(any(cell.lacking for cell in group.cells) for group in groups):
         found.append(f"{counted(lacking, 'group')} with runs that lack records")
