@@ -128,7 +128,8 @@ def judge(frames: Frames) -> list[Group]:
         groups.append(
             Group(
                 name, members["guarantee"].iloc[0], members["ordering"].iloc[0],
-                tuple(sorted(set(members["size"].tolist()))), len(complete), len(members) - len(complete),
+                tuple(sorted(set((complete if len(complete) else members)["size"].tolist()))),
+                len(complete), len(members) - len(complete),
                 len(set(results)), states.pop() if one else "",
                 tuple(cell_of(frames, cell, same) for cell, same in complete.groupby("cell", sort=False)),
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -86,6 +87,9 @@ def _agree(app: App, argv: list[str], comm: Any) -> tuple[int, Launch | None]:
         except SystemExit as end:  # --help
             sys.stdout.flush()
             answer = (end.code or DONE, None)
+        except BrokenPipeError:  # of --list: its reader, such as `head`, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            answer = (DONE, None)
     return comm.bcast(answer, root=0)
 
 

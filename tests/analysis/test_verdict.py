@@ -160,6 +160,14 @@ def test_what_was_left_out_limits_the_verdict(tmp_path):
     assert sentence(judge(frames), frames).endswith("; 1 run left out.")
 
 
+def test_rank_counts_are_those_of_runs_that_were_compared(tmp_path):
+    for name, size in (("a", 1), ("b", 2)):
+        write_run(tmp_path / name, size=size, guarantee="layout", ordering="exact")
+    write_run(tmp_path / "c", size=3, guarantee="layout", ordering="exact", stop={0: 2})
+    (group,) = judge(load([tmp_path]))
+    assert (group.sizes, group.runs, group.incomplete, group.verdict) == ((1, 2), 2, 1, HOLDS)
+
+
 def test_damaged_files_limit_the_verdict(tmp_path):
     for name in "abc":
         write_run(tmp_path / name)
