@@ -12,9 +12,9 @@ import numpy as np
 
 from analysis.load.columns import KEY, PAYLOAD, STORED
 from analysis.load.contradictions import contradictions
-from analysis.load.guard import call, sizes
 from analysis.load.keys import changes, order_by
-from analysis.load.rankfile import Head, Piece, read_piece
+from analysis.load.pool import alone
+from analysis.load.rankfile import Head, Piece
 from analysis.load.tree import leaves
 from miniapps.received import Refused
 from miniapps.received.result import RESULT, Result, read_result
@@ -60,7 +60,7 @@ def assemble(path: Path, pieces: list[Piece]) -> Run:
         return run
     if len(ranks) < sum(isinstance(head, Head) for piece in pieces for head in piece.heads):
         usable = list(dict.fromkeys(head.path for head in ranks))
-        pieces = [call(read_piece, usable, nbytes=sizes(usable))]
+        pieces = alone(usable)
     first = ranks[0].attributes
     recorded = set().union(*(rank.ends for rank in ranks))
     if result is not None and (found := contradictions(result, ranks, recorded)):

@@ -32,7 +32,7 @@ def find_runs(paths: Iterable[str | os.PathLike]) -> list[Path]:
         places = [Path(path)] if os.path.lexists(path) else sorted(map(Path, glob.glob(str(path))))
         if not places:
             raise NoRuns(
-                f"{printable(str(path))}: no such directory, and no match as a pattern; give the directory of a run"
+                f"{shown}: no such directory, and no match as a pattern; give the directory of a run"
             )
         runs = [run for place in places for run in _below(place, DEPTH)]
         if not runs:

@@ -30,11 +30,11 @@ def readers(tasks: int, processes: int | None) -> Iterator[Callable[[Tasks], Ite
         from mpi4py.futures import MPIPoolExecutor
 
         with MPIPoolExecutor() as pool:
-            yield lambda items: _in_order(pool, _alone, items, AHEAD * workers)
+            yield lambda items: _in_order(pool, alone, items, AHEAD * workers)
         return
     workers = max(1, min(processes or len(os.sched_getaffinity(0)), tasks))
     if workers == 1:
-        yield lambda items: map(_alone, items)
+        yield lambda items: map(alone, items)
         return
     guards = Guards(workers)
     try:
@@ -56,8 +56,8 @@ def _read(call: Callable, paths: list[Path]) -> list[Piece]:
     return [piece for path in paths for piece in _read(call, [path])]
 
 
-def _alone(paths: list[Path]) -> list[Piece]:
-    """The same by the one other process that this process has."""
+def alone(paths: list[Path]) -> list[Piece]:
+    """The pieces of `paths`, read by the one other process that this process has."""
     return _read(call, paths)
 
 

@@ -44,9 +44,8 @@ def pack_node(run: Path, node, rank: int, seals: dict[str, str]) -> tuple[dict[s
 def pack(paths: Iterable[Path], out: Path) -> str:
     """Write the traces in `paths` (rank files of one run) into the new file `out`, by rank, and remove them.
 
-    Returns the hash of `out` in hex.
-    Nothing is removed before all is written. Raises TraceError for a trace that cannot be read, OSError where `out`
-    cannot be written; then there is no `out`.
+    Returns the hash of `out` in hex. Nothing is removed before all is written. Raises TraceError for a trace that
+    cannot be read, OSError where `out` cannot be written; then there is no `out`.
     """
     paths = list(paths)
     traces = sorted((read(path) for path in paths), key=lambda trace: trace.attributes["rank"])
