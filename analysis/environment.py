@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 import pandas as pd
 
 from kernels.guarantees import SCOPE
-from miniapps.environment import SETTINGS, THREADS
+from miniapps.system.environment import SETTINGS, THREADS
 
 AMONG = " | "  # between the values of ranks that differ, as the loader writes them
 OF_RANKS = " values over the ranks"  # where these have too many to be listed

@@ -110,7 +110,7 @@ def prepared(comm, cell: Cell, data: np.ndarray, asked, plan: Callable) -> Itera
 
 def library_call(comm, own: np.ndarray, op: str) -> Callable[[], np.ndarray]:
     """What a user would write: contributions combined by NumPy where there are several, then `Allreduce`."""
-    from kernels.allreduce.native import FOLDS, OPS
+    from kernels.allreduce.execution.library import FOLDS, OPS
 
     total = np.empty(own.shape[1:], own.dtype)
     send = own[0] if len(own) == 1 else np.empty_like(total)

@@ -141,7 +141,7 @@ def work(path: str) -> int:
     from mpi4py import MPI
 
     from miniapps import coupled, solver
-    from miniapps.main import main as start
+    from miniapps.runner.main import main as start
 
     apps = {"coupled": coupled.APP, "solver": solver.APP}
     for app, argv in json.loads(Path(path).read_text()):
@@ -228,8 +228,8 @@ def place(case: Case, frames) -> dict:
 
 def _owners(app: str) -> list[int]:
     """The rank of every block in a run on RANKS ranks, as the application deals them."""
-    from miniapps.blocks import contiguous_owner
-    from miniapps.solver.box import Box
+    from miniapps.layout.blocks import contiguous_owner
+    from miniapps.linear.box import Box
     from miniapps.solver.problem import box_rows
 
     if app == "coupled":

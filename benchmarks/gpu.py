@@ -20,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 
 from benchmarks.side_by_side import report
-from miniapps import environment
+from miniapps.system import environment
 
 # Module, function, title. Imported one by one: some need the C++ kernels, or mpi4py.
 PARTS = {

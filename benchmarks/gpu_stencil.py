@@ -11,11 +11,11 @@ import numpy as np
 
 from kernels.guarantees import ChoiceError
 from kernels.stencil import backend
-from miniapps import halo
-from miniapps.blocks import Blocks
 from miniapps.coupled import flow
 from miniapps.coupled.physics import HALO, dynamic_coefficient
 from miniapps.coupled.poisson import RANGE, chebyshev, residual_pad
+from miniapps.layout import halo
+from miniapps.layout.blocks import Blocks
 
 GRIDS = {"S": (128, 16), "M": (512, 32), "L": (2048, 64)}  # points and block edge of the decks
 SAMPLES, SAMPLE_S = 7, 0.02

@@ -21,8 +21,8 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.side_by_side import machine
-from miniapps.environment import SETTINGS as NAMES
-from miniapps.environment import THREADS
+from miniapps.system.environment import SETTINGS as NAMES
+from miniapps.system.environment import THREADS
 
 BASE = "nothing set"
 AGAIN = "nothing set, again"
@@ -68,7 +68,7 @@ def work(root: Path, cases: list[str]) -> int:
     from mpi4py import MPI
 
     from miniapps import coupled, reductions, solver
-    from miniapps.main import main as start
+    from miniapps.runner.main import main as start
 
     apps = {"coupled": coupled.APP, "solver": solver.APP, "reductions": reductions.APP}
     for place, (case, (app, argv)) in enumerate(CASES.items()):

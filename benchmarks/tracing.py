@@ -17,11 +17,11 @@ from pathlib import Path
 from mpi4py import MPI
 
 from benchmarks.side_by_side import machine, ratio, report
-from miniapps import config
-from miniapps.context import Context
 from miniapps.coupled import APP
 from miniapps.coupled.model import Model
-from miniapps.options import RunOptions
+from miniapps.runner import config
+from miniapps.runner.context import Context
+from miniapps.runner.options import RunOptions
 from miniapps.trace import Tracer
 
 

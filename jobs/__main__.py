@@ -18,9 +18,9 @@ from jobs.script import render_arguments, render_command
 from jobs.sites import site
 from jobs.state import State, StateError, survey
 from jobs.tables import plan_text, status_text
-from miniapps import interrupts
 from miniapps.received.regular import Refused
 from miniapps.received.text import printable, tell
+from miniapps.system import interrupts
 
 DONE, NOT_DONE, BAD_USAGE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 

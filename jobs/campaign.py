@@ -20,11 +20,12 @@ from jobs.job import MOST
 from jobs.sites import seconds
 from jobs.words import cut, quoted
 from miniapps.__main__ import applications
-from miniapps.commandline import known_options
-from miniapps.config import Option, UsageError, closest, convert
+from miniapps.errors import UsageError
 from miniapps.received.records import TOML_MOST, parse_toml
 from miniapps.received.regular import Refused, read_text
 from miniapps.received.text import printable
+from miniapps.runner.commandline import known_options
+from miniapps.runner.config import Option, closest, convert
 
 TASKS = 10_000  # of a campaign: each is looked at by its application before anything runs
 HOURS_MOST = 1e12
@@ -196,7 +197,7 @@ def _paths(content: Any, above: tuple[str | int, ...]) -> Iterator[tuple[str | i
 
 @cache
 def app(name: str) -> Any:
-    """The application of this name, as `miniapps.main.App`."""
+    """The application of this name, as `miniapps.runner.main.App`."""
     return importlib.import_module(f"miniapps.{name}").APP
 
 

@@ -19,9 +19,10 @@ from jobs.campaign import Campaign, CampaignError, Runs, app
 from jobs.job import Job
 from jobs.sites import Site
 from jobs.words import cut
-from miniapps import commandline, environment, launch
-from miniapps.failure import USAGE
 from miniapps.received.regular import Refused
+from miniapps.runner import commandline, launch
+from miniapps.runner.failure import USAGE
+from miniapps.system import environment
 
 START_SECONDS = 60  # of a batch job until its first task: environment, modules, trying the launcher
 REPORT_SECONDS = 1800

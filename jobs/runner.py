@@ -41,8 +41,9 @@ from jobs.state import (
 )
 from jobs.tables import shown
 from jobs.words import cut
-from miniapps import doctor, environment, interrupts
+from miniapps import doctor
 from miniapps.received.regular import Refused, open_regular
+from miniapps.system import environment, interrupts
 
 ROOT = Path(miniapps.__file__).resolve().parent.parent
 GRACE_S = 10  # between SIGTERM, at which the ranks save what they have, and SIGKILL
@@ -119,7 +120,7 @@ def run(
     """Run what is left of one allocation, in its order, failed tasks again at the end as often as they may.
 
     `limited`: the allocation ends at the plan's limit; no task is begun that would not be over by then. A signal that
-    raises (miniapps.interrupts) ends the task that runs, which then is left for the next call. Raises Locked,
+    raises (miniapps.system.interrupts) ends the task that runs, which then is left for the next call. Raises Locked,
     StateError, LauncherError; Refused where something else lies in the place of a file or directory of the campaign.
     """
     end = _end(plan.seconds[allocation]) if limited else None

@@ -13,8 +13,8 @@ from jobs.job import Job, JobError
 from jobs.render import render
 from jobs.sites import Site, names, seconds, site
 from jobs.words import quoted
-from miniapps.config import closest
 from miniapps.received.text import tell
+from miniapps.runner.config import closest
 
 DESCRIPTION = "Print the batch script of a campaign, or of one application."
 EXAMPLES = """\

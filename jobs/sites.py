@@ -14,10 +14,10 @@ from typing import Any
 
 from jobs.job import MOST, PLAIN, Job, JobError
 from jobs.words import cut, quoted
-from miniapps.config import closest
 from miniapps.received.records import TOML_MOST, parse_toml
 from miniapps.received.regular import Refused, read_text
 from miniapps.received.text import printable
+from miniapps.runner.config import closest
 
 SCHEDULERS = {"slurm": "sbatch", "pbs": "qsub", "pjm": "pjsub", "sge": "qsub", "local": "bash"}
 KEYS = {

@@ -7,8 +7,8 @@ import pkgutil
 import sys
 
 import miniapps
-from miniapps.config import closest
 from miniapps.received.text import tell
+from miniapps.runner.config import closest
 
 COMMANDS = ("list", "doctor")
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from miniapps import environment
 from miniapps.received.text import tell
+from miniapps.system import environment
 
 TIMEOUT_S = 60
 # (package, needed for, extra of this distribution that brings it); without extra it is required.

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from kernels.allreduce.properties import PROPERTIES
+from kernels.allreduce.instruments.properties import PROPERTIES
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "allreduce.md"
 

@@ -10,7 +10,7 @@ import re
 import shlex
 from pathlib import Path
 
-from kernels.allreduce.__main__ import main
+from kernels.commands.allreduce import main
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "allreduce.md"

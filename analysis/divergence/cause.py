@@ -11,11 +11,11 @@
 | `collective` | equal contributions and another total, without such an order: another schedule, or a wrong sum |
 | `memory` | the state changed between two records, although nothing ran on it: a flipped bit |
 
-A run with `--record messages` holds a record at every one of these places (miniapps.watch), and the first record that
-differs is the answer. Runs that record only states are judged by what differs after the step, which leaves more than
-one answer: the other one is then named too. What was recorded of methods and environments is asked first: where these
-differ, a kernel or a sum is only where it shows. A lost message is told apart from a local kernel, although a halo
-exchange computes nothing, because who has to repair it is another.
+A run with `--record messages` holds a record at every one of these places (miniapps.runner.watch), and the first record
+that differs is the answer. Runs that record only states are judged by what differs after the step, which leaves more
+than one answer: the other one is then named too. What was recorded of methods and environments is asked first: where
+these differ, a kernel or a sum is only where it shows. A lost message is told apart from a local kernel, although a
+halo exchange computes nothing, because who has to repair it is another.
 """
 
 from __future__ import annotations

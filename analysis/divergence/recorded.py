@@ -27,7 +27,7 @@ from typing import Any
 from analysis.groups import CHOSEN, COUNTS, OWNERSHIP, factors, told_apart
 from miniapps.trace.records import INPUT, PASSING
 
-# Contributions of a whole rank, which depend on the blocks that it owns (miniapps.watch), and the numbers of
+# Contributions of a whole rank, which depend on the blocks that it owns (miniapps.runner.watch), and the numbers of
 # `solver --drift`.
 OF_A_RANK = re.compile(r"added:.* by rank \d+ of \d+")
 DRIFT = re.compile(r"difference|drift_residual|drift_iterations")

@@ -84,7 +84,7 @@ def plan(
     different things; ReplayError for a log that does not fit. The reducer raises ReplayError when its log is used up,
     TypeError and ValueError for contributions of another type or shape, RuntimeError after `free()`.
     """
-    from kernels.allreduce.planning import plan as make  # loads mpi4py, which starts MPI
+    from kernels.allreduce.execution.planning import plan as make  # loads mpi4py, which starts MPI
 
     return make(
         comm,

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kernels.allreduce.schedule import Schedule
-from kernels.arguments import SEEDS, Range, cut
 from kernels.guarantees import LEVELS, ChoiceError, known, meets
+from kernels.ranges import SEEDS, Range, cut
 
 ACCUMULATIONS = ("working", "float64", "compensated", "order-free")  # see kernels.allreduce.accumulate
 CONTEXT = ("nodes", "owners")  # parameters that the plan supplies, not the user

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-
-from kernels.allreduce import command
 from kernels.allreduce.schedule import Schedule
 from kernels.allreduce.simulator import carry_out
-from kernels.tree import Tree, expression
+from kernels.tree import Tree
 
 
 def trees(schedule: Schedule, element: int, n: int) -> list[Tree]:
@@ -55,26 +52,3 @@ def made(schedule: Schedule) -> list[tuple[Tree, tuple[int, ...]]]:
         [[(leaf, ())] * schedule.chunks for leaf in schedule.leaves(rank)] for rank in range(schedule.size)
     ]
     return carry_out(schedule, own, add)[0]
-
-
-def register(commands) -> None:
-    """Add the command `tree`."""
-    parser = commands.add_parser(
-        "tree",
-        help="the expression by which one element is summed",
-        description="Prints the expression that sums one element; x[i] is the contribution of rank i or, of "
-        "orderings over blocks, of block i.",
-        epilog="example: python -m kernels.allreduce tree ring -n 4 --element 1",
-    )
-    command.add_schedule(parser)
-    parser.add_argument(
-        "--element", type=command.LENGTH, default=0, help="of the vector (default: %(default)s)"
-    )
-    parser.set_defaults(run=_run)
-
-
-def _run(args: argparse.Namespace) -> int:
-    _, schedule = command.chosen(args)
-    n = command.length(args, schedule)
-    print(expression(trees(schedule, args.element, n)[0]))
-    return 0

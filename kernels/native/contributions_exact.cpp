@@ -1,5 +1,5 @@
 // Order-free sums of a few vectors, element by element, without integers in between: what the owner of a chunk adds
-// when the contributions themselves travel (kernels/allreduce/order_free.py). The bits are those of the words in
+// when the contributions themselves travel (kernels/allreduce/execution/order_free.py). The bits are those of the words in
 // kernels/exact, which stay the definition. All sources are read once and the result is written once.
 //
 // Exact. Each element goes through a cascade of error-free additions (TwoSum: Knuth 1969; the cascade: Ogita, Rump,

@@ -1,5 +1,5 @@
 // Fixed-point sums of a few vectors, element by element, without integers in between: what the owner of a chunk adds
-// when the contributions themselves travel (kernels/allreduce/order_free.py). The bits are those of the words of
+// when the contributions themselves travel (kernels/allreduce/execution/order_free.py). The bits are those of the words of
 // kernels/exact/fixedpoint.py, which stay the definition. All sources are read once and the result is written once.
 //
 // An element x, |x| < 2^exponent, is cut into multiples of 2^(exponent - 42) and, of float64,

@@ -8,7 +8,7 @@ simulation and learning codes lose reproducibility, in one small program. See do
 """
 
 from miniapps.coupled.config import CoupledConfig
-from miniapps.main import App
+from miniapps.runner.main import App
 
 
 def run(ctx):
@@ -26,7 +26,7 @@ def validate(config, options, size: int) -> None:
 
 
 def memory(config, options, size: int):
-    """What a rank will need: a `miniapps.resources.Need`."""
+    """What a rank will need: a `miniapps.system.resources.Need`."""
     from miniapps.coupled.validate import memory as need
 
     return need(config, options, size)

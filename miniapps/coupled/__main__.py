@@ -3,7 +3,7 @@
 import sys
 
 from miniapps.coupled import APP
-from miniapps.main import main
+from miniapps.runner.main import main
 
 if __name__ == "__main__":
     sys.exit(main(APP))

@@ -14,13 +14,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
-from miniapps import fields
-from miniapps.blocks import Blocks, BlocksError
 from miniapps.coupled.closure import NETWORKS, parameters
 from miniapps.coupled.config import CLOSURES
 from miniapps.coupled.flow import view
 from miniapps.coupled.physics import HALO
 from miniapps.coupled.state import State, combined, problem_of
+from miniapps.layout import fields
+from miniapps.layout.blocks import Blocks, BlocksError
 from miniapps.received import contents
 from miniapps.received.records import conform
 from miniapps.received.regular import MOST, Refused

@@ -7,8 +7,8 @@ import numpy as np
 from miniapps.coupled.flow import view
 from miniapps.coupled.initial import DECAYING_SQUARE, vorticity
 from miniapps.coupled.physics import HALO
-from miniapps.device import host
-from miniapps.outcome import Check
+from miniapps.runner.outcome import Check
+from miniapps.system.device import host
 
 # |E(t+dt) - E(t) - dt power| / (dt E |zeta|): the energy that appears from nowhere, per unit of what advection moves.
 # Arakawa's Jacobian moves none; what is left is third-order in dt, plus the tolerance of the Poisson solves.

@@ -40,7 +40,7 @@ def make_surrogate(config, options, xp=np):
     try:
         import torch
     except ImportError as error:
-        from miniapps.config import UsageError
+        from miniapps.errors import UsageError
 
         raise UsageError(
             f"--closure {closure.kind} needs torch, which cannot be imported ({error}); install it with "
@@ -68,7 +68,7 @@ def network_device(xp):
     try:
         return torch.from_dlpack(xp.zeros(1)).device
     except Exception as error:  # whatever a torch built without CUDA says
-        from miniapps.config import UsageError
+        from miniapps.errors import UsageError
 
         raise UsageError(
             f"--device cuda: torch {torch.__version__} cannot compute on the device of the fields ({error}); "

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from miniapps.config import HUGE, INT32, option, section
+from miniapps.runner.config import HUGE, INT32, option, section
 
 INITIAL = ("random", "kolmogorov", "decaying")
 CLOSURES = ("none", "physics", "surrogate", "online")

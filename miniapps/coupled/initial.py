@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from miniapps.blocks import Blocks
+from miniapps.layout.blocks import Blocks
 
 RANDOM_MODES = 32
 DECAYING_SQUARE = 5  # |k|^2 of every mode of the decaying solution

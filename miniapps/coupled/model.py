@@ -7,9 +7,7 @@ import numpy as np
 from mpi4py import MPI
 
 from kernels import stencil
-from kernels.allreduce.reducer import require_same_bits
-from miniapps import halo
-from miniapps.blocks import Blocks
+from kernels.allreduce.execution.reducer import require_same_bits
 from miniapps.coupled import flow
 from miniapps.coupled.chunks import by_chunks
 from miniapps.coupled.closure import Closure, make_surrogate
@@ -18,10 +16,12 @@ from miniapps.coupled.initial import vorticity
 from miniapps.coupled.physics import HALO
 from miniapps.coupled.poisson import NegativeLaplacian, Steps, residual_pad
 from miniapps.coupled.state import State
-from miniapps.device import host, put
-from miniapps.dots import GlobalDots
-from miniapps.krylov import ChronopoulosGear, solve
-from miniapps.outcome import RunError
+from miniapps.errors import RunError
+from miniapps.layout import halo
+from miniapps.layout.blocks import Blocks
+from miniapps.linear.dots import GlobalDots
+from miniapps.linear.krylov import ChronopoulosGear, solve
+from miniapps.system.device import host, put
 from miniapps.trace.records import INPUT, LEFT
 
 # Shu & Osher's third-order SSP Runge-Kutta in terms of its quadrature: the weight of each stage's rate

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from miniapps.krylov.chebyshev import semi_iteration
+from miniapps.linear.krylov.chebyshev import semi_iteration
 
 DEGREE = 7  # of the preconditioner, where blocks are wide enough: it and the operator read DEGREE + 1 points around
 RANGE = 300.0  # the preconditioner damps the spectrum between its top and a RANGE-th of it; the rest is left to CG
@@ -63,10 +63,10 @@ class NegativeLaplacian:
 
 
 class Steps:
-    """What `miniapps.krylov.chronopoulos_gear` asks for, by fused kernels on padded fields.
+    """What `miniapps.linear.krylov.chronopoulos_gear` asks for, by fused kernels on padded fields.
 
-    `dots` (3 sums) and `norm` (1 sum) are `miniapps.dots.GlobalDots`. Work arrays: r padded by `operator.pad`; u, w, p,
-    s `(blocks, rows, columns)`; float64. x, padded by `operator.x_pad`, is the caller's, improved in place.
+    `dots` (3 sums) and `norm` (1 sum) are `miniapps.linear.dots.GlobalDots`. Work arrays: r padded by `operator.pad`;
+    u, w, p, s `(blocks, rows, columns)`; float64. x, padded by `operator.x_pad`, is the caller's, improved in place.
     """
 
     def __init__(self, blocks, operator: NegativeLaplacian, dots, norm):

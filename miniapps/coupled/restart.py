@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from miniapps import fields
-from miniapps.blocks import Blocks
-from miniapps.config import UsageError
 from miniapps.coupled.checkpoint import FIELDS, FOLDER, Checkpoint, block_prints, cut, read_checkpoint
 from miniapps.coupled.closure import parameters
 from miniapps.coupled.flow import view
 from miniapps.coupled.physics import HALO
 from miniapps.coupled.state import State, problem_of
-from miniapps.device import put
+from miniapps.errors import UsageError
+from miniapps.layout import fields
+from miniapps.layout.blocks import Blocks
 from miniapps.received.regular import MOST, Refused
 from miniapps.received.text import printable
+from miniapps.system.device import put
 from miniapps.trace import TraceError, read_run
 
 RECORDED = ("vorticity", "streamfunction")  # names in the trace of what `block_prints` returns

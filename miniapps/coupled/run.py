@@ -2,7 +2,6 @@
 
 import time
 
-from miniapps import fields
 from miniapps.coupled.checkpoint import save_checkpoint
 from miniapps.coupled.checks import verify
 from miniapps.coupled.flow import view
@@ -10,7 +9,8 @@ from miniapps.coupled.model import Model
 from miniapps.coupled.physics import HALO
 from miniapps.coupled.restart import load_checkpoint, load_weights
 from miniapps.coupled.state import state_fingerprint
-from miniapps.outcome import Outcome
+from miniapps.layout import fields
+from miniapps.runner.outcome import Outcome
 
 
 def run(ctx) -> Outcome:

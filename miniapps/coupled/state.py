@@ -9,7 +9,7 @@ import numpy as np
 
 from miniapps.coupled.flow import view
 from miniapps.coupled.physics import HALO
-from miniapps.device import host
+from miniapps.system.device import host
 from miniapps.trace import fingerprint
 
 

@@ -4,12 +4,12 @@ import importlib.util
 from math import isqrt
 
 from kernels import stencil
-from miniapps.blocks import Blocks, BlocksError
-from miniapps.config import UsageError
 from miniapps.coupled.closure import NETWORKS, closure_batch, network_device
 from miniapps.coupled.physics import HALO
 from miniapps.coupled.restart import check_restart, verify_weights
-from miniapps.resources import Need
+from miniapps.errors import UsageError
+from miniapps.layout.blocks import Blocks, BlocksError
+from miniapps.system.resources import Need
 
 
 def validate(config, options, size: int) -> None:

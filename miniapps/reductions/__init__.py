@@ -6,8 +6,8 @@ The same numbers are added again and again, by deterministic variants and by suc
 every sum and every time goes to the trace. See docs/reductions.md.
 """
 
-from miniapps.main import App
 from miniapps.reductions.config import ReductionsConfig
+from miniapps.runner.main import App
 
 
 def run(ctx):
@@ -25,7 +25,7 @@ def validate(config, options, size: int) -> None:
 
 
 def memory(config, options, size: int):
-    """What a rank will need: a `miniapps.resources.Need`."""
+    """What a rank will need: a `miniapps.system.resources.Need`."""
     from miniapps.reductions.validate import memory as need
 
     return need(config, options, size)

@@ -2,8 +2,8 @@
 
 import sys
 
-from miniapps.main import main
 from miniapps.reductions import APP
+from miniapps.runner.main import main
 
 if __name__ == "__main__":
     sys.exit(main(APP))

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from miniapps.outcome import Check
 from miniapps.reductions.record import Record
+from miniapps.runner.outcome import Check
 
 
 def roundoff(dtype: np.dtype, ranks: int, operation: str) -> Callable[[int], float]:

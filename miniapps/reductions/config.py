@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from miniapps.config import INT32, VALUES, option, section
+from miniapps.runner.config import INT32, VALUES, option, section
 
 OPERATIONS = ("sum", "dot")
 DISTRIBUTIONS = ("uniform", "centred", "normal", "lognormal", "ill-conditioned", "file")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-from miniapps.config import UsageError
+from miniapps.errors import UsageError
 from miniapps.reductions import files, illconditioned
 from miniapps.reductions.parts import Parts
 

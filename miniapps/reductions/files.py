@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from kernels import npy
-from miniapps.config import UsageError, closest
+from miniapps.errors import UsageError
 from miniapps.received import contents
 from miniapps.received.regular import Refused, open_regular
 from miniapps.reductions.parts import Parts
+from miniapps.runner.config import closest
 
 MOST = 2**42  # bytes of a file, of which a rank reads its blocks
 CHUNK = 2**28  # bytes of a chunk of an HDF5 dataset, which HDF5 reads as a whole

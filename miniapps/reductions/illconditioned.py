@@ -15,7 +15,7 @@ import numpy as np
 
 from kernels import exact
 from kernels.sums.elements import accumulator
-from miniapps.config import UsageError
+from miniapps.errors import UsageError
 
 TAIL = 256
 # Bits of a significand that a step leaves unused, so that the sum that is left is right within 1/32.

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from miniapps.blocks import contiguous_owner
+from miniapps.layout.blocks import contiguous_owner
 
 
 @dataclass(frozen=True)

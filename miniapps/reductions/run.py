@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 from mpi4py import MPI
 
-from miniapps.outcome import Outcome
 from miniapps.reductions import data, local
 from miniapps.reductions.checks import roundoff, verify
 from miniapps.reductions.choice import label
 from miniapps.reductions.record import Record
 from miniapps.reductions.study import BATCH, Batch, Study
 from miniapps.reductions.summary import figures, summary
+from miniapps.runner.outcome import Outcome
 
 TRUTH = "truth:exact:native"
 

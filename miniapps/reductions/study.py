@@ -13,12 +13,12 @@ from kernels.guarantees import meets
 from kernels.registry import Variant
 from kernels.sums import emulated, worst
 from kernels.sums.elements import accumulator
-from miniapps.context import Reducer
-from miniapps.options import ordering_for
 from miniapps.reductions import data, local
 from miniapps.reductions.choice import EMULATED, choose, label
 from miniapps.reductions.parts import Parts
 from miniapps.reductions.validate import launch_shape
+from miniapps.runner.context import Reducer
+from miniapps.runner.options import ordering_for
 
 BATCH = 4096  # samples after which values go to rank 0 and into the trace
 RANK_SEEDS = 1 << 32  # an emulated order is that of seed = sample + rank * RANK_SEEDS

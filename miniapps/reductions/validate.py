@@ -5,13 +5,13 @@ import math
 from kernels.exact import MAX_CONTRIBUTIONS
 from kernels.sums.emulated import UNITS
 from kernels.sums.launch import shape
-from miniapps.blocks import MOST_BLOCKS
-from miniapps.config import UsageError
-from miniapps.options import ordering_for
+from miniapps.errors import UsageError
+from miniapps.layout.blocks import MOST_BLOCKS
 from miniapps.reductions import data, illconditioned
 from miniapps.reductions.choice import choose
 from miniapps.reductions.config import ARRAYS
-from miniapps.resources import Need
+from miniapps.runner.options import ordering_for
+from miniapps.system.resources import Need
 
 
 def validate(config, options, size: int) -> None:

@@ -7,7 +7,7 @@ and residual after every iteration, and shows how far injected orders of additio
 whether they change the number of iterations. See docs/solver.md.
 """
 
-from miniapps.main import App
+from miniapps.runner.main import App
 from miniapps.solver.config import SolverConfig
 
 
@@ -26,7 +26,7 @@ def validate(config, options, size: int) -> None:
 
 
 def memory(config, options, size: int):
-    """What a rank will need: a `miniapps.resources.Need`."""
+    """What a rank will need: a `miniapps.system.resources.Need`."""
     from miniapps.solver.validate import memory as need
 
     return need(config, options, size)

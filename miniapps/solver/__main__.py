@@ -2,7 +2,7 @@
 
 import sys
 
-from miniapps.main import main
+from miniapps.runner.main import main
 from miniapps.solver import APP
 
 if __name__ == "__main__":

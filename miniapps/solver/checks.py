@@ -4,9 +4,9 @@ from math import sqrt
 
 import numpy as np
 
-from miniapps.device import put
-from miniapps.outcome import Check
+from miniapps.runner.outcome import Check
 from miniapps.solver.problem import GENERAL, ONE, OTHER, random_by_block
+from miniapps.system.device import put
 
 EPS = {"float64": 2.0**-53, "float32": 2.0**-24}
 LANES = 64  # of a block's dot product: it adds block / 64 terms one after the other, then a tree of 6 levels

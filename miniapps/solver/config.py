@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from miniapps.config import HUGE, INT32, option, section
-from miniapps.solver.stencils import KINDS, SCHEMES
+from miniapps.linear.stencils import KINDS, SCHEMES
+from miniapps.runner.config import HUGE, INT32, option, section
 
 RIGHT_SIDES = ("ones", "random", "manufactured", "unit", "file")
 DTYPES = ("float64", "float32")
@@ -13,7 +13,7 @@ PRECONDITIONERS = ("none", "jacobi", "block-jacobi", "chebyshev", "multigrid")
 
 
 def _methods() -> list[str]:
-    from miniapps.krylov import METHODS
+    from miniapps.linear.krylov import METHODS
 
     return sorted(METHODS)
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from miniapps.messages import exchange
-from miniapps.rows import Rows
+from miniapps.layout.messages import exchange
+from miniapps.layout.rows import Rows
 from miniapps.solver.matrixfile import FileError
 
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]

@@ -4,8 +4,8 @@ from itertools import product
 
 import numpy as np
 
-from miniapps.blocks import contiguous_owner
-from miniapps.config import UsageError
+from miniapps.errors import UsageError
+from miniapps.layout.blocks import contiguous_owner
 from miniapps.solver.config import EDGE
 
 

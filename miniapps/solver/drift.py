@@ -8,7 +8,7 @@ differs between two solves is the order of these few additions alone.
 from dataclasses import dataclass, field
 from math import inf, nan, sqrt
 
-from miniapps.krylov import Solve
+from miniapps.linear.krylov import Solve
 
 
 @dataclass

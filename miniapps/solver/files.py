@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from kernels import npy
-from miniapps.rows import Rows
+from miniapps.layout.rows import Rows
 from miniapps.solver import matrix_market, scipy_npz
 from miniapps.solver.dealing import Entries, Triplets, assembled, deal, expanded, symmetry, together
 from miniapps.solver.matrixfile import FileError, MatrixFile, first_wrong, opened, readable, require_rows

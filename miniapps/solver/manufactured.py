@@ -9,8 +9,8 @@ import numpy as np
 from numpy.polynomial import Polynomial
 
 from kernels.guarantees import known
-from miniapps.solver.box import Box
-from miniapps.solver.stencils import KINDS, checked
+from miniapps.linear.box import Box
+from miniapps.linear.stencils import KINDS, checked
 
 # One factor per axis (z, y, x), on [0, 1]: zero at both ends; of degree five, so that differences do err.
 _t = Polynomial([0.0, 1.0])

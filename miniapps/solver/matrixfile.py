@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from miniapps.config import UsageError
+from miniapps.errors import UsageError
 from miniapps.received.regular import Refused, open_regular
 
 MOST = 2**42  # bytes of a file; more than any collection of matrices has

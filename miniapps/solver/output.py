@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from miniapps import fields
-from miniapps.device import host
-from miniapps.rows import Rows
+from miniapps.layout import fields
+from miniapps.layout.rows import Rows
+from miniapps.system.device import host
 from miniapps.trace import fingerprint
 
 

@@ -13,18 +13,19 @@ import xxhash
 import kernels.sparse  # noqa: F401 - registers its variants
 from kernels import registry
 from kernels.guarantees import ChoiceError
-from miniapps.blocks import require_few
-from miniapps.config import UsageError
-from miniapps.device import host, put
-from miniapps.krylov import METHODS
-from miniapps.matrix import Matrix
-from miniapps.rows import Rows
-from miniapps.solver import entries, files
-from miniapps.solver.box import Box
+from miniapps.errors import UsageError
+from miniapps.layout.blocks import require_few
+from miniapps.layout.rows import Rows
+from miniapps.linear import entries
+from miniapps.linear.box import Box
+from miniapps.linear.krylov import METHODS
+from miniapps.linear.matrix import Matrix
+from miniapps.linear.stencils import Stencil, stencil
+from miniapps.solver import files
 from miniapps.solver.decomposition import box_owner
 from miniapps.solver.manufactured import manufactured
 from miniapps.solver.matrixfile import opened
-from miniapps.solver.stencils import Stencil, stencil
+from miniapps.system.device import host, put
 from miniapps.trace import fingerprint
 from miniapps.trace.records import INPUT
 

@@ -6,7 +6,7 @@ Step k of the trace is the state after k iterations, and the work of iteration k
 from dataclasses import dataclass
 from math import inf, nan, sqrt
 
-from miniapps.device import host
+from miniapps.system.device import host
 from miniapps.trace import fingerprint
 
 # Methods that can tell after every iteration how orthogonal residuals are, if asked to.

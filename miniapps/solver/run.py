@@ -2,10 +2,10 @@
 
 import time
 
-from miniapps import preconditioners
-from miniapps.krylov import METHODS
-from miniapps.krylov.system import System
-from miniapps.outcome import Outcome
+from miniapps.linear import preconditioners
+from miniapps.linear.krylov import METHODS
+from miniapps.linear.krylov.system import System
+from miniapps.runner.outcome import Outcome
 from miniapps.solver import drift
 from miniapps.solver.checks import verify
 from miniapps.solver.output import fingerprint_of, save_solution

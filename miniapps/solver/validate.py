@@ -4,9 +4,8 @@ import numpy as np
 
 from kernels import registry
 from kernels.guarantees import ChoiceError
-from miniapps import preconditioners
-from miniapps.config import UsageError
-from miniapps.resources import Need
+from miniapps.errors import UsageError
+from miniapps.linear import preconditioners
 from miniapps.solver import files
 from miniapps.solver.problem import (
     GENERAL,
@@ -17,6 +16,7 @@ from miniapps.solver.problem import (
     file_rows,
     stencil_of,
 )
+from miniapps.system.resources import Need
 
 # What a product has to promise for the guarantee of a run: `exact` speaks of global sums, and a row is no such.
 NEEDED = {"none": "none", "run": "run", "layout": "layout", "exact": "layout"}

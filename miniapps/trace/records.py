@@ -1,6 +1,6 @@
 """How what passes between records of the state is called in a trace: a prefix, then the name of what it is of.
 
-`miniapps.watch` says what is recorded under each; `analysis.divergence.cause` goes by it.
+`miniapps.runner.watch` says what is recorded under each; `analysis.divergence.cause` goes by it.
 """
 
 INPUT = "input:"

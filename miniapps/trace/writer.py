@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from miniapps import place
-from miniapps.interrupts import held
+from miniapps.system import place
+from miniapps.system.interrupts import held
 from miniapps.trace.schema import TABLES, TraceError, fingerprint_rows
 from miniapps.trace.storage import Columns, Storage
 

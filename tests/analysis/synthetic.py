@@ -40,7 +40,7 @@ def owners(blocks, size, shuffle=0):
 
 
 def attributes(rank, size, guarantee, ordering, **more):
-    """Attributes of the root group as miniapps.main writes them."""
+    """Attributes of the root group as miniapps.runner.main writes them."""
     known = {
         "app": "coupled", "problem": "p0", "config": CONFIG, "rank": rank, "guarantee": guarantee,
         "ordering": ordering, "seed": 1, "repeats": 1, "allocation_id": "",
@@ -104,7 +104,7 @@ def record(tracer, own, field, names=NAMES):
 
 
 def write_result(out, **content):
-    """result.json as miniapps.main writes it."""
+    """result.json as miniapps.runner.main writes it."""
     traces = {path.name: sealed(path.read_bytes(), path.name) for path in trace_files(out)}
     failed = any(not check["passed"] for check in content.get("checks", []))
     known = {"status": "done", "exit_code": 3 * failed, "checks": [], "fingerprints": [], "traces": traces}

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from miniapps.failure import USAGE
+from miniapps.runner.failure import USAGE
 from tests.fuzz import mutate
 from tests.fuzz.base import Base
 from tests.fuzz.forge import craft_any
@@ -92,7 +92,7 @@ def _run(app: str, argv: list[str]) -> int:
 
     from mpi4py import MPI
 
-    from miniapps.main import main
+    from miniapps.runner.main import main
 
     return main(import_module(f"miniapps.{app}").APP, argv, MPI.COMM_SELF)
 
@@ -128,14 +128,14 @@ def deck(rng: random.Random, base: Base) -> str:
 
 
 def _checked(app, argv: list[str]) -> int:
-    """As `miniapps.main` does before anything is created."""
+    """As `miniapps.runner.main` does before anything is created."""
     import sys
 
-    from miniapps import commandline, launch
-    from miniapps.config import effective
-    from miniapps.listing import listing
-    from miniapps.options import Common
     from miniapps.received.text import tell
+    from miniapps.runner import commandline, launch
+    from miniapps.runner.config import effective
+    from miniapps.runner.listing import listing
+    from miniapps.runner.options import Common
 
     try:
         options, own, only_list = commandline.parse(app, argv, {})
@@ -248,7 +248,7 @@ def matrix(rng: random.Random, base: Base) -> str:
     import scipy.sparse
     from mpi4py import MPI
 
-    from miniapps.rows import Rows
+    from miniapps.layout.rows import Rows
     from miniapps.solver import files
 
     box = fresh(base.case)

@@ -14,13 +14,13 @@ from xml.etree import ElementTree
 import pytest
 from matplotlib.textpath import TextPath
 
-from kernels.allreduce import svg
-from kernels.allreduce.__main__ import main
 from kernels.allreduce.catalog import get, orderings
 from kernels.allreduce.cost import cost
-from kernels.allreduce.draw import distinct, ordering_svg, tree_svg
+from kernels.allreduce.instruments import svg
+from kernels.allreduce.instruments.draw import distinct, ordering_svg, tree_svg
 from kernels.allreduce.schedule import Message, Round, Schedule, Sum, transfers
 from kernels.allreduce.tree import made, trees
+from kernels.commands.allreduce import main
 from kernels.guarantees import ChoiceError
 from kernels.tree import expression, leaves, nodes
 from tests.transcripts import PAGE, PICTURES, ROOT, renewed

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.allreduce import orderings
-from kernels.allreduce.__main__ import parser
 from kernels.allreduce.catalog import get
-from kernels.allreduce.properties import (
+from kernels.allreduce.instruments.properties import (
     BLOCKS,
     COUNT,
     INTEGERS,
@@ -38,6 +37,7 @@ from kernels.allreduce.properties import (
     values,
 )
 from kernels.allreduce.simulator import ORDER_FREE, simulate
+from kernels.commands.allreduce import parser
 from kernels.guarantees import ChoiceError, meets
 from tests.properties_table import DOCS, documented, rows
 

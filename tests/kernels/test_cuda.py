@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kernels.stencil import backend, reference
-from miniapps.environment import no_cuda
+from miniapps.system.environment import no_cuda
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(bool(no_cuda()), reason=no_cuda() or "")]
 

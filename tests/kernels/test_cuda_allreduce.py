@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from miniapps.environment import no_cuda
+from miniapps.system.environment import no_cuda
 from tests.launch import ROOT, run_python
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(bool(no_cuda()), reason=no_cuda() or "")]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kernels.vectors import backend, reference
-from miniapps.environment import no_cuda
+from miniapps.system.environment import no_cuda
 
 from .vectors import CG, CG_DOTS, outcome, same, same_bits, starts, vectors
 

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from kernels.allreduce.gpu_aware import answer, loaded, reason
+from kernels.allreduce.execution.gpu_aware import answer, loaded, reason
 from tests.launch import LIBRARIES, run_mpi
 
 CRAY, MPICH, OPENMPI = (

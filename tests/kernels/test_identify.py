@@ -9,10 +9,17 @@ import numpy as np
 import pytest
 
 from kernels.allreduce.catalog import get
-from kernels.allreduce.forced import forced
-from kernels.allreduce.identify import report
-from kernels.allreduce.recognition import candidates, classes, evaluate, identify, numbers, short_name
+from kernels.allreduce.instruments.forced import forced
+from kernels.allreduce.instruments.recognition import (
+    candidates,
+    classes,
+    evaluate,
+    identify,
+    numbers,
+    short_name,
+)
 from kernels.allreduce.simulator import simulate_schedule
+from kernels.commands.identify import report
 from kernels.registry import get as variant
 from kernels.sums.black_box import black_box
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from kernels import registry
+from kernels.commands.sums import main, markdown
 from kernels.sums import worst
-from kernels.sums.__main__ import main, markdown
 from kernels.sums.compare import compare
 from kernels.sums.orders import ORDERS
 from kernels.sums.outline import outline

@@ -5,10 +5,10 @@ import logging
 
 from mpi4py import MPI
 
-from miniapps.context import Context
 from miniapps.coupled.config import CoupledConfig
 from miniapps.coupled.model import Model
-from miniapps.options import RunOptions
+from miniapps.runner.context import Context
+from miniapps.runner.options import RunOptions
 from miniapps.trace import Tracer
 
 

@@ -1,4 +1,4 @@
-"""A system of one process for `miniapps.krylov`: a dense or scipy.sparse matrix, updates by `kernels.vectors`."""
+"""A system of one process for `miniapps.linear.krylov`: dense or scipy.sparse matrix, updates by `kernels.vectors`."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ BLOCK = 64  # rows of a partial sum
 
 
 class SerialSystem:
-    """As the system of `miniapps.krylov.base`. `inverse(r)` is M r, None for M = I; `calls` counts the work."""
+    """As the system of `miniapps.linear.krylov.base`. `inverse(r)` is M r, None for M = I; `calls` counts the work."""
 
     def __init__(self, matrix, inverse=None, dtype=np.float64, kernels="reference"):
         self.matrix, self.inverse, self.kernels = matrix.astype(dtype), inverse, backend(kernels)

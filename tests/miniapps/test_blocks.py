@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from miniapps.blocks import Blocks, BlocksError
+from miniapps.layout.blocks import Blocks, BlocksError
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 8, 12])

@@ -6,12 +6,12 @@ import scipy.sparse as sparse
 import scipy.sparse.linalg as linalg
 
 from kernels.guarantees import ChoiceError
-from miniapps.blocks import BlocksError
-from miniapps.solver import entries
-from miniapps.solver.box import Box, coarsen, parents
-from miniapps.solver.entries import interpolation, restriction, rows
+from miniapps.layout.blocks import BlocksError
+from miniapps.linear import entries
+from miniapps.linear.box import Box, coarsen, parents
+from miniapps.linear.entries import interpolation, restriction, rows
+from miniapps.linear.stencils import KINDS, galerkin, stencil
 from miniapps.solver.manufactured import manufactured
-from miniapps.solver.stencils import KINDS, galerkin, stencil
 
 SHAPES = [(8, 9, 7), (6, 5, 10), (4, 4, 4), (13, 16, 2), (1, 3, 12)]
 BLOCKS = [(3, 4, 2), (4, 4, 4), (1, 1, 1), (8, 2, 16)]

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from miniapps import commandline, config
-from miniapps.config import UsageError
-from miniapps.options import Common, ordering_for
+from miniapps.errors import UsageError
+from miniapps.runner import commandline, config
+from miniapps.runner.options import Common, ordering_for
 from tests.miniapps.tiny import APP
 
 

@@ -3,7 +3,7 @@
 import io
 import logging
 
-from miniapps import console
+from miniapps.runner import console
 
 
 class Terminal(io.StringIO):

@@ -10,17 +10,16 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from miniapps import fields
-from miniapps.blocks import Blocks
-from miniapps.config import UsageError
 from miniapps.coupled import APP, restart
 from miniapps.coupled.checkpoint import block_prints, read_checkpoint, save_checkpoint
 from miniapps.coupled.physics import HALO
 from miniapps.coupled.state import State, combined, problem_of
-from miniapps.main import main
-from miniapps.outcome import RunError
+from miniapps.errors import RunError, UsageError
+from miniapps.layout import fields
+from miniapps.layout.blocks import Blocks
 from miniapps.received import Refused
 from miniapps.received.sealed import write_sealed
+from miniapps.runner.main import main
 from tests.miniapps.coupled_model import configured
 
 GRID = {"grid.nx": 24, "grid.ny": 16, "grid.bx": 8, "grid.by": 8, "closure.channels": 2}

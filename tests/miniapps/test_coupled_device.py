@@ -10,7 +10,7 @@ import shutil
 
 import pytest
 
-from miniapps.environment import no_cuda
+from miniapps.system.environment import no_cuda
 from tests.launch import ROOT, run_mpi, run_python
 
 SMALL = [f"--set=grid.{name}" for name in ("nx=24", "ny=24", "bx=8", "by=8")] + ["--no-progress"]

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from miniapps import environment
+from miniapps.system import environment
 
 ASKED = """
 import json, sys
-from miniapps import environment
+from miniapps.system import environment
 environment.arithmetic()
 print(json.dumps([environment.own(1, "cpu"), sorted({"torch", "scipy", "cupy"} & set(sys.modules))]))
 """

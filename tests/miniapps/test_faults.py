@@ -5,12 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
-from miniapps import faults
-from miniapps.config import UsageError
-from miniapps.rows import Rows
+from miniapps.errors import UsageError
+from miniapps.layout.rows import Rows
+from miniapps.runner import faults
+from miniapps.runner.watch import Watch
 from miniapps.solver.problem import random_by_block
 from miniapps.trace import Tracer, fingerprint, read
-from miniapps.watch import Watch
 from tests.miniapps.coupled_model import advance, model
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse.linalg
 
-from miniapps.krylov import METHODS, REASONS, Solve, solve
+from miniapps.linear.krylov import METHODS, REASONS, Solve, solve
 from tests.miniapps.linear_problems import (
     diagonal_inverse,
     ill_conditioned,

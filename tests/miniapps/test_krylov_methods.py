@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse
 import scipy.sparse.linalg
 
-from miniapps.krylov import METHODS, Solve, solve
-from miniapps.krylov.chebyshev import ABOVE, BELOW, ritz_values
+from miniapps.linear.krylov import METHODS, Solve, solve
+from miniapps.linear.krylov.chebyshev import ABOVE, BELOW, ritz_values
 from tests.miniapps.linear_problems import (
     diagonal_inverse,
     ill_conditioned,

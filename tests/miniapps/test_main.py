@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 import miniapps.__main__
-from miniapps import doctor, environment, main, options
+from miniapps import doctor
+from miniapps.runner import main, options
+from miniapps.system import environment
 from miniapps.trace import rank_files, read
 from tests.launch import environment as launch_environment
 from tests.launch import launcher, libraries, run_mpi, run_python

@@ -13,7 +13,7 @@ import scipy.io
 import scipy.sparse
 from mpi4py import MPI
 
-from miniapps.rows import Rows
+from miniapps.layout.rows import Rows
 from miniapps.solver import files, matrix_market, scipy_npz
 from miniapps.solver.files import FileError, MatrixFile
 

@@ -14,10 +14,11 @@ from types import SimpleNamespace
 import pytest
 from mpi4py import MPI
 
-from miniapps import console, failure, launch, main, peers
-from miniapps.config import UsageError
-from miniapps.interrupts import Terminated
-from miniapps.place import Place, PlaceError
+from miniapps.errors import UsageError
+from miniapps.runner import console, failure, launch, main
+from miniapps.system import peers
+from miniapps.system.interrupts import Terminated
+from miniapps.system.place import Place, PlaceError
 from miniapps.trace import Tracer, read, writer
 from tests.launch import run_mpi
 from tests.miniapps.vanishing import Mishap, exchanged, full, moved, removed, replaced, unlinked

@@ -8,14 +8,14 @@ from mpi4py import MPI
 from numpy.polynomial import chebyshev as polynomials
 
 from kernels.guarantees import ChoiceError
-from miniapps.matrix import Matrix
-from miniapps.preconditioners import NAMES, PreconditionerError, make
-from miniapps.preconditioners.multigrid import COARSEST, hierarchy, inverted
-from miniapps.preconditioners.plans import MOST, Plans
-from miniapps.rows import Rows
-from miniapps.solver.box import Box
-from miniapps.solver.entries import interpolation, rows
-from miniapps.solver.stencils import stencil
+from miniapps.layout.rows import Rows
+from miniapps.linear.box import Box
+from miniapps.linear.entries import interpolation, rows
+from miniapps.linear.matrix import Matrix
+from miniapps.linear.preconditioners import NAMES, PreconditionerError, make
+from miniapps.linear.preconditioners.multigrid import COARSEST, hierarchy, inverted
+from miniapps.linear.preconditioners.plans import MOST, Plans
+from miniapps.linear.stencils import stencil
 
 SYMMETRIC = ("poisson27", "poisson7", "anisotropic")
 REAL = [name for name in NAMES if name != "none"]

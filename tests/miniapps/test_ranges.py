@@ -10,8 +10,11 @@ import scipy.io
 import scipy.sparse
 from mpi4py import MPI
 
-from miniapps import commandline, config, coupled, listing, main, reductions, resources, solver
-from miniapps.blocks import MOST_BLOCKS
+from miniapps import coupled, reductions, solver
+from miniapps.errors import UsageError
+from miniapps.layout.blocks import MOST_BLOCKS
+from miniapps.runner import commandline, config, listing, main
+from miniapps.system import resources
 from tests.launch import run_mpi
 from tests.miniapps import tiny
 
@@ -55,7 +58,7 @@ def test_every_number_has_a_range_which_holds_its_default_and_is_shown(app):
             "0x10",
             "\n",
         ):
-            with pytest.raises(config.UsageError, match=re.escape(o.range)):
+            with pytest.raises(UsageError, match=re.escape(o.range)):
                 config.convert(o, [beyond] * max(1, o.count[0]) if o.many else beyond, "here")
     shown = " ".join(commandline._parser(app, numbers).format_help().split())
     assert all(f"[{o.range}" in shown for o in numbers if o.flag)
@@ -238,7 +241,7 @@ def test_a_matrix_beyond_memory_is_refused(refused, tmp_path, monkeypatch):
     matrix = scipy.sparse.eye_array(1000, format="csr")
     scipy.sparse.save_npz(tmp_path / "a.npz", matrix)
     scipy.io.mmwrite(tmp_path / "a.mtx", matrix, symmetry="general")
-    monkeypatch.setattr("miniapps.resources.free_memory", lambda root: 100_000)
+    monkeypatch.setattr("miniapps.system.resources.free_memory", lambda root: 100_000)
     for name in ("a.npz", "a.mtx"):
         assert "takes about 20" in refused("solver", "--matrix", str(tmp_path / name))
 
@@ -250,7 +253,7 @@ def test_a_bomb_of_zeros_is_refused_before_it_is_unpacked(refused, tmp_path, mon
     path = tmp_path / "bomb.npz"
     np.savez_compressed(path, **matrix)
     assert path.stat().st_size < 50_000
-    monkeypatch.setattr("miniapps.resources.free_memory", lambda root: 64 * 2**20)
+    monkeypatch.setattr("miniapps.system.resources.free_memory", lambda root: 64 * 2**20)
     begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert "takes about" in refused("solver", "--matrix", str(path))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - begin < 16 * 1024  # KiB
@@ -302,7 +305,7 @@ def test_ranks_of_a_node_share_its_memory(tmp_path, monkeypatch):
     monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", "4(x2),3")
     resources.require_memory(need, 3, root)
     told = "grid.nx = 7: takes about 300 MiB of memory on a rank, and this node has 1.0 GiB free, which 4 ranks share; "
-    with pytest.raises(config.UsageError, match=re.escape(told + f"choose {2**28}")):
+    with pytest.raises(UsageError, match=re.escape(told + f"choose {2**28}")):
         resources.require_memory(need, 64, root)
 
 
@@ -316,7 +319,7 @@ def test_threads_beyond_the_limit_of_the_system_are_refused(tmp_path, monkeypatc
     monkeypatch.setenv("MPI_LOCALNRANKS", "8")
     resources.require_threads(12, 8, root)
     with pytest.raises(
-        config.UsageError, match=r"8 ranks of a node would have 104 threads, .* allows 100 .* at most 12"
+        UsageError, match=r"8 ranks of a node would have 104 threads, .* allows 100 .* at most 12"
     ):
         resources.require_threads(13, 8, root)
     resources.require_threads(1, 1000, root)  # whether so many processes start is not ours to say

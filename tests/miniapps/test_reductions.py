@@ -10,14 +10,14 @@ import pytest
 from kernels import registry
 from kernels.guarantees import ChoiceError, meets
 from kernels.sums.launch import shape
-from miniapps import commandline
-from miniapps.config import UsageError
-from miniapps.options import RunOptions
+from miniapps.errors import UsageError
 from miniapps.reductions import APP, data, illconditioned
 from miniapps.reductions.choice import EMULATED, choose, label
 from miniapps.reductions.config import DTYPES, OPERATIONS, Problem, ReductionsConfig
 from miniapps.reductions.parts import Parts
 from miniapps.reductions.validate import launch_shape, validate
+from miniapps.runner import commandline
+from miniapps.runner.options import RunOptions
 
 
 def whole(problem, array=0, n=None, seed=1):

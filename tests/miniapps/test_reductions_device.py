@@ -10,7 +10,7 @@ import shutil
 import numpy as np
 import pytest
 
-from miniapps.environment import no_cuda
+from miniapps.system.environment import no_cuda
 from miniapps.trace import rank_files, read
 from tests.launch import ROOT, run_mpi
 

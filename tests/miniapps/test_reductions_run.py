@@ -10,14 +10,14 @@ from mpi4py import MPI
 
 from kernels import registry
 from kernels.sums import emulated, worst
-from miniapps.context import Context
-from miniapps.options import RunOptions
 from miniapps.reductions import data, run
 from miniapps.reductions.checks import roundoff
 from miniapps.reductions.parts import Parts
 from miniapps.reductions.record import Record
 from miniapps.reductions.study import Batch
 from miniapps.reductions.validate import validate
+from miniapps.runner.context import Context
+from miniapps.runner.options import RunOptions
 from miniapps.trace import Tracer, read
 from tests.miniapps.test_reductions import configured
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from miniapps.blocks import BlocksError
-from miniapps.rows import Rows
+from miniapps.layout.blocks import BlocksError
+from miniapps.layout.rows import Rows
 
 UNEVEN = np.array([0, 3, 4, 10, 11, 12, 20])
 

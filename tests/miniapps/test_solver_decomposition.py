@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from miniapps.config import UsageError
-from miniapps.rows import Rows
-from miniapps.solver.box import Box
+from miniapps.errors import UsageError
+from miniapps.layout.rows import Rows
+from miniapps.linear.box import Box
 from miniapps.solver.config import Grid
 from miniapps.solver.decomposition import box_owner, rank_grid, weak_grid
 from miniapps.solver.output import assemble

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from miniapps import interrupts
+from miniapps.system import interrupts
 from miniapps.trace import TraceError, Tracer, fingerprint, rank_files, read, storage, writer
 from miniapps.trace.schema import TABLES
 from tests.launch import environment, run_mpi, run_python

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from miniapps import main
+from miniapps.runner import main
 from miniapps.trace import fingerprint
 from miniapps.trace.schema import rank_file
 from tests.miniapps.tiny import TinyConfig

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kernels.allreduce import orderings
-from kernels.allreduce.properties import COUNT, PLACEMENT, PROPERTIES, RANKS, RUN, SIZE
+from kernels.allreduce.instruments.properties import COUNT, PLACEMENT, PROPERTIES, RANKS, RUN, SIZE
 from tests.launch import libraries, run_mpi
 from tests.properties_table import documented, rows
 

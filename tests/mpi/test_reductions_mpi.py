@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from kernels import registry
-from miniapps.environment import no_cuda
 from miniapps.reductions import data
 from miniapps.reductions.choice import choose
 from miniapps.reductions.config import Problem
 from miniapps.reductions.parts import Parts
+from miniapps.system.environment import no_cuda
 from miniapps.trace import rank_files, read
 from tests.launch import libraries, run_mpi
 

@@ -9,7 +9,7 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from miniapps.solver.box import Box
+from miniapps.linear.box import Box
 from miniapps.solver.manufactured import manufactured
 from miniapps.trace import rank_files, read
 from tests.launch import libraries, run_mpi, run_python

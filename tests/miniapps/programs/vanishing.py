@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from miniapps import main
+from miniapps.runner import main
 from miniapps.trace import writer
 from tests.miniapps.vanishing import Mishap, full, removed, unlinked
 

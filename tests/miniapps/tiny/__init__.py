@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from miniapps.blocks import Blocks
-from miniapps.config import UsageError, option, section
-from miniapps.main import App, Check, Context, Outcome, RunError
-from miniapps.options import RunOptions
+from miniapps.errors import UsageError
+from miniapps.layout.blocks import Blocks
+from miniapps.runner.config import option, section
+from miniapps.runner.main import App, Check, Context, Outcome, RunError
+from miniapps.runner.options import RunOptions
 from miniapps.trace import fingerprint
 
 

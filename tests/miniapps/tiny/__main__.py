@@ -2,7 +2,7 @@
 
 import sys
 
-from miniapps.main import main
+from miniapps.runner.main import main
 from tests.miniapps.tiny import APP
 
 sys.exit(main(APP))

@@ -9,8 +9,9 @@ import ml_dtypes
 import numpy as np
 from sections import COMM, raised, report, section
 
-from kernels.allreduce import CallMismatch, native, orderings, plan
+from kernels.allreduce import CallMismatch, orderings, plan
 from kernels.allreduce.catalog import ACCUMULATIONS
+from kernels.allreduce.execution import library as native
 from kernels.allreduce.schedule import evenly
 
 RANK, SIZE = COMM.rank, COMM.size

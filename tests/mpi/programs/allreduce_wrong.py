@@ -2,10 +2,10 @@
 
 import sys
 
-from kernels.allreduce.__main__ import main
 from kernels.allreduce.catalog import ordering
 from kernels.allreduce.schedule import OWN, TOTAL, Message, Round, Schedule, Sum
 from kernels.allreduce.schedules.ring import ring
+from kernels.commands.allreduce import main
 
 
 @ordering("boastful", guarantee="layout", why="it is a ring, and promises too much")

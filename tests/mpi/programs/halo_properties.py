@@ -5,8 +5,8 @@ import sys
 import numpy as np
 from mpi4py import MPI
 
-from miniapps import fields, halo
-from miniapps.blocks import Blocks
+from miniapps.layout import fields, halo
+from miniapps.layout.blocks import Blocks
 
 comm = MPI.COMM_WORLD
 wrong = []

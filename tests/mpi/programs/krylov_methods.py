@@ -11,12 +11,12 @@ from mpi4py import MPI
 from sections import COMM, raised, report, section
 
 from kernels import allreduce
-from miniapps.context import Reducer
-from miniapps.krylov import METHODS
-from miniapps.krylov.system import System
-from miniapps.matrix import Matrix
-from miniapps.preconditioners import make
-from miniapps.rows import Rows
+from miniapps.layout.rows import Rows
+from miniapps.linear.krylov import METHODS
+from miniapps.linear.krylov.system import System
+from miniapps.linear.matrix import Matrix
+from miniapps.linear.preconditioners import make
+from miniapps.runner.context import Reducer
 
 BLOCKS = 40
 STARTS = np.concatenate([[0], np.cumsum(np.random.default_rng(1).integers(1, 10, BLOCKS))])

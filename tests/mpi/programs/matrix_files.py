@@ -13,7 +13,7 @@ import scipy.io
 import scipy.sparse
 from sections import COMM, raised, report, section
 
-from miniapps.rows import Rows
+from miniapps.layout.rows import Rows
 from miniapps.solver import dealing, files, matrix_market, scipy_npz
 from miniapps.solver.files import FileError
 from tests.shared_data import shared_data

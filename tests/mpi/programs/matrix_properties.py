@@ -14,10 +14,10 @@ from sections import COMM, raised, report, section
 
 from kernels import sparse
 from kernels.registry import get, variants
-from miniapps import ghosts
-from miniapps.device import host, put
-from miniapps.matrix import Matrix
-from miniapps.rows import Rows
+from miniapps.layout import ghosts
+from miniapps.layout.rows import Rows
+from miniapps.linear.matrix import Matrix
+from miniapps.system.device import host, put
 
 BACKEND = os.environ.get("FPNA_TEST_BACKEND", "native")
 XP = import_module("cupy") if BACKEND == "cupy" else np

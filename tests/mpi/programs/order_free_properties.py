@@ -10,7 +10,8 @@ import numpy as np
 from sections import COMM, report, section
 
 from kernels import exact
-from kernels.allreduce import order_free, plan
+from kernels.allreduce import plan
+from kernels.allreduce.execution import order_free
 from kernels.allreduce.simulator import simulate
 
 RANK, SIZE = COMM.rank, COMM.size

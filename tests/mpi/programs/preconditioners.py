@@ -9,13 +9,13 @@ import numpy as np
 from mpi4py import MPI
 from sections import COMM, raised, report, section
 
-from miniapps.matrix import Matrix
-from miniapps.preconditioners import PreconditionerError, make
-from miniapps.preconditioners.multigrid import hierarchy
-from miniapps.rows import Rows
-from miniapps.solver.box import Box, parents
-from miniapps.solver.entries import rows
-from miniapps.solver.stencils import stencil
+from miniapps.layout.rows import Rows
+from miniapps.linear.box import Box, parents
+from miniapps.linear.entries import rows
+from miniapps.linear.matrix import Matrix
+from miniapps.linear.preconditioners import PreconditionerError, make
+from miniapps.linear.preconditioners.multigrid import hierarchy
+from miniapps.linear.stencils import stencil
 
 BOXES = {
     "uneven": Box(11, 9, 13, (4, 5, 3)),

@@ -8,14 +8,15 @@ import numpy as np
 from mpi4py import MPI
 
 from kernels import allreduce
-from miniapps import faults, halo
-from miniapps.blocks import Blocks
-from miniapps.config import UsageError
-from miniapps.context import Reducer
-from miniapps.matrix import Matrix
-from miniapps.rows import Rows
+from miniapps.errors import UsageError
+from miniapps.layout import halo
+from miniapps.layout.blocks import Blocks
+from miniapps.layout.rows import Rows
+from miniapps.linear.matrix import Matrix
+from miniapps.runner import faults
+from miniapps.runner.context import Reducer
+from miniapps.runner.watch import Watch
 from miniapps.trace import Tracer, fingerprint, read
-from miniapps.watch import Watch
 
 comm = MPI.COMM_WORLD
 wrong = []

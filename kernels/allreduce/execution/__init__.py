@@ -1,0 +1,1 @@
+"""All-reduces over MPI: a reducer for each way of carrying out an ordering."""

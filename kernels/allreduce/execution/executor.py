@@ -1,0 +1,296 @@
+"""The reducer that carries out a schedule over MPI point-to-point messages.
+
+Every message is a persistent request and every sum is prepared once, so that a call allocates nothing. Short vectors
+are copied into memory of the reducer's own. Long ones are sent from where the caller has them and received where the
+total is wanted: the requests of the last few places are kept. Long vectors go in segments, one behind the other, so
+that one segment is added while the next one moves, and so that what has just come is still in the cache when it is
+added.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from mpi4py import MPI
+
+from kernels import _native
+from kernels.allreduce.accumulate import Accumulation
+from kernels.allreduce.execution.program import AHEAD, Memory, steps
+from kernels.allreduce.execution.reducer import Reducer, as_bytes, free_requests
+from kernels.allreduce.operations import COPY, Operation
+from kernels.allreduce.schedule import Schedule, Transfer
+
+COPIED_BYTES = 1 << 12  # up to which a copy costs less than looking up where the caller's memory is
+SEGMENT_BYTES = 1 << 20  # of the vector, at least
+PIECE_BYTES = 1 << 16  # of a chunk in a segment, at least: many ranks would send many small messages
+MOST_SEGMENTS = 32
+PLACES = 2  # of the caller's memory whose requests are kept, and which that keeps alive
+# Up to which a library hands a message of a node over in one piece. One that is a little longer costs a handshake, two
+# to three times as much as a few pieces do: measured with MPICH 5.0 and Open MPI 5.0.
+EAGER_BYTES = {"MPICH": 8000, "Open MPI": 4000}
+EAGER_PIECES = 3
+
+View = Callable[[int, int, int], np.ndarray]
+
+
+@dataclass(slots=True)
+class Ready:
+    """A step over fixed memory; `after` is the step before it of the same segment."""
+
+    after: int
+    requests: list[MPI.Request]
+    sums: list[Callable[[], None]]
+
+
+class ScheduleReducer(Reducer):
+    """Local contributions are combined left to right, then the steps of the schedule run.
+
+    A schedule over blocks takes each contribution by itself. `part(total)` is what the caller gets of the total where
+    that is not all of it on all ranks. `words`, `width` per element and of another type than `dtype`, are what the
+    schedule moves and combines, if not the elements themselves.
+    """
+
+    def __init__(
+        self,
+        comm,
+        ordering,
+        shape,
+        dtype,
+        name,
+        operation: Operation,
+        schedule: Schedule,
+        part: Callable[[np.ndarray], np.ndarray | None] | None = None,
+        words: np.ndarray | None = None,
+        width: int = 1,
+    ):
+        super().__init__(comm, ordering, shape, dtype, name)
+        self._operation, self._part = operation, part
+        self._blocks = len(schedule.leaves(comm.rank)) if "owners" in ordering.needs else None
+        self._words = self._total if words is None else words
+        self.nbytes = self._words.nbytes
+        least = max(SEGMENT_BYTES, PIECE_BYTES * schedule.chunks)
+        self._segments = min(max(self.nbytes // least, 1), MOST_SEGMENTS)
+        self._steps = steps(schedule, comm.rank, self._total.size, width, self._segments)
+        self._memory = Memory(self._steps, self._words.dtype)
+        self._copied = words is not None or self.nbytes <= COPIED_BYTES
+        count = 1 if self._blocks is None else self._blocks
+        self._own = np.empty((count, *self._words.shape), self._words.dtype)
+        # By address of contributions and total.
+        self._places: dict[tuple[int, int], list[Ready]] = {}
+        self._home = self._at(self._own, self._words) if self._copied else None
+        self._flight: Flight | None = None
+
+    def _at(self, own: np.ndarray, total: np.ndarray) -> list[Ready]:
+        """The steps over the contributions `own` (k, *shape) and the memory of a total, made when first seen."""
+        place = _native.address(own), _native.address(total)
+        ready = self._places.get(place)
+        if ready is None:
+            if len(self._places) == PLACES:
+                self._forget(self._places.pop(next(iter(self._places))))
+            # Not `for row in own`: of shape (), that makes numbers, not views.
+            rows = [own[i, ...].reshape(-1) for i in range(len(own))]
+            ready = self._places[place] = self._bind(rows, total.reshape(-1))
+        return ready
+
+    def _bind(self, own: list[np.ndarray], total: np.ndarray) -> list[Ready]:
+        ready = []
+        for step in self._steps:
+            view = self._memory.view(own, total, step.segment)
+            requests = _requests(self._comm.Recv_init, step.receives, view)
+            requests += _requests(self._comm.Send_init, step.sends, view)
+            self._requests.extend(requests)
+            sums = [
+                self._operation.prepared(
+                    [view(s, c.start, c.stop) for s in c.sources], view(c.into, c.start, c.stop)
+                )
+                for c in step.sums
+            ]
+            ready.append(Ready(step.after, requests, sums))
+        return ready
+
+    def _forget(self, ready: list[Ready]) -> None:
+        gone = {id(request) for step in ready for request in step.requests}
+        self._requests[:] = [request for request in self._requests if id(request) not in gone]
+        free_requests([request for step in ready for request in step.requests])
+
+    def _reduce(self, contributions):
+        return self._reduce_into(contributions, self._total)
+
+    def _reduce_into(self, contributions, out):
+        ready = self._take(contributions, out)
+        if self._segments > 1:
+            Flight(ready).advance(wait=True)
+        else:
+            start, wait = MPI.Prequest.Startall, MPI.Request.Waitall
+            for step in ready:
+                if step.requests:
+                    start(step.requests)
+                    wait(step.requests)
+                for combine in step.sums:
+                    combine()
+        return self._deliver(out)
+
+    def _begin(self, contributions, out):
+        self._out = out
+        self._flight = Flight(self._take(contributions, out))
+
+    def _progress(self):
+        return self._flight.advance(wait=False)
+
+    def _end(self):
+        self._flight.advance(wait=True)
+        self._flight, out = None, self._out
+        return self._deliver(out)
+
+    def _take(self, contributions: np.ndarray, out: np.ndarray) -> list[Ready]:
+        """The steps for these contributions, copied or where they are; `out` may be the memory of one of them."""
+        self._require_blocks(contributions)
+        own = self._own
+        if self._blocks is None and len(contributions) != 1:
+            self._operation.fold(contributions, own[0, ...])
+        elif self._copied or not contributions.flags.c_contiguous:
+            np.copyto(own, contributions)
+        else:
+            ready = self._places.get((_native.address(contributions), _native.address(out)))
+            if ready is not None:
+                return ready
+            if self._across(contributions, out):
+                np.copyto(own, contributions)
+            else:
+                own = contributions
+        return self._home if self._copied else self._at(own, out)
+
+    def _fitting(self, contributions, out):
+        x = super()._fitting(contributions, out)
+        self._require_blocks(x)
+        return x
+
+    def _require_blocks(self, contributions: np.ndarray) -> None:
+        if self._blocks not in (None, len(contributions)):
+            raise ValueError(
+                f"{self} was planned for {self._blocks} blocks on this rank, got {len(contributions)} contributions"
+            )
+
+    def _across(self, contributions: np.ndarray, out: np.ndarray) -> bool:
+        """Whether the total would lie across contributions, rather than elsewhere or in the very place of one."""
+        into = _native.address(out) - _native.address(contributions)
+        return -out.nbytes < into < contributions.nbytes and into % out.nbytes != 0
+
+    def _deliver(self, out: np.ndarray) -> np.ndarray | None:
+        if self._copied and out is not self._total:
+            np.copyto(out, self._total)
+        return out if self._part is None else self._part(out)
+
+    def _check_ranks(self, total):
+        if self._part is None:  # else there is nothing to compare
+            super()._check_ranks(total)
+
+
+class AccumulatingReducer(ScheduleReducer):
+    """Contributions are loaded into words, and the words of the total are rounded once."""
+
+    def __init__(self, comm, ordering, shape, dtype, name, accumulation: Accumulation, schedule, part=None):
+        self._accumulation, width = accumulation, accumulation.width
+        # Zeros: of a reduce-scatter, what is never received is rounded too.
+        words = np.zeros(math.prod(shape) * width, accumulation.travels)
+        operation = accumulation.operation
+        super().__init__(comm, ordering, shape, dtype, name, operation, schedule, part, words, width)
+        self.guarantee = accumulation.guarantee or self.guarantee
+
+    def _take(self, contributions, out):
+        self._require_blocks(contributions)
+        if self._accumulation.agree is not None:
+            self._accumulation.agree(contributions, self._most, self._comm.size)
+        if self._blocks is None:
+            self._accumulation.load(contributions, self._own[0])
+        else:
+            for i, words in enumerate(self._own):
+                self._accumulation.load(contributions[i : i + 1], words)
+        return self._home
+
+    def _begin(self, contributions, out):
+        if self._accumulation.agree is None:
+            super()._begin(contributions, out)
+
+    def _progress(self):
+        return self._accumulation.agree is None and super()._progress()
+
+    def _end(self):
+        return super()._end() if self._accumulation.agree is None else Reducer._end(self)
+
+    def _deliver(self, out):
+        self._accumulation.store(self._words, out)
+        return out if self._part is None else self._part(out)
+
+    def _most(self, values: np.ndarray) -> None:
+        self._comm.Allreduce(MPI.IN_PLACE, values, MPI.MAX)
+
+
+class GatheringReducer(ScheduleReducer):
+    """The contributions of all ranks, (size, *shape), of which each rank brings one."""
+
+    def __init__(self, comm, ordering, shape, dtype, name, schedule: Schedule):
+        super().__init__(comm, ordering, (comm.size, *shape), dtype, name, COPY, schedule)
+        self.shape = shape
+
+    def _take(self, contributions, out):
+        if len(contributions) != 1:
+            raise ValueError(f"{self} gathers one contribution of each rank, got {len(contributions)}")
+        # The contribution lies where it is wanted: then it is sent from there, and need not be copied again.
+        out = self._total if self._copied else out
+        np.copyto(out[self._comm.rank, ...], contributions[0])
+        return self._at(out[np.newaxis], out)
+
+
+class Flight:
+    """One reduction under way: steps begin in order, as soon as what they need is there and few are under way."""
+
+    def __init__(self, ready: Sequence[Ready]):
+        self._ready = ready
+        self._begun = self._done = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        while self._begun < min(len(self._ready), self._done + AHEAD):
+            step = self._ready[self._begun]
+            if step.after >= self._done:
+                return
+            if step.requests:
+                MPI.Prequest.Startall(step.requests)
+            self._begun += 1
+
+    def advance(self, wait: bool) -> bool:
+        """Go on as far as messages have come, or with `wait` to the end; whether the end is reached."""
+        while self._done < len(self._ready):
+            step = self._ready[self._done]
+            if wait:
+                MPI.Request.Waitall(step.requests)
+            elif not MPI.Request.Testall(step.requests):
+                return False
+            for combine in step.sums:
+                combine()
+            self._done += 1
+            self._begin()
+        return True
+
+
+def _requests(make: Callable, transfers: Sequence[Transfer], view: View) -> list[MPI.Request]:
+    """Both ends cut a message into the same pieces, with tags of their own: MPI may start a group in any order."""
+    requests = []
+    for t in transfers:
+        message = as_bytes(view(t.slot, t.start, t.stop))
+        pieces = _pieces(message.nbytes)
+        cuts = [message.nbytes * i // pieces for i in range(pieces + 1)]
+        for i, (start, stop) in enumerate(itertools.pairwise(cuts)):
+            requests.append(make(message[start:stop], t.peer, t.tag * EAGER_PIECES + i))
+    return requests
+
+
+def _pieces(nbytes: int) -> int:
+    eager = EAGER_BYTES.get(MPI.get_vendor()[0], nbytes)
+    pieces = max(math.ceil(nbytes / eager), 1) if eager else 1
+    return pieces if pieces <= EAGER_PIECES else 1

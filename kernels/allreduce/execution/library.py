@@ -1,0 +1,124 @@
+"""The reducer that hands over to the MPI library."""
+
+from __future__ import annotations
+
+import numpy as np
+from mpi4py import MPI
+
+from kernels import _native
+from kernels.allreduce.execution.device import Direct
+from kernels.allreduce.execution.gpu_aware import gpu_aware
+from kernels.allreduce.execution.reducer import Reducer
+from kernels.allreduce.operations import Operation
+
+TYPES = {"float64": MPI.DOUBLE, "float32": MPI.FLOAT, "int64": MPI.INT64_T}
+OPS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX}
+FOLDS = {"sum": np.add.reduce, "prod": np.multiply.reduce, "min": np.minimum.reduce, "max": np.maximum.reduce}
+
+# Longer vectors go through the blocking call: its algorithms are chosen by length, and on both MPICH and
+# Open MPI it then beats the persistent one, which wins by lower overhead when short.
+PERSISTENT_BYTES = 1 << 16
+
+
+def allreduce(comm: MPI.Comm, send: np.ndarray, receive: np.ndarray, op: MPI.Op, requests: list):
+    """A function that all-reduces `send` into `receive` each time it is called, in the fastest way there is.
+
+    A persistent request, which it needs only for short vectors and from MPI 4 on, is added to `requests`.
+    """
+    if send.nbytes <= PERSISTENT_BYTES:
+        try:
+            request = comm.Allreduce_init(send, receive, op)
+        except NotImplementedError:  # MPI before 4.0
+            pass
+        else:
+            requests.append(request)
+            start, wait = request.Start, request.Wait
+
+            def persistent():
+                start()
+                wait()
+
+            return persistent
+    return lambda: comm.Allreduce(send, receive, op)
+
+
+class NativeReducer(Reducer):
+    """Local contributions combined as by `np.sum`, as a user would write it, then the library's all-reduce.
+
+    Where a rank has one contribution of a long vector, the library takes it from where it is.
+    """
+
+    def __init__(self, comm, ordering, shape, dtype, name, operation: Operation):
+        super().__init__(comm, ordering, shape, dtype, name)
+        self._operation, self._op = operation, OPS[operation.name]
+        self._own = np.zeros(shape, dtype)
+        self.nbytes = self._own.nbytes
+        self._alone = comm.size == 1 or not self.nbytes
+        self._persistent = None
+        if not self._alone and self.nbytes <= PERSISTENT_BYTES:
+            self._persistent = allreduce(self._comm, self._own, self._total, self._op, self._requests)
+        self._request: MPI.Request | None = None
+
+    def _reduce(self, contributions):
+        if self._persistent is None:
+            return self._reduce_into(contributions, self._total)
+        self._fold(contributions, self._own)
+        self._persistent()
+        return self._total
+
+    def _reduce_into(self, contributions, out):
+        if self._alone:
+            self._fold(contributions, out)
+        elif self._persistent is not None and type(out) is np.ndarray:
+            np.copyto(
+                out, self._reduce(contributions)
+            )  # a rank without `out` makes the persistent call as well
+        else:
+            self._comm.Allreduce(self._sent(contributions, out), _buffer(out), self._op)
+        return out
+
+    def _begin(self, contributions, out):
+        self._out = out
+        if self._alone:
+            self._fold(contributions, out)
+        else:
+            self._request = self._comm.Iallreduce(self._sent(contributions, out), _buffer(out), self._op)
+
+    def _progress(self):
+        return self._request is None or self._request.Test()
+
+    def _end(self):
+        if self._request is not None:
+            self._request.Wait()
+        self._request, out = None, self._out
+        return out
+
+    def _stage(self, contributions, out):
+        if self._staging is None and not self._alone and gpu_aware():
+            self._staging = Direct(self._operation)
+        return super()._stage(contributions, out)
+
+    def _fold(self, contributions: np.ndarray, out: np.ndarray) -> None:
+        if len(contributions):
+            FOLDS[self._operation.name](contributions, 0, None, out)
+        else:
+            out.fill(self._operation.identity(self.dtype))
+
+    def _sent(self, contributions: np.ndarray, out: np.ndarray):
+        """What the library is to take: the one contribution, the place of the total itself, or the local sum."""
+        if type(contributions) is not np.ndarray:
+            return _buffer(contributions)  # one, in GPU memory of the reducer's own
+        if len(contributions) == 1 and contributions.flags.c_contiguous:
+            if _native.address(contributions) == _native.address(out):
+                return MPI.IN_PLACE
+            if not np.may_share_memory(contributions, out):
+                return contributions[0, ...]
+        self._fold(contributions, self._own)
+        return self._own
+
+
+def _buffer(array):
+    """An array as mpi4py takes it. In GPU memory it goes by its address: that works with all versions of CuPy."""
+    if type(array) is np.ndarray:
+        return array
+    return MPI.buffer.fromaddress(array.data.ptr, array.nbytes), TYPES[array.dtype.name]

@@ -1,0 +1,256 @@
+"""The reducers whose totals do not depend on any order: `fixed-point` and `exact`.
+
+The bits are defined by the integers of `kernels.exact`: contributions enter these one by one, never summed as
+floating-point numbers before, so that it makes no difference which rank owns which block. But integers take 2 to 70
+times the bytes. So where no rank brings more than one contribution, the contributions themselves travel, and whoever
+has those of all ranks adds them with the same bits as result (kernels/native/contributions_*.cpp):
+
+    records   of short vectors: each rank sends all it has to all others, in one all-gather
+    direct    of longer ones: to the owner of each chunk, who adds and sends the sum to all
+    sums      where a rank brings several: numbers or integers that stand for their sum, to the owners as well
+
+All ranks see the same records, or agree by MAX before anything else, so that all go the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from mpi4py import MPI
+
+from kernels import _native, exact
+from kernels.allreduce.execution.executor import ScheduleReducer
+from kernels.allreduce.execution.library import allreduce
+from kernels.allreduce.execution.owners import Owners
+from kernels.allreduce.execution.reducer import Reducer
+from kernels.allreduce.operations import SUM, Operation
+from kernels.allreduce.schedules.direct import direct
+
+RECORD_BYTES = 1 << 15  # all ranks' records together: from there on, all to all costs more than two rounds
+PARTS = _native.EXACT_PARTS  # float64 numbers for the exact sum of a rank's contributions, where they suffice
+ADDED_AS_NUMBERS = 64  # contributions; more are added in words first
+
+
+class OrderFreeReducer(Reducer):
+    """What both have in common. `record`: shape and type of what a rank sends of a short vector.
+
+    A subclass implements `_by_records` and `_by_owners`, and gives `add(sources, most, out)`, the sum of one
+    contribution of each rank, and `agreed`, how many numbers are agreed on by MAX, in `self._most`, before it is made.
+    """
+
+    def __init__(self, comm, ordering, shape, dtype, name, record, agreed: int, add: Callable):
+        super().__init__(comm, ordering, shape, dtype, name)
+        comm, requests = self._comm, self._requests
+        self._n = self._total.size
+        self._record = np.zeros(*record)
+        self._short = comm.size * self._record.nbytes <= RECORD_BYTES
+        self._owners = Owners(comm, self._n)
+        if self._short:
+            self._flat = self._total.reshape(-1)
+            self._records = np.zeros((comm.size, *self._record.shape), self._record.dtype)
+            self._gather = all_gather(comm, self._record, self._records, requests)
+            self.nbytes = self._record.nbytes
+        else:
+            self._mine, self._most = np.zeros(agreed, np.int32), np.zeros(agreed, np.int32)
+            self._agree = allreduce(comm, self._mine, self._most, MPI.MAX, requests)
+            operation = _adding(add, self._most)
+            self._direct = ScheduleReducer(
+                comm, ordering, (self._n,), self.dtype, "", operation, direct(comm.size)
+            )
+            self.nbytes = self._total.nbytes + self._mine.nbytes
+
+    def _reduce(self, contributions):
+        return self._reduce_into(contributions, self._total)
+
+    def _reduce_into(self, contributions, out):
+        if not self._short:
+            return self._by_owners(contributions, out)
+        if not self._by_records(contributions):
+            self._by_sums(contributions, self._total)
+        if out is not self._total:
+            np.copyto(out, self._total)
+        return out
+
+    def _give_back(self):
+        if not self._short:
+            self._direct.free()
+        super()._give_back()
+
+
+class ExactReducer(OrderFreeReducer):
+    """The total is the exact sum of all contributions, rounded once to nearest even.
+
+    Several contributions of a rank become up to PARTS numbers with the same sum, by error-free additions, or words of
+    a superaccumulator where these do not suffice.
+    """
+
+    def __init__(self, comm, ordering, shape, dtype, name):
+        record = (PARTS, int(np.prod(shape))), np.float64
+        super().__init__(comm, ordering, shape, dtype, name, record, 1, _exact_sum)
+        if self._short:
+            self._rows = self._records.reshape(comm.size * PARTS, self._n)
+
+    def _by_records(self, contributions):
+        if len(contributions) <= ADDED_AS_NUMBERS:
+            needed = _native.exact_expand(np.ascontiguousarray(contributions), self._record)
+        else:
+            needed = _native.exact_expand_words(self._words_of(contributions), self._record)
+        return self._add_records(needed)
+
+    def _add_records(self, needed: int) -> bool:
+        """The total of all ranks' records, of which this one's would need so many parts; False where parts did not do.
+
+        A NaN says so: it makes the total a NaN on all ranks.
+        """
+        if needed > PARTS:
+            self._record[0] = np.nan
+        self._gather()
+        resolved = _native.exact_sum(self._rows, self._flat)
+        return not (resolved and np.isnan(self._flat).any())
+
+    def _by_owners(self, contributions, out):
+        k = len(contributions)
+        parts = None
+        self._mine[0] = 0
+        if k > 1:
+            parts = np.empty((PARTS, self._n))
+            self._mine[0] = _native.exact_expand(np.ascontiguousarray(contributions), parts)
+        self._agree()
+        needed = int(self._most[0])
+        if needed == 0:
+            self._direct(contributions.reshape(len(contributions), self._n), out.reshape(-1))
+            return out
+        if needed > PARTS:
+            return self._by_sums(contributions, out)
+        if parts is None:
+            parts = np.zeros((needed, self._n))
+            parts[:k] = contributions.reshape(k, self._n)
+        flat, parts = out.reshape(-1), self._owners.collect(parts[:needed])
+        own = self._owners.own(flat)
+        _native.exact_sum(parts.reshape(self._comm.size * needed, own.size), own)
+        return self._owners.deliver(flat, out)
+
+    def _by_sums(self, contributions, out):
+        return self._add_words(self._words_of(contributions), out)
+
+    def _words_of(self, contributions: np.ndarray) -> np.ndarray:
+        words = exact.zeros(self.shape)
+        exact.add(words, contributions)
+        return words
+
+    def _add_words(self, words: np.ndarray, out: np.ndarray) -> np.ndarray:
+        """The total of all ranks' words, carried, summed by owners, or by the library where there are few."""
+        if self._n <= max(self._comm.size, 64):
+            everything = np.empty_like(words)
+            self._comm.Allreduce(words, everything)
+            return exact.round(everything, out)
+        flat = out.reshape(-1)
+        parts = self._owners.collect(words.reshape(1, -1, exact.WORDS))
+        exact.round(parts.sum(axis=(0, 1)), self._owners.own(flat))
+        return self._owners.deliver(flat, out)
+
+    def sum_words(self, words: np.ndarray) -> np.ndarray:
+        """The total over all ranks of sums that the caller accumulated exactly.
+
+        `words`: int64 (*shape, WORDS), left as they are. Raises ValueError for another shape or type.
+        """
+        self._require_alive()
+        if words.shape != (*self.shape, exact.WORDS) or words.dtype != np.int64:
+            raise ValueError(
+                f"{self} expects words int64 {(*self.shape, exact.WORDS)}, as kernels.exact.zeros makes them, "
+                f"got {words.dtype} {words.shape}"
+            )
+        words = np.ascontiguousarray(words)
+        if not self._short or not self._add_records(_native.exact_expand_words(words, self._record)):
+            words = words.copy()
+            exact.carry(words)
+            self._add_words(words, self._total)
+        if self.checked:
+            self._check_ranks(self._total)
+        return self._total
+
+
+class FixedPointReducer(OrderFreeReducer):
+    """One exponent for the whole vector, the largest of all ranks; then each element is rounded to one unit.
+
+    Several contributions of a rank are added as integers, one or two words per element.
+    """
+
+    def __init__(self, comm, ordering, shape, dtype, name):
+        # A record begins with the exponent and the number of contributions.
+        record = (2 + int(np.prod(shape)),), dtype
+        super().__init__(comm, ordering, shape, dtype, name, record, 2, _fixed_sum)
+        self._words: np.ndarray | None = None  # made when first needed: mostly never
+
+    def _by_records(self, contributions):
+        _native.fixed_record(np.ascontiguousarray(contributions), self._record)
+        self._gather()
+        self._exponent, several, self._count = _native.fixed_sum_records(self._records, self._flat)
+        return several <= 1
+
+    def _by_owners(self, contributions, out):
+        contributions = np.ascontiguousarray(contributions)
+        # n = 1: the number of all contributions is looked at below, on all ranks alike.
+        self._mine[:] = exact.fixed_exponent(contributions, n=1), len(contributions)
+        self._agree()
+        self._exponent, several = self._most.tolist()
+        if several <= 1 and self._comm.size <= _native.FIXED_MOST_SOURCES:
+            self._direct(contributions.reshape(len(contributions), self._n), out.reshape(-1))
+            return out
+        count = np.array([len(contributions)])
+        self._comm.Allreduce(MPI.IN_PLACE, count)
+        self._count = int(count[0])
+        return self._by_sums(contributions, out)
+
+    def _by_sums(self, contributions, out):
+        if self._count > exact.MAX_CONTRIBUTIONS:
+            raise ValueError(
+                f"{self}: {self._count} contributions in all, but fixed point has room for "
+                f"{exact.MAX_CONTRIBUTIONS}; sum blocks into fewer contributions first, or use 'exact'"
+            )
+        if self._words is None:
+            self._words = np.empty((exact.LIMBS[self.dtype], self._n), np.int64)
+        rows = contributions.reshape(len(contributions), self._n)
+        exact.fixed_encode(rows, self._exponent, out=self._words)
+        flat, parts = out.reshape(-1), self._owners.collect(self._words)
+        exact.fixed_decode(parts.sum(axis=0), self._exponent, self.dtype, out=self._owners.own(flat))
+        return self._owners.deliver(flat, out)
+
+
+def all_gather(comm: MPI.Comm, send: np.ndarray, receive: np.ndarray, requests: list) -> Callable[[], None]:
+    """A function that gathers `send` of all ranks into `receive` (size, ...) each time it is called.
+
+    Its persistent request, which it needs from MPI 4 on, is added to `requests`.
+    """
+    if comm.size == 1 or not send.size:
+        return lambda: np.copyto(receive[0], send)
+    try:
+        request = comm.Allgather_init(send, receive)
+    except NotImplementedError:  # MPI before 4.0
+        return lambda: comm.Allgather(send, receive)
+    requests.append(request)
+    start, wait = request.Start, request.Wait
+
+    def persistent():
+        start()
+        wait()
+
+    return persistent
+
+
+def _adding(add: Callable, most: np.ndarray) -> Operation:
+    """The operation that sums one contribution of each rank, or none, by `add(sources, most, out)`."""
+
+    def prepare(sources, out):
+        return lambda: add(sources, most, out)
+
+    return Operation(SUM.name, SUM.function, SUM.identity, prepare=prepare)
+
+
+def _exact_sum(sources: list[np.ndarray], most: np.ndarray, out: np.ndarray) -> None:
+    _native.exact_sum(sources, out)
+
+
+def _fixed_sum(sources: list[np.ndarray], most: np.ndarray, out: np.ndarray) -> None:
+    _native.fixed_sum(sources, int(most[0]), out)

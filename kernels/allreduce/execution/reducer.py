@@ -1,0 +1,264 @@
+"""What all reducers share: checks of what comes in, comparison of bits across ranks, release of handles."""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from functools import partial
+from hashlib import blake2b
+
+import numpy as np
+from mpi4py import MPI
+
+from kernels.allreduce.catalog import Ordering
+from kernels.allreduce.errors import CallMismatch, RanksDisagree, by_rank, ranks_text
+from kernels.allreduce.execution import device
+
+
+class Reducer:
+    """Combines contributions of all ranks; made by `kernels.allreduce.plan`, which documents its use.
+
+    A subclass sets `nbytes` and implements `_reduce(contributions) -> total`, and where it can do better the methods
+    below it. It works on `self._comm`, a communicator of its own, and registers its persistent requests in
+    `self._requests`.
+    """
+
+    def __init__(
+        self, comm: MPI.Comm, ordering: Ordering, shape: tuple[int, ...], dtype: np.dtype, name: str
+    ):
+        self.ordering = ordering.name
+        self.guarantee = ordering.guarantee
+        self.name = name
+        self.shape = shape
+        self.dtype = dtype
+        self.nbytes = 0
+        self.checked = False
+        self._checks = 0
+        self._total = np.zeros(shape, dtype)
+        self._started: tuple | None = None
+        self._staging: device.Staging | device.Direct | None = (
+            None  # made for the first contributions in GPU memory
+        )
+        self._staged = False  # whether what was started is
+        self._comm = comm.Dup()
+        self._requests: list[MPI.Request] = []
+        # Also when the reducer is never freed: MPICH complains about persistent requests left at its end. The
+        # communicator cannot be freed here, because that takes all ranks.
+        self._release = weakref.finalize(self, free_requests, self._requests)
+
+    def __call__(self, contributions: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        if (
+            type(contributions) is not np.ndarray
+            or contributions.dtype is not self.dtype
+            or contributions.shape[1:] != self.shape
+            or not contributions.ndim
+            or out is not None
+            or self.checked
+            or self._started
+        ):
+            contributions = self._admit(contributions, out)
+            if type(contributions) is not np.ndarray:
+                return self._return(self._reduce_into(*self._stage(contributions, out)), True)
+        total = self._reduce(contributions) if out is None else self._reduce_into(contributions, out)
+        if self.checked:
+            self._check_ranks(total)
+        return total
+
+    def start(self, contributions: np.ndarray, out: np.ndarray | None = None) -> None:
+        """Begin a reduction and return at once; `finish()` ends it.
+
+        Until then leave `contributions` and `out` alone; all ranks start and finish in the same order. Schedules and
+        `native` have their messages under way meanwhile; the other orderings do everything in `finish`.
+        """
+        contributions = self._admit(contributions, out)
+        self._staged = type(contributions) is not np.ndarray
+        if self._staged:
+            contributions, out = self._stage(contributions, out)
+        self._started = contributions, out
+        self._begin(contributions, self._total if out is None else out)
+
+    def progress(self) -> bool:
+        """Go on with what was started, without waiting; whether `finish()` would return at once. Call it now and then
+        between pieces of work: most MPI libraries move nothing while no one calls them.
+        """
+        self._require_started("progress")
+        return self._progress()
+
+    def finish(self) -> np.ndarray:
+        """The total of what was started."""
+        self._require_started("finish")
+        total = self._end()
+        self._started = None
+        return self._return(total, self._staged)
+
+    def _stage(self, contributions, out) -> tuple[np.ndarray, np.ndarray]:
+        """Contributions that are in GPU memory, and memory for their total, where this reducer works on them."""
+        if self._staging is None:
+            self._staging = device.Staging(self._total)
+        return self._staging.take(contributions, out)
+
+    def _return(self, total: np.ndarray, staged: bool):
+        """What the caller gets: a total in the memory that the contributions are in."""
+        if self.checked:
+            self._check_ranks(total)
+        return self._staging.give(total) if staged else total
+
+    def _admit(self, contributions, out):
+        """The contributions if they and `out` fit after all; else the error that says what was expected.
+
+        In checked mode an error on one rank is raised on all, and so is one of ranks that pass different things.
+        """
+        failure, x = None, None
+        try:
+            x = self._fitting(contributions, out)
+            passed = f"{x.dtype} (k, {', '.join(map(str, x.shape[1:]))})"
+            passed += "" if type(x) is np.ndarray else " in GPU memory"
+        except (TypeError, ValueError, RuntimeError) as error:
+            failure, passed = error, f"{type(error).__name__}: {error}"
+        if self.checked and self._release.alive and not agree(self._comm, digest_of(passed.encode())):
+            raise CallMismatch(
+                f"{self}: ranks pass different things: {by_rank(self._comm.allgather(passed))}"
+            ) from failure
+        if failure is not None:
+            raise failure
+        return x
+
+    def _fitting(self, contributions, out):
+        """The contributions as NumPy's array, or as CuPy's where they are in GPU memory."""
+        self._require_alive()
+        if self._started:
+            raise RuntimeError(f"{self} has a reduction under way: finish() it before the next")
+        on_device = device.is_on_device(contributions)
+        x = device.view(contributions) if on_device else np.asarray(contributions)
+        if x.dtype != self.dtype:
+            raise TypeError(f"{self} expects contributions of type {self.dtype}, got {x.dtype}")
+        if x.ndim != len(self.shape) + 1 or x.shape[1:] != self.shape:
+            expected = ", ".join(map(str, ("k", *self.shape)))
+            raise ValueError(f"{self} expects contributions of shape ({expected}), k >= 0, got {x.shape}")
+        if on_device and out is not None:
+            device.require_out(str(self), out, self._total)
+        elif out is not None and not (
+            isinstance(out, np.ndarray)
+            and (out.dtype, out.shape) == (self._total.dtype, self._total.shape)
+            and out.flags.c_contiguous
+            and out.flags.writeable
+        ):
+            what = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+            what += " in GPU memory" if device.is_on_device(out) else ""
+            raise ValueError(
+                f"{self}: out is {what}: expected a writable C-contiguous {self.dtype} array {self._total.shape}"
+                " in host memory, where contributions are"
+            )
+        return x
+
+    def _reduce(self, contributions: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    def _reduce_into(self, contributions: np.ndarray, out: np.ndarray) -> np.ndarray:
+        np.copyto(out, self._reduce(contributions))
+        return out
+
+    def _begin(self, contributions: np.ndarray, out: np.ndarray) -> None:
+        """Nothing is under way before `finish`: a wait in here could be for a rank that waits for this one."""
+
+    def _progress(self) -> bool:
+        return False
+
+    def _end(self) -> np.ndarray:
+        contributions, out = self._started
+        return self._reduce(contributions) if out is None else self._reduce_into(contributions, out)
+
+    def _require_alive(self) -> None:
+        if not self._release.alive:
+            _freed(str(self))
+
+    def _require_started(self, what: str) -> None:
+        self._require_alive()
+        if not self._started:
+            raise RuntimeError(f"{self}: {what}() without start(): nothing is under way")
+
+    def _check_ranks(self, total: np.ndarray) -> None:
+        self._checks += 1
+        require_same_bits(self._comm, total, f"{self}, checked call {self._checks}")
+
+    def drain_orders(self) -> list[np.ndarray]:
+        """The orders of addition since the last call, uint16 (size,) each: of `arrival`, on rank 0 alone."""
+        return []
+
+    def free(self) -> None:
+        """End what was started, and give back requests and communicator; all ranks must call it.
+
+        A second call does nothing.
+        """
+        if self._release.alive:
+            if self._started:
+                self.finish()
+            self._give_back()
+
+    def _give_back(self) -> None:
+        self._release()
+        self._comm.Free()
+        self._reduce = partial(_freed, str(self))  # which does not keep the reducer and its memory alive
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception) -> None:
+        # After an exception the other ranks may be anywhere: freeing would wait for them.
+        if exception[0] is None:
+            self.free()
+
+    def __str__(self) -> str:
+        label = f"reducer {self.name!r}" if self.name else "reducer"
+        return f"{label} (ordering {self.ordering!r}, {self.dtype}, shape {self.shape})"
+
+
+def _freed(reducer: str, contributions=None):
+    raise RuntimeError(f"{reducer} was freed; plan a new one")
+
+
+def as_bytes(array: np.ndarray) -> np.ndarray:
+    """The memory of a C-contiguous array as bytes, which travel whatever the type: MPI knows no bfloat16."""
+    return array.reshape(-1).view(np.uint8)
+
+
+def free_requests(requests: list[MPI.Request]) -> None:
+    if MPI.Is_finalized():
+        return
+    for request in requests:
+        if request != MPI.REQUEST_NULL:
+            request.Free()
+
+
+def require_same_bits(comm: MPI.Comm, array: np.ndarray, what: str) -> None:
+    """Raise RanksDisagree on all ranks unless `array` (of one shape and type) has the same bits on all.
+
+    The message begins with `what` and names the ranks in the minority; of equally frequent bits, rank 0's or
+    those nearest to it count as the majority's. Collective: one all-reduce of 32 bytes where all is well.
+    """
+    digest = digest_of(array.tobytes())
+    if agree(comm, digest):
+        return
+    digests = np.empty((comm.size, 2), np.int64)
+    comm.Allgather(digest, digests)
+    holders = [tuple(row) for row in digests.tolist()]
+    common, _ = Counter(holders).most_common(1)[0]  # of equals, the first to appear
+    minority = [rank for rank, holder in enumerate(holders) if holder != common]
+    majority = [rank for rank, holder in enumerate(holders) if holder == common]
+    raise RanksDisagree(
+        f"{what}: {ranks_text(minority)} got other bits than {ranks_text(majority)}", minority
+    )
+
+
+def digest_of(data: bytes) -> np.ndarray:
+    """128-bit hash as int64 (2,)."""
+    return np.frombuffer(blake2b(data, digest_size=16).digest(), np.int64)
+
+
+def agree(comm: MPI.Comm, digest: np.ndarray) -> bool:
+    """Whether all ranks pass the same int64 vector: one small all-reduce. The MAX of ~x is the MIN of x."""
+    both = np.concatenate([digest, ~digest])
+    most = np.empty_like(both)
+    comm.Allreduce(both, most, op=MPI.MAX)
+    half = len(digest)
+    return bool((most[:half] == ~most[half:]).all())

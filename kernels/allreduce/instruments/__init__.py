@@ -1,0 +1,1 @@
+"""Looking at all-reduces: drawing schedules, naming a library's ordering, testing what they promise."""

@@ -1,0 +1,164 @@
+"""Pictures of orderings: the trees by which elements are summed, and the schedule. `draw NAME` writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kernels.allreduce.catalog import Ordering
+from kernels.allreduce.cost import cost
+from kernels.allreduce.instruments import svg
+from kernels.allreduce.instruments.draw_schedule import RANKS, schedule_piece
+from kernels.allreduce.instruments.draw_schedule import signs as schedule_signs
+from kernels.allreduce.instruments.draw_tree import LEAVES, tree_piece
+from kernels.allreduce.instruments.draw_tree import signs as tree_signs
+from kernels.allreduce.instruments.svg import Piece
+from kernels.allreduce.schedule import Schedule
+from kernels.allreduce.tree import made
+from kernels.guarantees import MEANINGS, ChoiceError
+from kernels.tree import Tree, depth, expression, leaves
+
+MESSAGES = 20_000  # at most, so that browsers can show them
+TREES = 8  # different ones, at most, that are shown together, of up to as many terms
+SPOKEN = 16  # terms, at most, of a tree that is described in words too
+KINDS = ("both", "tree", "schedule")
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """A tree, the ranks that make its additions (None: not the same for all elements), and its elements, as spans
+    from the first to behind the last."""
+
+    tree: Tree
+    makers: list[int | None]
+    spans: list[tuple[int, int]]
+
+    def what(self, n: int) -> str:
+        """Its elements of a vector of n, in words."""
+        count = sum(stop - start for start, stop in self.spans)
+        if count == n:
+            return "every element"
+        spans = [
+            str(start) if stop - start == 1 else f"{start}\u2026{stop - 1}" for start, stop in self.spans
+        ]
+        few = ", ".join(spans[:4]) + (", \u2026" if spans[4:] else "")
+        return f"element{'' if count == 1 else 's'} {few}"
+
+
+def tree_svg(tree: Tree, heading: str, lines: Sequence[str] = ()) -> str:
+    """A picture of any tree, such as one that was discovered; `lines` are said below the heading.
+
+    Raises ChoiceError for a tree of too many terms.
+    """
+    _few_enough(len(leaves(tree)), LEAVES, "terms")
+    piece = tree_piece(tree)
+    return _page(heading, lines, [piece], [tree_signs("term", False, [None])], {}, [])
+
+
+def ordering_svg(
+    ordering: Ordering,
+    schedule: Schedule,
+    n: int,
+    what: str = "both",
+    element: int | None = None,
+    nodes: Sequence[int] | None = None,
+) -> str:
+    """A picture of an ordering for a vector of n elements: its trees (of one `element`, or the different ones of all),
+    its schedule, or both. `nodes` are shown with the schedule. Raises ChoiceError for what is too large."""
+    size = schedule.size
+    pieces, legends, lines = [], [], [f"Promises {ordering.guarantee!r}: {MEANINGS[ordering.guarantee]}."]
+    palettes, spoken = {}, []
+    owners = {leaf: rank for rank in range(size) for leaf in schedule.leaves(rank)}
+    own = all(schedule.leaves(rank) == (rank,) for rank in range(size))
+    heading = f"{ordering.name} on {_count(size, 'rank')}"
+    if not own:
+        heading += f", {_count(len(owners), 'block')}"
+    if nodes is not None:
+        heading += f", {_count(len(set(nodes)), 'node')}"
+    if what != "schedule":
+        _few_enough(len(owners), LEAVES, "terms")
+        found = distinct(schedule, n, element)
+        shown = found[: TREES if len(owners) <= TREES else TREES // 2]
+        small = len(shown) > 1
+        drawn = [
+            tree_piece(d.tree, d.makers, owners, (d.what(n), f"depth {depth(d.tree)}"), small) for d in shown
+        ]
+        row = svg.flow(drawn, svg.WIDEST, 28)
+        if len(owners) <= SPOKEN:
+            spoken = [f"{d.what(n)}: {expression(d.tree)}." for d in shown]
+        rest = len(found) - len(shown)
+        more = f"; {rest} more, of other elements: --element" if rest else ""
+        pieces.append(_titled(f"Reduction {'trees' if found[1:] else 'tree'}{more}", row))
+        term = "contribution of a rank" if own else "contribution of a block, in the colour of its owner"
+        legends.append(tree_signs(term, True, {maker for d in shown for maker in d.makers}))
+        palettes["r"] = size
+    if what != "tree":
+        _few_enough(size, RANKS, "ranks")
+        _few_enough(cost(schedule, n, 1).messages, MESSAGES, "messages")
+        pieces.append(_titled("Schedule, time downward", schedule_piece(schedule, n, nodes)))
+        legends.append(schedule_signs(schedule, n))
+        lines.append(_counts(schedule, n))
+        palettes["c"] = schedule.chunks
+    return _page(heading, lines, pieces, legends, palettes, spoken)
+
+
+def distinct(schedule: Schedule, n: int, element: int | None = None) -> list[Distinct]:
+    """The different trees of the elements of a vector of n, or that of one element, as rank 0 evaluates them."""
+    found: dict[str, Distinct] = {}
+    for chunk, (tree, makers) in enumerate(made(schedule)):
+        start, stop = schedule.bounds(n, chunk)
+        if element is not None:
+            start, stop = max(start, element), min(stop, element + 1)
+        if start >= stop:
+            continue
+        before = found.get(expression(tree), Distinct(tree, list(makers), []))
+        both = [a if a == b else None for a, b in zip(before.makers, makers, strict=True)]
+        spans = [*before.spans, (start, stop)]
+        if before.spans and before.spans[-1][1] == start:
+            spans[-2:] = [(before.spans[-1][0], stop)]
+        found[expression(tree)] = Distinct(tree, both, spans)
+    return list(found.values())
+
+
+def _counts(schedule: Schedule, n: int) -> str:
+    c = cost(schedule, n, 1)
+    return (
+        f"{_count(c.rounds, 'round')}, {_count(c.messages, 'message')}; a vector of {_count(n, 'element')} in "
+        f"{_count(schedule.chunks, 'chunk')}; round by round, the busiest rank moves {c.critical_bytes / n:.3g} "
+        "times the vector."
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def _few_enough(count: int, most: int, what: str) -> None:
+    if count > most:
+        raise ChoiceError(
+            f"{count} {what} are too many for a picture: at most {most}. `tree` and `cost` take more"
+        )
+
+
+def _titled(heading: str, piece: Piece) -> Piece:
+    return Piece(
+        max(piece.width, svg.width_of(heading, 13)),
+        piece.height + 28,
+        svg.text(0, 13, heading, 13, "ink bold") + svg.moved(0, 28, piece.body),
+    )
+
+
+def _page(heading, lines, pieces, legends, palettes, spoken) -> str:
+    """The document; `spoken` is only for those who hear it."""
+    width = max(360.0, *(piece.width for piece in pieces))
+    top = [svg.paragraph(heading, width, 17, "ink bold")]
+    said = [svg.paragraph(line, width, 12, "soft") for line in lines]
+    y, body = top[0].height, [top[0].body]
+    for paragraph in said:
+        body.append(svg.moved(0, y + 2, paragraph.body))
+        y += paragraph.height
+    head = Piece(max(p.width for p in top + said), y, "".join(body))
+    parts = [head]
+    for piece, entries in zip(pieces, legends, strict=True):
+        parts += [piece, svg.legend(entries, width)]
+    return svg.page(parts, heading, " ".join([*lines, *spoken]), palettes)

@@ -1,0 +1,240 @@
+"""Totals of real reducers, hashed: the observations of `properties`, made under MPI.
+
+Every rank of a communicator goes through the same calls; afterwards rank 0 learns what the others got. Before every
+call each rank sleeps a random part of a millisecond, so that contributions arrive in another order each time.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from mpi4py import MPI
+
+from kernels.allreduce.catalog import Ordering
+from kernels.allreduce.execution.planning import plan
+from kernels.allreduce.execution.reducer import Reducer
+from kernels.allreduce.instruments.properties import (
+    BLOCKS,
+    COUNT,
+    INTEGERS,
+    PLACEMENT,
+    RANKS,
+    RUN,
+    SHORT,
+    SIZE,
+    Observation,
+    deal,
+    digest,
+    lengths_at,
+    packed,
+    scales,
+    values,
+)
+
+STAGGER = 1e-3  # seconds: several times what a message takes
+REPEATS = 4
+IN_PLACE = "out" in inspect.signature(Reducer.__call__).parameters
+
+
+def version() -> str:
+    """The MPI library and its version, such as `MPICH Version: 5.0.2`."""
+    return " ".join(MPI.Get_library_version().strip("\0 \n").splitlines()[0].partition(",")[0].split())
+
+
+def caption(tried, dtypes, seeds, lengths, sizes) -> str:
+    """What was tried, for the head of the table."""
+    p, n, types = ", ".join(map(str, sizes)), ", ".join(lengths), ", ".join(dtypes)
+    return f"{version()}; p = {p};\nn = {n}; {types}; {len(seeds)} set{'s' * (len(seeds) > 1)} of data."
+
+
+def measure(
+    world: MPI.Comm,
+    tried: Sequence[Ordering],
+    dtypes: Sequence[str],
+    seeds: Sequence[int],
+    lengths: Sequence[str],
+    sizes: Iterable[int],
+) -> list[Observation] | None:
+    """Observations of all orderings on communicators of `sizes` ranks; None but on rank 0.
+
+    Collective over `world`. Communicators that fit beside each other are measured at once.
+    """
+    own: list[Observation] = []
+    for together in packed(sizes, world.size):
+        ends = list(itertools.accumulate(together))
+        group = next((i for i, end in enumerate(ends) if world.rank < end), MPI.UNDEFINED)
+        comm = world.Split(group, world.rank)
+        if comm != MPI.COMM_NULL:
+            places = list(placements(comm))
+            for dtype, seed, ordering in itertools.product(dtypes, seeds, tried):
+                mine = [n for n in lengths if seed == seeds[0] or n.startswith("p") or int(n) <= SHORT]
+                if mine:
+                    own += observe(Subject(comm, places, ordering, dtype, seed, mine))
+            for _, other in places:
+                other.Free()
+            comm.Free()
+    gathered = world.gather(own, 0)
+    return gathered and list(itertools.chain(*gathered))
+
+
+def placements(comm: MPI.Comm) -> Iterator[tuple[str, MPI.Comm]]:
+    """The processes of `comm` numbered in other ways: backwards, and shuffled."""
+    straight = np.arange(comm.size)
+    for keys in (straight[::-1], np.random.default_rng(1).permutation(straight)):
+        yield f"ranks numbered {keys.tolist()}", comm.Split(0, int(keys[comm.rank]))
+
+
+@dataclass
+class Subject:
+    """One ordering, type and seed of the data on one communicator, with others of the same processes."""
+
+    comm: MPI.Comm
+    places: list[tuple[str, MPI.Comm]]
+    ordering: Ordering
+    dtype: str
+    seed: int
+    lengths: Sequence[str]
+    stagger: np.random.Generator = field(init=False)
+    kept: dict[tuple, Reducer] = field(default_factory=dict)
+
+    def __post_init__(self):
+        self.stagger = np.random.default_rng([self.seed, self.comm.rank])
+
+    @property
+    def ns(self) -> list[int]:
+        return lengths_at(self.lengths, self.comm.size)
+
+    def plan(self, n: int, blocks: list[list[int]], comm: MPI.Comm | None = None, **more) -> Reducer:
+        """A reducer for vectors of n, over contributions of the blocks of every rank."""
+        comm = comm or self.comm
+        if "owners" in self.ordering.needs:
+            more["blocks"] = blocks[comm.rank]
+        return plan(comm, self.ordering.name, (n,), self.dtype, **more)
+
+    def data(self, blocks: Sequence[int], n: int) -> np.ndarray:
+        """Contributions of the blocks, (k, n): the first n elements of what all lengths have in common."""
+        longest = self.ns[-1]
+        rows = [values(self.seed, block, longest, self.dtype)[:n] for block in blocks]
+        return np.array(rows, self.dtype).reshape(len(rows), n)
+
+    def call(self, reducer: Reducer, x: np.ndarray, **more) -> np.ndarray:
+        """The total, of contributions that arrive in any order."""
+        time.sleep(STAGGER * self.stagger.random())
+        return reducer(x, **more)
+
+    def once(
+        self, x: np.ndarray, blocks: list[list[int]], comm: MPI.Comm | None = None, **more
+    ) -> np.ndarray:
+        """The total by a reducer that is kept for more calls, but for long vectors, of which it would fill memory."""
+        n = x.shape[1]
+        if n > SHORT:
+            with self.plan(n, blocks, comm, **more) as reducer:
+                return self.call(reducer, x).copy()
+        key = n, comm and comm.handle, str(more), str(blocks) if "owners" in self.ordering.needs else None
+        if key not in self.kept:
+            self.kept[key] = self.plan(n, blocks, comm, **more)
+        return self.call(self.kept[key], x).copy()
+
+    def saw(self, property: str, total: np.ndarray, part: str, how: str, n: int | None = None) -> Observation:
+        name, p = self.ordering.name, self.comm.size
+        n = len(total) if n is None else n
+        return Observation(name, property, self.dtype, self.seed, p, n, part, how, digest(total))
+
+
+def observe(subject: Subject) -> list[Observation]:
+    """All observations on the communicator's rank 0, elsewhere none; also none where the type is not supported."""
+    try:
+        subject.plan(1, deal(subject.comm.size, subject.comm.size)).free()
+    except TypeError:
+        return []
+    trials = (repeats, windows, moved, dealt, integers)
+    seen = [observation for trial in trials for observation in trial(subject)]
+    for reducer in subject.kept.values():
+        reducer.free()
+    digests = subject.comm.gather(b"".join(o.digest for o in seen), 0)
+    if digests is None:
+        return []
+    return seen + [other for rank, own in enumerate(digests) for other in disagreeing(seen, rank, own)]
+
+
+def disagreeing(seen: list[Observation], rank: int, digests: bytes) -> Iterator[Observation]:
+    """Pairs of observations, of rank 0 and `rank`, for every total of which they hold different bits."""
+    width = len(seen[0].digest) if seen else 0
+    for i, o in enumerate(seen):
+        own = digests[i * width : (i + 1) * width]
+        if own != o.digest:
+            for how, hashed in (("rank 0", o.digest), (f"rank {rank}", own)):
+                part = f"{o.part}, {o.how}"
+                yield Observation(o.ordering, RANKS, o.dtype, o.seed, o.p, o.n, part, how, hashed)
+
+
+def repeats(s: Subject) -> Iterator[Observation]:
+    """The same contributions again: by the same reducer, in place, by a new one."""
+    blocks = deal(s.comm.size, s.comm.size)
+    for n in s.ns:
+        x = s.data(blocks[s.comm.rank], n)
+        with s.plan(n, blocks) as reducer:
+            for repeat in range(REPEATS if n <= SHORT else 2):
+                yield s.saw(RUN, s.call(reducer, x), "the total", f"call {repeat + 1}")
+            if IN_PLACE:
+                own = x.copy()
+                yield s.saw(RUN, s.call(reducer, own, out=own[0]), "the total", "in place")
+        with s.plan(n, blocks) as reducer:
+            yield s.saw(RUN, s.call(reducer, x), "the total", "by a new reducer")
+
+
+def windows(s: Subject) -> Iterator[Observation]:
+    """Elements of a long vector alone, and the long vector turned: all elements at another place."""
+    for longest in sorted({s.ns[-1], *(n for n in s.ns if n == SHORT)}):
+        # Some blocks per rank where they are short: local sums must not depend on the length either.
+        blocks = deal(BLOCKS if longest <= SHORT else s.comm.size, s.comm.size)
+        x = s.data(blocks[s.comm.rank], longest) * scales(s.seed, longest, s.dtype)
+        whole = s.once(x, blocks)
+        turn = longest // 3
+        turned = np.roll(s.once(np.roll(x, turn, axis=1), blocks), -turn)
+        for how, total in (("as it is", whole), (f"turned by {turn}", turned)):
+            yield s.saw(SIZE, total, f"elements 0:{longest} of {longest}", how)
+        for n in s.ns:
+            for start in {0, 2 * (longest - n) // 3}:
+                part = f"elements {start}:{start + n} of {longest}"
+                if n < longest:
+                    alone = s.once(np.ascontiguousarray(x[:, start : start + n]), blocks)
+                    yield s.saw(SIZE, whole[start : start + n], part, "in the vector", longest)
+                    yield s.saw(SIZE, alone, part, "alone")
+
+
+def moved(s: Subject) -> Iterator[Observation]:
+    """The same contribution of every rank, while ranks sit on other processes or are said to share other nodes."""
+    p = s.comm.size
+    blocks = deal(p, p)
+    ranks = np.arange(p)
+    maps = (ranks * 0, ranks, ranks // 2, ranks % 2) if "nodes" in s.ordering.needs else ()
+    for n in s.ns:
+        for how, comm in [("ranks as they are", s.comm), *s.places]:
+            yield s.saw(PLACEMENT, s.once(s.data(blocks[comm.rank], n), blocks, comm), "the total", how)
+        for nodes in maps:
+            total = s.once(s.data(blocks[s.comm.rank], n), blocks, nodes=nodes.tolist())
+            yield s.saw(PLACEMENT, total, "the total", f"nodes {nodes.tolist()}")
+
+
+def dealt(s: Subject) -> Iterator[Observation]:
+    """The same blocks dealt out in order, and shuffled; other numbers of ranks see the same ones."""
+    for n in sorted(int(n) for n in s.lengths if not n.startswith("p")):
+        for seed in (None, s.seed):
+            blocks = deal(BLOCKS, s.comm.size, seed)
+            how = f"{BLOCKS} blocks {'in order' if seed is None else 'shuffled'}"
+            yield s.saw(COUNT, s.once(s.data(blocks[s.comm.rank], n), blocks), "the total", how)
+
+
+def integers(s: Subject) -> Iterator[Observation]:
+    """Sums of integers, which have no error, beside the true ones."""
+    blocks = deal(BLOCKS, s.comm.size)
+    for n in s.ns if s.dtype == "int64" else ():
+        total = s.once(s.data(blocks[s.comm.rank], n), blocks)
+        yield s.saw(INTEGERS, total, "the total", "as reduced")
+        yield s.saw(INTEGERS, s.data(range(BLOCKS), n).sum(axis=0), "the total", "as it should be")

@@ -1,0 +1,210 @@
+"""What the bits of an ordering depend on: the data it is tried on, the verdict on what was observed, the table.
+
+An observation is the hash of (a part of) a total, and how it came about. Observations that a property says are equal
+form a class; two different hashes in one class are a counterexample. `measuring` makes the observations under MPI.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+
+import numpy as np
+
+from kernels.allreduce.catalog import Ordering
+from kernels.guarantees import LEVELS, ChoiceError
+
+RUN, RANKS, SIZE, PLACEMENT, COUNT = "run to run", "all ranks", "message size", "placement", "rank count"
+PROPERTIES = (RUN, RANKS, SIZE, PLACEMENT, COUNT)  # the columns of the table
+INTEGERS = "sums of integers"  # no property of an order, but of a correct sum
+
+# What a guarantee promises of these. The length of the message is in no promise: fixed point, which keeps all others,
+# has one unit for the whole vector.
+PROMISES = {
+    "none": (INTEGERS,),
+    "run": (INTEGERS, RUN, RANKS),
+    "layout": (INTEGERS, RUN, RANKS, PLACEMENT, COUNT),
+    "exact": (INTEGERS, *PROPERTIES),
+}
+
+BLOCKS = 24  # divided by 1, 2, 3, 4 and 8 ranks evenly, by 5 and 7 not
+SIZES = (1, 2, 3, 4, 5, 7, 8)
+LENGTHS = ("0", "1", "p-1", "p", "5", "1000", "100003")
+LONGEST = 10**8  # elements of a vector, at most, which every rank makes
+SEEDS = (1, 2)
+DTYPES = ("float64", "float32", "int64")
+SHORT = 1000  # longer vectors are tried with the first seed only
+EXIT_BROKEN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The hash of `part` of the total of n elements on p ranks, made as `how` says."""
+
+    ordering: str
+    property: str
+    dtype: str
+    seed: int
+    p: int
+    n: int
+    part: str
+    how: str
+    digest: bytes
+
+    def same(self) -> tuple:
+        """What observations have in common whose bits are equal if the ordering has the property."""
+        return (
+            self.ordering,
+            self.property,
+            self.dtype,
+            self.seed,
+            self.part,
+            None if self.property == COUNT else self.p,
+            None if self.property == SIZE else self.n,
+        )
+
+
+def digest(total: np.ndarray) -> bytes:
+    """128-bit hash of the bits."""
+    return blake2b(total.tobytes(), digest_size=16).digest()
+
+
+# Data
+
+
+@lru_cache(maxsize=2 * BLOCKS)
+def values(seed: int, block: int, n: int, dtype: str) -> np.ndarray:
+    """The contribution of a block, (n,): numbers where another order often has other bits.
+
+    Magnitudes and signs are mixed. Integers are so small that 2**7 blocks do not overflow. Shorter vectors are the
+    beginning of longer ones. The array is shared and read-only.
+    """
+    random = np.random.default_rng([seed, block])
+    if dtype == "int64":
+        x = random.integers(-(2**55), 2**55, n)
+    else:
+        magnitude = 10.0 ** np.random.default_rng([seed, block, 1]).integers(-1, 2, n)
+        x = (random.standard_normal(n) * magnitude).astype(dtype)
+    x.setflags(write=False)
+    return x
+
+
+@lru_cache(maxsize=4)
+def scales(seed: int, n: int, dtype: str) -> np.ndarray:
+    """Powers of two for n elements, from 2**-30 to 2**30: as quantities differ that are fused into one vector."""
+    if dtype == "int64":
+        return np.ones(n, np.int64)
+    return np.ldexp(1.0, np.random.default_rng([seed, BLOCKS]).integers(-30, 31, n)).astype(dtype)
+
+
+def deal(count: int, size: int, seed: int | None = None) -> list[list[int]]:
+    """The blocks of every rank, ascending: in order and evenly, or at random, with at least one if there are enough."""
+    if seed is None:
+        owners = np.arange(count) * size // count
+    else:
+        random = np.random.default_rng([seed, size])
+        owners = random.permutation(
+            [*range(min(size, count)), *random.integers(0, size, max(count - size, 0))]
+        )
+    return [np.flatnonzero(owners == rank).tolist() for rank in range(size)]
+
+
+def lengths_at(lengths: Iterable[str], p: int) -> list[int]:
+    """The lengths in numbers, ascending: `p` and `p-1` depend on the number of ranks."""
+    return sorted({p - 1 if n == "p-1" else p if n == "p" else int(n) for n in lengths})
+
+
+def packed(sizes: Iterable[int], room: int) -> list[list[int]]:
+    """Sizes in groups that each fit into `room`, the largest first."""
+    groups: list[list[int]] = []
+    for size in sorted(set(sizes), reverse=True):
+        fitting = next((group for group in groups if sum(group) + size <= room), None)
+        if fitting is None:
+            groups.append([size])
+        else:
+            fitting.append(size)
+    return groups
+
+
+# Verdict
+
+
+def counterexamples(observations: Iterable[Observation]) -> dict[tuple[str, str], tuple[Observation, ...]]:
+    """By ordering and property the two observations, on the fewest ranks and elements, that disprove it."""
+    first: dict[tuple, Observation] = {}
+    found: dict[tuple[str, str], tuple[Observation, ...]] = {}
+    for o in sorted(observations, key=lambda o: (o.p, o.n, o.seed)):
+        before = first.setdefault(o.same(), o)
+        if before.digest != o.digest:
+            found.setdefault((o.ordering, o.property), (before, o))
+    return found
+
+
+def shown(name: str, found: dict) -> str:
+    """The strongest level whose promises were all kept; not `exact`, which rounding decides as well."""
+    levels = [level for level in LEVELS[:3] if not any((name, p) in found for p in PROMISES[level])]
+    return levels[-1] if levels else "less than none"
+
+
+def broken(tried: Sequence[Ordering], found: dict) -> list[str]:
+    """A sentence for each promise that was not kept, saying how to see it again."""
+    return [
+        f"ordering {o.name!r} is declared {o.guarantee!r}, but {sentence(*found[o.name, p])}"
+        for o in tried
+        for p in PROMISES[o.guarantee]
+        if (o.name, p) in found
+    ]
+
+
+def sentence(one: Observation, other: Observation) -> str:
+    """A counterexample, and the command that shows it again."""
+    sizes = ",".join(map(str, sorted({one.p, other.p})))
+    lengths = ",".join(map(str, sorted({one.n, other.n})))
+    return (
+        f"fails {one.property!r}: {one.dtype}, seed {one.seed}, {one.part}: p {one.p}, n {one.n}, {one.how}, and "
+        f"p {other.p}, n {other.n}, {other.how}, differ in bits (--orderings {one.ordering} --dtype {one.dtype} "
+        f"--seeds {one.seed} --ranks {sizes} --lengths {lengths})"
+    )
+
+
+def stronger(tried: Sequence[Ordering], found: dict) -> list[str]:
+    """Orderings that kept more than they declare, on what they were tried on."""
+    return [
+        f"{o.name} (declared {o.guarantee}) shows {shown(o.name, found)}"
+        for o in tried
+        if (level := shown(o.name, found)) in LEVELS and LEVELS.index(level) > LEVELS.index(o.guarantee)
+    ]
+
+
+# Table
+
+
+def table(tried: Sequence[Ordering], found: dict, caption: str) -> str:
+    """The caption and a Markdown table: one row per ordering, `no` where there was a counterexample."""
+    rows = [["ordering", "declared", *PROPERTIES]]
+    rows += [
+        [f"`{o.name}`", o.guarantee, *("no" if (o.name, p) in found else "yes" for p in PROPERTIES)]
+        for o in tried
+    ]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    rows.insert(1, ["-" * width for width in widths])
+    lines = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in rows]
+    return "\n".join([caption, "", *lines])
+
+
+def library_key(version: str) -> str:
+    """The library in the marker of its table: `mpich`, `openmpi`, ... from what it says of its version."""
+    return re.sub(r"[^a-z]", "", re.split(r"\s+(?:version|v?\d)", version.lower())[0])
+
+
+def replaced(text: str, library: str, content: str) -> str:
+    """`text` with `content` between the markers of a library. ChoiceError where there are none."""
+    begin, end = f"<!-- properties:{library} -->", f"<!-- /properties:{library} -->"
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not (found and closed):
+        raise ChoiceError(f"no place for the table: write {begin} and {end} into the file, a line each")
+    return f"{before}{begin}\n{content}\n{end}{after}"

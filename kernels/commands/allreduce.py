@@ -1,0 +1,102 @@
+"""`python -m kernels.allreduce`: the orderings, what they promise, and what their schedules do."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+import textwrap
+
+from kernels.allreduce.catalog import Ordering, orderings
+from kernels.commands import cost, draw, properties, tree
+from kernels.commands.parser import Parser
+from kernels.guarantees import ChoiceError
+
+# Commands of modules that load MPI, which must not happen for the sake of the others: by name, where and what it is.
+UNDER_MPI: dict[str, tuple[str, str]] = {
+    "identify": (
+        "kernels.commands.identify",
+        "under mpirun: which ordering the MPI library's own all-reduce is, by its bits",
+    ),
+}
+
+
+def table() -> str:
+    """Name, guarantee, what it does, why it promises that, and parameters with their defaults, of every ordering."""
+    width = max(20, *(len(o.name) + 2 for o in orderings()))
+    lines = [f"{'ordering':<{width}}{'guarantee':<11}what it does"]
+    for o in orderings():
+        text = textwrap.wrap(o.summary, 79) + textwrap.wrap(f"Why: {o.why}.", 79)
+        if o.parameters:
+            told = (f"{key}={value} ({o.allowed(key)})" for key, value in o.parameters.items())
+            text += textwrap.wrap(f"Parameters: {', '.join(told)}.", 79)
+        lines.append(f"{o.name:<{width}}{o.guarantee:<11}{text[0]}")
+        lines += [f"{'':<{width + 11}}{more}" for more in text[1:]]
+    return "\n".join(lines)
+
+
+def entry(o: Ordering) -> dict:
+    """An ordering as JSON has it."""
+    return {
+        "name": o.name,
+        "guarantee": o.guarantee,
+        "summary": o.summary,
+        "why": o.why,
+        "parameters": o.parameters,
+        "needs": list(o.needs),
+        "scheduled": o.scheduled,
+        "short": o.short is not None,
+    }
+
+
+def _list(args: argparse.Namespace) -> int:
+    print(json.dumps([entry(o) for o in orderings()], indent=1) if args.json else table())
+    return 0
+
+
+def parser(command: str | None) -> argparse.ArgumentParser:
+    """The arguments of all commands; of those under MPI only of the one that is called."""
+    top = Parser(prog="python -m kernels.allreduce", description=__doc__)
+    top.set_defaults(run=_list, json=False)
+    commands = top.add_subparsers(metavar="COMMAND")
+    shown = commands.add_parser(
+        "list",
+        help="all orderings, what they promise and why (default)",
+        epilog="example: python -m kernels.allreduce list --json",
+    )
+    shown.add_argument("--json", action="store_true", help="for programs")
+    for module in (tree, cost, draw, properties):
+        module.register(commands)
+    for name, (module, what) in UNDER_MPI.items():
+        if name == command:
+            importlib.import_module(module).register(commands)
+        else:
+            commands.add_parser(name, help=what)
+    return top
+
+
+def main(argv: list[str] | None = None) -> int:
+    argv = sys.argv[1:] if argv is None else argv
+    command = argv[0] if argv else None
+    top = parser(command)
+    try:
+        args = top.parse_args(argv)
+    except ChoiceError as error:
+        if _speaks(command):
+            print(f"{top.prog}: {error}", file=sys.stderr)
+        return 2
+    try:
+        return args.run(args)
+    except ChoiceError as error:
+        print(f"{top.prog}: {error}", file=sys.stderr)
+        return 2
+
+
+def _speaks(command: str | None) -> bool:
+    """Whether this process tells of a mistake that every rank of a command under MPI finds."""
+    if command not in (*UNDER_MPI, "properties"):
+        return True
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD.rank == 0

@@ -1,0 +1,134 @@
+"""What the commands share: the arguments that say which ordering on which ranks, and the schedule they stand for."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+from kernels.allreduce.catalog import CONTEXT, Ordering, get, orderings
+from kernels.allreduce.schedule import Schedule
+from kernels.allreduce.schedules.in_order import in_order
+from kernels.commands.parser import Number
+from kernels.guarantees import ChoiceError
+from kernels.ranges import cut
+
+RANKS = 256  # at most: the whole of a schedule grows with their square
+PARTS = 2**18  # ranks times chunks, at most
+LISTED = 65536  # numbers between commas, at most
+LENGTH = Number(0, 2**40)  # elements of a vector that nobody makes
+NUMBER = Number(0, 2**31 - 1)
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Whole numbers between commas; the `type` of an argument."""
+    parts = text.split(",")
+    if len(parts) > LISTED or not all(re.fullmatch(r"\s*-?[0-9]+\s*", part) for part in parts):
+        raise argparse.ArgumentTypeError(
+            f"{cut(repr(text))} is no list of numbers: write them between commas, as 0,0,1,1, at most {LISTED}"
+        )
+    return tuple(NUMBER(part) for part in parts)
+
+
+def add_ranks(parser: argparse.ArgumentParser) -> None:
+    """The ranks, and what is known of them and of the vector."""
+    parser.add_argument(
+        "-n", "--ranks", type=Number(1, RANKS), default=4, help="%(type)s (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--nodes",
+        type=numbers,
+        metavar="0,0,1,1",
+        help="node of every rank (default: two nodes, half of the ranks on each)",
+    )
+    parser.add_argument(
+        "--owners",
+        type=numbers,
+        metavar="0,0,1",
+        help="rank that owns each block (default: one block on every rank)",
+    )
+
+
+def add_schedule(parser: argparse.ArgumentParser) -> None:
+    """One ordering, and all that its schedule depends on."""
+    parser.add_argument(
+        "ordering", metavar="NAME", help="one of `list`, maybe with parameters: k-nomial:k=4, permuted:seed=7"
+    )
+    add_ranks(parser)
+    parser.add_argument(
+        "--length", type=LENGTH, help="elements of the vector (default: as many as ranks or chunks)"
+    )
+    parser.add_argument(
+        "--short", action="store_true", help="the variant for short vectors, of orderings that have one"
+    )
+    parser.add_argument(
+        "--order", type=numbers, metavar="0,2,1", help="for arrival: the ranks in the order of their arrival"
+    )
+
+
+def context(args: argparse.Namespace) -> dict[str, tuple[int, ...]]:
+    """The node of every rank and the owner of every block, as given or by default.
+
+    Raises ChoiceError for impossible ones.
+    """
+    size = args.ranks
+    nodes = args.nodes or tuple(2 * rank // size for rank in range(size))
+    if len(nodes) != size:
+        raise ChoiceError(
+            f"--nodes {_joined(nodes)}: {len(nodes)} numbers for {size} ranks; give one for each"
+        )
+    owners = args.owners or tuple(range(size))
+    if not all(0 <= owner < size for owner in owners):
+        raise ChoiceError(f"--owners {_joined(owners)}: choose ranks from 0 ... {size - 1}")
+    return {"nodes": nodes, "owners": owners}
+
+
+def chosen(args: argparse.Namespace) -> tuple[Ordering, Schedule]:
+    """The ordering and the schedule that the arguments name; raises ChoiceError where there is none."""
+    found = get(args.ordering)
+    around = context(args)
+    for option in CONTEXT:
+        if getattr(args, option) and option not in found.needs:
+            having = ", ".join(o.name for o in orderings() if option in o.needs) or "none so far"
+            raise ChoiceError(f"--{option}: {found.name!r} does not depend on it; these do: {having}")
+    if args.short and not found.short:
+        having = ", ".join(o.name for o in orderings() if o.short)
+        raise ChoiceError(f"--short: {found.name!r} has one schedule for all lengths; two have: {having}")
+    if args.order is not None:
+        if found.name != "arrival":
+            raise ChoiceError(f"--order is for arrival: {found.name!r} has an order of its own")
+        try:
+            return found, in_order(args.ranks, args.order)
+        except ValueError as error:
+            raise ChoiceError(f"--order {_joined(args.order)}: {error}") from None
+    schedule = found.schedule(args.ranks, args.short, **around)
+    if schedule is None:
+        having = ", ".join(o.name for o in orderings() if o.scheduled)
+        raise ChoiceError(
+            f"ordering {found.name!r} has no fixed tree: {found.why}. These have one: {having}; "
+            "arrival has one when --order gives its order"
+        )
+    return found, feasible(found, schedule)
+
+
+def feasible(ordering: Ordering, schedule: Schedule) -> Schedule:
+    """The schedule; raises ChoiceError where its chunks are too many to go through them all."""
+    most = PARTS // schedule.size
+    if schedule.chunks > most:
+        raise ChoiceError(
+            f"ordering {ordering.name!r} cuts the vector into {schedule.chunks} chunks: at most {most} can be "
+            f"followed on {schedule.size} ranks; choose fewer segments"
+        )
+    return schedule
+
+
+def length(args: argparse.Namespace, schedule: Schedule) -> int:
+    """Elements of the vector; raises ChoiceError for an element beyond."""
+    n = max(schedule.size, schedule.chunks) if args.length is None else args.length
+    if args.element is not None and not 0 <= args.element < n:
+        allowed = f"choose 0 ... {n - 1}, or another --length" if n else "choose a --length of 1 or more"
+        raise ChoiceError(f"--element {args.element}: there is none in a vector of {n}; {allowed}")
+    return n
+
+
+def _joined(numbers: tuple[int, ...]) -> str:
+    return cut(",".join(map(str, numbers)))

@@ -1,0 +1,52 @@
+"""`draw`: a picture of an ordering."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+
+from kernels.allreduce.instruments.draw import KINDS, ordering_svg
+from kernels.allreduce.instruments.draw_schedule import RANKS
+from kernels.allreduce.instruments.draw_tree import LEAVES
+from kernels.commands import choice
+from kernels.guarantees import ChoiceError
+
+
+def register(commands) -> None:
+    """Add the command `draw`."""
+    parser = commands.add_parser(
+        "draw",
+        help="a picture (SVG) of an ordering's trees and schedule",
+        description="Draws the trees by which the elements of the vector are summed, as rank 0 evaluates them, and the "
+        f"schedule: who sends which chunk to whom and adds what, round by round. Up to {LEAVES} terms in a tree and "
+        f"{RANKS} ranks in a schedule.",
+        epilog="example: python -m kernels.allreduce draw ring -n 8 -o ring.svg",
+    )
+    choice.add_schedule(parser)
+    parser.add_argument("--what", choices=KINDS, default="both", help="(default: %(default)s)")
+    parser.add_argument("--element", type=choice.LENGTH, help="whose tree to draw (default: all that differ)")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE.svg", help="- for standard output (default: NAME-RANKS.svg)"
+    )
+    parser.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace) -> int:
+    ordering, schedule = choice.chosen(args)
+    n = choice.length(args, schedule)
+    if n == 0:
+        raise ChoiceError("--length 0: there is nothing to draw; choose 1 or more")
+    nodes = choice.context(args)["nodes"] if "nodes" in ordering.needs else None
+    picture = ordering_svg(ordering, schedule, n, args.what, args.element, nodes)
+    if args.output == "-":
+        sys.stdout.write(picture)
+        return 0
+    path = args.output or re.sub("[^a-z0-9]+", "-", f"{ordering.name}-{args.ranks}") + ".svg"
+    try:
+        with open(path, "w", encoding="utf-8", newline="\n") as file:
+            file.write(picture)
+    except OSError as error:
+        raise ChoiceError(f"-o {path}: cannot be written: {error.strerror}") from None
+    print(path)
+    return 0

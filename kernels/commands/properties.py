@@ -1,0 +1,127 @@
+"""`properties`: measures under mpirun what the bits of every ordering depend on, and compares with what is declared."""
+
+from __future__ import annotations
+
+import re
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from kernels.allreduce.catalog import Ordering, get, orderings
+from kernels.allreduce.instruments.properties import (
+    DTYPES,
+    EXIT_BROKEN,
+    LENGTHS,
+    LONGEST,
+    SEEDS,
+    SIZES,
+    broken,
+    counterexamples,
+    library_key,
+    replaced,
+    sentence,
+    stronger,
+    table,
+)
+from kernels.commands.choice import numbers
+from kernels.guarantees import ChoiceError, known
+from kernels.ranges import cut
+
+
+def register(commands) -> None:
+    """Add `properties` to the subcommands."""
+    parser = commands.add_parser(
+        "properties",
+        help="measure under mpirun what the bits of every ordering depend on",
+        description="Measures what the bits of orderings depend on, on sub-communicators of the ranks it is launched "
+        f"with, and compares with what they declare. Exit code {EXIT_BROKEN}: a promise was not kept.",
+    )
+    parser.add_argument("--orderings", help="names, separated by commas (default: all)")
+    parser.add_argument("--dtype", help=f"of {', '.join(DTYPES)} (default: all)")
+    parser.add_argument("--seeds", type=numbers, metavar="1,2", help="of the data (default: 1,2)")
+    parser.add_argument(
+        "--ranks", type=numbers, metavar="2,8", help="(default: those of 1,2,3,4,5,7,8 that fit)"
+    )
+    parser.add_argument("--lengths", help=f"of the vector (default: {','.join(LENGTHS)})")
+    parser.add_argument("--show", action="store_true", help="a counterexample for every `no`")
+    parser.add_argument("--write", metavar="FILE", help="also put the table between this library's markers")
+    parser.set_defaults(run=run)
+
+
+def run(args) -> int:
+    """Measure, print on rank 0, and return the exit code, on every rank the same. Collective over all ranks."""
+    from mpi4py import MPI  # starts MPI
+
+    from kernels.allreduce.instruments.measuring import caption, measure, version
+
+    world = MPI.COMM_WORLD
+    try:
+        choice = understood(args, version(), world.size)
+    except ChoiceError:
+        if world.rank:
+            return 2
+        raise  # one message is enough
+    try:
+        observations = measure(world, *choice)
+        code = report(args, choice[0], version(), caption(*choice), observations) if world.rank == 0 else None
+        return world.bcast(code, 0)
+    except BaseException:  # the other ranks may be anywhere, and would wait for this one
+        traceback.print_exc()
+        sys.stderr.flush()
+        world.Abort(1)
+        raise
+
+
+def understood(args, version: str, size: int) -> tuple:
+    """Orderings, dtypes, seeds, lengths and numbers of ranks to try. ChoiceError for what cannot be."""
+    if args.write:
+        if args.orderings or args.dtype or args.seeds or args.ranks or args.lengths:
+            raise ChoiceError("--write records the whole measurement: leave out what reduces it")
+        write(args.write, version, None)
+    tried = [get(name) for name in args.orderings.split(",")] if args.orderings else orderings()
+    dtypes = [known("dtype", dtype, DTYPES) for dtype in (args.dtype or ",".join(DTYPES)).split(",")]
+    lengths = (args.lengths or ",".join(LENGTHS)).split(",")
+    if not all(re.fullmatch(r"p-1|p|[0-9]{1,9}", n) and (n[0] == "p" or int(n) <= LONGEST) for n in lengths):
+        raise ChoiceError(
+            f"--lengths {cut(args.lengths)}: give numbers up to {LONGEST}, p or p-1, separated by commas"
+        )
+    if args.ranks and min(args.ranks) < 1:
+        raise ChoiceError(f"--ranks {min(args.ranks)}: choose 1 or more")
+    sizes = args.ranks or [p for p in SIZES if p <= size]
+    if max(sizes) > size:
+        raise ChoiceError(f"--ranks {max(sizes)}: there are {size} ranks; launch more by mpirun -n")
+    return tried, dtypes, args.seeds or SEEDS, lengths, sizes
+
+
+def write(file: str, version: str, content: str | None) -> None:
+    """Put the table between the markers of its library; without content only see that there are any."""
+    try:
+        text = Path(file).read_text()
+    except OSError as error:
+        raise ChoiceError(f"--write {file}: {error.strerror}") from None
+    try:
+        text = replaced(text, library_key(version), content or "")
+    except ChoiceError as error:
+        raise ChoiceError(f"--write {file}: {error}") from None
+    if content is not None:
+        Path(file).write_text(text)
+
+
+def report(args, tried: Sequence[Ordering], version: str, caption: str, observations) -> int:
+    """Print the table and the verdict; write the table where asked to. The exit code."""
+    found = counterexamples(observations)
+    text = table(tried, found, caption)
+    print(text, end="\n\n")
+    if args.write:
+        write(args.write, version, text)
+    if args.show:
+        for pair in found.values():
+            print(f"{pair[0].ordering} {sentence(*pair)}")
+    for line in stronger(tried, found):
+        print(f"stronger than declared, as far as tried: {line}")
+    mistakes = broken(tried, found)
+    for line in mistakes:
+        print(line, file=sys.stderr)
+    print(f"PROPERTIES: {'FAIL' if mistakes else 'PASS'}")
+    return EXIT_BROKEN if mistakes else 0

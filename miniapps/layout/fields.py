@@ -1,0 +1,82 @@
+"""Whole fields on rank 0 and their files: gathered from blocks, sealed, and so that a crash leaves no half file.
+
+A file holds global arrays `(ny, nx)`, without a trace of who owned which block, so that any number of ranks
+can continue from it. `miniapps.received` reads them back.
+"""
+
+import contextlib
+from pathlib import Path
+
+import numpy as np
+
+from miniapps.errors import RunError
+from miniapps.layout.blocks import Blocks
+from miniapps.received.regular import kind_of
+from miniapps.received.sealed import write_sealed
+from miniapps.system.device import host
+
+
+def gather(blocks: Blocks, comm, field) -> np.ndarray | None:
+    """Global array `(ny, nx)` on rank 0, None elsewhere, of a field `(own blocks, by, bx)`. Collective."""
+    field = np.ascontiguousarray(host(field))
+    whole = np.empty((blocks.count, *field.shape[1:]), field.dtype) if comm.rank == 0 else None
+    counts = np.bincount(blocks.owner, minlength=comm.size) * field[0].size
+    comm.Gatherv(field, [whole, counts] if comm.rank == 0 else None)
+    if comm.rank:
+        return None
+    ordered = np.empty_like(whole)
+    ordered[np.argsort(blocks.owner, kind="stable")] = whole
+    shape = (blocks.rows, blocks.columns, blocks.by, blocks.bx)
+    return ordered.reshape(shape).swapaxes(1, 2).reshape(blocks.ny, blocks.nx)
+
+
+def scatter(blocks: Blocks, comm, array: np.ndarray | None) -> np.ndarray:
+    """The inverse of `gather`: float64 `(own blocks, by, bx)` of rank 0's `(ny, nx)`. Collective."""
+    mine = blocks.zeros()
+    counts = np.bincount(blocks.owner, minlength=comm.size) * mine[0].size
+    whole = None
+    if comm.rank == 0:
+        dealt = by_block(blocks, array)[np.argsort(blocks.owner, kind="stable")]
+        whole = np.ascontiguousarray(dealt, dtype=np.float64)
+    comm.Scatterv([whole, counts] if comm.rank == 0 else None, mine)
+    return mine
+
+
+def by_block(blocks: Blocks, array: np.ndarray) -> np.ndarray:
+    """`(all blocks, by, bx)`, ascending, of a global array `(ny, nx)`."""
+    shape = (blocks.rows, blocks.by, blocks.columns, blocks.bx)
+    return array.reshape(shape).swapaxes(1, 2).reshape(blocks.count, blocks.by, blocks.bx)
+
+
+def save(run: Path, name: str, attributes: dict, arrays: dict[str, np.ndarray]) -> None:
+    """Write the sealed HDF5 file `name`, at most one folder deep, into the directory `run`: whole or not at all.
+
+    The folder is made, the directory is not: where it is gone, it stays so. Raises RunError naming the file.
+    """
+    path = run / name
+
+    def fill(file) -> None:
+        file.attrs.update({key: _fixed(value) for key, value in attributes.items()})
+        for each, array in arrays.items():
+            file.create_dataset(each, data=array)
+
+    try:
+        if path.parent != run:
+            with contextlib.suppress(FileExistsError):
+                path.parent.mkdir()
+            if (kind := kind_of(path.parent)) != "a directory":
+                raise RunError(
+                    f"{path}: {path.parent.name} is {kind or 'no directory'}, and nothing is written outside the "
+                    "directory of the run; keep others out of it while the run goes on"
+                )
+        write_sealed(path, fill)
+    except OSError as error:
+        raise RunError(
+            f"{path}: cannot be written: {error.strerror or error}; see that the directory of the run is there and "
+            "has room"
+        ) from error
+
+
+def _fixed(value):
+    """Text as text of fixed length, which lies where the attribute does and not in a heap; all else as it is."""
+    return np.bytes_(value.encode()) if isinstance(value, str) else value

@@ -1,0 +1,182 @@
+"""Halo exchange between logical blocks, whoever owns them.
+
+`plan` works out once which strips a rank copies within itself, which it packs for which neighbour and
+where it puts what it receives. An exchange is then one message per neighbouring rank and direction
+(`miniapps.layout.messages`), overlapped with the copies between own blocks.
+Fields on a GPU are packed and unpacked there; only messages pass through (pinned) host memory.
+Copies move bits and add nothing: the exchange cannot affect reproducibility.
+"""
+
+import numpy as np
+
+from kernels.stencil import backend
+from miniapps.layout.blocks import Blocks, BlocksError
+from miniapps.layout.messages import Messages
+
+FACES = ((0, -1), (0, 1), (-1, 0), (1, 0))
+CORNERS = ((-1, -1), (-1, 1), (1, -1), (1, 1))
+
+
+def plan(blocks: Blocks, comm, pad: int, width: int, corners: bool = True, kernels=None) -> "Halo":
+    """Plan the exchange of `width` points around each block of fields with `pad` halo points.
+
+    `corners` = False leaves out the diagonal neighbours (enough for a five-point stencil, fewer messages).
+    `kernels` is the stencil backend that copies (default: native). Collective over `comm`.
+
+    Raises BlocksError if a block is narrower than `width` or `pad` is.
+    """
+    if width > pad:
+        raise BlocksError(f"a halo of {width} points does not fit into a field padded by {pad}")
+    if width > min(blocks.by, blocks.bx):
+        raise BlocksError(
+            f"blocks of {blocks.by} x {blocks.bx} points are narrower than the halo of {width} points "
+            f"that the stencils need; choose grid.by and grid.bx of at least {width}"
+        )
+    return Halo(blocks, comm, pad, width, FACES + CORNERS if corners else FACES, kernels or backend("native"))
+
+
+class Halo:
+    """A planned exchange: call it with a field `(own blocks, by + 2 pad, bx + 2 pad)`; `free()` it at the end."""
+
+    def __init__(self, blocks, comm, pad, width, directions, kernels):
+        self._kernels = kernels
+        self._shape = (len(blocks.own), blocks.by + 2 * pad, blocks.bx + 2 * pad)
+        local, sends, receives = _transfers(blocks, directions)
+        strips = _Strips(blocks, pad, width)
+        xp = kernels.xp
+        self._local = xp.asarray(_runs(local, strips, source=strips.edge, target=strips.ghost))
+        self._pack = xp.asarray(_runs(_in_order(sends), strips, source=strips.edge))
+        self._unpack = xp.asarray(_runs(_in_order(receives), strips, target=strips.ghost))
+        send_parts, receive_parts = _message_parts(sends, strips), _message_parts(receives, strips)
+        self.neighbours = self.senders = sorted(send_parts)  # ranks
+        self._blocks, self._strips, self._receives, self._directions = blocks, strips, receives, directions
+        self._messages = Messages(comm, send_parts, receive_parts, xp=xp)
+        self.nbytes = self._messages.nbytes  # sent in one exchange
+
+    def __call__(self, field) -> None:
+        """Fill the halo of `field` in place. Raises ValueError for another shape than planned."""
+        if field.shape != self._shape:
+            raise ValueError(f"halo planned for fields of shape {self._shape}, called with {field.shape}")
+        copy_runs = self._kernels.copy_runs
+        messages = self._messages
+        if not messages.requests:
+            copy_runs(field, field, self._local)
+            return
+        copy_runs(field, messages.outgoing, self._pack)
+        messages.start()
+        copy_runs(field, field, self._local)
+        messages.finish()
+        copy_runs(messages.incoming, field, self._unpack)
+
+    def sent(self, field):
+        """The interior of each own block: what `miniapps.runner.watch` records before an exchange."""
+        rows, columns = field.shape[1:]
+        pad = self._strips.pad
+        return field[:, pad : rows - pad, pad : columns - pad]
+
+    def received(self, field):
+        """(own blocks, n): what an exchange fills around each own block, row by row."""
+        around = np.zeros(self._shape[1:], bool)
+        for direction in self._directions:
+            (row, column), (rows, columns) = self._strips.place(direction), self._strips.extent(direction)
+            around[row : row + rows, column : column + columns] = True
+        return field[:, self._kernels.xp.asarray(around)]
+
+    def restore(self, field, before, sender: int) -> None:
+        """Put back into `field` what it held `before` where the message from rank `sender` went."""
+        into = _runs(self._receives[sender], self._strips, target=self._strips.ghost)
+        same_place = np.ascontiguousarray(into[:, [1, 1, 2, 4, 4]])
+        self._kernels.copy_runs(before, field, self._kernels.xp.asarray(same_place))
+
+    def free(self) -> None:
+        """Release requests and communicator. Collective."""
+        self._messages.free()
+
+
+def _transfers(blocks: Blocks, directions):
+    """(local, sends by rank, receives by rank); a transfer is (target block, direction, source block).
+
+    Both ends list the transfers of a message by (target block, direction), so nothing need be negotiated.
+    """
+    local, sends, receives = [], {}, {}
+    for block in map(int, blocks.own):
+        for dj, di in directions:
+            other = blocks.neighbour(block, dj, di)
+            owner = int(blocks.owner[other])
+            if owner == blocks.rank:
+                local.append((block, (dj, di), other))
+            else:
+                receives.setdefault(owner, []).append((block, (dj, di), other))
+                sends.setdefault(owner, []).append((other, (-dj, -di), block))
+    return local, {r: sorted(t) for r, t in sends.items()}, {r: sorted(t) for r, t in receives.items()}
+
+
+class _Strips:
+    """Where the strips of a block lie in the field array: (offset, distance between rows), and their extent."""
+
+    def __init__(self, blocks: Blocks, pad: int, width: int):
+        self.blocks, self.pad, self.width = blocks, pad, width
+        self.pitch = blocks.bx + 2 * pad
+
+    def ghost(self, block: int, direction):
+        """Where the strip that block receives from `direction` goes."""
+        return self._at(block, self.place(direction))
+
+    def place(self, direction):
+        """(row, column) in a padded block where the strip that it receives from `direction` begins."""
+        return tuple(self._span(*axis)[0] for axis in self._axes(direction))
+
+    def edge(self, block: int, direction):
+        """Where the strip that lies in `direction` of its receiver comes from; `block` is the sender."""
+        return self._at(block, [self._span(*axis)[1] for axis in self._axes(direction)])
+
+    def extent(self, direction):
+        """(rows, columns) of the strip."""
+        return tuple(self._span(*axis)[2] for axis in self._axes(direction))
+
+    def _axes(self, direction):
+        return zip(direction, (self.blocks.by, self.blocks.bx), strict=True)
+
+    def _span(self, step: int, points: int):
+        """Along one axis: start in the receiver, start in the sender, length."""
+        if step == 0:
+            return self.pad, self.pad, points
+        if step < 0:
+            return self.pad - self.width, self.pad + points - self.width, self.width
+        return self.pad + points, self.pad, self.width
+
+    def _at(self, block: int, start):
+        row, column = start
+        rows = self.blocks.local(block) * (self.blocks.by + 2 * self.pad) + row
+        return rows * self.pitch + column, self.pitch
+
+
+def _message_parts(messages, strips: _Strips) -> dict:
+    """Each rank's part (start, stop) of a message buffer, ranks in ascending order."""
+    parts, at = {}, 0
+    for peer, transfers in sorted(messages.items()):
+        start = at
+        for _, direction, _ in transfers:
+            rows, columns = strips.extent(direction)
+            at += rows * columns
+        parts[peer] = (start, at)
+    return parts
+
+
+def _runs(transfers, strips: _Strips, source=None, target=None) -> np.ndarray:
+    """Runs for `copy_runs`, `(n, 5)`; an end that is None is the message buffer, filled strip by strip."""
+    runs, at = [], 0
+    for target_block, direction, source_block in transfers:
+        rows, columns = strips.extent(direction)
+        a, pitch_a = source(source_block, direction) if source else (at, columns)
+        b, pitch_b = target(target_block, direction) if target else (at, columns)
+        if columns >= rows:
+            runs += [(a + k * pitch_a, b + k * pitch_b, columns, 1, 1) for k in range(rows)]
+        else:
+            runs += [(a + k, b + k, rows, pitch_a, pitch_b) for k in range(columns)]
+        at += rows * columns
+    return np.array(runs, np.int64).reshape(-1, 5)
+
+
+def _in_order(messages):
+    return [transfer for _, transfers in sorted(messages.items()) for transfer in transfers]

@@ -1,0 +1,75 @@
+"""Messages between ranks: planned ones, sent again and again, and one exchange of records without a plan."""
+
+import math
+
+import numpy as np
+
+from miniapps.system.device import staging
+
+
+class Messages:
+    """At most one message per peer and direction, the same ones every time: persistent requests.
+
+    `sends` and `receives` map a peer to the part (start, stop) of `outgoing` and `incoming` that goes there and comes
+    from there. Both are one-dimensional arrays of module `xp`; on a GPU what they hold passes through (pinned) host
+    memory. Making it is collective over `comm`, of which it takes a duplicate; `free()` it at the end.
+    """
+
+    def __init__(self, comm, sends: dict, receives: dict, dtype=np.float64, xp=np):
+        self._sent = staging(xp, (_extent(sends),), dtype)
+        self._received = staging(xp, (_extent(receives),), dtype)
+        self._staged = xp is not np
+        self.outgoing = xp.empty(self._sent.shape, dtype) if self._staged else self._sent
+        self.incoming = xp.empty(self._received.shape, dtype) if self._staged else self._received
+        self.nbytes = self._sent.itemsize * sum(
+            stop - start for start, stop in sends.values()
+        )  # sent each time
+        self._comm = comm.Dup()
+        self.requests = [
+            self._comm.Recv_init(self._received[start:stop], source=peer)
+            for peer, (start, stop) in sorted(receives.items())
+        ] + [
+            self._comm.Send_init(self._sent[start:stop], dest=peer)
+            for peer, (start, stop) in sorted(sends.items())
+        ]
+        if self.requests:
+            self._start = type(self.requests[0]).Startall
+            self._wait = type(self.requests[0]).Waitall
+
+    def start(self) -> None:
+        """Send what `outgoing` holds; only where there are `requests`."""
+        if self._staged and self._sent.size:
+            self.outgoing.get(out=self._sent)  # waits for the device
+        self._start(self.requests)
+
+    def finish(self) -> None:
+        """Wait until `incoming` holds what was sent here, and `outgoing` may be written; after `start`."""
+        self._wait(self.requests)
+        if self._staged and self._received.size:
+            self.incoming.set(self._received)
+
+    def free(self) -> None:
+        """Release requests and communicator. Collective."""
+        for request in self.requests:
+            request.Free()
+        self.requests = []
+        self._comm.Free()
+
+
+def exchange(comm, peers: np.ndarray, records: np.ndarray) -> list[np.ndarray]:
+    """Send `records[i]` of `(n, ...)` to rank `peers[i]`, for all i: the records from each rank, in the order they had.
+
+    No rank knows before what it will receive. Collective.
+    """
+    counts = np.bincount(peers, minlength=comm.size)
+    coming = np.empty_like(counts)
+    comm.Alltoall(counts, coming)
+    sorted_by_peer = np.ascontiguousarray(records[np.argsort(peers, kind="stable")])
+    received = np.empty((coming.sum(), *records.shape[1:]), records.dtype)
+    width = math.prod(records.shape[1:])
+    comm.Alltoallv([sorted_by_peer, counts * width], [received, coming * width])
+    return np.split(received, np.cumsum(coming)[:-1])
+
+
+def _extent(parts: dict) -> int:
+    return max((stop for _, stop in parts.values()), default=0)

@@ -1,0 +1,1 @@
+"""Linear algebra over ranks: matrices, iterative methods, preconditioners."""

@@ -1,0 +1,156 @@
+"""Chebyshev's semi-iteration, and the bounds of the spectrum that it needs."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from miniapps.linear.krylov.base import Iteration, Method, Solve, register
+from miniapps.linear.krylov.cg import ConjugateGradients
+from miniapps.system.device import put
+
+# Ritz values lie inside the spectrum. Beyond its upper end the iteration diverges, below its lower one it only
+# damps less: so the upper one is given more room.
+ABOVE, BELOW = 1.1, 0.95
+
+
+def semi_iteration(lower: float, upper: float) -> tuple[float, Iterator[tuple[float, float]]]:
+    """(1 / theta, factors) for a spectrum in [lower, upper]: d = r / theta, then d = keep d + take r without end.
+
+    Saad, Iterative Methods for Sparse Linear Systems (2003), algorithm 12.1.
+    """
+    theta, delta = 0.5 * (upper + lower), 0.5 * (upper - lower)
+
+    def factors():
+        sigma = theta / delta
+        rho = 1.0 / sigma
+        while True:
+            rho_next = 1.0 / (2.0 * sigma - rho)
+            yield rho_next * rho, 2.0 * rho_next / delta
+            rho = rho_next
+
+    return 1.0 / theta, factors()
+
+
+def noise(system):
+    """A vector of numbers in [-1, 1) that depend on the global number of the row alone.
+
+    A mix of the bits of the number (splitmix64, Steele, Lea & Flood 2014). A right-hand side may be smooth, and
+    would hide the upper end of the spectrum from a few steps.
+    """
+    vector = system.vector()
+    with np.errstate(over="ignore"):
+        bits = system.global_rows().astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        bits ^= bits >> np.uint64(31)
+    put(vector[: len(bits)], (bits >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0)
+    return vector
+
+
+def ritz_values(system, steps: int) -> tuple[np.ndarray, Solve | None]:
+    """Ascending Ritz values of M A after up to `steps` steps of conjugate gradients on `noise`, and why those ended.
+
+    Eigenvalues of the tridiagonal matrix that alpha and beta define (Saad 2003, section 6.7.3).
+    """
+    alpha, beta, end = [], [], None
+    run = ConjugateGradients(system).iterate(noise(system), system.vector(), 0.0, steps)
+    while end is None:
+        try:
+            scalars = next(run).scalars
+        except StopIteration as stop:
+            end = stop.value
+        else:
+            if scalars:
+                alpha.append(scalars["alpha"])
+                beta.append(scalars["beta"])
+    if not alpha:
+        return np.empty(0), end
+    a, b = np.array(alpha), np.array(beta)
+    matrix = np.diag(1.0 / a)
+    matrix[1:, 1:] += np.diag(b[1:] / a[:-1])
+    matrix += np.diag(np.sqrt(b[1:]) / a[:-1], 1) + np.diag(np.sqrt(b[1:]) / a[:-1], -1)
+    return np.linalg.eigvalsh(matrix), end
+
+
+@register
+class Chebyshev(Method):
+    """Chebyshev's semi-iteration (Saad 2003, algorithm 12.1) for a spectrum of M A in [lower, upper].
+
+    No scalar depends on a dot product: rounding differences of sums do not feed back. One all-reduce, |r|^2, for the
+    stopping alone. Vectors: without M one pass, x, d, r, q read, x, d, r written (56 bytes per row in float64); 16
+    more with M.
+
+    `lower`, `upper`: the bounds; what is None is estimated before the first iteration by `lanczos_steps` of conjugate
+    gradients (`ritz_values`), widened by ABOVE and BELOW, and kept. A spectrum beyond `upper` makes the residual grow,
+    to the end by "limit" or "not finite"; the part below `lower` is damped less. Its residual is that of the
+    recurrence: it cannot see stagnation. An M or A that is not positive ends the estimate as it ends `cg`.
+    """
+
+    name = "chebyshev"
+    why = "no scalar comes from a sum: what rounding does without feedback through dot products"
+    symmetric = True
+    reductions = 1
+
+    def __init__(
+        self, system, lower: float | None = None, upper: float | None = None, lanczos_steps: int = 20
+    ):
+        if lanczos_steps < 1:
+            raise ValueError(f"{self.name}: lanczos_steps {lanczos_steps} must be at least 1")
+        self._require_bounds(lower, upper)
+        super().__init__(system)
+        self.lower, self.upper, self.lanczos_steps = lower, upper, lanczos_steps
+        self.q, self.d = system.vector(), system.vector()
+        vectors, x_and_d = dict(x=self.x, d=self.d), "x = x + d; d = keep*d + take*"
+        residual = dict(r=self.r, q=self.q)
+        if system.preconditioned:
+            self.z = system.vector()
+            self._reduced = system.fuse(residual, "r = r - q", "r.r")
+            self._advance = system.fuse(vectors | dict(z=self.z), x_and_d + "z")
+        else:
+            self.z = self.r
+            self._advance = system.fuse(vectors | residual, f"r = r - q; {x_and_d}r", "r.r")
+
+    def run(self, goal):
+        system, z, d = self.system, self.z, self.d
+        number, square, scalars = 0, self.square, {}
+        yield Iteration(number, goal.relative(square), scalars)
+        if end := goal.met(number, square) or self._estimate(goal, square):
+            return end
+        inverse_theta, factors = semi_iteration(self.lower, self.upper)
+        if system.preconditioned:
+            system.precondition(self.r, z)
+        d[...] = inverse_theta * z
+        while True:
+            keep, take = next(factors)
+            system.apply(d, self.q)
+            if system.preconditioned:
+                (square,) = self._reduced()
+                system.precondition(self.r, z)
+                self._advance(keep=keep, take=take)
+            else:
+                (square,) = self._advance(keep=keep, take=take)
+            number += 1
+            yield Iteration(number, goal.relative(square), {"keep": keep, "take": take})
+            if end := goal.met(number, square):
+                return end
+
+    def _estimate(self, goal, square: float) -> Solve | None:
+        """Find the bounds that are None; the end, if that shows that it cannot be."""
+        if self.lower is not None and self.upper is not None:
+            return None
+        values, end = ritz_values(self.system, self.lanczos_steps)
+        if end.reason not in ("converged", "limit"):
+            return goal.failed(0, square, end.reason, f"estimate of the spectrum: {end.detail}")
+        lower = BELOW * float(values[0]) if self.lower is None else self.lower
+        upper = ABOVE * float(values[-1]) if self.upper is None else self.upper
+        self._require_bounds(lower, upper)
+        self.lower, self.upper = lower, upper
+        return None
+
+    def _require_bounds(self, lower: float | None, upper: float | None) -> None:
+        known = [bound for bound in (lower, upper) if bound is not None]
+        if not all(0.0 < bound < np.inf for bound in known) or (len(known) == 2 and lower >= upper):
+            raise ValueError(
+                f"{self.name}: the bounds lower = {lower} and upper = {upper} of the spectrum must be finite, positive "
+                "and lower < upper; leave one out to have it estimated"
+            )

@@ -1,0 +1,116 @@
+"""Conjugate gradients with one all-reduce per iteration.
+
+Chronopoulos & Gear, s-step iterative methods for symmetric linear systems, J. Comput. Appl. Math. 25 (1989): the
+dot products of an iteration are taken at the same place, so they travel together. The curvature is that of a
+recurrence, (p, A p) = (A u, u) - beta gamma / alpha, which costs some attainable accuracy; once that is reached,
+rounding alone may make it negative.
+
+The method asks for its work in steps, planned once, so that an application with fused kernels and fields of its own
+can bring them; it keeps the scalars, the stopping and the breakdown rules:
+
+    steps.start(b, x) -> |b|^2                 r = b - A x, p = s = 0; from now on steps.x is what `update` improves
+    steps.product() -> (r, u), (w, u), (r, r)  u = M r, w = A u
+    steps.update(alpha, beta)                  p = u + beta p, s = w + beta s, x = x + alpha p, r = r - alpha s
+    steps.x, steps.r
+"""
+
+from miniapps.linear.krylov.base import Iteration, Method, register
+from miniapps.linear.krylov.cg import Watch, refusal
+
+
+def recurrence(gamma: float, delta: float, previous: float | None, alpha: float) -> tuple[float, float]:
+    """(beta, (p, A p)) from (r, u), (A u, u), and the last iteration's (r, u) (None in the first) and alpha."""
+    if previous is None:
+        return 0.0, delta
+    beta = gamma / previous
+    return beta, delta - beta * gamma / alpha
+
+
+class FusedSteps:
+    """The steps on the vectors of any system; b and x are copied in."""
+
+    def __init__(self, system):
+        self.system = system
+        self.b, self.x, self.r, self.w, self.p, self.s = (system.vector() for _ in range(6))
+        self.u = system.vector() if system.preconditioned else self.r
+        own, u = dict(w=self.w, p=self.p, s=self.s, x=self.x, r=self.r), "r"
+        if system.preconditioned:
+            own["u"], u = self.u, "u"
+        self._residual = system.fuse(dict(b=self.b, r=self.r), "r = b - r", "b.b")
+        self.update = system.fuse(own, f"p = {u} + beta*p; s = w + beta*s; x = x + alpha*p; r = r - alpha*s")
+        dotted = {name: own[name] for name in ("r", "w", u)}
+        self._dots = system.fuse(dotted, "", f"r.{u} w.{u}" + (" r.r" if system.preconditioned else ""))
+
+    def start(self, b, x) -> float:
+        """As the module's docstring."""
+        self.b[...] = b
+        self.x[...] = x
+        self.p[...] = 0.0
+        self.s[...] = 0.0
+        self.system.apply(self.x, self.r)
+        return self._residual()[0]
+
+    def product(self) -> list[float]:
+        """As the module's docstring."""
+        if not self.system.preconditioned:
+            self.system.apply(self.r, self.w)
+            gamma, delta = self._dots()
+            return [gamma, delta, gamma]
+        self.system.precondition(self.r, self.u)
+        self.system.apply(self.u, self.w)
+        return self._dots()
+
+
+@register
+class ChronopoulosGear(Method):
+    """Conjugate gradients with one all-reduce: (r, M r), (A M r, M r), (r, r) together.
+
+    Two passes over vectors: the update reads u, w, p, s, x, r and writes 4 (80 bytes per row in float64; 72
+    without M, where u = r), the dot products read r, u, w (24; 16 without M).
+
+    `system`: a system, or, where it has no vectors, None and `steps`. `watch`: keep what `orthogonality` needs.
+    """
+
+    name = "cg-chronopoulos-gear"
+    why = "conjugate gradients with one sum per iteration"
+    symmetric = True
+    reductions = 1
+
+    def __init__(self, system, watch: bool = False, steps=None):
+        self.steps = steps or FusedSteps(system)
+        self._watch = Watch(system, self.steps.r) if watch else None
+
+    @property
+    def x(self):
+        return self.steps.x
+
+    @property
+    def r(self):
+        return self.steps.r
+
+    def begin(self, b, x) -> float:
+        return self.steps.start(b, x)
+
+    def run(self, goal):
+        product, update = self.steps.product, self.steps.update
+        if self._watch:
+            self._watch.begin()
+        number, scalars, previous, alpha = 0, {}, None, 0.0
+        gamma, delta, square = product()
+        while True:
+            end = goal.met(number, square)
+            yield Iteration(number, goal.relative(square), scalars)
+            if end:
+                return end
+            beta, curvature = recurrence(gamma, delta, previous, alpha)
+            if end := refusal(goal, number, square, gamma, curvature):
+                return end
+            alpha, previous = gamma / curvature, gamma
+            scalars = {"alpha": alpha, "beta": beta, "curvature": curvature}
+            update(alpha=alpha, beta=beta)
+            gamma, delta, square = product()
+            number += 1
+
+    def orthogonality(self) -> float | None:
+        """As `Watch.cosine`; None without `watch`."""
+        return self._watch.cosine() if self._watch else None

@@ -1,0 +1,1 @@
+"""What runs an application: options and decks, context, checks, failures, exit codes."""

@@ -1,0 +1,174 @@
+"""From the command line, the environment and a deck to the configuration of one application."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import textwrap
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+from miniapps.errors import UsageError
+from miniapps.received.records import TOML_MOST
+from miniapps.received.regular import Refused, read_text
+from miniapps.runner.config import (
+    Option,
+    build,
+    closest,
+    convert,
+    cut,
+    from_deck,
+    from_environment,
+    from_settings,
+    options,
+)
+from miniapps.runner.options import Common, RunOptions
+
+DECK_BYTES = 4 * TOML_MOST  # the bytes of so many characters of UTF-8
+
+EXAMPLES = """\
+examples:
+  mpirun -n 4 python -m {module}
+      {first}, no guarantee
+  mpirun -n 4 python -m {module} --guarantee layout
+      the same bits on any number of ranks
+  mpirun -n 4 python -m {module} --allreduce arrival --repeats 3
+      three repeats that may differ in their bits
+  python -m {module} --list
+      everything that can be chosen
+
+Every option can also be given as --set section.name=value, as environment variable FPNA_SECTION_NAME, or in a
+deck; the command line wins over the environment, the environment over the deck.
+Exit codes: 0 done; 1 failure; 2 usage or configuration; 3 done, but a check failed.
+"""
+
+
+def parse(app: Any, argv: list[str], environ: Mapping[str, str]) -> tuple[RunOptions, Any, bool]:
+    """(common options, configuration of the application, whether to list and stop).
+
+    Raises UsageError; `--help` prints and raises SystemExit as argparse does.
+    """
+    known = known_options(app)
+    arguments, unknown = _parser(app, known).parse_known_args(argv)
+    if unknown:
+        flags = [f for o in known if o.flag for f in _spellings(o)] + ["--set", "--list", "--help"]
+        name = unknown[0].partition("=")[0]
+        raise UsageError(f"unknown argument {cut(unknown[0])}{closest(name, flags)}")
+    flags = {
+        o.key: convert(o, value, f"option {o.flag}")
+        for o in known
+        if o.flag and (value := getattr(arguments, o.key)) is not None
+    }
+    settings = from_settings(known, arguments.settings)
+    if twice := [key for key in settings if key in flags and flags[key] != settings[key]]:
+        raise UsageError(f"{twice[0]} is given twice, by its option and by --set; leave one out")
+    above = from_environment(known, environ) | settings | flags
+    deck = above.get("run.deck")
+    values = _deck(app, known, deck) | above | {"run.deck": deck or _default_deck(app)}
+    return build(Common, values).run, build(app.config, values), arguments.list
+
+
+def known_options(app: Any) -> list[Option]:
+    """The common options, then those of the application."""
+    return options(Common) + options(app.config)
+
+
+def decks(app: Any) -> dict[str, str]:
+    """The decks that ship with the application: {name: TOML text}."""
+    folder = resources.files(app.package) / "decks"
+    if not folder.is_dir():
+        return {}
+    files = sorted((f for f in folder.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
+    return {f.name.removesuffix(".toml"): f.read_text(encoding="utf-8") for f in files}
+
+
+def _default_deck(app: Any) -> str | None:
+    return "S" if "S" in decks(app) else None
+
+
+def _deck(app: Any, known: list[Option], name: str | None) -> dict[str, Any]:
+    """The values of the deck called for: one of the application's by name, any other by path."""
+    own = decks(app)
+    name = name or _default_deck(app)
+    if name is None:
+        return {}
+    if name in own:
+        return from_deck(known, own[name], name)
+    if not name.endswith(".toml") and not os.path.isfile(name):
+        raise UsageError(f"unknown deck {cut(name)}{closest(name, own)}; or give the path of a .toml file")
+    try:
+        return from_deck(known, read_text(name, DECK_BYTES, links=True), name)
+    except Refused as error:
+        raise UsageError(f"deck {error}") from error
+    except OSError as error:
+        raise UsageError(
+            f"deck {name} cannot be read: {error.strerror}; {app.name} ships {', '.join(own) or 'none'}"
+        ) from error
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str):
+        raise UsageError(message)
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str):
+        super().__init__(prog, max_help_position=34, width=110)
+
+
+def _parser(app: Any, known: list[Option]) -> argparse.ArgumentParser:
+    module = app.package
+    first = "deck S" if _default_deck(app) else "the defaults"
+    parser = _Parser(
+        prog=f"python -m {module}",
+        usage=f"[mpirun -n N] python -m {module} [options]",
+        description=textwrap.fill(app.summary, 110),
+        epilog=EXAMPLES.format(module=module, first=first),
+        formatter_class=_Formatter,
+        allow_abbrev=False,
+    )
+    groups: dict[str, Any] = {}
+    for o in known:
+        if not o.flag:
+            continue
+        if o.section not in groups:
+            title = "common options" if o.section == "run" else f"{app.name}: {o.section}"
+            groups[o.section] = parser.add_argument_group(title)
+        told = ", ".join([*decks(app), "or the path of a TOML file"]) if o.key == "run.deck" else _help(o)
+        groups[o.section].add_argument(o.flag, dest=o.key, default=None, help=told, **_action(o))
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="SECTION.NAME=VALUE",
+        help="set any option",
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="list decks, orderings, variants and all options, then stop"
+    )
+    return parser
+
+
+def _action(o: Option) -> dict[str, Any]:
+    if o.type is bool:
+        return dict(action=argparse.BooleanOptionalAction)
+    metavar = {int: "N", float: "X"}.get(o.type, o.name.upper())
+    if isinstance(o.choices, tuple):
+        metavar = "{" + ",".join(str(c) for c in o.choices) + "}"
+    return dict(metavar=metavar, action="append" if o.many else "store")
+
+
+def _help(o: Option) -> str:
+    if o.type is bool:
+        default = f" (default: {'yes' if o.default else 'no'})"
+    else:
+        default = "" if o.default in (None, (), "") else f" (default: {o.default})"
+    unit = f" [{', '.join(filter(None, (o.range, o.unit)))}]" if o.range or o.unit else ""
+    names = f": {', '.join(o.allowed())}" if callable(o.choices) else ""
+    return (o.help + names + unit + default).replace("%", "%%")
+
+
+def _spellings(o: Option) -> list[str]:
+    return [o.flag, "--no-" + o.flag.removeprefix("--")] if o.type is bool else [o.flag]

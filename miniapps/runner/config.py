@@ -1,0 +1,327 @@
+"""Configuration: dataclasses of options; the command line wins over environment, deck and default.
+
+A configuration is a dataclass whose fields are sections; a section is a dataclass whose fields are options:
+
+    @dataclass
+    class Grid:
+        n: int = option(128, help="cells per side", minimum=1, maximum=4096, flag="--cells")
+
+    @dataclass
+    class Config:
+        grid: Grid = section(Grid)
+
+`grid.n` is then set by `--cells 64`, `--set grid.n=64`, `FPNA_GRID_N=64` or `[grid] n = 64` in a deck. Every number has
+a range, and whatever its source, a value outside is refused with it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import json
+import math
+import types
+import typing
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from miniapps.errors import UsageError
+from miniapps.received.records import DIGITS, parse_toml
+
+ROLES = ("problem", "method", "control")
+PREFIX = "FPNA_"
+LONGEST = 4096  # characters of a text: no path is longer
+WORDS = {
+    int: "an integer",
+    float: "a number",
+    str: f"text of at most {LONGEST} characters, none of them a control character",
+    bool: "true or false",
+}
+VALUES = 1000  # of an option that takes several, unless it says otherwise
+SHOWN = 60  # characters of a wrong value that a message repeats
+# Ranges that several options have: the columns of traces are integers of 32 bits, and so are many arguments of C++.
+INT32 = 2**31 - 1
+SEEDS = (
+    2**63 - 1
+)  # random generators take 64 bits; seeds of repeats and injected faults are counted on from there
+HUGE = 1e9  # of a number with a unit, where physics sets no limit: what comes of it stays finite
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option as declared: where it lives, its type, and what may be said about it."""
+
+    section: str
+    name: str
+    type: type
+    optional: bool  # may be None
+    many: bool  # a tuple of `type`
+    default: Any
+    help: str
+    unit: str
+    choices: tuple[Any, ...] | Callable[[], Iterable[Any]] | None
+    role: str
+    flag: str | None
+    minimum: float | None
+    maximum: float | None
+    count: tuple[int, int]  # the least and the most values of an option that takes several
+    parameters: bool
+
+    @property
+    def range(self) -> str:
+        """What numbers it takes, in words: `1 to 4096`; empty where it takes none."""
+        if self.minimum is None or self.maximum is None:
+            return ""
+        return f"{_number(self.minimum)} to {_number(self.maximum)}"
+
+    @property
+    def key(self) -> str:
+        return f"{self.section}.{self.name}"
+
+    @property
+    def variable(self) -> str:
+        return f"{PREFIX}{self.section}_{self.name}".upper()
+
+    def allowed(self) -> tuple[Any, ...] | None:
+        """The values to choose from, or None where any value of the type will do."""
+        return tuple(self.choices()) if callable(self.choices) else self.choices
+
+
+def option(
+    default: Any,
+    *,
+    help: str,
+    unit: str = "",
+    choices: tuple[Any, ...] | Callable[[], Iterable[Any]] | None = None,
+    role: str = "problem",
+    flag: str | None = None,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    count: tuple[int, int] = (0, VALUES),
+    parameters: bool = False,
+) -> Any:
+    """A field of a section. `role` says what runs that differ in it are: other experiments ("problem"), the
+    same experiment by other means ("method"), or the same in every bit ("control"). `flag` makes it a
+    command-line option of its own; `choices` may be a function, so that a registry is asked only when
+    needed. Every number needs `minimum` and `maximum`, which belong to its range; `count`: the least and the most
+    values of a tuple. `parameters`: a choice may be followed by a colon and parameters, not looked at here."""
+    if role not in ROLES:
+        raise ValueError(f"role {role!r} of an option is unknown; the roles are {', '.join(ROLES)}")
+    return dataclasses.field(
+        default=default,
+        metadata=dict(
+            help=help,
+            unit=unit,
+            choices=choices,
+            role=role,
+            flag=flag,
+            minimum=minimum,
+            maximum=maximum,
+            count=count,
+            parameters=parameters,
+        ),
+    )
+
+
+def section(cls: type) -> Any:
+    """A field of a configuration that holds the section `cls`."""
+    return dataclasses.field(default_factory=cls)
+
+
+def options(config: type) -> list[Option]:
+    """All options of a configuration class, in order of declaration. Raises TypeError for a number without a range."""
+    found = []
+    for name, cls in typing.get_type_hints(config).items():
+        hints = typing.get_type_hints(cls)
+        for field in dataclasses.fields(cls):
+            kind, optional, many = _type(hints[field.name], f"{cls.__name__}.{field.name}")
+            found.append(Option(name, field.name, kind, optional, many, field.default, **field.metadata))
+            if kind in (int, float) and not found[-1].range:
+                raise TypeError(f"{cls.__name__}.{field.name}: a number needs its minimum and its maximum")
+    return found
+
+
+def build(config: type, values: Mapping[str, Any]) -> Any:
+    """An instance of `config` from values by key; what is missing takes its default."""
+    sections = {}
+    for name, cls in typing.get_type_hints(config).items():
+        names = [field.name for field in dataclasses.fields(cls)]
+        sections[name] = cls(**{n: values[f"{name}.{n}"] for n in names if f"{name}.{n}" in values})
+    return config(**sections)
+
+
+def effective(*configs: Any) -> dict[str, dict[str, Any]]:
+    """Every option of the given configurations, defaults included: {section: {name: value}} as in JSON."""
+    merged: dict[str, dict[str, Any]] = {}
+    for config in configs:
+        merged |= dataclasses.asdict(config)
+    return json.loads(json.dumps(merged))
+
+
+def of_role(known: Iterable[Option], values: Mapping[str, Mapping[str, Any]], role: str) -> dict[str, Any]:
+    """{"section.name": value} of the options with that role; `values` as `effective` returns them."""
+    return {o.key: values[o.section][o.name] for o in known if o.role == role}
+
+
+def problem_hash(app: str, problem: Mapping[str, Any]) -> str:
+    """16 hex digits that two runs share exactly if they run `app` on the same problem."""
+    text = json.dumps([app, problem], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+# Where values come from. Each source yields {key: value} with the values converted and checked.
+
+
+def from_deck(known: list[Option], text: str, where: str) -> dict[str, Any]:
+    """Values of a TOML deck; `where` names it in errors. Raises UsageError."""
+    try:
+        deck = parse_toml(text)
+    except ValueError as error:  # TOMLDecodeError is one
+        raise UsageError(f"deck {where}: not valid TOML: {error}") from error
+    sections = list(dict.fromkeys(o.section for o in known))
+    values = {}
+    for name, content in deck.items():
+        if name not in sections:
+            raise UsageError(f"deck {where}: unknown section [{cut(name)}]{closest(name, sections)}")
+        if not isinstance(content, dict):
+            raise UsageError(f"deck {where}: {name} must be a section, written [{name}], not a value")
+        for key, value in content.items():
+            found = _find(known, f"{name}.{key}", f"deck {where}")
+            values[found.key] = convert(found, value, f"deck {where}, {found.key}")
+    return values
+
+
+def from_environment(known: list[Option], environ: Mapping[str, str]) -> dict[str, Any]:
+    """Values of FPNA_SECTION_NAME variables. Raises UsageError, also for a variable that looks misspelt."""
+    variables = {o.variable: o for o in known}
+    prefixes = tuple({f"{PREFIX}{o.section}_".upper() for o in known})
+    values = {}
+    for variable in sorted(v for v in environ if v.startswith(PREFIX)):
+        if variable in variables:
+            found = variables[variable]
+            values[found.key] = convert(found, environ[variable], f"environment variable {variable}")
+        elif variable.startswith(prefixes) or difflib.get_close_matches(variable, variables, 1, 0.85):
+            raise UsageError(
+                f"environment variable {cut(variable)}: no such option{closest(variable, variables)}"
+            )
+    return values
+
+
+def from_settings(known: list[Option], settings: Iterable[str]) -> dict[str, Any]:
+    """Values of `--set section.name=value`. Raises UsageError."""
+    values = {}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals:
+            raise UsageError(f"--set {cut(setting)}: write it as --set section.name=value")
+        found = _find(known, key.strip(), f"--set {cut(setting)}")
+        values[found.key] = convert(found, text, f"--set {cut(setting)}")
+    return values
+
+
+def convert(option: Option, value: Any, where: str) -> Any:
+    """`value`, text or TOML, as what `option` takes. Raises UsageError that begins with `where`."""
+    if option.optional and (value is None or (isinstance(value, str) and value.strip().lower() == "none")):
+        return None
+    if option.many:
+        items = value.split() if isinstance(value, str) else value
+        if not isinstance(items, list | tuple):
+            items = [items]
+        least, most = option.count
+        if not least <= len(items) <= most:
+            wanted = f"{least}" if least == most else f"{least} to {most}"
+            raise UsageError(f"{where}: {option.key} takes {wanted} values, not {len(items)}")
+        return tuple(_one(option, item, where) for item in items)
+    return _one(option, value, where)
+
+
+def closest(name: str, names: Iterable[str]) -> str:
+    """The end of an error message: what was probably meant, and all that could be."""
+    names, name = list(names), cut(name)
+    match = difflib.get_close_matches(name, names, 1, 0.5)
+    return (f"; did you mean {match[0]}?" if match else ";") + f" There are: {', '.join(names) or 'none'}"
+
+
+def _find(known: list[Option], key: str, where: str) -> Option:
+    by_key = {o.key: o for o in known}
+    if key not in by_key:
+        same_section = [k for k in by_key if k.startswith(key.partition(".")[0] + ".")]
+        raise UsageError(f"{where}: no option {cut(key)}{closest(key, same_section or by_key)}")
+    return by_key[key]
+
+
+def _one(option: Option, value: Any, where: str) -> Any:
+    converted = _parse(option.type, value)
+    if converted is None:
+        none = " (or none)" if option.optional else ""
+        bounds = f" from {option.range}" if option.range else ""
+        raise UsageError(
+            f"{where}: {option.key} takes {WORDS[option.type]}{bounds}{none}, not {_shown(value)}"
+        )
+    allowed = option.allowed()
+    chosen = converted.partition(":")[0] if option.parameters else converted
+    if allowed is not None and chosen not in allowed:
+        names = [str(a) for a in allowed]
+        raise UsageError(
+            f"{where}: {option.key} cannot be {_shown(converted)}{closest(str(converted), names)}"
+        )
+    if option.range and not option.minimum <= converted <= option.maximum:
+        raise UsageError(f"{where}: {option.key} must be from {option.range}, not {_shown(value)}")
+    return converted
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:g}"
+
+
+def _shown(value: Any) -> str:
+    """A wrong value as a message repeats it."""
+    if isinstance(value, int) and value.bit_length() > 4 * SHOWN:  # Python writes no number of 4,301 digits
+        return f"a number of some {int(value.bit_length() * math.log10(2)) + 1} digits"
+    return cut(repr(value))
+
+
+def cut(text: str) -> str:
+    """What someone typed, as a message repeats it: not more of it than one reads."""
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 20]}... ({len(text)} characters)"
+
+
+def _parse(kind: type, value: Any) -> Any:
+    """`value` as `kind`, or None if it is not one; numbers in text are read as Python writes them."""
+    if kind is str:
+        plain = isinstance(value, str) and len(value) <= LONGEST
+        # What is set is recorded in UTF-8, in which halves of surrogate pairs (Cs) cannot be written.
+        return value if plain and not any(unicodedata.category(c) in ("Cc", "Cs") for c in value) else None
+    if kind is bool:
+        if isinstance(value, bool):
+            return value
+        return {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False,
+                "0": False}.get(value.strip().lower() if isinstance(value, str) else None)  # fmt: skip
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if isinstance(value, str) and len(value) > DIGITS:
+        return None
+    try:
+        if kind is int:
+            return None if isinstance(value, float) else int(value)
+        number = float(value)
+    except (ValueError, OverflowError):  # of an integer that is no float64
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _type(hint: Any, where: str) -> tuple[type, bool, bool]:
+    """(type, may be None, many) of an annotation."""
+    optional = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    if optional:
+        (hint,) = (arg for arg in typing.get_args(hint) if arg is not types.NoneType)
+    many = typing.get_origin(hint) is tuple
+    kind = typing.get_args(hint)[0] if many else hint
+    if kind not in (int, float, str, bool):
+        raise TypeError(
+            f"{where}: an option is int, float, str, bool, optional, or a tuple of one; not {hint}"
+        )
+    return kind, optional, many

@@ -1,0 +1,208 @@
+"""What an application is given: communicator, configuration, trace, log, reducers, beginning of a step."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from miniapps.errors import UsageError
+from miniapps.runner import faults
+from miniapps.runner.console import NoProgress, Progress
+from miniapps.runner.options import RunOptions, ordering_for
+from miniapps.runner.watch import Watch
+from miniapps.system.place import Place
+from miniapps.trace import Tracer
+
+
+class Reducer:
+    """A planned all-reduce that leaves an event `allreduce.NAME` in the trace; otherwise as
+    `kernels.allreduce.plan`.
+
+    `reducer(contributions)`: (k, *shape) of this rank's k blocks -> (*shape,), valid until the next call.
+    `reducer.start(contributions)`, `reducer.finish()`: the same with the sums under way; one event, of both and what
+    is between.
+    """
+
+    __slots__ = ("_begun", "_clock", "_event", "_inner", "_name", "guarantee", "name", "nbytes", "ordering")
+
+    def __init__(self, name: str, inner: Any, tracer: Tracer):
+        self.name, self._inner = name, inner
+        self.ordering, self.guarantee, self.nbytes = inner.ordering, inner.guarantee, inner.nbytes
+        self._name = tracer.name(f"allreduce.{name}")
+        self._clock, self._event, self._begun = tracer.clock, tracer.event, 0
+
+    def __call__(self, contributions: np.ndarray) -> np.ndarray:
+        start = self._clock()
+        total = self._inner(contributions)
+        self._event(self._name, start, self.nbytes)
+        return total
+
+    def start(self, contributions: np.ndarray) -> None:
+        """Begin a sum; leave `contributions` alone until `finish`."""
+        self._begun = self._clock()
+        self._inner.start(contributions)
+
+    def progress(self) -> bool:
+        """Go on with what was started, without waiting; whether `finish()` would return at once."""
+        return self._inner.progress()
+
+    def finish(self) -> np.ndarray:
+        """The total of what was started."""
+        total = self._inner.finish()
+        self._event(self._name, self._begun, self.nbytes)
+        return total
+
+    def sum_words(self, words: np.ndarray) -> np.ndarray:
+        """The sum of superaccumulators, int64 (*shape, WORDS), rounded once; ordering `exact` only."""
+        start = self._clock()
+        total = self._inner.sum_words(words)
+        self._event(self._name, start, self.nbytes)
+        return total
+
+    def drain_orders(self) -> list[np.ndarray]:
+        """The orders in which contributions were added since the last drain (rank 0, `arrival` only)."""
+        return self._inner.drain_orders()
+
+    def free(self) -> None:
+        """Free the plan."""
+        self._inner.free()
+
+
+@dataclass
+class Context:
+    """Everything a repeat of an application may use; the same object serves all repeats of a launch."""
+
+    comm: Any
+    config: Any
+    options: RunOptions
+    tracer: Tracer
+    log: logging.Logger
+    out: Path
+    repeat: int = 0
+    faults: list[faults.Fault] = field(default_factory=list)
+    replay: Mapping[tuple[str, int], np.ndarray] | None = None  # orders (calls, size) by reducer and repeat
+    progress: Progress | NoProgress = field(default_factory=NoProgress)
+    struck: set[str] = field(default_factory=set)
+    orderings: dict[str, str] = field(default_factory=dict)  # by name of reducer, as planned
+    watch: Watch | None = None  # of what passes between records; None where nobody asked for it
+    place: Place | None = None  # `out` as it was opened
+    _reducers: dict[str, Reducer] = field(default_factory=dict)
+
+    def __post_init__(self):
+        if self.options.record == "messages" or any(f.kind in faults.INSIDE for f in self.faults):
+            recording = self.options.record == "messages"
+            self.watch = Watch(self.comm, self.tracer, self.faults, self.struck, recording)
+
+    def directory(self) -> Path:
+        """Where to write files of the run. Raises PlaceError where that is not what it was when the run began."""
+        return self.out if self.place is None else self.place.require()
+
+    @property
+    def rank(self) -> int:
+        return self.comm.rank
+
+    @property
+    def size(self) -> int:
+        return self.comm.size
+
+    @property
+    def seed(self) -> int:
+        return self.options.seed
+
+    def reducer(
+        self,
+        name: str,
+        shape: tuple[int, ...] = (),
+        dtype: str = "float64",
+        comm: Any = None,
+        blocks: Sequence[int] | None = None,
+        ordering: str | None = None,
+    ) -> Reducer:
+        """An all-reduce of arrays of `shape` by `ordering`, else by the one that the options ask for, over all ranks or
+        those of `comm`; freed with the repeat. `blocks`: the numbers of this rank's blocks, one per contribution.
+
+        Collective. Raises ValueError for a name in use, and UsageError when the run to be replayed has no orders
+        for it.
+        """
+        from kernels import allreduce
+
+        if name in self._reducers:
+            raise ValueError(f"a reducer called {name!r} exists in this repeat; choose another name")
+        ordering = ordering or ordering_for(self.options, math.prod(shape))
+        inner = allreduce.plan(
+            self.comm if comm is None else comm,
+            ordering=ordering,
+            shape=shape,
+            dtype=dtype,
+            check=self.options.check_ranks,
+            replay=self._orders(name) if ordering == "arrival" else None,
+            name=name,
+            accumulate=self.options.accumulate,
+            blocks=blocks,
+        )
+        self.orderings[name] = ordering
+        reducer = Reducer(name, inner, self.tracer)
+        if self.watch is not None:
+            reducer = self.watch.reducer(reducer, self.comm if comm is None else comm, blocks)
+        self._reducers[name] = reducer
+        return reducer
+
+    def begin_step(
+        self, step: int, steps: int, peek: Callable[[int], np.ndarray | None] | None = None
+    ) -> None:
+        """Say that `step` of `steps` begins: the trace, the progress bar and injected faults go by it.
+
+        `peek(block)` returns the writable state array of a block that this rank owns, else None.
+        """
+        self._drain()
+        self.tracer.at(self.repeat, step)
+        self.progress.show(self.repeat, step, steps)
+        if self.faults:
+            due = faults.inject(self.faults, self.comm, self.repeat, step, peek)
+            self.struck.update(fault.spec for fault in due)
+
+    def end_steps(self, step: int) -> None:
+        """Say that the last step is over: what follows is recorded as `step`."""
+        self._drain()
+        self.tracer.at(self.repeat, step)
+
+    def other_seeds(self, blocks: Iterable[int]) -> dict[int, int]:
+        """{block: seed} of those `blocks` whose random numbers an injected fault wants drawn by another seed."""
+        found = faults.other_seeds(self.faults, self.repeat, self.seed, blocks) if self.faults else {}
+        self.struck.update(
+            fault.spec for fault in self.faults if fault.kind == "seed" and fault.block in found
+        )
+        return found
+
+    def begin_repeat(self, repeat: int) -> None:
+        """Make ready for another repeat."""
+        self.repeat = repeat
+        self.tracer.at(repeat, 0)
+
+    def end_repeat(self) -> None:
+        """Record what is left of the orders and free the reducers; collective."""
+        self._drain()
+        for reducer in self._reducers.values():
+            reducer.free()
+        self._reducers.clear()
+
+    def _drain(self) -> None:
+        for name, reducer in self._reducers.items():
+            self.tracer.order(name, reducer.drain_orders())
+
+    def _orders(self, name: str) -> list[np.ndarray] | None:
+        if self.replay is None:
+            return None
+        if (name, self.repeat) not in self.replay:
+            recorded = ", ".join(f"{n} (repeat {r})" for n, r in self.replay)
+            raise UsageError(
+                f"--replay {self.options.replay}: no orders of reducer {name!r} in repeat {self.repeat}; it "
+                f"has {recorded or 'none'}; record with --allreduce arrival and the same --repeats"
+            )
+        return list(self.replay[name, self.repeat])

@@ -1,0 +1,152 @@
+"""Injected faults: `--fault KIND@step=S,...`, so that tests and users can prove what the tools see."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from miniapps.errors import UsageError
+from miniapps.runner.config import INT32, closest, cut
+
+# What each kind needs, and what it may have.
+KINDS = {
+    "nan": (("step", "block"), ("index",)),
+    "bitflip": (("step", "block"), ("bit", "index")),
+    "raise": (("step", "rank"), ()),
+    "kill": (("step", "rank"), ()),
+    "kernel-bit": (("step", "block"), ("call", "bit", "index")),
+    "swap-order": (("step", "rank", "other"), ("call",)),
+    "lost-halo": (("step", "rank"), ("call", "message")),
+    "seed": (("block",), ()),
+}
+INSIDE = ("kernel-bit", "swap-order", "lost-halo")  # strike in the midst of a step: miniapps.runner.watch
+BETWEEN_RANKS = ("swap-order", "lost-halo")
+
+
+class InjectedFault(RuntimeError):
+    """What `--fault raise@...` raises."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault: at the beginning of `step` of `repeat`, on the rank, or on the rank that owns the block; those of
+    INSIDE at the `call`-th kernel, all-reduce or exchange of the step, from 0."""
+
+    spec: str
+    kind: str
+    step: int = 0
+    repeat: int = 0
+    block: int | None = None
+    rank: int | None = None
+    bit: int = 0
+    index: int = 0
+    call: int = 0
+    other: int | None = None  # the rank whose contributions change places with those of `rank`
+    message: int = 0  # of those that `rank` receives, in the order of the ranks they come from
+
+    @property
+    def nowhere(self) -> str:
+        """Why it did not strike, where it did not."""
+        if self.kind == "seed":
+            return "the run draws no random numbers for such a block"
+        inside = self.kind in INSIDE
+        return "the run has no such step" + (", or not so many calls in it" if inside else "")
+
+    def strike(self, rank: int, peek: Callable[[int], np.ndarray | None] | None) -> bool:
+        """Do it if it is this rank's to do; whether it was. `peek(block)` is the writable state array of an
+        owned block, or None."""
+        if self.rank is not None:
+            if self.rank == rank and self.kind == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if self.rank == rank:
+                raise InjectedFault(f"fault injected by --fault {self.spec}")
+            return False
+        state = peek(self.block) if peek else None
+        if state is None:
+            return False
+        self.spoil(state, "the state of a block")
+        return True
+
+    def spoil(self, array: np.ndarray, what: str) -> None:
+        """Write NaN into element `index` of `array`, or flip a bit of it."""
+        if not 0 <= self.index < array.size:
+            raise UsageError(f"--fault {self.spec}: {what} has {array.size} elements, from 0 on")
+        where = np.unravel_index(self.index, array.shape)
+        if self.kind == "nan":
+            array[where] = np.nan
+        else:
+            array[where] = _flip(array[where], self.bit, self.spec)
+
+
+def parse(spec: str, size: int, repeats: int) -> Fault:
+    """The fault that `KIND@step=S,key=value,...` describes, for a run of `size` ranks; raises UsageError."""
+    kind, _, rest = spec.partition("@")
+    if kind not in KINDS:
+        raise UsageError(f"--fault {spec}: unknown kind {kind!r}{closest(kind, KINDS)}")
+    needed, optional = KINDS[kind][0], ("repeat", *KINDS[kind][1])
+    values = {}
+    for item in filter(None, rest.split(",")):
+        key, _, text = item.partition("=")
+        if key not in needed + optional:
+            raise UsageError(f"--fault {spec}: unknown key {key!r}{closest(key, needed + optional)}")
+        if not re.fullmatch("[0-9]{1,10}", text) or int(text) > INT32:
+            raise UsageError(
+                f"--fault {cut(spec)}: {key} takes a whole number from 0 to {INT32}, not {cut(repr(text))}"
+            )
+        values[key] = int(text)
+    if missing := [key for key in needed if key not in values]:
+        raise UsageError(
+            f"--fault {spec}: {', '.join(missing)} missing; write {kind}@"
+            + ",".join(f"{key}=N" for key in needed)
+        )
+    for key, count, what in (
+        ("rank", size, "ranks"),
+        ("other", size, "ranks"),
+        ("repeat", repeats, "repeats"),
+    ):
+        if values.get(key, 0) >= count:
+            raise UsageError(
+                f"--fault {spec}: {key} {values[key]} of a run with {count} {what}; they count from 0"
+            )
+    if kind in BETWEEN_RANKS and size < 2:
+        raise UsageError(f"--fault {spec}: nothing passes between ranks in a run of one; start 2 or more")
+    if kind == "swap-order" and values["rank"] == values["other"]:
+        raise UsageError(f"--fault {spec}: rank and other are the same; name two ranks")
+    return Fault(spec, kind, **values)
+
+
+def inject(faults: list[Fault], comm, repeat: int, step: int, peek: Callable | None) -> list[Fault]:
+    """Let the faults of this step strike and return them; collective where one is due, free of charge
+    elsewhere.
+
+    Raises UsageError on all ranks when a fault concerns a block that no rank owns.
+    """
+    due = [
+        fault
+        for fault in faults
+        if fault.kind not in (*INSIDE, "seed") and (fault.repeat, fault.step) == (repeat, step)
+    ]
+    for fault in due:
+        struck = fault.strike(comm.rank, peek)
+        if fault.block is not None and not comm.allreduce(int(struck)):
+            raise UsageError(f"--fault {fault.spec}: no rank has a block {fault.block}; blocks count from 0")
+    return due
+
+
+def other_seeds(faults: list[Fault], repeat: int, seed: int, blocks: Iterable[int]) -> dict[int, int]:
+    """{block: seed} of those `blocks` whose numbers a fault wants drawn by another seed than `seed`: the next."""
+    asked = {fault.block for fault in faults if fault.kind == "seed" and fault.repeat == repeat}
+    return {int(block): seed + 1 for block in blocks if int(block) in asked}
+
+
+def _flip(value: np.generic, bit: int, spec: str) -> np.generic:
+    """`value` with one bit of its pattern inverted; bit 0 is the least significant."""
+    if bit >= 8 * value.dtype.itemsize:
+        raise UsageError(f"--fault {spec}: {value.dtype} has the bits 0 to {8 * value.dtype.itemsize - 1}")
+    pattern = np.dtype(f"u{value.dtype.itemsize}")
+    return (value.view(pattern) ^ pattern.type(1 << bit)).view(value.dtype)

@@ -1,0 +1,174 @@
+"""What rank 0 makes of the command line before anything runs: checked, complete, the same for all ranks."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernels import allreduce
+from miniapps.errors import UsageError
+from miniapps.received.text import tell
+from miniapps.runner import commandline, config, faults
+from miniapps.runner.options import Common, RunOptions, ordering_for
+from miniapps.system import environment, resources
+from miniapps.trace import TraceError, read_run
+
+Orders = dict[tuple[str, int], np.ndarray]  # uint16 (calls, size) by name of the reducer and repeat
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of one application."""
+
+    app: str
+    size: int
+    options: RunOptions
+    config: Any
+    effective: dict[str, Any]  # all options by section
+    problem: str
+    problem_options: dict[str, Any]
+    method: dict[str, Any]
+    out: Path
+    run_id: str
+    started: str
+    environment: dict[str, Any]
+    faults: list[faults.Fault]
+    replay: Orders | None
+
+    def attributes(self) -> dict[str, Any]:
+        """The attributes that the traces of all ranks share."""
+        return {
+            "app": self.app,
+            "config": self.effective,
+            "problem": self.problem,
+            "problem_options": self.problem_options,
+            "method": self.method,
+            "guarantee": self.options.guarantee,
+            "ordering": ",".join(dict.fromkeys(self.method["orderings"].values())),
+            "seed": self.options.seed,
+            "repeats": self.options.repeats,
+            "run_id": self.run_id,
+            "allocation_id": environment.allocation_id(),
+            "started": self.started,
+        }
+
+    def result(self, status: str, code: int) -> dict[str, Any]:
+        """What result.json says in any case."""
+        return self.attributes() | {
+            "status": status,
+            "exit_code": code,
+            "run": str(self.out),
+            "size": self.size,
+            "environment": self.environment,
+        }
+
+
+def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
+    """The launch of `app` on `size` ranks, its directory created; None where printing a list was all there
+    was to do. Raises UsageError, ChoiceError or BlocksError, and then has created nothing."""
+    options, own, only_list = commandline.parse(app, argv, os.environ)
+    known = commandline.known_options(app)
+    if app.complete:
+        app.complete(own, size)
+    effective = config.effective(Common(options), own)
+    if only_list:
+        from miniapps.runner.listing import listing  # imports all kernels, of which a run may need few
+
+        tell(listing(app, known, effective), keep="\n")
+        return None
+    if options.device == "cuda" and (reason := environment.no_cuda()):
+        raise UsageError(f"--device cuda: {reason}; or compute with --device cpu")
+    orderings, injected = check(app, own, options, size)
+    resources.require_threads(options.threads, size)
+    if app.memory and options.device == "cpu":
+        resources.require_memory(app.memory(own, options, size), size)
+    defining = config.of_role(known, effective, "problem")
+    problem = config.problem_hash(app.name, defining)
+    now = datetime.now(UTC)
+    run_id = f"{app.name}-{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+    return Launch(
+        app=app.name,
+        size=size,
+        options=options,
+        config=own,
+        effective=effective,
+        problem=problem,
+        problem_options=defining,
+        method=config.of_role(known, effective, "method") | {"orderings": orderings},
+        replay=None if options.replay is None else replayed(options, app.name, problem, size),
+        environment=environment.shared(),
+        faults=injected,
+        run_id=run_id,
+        started=now.isoformat(timespec="milliseconds"),
+        out=directory(Path(options.out or f"runs/{run_id}")),  # last: nothing can be refused after it
+    )
+
+
+def check(app: Any, own: Any, options: RunOptions, size: int) -> tuple[dict[str, str], list[faults.Fault]]:
+    """(orderings by what they add, faults) of a configuration on `size` ranks. Raises UsageError, ChoiceError or
+    BlocksError for one that cannot run. What this node has is not looked at: campaigns are checked elsewhere."""
+    orderings = {"scalars": ordering_for(options, 1), "vectors": ordering_for(options, sys.maxsize)}
+    for ordering in set(orderings.values()):
+        allreduce.check(ordering, options.guarantee, options.accumulate)
+    injected = [faults.parse(spec, size, options.repeats) for spec in options.fault]
+    if app.validate:
+        app.validate(own, options, size)
+    return orderings, injected
+
+
+def directory(out: Path) -> Path:
+    """Create the directory of the run; raises UsageError where it is in use or cannot be written to."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        used = next(out.iterdir(), None)
+    except OSError as error:
+        raise UsageError(
+            f"--out {out}: cannot be created: {error.strerror}; choose a directory that you may write to"
+        ) from error
+    if used:
+        raise UsageError(
+            f"--out {out}: {used.name} is in it already, and nothing is written over; choose a new or an "
+            "empty directory"
+        )
+    if not os.access(out, os.W_OK | os.X_OK):
+        raise UsageError(f"--out {out}: you may not write to it; choose another directory")
+    return out
+
+
+def replayed(options: RunOptions, app: str, problem: str, size: int) -> Orders:
+    """The orders recorded in the run to be replayed; raises UsageError where it does not fit this one."""
+    option = f"--replay {options.replay}"
+    if options.allreduce not in (None, "arrival"):
+        raise UsageError(
+            f"{option}: an order of arrival cannot be repeated with --allreduce {options.allreduce}; leave "
+            "--allreduce out"
+        )
+    try:
+        (trace,) = read_run(options.replay, tables=["order"], ranks=[0])
+    except TraceError as error:
+        raise UsageError(f"--replay {error}") from error
+    for what, theirs, ours in (
+        ("application", trace.attributes["app"], app),
+        ("number of ranks", trace.attributes["size"], size),
+        ("problem (hash of the options that define it)", trace.attributes["problem"], problem),
+    ):
+        if theirs != ours:
+            raise UsageError(
+                f"{option}: its {what} is {theirs}, here it is {ours}; repeat it with the same application, "
+                "options and number of ranks"
+            )
+    order = trace.tables["order"]
+    keys = sorted({(int(name), int(r)) for name, r in zip(order["name"], order["repeat"], strict=True)})
+    if not keys:
+        raise UsageError(f"{option}: no orders in it; record a run with --allreduce arrival on several ranks")
+    return {
+        (trace.names[name], r): order["ranks"][(order["name"] == name) & (order["repeat"] == r)]
+        for name, r in keys
+    }

@@ -1,0 +1,51 @@
+"""`--list`: everything that can be chosen, from the same declarations that the program runs by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import kernels.sums  # noqa: F401 - registers its variants
+from kernels import allreduce, registry
+from kernels.guarantees import MEANINGS
+from miniapps.runner import commandline
+from miniapps.runner.config import Option
+
+
+def listing(app: Any, known: list[Option], values: dict[str, dict[str, Any]]) -> str:
+    """Decks, guarantees, orderings, variants and all options of `app` with their `values`, as plain text."""
+    parts = [
+        _table("decks", ((name, _first_comment(text)) for name, text in commandline.decks(app).items())),
+        _table("guarantees, weakest first", MEANINGS.items()),
+        _table("orderings of an all-reduce", ((o.name, o.guarantee, o.why) for o in allreduce.orderings())),
+    ]
+    for operation in registry.operations():
+        rows = (
+            (v.name, v.backend, v.guarantee, v.unavailable() or v.why) for v in registry.variants(operation)
+        )
+        parts.append(_table(f"variants of {operation}", rows))
+    rows = []
+    for o in known:
+        allowed = "" if o.allowed() is None else f" {{{', '.join(map(str, o.allowed()))}}}"
+        unit = f" [{', '.join(filter(None, (o.range, o.unit)))}]" if o.range or o.unit else ""
+        rows.append(
+            (o.key, json.dumps(values[o.section][o.name]), o.role, o.flag or "", o.help + unit + allowed)
+        )
+    parts.append(_table("options: value now, role, flag", rows))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _first_comment(deck: str) -> str:
+    """A deck's first line says what it is for."""
+    first = deck.partition("\n")[0]
+    return first.lstrip("# ") if first.startswith("#") else ""
+
+
+def _table(title: str, rows: Iterable[tuple[str, ...]]) -> str:
+    rows = list(rows)
+    if not rows:
+        return ""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    lines = ["  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[-1]]) for row in rows]
+    return "\n".join([title, *("  " + line.rstrip() for line in lines)])

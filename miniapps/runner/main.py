@@ -1,0 +1,227 @@
+"""The one entry of all applications: from the command line to the exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from miniapps.errors import RunError, UsageError
+from miniapps.received.text import tell
+from miniapps.runner import console, outcome
+from miniapps.runner.context import Context
+from miniapps.runner.failure import BAD_USAGE, DONE, FAILED, NOT_VERIFIED, USAGE, State, fail
+from miniapps.runner.launch import Launch, prepare
+from miniapps.runner.options import RunOptions
+from miniapps.runner.outcome import RESULT, Check, Outcome
+from miniapps.system import environment, interrupts, peers
+from miniapps.system.place import Place, PlaceError
+from miniapps.system.resources import Need
+from miniapps.system.world import speaks, world
+from miniapps.trace import TraceError, Tracer
+from miniapps.trace.clocks import Clocks
+from miniapps.trace.node import pack_node
+from miniapps.trace.schema import rank_file
+
+__all__ = ["App", "Check", "Context", "Outcome", "RunError", "main"]
+
+
+@dataclass(frozen=True)
+class App:
+    """One application: `run(ctx) -> Outcome` is called once per repeat on every rank.
+
+    `validate(config, options, size)` is called on rank 0 before anything is created and raises UsageError,
+    ChoiceError or BlocksError for what cannot be run. `complete(config, size)`, before it, writes into the
+    configuration what the number of ranks decides, so that the recorded one is complete. `memory(config, options,
+    size)`, after both, says what a rank will need. `package` holds the folder `decks` and is what `python -m` is given.
+    """
+
+    name: str
+    config: type
+    run: Callable[[Context], Outcome]
+    summary: str
+    validate: Callable[[Any, RunOptions, int], None] | None = None
+    complete: Callable[[Any, int], None] | None = None
+    memory: Callable[[Any, RunOptions, int], Need] | None = None
+    package: str = ""
+
+    def __post_init__(self):
+        object.__setattr__(self, "package", self.package or f"miniapps.{self.name}")
+
+
+def main(app: App, argv: list[str] | None = None, comm: Any = None) -> int:
+    """Run `app` as the command line `argv` (default: sys.argv) asks, on `comm` (default: all ranks).
+
+    Returns the exit code: 0 done; 1 failure; 2 usage or configuration; 3 done, but a check failed; 130 SIGINT;
+    143 SIGTERM. With several ranks, a failure of any of them ends the whole job through MPI_Abort and does not
+    return.
+    """
+    argv = sys.argv[1:] if argv is None else argv
+    try:
+        comm = world() if comm is None else comm
+    except UsageError as error:
+        if speaks():
+            tell(f"{app.name}: {error}", sys.stderr)
+        return BAD_USAGE
+    state = State()
+    try:
+        with interrupts.raising():
+            code, state.launch = _agree(app, argv, comm)
+            return code if state.launch is None else _run(app, comm, state)
+    except BaseException as error:
+        return fail(error, app.name, comm, state)
+
+
+def _agree(app: App, argv: list[str], comm: Any) -> tuple[int, Launch | None]:
+    """(exit code, launch or None), the same on all ranks; bad usage is printed once."""
+    answer = None
+    if comm.rank == 0:
+        try:
+            answer = (DONE, prepare(app, argv, comm.size))
+        except USAGE as error:
+            tell(f"{app.name}: {error}", sys.stderr)
+            answer = (BAD_USAGE, None)
+        except SystemExit as end:  # --help
+            sys.stdout.flush()
+            answer = (end.code or DONE, None)
+        except BrokenPipeError:  # of --list: its reader, such as `head`, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            answer = (DONE, None)
+    return comm.bcast(answer, root=0)
+
+
+def _run(app: App, comm: Any, state: State) -> int:
+    """Set up, run the repeats, agree on the verdict, and write it down."""
+    launch, options, rank = state.launch, state.launch.options, comm.rank
+    state.place = place = _open(launch, comm)
+    log_file = launch.out / f"rank-{rank:05d}.log" if options.log_all_ranks else None
+    try:
+        log = console.logger(app.name, rank, options.log_level, log_file)
+    except OSError as error:
+        told = f"the log {log_file} cannot be created: {error.strerror}"
+        raise PlaceError(f"{told}; choose a new directory, with room (--out DIR)") from error
+    ranks = "1 rank" if comm.size == 1 else f"{comm.size} ranks"
+    log.info("%s, guarantee %s, run %s", ranks, options.guarantee, launch.out)
+    environment.set_threads(options.threads)
+    clocks = Clocks(comm)
+    state.peers = peers.peers_of(clocks.node, rank)
+    device = "cpu" if options.device == "cpu" else environment.cuda_device(clocks.node.rank)
+    offset, _ = clocks.offset()
+    own = launch.environment | environment.own(options.threads, device)
+    attributes = launch.attributes() | {"rank": rank, "environment": own, "clock_offset_ns": offset}
+    state.ctx = ctx = Context(
+        comm=comm,
+        config=launch.config,
+        options=options,
+        tracer=Tracer(
+            launch.out / rank_file(rank), attributes, size=comm.size, level=options.trace, directory=place
+        ),
+        log=log,
+        out=launch.out,
+        faults=launch.faults,
+        replay=launch.replay,
+        progress=console.progress(rank, options.progress, options.repeats),
+        place=place,
+    )
+    outcomes = state.outcomes
+    begin = time.perf_counter()
+    for repeat in range(options.repeats):
+        ctx.begin_repeat(repeat)
+        state.outcomes.append(app.run(ctx))
+        ctx.end_repeat()
+        if repeat == 0:  # by now all libraries that it needs are loaded
+            ctx.tracer.attributes(environment=own | {"arithmetic": environment.arithmetic()})
+    wall = time.perf_counter() - begin
+    ctx.progress.clear()
+    later, _ = clocks.offset()
+    checks = comm.bcast(outcome.all_checks(outcomes, options.guarantee), root=0)
+    code = DONE if all(check["passed"] for check in checks) else NOT_VERIFIED
+    lost, seals = _close(ctx, (later - offset) / wall)
+    if options.trace_files == "node" and not lost:
+        seals, trouble = pack_node(launch.out, clocks.node, rank, seals)
+        if trouble:
+            log.warning("%s", trouble)
+    seals = comm.gather(seals)
+    clocks.free()
+    struck = set().union(*comm.allgather(ctx.struck)) if launch.faults else ()
+    if rank == 0:
+        for fault in launch.faults:
+            if fault.spec not in struck:
+                log.warning("--fault %s never struck: %s", fault.spec, fault.nowhere)
+        result = launch.result("done", code) | {
+            "fom": outcome.figures(outcomes),
+            "checks": checks,
+            "fingerprints": [repeat.fingerprint for repeat in outcomes],
+            "reducers": ctx.orderings,
+            "traces": {name: seal for own in seals for name, seal in own.items()},
+            "wall_s": wall,
+        }
+        code = _conclude(app, place, result, lost)
+    console.close(log)
+    place.close()
+    return comm.bcast(code, root=0)  # no rank ends, which may end the job, before rank 0 has spoken
+
+
+def _open(launch: Launch, comm: Any) -> Place:
+    """The directory of the run. Collective; raises PlaceError on all ranks where one of them cannot open it."""
+    place, trouble = None, ""
+    try:
+        place = Place(launch.out)
+    except PlaceError as error:
+        trouble = str(error)
+    if lost := _first(comm, trouble):
+        raise PlaceError(f"rank {lost[0]}: {lost[1]}")
+    return place
+
+
+def _close(ctx: Context, clock_drift: float) -> tuple[tuple[int, str] | None, dict[str, str]]:
+    """Close the traces of all ranks, complete if each of them is where it was and could be written. Collective.
+
+    Returns (rank, what happened) of the first that is not, if any, and the seal of this rank's file by its name.
+    """
+    trouble, seals = "", {}
+    try:
+        ctx.tracer.attributes(clock_drift=clock_drift)
+        ctx.tracer.flush()
+    except TraceError as error:
+        trouble = str(error)
+    lost = _first(ctx.comm, trouble)
+    try:
+        if seal := ctx.tracer.close(complete=lost is None):
+            seals[rank_file(ctx.rank)] = seal
+    except TraceError as error:
+        trouble = str(error)
+    return lost or _first(ctx.comm, trouble), seals
+
+
+def _first(comm: Any, trouble: str) -> tuple[int, str] | None:
+    """(rank, trouble) of the first rank that has any. Collective."""
+    return next(((rank, text) for rank, text in enumerate(comm.allgather(trouble)) if text), None)
+
+
+def _conclude(app: App, place: Place, result: dict[str, Any], lost: tuple[int, str] | None) -> int:
+    """Write result.json and print the results; what became of the traces too, if they are `lost`. Returns the exit
+    code."""
+    if lost is None and (trouble := place.trouble()):
+        lost = 0, trouble
+    if lost is None:
+        try:
+            outcome.write(place, result)
+        except OSError as error:
+            remedy = "start the run again in a directory of its own, with room (--out DIR)"
+            lost = 0, f"{place.path / RESULT} cannot be written: {error.strerror}; {remedy}"
+    if lost is not None:
+        rank, trouble = lost
+        message = f"{app.name}: rank {rank} of {result['size']}: {trouble}"
+        result |= {"status": "failed", "exit_code": FAILED, "error": message, "failed_rank": rank}
+        with contextlib.suppress(OSError):  # it may be what failed
+            outcome.write(place, result)
+    for line in outcome.lines(result):
+        tell(line)
+    if lost is not None:
+        tell(f"{message}\n  results: on standard output, for the run came to its end", sys.stderr, keep="\n")
+    return result["exit_code"]

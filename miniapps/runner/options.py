@@ -1,0 +1,166 @@
+"""The options that all applications share: section `run`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernels.guarantees import LEVELS
+from kernels.threads import MOST as MOST_THREADS
+from miniapps.runner.config import SEEDS, option, section
+from miniapps.trace.node import FILES as TRACE_FILES
+from miniapps.trace.writer import LEVELS as TRACE_LEVELS
+
+
+def _orderings() -> list[str]:
+    from kernels import allreduce
+
+    return [ordering.name for ordering in allreduce.orderings()]
+
+
+def _accumulations() -> list[str]:
+    from kernels.allreduce.catalog import ACCUMULATIONS
+
+    return list(ACCUMULATIONS)
+
+
+@dataclass
+class RunOptions:
+    """What every application is told apart from its own configuration."""
+
+    deck: str | None = option(
+        None, role="control", flag="--deck", help="a deck of the application, or a path to a TOML file"
+    )
+    guarantee: str = option(
+        "none",
+        role="method",
+        flag="--guarantee",
+        choices=LEVELS,
+        help="what the bits of the result are promised to be",
+    )
+    allreduce: str | None = option(
+        None,
+        role="method",
+        flag="--allreduce",
+        choices=_orderings,
+        parameters=True,
+        help="ordering of every all-reduce instead of that by guarantee, maybe with parameters (k-nomial:k=8)",
+    )
+    accumulate: str = option(
+        "working",
+        role="method",
+        flag="--accumulate",
+        choices=_accumulations,
+        help="in what the partial sums of an all-reduce are held and travel; for orderings with a schedule",
+    )
+    device: str = option(
+        "cpu", role="method", flag="--device", choices=("cpu", "cuda"), help="where to compute"
+    )
+    repeats: int = option(
+        1,
+        role="control",
+        flag="--repeats",
+        minimum=1,
+        maximum=1_000_000,
+        help="repeats in this launch, each from the same seed",
+    )
+    seed: int = option(1, flag="--seed", minimum=0, maximum=SEEDS, help="seed of all random numbers")
+    out: str | None = option(
+        None,
+        role="control",
+        flag="--out",
+        help="directory of the run, new or empty; none: runs/APP-TIME-XXXX",
+    )
+    threads: int = option(
+        1,
+        role="method",
+        flag="--threads",
+        minimum=1,
+        maximum=MOST_THREADS,
+        help="OpenMP and torch threads per rank",
+    )
+    trace: str = option(
+        "regions",
+        role="control",
+        flag="--trace",
+        choices=TRACE_LEVELS,
+        help="record the times of regions, or the bits only",
+    )
+    record: str = option(
+        "state",
+        role="control",
+        flag="--record",
+        choices=("state", "messages"),
+        help="record fingerprints of the state, or also of what every kernel, halo exchange and all-reduce took and "
+        "gave, which names the cause of a difference",
+    )
+    trace_files: str = option(
+        "rank",
+        role="control",
+        flag="--trace-files",
+        choices=TRACE_FILES,
+        help="one trace file per rank, or, at the end, those of a node packed into one",
+    )
+    check_ranks: bool = option(
+        False,
+        role="control",
+        flag="--check-ranks",
+        help="after every all-reduce, verify that all ranks hold the same bits",
+    )
+    replay: str | None = option(
+        None,
+        role="method",
+        flag="--replay",
+        help="directory of a run whose order of arrival is to be repeated",
+    )
+    shuffle_blocks: int = option(
+        0,
+        role="method",
+        flag="--shuffle-blocks",
+        minimum=0,
+        maximum=SEEDS,
+        help="deal blocks to ranks at random by this seed; 0: in order",
+    )
+    fault: tuple[str, ...] = option(
+        (), role="method", flag="--fault", help="inject a fault, such as nan@step=5,block=3; may be repeated"
+    )
+    log_level: str = option(
+        "info",
+        role="control",
+        flag="--log-level",
+        choices=("debug", "info", "warning", "error"),
+        help="how much rank 0 says",
+    )
+    log_all_ranks: bool = option(
+        False,
+        role="control",
+        flag="--log-all-ranks",
+        help="write the log of every rank to RUN/rank-XXXXX.log",
+    )
+    progress: bool = option(
+        True, role="control", flag="--progress", help="a progress bar, if rank 0 has a terminal"
+    )
+
+
+@dataclass
+class Common:
+    """The configuration made of the common section alone."""
+
+    run: RunOptions = section(RunOptions)
+
+
+# Orderings by guarantee: (for scalars, for vectors). Scalars are small enough for the superaccumulator, which
+# costs 1.1 KB per number on the wire; fixed point carries vectors at a few words per number.
+BY_GUARANTEE = {
+    "none": ("native", "native"),
+    "run": ("recursive-doubling", "direct"),
+    "layout": ("exact", "fixed-point"),
+    "exact": ("exact", "exact"),
+}
+SCALARS = 16  # elements up to which a shape counts as scalars
+
+
+def ordering_for(options: RunOptions, elements: int) -> str:
+    """The ordering for all-reduces of that many elements: as asked for, or by guarantee."""
+    if options.replay is not None:
+        return "arrival"
+    return options.allreduce or BY_GUARANTEE[options.guarantee][elements > SCALARS]

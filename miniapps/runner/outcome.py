@@ -1,0 +1,76 @@
+"""What a repeat of an application returns, and the lines and the file that are made of it."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, field
+from typing import Any
+
+from miniapps.received.result import RESULT, written
+from miniapps.system.place import Place
+
+
+@dataclass(frozen=True)
+class Check:
+    """One verified property of a finished repeat."""
+
+    name: str
+    passed: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a repeat came to: figures of merit {name: (value, unit)}, checks, and the fingerprint of the final
+    state in hex. That of rank 0 counts."""
+
+    fom: dict[str, tuple[float, str]] = field(default_factory=dict)
+    checks: list[Check] = field(default_factory=list)
+    fingerprint: str = ""
+
+
+def all_checks(outcomes: list[Outcome], guarantee: str) -> list[dict[str, Any]]:
+    """The checks of all repeats, and that repeats agree where the guarantee promises it."""
+    checks = [
+        {"name": check.name, "passed": bool(check.passed), "detail": check.detail, "repeat": repeat}
+        for repeat, outcome in enumerate(outcomes)
+        for check in outcome.checks
+    ]
+    prints = [outcome.fingerprint for outcome in outcomes]
+    if guarantee != "none" and len(prints) > 1:
+        same = len(set(prints)) == 1
+        detail = f"{len(set(prints))} different states in {len(prints)} repeats under --guarantee {guarantee}"
+        checks.append({"name": "repeats", "passed": same, "detail": "" if same else detail, "repeat": -1})
+    return checks
+
+
+def figures(outcomes: list[Outcome]) -> dict[str, dict[str, Any]]:
+    """{name: value (median over repeats), unit, values (one per repeat)}."""
+    found = {}
+    for name, (_, unit) in outcomes[0].fom.items():
+        values = [float(outcome.fom[name][0]) for outcome in outcomes]
+        found[name] = {"value": statistics.median(values), "unit": unit, "values": values}
+    return found
+
+
+def lines(result: dict[str, Any]) -> list[str]:
+    """The stable lines of a finished run, for people and harnesses; without a verdict where its traces were lost."""
+    several = len(result["fingerprints"]) > 1
+    shown = [f"FOM {name}={fom['value']:.6g} {fom['unit']}".rstrip() for name, fom in result["fom"].items()]
+    for repeat, print_ in enumerate(result["fingerprints"]):
+        if print_:
+            shown.append(f"FINGERPRINT state={print_}" + (f" repeat={repeat}" if several else ""))
+    failed = [check for check in result["checks"] if not check["passed"]]
+    for check in failed:
+        where = f" (repeat {check['repeat']})" if several and check["repeat"] >= 0 else ""
+        shown.append(f"CHECK FAIL {check['name']}{where}: {check['detail']}")
+    if result["status"] == "done":
+        shown.append(f"VERIFICATION: {'FAIL' if failed else 'PASS'}")
+        shown.append(f"RUN {result['run']}")
+    return shown
+
+
+def write(place: Place, result: dict[str, Any]) -> None:
+    """Write RUN/result.json in one piece. Raises OSError; FileExistsError where there is one, for the first rank to
+    write it speaks for the run."""
+    place.write(RESULT, written(result))

@@ -1,0 +1,189 @@
+"""What passes between two records of the state: results of kernels, halos, contributions and totals of all-reduces.
+
+Two things may be asked for. `--record messages`: fingerprints of all of it by block, so that the first record in which
+two runs differ names the kernel, exchange or all-reduce that made the difference. Faults of
+`miniapps.runner.faults.INSIDE`: they strike there, before it is recorded. Where neither is, no `Watch` exists and
+nothing here runs.
+
+| record | block | what |
+|---|---|---|
+| `computed:KERNEL` | of the result | what a local kernel gave |
+| `sent:halo`, `received:halo` | each | a block before an exchange; what it holds around itself after it |
+| `added:NAME` | each | its contribution to an all-reduce; of the whole rank where ranks contribute one |
+| `total:NAME` | -1 | its result, by all ranks |
+| `left:NAME` | each | the state that a step leaves, before anything else can happen to it |
+| `input:NAME` | each | what a run starts from (always recorded, without a Watch) |
+
+The k-th such record of a step belongs to the k-th event KERNEL, `halo` or `allreduce.NAME` of that step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from miniapps.errors import UsageError
+from miniapps.runner.faults import Fault
+from miniapps.system.device import host
+from miniapps.trace import Tracer, fingerprint
+from miniapps.trace.records import ADDED, COMPUTED, RECEIVED, SENT, TOTAL
+
+
+class Watch:
+    """Records, and injects faults into, what passes between records on one rank.
+
+    `faults`: all of the launch; `struck` gets the specifications of those that did. Kernels, exchanges and all-reduces
+    are counted by themselves in each step, by the step that the tracer is at. All ranks make the same calls.
+    """
+
+    def __init__(self, comm, tracer: Tracer, faults: list[Fault], struck: set[str], recording: bool):
+        self.comm, self.tracer, self.recording = comm, tracer, recording
+        self._faults, self._struck = faults, struck
+        self._now, self._calls = (-1, -1), {}
+
+    def due(self, kind: str) -> list[Fault]:
+        """The faults of this kind that strike at this call; counts it."""
+        now = self.tracer.repeat, self.tracer.step
+        if now != self._now:
+            self._now, self._calls = now, {}
+        call = self._calls.get(kind, 0)
+        self._calls[kind] = call + 1
+        return [f for f in self._faults if (f.kind, f.repeat, f.step, f.call) == (kind, *now, call)]
+
+    def done(self, fault: Fault, here: bool, missing: str) -> None:
+        """Agree that a fault has struck on some rank, which raises UsageError on all where it has not. Collective."""
+        if not self.comm.allreduce(int(here)):
+            raise UsageError(f"--fault {fault.spec}: {missing}")
+        self._struck.add(fault.spec)
+
+    def record(self, name: str, blocks: Iterable[int], arrays: Iterable) -> None:
+        """Fingerprints of `arrays`, one for each of the global `blocks`, if they are asked for."""
+        if not self.recording:
+            return
+        if hasattr(arrays, "shape"):  # one array with a row for each block: three times as fast
+            self.tracer.fingerprints(name, blocks, host(arrays))
+            return
+        for block, array in zip(blocks, arrays, strict=True):
+            self.tracer.fingerprint(name, int(block), fingerprint(host(array)))
+
+    def kernel(self, name: str, blocks: Sequence[int], results: Sequence) -> None:
+        """What a local kernel gave: `results`, one writable array for each of the own `blocks`. Collective where a
+        fault is due."""
+        for fault in self.due("kernel-bit"):
+            here = [result for block, result in zip(blocks, results, strict=True) if block == fault.block]
+            for result in here:
+                fault.spoil(result, f"the result of {name} in a block")
+            self.done(fault, bool(here), f"no rank has a block {fault.block}; blocks count from 0")
+        self.record(COMPUTED + name, blocks, results)
+
+    def exchange(self, blocks: Sequence[int], planned: Exchange, field, exchange: Callable[[], None]) -> None:
+        """Do an `exchange` of `field`, of which `planned` knows the parts."""
+        lost = self.due("lost-halo")
+        self.record(SENT + "halo", blocks, planned.sent(field))
+        before = field.copy() if lost else None
+        exchange()
+        self.arrived(blocks, planned, field, before, lost)
+
+    def arrived(self, blocks, planned: Exchange, field, before, lost: list[Fault]) -> None:
+        """Take back messages that are to be `lost`, with what `field` held `before`; record what was received."""
+        for fault in lost:
+            count = len(planned.senders) if fault.rank == self.comm.rank else None
+            here = count is not None and fault.message < count
+            if here:
+                planned.restore(field, before, planned.senders[fault.message])
+            counts = [n for n in self.comm.allgather(count) if n is not None]
+            self.done(fault, here, f"rank {fault.rank} receives {counts[0]} messages; they count from 0")
+        self.record(RECEIVED + "halo", blocks, planned.received(field))
+
+    def reducer(self, reducer, comm, blocks: Sequence[int] | None) -> WatchedReducer:
+        """`reducer` under watch; `blocks` are those of its contributions, None where it has none."""
+        return WatchedReducer(self, reducer, comm, blocks)
+
+
+class Exchange(Protocol):
+    """What Watch asks of a planned halo exchange."""
+
+    senders: list[int]  # ranks from which messages come, ascending
+
+    def sent(self, field) -> Iterable[Any]:
+        """What each own block holds that others may need."""
+
+    def received(self, field) -> Iterable[Any]:
+        """What each own block holds of others, in an order that the layout does not change."""
+
+    def restore(self, field, before, sender: int) -> None:
+        """Put back what `field` held `before` in place of the message from `sender`."""
+
+
+class WatchedReducer:
+    """A reducer of `miniapps.runner.context` whose contributions and totals are recorded; a fault may swap them."""
+
+    def __init__(self, watch: Watch, reducer, comm, blocks: Sequence[int] | None):
+        self._watch, self._inner, self._comm, self._blocks = watch, reducer, comm, blocks
+        self.name = reducer.name
+        self._calls, self._swapped = 0, []  # since orders were drained: calls, and (call, rank, other)
+        self._given = None
+
+    def __getattr__(self, name: str):
+        return getattr(self._inner, name)
+
+    def __call__(self, contributions):
+        return self._total(self._inner(self._take(contributions)))
+
+    def start(self, contributions) -> None:
+        """As the reducer's."""
+        self._given = self._take(contributions)  # to be left alone until the end
+        self._inner.start(self._given)
+
+    def finish(self):
+        """As the reducer's."""
+        total, self._given = self._inner.finish(), None
+        return self._total(total)
+
+    def sum_words(self, words):
+        """As the reducer's."""
+        return self._total(self._inner.sum_words(self._take(words, by_block=False)))
+
+    def drain_orders(self) -> list[np.ndarray]:
+        """As the reducer's; where contributions had changed places, by whose they were."""
+        orders = self._inner.drain_orders()
+        for call, rank, other in self._swapped if orders else ():
+            order = orders[call]
+            orders[call] = np.where(order == rank, other, np.where(order == other, rank, order)).astype(
+                order.dtype
+            )
+        self._calls, self._swapped = 0, []
+        return orders
+
+    def _take(self, contributions, by_block: bool = True):
+        """Record what a rank brings; the contributions, swapped with another rank's where a fault is due."""
+        watch, tracer = self._watch, self._watch.tracer
+        if watch.recording:
+            if by_block and self._blocks is not None and len(self._blocks) == len(contributions):
+                watch.record(ADDED + self.name, self._blocks, contributions)
+            else:  # of a rank: to be compared with the same rank of as many only
+                whose = f"{ADDED}{self.name} by rank {self._comm.rank} of {self._comm.size}"
+                tracer.fingerprint(whose, -1, fingerprint(host(contributions)))
+        for fault in watch.due("swap-order"):
+            contributions = self._swap(fault, contributions)
+        self._calls += 1
+        return contributions
+
+    def _swap(self, fault: Fault, contributions):
+        comm, pair = self._comm, (fault.rank, fault.other)
+        here = comm.rank in pair and max(pair) < comm.size
+        if here:
+            given, peer = host(contributions).copy(), sum(pair) - comm.rank
+            theirs = comm.sendrecv(given, dest=peer, source=peer)
+            common = min(len(given), len(theirs))
+            given[:common] = theirs[:common]
+            contributions = given
+        self._swapped.append((self._calls, *pair))
+        self._watch.done(fault, here, f"{self.name} is summed over {comm.size} ranks; they count from 0")
+        return contributions
+
+    def _total(self, total):
+        self._watch.record(TOTAL + self.name, [-1], [total])
+        return total

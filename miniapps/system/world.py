@@ -1,0 +1,79 @@
+"""Starting MPI, and noticing when the launcher and the MPI library do not belong together."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import warnings
+from typing import Any
+
+from miniapps.errors import UsageError
+from miniapps.system import environment
+
+ADVICE = "`python -m miniapps doctor` shows what is here"
+
+
+def world() -> Any:
+    """The communicator of all ranks, MPI started if it was not.
+
+    Raises UsageError, in rank 0 of the launcher's count first, where mpi4py finds no library or where the
+    launcher belongs to another one: then MPI either cannot start or leaves each process alone.
+    """
+    told = environment.launched()
+    try:
+        return _start(told)
+    except UsageError:
+        if told and told.rank > 0:
+            time.sleep(1)  # the launcher may end the job when the first process ends: rank 0 speaks first
+        raise
+
+
+def speaks() -> bool:
+    """Whether this process is the one to print what all of them find wrong before there is a communicator."""
+    told = environment.launched()
+    return told is None or told.rank == 0
+
+
+def _start(told: environment.Launched | None) -> Any:
+    try:
+        import mpi4py
+
+        if "mpi4py.MPI" not in sys.modules:
+            # Not at import: under a foreign launcher MPI_Init can end the process without a word of ours.
+            mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise UsageError(
+            f"mpi4py cannot load an MPI library: {error}; install one (pip install mpich), "
+            f"load the module of this machine's, or correct MPI4PY_MPIABI and MPI4PY_LIBMPI. {ADVICE}"
+        ) from error
+    library = environment.mpi_library()
+    if told and told.name == "Open MPI" and "MPICH" in library:
+        raise UsageError(_mismatch(told, library))
+    if not MPI.Is_initialized():
+        _wait_politely()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # mpi4py's word on what is an error below
+            MPI.Init_thread()
+    if told and told.size > 1 and MPI.COMM_WORLD.size == 1:
+        raise UsageError(_mismatch(told, library))
+    return MPI.COMM_WORLD
+
+
+def _wait_politely() -> None:
+    """Let waiting OpenMP threads spin for some 10 us only, unless the user chose otherwise.
+
+    GNU's default is 34 times slower where 4 ranks of 2 threads share 4 cores, and no faster where they do not. The
+    library reads it as it loads.
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+
+
+def _mismatch(told: environment.Launched, library: str) -> str:
+    return (
+        f"the launcher ({told.name}) started {told.size} processes, but it does not belong to the MPI "
+        f"library of mpi4py, {library}, in which each process is alone. Use the mpirun of that library, or "
+        f"let mpi4py load the launcher's (MPI4PY_MPIABI and MPI4PY_LIBMPI); with srun, choose --mpi. {ADVICE}"
+    )

@@ -1,0 +1,125 @@
+"""The walls: which package may import which. docs/architecture.md says what each room is for."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TOPS = ("kernels", "miniapps", "analysis", "jobs")
+# Who may import whom among the top packages.
+ALLOWED = {
+    "kernels": set(),
+    "miniapps": {"kernels"},
+    "analysis": {"kernels", "miniapps"},
+    "jobs": {"miniapps", "kernels"},
+}
+# Of other packages, what `analysis` and `jobs` may know: what a file is and what a promise is, and no application.
+OPEN_TO = {
+    "analysis": (
+        "miniapps.trace", "miniapps.received", "miniapps.system.environment", "kernels.guarantees", "kernels.tree",
+    ),
+}  # fmt: skip
+HEAVY = ("torch", "cupy", "scipy", "matplotlib", "pandas")
+# Modules that exist for one of these, and are themselves imported only where used.
+FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "miniapps.coupled.surrogate")
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    """(dotted name, syntax tree) of every module."""
+    for top in TOPS:
+        for path in sorted((ROOT / top).rglob("*.py")):
+            if "harnesses" not in path.parts:  # examples for other programs
+                name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+                yield name, ast.parse(path.read_text())
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """The dotted names of all that `tree` imports, anywhere."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def room(name: str) -> str:
+    """The package that holds a module, or a module beside packages itself."""
+    parts = name.split(".")
+    depth = 2
+    while depth < len(parts) and (ROOT / Path(*parts[: depth + 1])).is_dir():
+        depth += 1
+    return ".".join(parts[:depth]).removesuffix(".schedules")  # which the catalogue lists
+
+
+def test_top_packages_import_one_way():
+    wrong = [
+        f"{name} imports {other}"
+        for name, tree in modules()
+        for other in imported(tree)
+        if (mine := name.partition(".")[0]) != (theirs := other.partition(".")[0]) and theirs in TOPS
+        if theirs not in ALLOWED[mine]
+    ]
+    assert not wrong
+
+
+def test_the_analysis_knows_files_and_promises_alone():
+    wrong = [
+        f"{name} imports {other}"
+        for name, tree in modules()
+        for other in imported(tree)
+        if name.startswith("analysis") and other.startswith(("kernels", "miniapps"))
+        if not other.startswith(OPEN_TO["analysis"])
+    ]
+    assert not wrong
+
+
+def test_argparse_is_in_the_commands_of_kernels_alone():
+    users = {
+        name
+        for name, tree in modules()
+        if name.startswith("kernels") and any(other.startswith("argparse") for other in imported(tree))
+    }
+    assert users and all(name.startswith("kernels.commands") for name in users)
+
+
+def test_kernels_know_mpi_in_the_execution_of_all_reduces_and_what_looks_at_it_alone():
+    users = {
+        name
+        for name, tree in modules()
+        if name.startswith("kernels") and any(other.startswith("mpi4py") for other in imported(tree))
+    }
+    beside = ("kernels.allreduce.execution", "kernels.allreduce.instruments", "kernels.commands")
+    assert users and all(name.startswith(beside) for name in users)
+
+
+@pytest.mark.parametrize("top", ["kernels", "miniapps", "jobs"])
+def test_no_rooms_import_each_other_in_a_circle(top):
+    graph: dict[str, set[str]] = {}
+    for name, tree in modules():
+        # The front of a room hands on what is in it and below it.
+        if name.startswith(f"{top}.") and not name.endswith("__main__") and room(name) != name:
+            others = {room(other) for other in imported(tree) if other.startswith(f"{top}.")}
+            graph.setdefault(room(name), set()).update(others - {room(name)})
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_heavy_packages_are_imported_only_where_used():
+    wrong = [
+        f"{name} imports {other}"
+        for name, tree in modules()
+        if not name.startswith(("analysis", *FOR_ONE))
+        for statement in tree.body
+        for other in imported(
+            statement if isinstance(statement, ast.Import | ast.ImportFrom) else ast.Module([], [])
+        )
+        if other.split(".")[0] in HEAVY
+    ]
+    assert not wrong
