@@ -89,7 +89,7 @@ def _layout(prog: str) -> argparse.HelpFormatter:
 
 def _copies():
     """What a launcher says of this process, where it started several that would all do the same; else None."""
-    from miniapps.environment import launched
+    from miniapps.system.environment import launched
 
     told = launched()
     return told if told and told.size > 1 and "mpi4py.futures" not in sys.modules else None
@@ -115,6 +115,7 @@ def main(argv: list[str] | None = None) -> int:
         return _refused(copies)
     from analysis.divergence.compare import NothingInCommon
     from analysis.load.find import NoRuns
+    from analysis.load.guard import NotStarted
     from miniapps.trace import TraceError
 
     try:
@@ -123,6 +124,9 @@ def main(argv: list[str] | None = None) -> int:
         for line in error.args:
             tell(f"analysis: {line}", sys.stderr)
         return BAD_USAGE
+    except NotStarted as error:
+        tell(f"analysis: {error}; see what the machine allows this user: ulimit -a", sys.stderr)
+        return FAILED
     except BrokenExecutor as error:
         tell(f"analysis: a process that read traces ended ({error}); use fewer: --processes 1", sys.stderr)
         return FAILED

@@ -13,7 +13,10 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
@@ -31,6 +34,10 @@ MEMORY_PER_BYTE = 64  # times the bytes of its files
 
 class Ended(Exception):
     """The other process did not answer; the message says how it ended."""
+
+
+class NotStarted(RuntimeError):
+    """The other process does not run: the machine's trouble, no file's."""
 
 
 class Guard:
@@ -77,28 +84,33 @@ class Guard:
                 self._end()
 
     def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")  # HDF5 and threads do not survive a fork
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
-        self._process.start()
+        # Neither a fork, which HDF5 and threads do not survive, nor a process of multiprocessing, which would run the
+        # caller's script a second time.
+        self._pipe, theirs = multiprocessing.Pipe()
+        start = (
+            f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve({theirs.fileno()})"
+        )
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", start], stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+        )
         theirs.close()
         try:
             if self._pipe.poll(START_S):
                 self._pipe.recv()
                 return
-        except EOFError:
+        except (EOFError, OSError):
             pass
-        raise Ended(f"the process that reads files does not start ({self._end()})")
+        raise NotStarted(f"the process that reads files cannot be started: {self._end()}")
 
     def _end(self) -> str:
         """Kill the process; how it had ended."""
         process, self._process = self._process, None
         self._pipe.close()
-        process.join(1.0)  # one that crashed is still being taken down
-        code = process.exitcode
-        process.kill()
-        process.join()
-        if code is None:
+        try:
+            code = process.wait(1.0)  # one that crashed is still being taken down
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
             return "it did not answer"
         return f"it was ended by {_signal(-code)}" if code < 0 else f"it ended with exit code {code}"
 
@@ -176,8 +188,9 @@ class Guards:
             guard.close()
 
 
-def _serve(pipe: Any) -> None:
-    """The other process: answer calls until the pipe is closed."""
+def serve(handle: int) -> None:
+    """The other process: answer the calls that come through the pipe `handle` until it is closed."""
+    pipe = Connection(handle)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is the caller's, which then closes the pipe
     pipe.send(None)
     while True:

@@ -2,7 +2,10 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +14,8 @@ from analysis.load.frames import load
 from miniapps.trace import TraceError
 from tests.analysis.synthetic import write_run
 from tests.launch import run_mpi, run_python
+
+ROOT = Path(__file__).parents[2]
 
 
 def pid_of():
@@ -123,3 +128,33 @@ def test_a_command_started_on_every_rank_is_refused_once(tmp_path):
 def test_a_number_of_processes_that_is_none_is_refused(tmp_path, text):
     done = run_python(["-m", "analysis", "show", str(tmp_path), f"--processes={text}"])
     assert done.returncode == 2 and "is no number of processes" in done.stderr
+
+
+PLAIN = """
+import sys
+from analysis.load.frames import load
+print("begun")
+frames = load(sys.argv[1:])
+print(len(frames.runs), len(frames.excluded))
+"""
+
+
+@pytest.mark.parametrize("given", ("as a file", "on standard input"))
+def test_a_script_without_a_main_block_reads_and_is_run_once(tmp_path, given):
+    write_run(tmp_path / "run", size=2)
+    script = tmp_path / "script.py"
+    script.write_text(PLAIN)
+    done = subprocess.run(
+        [sys.executable, script if given == "as a file" else "-", tmp_path / "run"],
+        input=None if given == "as a file" else PLAIN, capture_output=True, text=True, cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "begun\n1 0\n"), done.stderr
+
+
+def test_a_reading_process_that_cannot_be_started_is_the_trouble_of_no_file(tmp_path, monkeypatch):
+    write_run(tmp_path / "run", size=1)
+    monkeypatch.setattr(guard, "_shared", guard.Guard())
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(guard.NotStarted, match="cannot be started: it ended with exit code 1"):
+        load([tmp_path / "run"])
