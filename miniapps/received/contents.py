@@ -11,6 +11,7 @@ thirty datasets. Every function raises Refused, whose message begins with `where
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -94,9 +95,7 @@ def array(
             f"{where}: {name} is {found} with {len(shape)} axes, not {np.dtype(dtype) if dtype else 'any type'} with "
             f"{axes}; it is none of ours, or damaged: leave it out"
         )
-    nbytes = found.itemsize
-    for length in shape:
-        nbytes *= length
+    nbytes = found.itemsize * math.prod(shape)
     if nbytes > most:
         raise Refused(
             f"{where}: {name} claims {nbytes:,} bytes, and at most {most:,} are read from a file of this size; it is "
@@ -147,21 +146,20 @@ def attributes(group: Any, where: str, heap: bool = True) -> dict[str, Any]:
     for i in range(count):
         attribute = h5a.open(group, index=i)
         name = attribute.name.decode()
-        kind, numbers = attribute.get_type(), 1
-        for length in attribute.shape or (0,) * (attribute.shape is None):
-            numbers *= length
-        if kind.get_class() not in (h5t.INTEGER, h5t.FLOAT, h5t.STRING, h5t.ENUM):
+        kind, shape = attribute.get_type(), attribute.shape
+        numbers, what = math.prod(shape) if shape is not None else 0, kind.get_class()
+        if what not in (h5t.INTEGER, h5t.FLOAT, h5t.STRING, h5t.ENUM):
             raise Refused(
                 f"{where}: the attribute {_shown(name)} is of a type that none of ours has; leave it out"
             )
-        if not heap and kind.get_class() == h5t.STRING and kind.is_variable_str():
+        if not heap and what == h5t.STRING and kind.is_variable_str():
             raise Refused(
                 f"{where}: the attribute {_shown(name)} is text of variable length, which is not read; it is none of "
                 "ours: leave it out"
             )
-        if numbers * kind.get_size() > ATTRIBUTE_MOST or (kind.get_class() == h5t.STRING and numbers > TEXTS):
+        if numbers * kind.get_size() > ATTRIBUTE_MOST or (what == h5t.STRING and numbers > TEXTS):
             raise Refused(f"{where}: the attribute {_shown(name)} has {numbers:,} elements; leave it out")
-        value = np.empty(attribute.shape, attribute.dtype)
+        value = np.empty(shape, kind.dtype)
         attribute.read(value)
         found[name] = _decoded(value.tolist())
     return found
