@@ -1,0 +1,42 @@
+"""Bits of all applications as they were recorded: what the code is moved by must not move them.
+
+recorded_bits.json was written by tests/mpi/programs/recorded_bits.py. A change that means to change bits records them
+anew, in a commit of its own that says why.
+"""
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.launch import LIBRARIES, run_mpi
+
+HERE = Path(__file__).parent
+RECORDED = json.loads((HERE / "recorded_bits.json").read_text())
+LEARNED = ("surrogate", "online")  # bits of these belong to a version of torch and what the processor can do
+
+
+@cache
+def runs(library):
+    done = run_mpi(4, [str(HERE / "programs" / "recorded_bits.py")], library, timeout=290)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {name: " | ".join(lines) for name, lines in json.loads(done.stdout).items()}
+
+
+def learned():
+    torch = pytest.importorskip("torch")
+    return {"torch": torch.__version__, "capability": torch.backends.cpu.get_cpu_capability()}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_every_run_has_the_recorded_bits(library):
+    same_torch = learned() == RECORDED["learned"]
+    here = runs(library)
+    assert here.keys() == RECORDED["runs"].keys()
+    differ = {
+        name: (lines, here[name])
+        for name, lines in RECORDED["runs"].items()
+        if here[name] != lines and (same_torch or not any(word in name for word in LEARNED))
+    }
+    assert not differ
