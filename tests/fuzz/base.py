@@ -39,8 +39,8 @@ class Command:
 
 
 COMMANDS = (
-    Command("divergence", 60), Command("variability", 12, judged=True), Command("show", 4), Command("lint", 5),
-    Command("growth", 4), Command("components", 4), Command("scaling", 3), Command("perfetto", 5),
+    Command("divergence", 120), Command("variability", 8, judged=True), Command("show", 2), Command("lint", 4),
+    Command("growth", 2), Command("components", 1), Command("scaling", 1), Command("perfetto", 4),
     Command("extrap", 2), Command("chakra", 2), Command("report", 1, judged=True),
     Command("results", 0.5, judged=True), Command("sums", 2, app="reductions"),
     Command("solves", 2, app="solver"),

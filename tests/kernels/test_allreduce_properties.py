@@ -33,11 +33,11 @@ from kernels.allreduce.instruments.properties import (
     shown,
     stronger,
     table,
-    understood,
     values,
 )
 from kernels.allreduce.simulator import ORDER_FREE, simulate
 from kernels.commands.allreduce import parser
+from kernels.commands.properties import understood
 from kernels.guarantees import ChoiceError, meets
 from tests.properties_table import DOCS, documented, rows
 
