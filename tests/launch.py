@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import side_by_side
-from benchmarks.side_by_side import LIBRARIES
+from benchmarks.harness import launching
+from benchmarks.harness.launching import LIBRARIES
 
 ROOT = Path(__file__).resolve().parent.parent
 # Variables by which a launcher tells a process that it is a rank. Inherited by a nested mpirun (pytest
@@ -53,8 +53,8 @@ def launcher(library):
     Ranks of Open MPI that wait are told to give their core away, which makes tests on a busy machine ten times faster.
     """
     try:
-        command, extra = side_by_side.launcher(library)
-    except side_by_side.NotInstalled as absent:
+        command, extra = launching.launcher(library)
+    except launching.NotInstalled as absent:
         pytest.skip(str(absent))
     return command, {"OMPI_MCA_mpi_yield_when_idle": "1"} | extra
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks import allreduce
-from benchmarks.allreduce_cells import (
+from benchmarks.allreduce.cells import (
     Cell,
     available,
     contributions,
@@ -19,9 +19,9 @@ from benchmarks.allreduce_cells import (
     shuffled,
     sizes,
 )
-from benchmarks.allreduce_check import true_value
-from benchmarks.allreduce_table import HEAD, merge, read, size_text, text
-from benchmarks.allreduce_targets import FAST, Target, judged
+from benchmarks.allreduce.check import true_value
+from benchmarks.allreduce.table import HEAD, merge, read, size_text, text
+from benchmarks.allreduce.targets import FAST, Target, judged
 from kernels.guarantees import ChoiceError
 from tests.launch import libraries, run_mpi, run_python
 
@@ -248,7 +248,7 @@ def test_one_rank_is_measured_and_told_that_ratios_mean_nothing():
 
 def one_launch(factor=1.0, **about):
     """A result with two orderings at two sizes; the library takes 1 s, direct `factor` s."""
-    from benchmarks.allreduce_table import result
+    from benchmarks.allreduce.table import result
 
     def rounds(seconds):
         return [{"times": [seconds] * 5, "own": [seconds] * 3, "late": 0, "wrong": None} for _ in range(3)]
@@ -286,7 +286,7 @@ def test_launches_of_different_things_are_not_merged(about):
 
 
 def test_merge_reads_and_writes_files(tmp_path, capsys):
-    from benchmarks.allreduce_table import write
+    from benchmarks.allreduce.table import write
 
     for k in (1, 2):
         write(one_launch(float(k)), str(tmp_path / f"{k}.json"))

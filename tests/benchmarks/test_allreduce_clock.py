@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.allreduce_clock import STRAIGHT, Sample, fit, level, quickest, unexplained
+from benchmarks.allreduce.clock import STRAIGHT, Sample, fit, level, quickest, unexplained
 
 
 def exchanged(rng, at, offset, drift, there=2e-6, back=2e-6):

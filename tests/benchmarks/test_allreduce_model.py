@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.allreduce_model import GOOD, Piece, Point, fit
+from benchmarks.allreduce.model import GOOD, Piece, Point, fit
 from kernels.allreduce import orderings
 from kernels.allreduce.cost import cost
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from benchmarks.allreduce_statistics import against, figures, interval, interval_rank, quantile
+from benchmarks.allreduce.statistics import against, figures, interval, interval_rank, quantile
 
 
 @pytest.mark.parametrize("n", [6, 7, 8, 20, 99, 700, 3001])

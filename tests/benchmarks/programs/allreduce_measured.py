@@ -10,10 +10,10 @@ import numpy as np
 from mpi4py import MPI
 
 from benchmarks import allreduce
-from benchmarks.allreduce_cells import Cell
-from benchmarks.allreduce_clock import GlobalClock
-from benchmarks.allreduce_measure import measure
-from benchmarks.allreduce_timing import repeat
+from benchmarks.allreduce.cells import Cell
+from benchmarks.allreduce.clock import GlobalClock
+from benchmarks.allreduce.measure import measure
+from benchmarks.allreduce.timing import repeat
 from kernels.allreduce import plan
 
 COUNT = 5

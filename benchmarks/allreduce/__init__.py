@@ -1,0 +1,1 @@
+"""What all-reduces cost, beside the library's own."""

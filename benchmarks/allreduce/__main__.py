@@ -1,0 +1,333 @@
+"""All-reduce measured: every ordering beside the MPI library's own, over vector sizes, with a fitted cost model.
+
+    mpirun -n 4 python -m benchmarks.allreduce                                  # a set of orderings, 8 bytes to 4 MiB
+    mpirun -n 4 python -m benchmarks.allreduce --orderings direct,ring -b 64K -e 16M -f 2 --check --json one.json
+    python -m benchmarks.allreduce merge one.json two.json                      # several launches, one table
+    python -m benchmarks.allreduce targets                                      # the figures this suite must reach
+
+All cells (an ordering and a size) are measured in rounds, each round in another order. Repetitions begin at a common
+time of a clock that the ranks share; where there is no such clock, behind a barrier, and the output says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.allreduce.cells import (
+    LIBRARY,
+    Cell,
+    available,
+    extras,
+    memory,
+    number_of_bytes,
+    schedule,
+    sizes,
+)
+from benchmarks.allreduce.table import merge, read, result, size_text, text, write
+from benchmarks.harness.results import machine
+from kernels.allreduce import catalog
+from kernels.allreduce.cost import cost
+from kernels.allreduce.operations import OPERATIONS
+from kernels.guarantees import ChoiceError
+
+DEFAULT = (
+    "native", "recursive-doubling", "rabenseifner", "ring", "direct", "block-tree", "fixed-point",
+)  # fmt: skip
+SEVERAL = "default", "all"
+DTYPES = ("float64", "float32", "float16", "bfloat16", "int64")
+
+
+def main(argv: list[str] | None = None) -> int:
+    argv = sys.argv[1:] if argv is None else argv
+    if argv[:1] == ["merge"]:
+        return merged(argv[1:])
+    if argv[:1] == ["targets"]:
+        from benchmarks.allreduce.targets import main as targets
+
+        return targets(argv[1:])
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    try:
+        return launched(comm, argv)
+    except Exception:
+        traceback.print_exc()
+        sys.stderr.flush()
+        comm.Abort(1)
+
+
+def launched(world, argv: list[str]) -> int:
+    """One launch: understand the options on rank 0, measure on all, print and write on rank 0."""
+    asked, code = world.bcast(understood(argv) if world.rank == 0 else None, 0)
+    if code is not None:
+        return code
+    from kernels.allreduce.execution.planning import nodes_of
+
+    comm = world.Dup()
+    where = machine() if comm.rank == 0 else None  # the load before, not after
+    try:
+        asked.nodes = nodes_of(comm)
+        asked.dtype = number_type(asked.dtype)
+        lengths = sizes(asked.min_bytes, asked.max_bytes, asked.factor, asked.dtype.itemsize)
+        names, left_out = plannable(comm, asked)
+        require_memory(comm, names, lengths[-1] // asked.dtype.itemsize, asked)
+    except ChoiceError as error:  # the same on all ranks
+        return refused(error) if comm.rank == 0 else 2
+    found = measured(comm, names, lengths, asked, where, left_out)
+    if comm.rank == 0:
+        print(text(found))
+        if asked.json:
+            write(found, asked.json)
+            print(f"written to {asked.json}")
+    comm.Free()
+    return 0
+
+
+def measured(comm, names, lengths, asked, where, left_out, **how) -> dict | None:
+    """The result of measuring these orderings, on rank 0; None elsewhere."""
+    from mpi4py import MPI
+
+    from benchmarks.allreduce.measure import measure
+
+    cells = [Cell(name, nbytes // asked.dtype.itemsize, nbytes) for nbytes in lengths for name in names]
+    found = measure(comm, cells, asked, **how)
+    if comm.rank:
+        return None
+    about = {
+        "size": comm.size,
+        "launches": 1,
+        "dtype": asked.dtype.name,
+        "op": asked.op,
+        "accumulate": asked.accumulate,
+        "contributions": asked.contributions,
+        "mpi": MPI.Get_library_version().splitlines()[0].strip("\0 "),
+        "node_count": len(set(asked.nodes)),
+        "nodes": list(asked.nodes),
+        "machine": where,
+        "options": {k: v for k, v in vars(asked).items() if k not in ("dtype", "nodes")},
+        "left_out": left_out,
+    }
+    listed = [
+        {
+            "ordering": cell.ordering,
+            "bytes": cell.nbytes,
+            "counts": counts(cell, comm.size, found.payload[cell] // cell.count, asked),
+            "rounds": found.rounds[cell],
+        }
+        for cell in cells
+    ]
+    return result(listed, about, [found.sync])
+
+
+def counts(cell: Cell, size: int, itemsize: int, asked) -> tuple[int, int, int] | None:
+    """Messages, bytes and additions along the rounds of a cell's schedule; None where it has none."""
+    found = schedule(cell.ordering, size, asked)
+    if found is None:
+        return None
+    c = cost(found, cell.count, itemsize)
+    return c.critical_messages, c.critical_bytes, c.critical_additions
+
+
+def understood(argv: list[str]) -> tuple[argparse.Namespace | None, int | None]:
+    """The options, or the code to end with: 0 after --help, 2 after a complaint."""
+    try:
+        asked = parser().parse_args(argv)
+        require(asked)
+    except ChoiceError as error:
+        return None, refused(error)
+    except SystemExit as stop:
+        return None, stop.code
+    return asked, None
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="python -m benchmarks.allreduce",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = made.add_argument
+    add(
+        "--orderings",
+        default="default",
+        metavar="A,B,...",
+        help="names as `python -m kernels.allreduce` lists them, with parameters as in k-nomial:k=4 (several parted by "
+        "commas go on with the next key=value); `all`, or by default those of "
+        f"{', '.join(DEFAULT)} that there are. `{LIBRARY}`, the bare call, is always measured",
+    )
+    add(
+        "-b",
+        "--min-bytes",
+        default="8",
+        metavar="SIZE",
+        help="smallest vector (default %(default)s; K, M, G)",
+    )
+    add("-e", "--max-bytes", default="4M", metavar="SIZE", help="largest vector (default %(default)s)")
+    add("-f", "--factor", type=float, default=4, help="from one size to the next (default %(default)s)")
+    add("--dtype", default="float64", choices=DTYPES)
+    add("--op", default="sum", choices=list(OPERATIONS))
+    add("--accumulate", default="working", help="in what partial sums are held (default %(default)s)")
+    add("--contributions", type=int, default=1, metavar="K", help="per rank (default %(default)s)")
+    add("--rounds", type=int, default=7, help="over all cells, each in another order (default %(default)s)")
+    add(
+        "--repetitions",
+        type=int,
+        default=700,
+        help="at most, of each cell in all rounds (default %(default)s)",
+    )
+    add(
+        "--seconds", type=float, default=0.35, help="for each cell in all rounds, about (default %(default)s)"
+    )
+    add("--warm-up", type=int, default=4, help="calls before, in each round (default %(default)s)")
+    add(
+        "--sync",
+        default="clock",
+        choices=("clock", "barrier"),
+        help="how ranks start together; clock falls back",
+    )
+    add("--check", action="store_true", help="count wrong elements, on all ranks, once in each round")
+    add("--seed", type=int, default=1, help="of the data and of the order of cells (default %(default)s)")
+    add("--json", metavar="FILE", help="write the table and all times to this file; one for each launch")
+    return made
+
+
+def require(asked: argparse.Namespace) -> None:
+    """Raise ChoiceError for options that are wrong whatever the machine; sizes become numbers."""
+    for name in ("contributions", "rounds", "repetitions", "warm_up"):
+        if getattr(asked, name) < 1:
+            raise ChoiceError(f"--{name.replace('_', '-')} {getattr(asked, name)}: choose 1 or more")
+    if not 0 < asked.seconds < float("inf"):
+        raise ChoiceError(f"--seconds {asked.seconds:g}: choose more than 0")
+    if asked.seed < 0:
+        raise ChoiceError(f"--seed {asked.seed}: choose 0 or more")
+    asked.min_bytes, asked.max_bytes = number_of_bytes(asked.min_bytes), number_of_bytes(asked.max_bytes)
+    sizes(asked.min_bytes, asked.max_bytes, asked.factor, 1)
+    require_writable(asked.json)
+    asked.named = asked.orderings not in SEVERAL
+    known = catalog.names()
+    if asked.orderings == "all":
+        asked.orderings = known
+    elif asked.orderings == "default":
+        asked.orderings = [name for name in DEFAULT if name in known]
+    else:
+        asked.orderings = listed(asked.orderings)
+        for name in asked.orderings:
+            catalog.get(name)
+
+
+def require_writable(path: str | None) -> None:
+    """Raise ChoiceError, before anything is measured, where the result could not be written in the end."""
+    if path is None:
+        return
+    if Path(path).is_dir():
+        raise ChoiceError(f"--json {path}: is a directory; name a file")
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "a"):
+            pass
+    except OSError as error:
+        raise ChoiceError(f"--json {path}: cannot be written: {error.strerror}") from None
+
+
+def listed(names: str) -> list[str]:
+    """The orderings of a list parted by commas: `key=value` belongs to the ordering before it. Without `library`."""
+    found: list[str] = []
+    for part in filter(None, (p.strip() for p in names.split(","))):
+        if "=" in part and ":" not in part and found:
+            found[-1] += f",{part}"
+        else:
+            found.append(part)
+    return [name for name in dict.fromkeys(found) if name != LIBRARY]
+
+
+def number_type(name: str) -> np.dtype:
+    """The NumPy type of that name; bfloat16 is ml_dtypes'."""
+    import ml_dtypes
+
+    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+
+
+def plannable(comm, asked) -> tuple[list[str], list[str]]:
+    """LIBRARY and the orderings that can be measured, and why others cannot. Collective.
+
+    Raises ChoiceError for an ordering that was named and cannot be had with these options.
+    """
+    from mpi4py import MPI
+
+    from benchmarks.allreduce.cells import library_call
+    from kernels.allreduce import plan
+
+    tries = {LIBRARY: library_call(comm, np.ones((1, 1), asked.dtype), asked.op)}
+    for name in asked.orderings:
+        tries[name] = partial(try_plan, comm, name, asked, plan)
+    names, left_out = [], []
+    for name, attempt in tries.items():
+        try:
+            attempt()
+        except (ValueError, TypeError, BufferError, NotImplementedError, MPI.Exception) as error:
+            if asked.named and name != LIBRARY:
+                raise ChoiceError(f"--orderings {name}: {error}") from None
+            left_out.append(f"{name}: {error}")
+        else:
+            names.append(name)
+    if not names:
+        raise ChoiceError(f"nothing can be measured with {asked.op} of {asked.dtype}: {'; '.join(left_out)}")
+    return names, left_out
+
+
+def try_plan(comm, name: str, asked, plan) -> None:
+    """Make and free a reducer of one element; raises what `plan` raises."""
+    plan(comm, name, 1, asked.dtype, operation=asked.op, **extras(comm, name, asked)).free()
+
+
+def require_memory(comm, names: list[str], count: int, asked) -> None:
+    """Raise ChoiceError, on all ranks, where a node has not the memory for the longest vector. Collective."""
+    for name in names:
+        needs = comm.allgather(memory(name, comm.rank, comm.size, count, asked.dtype.itemsize, asked))
+        there = comm.allgather(available())
+        for node in sorted(set(asked.nodes)):
+            need = sum(needs[rank] for rank in range(comm.size) if asked.nodes[rank] == node)
+            have = min(
+                (t for t, n in zip(there, asked.nodes, strict=True) if n == node and t is not None),
+                default=None,
+            )
+            if have is not None and need > have:
+                raise ChoiceError(
+                    f"--max-bytes {size_text(asked.max_bytes)}: {name} needs {need / 2**30:.1f} GiB on one node, where "
+                    f"{have / 2**30:.1f} GiB are free; choose a smaller size, fewer ranks a node, or leave it out"
+                )
+
+
+def merged(argv: list[str]) -> int:
+    """`merge`: several launches, one table."""
+    made = argparse.ArgumentParser(prog="python -m benchmarks.allreduce merge", description=merged.__doc__)
+    made.add_argument(
+        "files", nargs="+", metavar="FILE.json", help="as --json wrote them, one for each launch"
+    )
+    made.add_argument("--json", metavar="FILE", help="write the joint result to this file")
+    asked = made.parse_args(argv)
+    try:
+        found = merge([read(path) for path in asked.files])
+    except ChoiceError as error:
+        return refused(error)
+    print(text(found))
+    if asked.json:
+        write(found, asked.json)
+        print(f"written to {asked.json}")
+    return 0
+
+
+def refused(error: ChoiceError) -> int:
+    """Print the complaint; the exit code."""
+    print(f"python -m benchmarks.allreduce: {error}", file=sys.stderr, flush=True)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""The measurement: rounds over all cells, each time in another order, by a common clock or behind barriers."""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from mpi4py import MPI
+
+from benchmarks.allreduce.cells import Cell, contributions, prepared, shuffled
+from benchmarks.allreduce.check import wrong
+from benchmarks.allreduce.clock import GlobalClock
+from benchmarks.allreduce.timing import expected, repeat
+from kernels.allreduce import plan
+
+TOO_LATE = 0.5  # part of a round's windows that may begin late before the clock is given up
+
+
+@dataclass
+class Measured:
+    """What was found: the rounds of every cell, and how the ranks were brought to start together."""
+
+    rounds: dict[Cell, list[dict]]
+    sync: dict
+    payload: dict[Cell, int]  # bytes that a rank contributes to one call
+    orders: list[list[Cell]] = field(default_factory=list)  # of each round
+
+
+def measure(comm: MPI.Comm, cells: Sequence[Cell], asked, plan: Callable = plan) -> Measured:
+    """Measure all cells; the same on all ranks. Where the clock fails, all is measured again behind barriers."""
+    longest = asked.contributions * max(cell.count for cell in cells)
+    data = contributions(asked.seed, comm.rank, longest, asked.dtype, asked.op)
+    reason = "asked for" if asked.sync == "barrier" else oversubscribed(comm, asked.nodes)
+    with undisturbed():
+        if not reason:
+            clock = GlobalClock(comm, asked.nodes)
+            if found := rounds(comm, cells, data, asked, plan, clock):
+                return found
+            reason = clock.failure
+        return rounds(comm, cells, data, asked, plan, None, reason)
+
+
+def rounds(comm, cells, data, asked, plan, clock: GlobalClock | None, reason: str = "") -> Measured | None:
+    """All rounds, or None as soon as the clock fails; `reason` says why there is no clock."""
+    found = Measured({cell: [] for cell in cells}, {"method": "barrier", "reason": reason}, {})
+    known: dict = {}
+    for turn in range(asked.rounds):
+        found.orders.append(shuffled(cells, asked.seed, turn))
+        for cell in found.orders[-1]:
+            if clock and comm.bcast(clock.due() if comm.rank == 0 else None, 0):
+                clock.refresh()
+            if clock and clock.failure:
+                return None
+            gc.collect()
+            with prepared(comm, cell, data, asked, plan) as (call, reducer):
+                visit = repetitions(comm, call, asked, clock)
+                found.payload[cell] = cell.nbytes if reducer is None else reducer.nbytes
+                total = call()
+                visit["wrong"] = wrong(comm, cell, total, reducer, asked, known) if asked.check else None
+            found.rounds[cell].append(visit)
+        if clock:
+            visits = [found.rounds[cell][-1] for cell in cells]
+            late, valid = sum(v["late"] for v in visits), sum(len(v["times"]) for v in visits)
+            if late > TOO_LATE * (late + valid):
+                clock.failure = f"{late} of {late + valid} windows began late on some rank"
+    if clock:
+        clock.refresh()
+        if clock.failure:
+            return None
+        found.sync = {"method": "clock", "bounds": clock.errors(), "drifts": clock.drifts()}
+    return found
+
+
+def repetitions(comm, call: Callable, asked, clock: GlobalClock | None) -> dict:
+    """One visit: warm up, then as many repetitions as this visit's part of the number and of the time allows."""
+    seconds = expected(comm, call, asked.warm_up)
+    most = math.ceil(asked.repetitions / asked.rounds)
+    count = int(asked.seconds / asked.rounds / max(seconds, 1e-9))
+    return repeat(comm, call, max(1, min(most, count)), seconds, clock)
+
+
+def oversubscribed(comm: MPI.Comm, nodes: Sequence[int]) -> str:
+    """Why windows would be no use: ranks that share a core wait for it, not for each other. Collective."""
+    cores = comm.allgather(os.sched_getaffinity(0))
+    for node in sorted(set(nodes)):
+        members = [rank for rank in range(comm.size) if nodes[rank] == node]
+        there = set().union(*(cores[rank] for rank in members))
+        if len(members) > len(there):
+            return f"{len(members)} ranks share {len(there)} cores"
+    return ""
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """No garbage collection of its own accord meanwhile."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()

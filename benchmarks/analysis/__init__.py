@@ -1,0 +1,1 @@
+"""What reading, querying, comparing and reporting costs."""

@@ -1,0 +1,246 @@
+"""What reading, querying, comparing and reporting costs: `python -m benchmarks.analysis` (10 minutes, 6 GB of disk).
+
+The campaigns are written by the real trace writer (`benchmarks.analysis.campaign`), once, into --scratch:
+
+- load: 16 runs of 256 ranks, 4,096 files of 2,000 events. Loading for the first time, the cache written, against a
+  plain h5py loop over every dataset of the same files by the same number of processes; loading from the cache; the
+  query of variability; peak memory over the frames, all of them asked for.
+- divergence: two runs of 1,024 ranks with 10^7 fingerprints each, of which one block differs from one step on.
+- report: 100 runs of 64 blocks on 8 ranks, of which a quarter differs, into one HTML file.
+
+Every measurement runs in a process of its own, in turn with what it is compared with.
+"""
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+from benchmarks.analysis.campaign import write
+from benchmarks.harness.results import parts_parser, run_parts
+from benchmarks.harness.turns import in_turn, ratio
+
+PROCESSES = len(os.sched_getaffinity(0))
+
+
+def main(argv=None) -> None:
+    """Write campaigns where they are missing, measure, and report."""
+    parser = parts_parser("analysis", __doc__, PARTS, 5)
+    parser.add_argument("--scratch", type=Path, default=Path("runs/benchmark-analysis"), help="(%(default)s)")
+    parser.add_argument("--measure", nargs="+", help=argparse.SUPPRESS)
+    asked = parser.parse_args(argv)
+    if asked.measure:
+        name, *arguments = asked.measure
+        print(json.dumps(MEASURED[name](*map(Path, arguments))))
+        return
+    run_parts("analysis", parser, PARTS, argv)
+
+
+def load_rows(asked) -> list[dict]:
+    """First load, cached load, query, memory."""
+    campaign = _campaign(asked, "load", runs=16, ranks=256, steps=100, blocks=1, changed={2: (40, 7)})
+
+    def first() -> dict:
+        _forget(campaign)
+        return _measure("first", campaign)
+
+    found = in_turn({"plain": partial(_measure, "plain", campaign), "first": first}, asked.rounds)
+    seconds = {name: [each["s"] for each in results] for name, results in found.items()}
+    cached = [_measure("cached", campaign) for _ in range(asked.rounds)]
+    query = [_measure("query", campaign) for _ in range(asked.rounds)]
+    command = [_command("variability", campaign) for _ in range(asked.rounds)]
+    memory = [_measure("memory", campaign) for _ in range(asked.rounds)]
+    return [
+        _row("load", "first load / plain h5py, 4,096 files x 2,000 events",
+             ratio(seconds["first"], seconds["plain"]), found),
+        _row("load", "first load, s", spread(seconds["first"]), []),
+        _row("load", "plain h5py, s", spread(seconds["plain"]), []),
+        _row("load", "cached load, all frames, s", spread([each["s"] for each in cached]), cached),
+        _row("load", "cached load and variability, s", spread([each["s"] for each in query]), query),
+        _row("load", "the whole command `variability`, cached, s", spread(command), command),
+        _row("load", "peak memory / frames, first load and all frames", spread([e["ratio"] for e in memory]), memory),
+    ]  # fmt: skip
+
+
+def divergence_rows(asked) -> list[dict]:
+    """First divergence of two large runs."""
+    campaign = _campaign(
+        asked, "divergence", runs=2, ranks=1024, steps=100, blocks=49, changed={1: (50, 12345)}
+    )
+    runs = [campaign / f"run-{run:03d}" for run in range(2)]
+    _forget(campaign)
+    first = _measure("compare", *runs)
+    found = [_measure("compare", *runs) for _ in range(asked.rounds)]
+    assert all(each["place"] == [50, "vorticity", 12345] for each in found), found
+    return [
+        _row("divergence", f"first divergence of {first['rows']:,} fingerprints, not cached, s", first["s"], first),
+        _row("divergence", "the same, cached, s", spread([each["s"] for each in found]), found),
+        _row("divergence", "share of the fingerprints read", spread([each["read"] for each in found]), []),
+        _row("divergence", "the whole command `divergence`, cached, s",
+             spread([_command("divergence", *runs) for _ in range(asked.rounds)]), []),
+    ]  # fmt: skip
+
+
+def report_rows(asked) -> list[dict]:
+    """The report on 100 runs."""
+    changed = {run: (5, 17) for run in range(0, 100, 4)}
+    campaign = _campaign(asked, "report", runs=100, ranks=8, steps=40, blocks=8, changed=changed)
+    out = asked.scratch / "report.html"
+    _forget(campaign)
+    first = _command("report", campaign, "-o", out)
+    again = [_command("report", campaign, "-o", out) for _ in range(asked.rounds)]
+    return [
+        _row("report", "report of 100 runs, not cached, s", first, first),
+        _row("report", "report of 100 runs, cached, s", spread(again), again),
+        _row("report", "its size, MB", out.stat().st_size / 1e6, []),
+    ]
+
+
+PARTS = {"load": load_rows, "divergence": divergence_rows, "report": report_rows}
+
+
+def plain(campaign: Path) -> dict:
+    """Every dataset and attribute of every file, by h5py as its manual shows it."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    files = sorted(campaign.glob("*/rank-*.h5"))
+    begin = time.perf_counter()
+    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
+        total = sum(pool.map(_read_plainly, files, chunksize=32))
+    return {"s": time.perf_counter() - begin, "bytes": total}
+
+
+def _read_plainly(path: Path) -> int:
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        total = len(dict(file.attrs)) + len(file["names/text"][:]) + len(file["committed"][:])
+        for table in ("events", "values", "fingerprints", "order"):
+            for dataset in file[table].values():
+                total += dataset[:].nbytes
+    return total
+
+
+def first(campaign: Path) -> dict:
+    """A first load, with its cache written."""
+    from analysis.load.frames import load
+
+    begin = time.perf_counter()
+    frames = load([campaign])
+    seconds = time.perf_counter() - begin
+    assert frames.excluded.empty
+    return {"s": seconds}
+
+
+def cached(campaign: Path) -> dict:
+    """A load from the cache, with all frames in memory."""
+    from analysis.load.frames import load
+
+    begin = time.perf_counter()
+    frames = load([campaign])
+    rows = {table: len(getattr(frames, table)) for table in ("events", "values", "fingerprints", "order")}
+    return {"s": time.perf_counter() - begin, "rows": rows}
+
+
+def query(campaign: Path) -> dict:
+    """A load from the cache and the table of variability."""
+    from analysis.load.frames import load
+    from analysis.variability import variability
+    from analysis.verdict import judge
+
+    begin = time.perf_counter()
+    frames = load([campaign])
+    groups = judge(frames)
+    found = variability(frames)
+    return {"s": time.perf_counter() - begin, "groups": len(groups), "rows": len(found)}
+
+
+def memory(campaign: Path) -> dict:
+    """Peak of this process beyond its imports, over the size of the frames, after a first load."""
+    import pyarrow.parquet  # noqa: F401
+
+    from analysis.load.frames import load
+
+    _forget(campaign)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    frames = load([campaign])
+    loaded = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    tables = (frames.runs, frames.events, frames.values, frames.fingerprints, frames.order)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    size = sum(table.memory_usage(deep=True).sum() for table in tables)
+    readers = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return {
+        "ratio": float((peak - before) * 1024 / size), "frames_MB": size / 1e6, "peak_MB": (peak - before) / 1024,
+        "after_load_MB": (loaded - before) / 1024, "imports_MB": before / 1024, "largest_reader_MB": readers / 1024,
+    }  # fmt: skip
+
+
+def compare(a: Path, b: Path) -> dict:
+    """Load two runs and find their first divergence."""
+    from analysis.divergence.compare import compare
+    from analysis.load.frames import load
+
+    begin = time.perf_counter()
+    frames = load([a, b])
+    found = compare(frames, (a.name, 0), (b.name, 0))
+    seconds = time.perf_counter() - begin
+    rows = [int(frames.leaves("fingerprints", run.name, 0).rows.sum()) for run in (a, b)]
+    at = found.first
+    return {
+        "s": seconds, "rows": rows[0], "read": frames.store.rows_read("fingerprints") / sum(rows),
+        "place": [at.step, at.name, at.block],
+    }  # fmt: skip
+
+
+MEASURED = {each.__name__: each for each in (plain, first, cached, query, memory, compare)}
+
+
+def spread(seconds: list[float]) -> dict[str, float]:
+    """Median, minimum and maximum."""
+    return ratio(seconds, [1.0] * len(seconds))
+
+
+def _campaign(asked, name: str, **shape) -> Path:
+    place = asked.scratch / name
+    if not place.exists():
+        part = place.with_suffix(".part")
+        shutil.rmtree(part, ignore_errors=True)
+        write(part, **shape, processes=PROCESSES)
+        part.rename(place)
+    return place
+
+
+def _forget(campaign: Path) -> None:
+    for cache in campaign.glob("*/.analysis"):
+        shutil.rmtree(cache)
+
+
+def _measure(name: str, *arguments: Path) -> dict:
+    command = [sys.executable, "-m", "benchmarks.analysis", "--measure", name, *map(str, arguments)]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def _command(*arguments) -> float:
+    """Seconds of a whole `python -m analysis`."""
+    begin = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "analysis", *map(str, arguments)], capture_output=True, text=True
+    )
+    if done.returncode not in (0, 3):
+        raise RuntimeError(f"analysis {' '.join(map(str, arguments))}: {done.stderr}")
+    return time.perf_counter() - begin
+
+
+def _row(part: str, what: str, figure, raw) -> dict:
+    return {"part": part, "what": what, "figure": figure, "raw": raw}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What whole runs cost, and what they show."""

@@ -1,0 +1,100 @@
+"""What the coupled mini-app costs: guarantees, ranks, and 64 ranks on one small machine.
+
+    python -m benchmarks.apps.coupled                      # all parts
+    python -m benchmarks.apps.coupled guarantee efficiency --rounds 7 --json benchmarks/results/coupled.json
+
+guarantee    deck M on 4 ranks: time per step under run, layout and exact over that under none, round by round;
+             none is the natural fast way: the library's all-reduce, one network call per rank, NumPy sums
+efficiency   deck M: time per step on 1 rank over P times that on P ranks, P = min(4, cores)
+many         deck S on 64 ranks: wall time of the whole job, and memory of all ranks together (PSS)
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.apps.guarantees import guarantee_costs
+from benchmarks.harness.launching import launch, mpirun
+from benchmarks.harness.results import parts_parser, run_parts
+from benchmarks.harness.turns import in_turn, ratio
+
+APP = "miniapps.coupled"
+
+
+def seconds_per_step(ranks: int, *options) -> float:
+    """FOM `steps` of one run; without start-up."""
+    return launch(ranks, APP, options)["fom"]["steps"]["value"]
+
+
+def guarantee(options) -> list[dict]:
+    """Cost of the guarantees relative to none."""
+    common = ("--deck", "M", "--steps", str(options.steps))
+    return guarantee_costs(
+        lambda level: seconds_per_step(4, *common, "--guarantee", level), options.rounds, ""
+    )
+
+
+def efficiency(options) -> list[dict]:
+    """Strong scaling of deck M inside one machine."""
+    ranks = min(4, len(os.sched_getaffinity(0)))
+    common = ("--deck", "M", "--steps", str(options.steps), "--guarantee", "layout")
+    found = in_turn({n: lambda n=n: seconds_per_step(n, *common) for n in (1, ranks)}, options.rounds)
+    value = ratio(found[1], [ranks * t for t in found[ranks]])
+    return [
+        {"part": "efficiency", "what": f"T(1) / ({ranks} T({ranks}))", "figure": value, "raw": found[ranks]}
+    ]
+
+
+def many(options) -> list[dict]:
+    """64 ranks of deck S, as a user types it."""
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [*mpirun(), "-n", "64", sys.executable, "-m", APP, "--deck", "S", "--out", f"{scratch}/run"]
+        begin, peak = time.perf_counter(), 0
+        with open(f"{scratch}/output", "w+") as output:
+            job = subprocess.Popen(command, stdout=output, stderr=output)
+            while job.poll() is None:
+                peak = max(peak, memory_of_children(job.pid))
+                time.sleep(2.0)
+            wall = time.perf_counter() - begin
+            if job.returncode:
+                output.seek(0)
+                raise RuntimeError(output.read())
+    return [
+        {"part": "many", "what": "wall, s", "figure": wall, "raw": [wall]},
+        {"part": "many", "what": "memory of all ranks, GiB", "figure": peak / 2**30, "raw": [peak]},
+    ]
+
+
+def memory_of_children(pid: int) -> int:
+    """Bytes of all descendants, shared pages counted once (proportional set size)."""
+    total, pending = 0, [pid]
+    while pending:
+        current = pending.pop()
+        try:
+            for thread in Path(f"/proc/{current}/task").iterdir():
+                pending += map(int, (thread / "children").read_text().split())
+            for line in Path(f"/proc/{current}/smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss:"):
+                    total += 1024 * int(line.split()[1])
+        except (OSError, ValueError):  # it has just ended
+            continue
+    return total
+
+
+PARTS = {"guarantee": guarantee, "efficiency": efficiency, "many": many}
+
+
+def main(argv=None) -> None:
+    """Measure the parts asked for."""
+    parser = parts_parser("apps.coupled", __doc__, PARTS, rounds=5)
+    parser.add_argument(
+        "--steps", type=int, default=10, help="time steps per run of deck M (default %(default)s)"
+    )
+    run_parts("coupled", parser, PARTS, argv)
+
+
+if __name__ == "__main__":
+    main()

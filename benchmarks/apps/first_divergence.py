@@ -1,0 +1,307 @@
+"""Does analysis name what made two runs part? Random injected faults, each compared with the clean run.
+
+    python -m benchmarks.apps.first_divergence                          # a minute or two
+    python -m benchmarks.apps.first_divergence --faults 10 --apps solver --json benchmarks/results/first-divergence.json
+
+For every application and kind of fault, `--faults` specifications are drawn by `--seed` over step, block, rank, call
+and bit, run on 3 ranks, and compared with a run without fault:
+
+messages   both runs record what passes between records of the state (--record messages)
+state      both record states alone, as by default
+ranks      as messages, but the clean run has 2 ranks, under --guarantee layout with the ordering block-tree
+
+A fault that changes no recorded bit is `masked` and counted apart. Of the others: how many are given the right class,
+and how many the right place: step, name, block and rank (and which call), with intervals of Clopper and Pearson.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.harness.launching import mpirun
+from benchmarks.harness.results import machine, save
+
+RANKS, OTHER_RANKS = 3, 2
+SMALL = {
+    "coupled": {
+        "grid.nx": 32, "grid.ny": 32, "grid.bx": 8, "grid.by": 8, "time.steps": 3, "closure.kind": "none",
+        "poisson.max_iterations": 40, "poisson.tolerance": 1e-6,
+    },
+    "solver": {
+        "grid.nx": 12, "grid.ny": 12, "grid.nz": 12, "grid.bx": 4, "grid.by": 4, "grid.bz": 4,
+        "problem.right_side": "random", "solve.tolerance": 1e-6, "solve.max_iterations": 12,
+    },
+}  # fmt: skip
+BLOCKS = {"coupled": 16, "solver": 27}
+STEPS = {"coupled": (1, 3), "solver": (1, 6)}  # that every run has, in which faults strike
+CALLS = {  # of each kind in every step: kernels, exchanges, all-reduces
+    "coupled": {"kernel-bit": 3, "lost-halo": 12, "swap-order": 12},
+    "solver": {"kernel-bit": 1, "lost-halo": 1, "swap-order": 2},
+}
+MESSAGES = {"coupled": 2, "solver": 1}  # that every rank receives in an exchange, at least
+KERNEL = {"coupled": "rhs", "solver": "spmv"}
+STATE = {"coupled": "vorticity", "solver": "r"}
+DRAWN = {"coupled": "vorticity", "solver": "solution"}
+CLASSES = {
+    "kernel-bit": "local kernel", "bitflip": "memory", "swap-order": "collective", "swap-arrival": "message order",
+    "lost-halo": "halo exchange", "seed": "input",
+}  # fmt: skip
+# By how the runs of a comparison are made.
+FIXED, ARRIVAL = ["--guarantee", "run"], ["--allreduce", "arrival"]
+TREE = ["--guarantee", "layout", "--allreduce", "block-tree"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One comparison: `reference` and `out` are directories; `truth` as `place` gives it."""
+
+    app: str
+    kind: str
+    how: str
+    spec: str
+    reference: str
+    out: str
+
+
+def draw(app: str, kind: str, source: random.Random) -> str:
+    """A specification of a fault of `kind`."""
+    step, block = source.randint(*STEPS[app]), source.randrange(BLOCKS[app])
+    call = source.randrange(CALLS[app].get(kind.replace("arrival", "order"), 1))
+    rank, other = source.sample(range(RANKS), 2)
+    bit, index = source.randrange(52), source.randrange(64)
+    return {
+        "kernel-bit": f"kernel-bit@step={step},block={block},call={call},bit={bit},index={index}",
+        "bitflip": f"bitflip@step={step},block={block},bit={bit},index={index}",
+        "swap-order": f"swap-order@step={step},rank={rank},other={other},call={call}",
+        "swap-arrival": f"swap-order@step={step},rank={rank},other={other},call={call}",
+        "lost-halo": f"lost-halo@step={step},rank={rank},call={call},message={source.randrange(MESSAGES[app])}",
+        "seed": f"seed@block={block}",
+    }[kind]
+
+
+def plan(root: Path, apps, faults: int, seed: int, hows=("messages", "state", "ranks"), only=tuple(CLASSES)):
+    """(cases, {ranks: [(app, argv), ...]}) of all that is to be run, clean runs first."""
+    source = random.Random(seed)
+    cases, jobs = [], {RANKS: [], OTHER_RANKS: []}
+    for app in apps:
+        for how in hows:
+            record = ["--record", "state" if how == "state" else "messages"]
+            kinds = [kind for kind in only if how != "ranks" or kind != "swap-arrival"]
+            for kind in kinds:
+                arrival = kind == "swap-arrival"
+                method = TREE if how == "ranks" else ARRIVAL if arrival else FIXED
+                clean = root / f"{app}-{how}-{'arrival' if arrival else 'fixed'}"
+                where = OTHER_RANKS if how == "ranks" else RANKS
+                command = [*method, *record]
+                if not any(argv[-1] == str(clean) for _, argv in jobs[where]):
+                    jobs[where].append((app, [*command, "--out", str(clean)]))
+                replay = ["--replay", str(clean)] if arrival else []
+                for i in range(faults * (2 if "swap" in kind else 1)):  # most change no bit
+                    spec, out = draw(app, kind, source), root / f"{app}-{how}-{kind}-{i}"
+                    jobs[RANKS].append((app, [*command, *replay, "--fault", spec, "--out", str(out)]))
+                    cases.append(Case(app, kind, how, spec, str(clean), str(out)))
+    return cases, jobs
+
+
+def run(jobs: dict[int, list], root: Path) -> None:
+    """Run all jobs, those of one number of ranks in one launch. Raises RuntimeError where one fails."""
+    for ranks, listed in sorted(jobs.items()):
+        path = root / f"jobs-{ranks}.json"
+        path.write_text(json.dumps(listed))
+        command = [
+            *mpirun(),
+            "-n",
+            str(ranks),
+            sys.executable,
+            "-m",
+            "benchmarks.apps.first_divergence",
+            "--work",
+            str(path),
+        ]
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        if done.returncode:
+            raise RuntimeError(
+                f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+            )
+
+
+def work(path: str) -> int:
+    """What each rank does: every job of the file, one after the other."""
+    from mpi4py import MPI
+
+    from miniapps import coupled, solver
+    from miniapps.runner.main import main as start
+
+    apps = {"coupled": coupled.APP, "solver": solver.APP}
+    for app, argv in json.loads(Path(path).read_text()):
+        settings = [f"--set={key}={value}" for key, value in SMALL[app].items()]
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            code = start(apps[app], [*settings, "--no-progress", "--log-level=error", *argv], MPI.COMM_WORLD)
+        if code not in (0, 3):  # 3: a check of the application found the fault too
+            print(argv, said.getvalue(), file=sys.stderr, flush=True)
+            return 1
+    return 0
+
+
+def judge(case: Case) -> dict:
+    """`masked`, or whether class and place are right, and what was said."""
+    from analysis.divergence.cause import cause
+    from analysis.divergence.compare import compare
+    from analysis.load.frames import load
+
+    frames = load([case.reference, case.out], copies=True)
+    runs = {
+        Path(path).name: (run, 0) for run, path in zip(frames.runs["run"], frames.runs["path"], strict=True)
+    }
+    found = compare(frames, runs[Path(case.reference).name], runs[Path(case.out).name])
+    told = cause(frames, found)
+    if told is None:
+        return asdict(case) | {"masked": True}
+    said = {
+        "class": told.kind, "instead": told.instead, "step": told.step, "name": told.name, "rank": told.rank,
+        "block": told.at.block, "call": None if told.event is None else told.event.call,
+    }  # fmt: skip
+    truth = place(case, frames)
+    shown = {key: sorted(right) if isinstance(right, set) else right for key, right in truth.items()}
+    return asdict(case) | {
+        "masked": False, "said": said, "truth": shown,
+        "class_right": told.kind == CLASSES[case.kind],
+        "place_right": all(said[key] in v if isinstance(v, set) else said[key] == v for key, v in truth.items()),
+    }  # fmt: skip
+
+
+def place(case: Case, frames) -> dict:
+    """Where the fault of a case struck: step, name, block, rank, call; a set where several are right.
+
+    From the specification, the ownership that the clean run recorded, and, for an all-reduce, the names of the events
+    of the clean run.
+    """
+    from analysis.load.timeline import timeline
+
+    given = {
+        key: int(value) for key, value in (part.split("=") for part in case.spec.partition("@")[2].split(","))
+    }
+    owner = _owners(case.app)
+    if case.kind == "seed":
+        return {"step": 0, "name": DRAWN[case.app], "block": given["block"], "rank": owner[given["block"]]}
+    if case.kind in ("kernel-bit", "bitflip"):
+        name = (KERNEL if case.kind == "kernel-bit" else STATE)[case.app]
+        own = {"step": given["step"], "name": name, "block": given["block"], "rank": owner[given["block"]]}
+        return own | ({"call": given["call"]} if case.kind == "kernel-bit" else {})
+    if case.kind == "lost-halo":
+        blocks = {block for block, rank in enumerate(owner) if rank == given["rank"]}
+        return {
+            "step": given["step"],
+            "name": "halo",
+            "block": blocks,
+            "rank": given["rank"],
+            "call": given["call"],
+        }
+    events = timeline(case.reference, 0, [given["step"]], [0])
+    reducers = json.loads((Path(case.reference) / "result.json").read_text())[
+        "reducers"
+    ]  # maxima are no sums
+    known = {f"allreduce.{name}" for name in reducers}
+    sums = [name for name in events.sort_values("index")["name"] if name in known]
+    name = sums[given["call"]]
+    call = sums[: given["call"]].count(name)
+    return {
+        "step": given["step"],
+        "name": name.removeprefix("allreduce."),
+        "block": -1,
+        "rank": None,
+        "call": call,
+    }
+
+
+def _owners(app: str) -> list[int]:
+    """The rank of every block in a run on RANKS ranks, as the application deals them."""
+    from miniapps.layout.blocks import contiguous_owner
+    from miniapps.linear.box import Box
+    from miniapps.solver.problem import box_rows
+
+    if app == "coupled":
+        return contiguous_owner(BLOCKS[app], RANKS).tolist()
+    return box_rows(Box(12, 12, 12, (4, 4, 4)), RANKS, 0, 0).owner.tolist()
+
+
+def accuracy(judged: list[dict]) -> list[dict]:
+    """A row per (application, how, kind): drawn, masked, and right classes and places with 95 % intervals."""
+    from scipy.stats import binomtest
+
+    rows = []
+    for key in dict.fromkeys((j["app"], j["how"], j["kind"]) for j in judged):
+        same = [j for j in judged if (j["app"], j["how"], j["kind"]) == key]
+        seen = [j for j in same if not j["masked"]]
+        row = dict(zip(("app", "how", "kind"), key, strict=True)) | {
+            "expected": CLASSES[key[2]], "faults": len(same), "masked": len(same) - len(seen),
+            "said": dict(Counter(j["said"]["class"] for j in seen)),
+        }  # fmt: skip
+        for what in ("class", "place"):
+            right = sum(j[f"{what}_right"] for j in seen)
+            interval = binomtest(right, len(seen)).proportion_ci(0.95, "exact") if seen else (0.0, 1.0)
+            row |= {f"{what}_right": right, f"{what}_interval": [float(x) for x in interval]}
+        rows.append(row)
+    return rows
+
+
+def measure(
+    apps, faults: int, seed: int, root: Path, hows=("messages", "state", "ranks"), kinds=tuple(CLASSES)
+) -> list[dict]:
+    """Run and judge; the list of judgements."""
+    cases, jobs = plan(root, apps, faults, seed, hows, kinds)
+    run({ranks: listed for ranks, listed in jobs.items() if listed}, root)
+    return [judge(case) for case in cases]
+
+
+def main(argv=None) -> None:
+    """Measure, print the table, write JSON."""
+    parser = argparse.ArgumentParser("python -m benchmarks.apps.first_divergence", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("--faults", type=int, default=30, help="of each kind (default %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of what is drawn (default %(default)s)")
+    parser.add_argument("--apps", nargs="+", choices=list(SMALL), default=list(SMALL))
+    parser.add_argument("--kinds", nargs="+", choices=list(CLASSES), default=list(CLASSES))
+    parser.add_argument("--json", type=Path, help="write all judgements and the table there")
+    parser.add_argument("--work", help=argparse.SUPPRESS)
+    options = parser.parse_args(argv)
+    if options.work:
+        sys.exit(work(options.work))
+    with tempfile.TemporaryDirectory() as scratch:
+        judged = measure(options.apps, options.faults, options.seed, Path(scratch), kinds=options.kinds)
+    rows = accuracy(judged)
+    for row in rows:
+        seen = row["faults"] - row["masked"]
+        shares = []
+        for what in ("class", "place"):
+            low, high = row[f"{what}_interval"]
+            shares.append(f"{what} {row[f'{what}_right']}/{seen} ({low:.0%} to {high:.0%})")
+        told = f"{row['app']:8} {row['how']:9} {row['kind']:13} masked {row['masked']:2}  {'  '.join(shares)}"
+        print(told, row["said"])
+    if options.json:
+        wrong = [j for j in judged if not j["masked"] and not (j["class_right"] and j["place_right"])]
+        content = {
+            "machine": machine(),
+            "seed": options.seed,
+            "ranks": RANKS,
+            "accuracy": rows,
+            "wrong": wrong,
+        }
+        save(content, options.json)
+
+
+if __name__ == "__main__":
+    main()

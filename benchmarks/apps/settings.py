@@ -1,0 +1,173 @@
+"""Which settings of libraries enter the bits of which application, on this processor.
+
+Every application runs once on one rank with nothing set, and once with each setting: what differs in any record then
+comes from the setting alone. What the libraries said they chose stands beside it in the JSON, so that a setting without
+effect is told apart from one that this installation ignores. Settings are read when libraries are loaded: each has a
+process.
+
+    python -m benchmarks.apps.settings --json benchmarks/results/settings-2-cores-DATE.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.harness.results import machine, save
+from miniapps.system.environment import SETTINGS as NAMES
+from miniapps.system.environment import THREADS
+
+BASE = "nothing set"
+AGAIN = "nothing set, again"
+SETTINGS: dict[str, dict[str, str]] = {
+    BASE: {},
+    AGAIN: {},
+    "ATEN_CPU_CAPABILITY=default": {"ATEN_CPU_CAPABILITY": "default"},
+    "ATEN_CPU_CAPABILITY=avx2": {"ATEN_CPU_CAPABILITY": "avx2"},
+    "MKL_ENABLE_INSTRUCTIONS=SSE4_2": {"MKL_ENABLE_INSTRUCTIONS": "SSE4_2"},
+    "MKL_CBWR=COMPATIBLE": {"MKL_CBWR": "COMPATIBLE"},
+    "ONEDNN_MAX_CPU_ISA=SSE41": {"ONEDNN_MAX_CPU_ISA": "SSE41"},
+    "OPENBLAS_CORETYPE=Haswell": {"OPENBLAS_CORETYPE": "Haswell"},
+    "OPENBLAS_CORETYPE=Prescott": {"OPENBLAS_CORETYPE": "Prescott"},
+    "OPENBLAS_NUM_THREADS=2": {"OPENBLAS_NUM_THREADS": "2"},
+    "MKL_NUM_THREADS=2": {"MKL_NUM_THREADS": "2"},
+    "NPY_DISABLE_CPU_FEATURES=X86_V4 AVX512_ICL": {"NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL"},
+    "NPY_DISABLE_CPU_FEATURES=X86_V3 X86_V4 AVX512_ICL": {"NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL"},
+    "GLIBC_TUNABLES=hwcaps -AVX2 -FMA": {
+        "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX2,-FMA,-AVX,-FMA4,-AVX2_Usable,-FMA_Usable"
+    },
+}  # fmt: skip
+
+# Decks S, since few numbers show little: the sines of a grid of 32 x 32 points are the same by every library.
+_FLOW = ["--steps=2", "--guarantee=layout"]
+_BOX = ["--guarantee=layout", "--max-iterations=60"]
+_DATA = ["--size=1000", "--size=50000", "--arrays=2", "--samples=2", "--guarantee=run", "--variant=all"]
+CASES: dict[str, tuple[str, list[str]]] = {
+    "coupled, no closure": ("coupled", [*_FLOW, "--closure=none"]),
+    "coupled, physics": ("coupled", [*_FLOW, "--closure=physics"]),
+    "coupled, surrogate": ("coupled", [*_FLOW, "--closure=surrogate"]),
+    "coupled, online": ("coupled", [*_FLOW, "--closure=online"]),
+    "solver, cg": ("solver", _BOX),
+    "solver, cg, multigrid": ("solver", [*_BOX, "--preconditioner=multigrid", "--right-side=random"]),
+    "solver, gmres, manufactured": ("solver", [*_BOX, "--method=gmres-mgs", "--right-side=manufactured"]),
+    "reductions, sum": ("reductions", [*_DATA, "--distribution=lognormal"]),
+    "reductions, dot": ("reductions", [*_DATA, "--operation=dot", "--distribution=normal"]),
+    "reductions, float32": ("reductions", [*_DATA, "--set=problem.dtype=float32"]),
+}  # fmt: skip
+
+
+def work(root: Path, cases: list[str]) -> int:
+    """What the process of one setting does: every case, one after the other."""
+    from mpi4py import MPI
+
+    from miniapps import coupled, reductions, solver
+    from miniapps.runner.main import main as start
+
+    apps = {"coupled": coupled.APP, "solver": solver.APP, "reductions": reductions.APP}
+    for place, (case, (app, argv)) in enumerate(CASES.items()):
+        if case not in cases:
+            continue
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            out = f"--out={root / f'case-{place}'}"
+            code = start(apps[app], [*argv, out, "--no-progress", "--log-level=error"], MPI.COMM_SELF)
+        if code not in (0, 3):
+            print(argv, said.getvalue(), file=sys.stderr, flush=True)
+            return 1
+    return 0
+
+
+def run(root: Path, settings: list[str], cases: list[str]) -> None:
+    """All `cases` under each of the `settings`. Raises RuntimeError where one fails."""
+    clean = {
+        key: value for key, value in os.environ.items() if not key.startswith((*NAMES, *THREADS, "FPNA_"))
+    }
+    for place, name in enumerate(SETTINGS):
+        if name not in settings:
+            continue
+        out = root / f"setting-{place}"
+        out.mkdir()
+        command = [sys.executable, "-m", "benchmarks.apps.settings", "--work", str(out), "--cases", *cases]
+        done = subprocess.run(command, capture_output=True, text=True, env=clean | SETTINGS[name])
+        if done.returncode:
+            raise RuntimeError(f"{name}: ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+
+
+def judge(root: Path, settings: list[str], cases: list[str]) -> list[dict]:
+    """One row per setting and case: whether any record has other bits than with nothing set, which first, and what the
+    libraries chose otherwise."""
+    from analysis.divergence.compare import compare
+    from analysis.environment import apart
+    from analysis.load.frames import load
+    from analysis.verdict import place as where
+
+    rows = []
+    for number, case in enumerate(CASES):
+        if case not in cases:
+            continue
+        paths = {
+            name: root / f"setting-{i}" / f"case-{number}"
+            for i, name in enumerate(SETTINGS)
+            if name in settings
+        }
+        frames = load(paths.values(), processes=1, keep=False)
+        by_path = {Path(run.path): run for run in frames.runs.itertuples()}
+        base = by_path[paths[BASE]]
+        for name in settings:
+            other = by_path[paths[name]]
+            if name == BASE:
+                continue
+            found = compare(frames, (base.run, 0), (other.run, 0))
+            told = apart(json.loads(base.environment), json.loads(other.environment), "run")
+            rows.append(
+                {
+                    "setting": name, "case": case, "compared": found.compared, "comparable": found.comparable,
+                    "equal": found.equal, "first": where(found.first) if found.differs else "",
+                    "chosen": {key: [a, b] for key, a, b in told if key.startswith("arithmetic.")},
+                }
+            )  # fmt: skip
+    return rows
+
+
+def table(rows: list[dict]) -> list[str]:
+    """Lines of a Markdown table: a row per setting, a column per case."""
+    cases = list(dict.fromkeys(row["case"] for row in rows))
+    lines = ["| setting | " + " | ".join(cases) + " |", "|---|" + "---|" * len(cases)]
+    for name in dict.fromkeys(row["setting"] for row in rows):
+        same = {row["case"]: row for row in rows if row["setting"] == name}
+        cells = ["=" if same[case]["equal"] else same[case]["first"] or "not comparable" for case in cases]
+        lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
+    return lines
+
+
+def main(argv=None) -> None:
+    """Measure, print the table, write JSON."""
+    parser = argparse.ArgumentParser("python -m benchmarks.apps.settings", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("--settings", nargs="+", choices=list(SETTINGS), default=list(SETTINGS))
+    parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
+    parser.add_argument("--json", type=Path, help="write all rows there")
+    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args(argv)
+    if options.work:
+        sys.exit(work(options.work, options.cases))
+    settings = list(dict.fromkeys([BASE, *options.settings]))
+    with tempfile.TemporaryDirectory() as scratch:
+        run(Path(scratch), settings, options.cases)
+        rows = judge(Path(scratch), settings, options.cases)
+    print("\n".join(table(rows)))
+    if options.json:
+        content = {"machine": machine(), "settings": {name: SETTINGS[name] for name in settings},
+                   "cases": {name: CASES[name] for name in options.cases}, "rows": rows}  # fmt: skip
+        save(content, options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The GPU path, checked and timed."""

