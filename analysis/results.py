@@ -10,8 +10,8 @@ import pandas as pd
 from analysis import bits
 from analysis.export.tables import csv_text, texts
 from analysis.groups import grouped
+from analysis.page.svg import Figure, picture
 from analysis.report.material import Material
-from analysis.report.svg import Figure, picture
 from analysis.variability import ids, label, reference
 from analysis.verdict import UNTESTED
 

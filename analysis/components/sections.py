@@ -10,9 +10,9 @@ from analysis.components.observations import PLURAL
 from analysis.components.study import ALGORITHM, RUN_TO_RUN, components
 from analysis.components.tables import component_tables, notes, problems, said
 from analysis.load.frames import Frames
-from analysis.report import svg
-from analysis.report.sections import Section, folded
-from analysis.report.svg import Figure, figure_of
+from analysis.page import svg
+from analysis.page.sections import Section, folded
+from analysis.page.svg import Figure, figure_of
 
 TITLE = "Where the variance is"
 DRAWN = 4  # problems with figures; the tables have all

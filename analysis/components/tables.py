@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.components.observations import PLURAL
 from analysis.components.study import ALGORITHM, RUN_TO_RUN
-from analysis.report.sections import Table
+from analysis.page.sections import Table
 from analysis.terminal import interval, number
 
 TITLES = {RUN_TO_RUN: "Run-to-run variance", ALGORITHM: "Variance by change of algorithm"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analysis.report.sections import Table
+from analysis.page.sections import Table
 from analysis.terminal import interval, number
 
 

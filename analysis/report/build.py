@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from analysis.components.sections import components_section
 from analysis.export.tables import link
 from analysis.load.frames import Frames
+from analysis.page.sections import Section
+from analysis.page.svg import GLYPHS, SERIES, Figure
 from analysis.report.equality import first_sections, groups_sections, growth_sections, variability_sections
 from analysis.report.launches import environment_sections, excluded_sections, limits_sections
 from analysis.report.material import Material
-from analysis.report.sections import Section
-from analysis.report.svg import GLYPHS, SERIES, Figure
 from analysis.report.timelines import timeline_sections
 from analysis.report.times import costs_sections, times_sections
 from analysis.scaling.sections import scaling_sections

@@ -11,10 +11,10 @@ from analysis import terminal
 from analysis.groups import ranks_text
 from analysis.load.frames import Frames
 from analysis.matrix import ALL, matrix
+from analysis.page.sections import OPEN, SIGNS, Mark, Section, Table
 from analysis.report import figures
 from analysis.report.growth import growth_section
 from analysis.report.material import Material
-from analysis.report.sections import OPEN, SIGNS, Mark, Section, Table
 from analysis.sums.frames import APP
 from analysis.terminal import number
 from analysis.variability import Id, label, variability

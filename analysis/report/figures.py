@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.groups import ranks_text
+from analysis.page import svg
+from analysis.page.axes import floor_of, log_axis, log_ticks
+from analysis.page.svg import Figure
 from analysis.regions import cost_summary
-from analysis.report import svg
-from analysis.report.axes import floor_of, log_axis, log_ticks
-from analysis.report.svg import Figure
 from analysis.variability import EACH_OTHER
 
 ROW_IN = 0.46  # height of a row that has its label above the points

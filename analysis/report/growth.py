@@ -7,9 +7,9 @@ import pandas as pd
 from analysis.growth.runs import TOLERANCE, cell_growths, equal_cells, laws
 from analysis.growth.table import law_table
 from analysis.load.frames import Frames
+from analysis.page.sections import Section, Table, folded
 from analysis.power import power_note
 from analysis.report import figures
-from analysis.report.sections import Section, Table, folded
 from analysis.terminal import number
 from analysis.verdict import HOLDS, SAME, Group
 

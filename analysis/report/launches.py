@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from analysis.environment import differences
+from analysis.page.sections import Section, Table
 from analysis.report.material import Material
-from analysis.report.sections import Section, Table
 
 LIMITS = "What limits these results"
 LISTED = 6  # runs named in a cell of a table before "and N more"

@@ -12,10 +12,10 @@ from analysis.divergence.cause import cause
 from analysis.divergence.compare import Comparison, Id
 from analysis.load.frames import Frames
 from analysis.load.timeline import is_collective, partners, timeline
-from analysis.report import svg
+from analysis.page import svg
+from analysis.page.sections import Section
+from analysis.page.svg import Figure, figure_of
 from analysis.report.material import Material
-from analysis.report.sections import Section
-from analysis.report.svg import Figure, figure_of
 from analysis.variability import label
 from miniapps.trace import TraceError
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from analysis.groups import grouped
 from analysis.load.frames import Frames
+from analysis.page.sections import Section, Table
 from analysis.regions import cost_summary, costs, regions, summary
 from analysis.report import figures
 from analysis.report.equality import said
 from analysis.report.material import Material
-from analysis.report.sections import Section, Table
 from analysis.terminal import interval, number
 
 FOLD_FROM = 24  # rows

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from analysis.report import svg
-from analysis.report.axes import log_ticks
-from analysis.report.svg import Figure, figure_of
+from analysis.page import svg
+from analysis.page.axes import log_ticks
+from analysis.page.svg import Figure, figure_of
 from analysis.scaling.fit import curve
 from analysis.scaling.series import STRONG, WEAK, scaled
 from analysis.scaling.study import Study

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analysis.load.frames import Frames
-from analysis.report.sections import Section, folded
+from analysis.page.sections import Section, folded
 from analysis.scaling.figures import communication_figures, path_figures, speedup_figures, straggler_figures
 from analysis.scaling.study import Study, study
 from analysis.scaling.tables import (

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from analysis.report.sections import Table
+from analysis.page.sections import Table
 from analysis.scaling.study import Study
 from analysis.terminal import interval, number
 

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.growth.law import typical
-from analysis.report import svg
-from analysis.report.axes import floor_of, log_axis, powers
-from analysis.report.svg import Figure, figure_of
+from analysis.page import svg
+from analysis.page.axes import floor_of, log_axis, powers
+from analysis.page.svg import Figure, figure_of
 from analysis.solves.frames import TRUE_RESIDUAL
 from analysis.solves.growth import differences
 from analysis.solves.pairs import drift

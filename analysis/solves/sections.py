@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.report.sections import Section, folded
+from analysis.page.sections import Section, folded
 from analysis.solves.figures import (
     DRAWN,
     drift_figures,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analysis.growth.table import law_table
+from analysis.page.sections import Table
 from analysis.power import bounded, percent
-from analysis.report.sections import Table
 from analysis.solves.frames import Solves
 from analysis.solves.growth import growth
 from analysis.solves.pairs import cases, decisions, pairs

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.report import svg
-from analysis.report.axes import floor_of, log_axis, powers
-from analysis.report.svg import Figure, figure_of
+from analysis.page import svg
+from analysis.page.axes import floor_of, log_axis, powers
+from analysis.page.svg import Figure, figure_of
 from analysis.sums.frames import CELL, SERIES, pieces
 from analysis.sums.shape import FEWEST_SAMPLES, Cells, cells, v_s_and_grid
 from analysis.sums.tables import Study

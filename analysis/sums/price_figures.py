@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.groups import LEVELS
-from analysis.report import svg
-from analysis.report.axes import floor_of, log_axis, plain_ticks, powers
-from analysis.report.svg import Figure, figure_of
+from analysis.page import svg
+from analysis.page.axes import floor_of, log_axis, plain_ticks, powers
+from analysis.page.svg import Figure, figure_of
 from analysis.sums.figures import GREY, each_drawn, name_of
 from analysis.sums.frames import SERIES, UNKNOWN
 from analysis.sums.tables import Study

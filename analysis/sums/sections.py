@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from analysis.load.frames import Frames
+from analysis.page.sections import Section, folded
 from analysis.power import power_note
-from analysis.report.sections import Section, folded
 from analysis.sums.figures import (
     DRAWN,
     bits_figures,

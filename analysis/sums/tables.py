@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analysis.groups import LEVELS
-from analysis.report.sections import Table
+from analysis.page.sections import Table
 from analysis.sums.fit import fits
 from analysis.sums.frames import EMULATED, SERIES, Sums, references
 from analysis.sums.price import prices

@@ -9,8 +9,8 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.load.frames import load
+from analysis.page.svg import figure_of
 from analysis.report.material import Material
-from analysis.report.svg import figure_of
 from analysis.results import COLUMNS, MANIFEST, NotOurs, results, write_results
 from tests.analysis.synthetic import field_at, flip_bit, write_run, write_timed
 

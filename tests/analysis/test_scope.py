@@ -12,8 +12,8 @@ from analysis.environment import apart, by_environment, mixed
 from analysis.lint.rules import lint
 from analysis.load.frames import load
 from analysis.matrix import matrix
+from analysis.page.sections import SIGNS
 from analysis.report.material import Material
-from analysis.report.sections import SIGNS
 from analysis.results import results
 from analysis.verdict import BROKEN, HOLDS, MEANING, OUTSIDE, SAME, UNTESTED, clause, judge, sentence
 from benchmarks import settings

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from analysis.report import svg
+from analysis.page import svg
 
 
 def floor_of(numbers) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from analysis.report.svg import Figure
+from analysis.page.svg import Figure
 from analysis.verdict import BROKEN, DIFFERS, HOLDS, INCOMPARABLE, OUTSIDE, SAME, UNTESTED
 
 FOLD_FROM = 16  # rows of a table, above which it is folded

@@ -1,0 +1,1 @@
+"""What pages and terminals show: sections, tables, figures, axes."""
