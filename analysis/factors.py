@@ -12,7 +12,8 @@ import pandas as pd
 from analysis.groups import COUNTS, IN_LABEL, OWNERSHIP, grouped
 from analysis.load.frames import Frames
 from analysis.power import power_note
-from analysis.variability import EACH_OTHER, Id, bound, comparable, effective, ids, label, outcomes, pairs
+from analysis.runs import Id, ids, label
+from analysis.variability import EACH_OTHER, bound, comparable, effective, outcomes, pairs
 
 FACTORS = ("ordering", "kernel", "ranks", "guarantee", "app")
 REFERENCE = "the reference"

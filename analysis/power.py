@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from analysis.variability import CONFIDENCE, bound
+from analysis.statistics import CONFIDENCE
+from analysis.variability import bound
 
 AIM = 0.01  # the probability that `power_note` says the number of runs for
 

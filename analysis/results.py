@@ -10,9 +10,10 @@ import pandas as pd
 from analysis import bits
 from analysis.export.tables import csv_text, texts
 from analysis.groups import grouped
+from analysis.overview import Overview
 from analysis.page.svg import Figure, picture
-from analysis.report.material import Material
-from analysis.variability import ids, label, reference
+from analysis.runs import ids, label
+from analysis.variability import reference
 from analysis.verdict import UNTESTED
 
 MANIFEST = (
@@ -27,22 +28,22 @@ class NotOurs(Exception):
     """The directory is a file, or holds files of the same names that this program did not write."""
 
 
-def results(material: Material) -> pd.DataFrame:
+def results(overview: Overview) -> pd.DataFrame:
     """One row per (run, repeat), complete or not: COLUMNS, then `value:NAME` and `distance:NAME`.
 
     `verdict` is that of the cell of the run. `value:NAME` is the last value that the run recorded as NAME for the whole
     (block -1); `distance:NAME` is its relative difference |A - B| / |A| (analysis.bits) from the run `reference`
     (RUN:REPEAT) of the same problem, NaN where either lacks it or they ended at different steps.
     """
-    runs = grouped(material.frames.runs)
-    verdicts = {cell.label: cell.verdict for group in material.groups for cell in group.cells}
+    runs = grouped(overview.frames.runs)
+    verdicts = {cell.label: cell.verdict for group in overview.groups for cell in group.cells}
     runs["verdict"] = runs["cell"].map(verdicts).where(runs["complete"], "incomplete").fillna(UNTESTED)
     runs["reference"] = ""
     for _, same in runs.groupby(["app", "problem"], sort=False):
-        chosen = material.against if material.against in ids(same) else reference(same)
+        chosen = overview.against if overview.against in ids(same) else reference(same)
         if chosen:
             runs.loc[same.index, "reference"] = label(chosen)
-    last = _last_values(material)
+    last = _last_values(overview)
     values = (
         last.reindex(pd.MultiIndex.from_tuples(ids(runs), names=["run", "repeat"])) if len(last) else last
     )
@@ -63,9 +64,9 @@ def results(material: Material) -> pd.DataFrame:
     return pd.concat(pieces, axis=1)
 
 
-def _last_values(material: Material) -> pd.DataFrame:
+def _last_values(overview: Overview) -> pd.DataFrame:
     """The last value of each name for the whole: (run, repeat) x names; of runs whose steps follow from each other."""
-    values, stepped = material.frames.values, set(material.stepped.runs["run"])
+    values, stepped = overview.frames.values, set(overview.stepped.runs["run"])
     whole = values[(values["block"] == -1) & values["run"].isin(stepped)]
     last = whole.groupby(["run", "repeat", "name"], observed=True, sort=False)["value"].last()
     table = last.unstack("name")

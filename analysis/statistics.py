@@ -7,8 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from analysis.variability import CONFIDENCE
-
+CONFIDENCE = 0.95
 RESAMPLES = 4000  # of a bootstrap
 SEED = 20240805
 

@@ -17,7 +17,8 @@ from analysis.divergence.trail import Event
 from analysis.load.frames import Frames
 from analysis.power import percent
 from analysis.regions import regions, summary
-from analysis.variability import bound, label
+from analysis.runs import label
+from analysis.variability import bound
 from analysis.verdict import BROKEN, HOLDS, INCOMPARABLE, OUTSIDE, SAME, Group, in_both, lacks, place
 from miniapps.received.text import encodable, printable
 

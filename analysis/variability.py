@@ -15,11 +15,11 @@ from analysis.divergence.recorded import TELLING, common
 from analysis.groups import grouped
 from analysis.load.columns import PAYLOAD
 from analysis.load.frames import Frames
+from analysis.runs import Id, ids, label
+from analysis.statistics import CONFIDENCE
 from miniapps.trace.records import is_state
 
-Id = tuple[str, int]  # (run, repeat)
 TABLES = ("fingerprints", "values")
-CONFIDENCE = 0.95
 EACH_OTHER = "each other"
 
 PAIRS = {"group": "str", "cell": "str", "name": "str", "kind": "str", "step": "int32", "against": "str",
@@ -41,16 +41,6 @@ def effective(counts: list[int]) -> float:
     are."""
     p = np.array(counts) / sum(counts)
     return float(1 / (p * p).sum())
-
-
-def label(run: Id) -> str:
-    """`run:repeat`, as the command line takes it."""
-    return f"{run[0]}:{run[1]}"
-
-
-def ids(runs: pd.DataFrame) -> list[Id]:
-    """The (run, repeat) of the rows of `runs`."""
-    return list(zip(runs["run"], runs["repeat"].tolist(), strict=True))
 
 
 def final(frames: Frames, table: str, name: str, runs: list[Id]) -> tuple[int, list[np.ndarray]] | None:

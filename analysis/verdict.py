@@ -16,7 +16,8 @@ from analysis.environment import by_environment, several
 from analysis.groups import SPANS_LAYOUTS, grouped, ranks_text
 from analysis.load.frames import Frames
 from analysis.power import bounded, power_note
-from analysis.variability import ids, label, outcomes
+from analysis.runs import ids, label
+from analysis.variability import outcomes
 
 # What can be said of a group, and whether it breaks a promise.
 HOLDS, BROKEN, DIFFERS, SAME, UNTESTED = "holds", "BROKEN", "differs", "no difference seen", "not tested"

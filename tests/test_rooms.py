@@ -97,7 +97,7 @@ def test_kernels_know_mpi_in_the_execution_of_all_reduces_and_what_looks_at_it_a
     assert users and all(name.startswith(beside) for name in users)
 
 
-@pytest.mark.parametrize("top", ["kernels", "miniapps", "jobs"])
+@pytest.mark.parametrize("top", TOPS)
 def test_no_rooms_import_each_other_in_a_circle(top):
     graph: dict[str, set[str]] = {}
     for name, tree in modules():

@@ -82,7 +82,7 @@ def split(run: str) -> tuple[Path, int | None]:
 
 def select(frames, directory: Path, repeat: int | None) -> list[tuple[str, int]]:
     """The (run, repeat) of one directory."""
-    from analysis.variability import ids
+    from analysis.runs import ids
 
     runs = frames.runs
     here = runs[[Path(path).resolve() == directory.resolve() for path in runs["path"]]]
@@ -107,7 +107,7 @@ def require_usable(frames) -> None:
 def require_same_problem(frames, chosen: list[tuple[str, int]]) -> None:
     """Raises Usage where the runs are different experiments."""
     from analysis.groups import problem_names
-    from analysis.variability import label
+    from analysis.runs import label
 
     runs = frames.runs.set_index(["run", "repeat"]).loc[chosen].reset_index()
     first = runs.iloc[0]

@@ -23,14 +23,14 @@ def run(options: argparse.Namespace) -> int:
     """Print what limits the conclusions from the runs."""
     from analysis import terminal
     from analysis.lint.rules import RULES, lint
-    from analysis.report.material import Material
+    from analysis.overview import Overview
 
     require_directory("--csv", options.csv)
     frames = loaded(options, options.runs)
     warn(frames)
     if frames.runs.empty:
         raise Usage(f"no usable run in {', '.join(map(str, options.runs))}; the reasons are above")
-    found = lint(Material(frames))
+    found = lint(Overview(frames))
     say = terminal.printer()
     say(f"{len(found)} findings by {found['rule'].nunique()} of {len(RULES)} rules.", bold=True)
     for row in found.itertuples(index=False):

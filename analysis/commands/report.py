@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
         from analysis.results import NotOurs, results, write_results
 
         try:
-            written = write_results(options.results, results(made.material), made.figures)
+            written = write_results(options.results, results(made.overview), made.figures)
         except NotOurs as error:
             raise Usage(f"--results {error}") from error
         except OSError as error:

@@ -15,7 +15,7 @@ from statistics import NormalDist
 import numpy as np
 
 from analysis.components.henderson import Rows, estimate
-from analysis.variability import CONFIDENCE
+from analysis.statistics import CONFIDENCE
 
 RESAMPLES = 999
 USED = 0.9  # of the resamples must have an estimate: others lost a level that the component needs

@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis.groups import COUNTS, IN_LABEL, grouped, problem_names
 from analysis.load.frames import Frames
-from analysis.variability import ids
+from analysis.runs import ids
 
 WALL = "wall time"
 # Factors of chance, highest first: where the scheduler put a run, and one launch of it. Repeats are what is left.

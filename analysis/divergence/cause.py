@@ -35,7 +35,7 @@ from analysis.environment import NOT_SET, apart, mixed, short
 from analysis.groups import COUNTS, IN_LABEL, OWNERSHIP, SPANS_LAYOUTS, factors, told_apart
 from analysis.load.frames import Frames
 from analysis.load.timeline import is_collective, is_exchange
-from analysis.variability import label
+from analysis.runs import label
 from miniapps.trace.records import ADDED, COMPUTED, INPUT, RECEIVED, SENT, TOTAL
 
 KERNEL, COLLECTIVE, ORDER, HALO, MEMORY, FROM_INPUT = (

@@ -15,8 +15,9 @@ from analysis.divergence.compare import GROWTH, growths
 from analysis.groups import grouped
 from analysis.growth.law import LAW, law
 from analysis.load.frames import Frames
+from analysis.runs import ids, label
 from analysis.sums.frames import APP
-from analysis.variability import comparable, ids, label
+from analysis.variability import comparable
 
 TOLERANCE = 1e-8  # relative: half of the digits of float64 are lost (its epsilon is 2.2e-16)
 HALF = 0.5  # of the blocks, for fingerprints, of which only is known whether they differ

@@ -10,7 +10,7 @@ from functools import cached_property
 import pandas as pd
 
 from analysis.groups import grouped
-from analysis.report.material import Material
+from analysis.overview import Overview
 
 # How much a finding limits: the numbers are wrong; a claim does not follow from them; worth knowing.
 ERROR, WARNING, NOTE = "error", "warning", "note"
@@ -36,14 +36,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What rules look at: the Material of the report, and its runs by what is compared."""
+    """What rules look at: the Overview of the report, and its runs by what is compared."""
 
-    material: Material
+    overview: Overview
 
     @cached_property
     def runs(self) -> pd.DataFrame:
         """Complete runs, `grouped`."""
-        runs = grouped(self.material.frames.runs)
+        runs = grouped(self.overview.frames.runs)
         return runs[runs["complete"]].reset_index(drop=True)
 
     @cached_property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from analysis.lint.finding import ERROR, GROUPS, NOTE, TIMES, WARNING, Experiment, Finding, listed
-from analysis.variability import ids, label
+from analysis.runs import ids, label
 
 
 def faults_counted(experiment: Experiment) -> Iterator[Finding]:
@@ -21,7 +21,7 @@ def faults_counted(experiment: Experiment) -> Iterator[Finding]:
 
 def incomplete_runs(experiment: Experiment) -> Iterator[Finding]:
     """Runs ended early and are left out: if the slow ones ended early, the others are no fair sample (rule 2)."""
-    runs = experiment.material.frames.runs
+    runs = experiment.overview.frames.runs
     cut = runs[~runs["complete"]]
     if len(cut):
         yield Finding(
@@ -33,7 +33,7 @@ def incomplete_runs(experiment: Experiment) -> Iterator[Finding]:
 
 def clock_problems(experiment: Experiment) -> Iterator[Finding]:
     """The clock of a node jumped: events end before they start (rule 10)."""
-    excluded = experiment.material.frames.excluded
+    excluded = experiment.overview.frames.excluded
     jumped = excluded.loc[excluded["what"] == "clock", "run"].drop_duplicates()
     if len(jumped):
         yield Finding(

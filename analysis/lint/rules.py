@@ -8,7 +8,7 @@ import pandas as pd
 
 from analysis.lint import conditions, records, sampling, timing
 from analysis.lint.finding import SEVERITIES, Experiment, Finding
-from analysis.report.material import Material
+from analysis.overview import Overview
 
 RULES: tuple[Callable[[Experiment], Iterator[Finding]], ...] = (
     sampling.only_one_sample,
@@ -36,13 +36,13 @@ RULES: tuple[Callable[[Experiment], Iterator[Finding]], ...] = (
 FINDINGS = ("rule", "severity", "section", "where", "found", "remedy")
 
 
-def lint(material: Material) -> pd.DataFrame:
-    """What limits the conclusions from the runs of `material`; columns FINDINGS, the gravest first.
+def lint(overview: Overview) -> pd.DataFrame:
+    """What limits the conclusions from the runs of `overview`; columns FINDINGS, the gravest first.
 
     `rule` is the name of the rule, `severity` one of SEVERITIES, `section` the title of the part of the report that is
     concerned, `where` the runs or groups, `found` what is so, and `remedy` what to do.
     """
-    experiment = Experiment(material)
+    experiment = Experiment(overview)
     rows = [
         (name_of(rule), f.severity, f.section, f.where, f.found, f.remedy)
         for rule in RULES

@@ -18,8 +18,7 @@ from analysis.lint.finding import (
     Finding,
     listed,
 )
-from analysis.statistics import median_interval
-from analysis.variability import CONFIDENCE
+from analysis.statistics import CONFIDENCE, median_interval
 
 FEWEST = 6  # numbers below which order statistics give no 95 % interval of a median
 SMALL = 0.01  # the relative difference of two times that one should be able to tell
@@ -76,9 +75,9 @@ def wide_interval(experiment: Experiment) -> Iterator[Finding]:
 
 def extrapolated(experiment: Experiment) -> Iterator[Finding]:
     """A fitted growth is used beyond the iterations that it was fitted to (rule 12)."""
-    if experiment.material.solves is None:
+    if experiment.overview.solves is None:
         return
-    for row in experiment.material.solves.growth.itertuples(index=False):
+    for row in experiment.overview.solves.growth.itertuples(index=False):
         if not row.first <= row.predicted <= row.last and np.isfinite(row.predicted):
             yield Finding(
                 WARNING, SOLVES, f"{row.family}, {row.case}",
@@ -89,7 +88,7 @@ def extrapolated(experiment: Experiment) -> Iterator[Finding]:
 
 def mean_of_ratios(experiment: Experiment) -> Iterator[Finding]:
     """V_ermv is a mean of ratios, which a single element near zero can rule (rules 3 and 4)."""
-    pairs = experiment.material.pairs
+    pairs = experiment.overview.pairs
     ruled = pairs[(pairs["kind"] == "values") & (pairs["elements"] > 1) & (pairs["v_ermv"] > 0)]
     if len(ruled):
         yield Finding(

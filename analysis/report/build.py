@@ -8,24 +8,25 @@ from datetime import UTC, datetime
 
 from analysis.components.sections import components_section
 from analysis.export.tables import link
+from analysis.lint.rules import lint
 from analysis.load.frames import Frames
+from analysis.overview import Overview
 from analysis.page.sections import Section
 from analysis.page.svg import GLYPHS, SERIES, Figure
 from analysis.report.equality import first_sections, groups_sections, growth_sections, variability_sections
 from analysis.report.launches import environment_sections, excluded_sections, limits_sections
-from analysis.report.material import Material
 from analysis.report.timelines import timeline_sections
 from analysis.report.times import costs_sections, times_sections
+from analysis.runs import Id
 from analysis.scaling.sections import scaling_sections
 from analysis.solves.sections import solves_sections
 from analysis.solves.tables import changed
 from analysis.sums.sections import sums_sections
-from analysis.variability import Id
 from analysis.verdict import MEANING, Group, by_weight, clause, counted, doubts, sentence
 from miniapps.received.text import printable
 
-# The report from top to bottom. Each makes sections of the Material: none, one or several.
-SECTIONS: tuple[Callable[[Material], list[Section]], ...] = (
+# The report from top to bottom. Each makes sections of the Overview: none, one or several.
+SECTIONS: tuple[Callable[[Overview], list[Section]], ...] = (
     groups_sections,
     first_sections,
     timeline_sections,
@@ -33,11 +34,10 @@ SECTIONS: tuple[Callable[[Material], list[Section]], ...] = (
     variability_sections,
     times_sections,
     costs_sections,
-    lambda material: scaling_sections(material.frames),
-    lambda material: [components_section(material.frames)],
-    lambda material: sums_sections(material.frames),
-    lambda material: solves_sections(material.solves) if material.solves else [],
-    limits_sections,
+    lambda overview: scaling_sections(overview.frames),
+    lambda overview: [components_section(overview.frames)],
+    lambda overview: sums_sections(overview.frames),
+    lambda overview: solves_sections(overview.solves) if overview.solves else [],
     environment_sections,
     excluded_sections,
 )
@@ -50,7 +50,7 @@ class Report:
     html: str
     verdict: str
     groups: list[Group]
-    material: Material
+    overview: Overview
     figures: list[Figure]
 
 
@@ -58,11 +58,11 @@ def build(frames: Frames, against: Id | None = None) -> Report:
     """The report on all runs of `frames`; `against` is the run that all are compared with (None: chosen)."""
     import jinja2
 
-    material = Material(frames, against)
-    groups = material.groups
-    decisions = changed(material.solves) if material.solves else []
+    overview = Overview(frames, against)
+    groups = overview.groups
+    decisions = changed(overview.solves) if overview.solves else []
     verdict = sentence(groups, frames, decisions)
-    sections = _annotated(material)
+    sections = _annotated(overview)
     launches = frames.runs["run"].nunique()
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("analysis.report"), autoescape=True, undefined=jinja2.StrictUndefined,
@@ -84,13 +84,14 @@ def build(frames: Frames, against: Id | None = None) -> Report:
     html = printable(
         html, keep="\n"
     )  # names may hold characters that UTF-8 cannot write, or that hide others
-    return Report(html, verdict, groups, material, [f for section in sections for f in section.figures])
+    return Report(html, verdict, groups, overview, [f for section in sections for f in section.figures])
 
 
-def _annotated(material: Material) -> list[Section]:
+def _annotated(overview: Overview) -> list[Section]:
     """All sections, each with the findings that concern it."""
-    every = [section for sections in SECTIONS for section in sections(material)]
-    found = material.findings
+    found = lint(overview)
+    every = [section for sections in SECTIONS for section in sections(overview)]
+    every[-2:-2] = limits_sections(found)  # before environments and what was left out
     return [
         replace(section, findings=[(row.severity, f"{row.found}; {row.remedy}") for row in same.itertuples()])
         for section in every

@@ -11,33 +11,34 @@ from analysis import terminal
 from analysis.groups import ranks_text
 from analysis.load.frames import Frames
 from analysis.matrix import ALL, matrix
+from analysis.overview import Overview
 from analysis.page.sections import OPEN, SIGNS, Mark, Section, Table
 from analysis.report import figures
 from analysis.report.growth import growth_section
-from analysis.report.material import Material
+from analysis.runs import Id, label
 from analysis.sums.frames import APP
 from analysis.terminal import number
-from analysis.variability import Id, label, variability
+from analysis.variability import variability
 from analysis.verdict import MEANING, counted, place
 
 
-def groups_sections(material: Material) -> list[Section]:
+def groups_sections(overview: Overview) -> list[Section]:
     """How many results each group has at each rank count, and what became of its promise."""
-    if not material.groups:
+    if not overview.groups:
         return [Section("Groups", "No usable run.")]
     intro = (
         "A group is one problem computed by one method. Under layout and exact all its runs must have the "
         "same bits, whatever their rank count; under run those of one rank count; under none nothing is "
         "promised. Only complete runs are counted; each repeat of a launch is a run."
     )
-    found = matrix(material.frames, material.groups)
+    found = matrix(overview.frames, overview.groups)
     columns = ("group", "guarantee", "ordering", "incomplete", "final state", "verdict")
     rows = [
         (
             g.label, g.guarantee, g.ordering, g.incomplete, g.state or ("several" if g.distinct > 1 else "-"),
             Mark(g.verdict, g.verdict),
         )
-        for g in material.groups
+        for g in overview.groups
     ]  # fmt: skip
     states = Table(columns, rows, ("incomplete",), folded=True)
     tables = [
@@ -91,9 +92,9 @@ def _bounds(found: pd.DataFrame) -> list[str]:
     return notes
 
 
-def first_sections(material: Material) -> list[Section]:
+def first_sections(overview: Overview) -> list[Section]:
     """Where runs that should be equal, or that a group compares, part."""
-    frames, groups = material.frames, material.groups
+    frames, groups = overview.frames, overview.groups
     items = []
     paths = frames.runs.set_index(["run", "repeat"])["path"]
     for cell in (cell for group in groups for cell in group.cells if cell.first):
@@ -114,15 +115,15 @@ def first_sections(material: Material) -> list[Section]:
     return [Section("First divergence", nothing, intro if items else "", items=items)]
 
 
-def growth_sections(material: Material) -> list[Section]:
+def growth_sections(overview: Overview) -> list[Section]:
     """How the difference grows with the step."""
-    return [said(material, growth_section(material.stepped, material.groups, material.labels))]
+    return [said(overview, growth_section(overview.stepped, overview.groups, overview.labels))]
 
 
-def variability_sections(material: Material) -> list[Section]:
+def variability_sections(overview: Overview) -> list[Section]:
     """How far runs lie apart at their end."""
-    made = _variability(material.stepped, material.against, material.pairs, material.labels)
-    return [said(material, made)]
+    made = _variability(overview.stepped, overview.against, overview.pairs, overview.labels)
+    return [said(overview, made)]
 
 
 def _variability(frames: Frames, against: Id | None, found: pd.DataFrame, labels: list[str]) -> Section:
@@ -169,9 +170,9 @@ def _variability(frames: Frames, against: Id | None, found: pd.DataFrame, labels
     return Section("Variability", "", intro, figures.variability_figures(found, labels), tables)
 
 
-def said(material: Material, section: Section) -> Section:
+def said(overview: Overview, section: Section) -> Section:
     """`section` with a sentence on the runs of `reductions` that it leaves out, where there are such."""
-    frames = material.frames
+    frames = overview.frames
     if not (frames.runs["app"] == APP).any():
         return section
     others = (frames.runs["app"] != APP).any()

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pandas as pd
+
 from analysis.environment import differences
+from analysis.overview import Overview
 from analysis.page.sections import Section, Table
-from analysis.report.material import Material
 
 LIMITS = "What limits these results"
 LISTED = 6  # runs named in a cell of a table before "and N more"
 
 
-def environment_sections(material: Material) -> list[Section]:
+def environment_sections(overview: Overview) -> list[Section]:
     """What differs between the machines and software of the runs."""
-    found = differences(material.frames.runs)
+    found = differences(overview.frames.runs)
     title = "Differences of environment"
     if found.empty:
         return [Section(title, "All launches report the same machine, libraries, versions and variables.")]
@@ -26,8 +28,8 @@ def environment_sections(material: Material) -> list[Section]:
     return [Section(title, "Nothing else differs.", intro, tables=tables)]
 
 
-def limits_sections(material: Material) -> list[Section]:
-    """All that the linter found."""
+def limits_sections(findings: pd.DataFrame) -> list[Section]:
+    """All that the linter found: `findings` as `analysis.lint.rules.lint` returns them."""
     columns = ("severity", "found", "where", "what to do", "rule", "concerns")
     rows = [
         (
@@ -38,7 +40,7 @@ def limits_sections(material: Material) -> list[Section]:
             row.rule,
             row.section,
         )
-        for row in material.findings.itertuples(index=False)
+        for row in findings.itertuples(index=False)
     ]
     intro = (
         "Rules of careful benchmarking after Hoefler and Belli (SC'15), checked on these runs. An error: do not use "
@@ -48,10 +50,10 @@ def limits_sections(material: Material) -> list[Section]:
     return [Section(LIMITS, "No rule has anything to say.", intro if rows else "", tables=tables)]
 
 
-def excluded_sections(material: Material) -> list[Section]:
+def excluded_sections(overview: Overview) -> list[Section]:
     """What was left out or is doubtful, with reason and remedy."""
     rows = list(
-        material.frames.excluded[["run", "what", "reason", "kept"]].itertuples(index=False, name=None)
+        overview.frames.excluded[["run", "what", "reason", "kept"]].itertuples(index=False, name=None)
     )
     table = [("", Table(("run", "what", "reason and remedy", "used"), rows))] if rows else []
     nothing = "Nothing: every trace was read and every run ended."

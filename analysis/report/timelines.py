@@ -12,11 +12,11 @@ from analysis.divergence.cause import cause
 from analysis.divergence.compare import Comparison, Id
 from analysis.load.frames import Frames
 from analysis.load.timeline import is_collective, partners, timeline
+from analysis.overview import Overview
 from analysis.page import svg
 from analysis.page.sections import Section
 from analysis.page.svg import Figure, figure_of
-from analysis.report.material import Material
-from analysis.variability import label
+from analysis.runs import label
 from miniapps.trace import TraceError
 
 DRAWN = 3  # divergences with a picture: each reads traces again
@@ -29,15 +29,15 @@ LABELLED = 0.09  # of the width, from which a bar bears its name
 MARKED = "marked"
 
 
-def timeline_sections(material: Material) -> list[Section]:
+def timeline_sections(overview: Overview) -> list[Section]:
     """What ran around the first divergence of each cell, in both runs."""
-    found = [cell for group in material.groups for cell in group.cells if cell.first]
+    found = [cell for group in overview.groups for cell in group.cells if cell.first]
     title = "Timelines around the first divergence"
     if not found:
         return [Section(title, "No group has runs that differ, so there is no divergence to look at.")]
     figures = []
     for k, cell in enumerate(found[:DRAWN]):
-        figures += timeline_figure(material.frames, cell.first, f"timeline-{k}", cell.label)
+        figures += timeline_figure(overview.frames, cell.first, f"timeline-{k}", cell.label)
     nothing = (
         "The runs that differ recorded no events around their first divergence (--trace off), or are gone."
     )

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from analysis.groups import grouped
 from analysis.load.frames import Frames
+from analysis.overview import Overview
 from analysis.page.sections import Section, Table
 from analysis.regions import cost_summary, costs, regions, summary
 from analysis.report import figures
 from analysis.report.equality import said
-from analysis.report.material import Material
 from analysis.terminal import interval, number
 
 FOLD_FROM = 24  # rows
 
 
-def times_sections(material: Material) -> list[Section]:
+def times_sections(overview: Overview) -> list[Section]:
     """Wall time per region."""
-    measured = regions(material.frames)
+    measured = regions(overview.frames)
     medians = summary(measured)
     if medians.empty:
         nothing = "No times were recorded (--trace off), or no run is complete."
@@ -45,13 +45,13 @@ def times_sections(material: Material) -> list[Section]:
         "the run. Imbalance is the slowest rank over the mean, less one."
     )
     table = ("All regions", Table(columns, rows, columns[2:], folded=len(rows) > FOLD_FROM))
-    drawn = figures.time_figures(measured, material.labels)
+    drawn = figures.time_figures(measured, overview.labels)
     return [Section("Wall time per region", "", intro, drawn, [table])]
 
 
-def costs_sections(material: Material) -> list[Section]:
+def costs_sections(overview: Overview) -> list[Section]:
     """What guarantees cost."""
-    return [said(material, _costs(material.stepped, material.labels))]
+    return [said(overview, _costs(overview.stepped, overview.labels))]
 
 
 def _costs(frames: Frames, labels: list[str]) -> Section:

@@ -26,8 +26,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.scaling.series import STRONG
-from analysis.statistics import SEED
-from analysis.variability import CONFIDENCE
+from analysis.statistics import CONFIDENCE, SEED
 
 FEWEST = 4  # distinct rank counts
 RESAMPLES = 200

@@ -8,13 +8,13 @@ import pandas as pd
 
 from analysis.load.frames import Frames
 from analysis.load.timeline import partners, timeline
+from analysis.runs import label
 from analysis.scaling.communication import COLLECTIVES, STRAGGLERS, collectives, stragglers
 from analysis.scaling.efficiency import EFFICIENCY, against_base, efficiencies
 from analysis.scaling.fit import fits
 from analysis.scaling.path import composition, critical_path, path_ranks, path_regions
 from analysis.scaling.series import scaled, series, speedups
 from analysis.scaling.waits import Unmatched, waits
-from analysis.variability import label
 from analysis.verdict import counted
 from miniapps.trace import TraceError
 

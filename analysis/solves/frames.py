@@ -18,7 +18,7 @@ import pandas as pd
 from analysis import bits
 from analysis.groups import UNSET, grouped, problem_names, ranks_text
 from analysis.load.frames import Frames
-from analysis.variability import Id
+from analysis.runs import Id
 
 APP = "solver"
 RESIDUAL, TRUE_RESIDUAL = "residual", "true_residual"

@@ -10,11 +10,12 @@ import pandas as pd
 from analysis.growth.table import law_table
 from analysis.page.sections import Table
 from analysis.power import bounded, percent
+from analysis.runs import label
 from analysis.solves.frames import Solves
 from analysis.solves.growth import growth
 from analysis.solves.pairs import cases, decisions, pairs
 from analysis.terminal import number
-from analysis.variability import EACH_OTHER, bound, label
+from analysis.variability import EACH_OTHER, bound
 from analysis.verdict import DIFFERS, counted
 
 LISTED = 4  # numbers of iterations in a cell before only their range is given

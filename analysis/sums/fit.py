@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analysis.statistics import line
+from analysis.statistics import CONFIDENCE, line
 from analysis.sums.frames import SERIES
-from analysis.variability import CONFIDENCE
 
 FEWEST_SIZES = 3  # two points have a line through them whatever the law
 RESAMPLES = 1000

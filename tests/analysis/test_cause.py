@@ -13,7 +13,7 @@ from analysis.divergence.cause import cause
 from analysis.divergence.compare import compare
 from analysis.divergence.element import _block, _grid, first_element, ulp_between
 from analysis.load.frames import load
-from benchmarks import first_divergence
+from benchmarks.apps import first_divergence
 from miniapps.received.sealed import write_sealed
 from miniapps.trace import Tracer
 from miniapps.trace.records import ADDED, COMPUTED, INPUT, LEFT, RECEIVED, SENT, TOTAL

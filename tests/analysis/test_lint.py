@@ -15,8 +15,8 @@ from analysis.lint.finding import SEVERITIES, Experiment
 from analysis.lint.rules import RULES, lint, meaning_of, name_of
 from analysis.lint.timing import contiguous_by_chance, gap
 from analysis.load.frames import EXCLUDED, RUNS, load
+from analysis.overview import Overview
 from analysis.report.build import build
-from analysis.report.material import Material
 from tests.analysis.synthetic import flip_bit, write_run
 
 MACHINE = {
@@ -72,7 +72,7 @@ def frames_of(rows, excluded=()):
 def found(rule, rows, excluded=()):
     """The findings of one rule on runs."""
     look = {name_of(known): known for known in RULES}[rule]
-    return [f"{f.where}: {f.found}" for f in look(Experiment(Material(frames_of(rows, excluded))))]
+    return [f"{f.where}: {f.found}" for f in look(Experiment(Overview(frames_of(rows, excluded))))]
 
 
 def fires(rule, rows, *words, excluded=()):
@@ -110,7 +110,7 @@ def test_six_times_are_needed_for_an_interval():
 
 def test_an_interval_wider_than_a_percent_is_said_with_how_many_repeats_narrow_it():
     fires("wide-interval", repeats(6, walls=[1.0, 1.0, 1.0, 1.0, 1.0, 1.1]), "± 5.0% with 6")
-    remedy = lint(Material(frames_of(repeats(6, walls=[1.0, 1.0, 1.0, 1.0, 1.0, 1.1]))))
+    remedy = lint(Overview(frames_of(repeats(6, walls=[1.0, 1.0, 1.0, 1.0, 1.0, 1.1]))))
     assert remedy.loc[remedy["rule"] == "wide-interval", "remedy"].iloc[0].startswith("about 150 repeats")
     silent("wide-interval", repeats(6, walls=[1.0, 1.001, 1.0, 1.002, 1.001, 1.0]))
 
@@ -125,7 +125,7 @@ def test_a_growth_that_is_used_beyond_its_fit_is_an_extrapolation():
         solves = Solved
 
     class Looked:
-        material = Given
+        overview = Given
 
     (finding,) = sampling.extrapolated(Looked)
     assert "iterations 5 to 20 is used at iteration 31" in finding.found
@@ -140,9 +140,9 @@ def test_a_mean_of_ratios_is_named_where_elements_differ(tmp_path):
             flip_bit(field, 3)
 
     write_run(tmp_path / "a", repeats=2)
-    assert "mean-of-ratios" not in set(lint(Material(load([tmp_path / "a"])))["rule"])
+    assert "mean-of-ratios" not in set(lint(Overview(load([tmp_path / "a"])))["rule"])
     write_run(tmp_path / "b", repeats=2, change=change)
-    rules = lint(Material(load([tmp_path / "b"]))).set_index("rule")
+    rules = lint(Overview(load([tmp_path / "b"]))).set_index("rule")
     assert rules.loc["mean-of-ratios", "where"] == "sample"
 
 
@@ -263,7 +263,7 @@ def test_the_gravest_come_first_and_every_finding_concerns_a_section(tmp_path):
     write_run(tmp_path / "a", size=2, method={"run.fault": ["nan@step=2"]})
     write_run(tmp_path / "b", size=2, stop={1: 3}, result=False)
     frames = load([tmp_path])
-    every = lint(Material(frames))
+    every = lint(Overview(frames))
     weight = every["severity"].map(SEVERITIES.index).tolist()
     assert weight == sorted(weight) and weight[0] == 0
     html = build(frames).html

@@ -9,8 +9,8 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.load.frames import load
+from analysis.overview import Overview
 from analysis.page.svg import figure_of
-from analysis.report.material import Material
 from analysis.results import COLUMNS, MANIFEST, NotOurs, results, write_results
 from tests.analysis.synthetic import field_at, flip_bit, write_run, write_timed
 
@@ -38,7 +38,7 @@ def energy(change=None):
 
 
 def test_there_is_one_row_per_run_with_verdict_state_values_and_distances(campaign):
-    table = results(Material(load([campaign]))).set_index(["run", "repeat"])
+    table = results(Overview(load([campaign]))).set_index(["run", "repeat"])
     assert len(table) == 5
     changed, exact = energy(at_the_end), energy()
     assert table.loc[("none", 0), "verdict"] == "no difference seen"
@@ -55,7 +55,7 @@ def test_there_is_one_row_per_run_with_verdict_state_values_and_distances(campai
 
 def test_runs_without_values_have_rows_too(tmp_path):
     write_timed(tmp_path / "r", lambda rank, step: [("step", 1, [])])
-    table = results(Material(load([tmp_path / "r"])))
+    table = results(Overview(load([tmp_path / "r"])))
     assert list(table.columns) == COLUMNS and table["wall_s"].tolist() == [0.001]
 
 
@@ -70,7 +70,7 @@ def written(campaign, tmp_path_factory):
 
 
 def test_tables_are_read_back_bit_by_bit(campaign, written):
-    made = results(Material(load([campaign])))
+    made = results(Overview(load([campaign])))
     for read in (pd.read_csv(written / "results.csv"), pd.read_parquet(written / "results.parquet")):
         assert list(read.columns) == list(made.columns)
         assert read["run"].tolist() == made["run"].tolist()

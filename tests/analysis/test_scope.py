@@ -12,11 +12,11 @@ from analysis.environment import apart, by_environment, mixed
 from analysis.lint.rules import lint
 from analysis.load.frames import load
 from analysis.matrix import matrix
+from analysis.overview import Overview
 from analysis.page.sections import SIGNS
-from analysis.report.material import Material
 from analysis.results import results
 from analysis.verdict import BROKEN, HOLDS, MEANING, OUTSIDE, SAME, UNTESTED, clause, judge, sentence
-from benchmarks import settings
+from benchmarks.apps import settings
 from kernels.guarantees import LEVELS, SCOPE, WHY
 from miniapps.trace import Tracer
 from tests.analysis.synthetic import attributes, flip_bit, write_run
@@ -96,7 +96,7 @@ def test_runs_that_keep_a_promise_in_each_of_several_environments_are_not_said_t
     assert "variables.ATEN_CPU_CAPABILITY: not set; default" in said and "BROKEN" not in said
     assert set(matrix(frames, [group])["verdict"]) == {OUTSIDE}
     assert set(SIGNS) == set(MEANING)
-    assert set(results(Material(frames))["verdict"]) == {OUTSIDE}
+    assert set(results(Overview(frames))["verdict"]) == {OUTSIDE}
     assert main(["variability", str(tmp_path)]) == 0
     assert "for which nothing is promised" in capsys.readouterr().out
 
@@ -246,7 +246,7 @@ def test_the_linter_names_environments_under_a_promise(tmp_path):
     for name, there in (("a", {}), ("b", SETTING)):
         write_run(tmp_path / name, guarantee="layout", **machine(**there))
         write_run(tmp_path / f"none-{name}", **machine(**there))
-    found = lint(Material(load([tmp_path])))
+    found = lint(Overview(load([tmp_path])))
     (row,) = found[found["rule"] == "outside-the-promise"].itertuples()
     assert row.where == "coupled layout/arrival" and "ATEN_CPU_CAPABILITY: not set; default" in row.found
     assert "one processor, one set of libraries, one set of settings" in row.remedy

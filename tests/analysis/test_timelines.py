@@ -9,8 +9,8 @@ from analysis.divergence.compare import compare
 from analysis.divergence.trail import event_of
 from analysis.load.frames import load
 from analysis.load.timeline import timeline
+from analysis.overview import Overview
 from analysis.report import timelines
-from analysis.report.material import Material
 from analysis.report.timelines import MARKED, RANKS, timeline_figure, timeline_sections
 from tests.analysis.synthetic import flip_bit, write_run
 
@@ -69,8 +69,8 @@ def test_without_events_the_section_says_so(tmp_path):
     run = write_run(tmp_path / "r", size=3, repeats=2, change=at_step_3)
     frames = load([run], keep=False)
     (tmp_path / "r").rename(tmp_path / "moved")
-    (section,) = timeline_sections(Material(frames))
+    (section,) = timeline_sections(Overview(frames))
     assert not section.figures and "recorded no events" in section.nothing
     alone = replace(frames, runs=frames.runs[frames.runs["repeat"] == 0].reset_index(drop=True))
-    (section,) = timeline_sections(Material(alone))
+    (section,) = timeline_sections(Overview(alone))
     assert "no divergence to look at" in section.nothing

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import allreduce
+from benchmarks.allreduce import __main__ as allreduce
 from benchmarks.allreduce.cells import (
     Cell,
     available,

@@ -9,7 +9,7 @@ import time
 import numpy as np
 from mpi4py import MPI
 
-from benchmarks import allreduce
+from benchmarks.allreduce import __main__ as allreduce
 from benchmarks.allreduce.cells import Cell
 from benchmarks.allreduce.clock import GlobalClock
 from benchmarks.allreduce.measure import measure

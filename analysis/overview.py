@@ -1,4 +1,4 @@
-"""What the sections of the report are made of."""
+"""All runs, and what reports, rules and tables need of them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from functools import cached_property
 import pandas as pd
 
 from analysis.load.frames import Frames
+from analysis.runs import Id
 from analysis.solves.frames import solves
 from analysis.solves.tables import Study, study
 from analysis.sums.frames import APP
-from analysis.variability import Id, pairs
+from analysis.variability import pairs
 from analysis.verdict import Group, judge
 
 
 @dataclass(frozen=True)
-class Material:
+class Overview:
     """The frames of all runs, `against` what they are compared with beside each other (None: chosen), and what several
     sections need of them, computed once."""
 
@@ -43,13 +44,6 @@ class Material:
     def pairs(self) -> pd.DataFrame:
         """Every pair of runs that `stepped` compares."""
         return pairs(self.stepped, self.against)
-
-    @cached_property
-    def findings(self) -> pd.DataFrame:
-        """What limits the conclusions, as `analysis.lint.rules.lint` returns it."""
-        from analysis.lint.rules import lint  # rules look at the Material
-
-        return lint(self)
 
     @cached_property
     def solves(self) -> Study | None:
