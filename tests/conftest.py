@@ -10,3 +10,19 @@ if ROOT not in sys.path:
 
 # Before anything loads OpenMP: idle threads of a busy machine would only slow the tests down.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Files whose tests take longest begin first, so that no worker is left alone with one at the end.
+LONG = (
+    "tests/packaging/",
+    "tests/fuzz/",
+    "tests/mpi/",
+    "tests/jobs/test_slurm_real.py",
+    "tests/miniapps/test_main.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """Long files first, otherwise as collected."""
+    items.sort(
+        key=lambda item: next((i for i, name in enumerate(LONG) if item.nodeid.startswith(name)), len(LONG))
+    )
