@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from kernels.allreduce import __main__ as command
 from kernels.allreduce.catalog import get, orderings
 from kernels.allreduce.cost import cost
 from kernels.allreduce.tree import trees
+from kernels.commands import allreduce as command
 from kernels.commands.allreduce import main
 from kernels.tree import expression
 

@@ -78,7 +78,7 @@ def test_libraries_are_found_among_what_is_mapped(tmp_path):
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_the_library_of_this_process_is_found_and_survives_the_question(library):
     code = (
-        "from mpi4py import MPI; from kernels.allreduce import gpu_aware\n"
+        "from mpi4py import MPI; from kernels.allreduce.execution import gpu_aware\n"
         "print(len(gpu_aware.loaded()), gpu_aware.gpu_aware() in (None, gpu_aware.QUESTION + '()'))"
     )
     run = run_mpi(1, ["-c", code], library=library)
