@@ -30,9 +30,8 @@ class Mutation:
 
 
 MUTATIONS = (
-    Mutation("ring begins one rank further", "kernels/allreduce/schedules/ring.py",
-             "mine = rank - start ", "mine = rank - start + 1 ",
-             "tests/kernels/test_schedules.py"),
+    Mutation("a rank of the ring leaves its own contribution out", "kernels/allreduce/schedules/ring.py",
+             "TOTAL, (2 if i else 1, OWN))", "TOTAL, (2 if i else 1,))", "tests/kernels/test_schedules.py"),
     Mutation("blocks are dealt one rank off", "miniapps/layout/blocks.py",
              "[base + (r < extra) for r", "[base + (r >= size - extra) for r",
              "tests/miniapps/test_blocks.py"),
