@@ -32,7 +32,7 @@ class Mutation:
 MUTATIONS = (
     Mutation("a rank of the ring leaves its own contribution out", "kernels/allreduce/schedules/ring.py",
              "TOTAL, (2 if i else 1, OWN))", "TOTAL, (2 if i else 1,))", "tests/kernels/test_schedules.py"),
-    Mutation("blocks are dealt one rank off", "miniapps/layout/blocks.py",
+    Mutation("blocks are dealt one rank off", "miniapps/layout/owners.py",
              "[base + (r < extra) for r", "[base + (r >= size - extra) for r",
              "tests/miniapps/test_blocks.py"),
     Mutation("a halo reads one point too far inside", "miniapps/layout/halo.py",

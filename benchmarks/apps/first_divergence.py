@@ -229,7 +229,7 @@ def place(case: Case, frames) -> dict:
 
 def _owners(app: str) -> list[int]:
     """The rank of every block in a run on RANKS ranks, as the application deals them."""
-    from miniapps.layout.blocks import contiguous_owner
+    from miniapps.layout.owners import contiguous_owner
     from miniapps.linear.box import Box
     from miniapps.solver.problem import box_rows
 

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from miniapps.layout.owners import contiguous_owner, shuffled
+
 MOST_BLOCKS = 2**24  # of a problem: every rank keeps a list of all, 20 bytes each
 
 
@@ -52,9 +54,7 @@ class Blocks:
                 f"{self.size} ranks for {self.count} blocks of {self.by} x {self.bx} points: every rank needs at "
                 f"least one block; start at most {self.count} ranks, or choose smaller blocks or a larger grid"
             )
-        owner = contiguous_owner(self.count, self.size)
-        if self.shuffle:
-            owner = np.random.Generator(np.random.Philox(key=self.shuffle)).permutation(owner)
+        owner = shuffled(contiguous_owner(self.count, self.size), self.shuffle)
         object.__setattr__(self, "owner", owner)
         object.__setattr__(self, "own", np.flatnonzero(owner == self.rank))
 
@@ -91,9 +91,3 @@ class Blocks:
     def zeros(self, pad: int = 0, dtype=np.float64, xp=np):
         """A field `(own blocks, by + 2 pad, bx + 2 pad)` of zeros."""
         return xp.zeros((len(self.own), self.by + 2 * pad, self.bx + 2 * pad), dtype)
-
-
-def contiguous_owner(count: int, size: int) -> np.ndarray:
-    """(count,) int32: rank r owns a contiguous run of count/size blocks, the first ranks one more."""
-    base, extra = divmod(count, size)
-    return np.repeat(np.arange(size, dtype=np.int32), [base + (r < extra) for r in range(size)])

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from miniapps.layout.blocks import BlocksError, contiguous_owner
+from miniapps.layout.blocks import BlocksError
+from miniapps.layout.owners import contiguous_owner, shuffled
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,10 +94,7 @@ class Rows:
                 f"{self.size} ranks for {self.count} blocks of rows: every rank needs at least one block; start at "
                 f"most {self.count} ranks, or choose smaller blocks or a larger problem"
             )
-        owner = contiguous_owner(self.count, self.size)
-        if self.shuffle:
-            owner = np.random.Generator(np.random.Philox(key=self.shuffle)).permutation(owner)
-        return owner
+        return shuffled(contiguous_owner(self.count, self.size), self.shuffle)
 
     def _given(self) -> np.ndarray:
         owner = np.ascontiguousarray(self.owner, np.int32)

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from miniapps.layout.blocks import contiguous_owner
+from miniapps.layout.owners import contiguous_owner, shuffled
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,7 @@ class Parts:
     cuts: list[tuple[int, int]] = field(init=False, repr=False, compare=False)  # of each in this rank's array
 
     def __post_init__(self):
-        owner = contiguous_owner(self.count, self.size)
-        if self.shuffle:
-            owner = np.random.Generator(np.random.Philox(key=self.shuffle)).permutation(owner)
+        owner = shuffled(contiguous_owner(self.count, self.size), self.shuffle)
         own = np.flatnonzero(owner == self.rank)
         ends = np.cumsum([0, *(self.length(block) for block in own)]).tolist()
         object.__setattr__(self, "own", own)

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 
 from miniapps.errors import UsageError
-from miniapps.layout.blocks import contiguous_owner
+from miniapps.layout.owners import contiguous_owner
 from miniapps.solver.config import EDGE
 
 

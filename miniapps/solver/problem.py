@@ -15,6 +15,7 @@ from kernels import registry
 from kernels.guarantees import ChoiceError
 from miniapps.errors import UsageError
 from miniapps.layout.blocks import require_few
+from miniapps.layout.owners import shuffled
 from miniapps.layout.rows import Rows
 from miniapps.linear import entries
 from miniapps.linear.box import Box
@@ -199,9 +200,7 @@ def stencil_of(problem, grid) -> Stencil:
 def box_rows(box: Box, size: int, rank: int, shuffle: int) -> Rows:
     """Rows of a box: every rank a box of blocks where that is possible, else a run of blocks."""
     owner = box_owner(box, size) if size <= box.count else None
-    if owner is not None and shuffle:
-        owner = np.random.Generator(np.random.Philox(key=shuffle)).permutation(owner)
-    return Rows(box.starts, size, rank, shuffle, owner)
+    return Rows(box.starts, size, rank, shuffle, None if owner is None else shuffled(owner, shuffle))
 
 
 def file_rows(n: int, grid, size: int, rank: int, shuffle: int) -> Rows:
