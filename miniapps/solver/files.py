@@ -13,8 +13,16 @@ import numpy as np
 from kernels import npy
 from miniapps.layout.rows import Rows
 from miniapps.solver import matrix_market, scipy_npz
-from miniapps.solver.dealing import Entries, Triplets, assembled, deal, expanded, symmetry, together
 from miniapps.solver.matrixfile import FileError, MatrixFile, first_wrong, opened, readable, require_rows
+from miniapps.solver.redistribute import (
+    Entries,
+    Triplets,
+    assembled,
+    expanded,
+    redistribute,
+    symmetry,
+    together,
+)
 
 __all__ = ["FileError", "MatrixFile", "check_vector", "header", "read", "symmetry", "vector"]
 
@@ -65,7 +73,7 @@ def read(path, comm, rows: Rows, how: str = "parallel") -> Entries:
     part, parts = (comm.rank, comm.size) if how == "parallel" else (0, 1)
     counts: list[int] = []
     pieces = _counted(_pieces(file, part, parts), counts) if how == "parallel" or comm.rank == 0 else iter(())
-    triplets = deal(comm, rows, expanded(file.symmetry, pieces))
+    triplets = redistribute(comm, rows, expanded(file.symmetry, pieces))
     _require_all(file, comm.allreduce(sum(counts)))
     entries = assembled(rows, triplets)
     _require_no_empty_row(file, comm, rows, entries[0])
@@ -78,7 +86,7 @@ def vector(path, comm, rows: Rows) -> np.ndarray:
     Rank 0 reads it in pieces. Collective. Raises FileError on all ranks unless it holds `rows.n` finite numbers.
     """
     pieces = _vector_pieces(Path(path), rows.n) if comm.rank == 0 else iter(())
-    row, _, value = deal(comm, rows, pieces)
+    row, _, value = redistribute(comm, rows, pieces)
     x = np.empty(rows.m)
     x[rows.local_of(row)] = value
     return x

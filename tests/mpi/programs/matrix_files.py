@@ -14,7 +14,7 @@ import scipy.sparse
 from sections import COMM, raised, report, section
 
 from miniapps.layout.rows import Rows
-from miniapps.solver import dealing, files, matrix_market, scipy_npz
+from miniapps.solver import files, matrix_market, redistribute, scipy_npz
 from miniapps.solver.files import FileError
 from tests.shared_data import shared_data
 
@@ -154,11 +154,11 @@ def rank_0_holds_no_more_than_a_piece_of_what_others_own():
         most.append(len(records))
         return real(comm, peers, records)
 
-    real = dealing.exchange
+    real = redistribute.exchange
     with (
         folder() as place,
         patch.object(matrix_market, "PIECE", 3000),
-        patch.object(dealing, "exchange", exchange),
+        patch.object(redistribute, "exchange", exchange),
     ):
         path = saved(place / "a.mtx", lambda path: scipy.io.mmwrite(path, a, precision=17))
         rows = Rows(np.array([0, 200]), COMM.size, COMM.rank, owner=[COMM.size - 1])

@@ -34,7 +34,7 @@ def together(comm, work: Callable):
     return found, any(some for _, some in of_all)
 
 
-def deal(comm, rows: Rows, pieces: Iterator[Triplets]) -> Triplets:
+def redistribute(comm, rows: Rows, pieces: Iterator[Triplets]) -> Triplets:
     """Send the entries that this rank reads, piece by piece, to the owners of their rows: those of this rank.
 
     They come in the order of the ranks that read them, those of one rank in the order of its pieces: that of the file,
@@ -89,7 +89,7 @@ def symmetry(comm, rows: Rows, entries: Entries) -> tuple[int, int, float, float
     row = np.repeat(rows.global_rows(), np.diff(indptr))
     off = row != column
     away = column[off], row[off], np.ascontiguousarray(value[off], np.float64)
-    across, at, other = deal(comm, rows, iter([away]))
+    across, at, other = redistribute(comm, rows, iter([away]))
     found = _values_at(rows, entries, across, at)
     differs = found != other
     across, at, found, other = across[differs], at[differs], found[differs], other[differs]
