@@ -34,7 +34,7 @@ class Head(msgspec.Struct):
     schema: int
     complete: bool
     size: Annotated[int, Meta(ge=1, le=RANKS_MOST)]
-    rank: Rank | UnsetType = UNSET
+    rank: Rank
     app: Short | UnsetType = UNSET
     problem: Short | UnsetType = UNSET
     run_id: Short | UnsetType = UNSET
@@ -58,5 +58,5 @@ class Head(msgspec.Struct):
 def check(attributes: dict[str, Any], where: str) -> None:
     """Raise Refused, its message beginning with `where`, unless `attributes` are those of a trace."""
     head = records.conform(attributes, Head, f"{where}: attributes")
-    if head.rank is not UNSET and head.rank >= head.size:
+    if head.rank >= head.size:
         raise records.Refused(f"{where}: rank {head.rank} of {head.size} ranks; leave this run out")
