@@ -13,8 +13,8 @@ from benchmarks.harness.turns import samples
 from kernels.guarantees import ChoiceError
 from kernels.stencil import backend
 from miniapps.coupled import flow
+from miniapps.coupled.multigrid import AROUND, factor_of, halo_of, smoother
 from miniapps.coupled.physics import HALO, dynamic_coefficient
-from miniapps.coupled.poisson import RANGE, chebyshev, residual_pad
 from miniapps.layout import halo
 from miniapps.layout.blocks import Blocks
 
@@ -57,13 +57,17 @@ def cases(module, deck: str) -> dict:
         return xp.asarray(rng.standard_normal((blocks.count, edge + 2 * pad, edge + 2 * pad)))
 
     x, zeta, psi = (field(HALO) for _ in range(3))
-    pad = residual_pad(blocks)
-    r, haloed = field(pad), field(pad)
+    pad, factor = halo_of(edge, edge), factor_of(edge, edge)
+    r, haloed, z = field(pad), field(pad), field(pad)
     u, w, p, s, b, residual, force = (field(0) for _ in range(7))
     dots, dot, rate = xp.zeros((blocks.count, 3)), xp.zeros(blocks.count), field(0)
     u2, w2, coefficient = field(0), field(0), field(1)
-    inverse_theta, table = chebyshev(8.0, 8.0 / RANGE, pad - 1)
-    table = xp.asarray(table)
+    inverse_theta, table = smoother(factor, 1.0)
+    smoothing = (1.0, inverse_theta, xp.asarray(table), 1)
+    coarse, e = (
+        xp.asarray(rng.standard_normal((blocks.count, *[edge // factor + 2 * around] * 2)))
+        for around in (0, AROUND)
+    )
     exchange = halo.plan(blocks, ALONE, pad, pad, True, module)
 
     def physics():
@@ -73,13 +77,17 @@ def cases(module, deck: str) -> dict:
         terms = flow.source(zeta, HALO, force, 0.05, 1e-3, coefficient, h)
         rate[...] = terms - flow.jacobian(psi, zeta, HALO, h)
 
-    def apply():
-        module.chebyshev_laplacian(r, pad, u2, w2, dots, 1.0, inverse_theta, table, 1)
+    def down():
+        module.smooth_restrict(r, pad, z, coarse, 0, factor, *smoothing)
+
+    def up():
+        module.prolong_smooth(r, pad, z, e, AROUND, factor, u2, 0, w2, dots, *smoothing)
 
     inner, padded, padded_x = 8 * points * points, r.nbytes, x.nbytes
     return {
         "halo": (lambda: exchange(haloed), (haloed,), 2 * (padded - inner)),
-        "chebyshev_laplacian": (apply, (u2, w2, dots), padded + 2 * inner),
+        "smooth_restrict": (down, (coarse,), 2 * padded + coarse.nbytes),
+        "prolong_smooth": (up, (u2, w2, dots), 2 * padded + e.nbytes + 2 * inner),
         "cg_update": (
             lambda: module.cg_update(0.3, -0.7, u, w, p, s, x, HALO, r, pad, 1),
             (p, s, x, r),

@@ -74,45 +74,108 @@ poisson_residual(const double *b, const double *x, i64 x_pad, double *r, i64 r_p
     });
 }
 
-// u = P(A) r, w = A u and the sums (r, u), (w, u), (r, r), as chebyshev_block in native/stencil.cpp.
-// scratch: twice the size of r; every thread block works in its own part of it, which its caches hold.
-extern "C" __global__ void __launch_bounds__(DOTS * LANES)
-chebyshev_laplacian(const double *r, i64 pad, double *u, double *w, double *dots, double inverse_h2,
-                    double inverse_theta, const double *coefficients, i64 degree, i64 rows, i64 columns,
-                    double *scratch) {
-    const Field padded{rows, columns, pad}, plain{rows, columns, 0};
-    const i64 pitch = padded.pitch();
-    double *z = scratch + padded.interior();
-    double *d = z + gridDim.x * padded.stride();
-    r += padded.interior();
-    u += plain.interior();
-    w += plain.interior();
+struct Smoother {  // Chebyshev's semi-iteration for A z = r on one block
+    i64 degree;
+    double inverse_h2, inverse_theta;
+    const double *coefficients;
+    i64 rows, columns, pitch;
 
-    for_points(rows, columns, degree + 1, [&](i64 j, i64 i) {
+    // Steps `first` (-1: the first of all) to the last; after it z holds `margin` points around the block.
+    __device__ void run(i64 first, i64 margin, const double *r, double *z, double *d) const {
+        for (i64 k = first; k < degree; ++k) {
+            const i64 around = margin + degree - 1 - k;
+            for_points(rows, columns, around, [&](i64 j, i64 i) {
+                const i64 at = j * pitch + i;
+                const double az = minus_laplacian(z + at, pitch, inverse_h2);
+                d[at] = k < 0 ? (r[at] - az) * inverse_theta
+                              : chebyshev_step(coefficients[2 * k], d[at], coefficients[2 * k + 1], r[at], az);
+            });
+            __syncthreads();
+            for_points(rows, columns, around, [&](i64 j, i64 i) { z[j * pitch + i] += d[j * pitch + i]; });
+            __syncthreads();
+        }
+    }
+};
+
+// The way down of a V-cycle, as restrict_block in native/stencil.cpp. scratch: the size of r; every thread block works
+// in its own part of it, which its caches hold.
+extern "C" __global__ void __launch_bounds__(POINTWISE)
+smooth_restrict(const double *r, i64 pad, double *z, double *coarse, i64 coarse_pad, i64 factor, double inverse_h2,
+                double inverse_theta, const double *coefficients, i64 degree, i64 rows, i64 columns, double *scratch) {
+    const Field padded{rows, columns, pad}, of_coarse{rows / factor, columns / factor, coarse_pad};
+    const i64 pitch = padded.pitch(), reach = factor - 1;
+    double *d = scratch + padded.interior();
+    r += padded.interior();
+    z += padded.interior();
+    coarse += of_coarse.interior();
+    const Smoother smoother{degree, inverse_h2, inverse_theta, coefficients, rows, columns, pitch};
+
+    for_points(rows, columns, 2 * degree + 2, [&](i64 j, i64 i) {
         const i64 at = j * pitch + i;
         d[at] = z[at] = r[at] * inverse_theta;
     });
     __syncthreads();
-    for (i64 k = 0; k < degree; ++k) {
-        const double keep = coefficients[2 * k], take = coefficients[2 * k + 1];
-        for_points(rows, columns, degree - k, [&](i64 j, i64 i) {
-            const i64 at = j * pitch + i;
-            d[at] = chebyshev_step(keep, d[at], take, r[at], minus_laplacian(z + at, pitch, inverse_h2));
-        });
-        __syncthreads();
-        for_points(rows, columns, degree - k, [&](i64 j, i64 i) { z[j * pitch + i] += d[j * pitch + i]; });
-        __syncthreads();
-    }
+    smoother.run(0, degree + 2, r, z, d);
+    for_points(rows, columns, reach, [&](i64 j, i64 i) {
+        const i64 at = j * pitch + i;
+        d[at] = r[at] - minus_laplacian(z + at, pitch, inverse_h2);
+    });
+    __syncthreads();
+    const double scale = hat_scale(factor);
+    for_points(of_coarse.rows, of_coarse.columns, 0, [&](i64 j, i64 i) {
+        const double *corner = d + (factor * j - reach) * pitch + factor * i - reach;
+        double sum = 0.0;
+        for (i64 across = 0; across < 2 * factor - 1; ++across) {
+            double line = corner[across];
+            for (i64 down = 1; down < 2 * factor - 1; ++down)
+                line += hat_weight(down, factor) * corner[down * pitch + across];
+            sum = across == 0 ? line : sum + hat_weight(across, factor) * line;
+        }
+        coarse[j * of_coarse.pitch() + i] = sum * scale;
+    });
+}
+
+// The way up of a V-cycle with the sums (r, u), (w, u), (r, r), as prolong_block in native/stencil.cpp.
+// scratch: twice the size of r.
+extern "C" __global__ void __launch_bounds__(DOTS * LANES)
+prolong_smooth(const double *r, i64 pad, const double *z, const double *e, i64 e_pad, i64 factor, double *u, i64 u_pad,
+               double *w, double *dots, double inverse_h2, double inverse_theta, const double *coefficients, i64 degree,
+               i64 rows, i64 columns, double *scratch) {
+    const Field padded{rows, columns, pad}, plain{rows, columns, 0}, of_u{rows, columns, u_pad},
+        of_e{rows / factor, columns / factor, e_pad};
+    const i64 pitch = padded.pitch(), e_pitch = of_e.pitch();
+    double *now = scratch + padded.interior();
+    double *d = now + gridDim.x * padded.stride();
+    r += padded.interior();
+    z += padded.interior();
+    e += of_e.interior();
+    u += of_u.interior();
+    w += plain.interior();
+    const Smoother smoother{degree, inverse_h2, inverse_theta, coefficients, rows, columns, pitch};
+
+    for_points(rows, columns, degree + 2, [&](i64 j, i64 i) {
+        const i64 down = (j + factor * pad) / factor - pad, across = (i + factor * pad) / factor - pad;  // rounded down
+        const i64 under = j - factor * down, right = i - factor * across;
+        const double *corner = e + down * e_pitch + across;
+        const double to_left = linear_weight(factor - right, factor), to_right = linear_weight(right, factor);
+        const double upper = to_left * corner[0] + to_right * corner[1];
+        const double lower = to_left * corner[e_pitch] + to_right * corner[e_pitch + 1];
+        const double correction = linear_weight(factor - under, factor) * upper + linear_weight(under, factor) * lower;
+        now[j * pitch + i] = z[j * pitch + i] + correction;
+    });
+    __syncthreads();
+    smoother.run(-1, 1, r, now, d);
     for_points(rows, columns, 0, [&](i64 j, i64 i) {
-        u[j * columns + i] = z[j * pitch + i];
-        w[j * columns + i] = minus_laplacian(z + j * pitch + i, pitch, inverse_h2);
+        u[j * of_u.pitch() + i] = now[j * pitch + i];
+        w[j * columns + i] = minus_laplacian(now + j * pitch + i, pitch, inverse_h2);
     });
     __syncthreads();
 
     __shared__ double lanes[DOTS][LANES];
     const int dot = threadIdx.x / LANES, lane = threadIdx.x % LANES;
     const double *a = dot == 1 ? w : r, *b = dot == 2 ? r : u;
-    lanes[dot][lane] = lane_sum(a, dot == 1 ? columns : pitch, b, dot == 2 ? pitch : columns, rows, columns, lane);
+    const i64 a_pitch = dot == 1 ? columns : pitch, b_pitch = dot == 2 ? pitch : of_u.pitch();
+    lanes[dot][lane] = lane_sum(a, a_pitch, b, b_pitch, rows, columns, lane);
     add_lanes(lanes[dot], lane, LANES);  // each group its own
     if (lane == 0) dots[DOTS * blockIdx.x + dot] = lanes[dot][0];
 }

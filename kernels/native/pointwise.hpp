@@ -14,6 +14,18 @@ FPNA_POINT double chebyshev_step(double keep, double d, double take, double r, d
     return keep * d + take * (r - az);
 }
 
+// How much of a coarse point's value a fine point takes that lies `part` of `factor` fine points away from the next one.
+FPNA_POINT double linear_weight(long long part, long long factor) { return double(part) / double(factor); }
+
+// Weights of the 2 factor - 1 fine points around a coarse one, along one axis: 1, 2, ..., factor, ..., 2, 1.
+FPNA_POINT double hat_weight(long long k, long long factor) { return double(k < factor ? k + 1 : 2 * factor - 1 - k); }
+
+// 1 / (sum of the weights over both axes).
+FPNA_POINT double hat_scale(long long factor) {
+    const double area = double(factor) * double(factor);
+    return 1.0 / (area * area);
+}
+
 // p = u + beta p; s = w + beta s; x += alpha p; r -= alpha s
 FPNA_POINT void cg_step(double alpha, double beta, double u, double w, double &p, double &s, double &x, double &r) {
     const double p_next = u + beta * p;

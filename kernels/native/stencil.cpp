@@ -9,6 +9,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -105,68 +106,192 @@ void poisson_residual(const array<double> &b, const array<double> &x, i64 x_pad,
                        rs.columns, inverse_h2);
 }
 
-// u = P(A) r on the block by Chebyshev's semi-iteration, w = A u, and the sums (r, u), (w, u), (r, r).
-// All of it from the block and its halo of degree + 1 points, which stay in the first-level cache: the halo's
-// share is computed redundantly instead of exchanged. z and d are scratch of the shape of the padded block.
+// ---- multigrid ----------------------------------------------------------------------------------------------
+//
+// A block works out of its halo, redundantly and in its cache: every product with A makes what is valid one point
+// narrower. Stages follow one another row by row, stage k one row behind stage k - 1, so that the rows in between stay
+// in the first-level cache. Scratch has the shape of the padded block, lines that of a row of it.
+
+struct Smoother {  // Chebyshev's semi-iteration for A z = r
+    i64 degree;
+    double inverse_h2, inverse_theta;
+    const double *coefficients;  // (degree, 2)
+};
+
+// A row of next = z + d with the next step d; step -1 is the first of all.
+inline __attribute__((always_inline)) void chebyshev_row(const Smoother &by, i64 step, i64 pitch, i64 begin, i64 end,
+                                                         const double *r, const double *z, double *d, double *next) {
+    if (step < 0) {
+#pragma GCC ivdep
+        for (i64 i = begin; i < end; ++i) {
+            d[i] = (r[i] - minus_laplacian(z + i, pitch, by.inverse_h2)) * by.inverse_theta;
+            next[i] = z[i] + d[i];
+        }
+        return;
+    }
+    const double keep = by.coefficients[2 * step], take = by.coefficients[2 * step + 1];
+#pragma GCC ivdep
+    for (i64 i = begin; i < end; ++i) {
+        d[i] = chebyshev_step(keep, d[i], take, r[i], minus_laplacian(z + i, pitch, by.inverse_h2));
+        next[i] = z[i] + d[i];
+    }
+}
+
+// coarse = averages around every factor-th point of q, which has factor - 1 points around the block
+inline __attribute__((always_inline)) void average(const double *q, i64 pitch, i64 rows, i64 columns, i64 factor,
+                                                   double *line, double *coarse, i64 coarse_pitch) {
+    const i64 reach = factor - 1, width = 2 * factor - 1;
+    const double scale = hat_scale(factor);
+    for (i64 j = 0; j < rows; j += factor, coarse += coarse_pitch) {
+        const double *top = q + (j - reach) * pitch;
+        for (i64 i = -reach; i < columns + reach; ++i) line[i] = top[i];
+        for (i64 k = 1; k < width; ++k) {
+            const double weight = hat_weight(k, factor);
+#pragma GCC ivdep
+            for (i64 i = -reach; i < columns + reach; ++i) line[i] += weight * top[k * pitch + i];
+        }
+        for (i64 i = 0; i < columns; i += factor) {
+            double sum = line[i - reach];
+            for (i64 k = 1; k < width; ++k) sum += hat_weight(k, factor) * line[i - reach + k];
+            coarse[i / factor] = sum * scale;
+        }
+    }
+}
+
 FPNA_CLONES
-void chebyshev_block(const double *r, i64 pitch, i64 rows, i64 columns, i64 degree, double inverse_theta,
-                     const double *coefficients, double inverse_h2, double *z, double *d, double *u, double *w,
-                     double *dots) {
-    const i64 outer = degree + 1;
-    for (i64 j = -outer; j < rows + outer; ++j) {
+void restrict_block(const double *r, i64 pitch, i64 rows, i64 columns, const Smoother &by, i64 factor, double *z,
+                    double *scratch, double *d, double *line, double *coarse, i64 coarse_pitch) {
+    const i64 outer = 2 * by.degree + 2, residual = by.degree + 1;  // stages: first guess, steps, residual
+    double *stages[2] = {by.degree % 2 ? scratch : z, by.degree % 2 ? z : scratch};  // so that the last step fills z
+    for (i64 row = -outer; row < rows + outer; ++row) {
+        for (i64 k = 0; k <= residual && 2 * k <= row + outer; ++k) {
+            const i64 begin = (row - k) * pitch - outer + k, end = (row - k) * pitch + columns + outer - k;
+            if (k == 0) {
+                double *first = stages[0];
 #pragma GCC ivdep
-        for (i64 i = j * pitch - outer; i < j * pitch + columns + outer; ++i) d[i] = z[i] = r[i] * inverse_theta;
-    }
-    for (i64 k = 0; k < degree; ++k) {
-        const double keep = coefficients[2 * k], take = coefficients[2 * k + 1];
-        const i64 margin = degree - k;
-        for (i64 j = -margin; j < rows + margin; ++j) {
+                for (i64 i = begin; i < end; ++i) d[i] = first[i] = r[i] * by.inverse_theta;
+            } else if (k < residual) {
+                chebyshev_row(by, k - 1, pitch, begin, end, r, stages[(k + 1) % 2], d, stages[k % 2]);
+            } else {
 #pragma GCC ivdep
-            for (i64 i = j * pitch - margin; i < j * pitch + columns + margin; ++i)
-                d[i] = chebyshev_step(keep, d[i], take, r[i], minus_laplacian(z + i, pitch, inverse_h2));
-        }
-        for (i64 j = -margin; j < rows + margin; ++j) {
-#pragma GCC ivdep
-            for (i64 i = j * pitch - margin; i < j * pitch + columns + margin; ++i) z[i] += d[i];
+                for (i64 i = begin; i < end; ++i) d[i] = r[i] - minus_laplacian(z + i, pitch, by.inverse_h2);
+            }
         }
     }
+    average(d, pitch, rows, columns, factor, line, coarse, coarse_pitch);
+}
+
+// A row of coarse points at the fine points [begin, end) of it.
+inline __attribute__((always_inline)) void interpolate_row(const double *e, i64 factor, i64 begin, i64 end, double *line) {
+    for (i64 part = 0; part < factor; ++part) {
+        const double left = linear_weight(factor - part, factor), right = linear_weight(part, factor);
+        const i64 over = begin - part, first = over / factor + (over % factor > 0);  // cell of the first such point
+        for (i64 cell = first; cell * factor + part < end; ++cell)
+            line[cell * factor + part] = left * e[cell] + right * e[cell + 1];
+    }
+}
+
+FPNA_CLONES
+void prolong_block(const double *r, const double *z, i64 pitch, i64 rows, i64 columns, const Smoother &by, i64 factor,
+                   const double *e, i64 e_pitch, double *even, double *odd, double *d, double *upper, double *lower,
+                   double *u, i64 u_pitch, double *w, double *dots) {
+    const i64 outer = by.degree + 2;  // stages: correction, steps, product
+    double *stages[2] = {even, odd};
+    i64 part = (factor - outer % factor) % factor;
+    const double *below = e - (outer + part) / factor * e_pitch;
+    interpolate_row(below, factor, -outer, columns + outer, lower);
     Lanes ru, wu, rr;
-    for (i64 j = 0; j < rows; ++j, r += pitch, z += pitch, u += columns, w += columns) {
+    for (i64 row = -outer; row < rows + outer; ++row) {
+        if (part == 0 || row == -outer) {
+            std::swap(upper, lower);
+            below += e_pitch;
+            interpolate_row(below, factor, -outer, columns + outer, lower);
+        }
+        const double over = linear_weight(factor - part, factor), under = linear_weight(part, factor);
+        const double *before = z + row * pitch;
+        double *after = even + row * pitch;
+#pragma GCC ivdep
+        for (i64 i = -outer; i < columns + outer; ++i) after[i] = before[i] + (over * upper[i] + under * lower[i]);
+        part = (part + 1) % factor;
+        for (i64 k = 1; k < outer && 2 * k <= row + outer; ++k)
+            chebyshev_row(by, k - 2, pitch, (row - k) * pitch - outer + k, (row - k) * pitch + columns + outer - k, r,
+                          stages[(k + 1) % 2], d, stages[k % 2]);
+        const i64 last = row - outer;
+        if (last < 0) continue;
+        const double *from = stages[(outer - 1) % 2] + last * pitch, *right = r + last * pitch;
+        double *ur = u + last * u_pitch, *wr = w + last * columns;
 #pragma GCC ivdep
         for (i64 i = 0; i < columns; ++i) {
-            u[i] = z[i];
-            w[i] = minus_laplacian(z + i, pitch, inverse_h2);
+            ur[i] = from[i];
+            wr[i] = minus_laplacian(from + i, pitch, by.inverse_h2);
         }
-        ru.add_products(r, u, columns);
-        wu.add_products(w, u, columns);
-        rr.add_products(r, r, columns);
+        ru.add_products(right, ur, columns);
+        wu.add_products(wr, ur, columns);
+        rr.add_products(right, right, columns);
     }
     dots[0] = ru.total();
     dots[1] = wu.total();
     dots[2] = rr.total();
 }
 
-void chebyshev_laplacian(const array<double> &r, i64 pad, array<double> &u, array<double> &w, array<double> &dots,
-                         double inverse_h2, double inverse_theta, const array<double> &coefficients, int threads) {
-    const Shape rs = shape_of(r, pad, "r"), us = shape_of(u, 0, "u");
-    require_same(rs, us, "u");
-    require_same(rs, shape_of(w, 0, "w"), "w");
+Smoother smoother_of(const Shape &r, double inverse_h2, double inverse_theta, const array<double> &coefficients) {
     if (coefficients.ndim() != 2 || coefficients.shape(1) != 2)
         throw std::invalid_argument("coefficients: expected (degree, 2)");
-    const i64 degree = coefficients.shape(0);
-    if (pad < degree + 1) throw std::invalid_argument("r: the halo must be at least the degree plus 1");
-    if (dots.ndim() != 2 || dots.shape(0) != rs.blocks || dots.shape(1) != 3)
-        throw std::invalid_argument("dots: expected (blocks, 3)");
-    const double *rd = r.data(), *cd = coefficients.data();
-    double *ud = u.mutable_data(), *wd = w.mutable_data(), *out = dots.mutable_data();
+    const Smoother by{coefficients.shape(0), inverse_h2, inverse_theta, coefficients.data()};
+    if (r.pad < 2 * by.degree + 2) throw std::invalid_argument("r: the halo must be at least twice the degree plus 2");
+    return by;
+}
+
+void require_coarse(const Shape &fine, const Shape &coarse, i64 factor, i64 degree, const char *name) {
+    if (factor < 1 || factor > degree + 2) throw std::invalid_argument("factor: expected 1 to the degree plus 2");
+    if (coarse.blocks != fine.blocks || coarse.rows * factor != fine.rows || coarse.columns * factor != fine.columns)
+        throw std::invalid_argument(std::string(name) + ": expected blocks of the first field's, coarser by the factor");
+}
+
+void smooth_restrict(const array<double> &r, i64 pad, array<double> &z, array<double> &coarse, i64 coarse_pad, i64 factor,
+                     double inverse_h2, double inverse_theta, const array<double> &coefficients, int threads) {
+    const Shape rs = shape_of(r, pad, "r"), cs = shape_of(coarse, coarse_pad, "coarse");
+    require_same(rs, shape_of(z, pad, "z"), "z");
+    const Smoother by = smoother_of(rs, inverse_h2, inverse_theta, coefficients);
+    require_coarse(rs, cs, factor, by.degree, "coarse");
+    const double *rd = r.data();
+    double *zd = z.mutable_data(), *cd = coarse.mutable_data();
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
-        std::vector<double> z(rs.stride()), d(rs.stride());
+        std::vector<double> other(rs.stride()), d(rs.stride()), line(rs.pitch());
         const i64 first = rs.interior(0);
 #pragma omp for schedule(static)
         for (i64 b = 0; b < rs.blocks; ++b)
-            chebyshev_block(rd + rs.interior(b), rs.pitch(), rs.rows, rs.columns, degree, inverse_theta, cd, inverse_h2,
-                            z.data() + first, d.data() + first, ud + us.interior(b), wd + us.interior(b), out + 3 * b);
+            restrict_block(rd + rs.interior(b), rs.pitch(), rs.rows, rs.columns, by, factor, zd + rs.interior(b),
+                           other.data() + first, d.data() + first, line.data() + pad, cd + cs.interior(b), cs.pitch());
+    }
+}
+
+void prolong_smooth(const array<double> &r, i64 pad, const array<double> &z, const array<double> &e, i64 e_pad, i64 factor,
+                    array<double> &u, i64 u_pad, array<double> &w, array<double> &dots, double inverse_h2,
+                    double inverse_theta, const array<double> &coefficients, int threads) {
+    const Shape rs = shape_of(r, pad, "r"), es = shape_of(e, e_pad, "e"), us = shape_of(u, u_pad, "u"),
+                ws = shape_of(w, 0, "w");
+    require_same(rs, shape_of(z, pad, "z"), "z");
+    require_same(rs, us, "u");
+    require_same(rs, ws, "w");
+    const Smoother by = smoother_of(rs, inverse_h2, inverse_theta, coefficients);
+    require_coarse(rs, es, factor, by.degree, "e");
+    if (e_pad < (by.degree + 1) / factor + 2) throw std::invalid_argument("e: the halo must reach what is interpolated");
+    if (dots.ndim() != 2 || dots.shape(0) != rs.blocks || dots.shape(1) != 3)
+        throw std::invalid_argument("dots: expected (blocks, 3)");
+    const double *rd = r.data(), *zd = z.data(), *ed = e.data();
+    double *ud = u.mutable_data(), *wd = w.mutable_data(), *out = dots.mutable_data();
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        std::vector<double> even(rs.stride()), odd(rs.stride()), d(rs.stride()), upper(rs.pitch()), lower(rs.pitch());
+        const i64 first = rs.interior(0);
+#pragma omp for schedule(static)
+        for (i64 b = 0; b < rs.blocks; ++b)
+            prolong_block(rd + rs.interior(b), zd + rs.interior(b), rs.pitch(), rs.rows, rs.columns, by, factor,
+                          ed + es.interior(b), es.pitch(), even.data() + first, odd.data() + first, d.data() + first,
+                          upper.data() + pad, lower.data() + pad, ud + us.interior(b), us.pitch(),
+                          wd + ws.interior(b), out + 3 * b);
     }
 }
 
@@ -197,9 +322,13 @@ void register_stencil(py::module_ &m) {
           py::arg("x_pad"), py::arg("r").noconvert(), py::arg("r_pad"), py::arg("threads"));
     m.def("poisson_residual", &poisson_residual, py::arg("b").noconvert(), py::arg("x").noconvert(), py::arg("x_pad"),
           py::arg("r").noconvert(), py::arg("r_pad"), py::arg("inverse_h2"), py::arg("threads"));
-    m.def("chebyshev_laplacian", &chebyshev_laplacian, py::arg("r").noconvert(), py::arg("pad"),
-          py::arg("u").noconvert(), py::arg("w").noconvert(), py::arg("dots").noconvert(), py::arg("inverse_h2"),
+    m.def("smooth_restrict", &smooth_restrict, py::arg("r").noconvert(), py::arg("pad"), py::arg("z").noconvert(),
+          py::arg("coarse").noconvert(), py::arg("coarse_pad"), py::arg("factor"), py::arg("inverse_h2"),
           py::arg("inverse_theta"), py::arg("coefficients").noconvert(), py::arg("threads"));
+    m.def("prolong_smooth", &prolong_smooth, py::arg("r").noconvert(), py::arg("pad"), py::arg("z").noconvert(),
+          py::arg("e").noconvert(), py::arg("e_pad"), py::arg("factor"), py::arg("u").noconvert(), py::arg("u_pad"),
+          py::arg("w").noconvert(), py::arg("dots").noconvert(), py::arg("inverse_h2"), py::arg("inverse_theta"),
+          py::arg("coefficients").noconvert(), py::arg("threads"));
     m.def("block_dots", &block_dots, py::arg("a").noconvert(), py::arg("a_pad"), py::arg("b").noconvert(),
           py::arg("b_pad"), py::arg("out").noconvert());
 }

@@ -1,4 +1,4 @@
-"""Block stencils: the preconditioned Laplacian, vector updates, dot products and strided copies.
+"""Block stencils: both ways of a V-cycle for the Laplacian, vector updates, dot products and strided copies.
 
 A field is a float64 array `(blocks, rows + 2 pad, columns + 2 pad)`. Every block is computed by the same
 instructions in the same order whoever owns it, so its bits do not depend on the layout. Backends mirror

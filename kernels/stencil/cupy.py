@@ -39,22 +39,37 @@ def poisson_residual(b, x, x_pad, r, r_pad, inverse_h2, threads=1) -> None:
     _launch("poisson_residual", shape[0], POINTWISE, b, x, x_pad, r, r_pad, float(inverse_h2), *shape[1:])
 
 
-def chebyshev_laplacian(r, pad, u, w, dots, inverse_h2, inverse_theta, coefficients, threads=1) -> None:
-    """As `reference.chebyshev_laplacian`; `coefficients` on the device."""
+def smooth_restrict(
+    r, pad, z, coarse, coarse_pad, factor, inverse_h2, inverse_theta, coefficients, threads=1
+) -> None:
+    """As `reference.smooth_restrict`; `coefficients` on the device."""
     shape = _shape(r, pad, "r")
-    _require_shapes(shape, ("u", u, 0), ("w", w, 0))
-    _require(coefficients, "coefficients")
+    _require_shapes(shape, ("z", z, pad))
+    degree = _degree(coefficients, pad)
+    _require_coarse(shape, coarse, coarse_pad, factor, degree, "coarse")
+    scratch = xp.empty(r.shape)  # from CuPy's pool, which orders its reuse with the stream
+    scalars = (float(inverse_h2), float(inverse_theta), coefficients, degree)
+    fields = (r, pad, z, coarse, coarse_pad, factor)
+    _launch("smooth_restrict", shape[0], POINTWISE, *fields, *scalars, *shape[1:], scratch)
+
+
+def prolong_smooth(
+    r, pad, z, e, e_pad, factor, u, u_pad, w, dots, inverse_h2, inverse_theta, coefficients, threads=1
+) -> None:
+    """As `reference.prolong_smooth`; `coefficients` on the device."""
+    shape = _shape(r, pad, "r")
+    _require_shapes(shape, ("z", z, pad), ("u", u, u_pad), ("w", w, 0))
+    degree = _degree(coefficients, pad)
+    _require_coarse(shape, e, e_pad, factor, degree, "e")
+    if e_pad < (degree + 1) // factor + 2:
+        raise ValueError("e: the halo must reach what is interpolated")
     _require(dots, "dots")
-    if coefficients.ndim != 2 or coefficients.shape[1] != 2:
-        raise ValueError("coefficients: expected (degree, 2)")
-    degree = len(coefficients)
-    if pad < degree + 1:
-        raise ValueError("r: the halo must be at least the degree plus 1")
     if dots.shape != (shape[0], 3):
         raise ValueError("dots: expected (blocks, 3)")
-    scratch = xp.empty((2, *r.shape))  # from CuPy's pool, which orders its reuse with the stream
+    scratch = xp.empty((2, *r.shape))
     scalars = (float(inverse_h2), float(inverse_theta), coefficients, degree)
-    _launch("chebyshev_laplacian", shape[0], DOTS, r, pad, u, w, dots, *scalars, *shape[1:], scratch)
+    fields = (r, pad, z, e, e_pad, factor, u, u_pad, w, dots)
+    _launch("prolong_smooth", shape[0], DOTS, *fields, *scalars, *shape[1:], scratch)
 
 
 def block_dots(a, a_pad, b, b_pad, out) -> None:
@@ -85,6 +100,23 @@ def _shape(field, pad: int, name: str) -> tuple[int, int, int]:
         raise ValueError(f"{name}: expected (blocks, rows + 2 pad, columns + 2 pad) with pad {pad}")
     blocks, rows, columns = field.shape
     return blocks, rows - 2 * pad, columns - 2 * pad
+
+
+def _degree(coefficients, pad: int) -> int:
+    _require(coefficients, "coefficients")
+    if coefficients.ndim != 2 or coefficients.shape[1] != 2:
+        raise ValueError("coefficients: expected (degree, 2)")
+    if pad < 2 * len(coefficients) + 2:
+        raise ValueError("r: the halo must be at least twice the degree plus 2")
+    return len(coefficients)
+
+
+def _require_coarse(shape, coarse, pad: int, factor: int, degree: int, name: str) -> None:
+    if not 1 <= factor <= degree + 2:
+        raise ValueError("factor: expected 1 to the degree plus 2")
+    blocks, rows, columns = _shape(coarse, pad, name)
+    if (blocks, rows * factor, columns * factor) != shape:
+        raise ValueError(f"{name}: expected blocks of the first field's, coarser by the factor")
 
 
 def _require_shapes(shape, *fields) -> None:

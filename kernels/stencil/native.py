@@ -2,6 +2,21 @@
 
 import numpy as xp
 
-from kernels._native import block_dots, cg_update, chebyshev_laplacian, copy_runs, poisson_residual
+from kernels._native import (
+    block_dots,
+    cg_update,
+    copy_runs,
+    poisson_residual,
+    prolong_smooth,
+    smooth_restrict,
+)
 
-__all__ = ["block_dots", "cg_update", "chebyshev_laplacian", "copy_runs", "poisson_residual", "xp"]
+__all__ = [
+    "block_dots",
+    "cg_update",
+    "copy_runs",
+    "poisson_residual",
+    "prolong_smooth",
+    "smooth_restrict",
+    "xp",
+]

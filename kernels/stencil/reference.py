@@ -53,23 +53,79 @@ def poisson_residual(b, x, x_pad, r, r_pad, inverse_h2, threads=1):
     interior(r, r_pad)[...] = b - minus_laplacian(interior(x, x_pad - 1), inverse_h2)
 
 
-def chebyshev_laplacian(r, pad, u, w, dots, inverse_h2, inverse_theta, coefficients, threads=1):
-    """u = P(A) r, w = A u with A = -laplace; dots[b] = (r, u), (w, u), (r, r) of block b in the lanes order.
-
-    P is Chebyshev's semi-iteration of degree d = len(coefficients) from zero (Saad, Iterative Methods for Sparse
-    Linear Systems, 2003, algorithm 12.1), `coefficients` (d, 2) its factors of the last step and of the residual.
-    r: halo filled to d + 1, corners included: each block computes its halo's share itself.
+def smooth(r, z, step, inverse_h2, coefficients):
+    """Chebyshev's semi-iteration for A z = r after its first `step`, which z has in it: one point less on every side
+    for each of `coefficients` (degree, 2), its factors of the last step and of the residual (Saad, Iterative Methods
+    for Sparse Linear Systems, 2003, algorithm 12.1).
     """
-    residual = interior(r, pad - len(coefficients) - 1)
-    z = residual * inverse_theta
-    step = z
     for keep, take in coefficients:
-        residual, step = residual[:, 1:-1, 1:-1], step[:, 1:-1, 1:-1]
-        step = keep * step + take * (residual - minus_laplacian(z, inverse_h2))
+        r, step = r[:, 1:-1, 1:-1], step[:, 1:-1, 1:-1]
+        step = keep * step + take * (r - minus_laplacian(z, inverse_h2))
         z = z[:, 1:-1, 1:-1] + step
-    u[...] = z[:, 1:-1, 1:-1]
+    return z
+
+
+def restricted(q, factor):
+    """Weighted averages around every factor-th point, the transpose of `interpolated` over factor^2; q has factor - 1
+    points around the block."""
+    weights = [min(k + 1, 2 * factor - 1 - k) for k in range(2 * factor - 1)]
+    rows, columns = (n - 2 * (factor - 1) for n in q.shape[1:])
+    down = q[:, 0:rows:factor]
+    for k, weight in enumerate(weights[1:], 1):
+        down = down + float(weight) * q[:, k : k + rows : factor]
+    across = down[:, :, 0:columns:factor]
+    for k, weight in enumerate(weights[1:], 1):
+        across = across + float(weight) * down[:, :, k : k + columns : factor]
+    return across * (1.0 / float(factor) ** 4)
+
+
+def interpolated(e, pad, factor, margin):
+    """Bilinear interpolation of coarse points, of which every factor-th fine one is one, to the block and `margin`
+    points around it."""
+
+    def ends(n):
+        at = np.arange(-margin, (n - 2 * pad) * factor + margin)
+        part = (at % factor).astype(float)
+        return at // factor + pad, (factor - part) / factor, part / factor
+
+    (j, above, below), (i, left, right) = map(ends, e.shape[1:])
+    across = left * e[:, :, i] + right * e[:, :, i + 1]
+    return above[:, None] * across[:, j] + below[:, None] * across[:, j + 1]
+
+
+def smooth_restrict(
+    r, pad, z, coarse, coarse_pad, factor, inverse_h2, inverse_theta, coefficients, threads=1
+):
+    """The way down of a V-cycle: z = S r with A = -laplace, and interior of coarse = averages of r - A z.
+
+    S is Chebyshev's semi-iteration of degree d = len(coefficients) from zero. r: halo filled to 2 d + 2, corners
+    included: each block computes its halo's share itself, and z holds d + 2 points around the block afterwards.
+    factor: fine points to a coarse one, at most d + 2; coarse point I is fine point factor I.
+    """
+    margin = len(coefficients) + 2
+    right = interior(r, pad - margin - len(coefficients))
+    step = right * inverse_theta
+    interior(z, pad - margin)[...] = smooth(right, step, step, inverse_h2, coefficients)
+    q = interior(r, pad - factor + 1) - minus_laplacian(interior(z, pad - factor), inverse_h2)
+    interior(coarse, coarse_pad)[...] = restricted(q, factor)
+
+
+def prolong_smooth(
+    r, pad, z, e, e_pad, factor, u, u_pad, w, dots, inverse_h2, inverse_theta, coefficients, threads=1
+):
+    """The way up of a V-cycle: z of `smooth_restrict` plus the interpolated e, smoothed once more: interior of u.
+
+    Also w = A u, and dots[b] = (r, u), (w, u), (r, r) of block b in the lanes order. e: halo filled to
+    (d + 1) // factor + 2, corners included.
+    """
+    margin = len(coefficients) + 2
+    z = interior(z, pad - margin) + interpolated(e, e_pad, factor, margin)
+    right = interior(r, pad - margin + 1)
+    step = (right - minus_laplacian(z, inverse_h2)) * inverse_theta
+    z = smooth(right, z[:, 1:-1, 1:-1] + step, step, inverse_h2, coefficients)
+    interior(u, u_pad)[...] = z[:, 1:-1, 1:-1]
     w[...] = minus_laplacian(z, inverse_h2)
-    for k, (a, a_pad, b, b_pad) in enumerate([(r, pad, u, 0), (w, 0, u, 0), (r, pad, r, pad)]):
+    for k, (a, a_pad, b, b_pad) in enumerate([(r, pad, u, u_pad), (w, 0, u, u_pad), (r, pad, r, pad)]):
         block_dots(a, a_pad, b, b_pad, dots[:, k])
 
 

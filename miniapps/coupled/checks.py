@@ -22,7 +22,7 @@ def verify(model) -> list[Check]:
         Check(
             "poisson",
             record.failed_solves == 0,
-            f"{record.failed_solves} of {record.solves} solves did not reach poisson.tolerance = "
+            f"{record.failed_solves} of {len(record.iterations)} solves did not reach poisson.tolerance = "
             f"{config.poisson.tolerance:g} in {config.poisson.max_iterations} iterations; worst residual "
             f"{record.worst_residual:.3g}",
         ),

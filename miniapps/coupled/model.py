@@ -13,8 +13,9 @@ from miniapps.coupled.chunks import by_chunks
 from miniapps.coupled.closure import Closure, make_surrogate
 from miniapps.coupled.flow import view
 from miniapps.coupled.initial import vorticity
+from miniapps.coupled.multigrid import v_cycle
 from miniapps.coupled.physics import HALO
-from miniapps.coupled.poisson import NegativeLaplacian, Steps, residual_pad
+from miniapps.coupled.poisson import Steps
 from miniapps.coupled.state import State
 from miniapps.errors import RunError
 from miniapps.layout import halo
@@ -33,8 +34,7 @@ DIFFUSION_LIMIT = 0.25  # dt <= limit h^2 / (nu + nu_e): inside the stability re
 class Record:
     """What the checks after a run go by."""
 
-    solves: int = 0
-    iterations: int = 0
+    iterations: list[int] = field(default_factory=list)  # of each solve
     failed_solves: int = 0
     worst_residual: float = 0.0
     worst_budget: float = 0.0
@@ -60,28 +60,23 @@ class Model:
         self.record = Record()
         self.name = {
             name: self.tracer.name(name)
-            for name in ("step", "poisson", "closure", "rhs", "halo", "allreduce.dt", "checkpoint", "record")
-        }
-
-        pad = residual_pad(blocks)
-        self.halos = [
-            halo.plan(blocks, ctx.comm, pad, width, corners, kernels)
-            for pad, width, corners in (
-                (HALO, HALO, True),
-                (HALO, 1, True),
-                (HALO, 1, False),
-                (pad, pad, True),
+            for name in (
+                "step", "poisson", "closure", "rhs", "halo", "allgather.coarse", "allreduce.dt", "checkpoint", "record",
             )
-        ]
-        self.fill_wide, self.fill, fill_faces, fill_residual = (self._traced(h) for h in self.halos)
+        }  # fmt: skip
+
+        self.halos = []
+        self.fill_wide = self._exchange(blocks, HALO)
+        self.fill = self._exchange(blocks, HALO, 1)
+        fill_faces = self._exchange(blocks, HALO, 1, corners=False)
 
         exactly = options.guarantee == "exact"
 
         def dots(name, n):
             return GlobalDots(blocks, kernels, ctx.reducer(name, (n,), blocks=blocks.own), n, exactly)
 
-        operator = NegativeLaplacian(kernels, pad, fill_residual, fill_faces, HALO, self.h, options.threads)
-        steps = Steps(blocks, operator, dots("scalars", 3), dots("norm", 1))
+        fine = v_cycle(blocks, ctx.comm, kernels, self.h, options.threads, self._exchange, self._region)
+        steps = Steps(blocks, kernels, fine, fill_faces, HALO, dots("scalars", 3), dots("norm", 1))
         self.solver = ChronopoulosGear(None, steps=steps)
         self.budget = dots("budget", 5)
         self.surrogate = make_surrogate(config, options, xp)
@@ -227,8 +222,9 @@ class Model:
         end = solve(self.solver, b, self.state.psi, options.tolerance, options.max_iterations)
         self.tracer.event(self.name["poisson"], start)
         record = self.record
-        record.solves += 1
-        record.iterations += end.iterations
+        record.iterations.append(end.iterations)
+        if self.ctx.rank == 0:
+            self.tracer.value("cg_iterations", end.iterations)
         record.failed_solves += not end.converged
         record.worst_residual = max(record.worst_residual, end.residual if isfinite(end.residual) else inf)
 
@@ -276,8 +272,8 @@ class Model:
             self.record.closure_errors.append((self.state.step, closure_error))
         if self.ctx.rank:
             return
-        for name, value in (("dt", dt), ("budget", leak), ("cg_iterations", self.record.iterations)):
-            self.tracer.value(name, value)
+        self.tracer.value("dt", dt)
+        self.tracer.value("budget", leak)
         if closure_error is not None:
             self.tracer.value("closure_error", closure_error)
             self.tracer.fingerprints("weights", [-1], self.surrogate.parameters()[np.newaxis])
@@ -287,20 +283,26 @@ class Model:
         if self.xp is not np:
             self.xp.cuda.get_current_stream().synchronize()
 
-    def _traced(self, exchange):
-        clock, event, name = self.tracer.clock, self.tracer.event, self.name["halo"]
-        self.tracer.partners("halo", exchange.neighbours)
-        nbytes = exchange.nbytes
-
-        def fill(target):
-            start = clock()
-            exchange(target)
-            event(name, start, nbytes)
-
-        if self.watch is None:
+    def _exchange(self, blocks, pad: int, width: int | None = None, corners: bool = True):
+        """A planned halo exchange of `width` points (default: all `pad`), recorded. Collective."""
+        planned = halo.plan(blocks, self.comm, pad, width or pad, corners, self.kernels)
+        self.halos.append(planned)
+        self.tracer.partners("halo", planned.neighbours)
+        fill, watch = self._region("halo", planned.nbytes, planned), self.watch
+        if watch is None:
             return fill
-        watch, own = self.watch, self.blocks.own
-        return lambda target: watch.exchange(own, exchange, target, lambda: fill(target))
+        return lambda target: watch.exchange(blocks.own, planned, target, lambda: fill(target))
+
+    def _region(self, name: str, nbytes: int, call):
+        """`call` with an event around it."""
+        clock, event, number = self.tracer.clock, self.tracer.event, self.name[name]
+
+        def region(*arguments):
+            start = clock()
+            call(*arguments)
+            event(number, start, nbytes)
+
+        return region
 
     def _require_same(self, array, what: str) -> None:
         require_same_bits(self.comm, array, f"step {self.state.step + 1}: {what}")

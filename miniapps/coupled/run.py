@@ -63,10 +63,11 @@ def _write_files(model: Model, step: int) -> None:
 
 def _figures(model: Model, steps: int, wall: float) -> dict[str, tuple[float, str]]:
     points = model.config.grid.nx * model.config.grid.ny
+    iterations = model.record.iterations
     figures = {
         "steps": (wall / max(steps, 1), "s/step"),
         "updates": (1e-6 * points * steps / wall if steps else 0.0, "Mpoint/s"),
-        "cg_iterations": (model.record.iterations / max(model.record.solves, 1), "per solve"),
+        "cg_iterations": (sum(iterations) / max(len(iterations), 1), "per solve"),
     }
     if model.record.closure_errors:
         figures["closure_error"] = (model.record.closure_errors[-1][1], "relative")

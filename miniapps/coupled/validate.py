@@ -5,6 +5,7 @@ from math import isqrt
 
 from kernels import stencil
 from miniapps.coupled.closure import NETWORKS, closure_batch, network_device
+from miniapps.coupled.multigrid import coarsest
 from miniapps.coupled.physics import HALO
 from miniapps.coupled.restart import check_restart, verify_weights
 from miniapps.errors import UsageError
@@ -48,8 +49,9 @@ def validate(config, options, size: int) -> None:
 
 
 # Bytes of memory, as measured at the peak: of a point, of one in a block with its halo, of a point and channel of the
-# network where it computes many blocks at once, of a block in the lists that every rank keeps.
-POINT, PADDED, CHANNEL, LISTED = 95, 70, 30, 20
+# network where it computes many blocks at once, of a block in the lists that every rank keeps, of a point of the
+# coarsest grid, which every rank holds whole.
+POINT, PADDED, CHANNEL, LISTED, COARSEST = 83, 108, 30, 20, 60
 
 
 def memory(config, options, size: int) -> Need:
@@ -61,7 +63,8 @@ def memory(config, options, size: int) -> Need:
     network = CHANNEL * closure.channels * points if closure.kind in NETWORKS else 0
     if closure_batch(config, options) == "rank":
         each, network = each + network, 0
-    fixed = network + LISTED * count
+    last = coarsest(Blocks(grid.ny, grid.nx, grid.by, grid.bx))
+    fixed = network + LISTED * count + COARSEST * last.ny * last.nx
 
     def fitting(share: int) -> str:
         edge = isqrt(max(0, share - fixed) // each * size * points)

@@ -8,11 +8,9 @@ import pytest
 
 from kernels.stencil import backend, reference
 from miniapps.system.environment import no_cuda
+from tests.kernels.stencil_cases import CYCLES, SHAPES, field, misfit, v_cycle
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(bool(no_cuda()), reason=no_cuda() or "")]
-
-SHAPES = [(3, 16, 16), (2, 32, 32), (5, 7, 9), (1, 4, 70), (4, 64, 64), (2, 5, 130)]
-COEFFICIENTS = np.array([[0.3, 0.01], [0.2, 0.02], [0.7, 0.005]])
 
 
 @pytest.fixture
@@ -20,27 +18,15 @@ def gpu():
     return backend("cupy")
 
 
-def field(rng, blocks, rows, columns, pad):
-    scale = np.exp2(rng.integers(-30, 30, (blocks, rows + 2 * pad, columns + 2 * pad)))
-    return rng.standard_normal(scale.shape) * scale
-
-
 def same_bits(device, host):
     device = device.get()
     return device.dtype == host.dtype and device.shape == host.shape and device.tobytes() == host.tobytes()
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("degree", [0, 1, 3])
-def test_preconditioned_laplacian_and_its_dot_products(gpu, shape, degree):
-    r, coefficients = field(np.random.default_rng(1), *shape, 4), COEFFICIENTS[:degree].copy()
-    results = []
-    for module in (gpu, reference):
-        u, w, dots = (module.xp.zeros(s) for s in (shape, shape, (shape[0], 3)))
-        scalars = (17.5, 0.007, module.xp.asarray(coefficients))
-        module.chebyshev_laplacian(module.xp.asarray(r), 4, u, w, dots, *scalars)
-        results.append((u, w, dots))
-    assert all(same_bits(a, b) for a, b in zip(*results, strict=True))
+@pytest.mark.parametrize("case", CYCLES)
+def test_both_ways_of_a_v_cycle(gpu, case):
+    results = [v_cycle(module, *case) for module in (gpu, reference)]
+    assert all(same_bits(a.copy(), b) for a, b in zip(*results, strict=True))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -101,22 +87,8 @@ def test_strided_copies(gpu):
     assert same_bits(*results)
 
 
-@pytest.mark.parametrize("wrong", ["host", "dtype", "strided", "pad", "blocks", "dots"])
+@pytest.mark.parametrize("wrong", ["host", "dtype", "strided", "pad", "blocks", "coarse", "factor"])
 def test_fields_that_do_not_fit_are_refused(gpu, wrong):
-    xp = gpu.xp
-    r, u, w, dots = xp.zeros((2, 6, 6)), xp.zeros((2, 4, 4)), xp.zeros((2, 4, 4)), xp.zeros((2, 3))
-    match wrong:
-        case "host":
-            u = np.zeros((2, 4, 4))
-        case "dtype":
-            w = w.astype(xp.float32)
-        case "strided":
-            u = xp.zeros((2, 4, 8))[:, :, ::2]
-        case "pad":
-            r = xp.zeros((2, 8, 8))
-        case "blocks":
-            w = xp.zeros((3, 4, 4))
-        case "dots":
-            dots = xp.zeros((2, 2))
+    gpu.smooth_restrict(*misfit(gpu.xp, None))
     with pytest.raises((TypeError, ValueError)):
-        gpu.chebyshev_laplacian(r, 1, u, w, dots, 1.0, 1.0, xp.zeros((0, 2)))
+        gpu.smooth_restrict(*misfit(gpu.xp, wrong))

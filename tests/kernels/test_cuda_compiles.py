@@ -64,7 +64,7 @@ def test_there_are_sources():
         "order_free": 8,
         "scatter": 11,
         "spmv": 5,
-        "stencil": 5,
+        "stencil": 6,
         "sums": 9,
         "vectors": 1,
     }

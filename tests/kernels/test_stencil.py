@@ -5,33 +5,34 @@ import pytest
 
 from kernels.guarantees import ChoiceError
 from kernels.stencil import backend, native, reference
-
-SHAPES = [(3, 16, 16), (2, 32, 32), (5, 7, 9), (1, 4, 70), (4, 64, 64), (2, 5, 130)]
-
-
-def field(rng, blocks, rows, columns, pad):
-    scale = np.exp2(rng.integers(-30, 30, (blocks, rows + 2 * pad, columns + 2 * pad)))
-    return rng.standard_normal(scale.shape) * scale
+from tests.kernels.stencil_cases import COEFFICIENTS, CYCLES, SHAPES, field, misfit, v_cycle
 
 
 def same_bits(a, b):
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
-COEFFICIENTS = np.array([[0.3, 0.01], [0.2, 0.02], [0.7, 0.005]])
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("degree", [0, 1, 3])
+@pytest.mark.parametrize("case", CYCLES)
 @pytest.mark.parametrize("threads", [1, 3])
-def test_preconditioned_laplacian_and_its_dot_products(shape, degree, threads):
-    r = field(np.random.default_rng(1), *shape, 4)
-    results = []
-    for module in (reference, native):
-        u, w, dots = np.zeros(shape), np.zeros(shape), np.zeros((shape[0], 3))
-        module.chebyshev_laplacian(r, 4, u, w, dots, 17.5, 0.007, COEFFICIENTS[:degree].copy(), threads)
-        results.append((u, w, dots))
+def test_both_ways_of_a_v_cycle(case, threads):
+    results = [v_cycle(module, *case, threads) for module in (reference, native)]
     assert all(same_bits(a, b) for a, b in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize("factor", [1, 2, 3, 4])
+def test_restriction_is_the_transpose_of_interpolation(factor):
+    """Over factor^2, on one periodic block; and constants stay what they are."""
+    rng, n = np.random.default_rng(7), 5
+    q, e = rng.standard_normal((1, n * factor, n * factor)), rng.standard_normal((1, n, n))
+
+    def wrapped(x, pad):
+        return np.pad(x[0], pad, mode="wrap")[None]
+
+    down = reference.restricted(wrapped(q, factor - 1), factor)
+    up = reference.interpolated(wrapped(e, 2), 2, factor, 0)
+    assert np.vdot(down, e) * factor**2 == pytest.approx(np.vdot(q, up), rel=1e-12)
+    ones = reference.restricted(np.ones((1, 4 * factor - 2, 4 * factor - 2)), factor)
+    assert ones == pytest.approx(1.0, rel=1e-15)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -70,16 +71,18 @@ def test_dot_products(shape):
 
 
 def test_a_block_has_the_same_bits_whatever_blocks_lie_beside_it():
-    r = field(np.random.default_rng(4), 6, 16, 16, 4)
+    rng = np.random.default_rng(4)
+    r, e = field(rng, 6, 16, 16, 8), field(rng, 6, 4, 4, 3)
 
-    def apply(r):
-        u, w, dots = np.zeros((len(r), 16, 16)), np.zeros((len(r), 16, 16)), np.zeros((len(r), 3))
-        native.chebyshev_laplacian(r, 4, u, w, dots, 2.0, 0.1, COEFFICIENTS, 1)
-        return u, w, dots
+    def apply(r, e):
+        z, coarse, u, w, dots = (np.zeros((len(r), *s)) for s in ((32, 32), (4, 4), (16, 16), (16, 16), (3,)))
+        native.smooth_restrict(r, 8, z, coarse, 0, 4, 2.0, 0.1, COEFFICIENTS, 1)
+        native.prolong_smooth(r, 8, z, e, 3, 4, u, 0, w, dots, 2.0, 0.1, COEFFICIENTS, 1)
+        return coarse, u, w, dots
 
-    together = apply(r)
+    together = apply(r, e)
     for k in range(6):
-        alone = apply(r[k : k + 1].copy())
+        alone = apply(r[k : k + 1].copy(), e[k : k + 1].copy())
         assert all(same_bits(a[0], b[k]) for a, b in zip(alone, together, strict=True))
 
 
@@ -93,17 +96,38 @@ def test_strided_copies():
     assert results[0][5] == 0.0 and results[0][20:25].tolist() == [10.0, 16.0, 22.0, 28.0, 34.0]
 
 
-@pytest.mark.parametrize("wrong", ["dtype", "pad", "blocks"])
+@pytest.mark.parametrize("wrong", ["dtype", "pad", "blocks", "coarse", "factor"])
 def test_fields_that_do_not_fit_are_refused(wrong):
-    r, u, w, dots = np.zeros((2, 6, 6)), np.zeros((2, 4, 4)), np.zeros((2, 4, 4)), np.zeros((2, 3))
-    if wrong == "dtype":
-        w = w.astype(np.float32)
-    elif wrong == "pad":
-        r = np.zeros((2, 8, 8))
-    else:
-        w = np.zeros((3, 4, 4))
+    native.smooth_restrict(*misfit(np, None))
     with pytest.raises((TypeError, ValueError)):
-        native.chebyshev_laplacian(r, 1, u, w, dots, 1.0, 1.0, COEFFICIENTS[:0].copy(), 1)
+        native.smooth_restrict(*misfit(np, wrong))
+
+
+@pytest.mark.parametrize("wrong", ["halo", "dots"])
+def test_a_way_up_that_lacks_something_is_refused(wrong):
+    r, e, dots = np.zeros((2, 8, 8)), np.zeros((2, 6, 6)), np.zeros((2, 3))
+    if wrong == "halo":
+        e = np.zeros((2, 4, 4))
+    else:
+        dots = np.zeros((2, 2))
+    pad = (e.shape[1] - 2) // 2
+    with pytest.raises(ValueError, match=wrong):
+        native.prolong_smooth(
+            r,
+            2,
+            r.copy(),
+            e,
+            pad,
+            2,
+            r.copy(),
+            2,
+            np.zeros((2, 4, 4)),
+            dots,
+            1.0,
+            1.0,
+            COEFFICIENTS[:0].copy(),
+            1,
+        )
 
 
 def test_an_unknown_backend_lists_the_known():

@@ -65,6 +65,20 @@ def test_one_hash_by_other_means_than_the_usual(tmp_path, options):
     assert len(prints) == 1
 
 
+# points and edge of a block: a grid that is exchanged below the finest; coarsened by 3; not at all, gathered whole
+GRIDS = {"three grids": (320, 16), "by 3": (54, 9), "gathered": (35, 5)}
+
+
+@pytest.mark.parametrize(("points", "edge"), GRIDS.values(), ids=GRIDS)
+def test_one_hash_whatever_the_grids_of_the_poisson_solves(tmp_path, points, edge):
+    sets = [f"--set=grid.{name}" for name in (f"nx={points}", f"ny={points}", f"bx={edge}", f"by={edge}")]
+    prints = set()
+    for ranks, more in ((1, []), (3, ["--shuffle-blocks", "3"]), (8, [])):
+        options = [*sets, "--guarantee", "layout", "--closure", "none", "--steps", "2", *more]
+        prints |= set(coupled(ranks, *options, out=tmp_path / str(ranks), timeout=120)[0])
+    assert len(prints) == 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [16])
 def test_one_hash_for_many_ranks(tmp_path, reference, ranks):

@@ -1,0 +1,165 @@
+"""A V-cycle for A = -laplace by five points on a periodic grid in blocks: the preconditioner of the Poisson solves.
+
+Coarse point I of an axis is fine point factor I, in the block of that point. Every coarser grid has A by five points
+again, bilinear interpolation P and averages P^T / factor^2; the smoother, Chebyshev's semi-iteration, is the same on
+the way down and up. So M is symmetric, and positive but for the constant (Trottenberg, Oosterlee & Schueller,
+Multigrid, 2001). Blocks work out of their halo: a grid costs one exchange on the way down and one on the way up. The
+coarsest grid is gathered, and solved by every rank by fast Fourier transforms.
+
+Where the bits come from: all of it is element-wise, or a sum over a few neighbours in a fixed order; gathering moves
+bits. So they depend on the blocks alone, not on who owns them.
+"""
+
+import math
+from itertools import islice
+
+import numpy as np
+
+from miniapps.layout.blocks import Blocks
+from miniapps.linear.krylov.chebyshev import semi_iteration
+from miniapps.system.device import host, put
+
+FACTORS = (4, 3, 2)  # fine points to a coarse one along an axis, in order of preference
+GATHERED = (
+    4096  # points that every rank may hold and solve whole; with more, a grid is coarsened where it can be
+)
+AROUND = (
+    3  # coarse points around a block that interpolation to the halo of the smoother reads, for any factor
+)
+
+
+def factor_of(by: int, bx: int) -> int:
+    """By how much blocks can be coarsened: 1 where no factor divides both edges, half of which the smoother needs."""
+    return next((f for f in FACTORS if by % f == 0 == bx % f and 2 * f <= min(by, bx)), 1)
+
+
+def halo_of(by: int, bx: int) -> int:
+    """Points around a block that its smoother needs on the way down and up."""
+    return 2 * factor_of(by, bx)
+
+
+def smoother(factor: int, inverse_h2: float) -> tuple[float, np.ndarray]:
+    """(1 / theta, coefficients (factor - 1, 2)) of Chebyshev's semi-iteration on what a coarser grid cannot hold.
+
+    That is [(2 - 2 cos(pi / factor)), 8] / h^2. With degree factor - 1 it leaves about a fifth, for any factor.
+    """
+    bottom, top = 2.0 - 2.0 * math.cos(math.pi / factor), 8.0
+    inverse_theta, factors = semi_iteration(bottom * inverse_h2, top * inverse_h2)
+    return inverse_theta, np.array(list(islice(factors, factor - 1))).reshape(-1, 2)
+
+
+def coarser(blocks: Blocks) -> Blocks:
+    """The same blocks, with the same owners, on the coarser grid."""
+    factor = factor_of(blocks.by, blocks.bx)
+    edges = (n // factor for n in (blocks.ny, blocks.nx, blocks.by, blocks.bx))
+    return Blocks(*edges, blocks.size, blocks.rank, blocks.shuffle)
+
+
+def is_gathered(blocks: Blocks) -> bool:
+    """Whether a grid below the finest is gathered: it is small, or cannot be coarsened."""
+    return blocks.ny * blocks.nx <= GATHERED or factor_of(blocks.by, blocks.bx) == 1
+
+
+def coarsest(blocks: Blocks) -> Blocks:
+    """The grid that is gathered."""
+    below = coarser(blocks)
+    return below if is_gathered(below) else coarsest(below)
+
+
+def v_cycle(blocks: Blocks, comm, kernels, h: float, threads: int, exchange, region) -> "Level":
+    """The finest level for these blocks; `level.cycle()` applies M. Collective.
+
+    `exchange(blocks, pad)` plans the exchange of `pad` points, corners included, and `region(name, nbytes, call)` is
+    `call` as a region of the trace.
+    """
+    return _level(blocks, comm, kernels, h, threads, exchange, region, finest=True)
+
+
+def _level(blocks, comm, kernels, h, threads, exchange, region, finest=False):
+    if not finest and is_gathered(blocks):
+        return Gathered(blocks, comm, kernels, h, region)
+    coarse_h = h * factor_of(blocks.by, blocks.bx)
+    below = _level(coarser(blocks), comm, kernels, coarse_h, threads, exchange, region)
+    return Level(blocks, kernels, h, threads, exchange, below, 0 if finest else AROUND)
+
+
+class Level:
+    """A grid that has a coarser one, `below`.
+
+    r, padded by `pad`, is what M multiplies; `cycle` fills u = M r, padded by `u_pad` (where that is not 0, halo too),
+    w = A u, and `dots` = (r, u), (w, u), (r, r), float64 (own blocks, 3).
+    """
+
+    def __init__(self, blocks: Blocks, kernels, h: float, threads: int, exchange, below, u_pad: int):
+        xp = kernels.xp
+        self.pad, self.u_pad, self._below, self._kernels = (
+            halo_of(blocks.by, blocks.bx),
+            u_pad,
+            below,
+            kernels,
+        )
+        self.inverse_h2, self.threads = 1.0 / (h * h), threads
+        factor = factor_of(blocks.by, blocks.bx)
+        inverse_theta, coefficients = smoother(factor, self.inverse_h2)
+        self._factor, self._smoother = (
+            factor,
+            (self.inverse_h2, inverse_theta, xp.asarray(coefficients), threads),
+        )
+        self.r, self._z = blocks.zeros(self.pad, xp=xp), blocks.zeros(self.pad, xp=xp)
+        self.u, self.w = blocks.zeros(u_pad, xp=xp), blocks.zeros(xp=xp)
+        self.dots = xp.zeros((len(blocks.own), 3))
+        self._fill_r = exchange(blocks, self.pad)
+        self._fill_u = exchange(blocks, u_pad) if u_pad else None
+
+    def cycle(self) -> None:
+        """u = M r, w = A u and the dot products; fills the halo of r. Collective."""
+        factor, below, around_r = self._factor, self._below, (self.r, self.pad, self._z)
+        self._fill_r(self.r)
+        self._kernels.smooth_restrict(*around_r, below.r, below.pad, factor, *self._smoother)
+        below.cycle()
+        results = (self.u, self.u_pad, self.w, self.dots)
+        self._kernels.prolong_smooth(*around_r, below.u, AROUND, factor, *results, *self._smoother)
+        if self._fill_u:
+            self._fill_u(self.u)
+
+
+class Gathered:
+    """The coarsest grid: u, its halo filled, of A u = r with zero mean, which every rank finds for itself."""
+
+    pad = 0  # of r
+
+    def __init__(self, blocks: Blocks, comm, kernels, h: float, region):
+        xp = kernels.xp
+        self.r, self.u = blocks.zeros(xp=xp), blocks.zeros(AROUND, xp=xp)
+        self._comm, points = comm, blocks.by * blocks.bx
+        self._received = np.empty(blocks.ny * blocks.nx)
+        self._counts = np.bincount(blocks.owner, minlength=blocks.size) * points
+        place = np.empty(blocks.count, np.int64)  # of a block among those received
+        place[np.argsort(blocks.owner, kind="stable")] = np.arange(blocks.count)
+        j, i = np.arange(blocks.ny)[:, None], np.arange(blocks.nx)
+        block = j // blocks.by * blocks.columns + i // blocks.bx
+        self._order = place[block] * points + j % blocks.by * blocks.bx + i % blocks.bx
+        first = np.array([blocks.origin(int(block)) for block in blocks.own])
+        j = (first[:, :1] + np.arange(-AROUND, blocks.by + AROUND)) % blocks.ny
+        i = (first[:, 1:] + np.arange(-AROUND, blocks.bx + AROUND)) % blocks.nx
+        self._windows = j[:, :, None] * blocks.nx + i[:, None, :]
+        self._inverse = inverse_eigenvalues(blocks.ny, blocks.nx, 1.0 / (h * h))
+        self._gather = region("allgather.coarse", self.r.nbytes, self._allgather)
+
+    def cycle(self) -> None:
+        """Gather r, and solve for u. Collective."""
+        self._gather()
+        waves = np.fft.rfft2(self._received.take(self._order))
+        waves *= self._inverse
+        put(self.u, np.fft.irfft2(waves, s=self._order.shape).take(self._windows))
+
+    def _allgather(self) -> None:
+        self._comm.Allgatherv(host(self.r), [self._received, self._counts])
+
+
+def inverse_eigenvalues(ny: int, nx: int, inverse_h2: float) -> np.ndarray:
+    """(ny, nx // 2 + 1) of A as `rfft2` numbers the waves, 0 for the constant. Sines one by one, by the C library."""
+    y, x = (np.array([4.0 * math.sin(math.pi * k / n) ** 2 for k in range(n)]) for n in (ny, nx))
+    values = (y[:, None] + x[: nx // 2 + 1]) * inverse_h2
+    values[0, 0] = math.inf
+    return 1.0 / values
