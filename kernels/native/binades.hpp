@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "bits.hpp"
+#include "../include/bits.hpp"
 #include "slices.hpp"
 
 class Binades {

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "elements.hpp"
+#include "../include/elements.hpp"
 #include "slices.hpp"
 
 using i64 = std::int64_t;
