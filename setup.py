@@ -19,7 +19,7 @@ setup(
         Pybind11Extension(
             "kernels._native",
             sorted(glob("kernels/native/*.cpp")),
-            depends=sorted(glob("kernels/native/*.hpp")),
+            depends=sorted(glob("kernels/native/*.hpp") + glob("kernels/include/*.hpp")),
             cxx_std=17,
             extra_compile_args=FLAGS,
             extra_link_args=["-fopenmp"],

@@ -4,7 +4,7 @@
 
 All variants of a case run once per round, in rotating order, and ratios are taken within a round, to `atomic` by all
 cores (above 1: slower). A number of columns above 1 means rows; `ns` is per number added. Indices are uniform, by
-Zipf's law (exponent 1.2), all in one bin, or ascending.
+Zipf's law (exponent 1.2), all in one bin, or ascending; what the numbers are distributed by is in `numbers.py`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 import kernels.scatter  # noqa: F401 - registers its variants
 from benchmarks.harness.results import machine, report
 from benchmarks.harness.turns import in_turn, ratio
+from benchmarks.kernels.numbers import DISTRIBUTIONS, numbers
 from kernels import registry
 
 CASES = [  # name, n, columns, bins, type, how the index is spread
@@ -45,6 +46,14 @@ def main(argv=None) -> None:
     parser.add_argument(
         "--cases", nargs="+", choices=names, default=names, metavar="CASE", help=", ".join(names)
     )
+    parser.add_argument(
+        "--distributions",
+        nargs="+",
+        default=["normal"],
+        choices=DISTRIBUTIONS,
+        help=f"of {', '.join(DISTRIBUTIONS)} (default: normal)",
+        metavar="NAME",
+    )
     parser.add_argument("--rounds", type=int, default=7, help="rounds that count (default %(default)s)")
     parser.add_argument("--shrink", type=int, default=1, help="divide the numbers of elements by this")
     parser.add_argument("--json", help="write table and raw values to this file")
@@ -53,15 +62,17 @@ def main(argv=None) -> None:
     rows = []
     for name, n, columns, bins, dtype, spread in CASES:
         if name in asked.cases:
-            case = (n // asked.shrink, columns, bins, dtype, spread)
-            rows += [{"case": name} | row for row in compare(*case, cores, asked.rounds)]
+            for distribution in asked.distributions:
+                case = (n // asked.shrink, columns, bins, dtype, spread, distribution)
+                found = compare(*case, cores, asked.rounds)
+                rows += [{"case": name, "numbers": distribution} | row for row in found]
     report("scatter_add", rows, machine(), asked.json)
 
 
-def compare(n, columns, bins, dtype, spread, cores, rounds) -> list[dict]:
+def compare(n, columns, bins, dtype, spread, distribution, cores, rounds) -> list[dict]:
     """A row for every variant and number of threads."""
     rng = np.random.default_rng(0)
-    x = rng.standard_normal((n, columns)[: 2 if columns > 1 else 1]).astype(dtype)
+    x = numbers(distribution, n * columns, dtype, rng).reshape((n, columns)[: 2 if columns > 1 else 1])
     index = spread_over(bins, n, spread, rng).astype(np.int32)
     runs = {}
     for v in registry.variants("scatter_add"):

@@ -6,7 +6,8 @@
 Sizes go from half of the first cache to 16 times the last. Per size and number of threads all are called in turn, each
 round in another order. `of read`: the bandwidth as a part of that of a loop in C++ that only reads the same arrays with
 the same threads in the same round; `to library`: the time over that of the faster of np.sum and torch.sum (np.dot and
-torch.dot), round by round; np.sum knows one thread. Each is the median with the extremes over the rounds.
+torch.dot), round by round; np.sum knows one thread. Each is the median with the extremes over the rounds. What the
+numbers are distributed by is in `numbers.py`.
 """
 
 import argparse
@@ -23,6 +24,7 @@ import numpy as np
 
 from benchmarks.harness.results import machine, report, save
 from benchmarks.harness.turns import in_turn, ratio, timed
+from benchmarks.kernels.numbers import DISTRIBUTIONS, numbers
 from kernels import _native, registry
 from kernels.guarantees import LEVELS
 from kernels.sums.elements import ACCUMULATORS
@@ -71,6 +73,14 @@ def parsed(argv):
         help="numbers of threads (default %(default)s)",
     )
     parser.add_argument("--dtype", default="float64", choices=list(ACCUMULATORS))
+    parser.add_argument(
+        "--distributions",
+        nargs="+",
+        default=["normal", "wide"],
+        choices=DISTRIBUTIONS,
+        help=f"of {', '.join(DISTRIBUTIONS)} (default: normal wide)",
+        metavar="NAME",
+    )
     parser.add_argument("--operations", nargs="+", default=list(TABLES), choices=list(TABLES))
     parser.add_argument("--variants", nargs="+", help="of the variants, only these")
     parser.add_argument(
@@ -126,6 +136,7 @@ def in_process(asked, threads: int) -> list[dict]:
         ]
         command += ["--dtype", asked.dtype, "--rounds", str(asked.rounds), "--patience", str(asked.patience)]
         command += ["--sizes", *map(str, asked.sizes), "--operations", *asked.operations]
+        command += ["--distributions", *asked.distributions]
         command += ["--variants", *asked.variants] if asked.variants else []
         names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
         subprocess.run(command, check=True, env=os.environ | dict.fromkeys(names, str(threads)))
@@ -138,8 +149,11 @@ def measured(asked, threads: int) -> list[dict]:
     rows = []
     for operation in asked.operations:
         for n in asked.sizes:
-            factors = [rng.standard_normal(n).astype(asked.dtype) for _ in range(TABLES[operation])]
-            rows += of_one_size(operation, factors, threads, asked)
+            for distribution in asked.distributions:
+                factors = [numbers(distribution, n, asked.dtype, rng) for _ in range(TABLES[operation])]
+                rows += [
+                    {"numbers": distribution} | row for row in of_one_size(operation, factors, threads, asked)
+                ]
     return rows
 
 

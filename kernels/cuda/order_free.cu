@@ -10,11 +10,11 @@
 // parts of TwoProduct, or for narrower types the product in float64, which is exact.
 //
 //   nvcc -cubin -arch sm_90 --fmad=false -DELEMENT=float kernels/cuda/order_free.cu
-#include "../native/elements.hpp"
+#include "../include/elements.hpp"
 #include "bins.hpp"
 #include "lanes.hpp"
 #include "portable.hpp"
-#include "rounding.hpp"
+#include "../include/rounding.hpp"
 #include "superaccumulator.hpp"
 
 #ifndef ELEMENT

@@ -1,6 +1,6 @@
 // What the kernels need of CUDA and HIP beyond the language, under names that suit both and the host build of the tests.
 #pragma once
-#include "../native/bits.hpp"
+#include "../include/bits.hpp"
 
 using i64 = long long;
 using u64 = unsigned long long;

@@ -9,10 +9,10 @@
 // NaN and infinities are noted per cell and are then all that counts there. Indices have been checked before.
 //
 //   nvcc -cubin -arch sm_90 --fmad=false -DELEMENT=float -DINDEX=int kernels/cuda/scatter.cu
-#include "../native/elements.hpp"
+#include "../include/elements.hpp"
 #include "bins.hpp"
 #include "portable.hpp"
-#include "rounding.hpp"
+#include "../include/rounding.hpp"
 #include "superaccumulator.hpp"
 
 #ifndef ELEMENT

@@ -6,7 +6,7 @@
 //   coo_atomic    every entry by one atomic addition, in the order in which the hardware serves them
 //
 //   nvcc -cubin -arch sm_90 --fmad=false -DNUMBER=float kernels/cuda/spmv.cu
-#include "../native/merge.hpp"
+#include "../include/merge.hpp"
 #include "portable.hpp"
 
 #ifndef NUMBER

@@ -1,11 +1,11 @@
 // Block stencils on a GPU, for kernels/stencil/cupy.py; what they compute is defined by kernels/stencil/reference.py.
 //
 // One thread block per logical block, so the bits of a block depend on the block alone. Points are computed by the
-// formulas of native/pointwise.hpp, dot products added in the 64-lane order of native/lanes.hpp: the bits are the
+// formulas of include/pointwise.hpp, dot products added in the 64-lane order of native/lanes.hpp: the bits are the
 // CPU's. Needs --fmad=false (hipRTC: -ffp-contract=off); no intrinsic of one vendor, so that both compile it.
 //
 //   nvcc -cubin -arch sm_90 --fmad=false kernels/cuda/stencil.cu
-#include "../native/pointwise.hpp"
+#include "../include/pointwise.hpp"
 #include "lanes.hpp"
 
 using i64 = long long;

@@ -14,8 +14,8 @@
 // A lane starts from +0.0 and so never becomes -0.0: adding +0.0 in place of an absent element changes no bit.
 //
 //   nvcc -cubin -arch sm_90 --fmad=false -DELEMENT=float kernels/cuda/sums.cu
-#include "../native/compensated.hpp"
-#include "../native/elements.hpp"
+#include "../include/compensated.hpp"
+#include "../include/elements.hpp"
 #include "lanes.hpp"
 #include "portable.hpp"
 

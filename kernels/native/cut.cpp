@@ -2,6 +2,7 @@
 // so that every width gives the same.
 #include "cut.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -11,7 +12,7 @@
 
 namespace {
 
-constexpr std::size_t WIDTH = 8;
+constexpr std::size_t WIDTH = 8, ROW = 64;
 typedef double Numbers __attribute__((vector_size(64)));
 typedef unsigned long long Bits __attribute__((vector_size(64)));
 typedef long long Signed __attribute__((vector_size(64)));
@@ -75,7 +76,7 @@ inline u64 most_of(const Signed &most) {
 // f(i) for all i, row by row of 64, each of which is asked for in time.
 template <typename Number, typename F>
 inline __attribute__((always_inline)) void for_rows(const Number *a, const Number *b, std::size_t n, F &&f) {
-    constexpr std::size_t ROW = 64, LINE = 64 / sizeof(Number);
+    constexpr std::size_t LINE = 64 / sizeof(Number);
     std::size_t i = 0;
     for (; i + ROW <= n; i += ROW) {
         for (std::size_t k = 0; k < ROW; k += LINE) {
@@ -110,11 +111,14 @@ template <int COUNT, bool REST, typename Number>
 FPNA_CLONES Slices cut(const Number *x, std::size_t n, const double *rounders) {
     Numbers rounder[COUNT], v;
     for (int k = 0; k < COUNT; ++k) rounder[k] = Numbers{} + rounders[k];
-    Bits sum[COUNT] = {}, rest = {};
+    Bits sum[COUNT] = {}, rest = {}, last = {};
     Signed most = {};
     const auto take = [&]() __attribute__((always_inline)) {
         take_most(most, v);
-        for (int k = 0; k < COUNT; ++k) slice(v, rounder[k], sum[k]);
+        for (int k = 0; k < COUNT; ++k) {
+            if (REST && k > 1 && k == COUNT - 1) last |= (Bits)v;
+            slice(v, rounder[k], sum[k]);
+        }
         if (REST) rest |= (Bits)v;
     };
     std::size_t i = 0;
@@ -129,25 +133,42 @@ FPNA_CLONES Slices cut(const Number *x, std::size_t n, const double *rounders) {
 
     Slices found = {};
     const std::size_t count = i / WIDTH + 1;
-    u64 any = 0;
+    u64 any_rest = 0, any_last = 0;
     for (int k = 0; k < COUNT; ++k) {
         unsigned long long bits = 0;
         for (std::size_t l = 0; l < WIDTH; ++l) bits += sum[k][l];
         found.sum[k] = in_units(bits, rounders[k], count * WIDTH);
     }
-    for (std::size_t l = 0; l < WIDTH; ++l) any |= rest[l];
+    for (std::size_t l = 0; l < WIDTH; ++l) {
+        any_rest |= rest[l];
+        any_last |= last[l];
+    }
     found.most = most_of(most);
-    found.rest = any << 1;  // zeros of either sign are none
+    found.rest = any_rest << 1;  // zeros of either sign are none
+    found.last = any_last << 1;
     return found;
 }
 
-template <typename Number>
-FPNA_CLONES void after_two(const Number *x, std::size_t n, const double *rounders, double *rest) {
+template <int COUNT, typename Number>
+FPNA_CLONES std::size_t remainders(const Number *x, std::size_t n, const double *rounders, double *rest) {
     for (std::size_t i = 0; i < n; ++i) {
         double v = widen(x[i]);
-        for (int k = 0; k < 2; ++k) v -= (v + rounders[k]) - rounders[k];
+        for (int k = 0; k < COUNT; ++k) v -= (v + rounders[k]) - rounders[k];
         rest[i] = v;
     }
+    std::size_t found = 0;
+    for (std::size_t from = 0; from < n; from += ROW) {
+        const std::size_t to = std::min(n, from + ROW);
+        u64 any = 0;
+        for (std::size_t i = from; i < to; ++i) any |= bits_of(rest[i]) << 1;
+        if (!any) continue;
+        for (std::size_t i = from; i < to; ++i) {
+            const double v = rest[i];
+            rest[found] = v;
+            found += bits_of(v) << 1 != 0;
+        }
+    }
+    return found;
 }
 
 template <typename Number>
@@ -170,14 +191,18 @@ FPNA_CLONES void products(const Number *a, const Number *b, std::size_t n, doubl
     });
 }
 
-#define FOR_ALL_TYPES(Number)                                                           \
-    template u64 largest(const Number *, std::size_t);                                  \
-    template Slices cut<1, false>(const Number *, std::size_t, const double *);         \
-    template Slices cut<2, false>(const Number *, std::size_t, const double *);         \
-    template Slices cut<3, false>(const Number *, std::size_t, const double *);         \
-    template Slices cut<2, true>(const Number *, std::size_t, const double *);          \
-    template void after_two(const Number *, std::size_t, const double *, double *);     \
-    template void scale(const Number *, std::size_t, double, double *);                 \
+#define FOR_ALL_TYPES(Number)                                                                  \
+    template u64 largest(const Number *, std::size_t);                                         \
+    template Slices cut<1, false>(const Number *, std::size_t, const double *);                \
+    template Slices cut<2, false>(const Number *, std::size_t, const double *);                \
+    template Slices cut<3, false>(const Number *, std::size_t, const double *);                \
+    template Slices cut<2, true>(const Number *, std::size_t, const double *);                 \
+    template Slices cut<3, true>(const Number *, std::size_t, const double *);                 \
+    template Slices cut<4, true>(const Number *, std::size_t, const double *);                 \
+    template std::size_t remainders<2>(const Number *, std::size_t, const double *, double *); \
+    template std::size_t remainders<3>(const Number *, std::size_t, const double *, double *); \
+    template std::size_t remainders<4>(const Number *, std::size_t, const double *, double *); \
+    template void scale(const Number *, std::size_t, double, double *);                        \
     template void products(const Number *, const Number *, std::size_t, double *);
 
 FOR_ALL_TYPES(double)

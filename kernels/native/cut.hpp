@@ -3,16 +3,17 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "elements.hpp"
+#include "../include/elements.hpp"
 #include "slices.hpp"
 
 using i64 = std::int64_t;
 using u64 = std::uint64_t;
 
 struct Slices {
-    i64 sum[3];  // in units of the rounders
+    i64 sum[4];  // in units of the rounders
     u64 most;    // largest |x| as bits. If it is too large for the first rounder, the sums mean nothing.
     bool rest;   // whether digits below the last slice are left, where that was asked
+    bool last;   // whether the last slice takes anything, where that was asked and there are more than two
 };
 
 // All of these read numbers of any type of element as float64.
@@ -25,9 +26,9 @@ u64 largest(const Number *x, std::size_t n);
 template <int COUNT, bool REST, typename Number>
 Slices cut(const Number *x, std::size_t n, const double *rounders);
 
-// What two slices leave of each number.
-template <typename Number>
-void after_two(const Number *x, std::size_t n, const double *rounders, double *rest);
+// What COUNT slices leave, without zeros, in the order of the numbers. Returns how many there are.
+template <int COUNT, typename Number>
+std::size_t remainders(const Number *x, std::size_t n, const double *rounders, double *rest);
 
 template <typename Number>
 void scale(const Number *x, std::size_t n, double by, double *to);

@@ -1,6 +1,6 @@
 // float32 rounded to the narrow types, to nearest even. Branch-free, so that loops over it become vector code.
 #pragma once
-#include "elements.hpp"
+#include "../include/elements.hpp"
 
 inline float narrow(float x, float) { return x; }
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "by_bin.hpp"
-#include "elements.hpp"
+#include "../include/elements.hpp"
 #include "integer_sums.hpp"
 #include "native.hpp"
 

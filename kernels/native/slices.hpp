@@ -1,5 +1,4 @@
-// Cutting float64 numbers into slices that are added as integers, and the binary point of sums of them. Shared by
-// the CPU and the GPU.
+// Cutting float64 numbers into slices that are added as integers, and the binary point of sums of them.
 //
 // A slice of v is v rounded to a multiple of 2^unit, ties to even: v + rounder(unit) has it in its low bits, for there
 // one unit is the last place. Since the bits of neighbouring numbers are neighbouring integers, adding up the bits of
@@ -8,7 +7,7 @@
 // |v| < 2^(unit + 51). What remains, v - slice, is exact and cut further by the next rounder.
 #pragma once
 
-#include "bits.hpp"
+#include "../include/bits.hpp"
 
 constexpr int LOWEST_UNIT = -1074;   // all float64 are multiples of 2^-1074
 constexpr int HIGHEST_UNIT = 971;    // the rounder of the next would be infinite

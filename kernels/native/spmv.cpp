@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "entries.hpp"
-#include "merge.hpp"
+#include "../include/merge.hpp"
 #include "native.hpp"
 
 namespace {

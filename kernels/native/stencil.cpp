@@ -4,7 +4,7 @@
 // fixed 64-lane order of lanes.hpp. So the bits of a block depend on the block alone.
 #include "lanes.hpp"
 #include "native.hpp"
-#include "pointwise.hpp"
+#include "../include/pointwise.hpp"
 
 #include <cstring>
 #include <stdexcept>

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "arrivals.hpp"
-#include "compensated.hpp"
+#include "../include/compensated.hpp"
 #include "lanes.hpp"
 #include "native.hpp"
 

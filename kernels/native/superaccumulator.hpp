@@ -1,8 +1,8 @@
 // The superaccumulator (kernels/exact/superaccumulator.py): a sum as 67 chunks of 32 bits in 64-bit words, then the
-// numbers of NaN, +inf and -inf. Shared by the CPU and the GPU.
+// numbers of NaN, +inf and -inf.
 #pragma once
 
-#include "rounding.hpp"
+#include "../include/rounding.hpp"
 #include "slices.hpp"
 
 constexpr int CHUNKS = 67, NOT_A_NUMBER = 67, PLUS_INF = 68, MINUS_INF = 69, WORDS = 70;
@@ -46,15 +46,7 @@ FPNA_POINT void deposit_units(long long *w, const Wide &value, int unit) {
 }
 
 // Brings chunks 0 ... 65 into [0, 2^32), the sign into chunk 66.
-FPNA_POINT void carry(long long *w) {
-    long long over = 0;
-    for (int i = 0; i < CHUNKS - 1; ++i) {
-        const long long v = w[i] + over;
-        over = v >> 32;
-        w[i] = v & 0xFFFFFFFF;
-    }
-    w[CHUNKS - 1] += over;
-}
+FPNA_POINT void carry(long long *w) { carry<32, CHUNKS>(w); }
 
 // The sum in `words`, which need not be carried, rounded once to nearest even. `w` is room for CHUNKS chunks, and may be
 // the words themselves.
@@ -66,31 +58,5 @@ FPNA_POINT Float round_words(const long long *words, long long *w) {
     if (nan || (plus && minus)) return with_sign<Float>(infinite | 1ull << (F::DIGITS - 2), false);
     if (plus || minus) return with_sign<Float>(infinite, minus);
     for (int i = 0; i < CHUNKS; ++i) w[i] = words[i];
-    carry(w);
-    const bool negative = w[CHUNKS - 1] < 0;
-    if (negative) {
-        for (int i = 0; i < CHUNKS; ++i) w[i] = -w[i];
-        carry(w);
-    }
-    if (w[CHUNKS - 1] > 0) return with_sign<Float>(infinite, negative);  // at least 2^1037
-    int t = CHUNKS - 2;
-    while (t > 2 && w[t] == 0) --t;
-    unsigned long long leading = (unsigned long long)w[t] << 32 | (unsigned long long)w[t - 1];
-    unsigned long long next = (unsigned long long)w[t - 2] << 32;
-    int exponent = 32 * (t - 1) + LOWEST;
-    if (leading == 0) {
-        leading = next;
-        next = 0;
-        exponent -= 64;
-    }
-    if (leading == 0) return 0;
-    for (int s = 32; s > 0; s >>= 1)
-        if (!(leading >> (64 - s))) {
-            leading = leading << s | next >> (64 - s);
-            next <<= s;
-            exponent -= s;
-        }
-    bool sticky = next != 0;
-    for (int i = 0; i < t - 2; ++i) sticky |= w[i] != 0;
-    return with_sign<Float>(nearest<Float>(leading, sticky, exponent), negative);
+    return round_words<Float, 32, CHUNKS>(w, LOWEST);
 }

@@ -2,7 +2,7 @@
 #pragma once
 #include <cstddef>
 
-#include "elements.hpp"
+#include "../include/elements.hpp"
 
 template <typename Element>
 struct Elements {

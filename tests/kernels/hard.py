@@ -34,6 +34,26 @@ def long_arrays(draw):
     return np.where(np.isfinite(x), x, 2.0**1000)
 
 
+@st.composite
+def changing_arrays(draw):
+    """Long float64 arrays whose range changes on the way, not aligned to vectors: parts that take two slices of the
+    C++ superaccumulator, three, four, or none of them, and parts with few numbers far below the others.
+    """
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    parts = [np.zeros(draw(st.integers(0, 7)))]
+    for _ in range(draw(st.integers(1, 4))):
+        n = draw(st.sampled_from([1, 31, 511, 2048, 2049, 5000, 20 * 2048]))
+        binades = draw(st.sampled_from([0, 20, 58, 90, 140, 200, 2000]))
+        part = np.ldexp(rng.standard_normal(n), rng.integers(-binades // 2, binades // 2 + 1, n))
+        if draw(st.booleans()):  # so few exponents that the sums of their binades fill up
+            part = np.copysign(np.ldexp(1 + rng.random(n), binades * rng.integers(-1, 2, n) // 2), part)
+        if draw(st.booleans()):
+            part[:: draw(st.sampled_from([3, 700]))] *= 2.0 ** -draw(st.sampled_from([60, 300, 1000]))
+        parts.append(part)
+    x = np.concatenate(parts)
+    return x[len(parts[0]) :]
+
+
 def exactly(x) -> Fraction:
     """The sum of finite numbers."""
     return sum((Fraction(v) for v in np.ravel(x).tolist()), Fraction(0))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kernels import exact
 from kernels.exact import reference
 
-from .hard import anything, arrays, bits, exactly, long_arrays, rounded
+from .hard import anything, arrays, bits, changing_arrays, exactly, long_arrays, rounded
 
 LARGEST = np.finfo(np.float64).max
 
@@ -69,6 +69,26 @@ def test_native_words_are_the_references(x, shape):
     got = words_of(x)
     assert bits(got) == bits(expected)
     assert bits(exact.round(got)) == bits(reference.round(expected))
+
+
+@given(changing_arrays())
+@settings(deadline=None, max_examples=60)
+def test_native_words_are_the_references_whatever_the_range_does_on_the_way(x):
+    expected = exact.zeros()
+    reference.add(expected, x)
+    assert bits(words_of(x)) == bits(expected)
+    assert float(total(x)) == math.fsum(x)
+
+
+@given(changing_arrays(), st.integers(0, 2**32))
+@settings(deadline=None, max_examples=30)
+def test_words_of_products_are_the_references_whatever_the_range_does_on_the_way(x, seed):
+    x = x[:6000]
+    y = np.random.default_rng(seed).permutation(x)
+    got, expected = exact.zeros(), exact.zeros()
+    exact.add_products(got, x, y)
+    reference.add_products(expected, x, y)
+    assert bits(got) == bits(expected)
 
 
 @given(st.integers(0, 2**32))

@@ -67,8 +67,8 @@ def test_every_package_and_every_data_file_is_in_the_wheel(copy, wheel):
         "miniapps/solver/decks/S.toml",
         "jobs/sites/fugaku.toml",
         "jobs/templates/pjm.sh",
-        "kernels/native/device.hpp",
-        "kernels/native/pointwise.hpp",
+        "kernels/include/device.hpp",
+        "kernels/include/pointwise.hpp",
     } <= packed
 
 
