@@ -9,7 +9,6 @@ from kernels import _native
 from kernels.allreduce.execution.device import Direct
 from kernels.allreduce.execution.gpu_aware import gpu_aware
 from kernels.allreduce.execution.reducer import Reducer
-from kernels.allreduce.operations import Operation
 
 TYPES = {"float64": MPI.DOUBLE, "float32": MPI.FLOAT, "int64": MPI.INT64_T}
 OPS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX}
@@ -42,16 +41,16 @@ def allreduce(comm: MPI.Comm, send: np.ndarray, receive: np.ndarray, op: MPI.Op,
     return lambda: comm.Allreduce(send, receive, op)
 
 
-class NativeReducer(Reducer):
+class LibraryReducer(Reducer):
     """Local contributions combined as by `np.sum`, as a user would write it, then the library's all-reduce.
 
     Where a rank has one contribution of a long vector, the library takes it from where it is.
     """
 
-    def __init__(self, comm, ordering, shape, dtype, name, operation: Operation):
-        super().__init__(comm, ordering, shape, dtype, name)
-        self._operation, self._op = operation, OPS[operation.name]
-        self._own = np.zeros(shape, dtype)
+    def __init__(self, comm, reduction, name):
+        super().__init__(comm, reduction, name)
+        self._operation, self._op = reduction.operation, OPS[reduction.operation.name]
+        self._own = np.zeros(self.shape, self.dtype)
         self.nbytes = self._own.nbytes
         self._alone = comm.size == 1 or not self.nbytes
         self._persistent = None

@@ -1,4 +1,4 @@
-"""The reducers whose totals do not depend on any order: `fixed-point` and `exact`.
+"""How `direct` carries the accumulations `fixed-point` and `exact`, whose totals do not depend on any order.
 
 The bits are defined by the integers of `kernels.exact`: contributions enter these one by one, never summed as
 floating-point numbers before, so that it makes no difference which rank owns which block. But integers take 2 to 70
@@ -14,18 +14,19 @@ All ranks see the same records, or agree by MAX before anything else, so that al
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from mpi4py import MPI
 
 from kernels import _native, exact
-from kernels.allreduce.execution.executor import ScheduleReducer
+from kernels.allreduce.execution.executor import ScheduleReducer, require_words
 from kernels.allreduce.execution.library import allreduce
 from kernels.allreduce.execution.owners import Owners
 from kernels.allreduce.execution.reducer import Reducer
 from kernels.allreduce.operations import SUM, Operation
-from kernels.allreduce.schedules.direct import direct
 
 RECORD_BYTES = 1 << 15  # all ranks' records together: from there on, all to all costs more than two rounds
 PARTS = _native.EXACT_PARTS  # float64 numbers for the exact sum of a rank's contributions, where they suffice
@@ -39,8 +40,8 @@ class OrderFreeReducer(Reducer):
     contribution of each rank, and `agreed`, how many numbers are agreed on by MAX, in `self._most`, before it is made.
     """
 
-    def __init__(self, comm, ordering, shape, dtype, name, record, agreed: int, add: Callable):
-        super().__init__(comm, ordering, shape, dtype, name)
+    def __init__(self, comm, reduction, name, record, agreed: int, add: Callable):
+        super().__init__(comm, reduction, name)
         comm, requests = self._comm, self._requests
         self._n = self._total.size
         self._record = np.zeros(*record)
@@ -54,10 +55,9 @@ class OrderFreeReducer(Reducer):
         else:
             self._mine, self._most = np.zeros(agreed, np.int32), np.zeros(agreed, np.int32)
             self._agree = allreduce(comm, self._mine, self._most, MPI.MAX, requests)
-            operation = _adding(add, self._most)
-            self._direct = ScheduleReducer(
-                comm, ordering, (self._n,), self.dtype, "", operation, direct(comm.size)
-            )
+            flat = replace(reduction, shape=self._n, accumulation="working", check=False)
+            schedule = reduction.entry.schedule(comm.size)
+            self._direct = ScheduleReducer(comm, flat, "", schedule, _adding(add, self._most))
             self.nbytes = self._total.nbytes + self._mine.nbytes
 
     def _reduce(self, contributions):
@@ -85,9 +85,9 @@ class ExactReducer(OrderFreeReducer):
     a superaccumulator where these do not suffice.
     """
 
-    def __init__(self, comm, ordering, shape, dtype, name):
-        record = (PARTS, int(np.prod(shape))), np.float64
-        super().__init__(comm, ordering, shape, dtype, name, record, 1, _exact_sum)
+    def __init__(self, comm, reduction, name):
+        record = (PARTS, math.prod(reduction.shape)), np.float64
+        super().__init__(comm, reduction, name, record, 1, _exact_sum)
         if self._short:
             self._rows = self._records.reshape(comm.size * PARTS, self._n)
 
@@ -155,12 +155,7 @@ class ExactReducer(OrderFreeReducer):
 
         `words`: int64 (*shape, WORDS), left as they are. Raises ValueError for another shape or type.
         """
-        self._require_alive()
-        if words.shape != (*self.shape, exact.WORDS) or words.dtype != np.int64:
-            raise ValueError(
-                f"{self} expects words int64 {(*self.shape, exact.WORDS)}, as kernels.exact.zeros makes them, "
-                f"got {words.dtype} {words.shape}"
-            )
+        require_words(self, words)
         words = np.ascontiguousarray(words)
         if not self._short or not self._add_records(_native.exact_expand_words(words, self._record)):
             words = words.copy()
@@ -177,10 +172,10 @@ class FixedPointReducer(OrderFreeReducer):
     Several contributions of a rank are added as integers, one or two words per element.
     """
 
-    def __init__(self, comm, ordering, shape, dtype, name):
+    def __init__(self, comm, reduction, name):
         # A record begins with the exponent and the number of contributions.
-        record = (2 + int(np.prod(shape)),), dtype
-        super().__init__(comm, ordering, shape, dtype, name, record, 2, _fixed_sum)
+        record = (2 + math.prod(reduction.shape),), reduction.dtype
+        super().__init__(comm, reduction, name, record, 2, _fixed_sum)
         self._words: np.ndarray | None = None  # made when first needed: mostly never
 
     def _by_records(self, contributions):
@@ -207,7 +202,7 @@ class FixedPointReducer(OrderFreeReducer):
         if self._count > exact.MAX_CONTRIBUTIONS:
             raise ValueError(
                 f"{self}: {self._count} contributions in all, but fixed point has room for "
-                f"{exact.MAX_CONTRIBUTIONS}; sum blocks into fewer contributions first, or use 'exact'"
+                f"{exact.MAX_CONTRIBUTIONS}; sum blocks into fewer contributions first, or in 'exact'"
             )
         if self._words is None:
             self._words = np.empty((exact.LIMBS[self.dtype], self._n), np.int64)
