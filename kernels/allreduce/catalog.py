@@ -52,11 +52,6 @@ class Ordering:
     contributions_meet: bool = False
 
     @property
-    def base(self) -> str:
-        """The name without parameters."""
-        return self.name.partition(":")[0]
-
-    @property
     def summary(self) -> str:
         """First sentence of its description."""
         return " ".join((self.function.__doc__ or "").split("\n\n")[0].split())

@@ -159,7 +159,7 @@ class Reduction:
     def json(self) -> dict[str, Any]:
         """All that decides the bits and the bytes, as JSON has it."""
         return {
-            "ordering": self.entry.base,
+            "ordering": self.ordering,
             "parameters": self.entry.parameters,
             "accumulation": self.accumulation,
             "wire": self.wire,
@@ -220,6 +220,17 @@ class Reduction:
             )
         if self.collective == "allgather":
             raise ChoiceError(f"an allgather adds nothing in {self.accumulation!r}: leave accumulation out")
+
+
+def labels(text: str) -> list[str]:
+    """Labels between commas; a parameter behind a comma, `fold=wrap`, belongs to the ordering before it."""
+    found: list[str] = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        if "=" in part.partition(":")[0] and found:
+            found[-1] += f",{part}"
+        else:
+            found.append(part)
+    return found
 
 
 def _lengths(shape) -> tuple[int, ...]:

@@ -18,14 +18,13 @@ from kernels.allreduce.instruments.properties import (
     broken,
     counterexamples,
     every,
-    labels,
     library_key,
     replaced,
     sentence,
     stronger,
     table,
 )
-from kernels.allreduce.reduction import Reduction
+from kernels.allreduce.reduction import Reduction, labels
 from kernels.commands.choice import numbers
 from kernels.guarantees import ChoiceError, known
 from kernels.ranges import cut
@@ -84,7 +83,7 @@ def understood(args, version: str, size: int) -> tuple:
         if args.orderings or args.dtype or args.seeds or args.ranks or args.lengths:
             raise ChoiceError("--write records the whole measurement: leave out what reduces it")
         write(args.write, version, None)
-    tried = [Reduction.named(name) for name in labels(args.orderings) or every()]
+    tried = [Reduction.named(name) for name in (labels(args.orderings) if args.orderings else every())]
     dtypes = [known("dtype", dtype, DTYPES) for dtype in (args.dtype or ",".join(DTYPES)).split(",")]
     lengths = (args.lengths or ",".join(LENGTHS)).split(",")
     if not all(re.fullmatch(r"p-1|p|[0-9]{1,9}", n) and (n[0] == "p" or int(n) <= LONGEST) for n in lengths):

@@ -84,17 +84,6 @@ def every() -> list[str]:
     return [o.name for o in orderings()] + held
 
 
-def labels(text: str | None) -> list[str]:
-    """Labels between commas; a parameter behind a comma, `fold=wrap`, belongs to the ordering before it."""
-    found: list[str] = []
-    for part in text.split(",") if text else ():
-        if "=" in part.partition(":")[0] and found:
-            found[-1] += f",{part}"
-        else:
-            found.append(part)
-    return found
-
-
 # Data
 
 
