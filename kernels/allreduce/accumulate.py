@@ -60,9 +60,9 @@ class Accumulation:
 
     `load(contributions, words)`: contributions (k, *shape) are added left to right into words (n * width,), k >= 0.
     `store(words, total)`: the words rounded once, to nearest even, into total (*shape,); zero is +0.0.
-    `agree(contributions, most, size)`, unless None, comes before each load: it is collective over the `size` ranks, and
-    `most(values)` puts the largest of all ranks into each of `values` (int32), in place. An object serves one reduction
-    at a time.
+    Before each load, unless None: `propose(contributions)` gives numbers, int32, and `agreed(values, size)` is told the
+    largest of each over all `size` ranks; it raises ValueError where the words have no room. An object serves one
+    reduction at a time.
     """
 
     name: str
@@ -72,7 +72,8 @@ class Accumulation:
     operation: Operation
     load: Callable[[np.ndarray, np.ndarray], None]
     store: Callable[[np.ndarray, np.ndarray], None]
-    agree: Callable[[np.ndarray, Callable[[np.ndarray], object], int], None] | None = None
+    propose: Callable[[np.ndarray], np.ndarray] | None = None
+    agreed: Callable[[np.ndarray, int], None] | None = None
 
 
 def get(name: str, dtype, operation: Operation = SUM) -> Accumulation:
@@ -142,10 +143,11 @@ def _fixed_point(dtype: np.dtype) -> Accumulation:
     limbs = exact.LIMBS[dtype]
     exponent = exact.EMPTY
 
-    def agree(contributions, most, size):
+    def propose(contributions):
+        return np.array([exact.fixed_exponent(contributions, n=1), len(contributions)], np.int32)
+
+    def agreed(values, size):
         nonlocal exponent
-        values = np.array([exact.fixed_exponent(contributions, n=1), len(contributions)], np.int32)
-        most(values)
         exponent = int(values[0])
         if int(values[1]) * size > exact.MAX_CONTRIBUTIONS:
             raise ValueError(
@@ -163,7 +165,7 @@ def _fixed_point(dtype: np.dtype) -> Accumulation:
     def store(words, total):
         exact.fixed_decode(words.reshape(-1, limbs).T, exponent, dtype, out=total.reshape(-1))
 
-    return Accumulation("fixed-point", dtype, limbs, np.dtype(np.int64), SUM, load, store, agree)
+    return Accumulation("fixed-point", dtype, limbs, np.dtype(np.int64), SUM, load, store, propose, agreed)
 
 
 def _exact(dtype: np.dtype) -> Accumulation:

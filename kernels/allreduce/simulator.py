@@ -143,8 +143,8 @@ def simulate(
         raise ValueError(f"ordering {name!r} cannot be simulated: {ordering.why}")
     shape, dtype = contributions[0].shape[1:], contributions[0].dtype
     held = accumulate.get(accumulation, dtype, operation)
-    if held.agree is not None:
-        held.agree(np.concatenate(contributions), lambda values: None, 1)
+    if held.propose is not None:
+        held.agreed(held.propose(np.concatenate(contributions)), 1)
 
     def words_of(x: np.ndarray) -> np.ndarray:
         words = np.empty(math.prod(shape) * held.width, held.travels)

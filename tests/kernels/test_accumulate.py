@@ -26,19 +26,10 @@ def reduced(name, ordering, contributions):
     a = accumulate.get(name, dtype)
     words = []
     held = [accumulate.get(name, dtype) for _ in contributions]  # each rank has its own
-    if a.agree:
-        agreed = None
-        for _ in range(2):  # in the second turn every rank sees the largest values of all
-            largest = []
-
-            def most(values, largest=largest, agreed=agreed):
-                largest.append(values.copy())
-                if agreed is not None:
-                    values[...] = agreed
-
-            for own, x in zip(held, contributions, strict=True):
-                own.agree(x, most, len(contributions))
-            agreed = np.max(largest, axis=0)
+    if a.propose:
+        most = np.max([own.propose(x) for own, x in zip(held, contributions, strict=True)], axis=0)
+        for own in held:
+            own.agreed(most, len(contributions))
     for own, x in zip(held, contributions, strict=True):
         words.append(np.empty(int(np.prod(shape)) * a.width, a.travels))
         own.load(x, words[-1])
@@ -139,8 +130,8 @@ def test_integers_promise_more_than_the_ordering():
 def test_too_many_contributions_are_refused_before_they_overflow():
     a = accumulate.get("fixed-point", "float32")
     with pytest.raises(ValueError, match="room for 1048576 in all"):
-        a.agree(np.ones((1 << 18, 1), np.float32), lambda values: None, 5)
-    a.agree(np.ones((1 << 18, 1), np.float32), lambda values: None, 4)
+        a.agreed(a.propose(np.ones((1 << 18, 1), np.float32)), 5)
+    a.agreed(a.propose(np.ones((1 << 18, 1), np.float32)), 4)
 
 
 def test_narrowing_rounds_once():

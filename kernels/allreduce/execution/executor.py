@@ -205,8 +205,13 @@ class AccumulatingReducer(ScheduleReducer):
 
     def _take(self, contributions, out):
         self._require_blocks(contributions)
-        if self._accumulation.agree is not None:
-            self._accumulation.agree(contributions, self._most, self._comm.size)
+        if self._accumulation.propose is not None:
+            most = self._accumulation.propose(contributions)
+            self._comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
+            self._accumulation.agreed(most, self._comm.size)
+        return self._load(contributions)
+
+    def _load(self, contributions) -> list[Ready]:
         if self._blocks is None:
             self._accumulation.load(contributions, self._own[0])
         else:
@@ -229,21 +234,32 @@ class AccumulatingReducer(ScheduleReducer):
         return total
 
     def _begin(self, contributions, out):
-        if self._accumulation.agree is None:
-            super()._begin(contributions, out)
+        self._require_blocks(contributions)
+        self._out, self._flight = out, None
+        if self._accumulation.propose is None:
+            self._flight = Flight(self._load(contributions))
+        else:
+            self._most = self._accumulation.propose(contributions)
+            self._agreement = self._comm.Iallreduce(MPI.IN_PLACE, self._most, MPI.MAX)
 
     def _progress(self):
-        return self._accumulation.agree is None and super()._progress()
+        if self._flight is None and self._agreement.Test():
+            self._fly()
+        return self._flight is not None and super()._progress()
 
     def _end(self):
-        return super()._end() if self._accumulation.agree is None else Reducer._end(self)
+        if self._flight is None:
+            self._agreement.Wait()
+            self._fly()
+        return super()._end()
+
+    def _fly(self) -> None:
+        self._accumulation.agreed(self._most, self._comm.size)
+        self._flight = Flight(self._load(self._started[0]))
 
     def _deliver(self, out):
         self._accumulation.store(self._words, out)
         return out if self._part is None else self._part(out)
-
-    def _most(self, values: np.ndarray) -> None:
-        self._comm.Allreduce(MPI.IN_PLACE, values, MPI.MAX)
 
 
 class GatheringReducer(ScheduleReducer):

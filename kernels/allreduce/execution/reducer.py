@@ -64,8 +64,9 @@ class Reducer:
     def start(self, contributions: np.ndarray, out: np.ndarray | None = None) -> None:
         """Begin a reduction and return at once; `finish()` ends it.
 
-        Until then leave `contributions` and `out` alone; all ranks start and finish in the same order. Schedules and
-        `library` have their messages under way meanwhile; the other orderings do everything in `finish`.
+        Until then leave `contributions` and `out` alone; all ranks start and finish in the same order. Messages are
+        under way meanwhile, but `arrival` does everything in `finish`, and `direct` what several contributions of a
+        rank need under `exact` and `fixed-point`.
         """
         contributions = self._admit(contributions, out)
         self._staged = type(contributions) is not np.ndarray
