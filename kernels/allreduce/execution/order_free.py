@@ -155,7 +155,7 @@ class ExactReducer(OrderFreeReducer):
         return not (resolved and np.isnan(self._flat).any())
 
     def _one_each(self):
-        return self._most[0] == 0
+        return self._most.item(0) == 0
 
     def _by_sums(self, contributions, out):
         needed = PARTS + 1 if self._short else int(self._most[0])
@@ -231,7 +231,7 @@ class FixedPointReducer(OrderFreeReducer):
         return several <= 1
 
     def _one_each(self):
-        return self._most[1] <= 1 and self._comm.size <= _native.FIXED_MOST_SOURCES
+        return self._most.item(1) <= 1 and self._comm.size <= _native.FIXED_MOST_SOURCES
 
     def _by_sums(self, contributions, out):
         if not self._short:
