@@ -26,18 +26,21 @@ from benchmarks.allreduce.cells import (
     extras,
     memory,
     number_of_bytes,
+    reduction,
     schedule,
     sizes,
 )
 from benchmarks.allreduce.table import merge, read, result, size_text, text, write
 from benchmarks.harness.results import machine
-from kernels.allreduce import catalog
+from kernels.allreduce import Reduction
 from kernels.allreduce.cost import cost
+from kernels.allreduce.instruments.properties import every
 from kernels.allreduce.operations import OPERATIONS
+from kernels.allreduce.reduction import labels
 from kernels.guarantees import ChoiceError
 
 DEFAULT = (
-    "native", "recursive-doubling", "rabenseifner", "ring", "direct", "block-tree", "fixed-point",
+    "library", "recursive-doubling", "rabenseifner", "ring", "direct", "block-tree", "direct in fixed-point",
 )  # fmt: skip
 SEVERAL = "default", "all"
 DTYPES = ("float64", "float32", "float16", "bfloat16", "int64")
@@ -210,15 +213,14 @@ def require(asked: argparse.Namespace) -> None:
     sizes(asked.min_bytes, asked.max_bytes, asked.factor, 1)
     require_writable(asked.json)
     asked.named = asked.orderings not in SEVERAL
-    known = catalog.names()
     if asked.orderings == "all":
-        asked.orderings = known
+        asked.orderings = every()
     elif asked.orderings == "default":
-        asked.orderings = [name for name in DEFAULT if name in known]
+        asked.orderings = list(DEFAULT)
     else:
-        asked.orderings = listed(asked.orderings)
+        asked.orderings = [name for name in dict.fromkeys(labels(asked.orderings)) if name != LIBRARY]
         for name in asked.orderings:
-            catalog.get(name)
+            Reduction.named(name)
 
 
 def require_writable(path: str | None) -> None:
@@ -233,17 +235,6 @@ def require_writable(path: str | None) -> None:
             pass
     except OSError as error:
         raise ChoiceError(f"--json {path}: cannot be written: {error.strerror}") from None
-
-
-def listed(names: str) -> list[str]:
-    """The orderings of a list parted by commas: `key=value` belongs to the ordering before it. Without `library`."""
-    found: list[str] = []
-    for part in filter(None, (p.strip() for p in names.split(","))):
-        if "=" in part and ":" not in part and found:
-            found[-1] += f",{part}"
-        else:
-            found.append(part)
-    return [name for name in dict.fromkeys(found) if name != LIBRARY]
 
 
 def number_type(name: str) -> np.dtype:
@@ -283,7 +274,7 @@ def plannable(comm, asked) -> tuple[list[str], list[str]]:
 
 def try_plan(comm, name: str, asked, plan) -> None:
     """Make and free a reducer of one element; raises what `plan` raises."""
-    plan(comm, name, 1, asked.dtype, operation=asked.op, **extras(comm, name, asked)).free()
+    plan(comm, reduction(name, 1, asked), **extras(comm, name, asked)).free()
 
 
 def require_memory(comm, names: list[str], count: int, asked) -> None:

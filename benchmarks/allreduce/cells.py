@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 
 from kernels import exact
-from kernels.allreduce import catalog
+from kernels.allreduce import Reduction
 from kernels.guarantees import ChoiceError
 
-LIBRARY = "library"  # in place of an ordering: the bare blocking call
+LIBRARY = "bare"  # in place of an ordering: the bare blocking call of the MPI library
 SUFFIXES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One ordering, or LIBRARY, with a vector of `count` elements of `nbytes` in all."""
+    """An ordering in an accumulation ("direct in exact"), or LIBRARY; vectors of `count` elements, `nbytes` in all."""
 
     ordering: str
     count: int
@@ -102,9 +102,7 @@ def prepared(comm, cell: Cell, data: np.ndarray, asked, plan: Callable) -> Itera
     if cell.ordering == LIBRARY:
         yield library_call(comm, own, asked.op), None
         return
-    with plan(
-        comm, cell.ordering, cell.count, data.dtype, operation=asked.op, **extras(comm, cell.ordering, asked)
-    ) as r:
+    with plan(comm, reduction(cell.ordering, cell.count, asked), **extras(comm, cell.ordering, asked)) as r:
         yield partial(r, own), r
 
 
@@ -128,38 +126,41 @@ def library_call(comm, own: np.ndarray, op: str) -> Callable[[], np.ndarray]:
     return one if len(own) == 1 else several
 
 
+def reduction(name: str, count: int, asked) -> Reduction:
+    """The reduction of a label, in the accumulation of the options where it names none."""
+    found = Reduction.named(name, count, asked.dtype, operation=asked.op)
+    if found.accumulation == "working":
+        found = replace(found, accumulation=asked.accumulate)
+    return replace(found, nodes=asked.nodes) if "nodes" in found.entry.needs else found
+
+
 def extras(comm, name: str, asked) -> dict:
-    """The arguments of `plan` that this ordering and these options need."""
-    found = {} if asked.accumulate == "working" else {"accumulate": asked.accumulate}
-    needs = catalog.get(name).needs
-    if "owners" in needs:
-        first = comm.rank * asked.contributions
-        found["blocks"] = range(first, first + asked.contributions)
-    if "nodes" in needs:
-        found["nodes"] = asked.nodes
-    return found
+    """What `plan` has to know of this rank beside the reduction."""
+    first = comm.rank * asked.contributions
+    blocks = range(first, first + asked.contributions)
+    return {"blocks": blocks} if "owners" in Reduction.named(name).entry.needs else {}
 
 
 def context(name: str, size: int, asked) -> dict:
     """The context of the ordering's schedule: which rank owns which block, which rank is on which node."""
     owners = tuple(rank for rank in range(size) for _ in range(asked.contributions))
     known = {"owners": owners, "nodes": asked.nodes}
-    return {need: known[need] for need in catalog.get(name).needs}
+    return {need: known[need] for need in Reduction.named(name).entry.needs}
 
 
 def schedule(name: str, size: int, asked):
     """The schedule of an ordering among `size` ranks, or None where it, or the library, has none of ours."""
-    if name == LIBRARY or not catalog.get(name).scheduled:
+    if name == LIBRARY or not Reduction.named(name).entry.scheduled:
         return None
-    return catalog.get(name).schedule(size, **context(name, size, asked))
+    return Reduction.named(name).entry.schedule(size, **context(name, size, asked))
 
 
 def memory(name: str, rank: int, size: int, count: int, itemsize: int, asked) -> int:
     """Bytes that one rank needs at least to measure this ordering with vectors of `count` elements."""
     vectors = asked.contributions + 2  # beside the contributions, one in and the total
-    if name == "exact":
+    if name.endswith(" in exact"):
         vectors += 2 * exact.WORDS * 8 // itemsize
-    elif name == "fixed-point":
+    elif name.endswith(" in fixed-point"):
         vectors += 2 * 8 // itemsize
     found = schedule(name, size, asked)
     scratch = 0

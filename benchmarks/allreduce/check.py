@@ -15,7 +15,7 @@ import numpy as np
 from mpi4py import MPI
 
 from benchmarks.allreduce.cells import LIBRARY, Cell, context, contributions
-from kernels.allreduce import operations
+from kernels.allreduce import Reduction, operations
 from kernels.allreduce.simulator import simulate
 
 EXACT_NUMBERS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
@@ -53,13 +53,15 @@ def correct(cell: Cell, size: int, dtype: np.dtype, reducer, asked) -> tuple[np.
     ]
     if dtype.kind == "i" or asked.op in ("min", "max"):
         return EXACT_NUMBERS[asked.op].reduce(np.concatenate(vectors), 0), None
-    if cell.ordering in (LIBRARY, "native") or asked.accumulate != "working":
+    if cell.ordering in (LIBRARY, "library") or asked.accumulate != "working":
         return true_value(np.concatenate(vectors), asked.op)
     more = {}
     if cell.ordering == "arrival":
         more["order"] = reducer.drain_orders()[-1].tolist()
     known = context(cell.ordering, size, asked)
-    totals = simulate(cell.ordering, vectors, operation=operations.get(asked.op), **more, **known)
+    named = Reduction.named(cell.ordering)
+    more["accumulation"] = named.accumulation
+    totals = simulate(named.ordering, vectors, operation=operations.get(asked.op), **more, **known)
     return totals[0], None
 
 

@@ -7,10 +7,12 @@ An element becomes `width` words of type `travels`, side by side; schedules move
 | `working` | one, of the type itself | every addition rounds |
 | `float64` | one float64 | (K-1) 2^-53 sum abs(x), to first order |
 | `compensated` | two of the type (narrow types: of float32), sum and error | ((1 + h)^(K-1) - 1) sum abs(x) |
-| `order-free` | one (float32) or two (float64) int64 | K 2^(e-43) or K 2^(e-85), where max abs(x) < 2^e |
+| `fixed-point` | one (float32) or two (float64) int64 | K 2^(e-43) or K 2^(e-85), where max abs(x) < 2^e |
+| `exact` | 70 int64 | none |
 
 h = 3 u^2 / (1 - 4u), u = 2^-53 for float64 and 2^-24 for narrower types (Joldes, Muller, Popescu 2017), as long as
-nothing overflows or underflows. `order-free` gives the bits of the ordering `fixed-point`, whatever the schedule.
+nothing overflows or underflows. The words of the last two are integers, which add without error: the bits are those of
+`kernels.exact`, whatever the schedule and whichever rank holds which contribution.
 """
 
 from __future__ import annotations
@@ -21,9 +23,35 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernels import _native, exact
-from kernels.allreduce.catalog import ACCUMULATIONS
-from kernels.allreduce.operations import SUM, Operation
+from kernels.allreduce.operations import ELEMENTS, SUM, Operation
 from kernels.guarantees import ChoiceError, known
+
+REAL = ("float64", "float32", "float16", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """An accumulation of any type among `taken`. `guarantee`: what it makes of every ordering; None: the ordering's."""
+
+    summary: str
+    taken: tuple[str, ...]
+    guarantee: str | None = None
+
+
+ACCUMULATIONS = {
+    "working": Kind("Numbers of the type itself: every addition rounds.", ELEMENTS),
+    "float64": Kind("Numbers of type float64, rounded to the type asked for once.", REAL),
+    "compensated": Kind("Pairs of sum and error: about twice the digits.", REAL),
+    "fixed-point": Kind(
+        "Integers in a common unit, that of the largest: the same bits by every ordering.", REAL[:2], "layout"
+    ),
+    "exact": Kind(
+        "Integers that hold every bit, rounded once: correctly rounded by every ordering.",
+        REAL[:2],
+        "exact",
+    ),
+}
+RENAMED = {"order-free": "fixed-point"}
 
 
 @dataclass
@@ -32,9 +60,9 @@ class Accumulation:
 
     `load(contributions, words)`: contributions (k, *shape) are added left to right into words (n * width,), k >= 0.
     `store(words, total)`: the words rounded once, to nearest even, into total (*shape,); zero is +0.0.
-    `agree(contributions, most, size)`, unless None, comes before each load: it is collective over the `size` ranks, and
-    `most(values)` puts the largest of all ranks into each of `values` (int32), in place. `guarantee` is what it makes
-    of any ordering; None: that of the ordering. An object serves one reduction at a time.
+    Before each load, unless None: `propose(contributions)` gives numbers, int32, and `agreed(values, size)` is told the
+    largest of each over all `size` ranks; it raises ValueError where the words have no room. An object serves one
+    reduction at a time.
     """
 
     name: str
@@ -44,8 +72,8 @@ class Accumulation:
     operation: Operation
     load: Callable[[np.ndarray, np.ndarray], None]
     store: Callable[[np.ndarray, np.ndarray], None]
-    agree: Callable[[np.ndarray, Callable[[np.ndarray], object], int], None] | None = None
-    guarantee: str | None = None
+    propose: Callable[[np.ndarray], np.ndarray] | None = None
+    agreed: Callable[[np.ndarray, int], None] | None = None
 
 
 def get(name: str, dtype, operation: Operation = SUM) -> Accumulation:
@@ -54,16 +82,19 @@ def get(name: str, dtype, operation: Operation = SUM) -> Accumulation:
     Raises ChoiceError for an unknown name, for a type that it does not take, and for another operation than a sum;
     `working` takes all of both.
     """
+    if name in RENAMED:
+        raise ChoiceError(f"accumulation {name!r} is called {RENAMED[name]}")
     known("accumulation", name, ACCUMULATIONS)
     dtype = np.dtype(dtype)
     if name == "working":
         return Accumulation(name, dtype, 1, dtype, operation, _fold_with(operation), _store)
     if operation is not SUM:
         raise ChoiceError(f"accumulation {name!r} is of sums, not of {operation.name}: choose 'working'")
-    taken = ("float64", "float32") if name == "order-free" else ("float64", "float32", "float16", "bfloat16")
+    taken = ACCUMULATIONS[name].taken
     if dtype.name not in taken:
         raise ChoiceError(f"accumulation {name!r} takes {', '.join(taken)}, not {dtype}: choose 'working'")
-    return {"float64": _float64, "compensated": _compensated, "order-free": _order_free}[name](dtype)
+    make = {"float64": _float64, "compensated": _compensated, "fixed-point": _fixed_point, "exact": _exact}
+    return make[name](dtype)
 
 
 def _fold_with(operation: Operation) -> Callable[[np.ndarray, np.ndarray], None]:
@@ -108,18 +139,19 @@ def _compensated(dtype: np.dtype) -> Accumulation:
     return Accumulation("compensated", dtype, 2, word, operation, load, store)
 
 
-def _order_free(dtype: np.dtype) -> Accumulation:
+def _fixed_point(dtype: np.dtype) -> Accumulation:
     limbs = exact.LIMBS[dtype]
     exponent = exact.EMPTY
 
-    def agree(contributions, most, size):
+    def propose(contributions):
+        return np.array([exact.fixed_exponent(contributions, n=1), len(contributions)], np.int32)
+
+    def agreed(values, size):
         nonlocal exponent
-        values = np.array([exact.fixed_exponent(contributions, n=1), len(contributions)], np.int32)
-        most(values)
         exponent = int(values[0])
         if int(values[1]) * size > exact.MAX_CONTRIBUTIONS:
             raise ValueError(
-                f"accumulation 'order-free': up to {values[1]} contributions on each of {size} ranks, but there is "
+                f"accumulation 'fixed-point': up to {values[1]} contributions on each of {size} ranks, but there is "
                 f"room for {exact.MAX_CONTRIBUTIONS} in all; sum blocks into fewer contributions first, or use 'exact'"
             )
 
@@ -133,7 +165,19 @@ def _order_free(dtype: np.dtype) -> Accumulation:
     def store(words, total):
         exact.fixed_decode(words.reshape(-1, limbs).T, exponent, dtype, out=total.reshape(-1))
 
-    return Accumulation("order-free", dtype, limbs, np.dtype(np.int64), SUM, load, store, agree, "layout")
+    return Accumulation("fixed-point", dtype, limbs, np.dtype(np.int64), SUM, load, store, propose, agreed)
+
+
+def _exact(dtype: np.dtype) -> Accumulation:
+    def load(contributions, words):
+        words.fill(0)
+        rows = words.reshape(-1, exact.WORDS)
+        exact.add(rows, contributions.reshape(len(contributions), len(rows)))
+
+    def store(words, total):
+        exact.round(words.reshape(*total.shape, exact.WORDS), total)
+
+    return Accumulation("exact", dtype, exact.WORDS, np.dtype(np.int64), SUM, load, store)
 
 
 def narrowed(x: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -1,8 +1,8 @@
 """The catalogue of orderings: names, parameters, what each promises and why.
 
 A schedule function `(size, *, parameters) -> Schedule | None` is registered by the decorator `ordering`; None means
-that there is no schedule of ours: the MPI library decides (native), the network decides (arrival), or the order does
-not matter (fixed-point, exact). The functions themselves are in `kernels.allreduce.schedules`.
+that there is no schedule of ours: the MPI library decides (library), or the network does (arrival). The functions
+themselves are in `kernels.allreduce.schedules`.
 
 A user may give parameters behind the name: `k-nomial:k=4`, `permuted:seed=7`. Two more come from where the reducer is
 planned: `nodes`, the node of every rank, and `owners`, the rank that owns each block.
@@ -16,12 +16,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kernels.allreduce.schedule import Schedule
-from kernels.guarantees import LEVELS, ChoiceError, known, meets
+from kernels.guarantees import LEVELS, ChoiceError, known
 from kernels.ranges import SEEDS, Range, cut
 
-ACCUMULATIONS = ("working", "float64", "compensated", "order-free")  # see kernels.allreduce.accumulate
 CONTEXT = ("nodes", "owners")  # parameters that the plan supplies, not the user
 LONGEST = 200  # characters of a name with its parameters
+# What is called otherwise, or is no ordering.
+RENAMED = {"native": "the MPI library's own all-reduce is called library"} | {
+    name: f"it is an accumulation, of any ordering with a schedule: write 'direct in {name}', or for an application "
+    f"--allreduce direct --accumulate {name}"
+    for name in ("fixed-point", "exact")
+}
 # What the numbers among the parameters may be, whichever ordering has them.
 RANGES = {
     "k": Range(2, 65536),
@@ -43,6 +48,8 @@ class Ordering:
     short: Callable[..., Schedule] | None = field(default=None, repr=False)
     given: dict[str, Any] = field(default_factory=dict)
     choices: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of the parameters that are text
+    # The contributions to an element meet as they are: messages carry contributions and totals, never partial sums.
+    contributions_meet: bool = False
 
     @property
     def summary(self) -> str:
@@ -91,17 +98,20 @@ def ordering(
     why: str,
     short: Callable[..., Schedule] | None = None,
     choices: dict[str, Iterable[str]] | None = None,
+    contributions_meet: bool = False,
 ) -> Callable[[Callable], Callable]:
     """Decorator that registers `function(size, *, parameters) -> Schedule | None` and returns it unchanged.
 
-    `choices`: what the parameters may be that are text; RANGES has the numbers. Raises TypeError for a parameter that
-    is in neither.
+    `choices`: what the parameters may be that are text; RANGES has the numbers. `contributions_meet` as in `Ordering`.
+    Raises TypeError for a parameter that is in neither.
     """
     known("guarantee", guarantee, LEVELS)
     listed = {parameter: tuple(values) for parameter, values in (choices or {}).items()}
 
     def register(function):
-        made = Ordering(name, guarantee, why, function, short, choices=listed)
+        made = Ordering(
+            name, guarantee, why, function, short, choices=listed, contributions_meet=contributions_meet
+        )
         if missing := set(made.parameters) - {*RANGES, *listed}:
             raise TypeError(f"ordering {name!r}: what may {', '.join(sorted(missing))} be?")
         _orderings[name] = made
@@ -123,6 +133,11 @@ def names() -> list[str]:
     return [o.name for o in orderings()]
 
 
+def scheduled() -> str:
+    """Names of the orderings that have a schedule, between commas."""
+    return ", ".join(o.name for o in orderings() if o.scheduled)
+
+
 def get(name: str) -> Ordering:
     """The ordering of that name, with the parameters behind the colon: `k-nomial:k=4`.
 
@@ -133,6 +148,8 @@ def get(name: str) -> Ordering:
             f"all-reduce ordering {cut(repr(name))}: choose a name of at most {LONGEST} characters"
         )
     base, colon, text = name.partition(":")
+    if base in RENAMED:
+        raise ChoiceError(f"all-reduce ordering {base!r}: {RENAMED[base]}")
     found = {o.name: o for o in orderings()}[known("all-reduce ordering", base, names())]
     if not colon:
         return found
@@ -154,25 +171,3 @@ def get(name: str) -> Ordering:
         except ChoiceError as error:
             raise ChoiceError(f"all-reduce ordering {name!r}: {key}: {error}") from None
     return replace(found, name=name, given=given)
-
-
-def check(name: str, asked: str, accumulate: str = "working") -> Ordering:
-    """As `get`, and ChoiceError, listing the orderings that do, when it does not meet the level asked for.
-
-    `accumulate` is in what partial sums are held: integers make any schedule independent of the layout.
-    """
-    found = get(name)
-    known("accumulation", accumulate, ACCUMULATIONS)
-    if accumulate != "working" and not found.scheduled:
-        having = ", ".join(o.name for o in orderings() if o.scheduled)
-        raise ChoiceError(
-            f"accumulation {accumulate!r} needs an all-reduce ordering with a schedule, not {name!r}: choose {having}"
-        )
-    promised = "layout" if accumulate == "order-free" else found.guarantee
-    if not meets(promised, asked):
-        enough = ", ".join(o.name for o in orderings() if meets(o.guarantee, asked))
-        raise ChoiceError(
-            f"all-reduce ordering {name!r} promises {promised!r}, less than the {asked!r} asked for: "
-            f"{found.why}. These meet {asked!r}: {enough}"
-        )
-    return found

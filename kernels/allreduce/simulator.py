@@ -12,9 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels import exact
-from kernels.allreduce import accumulate as accumulation
-from kernels.allreduce import catalog
+from kernels.allreduce import accumulate, catalog
 from kernels.allreduce.errors import ScheduleError
 from kernels.allreduce.operations import SUM, Operation
 from kernels.allreduce.schedule import OWN, TOTAL, Round, Schedule
@@ -130,64 +128,37 @@ def simulate(
     order: Sequence[int] | None = None,
     operation: Operation = SUM,
     short: bool = False,
-    accumulate: str = "working",
+    accumulation: str = "working",
     **context,
 ) -> list[np.ndarray]:
     """What the reducer of ordering `name` returns on every rank, bit for bit, without MPI.
 
     `contributions[rank]` is (k, *shape), k >= 0 its own for each rank. `arrival` needs the `order` of the ranks.
-    `accumulate` is in what partial sums are held, `context` the `nodes` or `owners` of the ordering's schedule. Raises
-    ChoiceError for an unknown ordering, ValueError for `native`, whose order is the library's.
+    `accumulation` is in what partial sums are held, `context` the `nodes` or `owners` of the ordering's schedule.
+    Raises ChoiceError for an unknown ordering, ValueError for `library`, whose order is the library's.
     """
-    ordering, size, shape = catalog.get(name), len(contributions), contributions[0].shape[1:]
-    if name in ORDER_FREE:
-        return [ORDER_FREE[name](contributions) for _ in range(size)]
+    ordering, size = catalog.get(name), len(contributions)
     schedule = ordering.schedule(size, short, **context) if order is None else in_order(size, order)
     if schedule is None:
         raise ValueError(f"ordering {name!r} cannot be simulated: {ordering.why}")
-    over_blocks = "owners" in ordering.needs
-    if accumulate != "working":
-        return _accumulated(accumulate, contributions, schedule, over_blocks)
-    if over_blocks:
-        vectors = [[vector.ravel() for vector in x] for x in contributions]
-    else:
-        vectors = [[(x[0] if len(x) == 1 else operation.fold(x)).ravel()] for x in contributions]
-    return [total.reshape(shape) for total in simulate_schedule(schedule, vectors, operation)]
-
-
-def _accumulated(name: str, contributions: Sequence[np.ndarray], schedule: Schedule, over_blocks: bool):
-    """Contributions in words, carried through the schedule and rounded once."""
     shape, dtype = contributions[0].shape[1:], contributions[0].dtype
-    a = accumulation.get(name, dtype)
-    if a.agree is not None:
-        a.agree(np.concatenate(contributions), lambda values: None, 1)
+    held = accumulate.get(accumulation, dtype, operation)
+    if held.propose is not None:
+        held.agreed(held.propose(np.concatenate(contributions)), 1)
 
     def words_of(x: np.ndarray) -> np.ndarray:
-        words = np.empty(math.prod(shape) * a.width, a.travels)
-        a.load(x, words)
+        words = np.empty(math.prod(shape) * held.width, held.travels)
+        held.load(x, words)
         return words
 
+    over_blocks = "owners" in ordering.needs
     vectors = [
         [words_of(x[i : i + 1]) for i in range(len(x))] if over_blocks else [words_of(x)]
         for x in contributions
     ]
     totals = [np.empty(shape, dtype) for _ in contributions]
-    for words, total in zip(simulate_schedule(schedule, vectors, a.operation, a.width), totals, strict=True):
-        a.store(words, total)
+    for words, total in zip(
+        simulate_schedule(schedule, vectors, held.operation, held.width), totals, strict=True
+    ):
+        held.store(words, total)
     return totals
-
-
-def _exact(contributions: Sequence[np.ndarray]) -> np.ndarray:
-    words = [exact.zeros(x.shape[1:]) for x in contributions]
-    for own, x in zip(words, contributions, strict=True):
-        exact.add(own, x)
-    return exact.round(sum(words), np.empty(contributions[0].shape[1:], contributions[0].dtype))
-
-
-def _fixed_point(contributions: Sequence[np.ndarray]) -> np.ndarray:
-    exponent = max(exact.fixed_exponent(x) for x in contributions)
-    total = sum(exact.fixed_encode(x, exponent) for x in contributions)
-    return exact.fixed_decode(total, exponent, contributions[0].dtype)
-
-
-ORDER_FREE = {"exact": _exact, "fixed-point": _fixed_point}

@@ -1,4 +1,4 @@
-"""`python -m kernels.allreduce`: the orderings, what they promise, and what their schedules do."""
+"""`python -m kernels.allreduce`: orderings and accumulations, what they promise, and what the schedules do."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import sys
 import textwrap
 
+from kernels.allreduce.accumulate import ACCUMULATIONS
 from kernels.allreduce.catalog import Ordering, orderings
 from kernels.commands import cost, draw, properties, tree
 from kernels.commands.parser import Parser
@@ -23,7 +24,8 @@ UNDER_MPI: dict[str, tuple[str, str]] = {
 
 
 def table() -> str:
-    """Name, guarantee, what it does, why it promises that, and parameters with their defaults, of every ordering."""
+    """Name, guarantee, what it does, why it promises that, and parameters with their defaults, of every ordering; name,
+    guarantee and what partial sums are of every accumulation."""
     width = max(20, *(len(o.name) + 2 for o in orderings()))
     lines = [f"{'ordering':<{width}}{'guarantee':<11}what it does"]
     for o in orderings():
@@ -33,6 +35,10 @@ def table() -> str:
             text += textwrap.wrap(f"Parameters: {', '.join(told)}.", 79)
         lines.append(f"{o.name:<{width}}{o.guarantee:<11}{text[0]}")
         lines += [f"{'':<{width + 11}}{more}" for more in text[1:]]
+    lines.append(
+        f"{'accumulation':<{width}}{'guarantee':<11}what partial sums are, by any ordering with a schedule"
+    )
+    lines += [f"{name:<{width}}{a.guarantee or '':<11}{a.summary}" for name, a in ACCUMULATIONS.items()]
     return "\n".join(lines)
 
 
@@ -50,8 +56,14 @@ def entry(o: Ordering) -> dict:
     }
 
 
+def entries() -> dict:
+    """All orderings and accumulations as JSON has them."""
+    held = [{"name": name} | vars(kind) for name, kind in ACCUMULATIONS.items()]
+    return {"orderings": [entry(o) for o in orderings()], "accumulations": held}
+
+
 def _list(args: argparse.Namespace) -> int:
-    print(json.dumps([entry(o) for o in orderings()], indent=1) if args.json else table())
+    print(json.dumps(entries(), indent=1) if args.json else table())
     return 0
 
 
@@ -62,7 +74,7 @@ def parser(command: str | None) -> argparse.ArgumentParser:
     commands = top.add_subparsers(metavar="COMMAND")
     shown = commands.add_parser(
         "list",
-        help="all orderings, what they promise and why (default)",
+        help="all orderings and accumulations, what they promise and why (default)",
         epilog="example: python -m kernels.allreduce list --json",
     )
     shown.add_argument("--json", action="store_true", help="for programs")

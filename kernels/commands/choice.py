@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import re
 
-from kernels.allreduce.catalog import CONTEXT, Ordering, get, orderings
+from kernels.allreduce.catalog import CONTEXT, Ordering, orderings, scheduled
+from kernels.allreduce.reduction import Reduction
 from kernels.allreduce.schedule import Schedule
 from kernels.allreduce.schedules.in_order import in_order
 from kernels.commands.parser import Number
@@ -51,7 +52,9 @@ def add_ranks(parser: argparse.ArgumentParser) -> None:
 def add_schedule(parser: argparse.ArgumentParser) -> None:
     """One ordering, and all that its schedule depends on."""
     parser.add_argument(
-        "ordering", metavar="NAME", help="one of `list`, maybe with parameters: k-nomial:k=4, permuted:seed=7"
+        "ordering",
+        metavar="NAME",
+        help="one of `list`, maybe with parameters and an accumulation: k-nomial:k=4, 'ring:start=1 in exact'",
     )
     add_ranks(parser)
     parser.add_argument(
@@ -82,9 +85,10 @@ def context(args: argparse.Namespace) -> dict[str, tuple[int, ...]]:
     return {"nodes": nodes, "owners": owners}
 
 
-def chosen(args: argparse.Namespace) -> tuple[Ordering, Schedule]:
-    """The ordering and the schedule that the arguments name; raises ChoiceError where there is none."""
-    found = get(args.ordering)
+def chosen(args: argparse.Namespace) -> tuple[Reduction, Schedule]:
+    """The reduction and the schedule that the arguments name; raises ChoiceError where there is none."""
+    reduction = Reduction.named(args.ordering)
+    found = reduction.entry
     around = context(args)
     for option in CONTEXT:
         if getattr(args, option) and option not in found.needs:
@@ -97,17 +101,16 @@ def chosen(args: argparse.Namespace) -> tuple[Ordering, Schedule]:
         if found.name != "arrival":
             raise ChoiceError(f"--order is for arrival: {found.name!r} has an order of its own")
         try:
-            return found, in_order(args.ranks, args.order)
+            return reduction, in_order(args.ranks, args.order)
         except ValueError as error:
             raise ChoiceError(f"--order {_joined(args.order)}: {error}") from None
     schedule = found.schedule(args.ranks, args.short, **around)
     if schedule is None:
-        having = ", ".join(o.name for o in orderings() if o.scheduled)
         raise ChoiceError(
-            f"ordering {found.name!r} has no fixed tree: {found.why}. These have one: {having}; "
+            f"ordering {found.name!r} has no fixed tree: {found.why}. These have one: {scheduled()}; "
             "arrival has one when --order gives its order"
         )
-    return found, feasible(found, schedule)
+    return reduction, feasible(found, schedule)
 
 
 def feasible(ordering: Ordering, schedule: Schedule) -> Schedule:

@@ -33,16 +33,16 @@ def register(commands) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    ordering, schedule = choice.chosen(args)
+    reduction, schedule = choice.chosen(args)
     n = choice.length(args, schedule)
     if n == 0:
         raise ChoiceError("--length 0: there is nothing to draw; choose 1 or more")
-    nodes = choice.context(args)["nodes"] if "nodes" in ordering.needs else None
-    picture = ordering_svg(ordering, schedule, n, args.what, args.element, nodes)
+    nodes = choice.context(args)["nodes"] if "nodes" in reduction.entry.needs else None
+    picture = ordering_svg(reduction, schedule, n, args.what, args.element, nodes)
     if args.output == "-":
         sys.stdout.write(picture)
         return 0
-    path = args.output or re.sub("[^a-z0-9]+", "-", f"{ordering.name}-{args.ranks}") + ".svg"
+    path = args.output or re.sub("[^a-z0-9]+", "-", f"{reduction.label}-{args.ranks}") + ".svg"
     try:
         with open(path, "w", encoding="utf-8", newline="\n") as file:
             file.write(picture)

@@ -8,7 +8,6 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernels.allreduce.catalog import Ordering, get, orderings
 from kernels.allreduce.instruments.properties import (
     DTYPES,
     EXIT_BROKEN,
@@ -18,12 +17,14 @@ from kernels.allreduce.instruments.properties import (
     SIZES,
     broken,
     counterexamples,
+    every,
     library_key,
     replaced,
     sentence,
     stronger,
     table,
 )
+from kernels.allreduce.reduction import Reduction, labels
 from kernels.commands.choice import numbers
 from kernels.guarantees import ChoiceError, known
 from kernels.ranges import cut
@@ -37,7 +38,10 @@ def register(commands) -> None:
         description="Measures what the bits of orderings depend on, on sub-communicators of the ranks it is launched "
         f"with, and compares with what they declare. Exit code {EXIT_BROKEN}: a promise was not kept.",
     )
-    parser.add_argument("--orderings", help="names, separated by commas (default: all)")
+    parser.add_argument(
+        "--orderings",
+        help="names, with or without accumulation, separated by commas: ring,direct in exact (default: all)",
+    )
     parser.add_argument("--dtype", help=f"of {', '.join(DTYPES)} (default: all)")
     parser.add_argument("--seeds", type=numbers, metavar="1,2", help="of the data (default: 1,2)")
     parser.add_argument(
@@ -79,7 +83,7 @@ def understood(args, version: str, size: int) -> tuple:
         if args.orderings or args.dtype or args.seeds or args.ranks or args.lengths:
             raise ChoiceError("--write records the whole measurement: leave out what reduces it")
         write(args.write, version, None)
-    tried = [get(name) for name in args.orderings.split(",")] if args.orderings else orderings()
+    tried = [Reduction.named(name) for name in (labels(args.orderings) if args.orderings else every())]
     dtypes = [known("dtype", dtype, DTYPES) for dtype in (args.dtype or ",".join(DTYPES)).split(",")]
     lengths = (args.lengths or ",".join(LENGTHS)).split(",")
     if not all(re.fullmatch(r"p-1|p|[0-9]{1,9}", n) and (n[0] == "p" or int(n) <= LONGEST) for n in lengths):
@@ -108,7 +112,7 @@ def write(file: str, version: str, content: str | None) -> None:
         Path(file).write_text(text)
 
 
-def report(args, tried: Sequence[Ordering], version: str, caption: str, observations) -> int:
+def report(args, tried: Sequence[Reduction], version: str, caption: str, observations) -> int:
     """Print the table and the verdict; write the table where asked to. The exit code."""
     found = counterexamples(observations)
     text = table(tried, found, caption)

@@ -26,7 +26,7 @@ def run(ctx) -> Outcome:
     record = Record(study.reference, roundoff(study.dtype, ctx.size, problem.operation))
     at_once = ctx.size if study.whole_arrays else 1
     rounds = -(-arrays // at_once)
-    exact = {label(v) for v in study.variants if v.guarantee == "exact" and study.ordering == "exact"}
+    exact = {label(v) for v in study.variants if v.guarantee == "exact" and study.accumulation == "exact"}
     with local.torch_threads(study.variants, ctx.options.guarantee, ctx.options.threads):
         for i, n in enumerate(sizes):
             for k in range(rounds):

@@ -67,11 +67,13 @@ class Study:
         self.variants = self._agreed()
         self.reference = label(self.variants[0])
         self.dtype = accumulator(data.element_type(self.problem.dtype))
-        self.ordering = ordering_for(ctx.options, 1)
+        self.ordering, self.accumulation = ordering_for(ctx.options, 1)
         self._by_length: dict[int, Reducer] = {}  # of orderings over blocks: other lengths have other blocks
         if not self._over_blocks():
             self.reducer = ctx.reducer("total", (), self.dtype.name, self.comm)
-        self._truth = allreduce.plan(self.comm, "exact", (2,), self.dtype.name, name="truth")
+        self._truth = allreduce.plan(
+            self.comm, "direct", (2,), self.dtype.name, accumulation="exact", name="truth"
+        )
         self._shape = launch_shape(ctx.config.launch)
         self.broken: dict[str, str] = {}  # by variant that broke its promise on this rank: where it was seen
         ctx.tracer.attributes(promises={label(v): v.guarantee for v in self.variants})
@@ -111,7 +113,7 @@ class Study:
             yield batch
 
     def _over_blocks(self) -> bool:
-        return "owners" in allreduce.check(self.ordering, "none").needs
+        return "owners" in allreduce.Reduction(self.ordering).entry.needs
 
     def _reducer_of(self, parts: Parts, count: int) -> Reducer:
         """The all-reduce over the blocks of arrays of one length, of which this rank has `count` partial sums: one for
@@ -148,7 +150,7 @@ class Study:
     def _timed(self, variant: Variant, parts: Parts, given: list) -> Timed:
         """`variant` on this rank's part of an array, `given` where the variant wants it."""
         name, guarantee = label(variant), self.options.guarantee
-        exactly = variant.guarantee == "exact" and self.reducer.ordering == "exact"
+        exactly = variant.guarantee == "exact" and self.accumulation == "exact"
         pieces = local.pieces(given, parts.cuts, "none" if exactly else guarantee)
         if exactly and self.comm.size > 1:
             compute = local.exact_words(variant, given, self.problem.dtype)

@@ -36,7 +36,7 @@ def validate(config, options, size: int) -> None:
     if problem.distribution == "ill-conditioned":
         for n in sizes:
             _can_be_conditioned(problem, n)
-    ordering = ordering_for(options, 1)
+    ordering, accumulation = ordering_for(options, 1)
     if method.split == "arrays" and ordering == "arrival":
         raise UsageError("--split arrays adds nothing across ranks, so that there is no order of arrival; "
                          "choose another --allreduce, or --split elements")  # fmt: skip
@@ -48,12 +48,12 @@ def validate(config, options, size: int) -> None:
         )
     if (
         options.guarantee in ("layout", "exact")
-        and ordering == "fixed-point"
+        and accumulation == "fixed-point"
         and contributions > MAX_CONTRIBUTIONS
     ):
         raise UsageError(
-            f"--allreduce fixed-point has room for {MAX_CONTRIBUTIONS} contributions, not for {contributions} logical "
-            f"blocks: set problem.block to {-(-max(sizes) // MAX_CONTRIBUTIONS)} or more, or use --allreduce exact"
+            f"--accumulate fixed-point has room for {MAX_CONTRIBUTIONS} contributions, not for {contributions} logical "
+            f"blocks: set problem.block to {-(-max(sizes) // MAX_CONTRIBUTIONS)} or more, or use --accumulate exact"
         )
 
 

@@ -69,6 +69,7 @@ class Option:
     maximum: float | None
     count: tuple[int, int]  # the least and the most values of an option that takes several
     parameters: bool
+    renamed: Callable[[], dict[str, str]] | None
 
     @property
     def range(self) -> str:
@@ -102,12 +103,14 @@ def option(
     maximum: float | None = None,
     count: tuple[int, int] = (0, VALUES),
     parameters: bool = False,
+    renamed: Callable[[], dict[str, str]] | None = None,
 ) -> Any:
     """A field of a section. `role` says what runs that differ in it are: other experiments ("problem"), the
     same experiment by other means ("method"), or the same in every bit ("control"). `flag` makes it a
     command-line option of its own; `choices` may be a function, so that a registry is asked only when
     needed. Every number needs `minimum` and `maximum`, which belong to its range; `count`: the least and the most
-    values of a tuple. `parameters`: a choice may be followed by a colon and parameters, not looked at here."""
+    values of a tuple. `parameters`: a choice may be followed by a colon and parameters, not looked at here.
+    `renamed`: what to say of former choices."""
     if role not in ROLES:
         raise ValueError(f"role {role!r} of an option is unknown; the roles are {', '.join(ROLES)}")
     return dataclasses.field(
@@ -122,6 +125,7 @@ def option(
             maximum=maximum,
             count=count,
             parameters=parameters,
+            renamed=renamed,
         ),
     )
 
@@ -265,6 +269,8 @@ def _one(option: Option, value: Any, where: str) -> Any:
     chosen = converted.partition(":")[0] if option.parameters else converted
     if allowed is not None and chosen not in allowed:
         names = [str(a) for a in allowed]
+        if option.renamed and (now := option.renamed().get(chosen)):
+            raise UsageError(f"{where}: {option.key} cannot be {_shown(converted)}: {now}")
         raise UsageError(
             f"{where}: {option.key} cannot be {_shown(converted)}{closest(str(converted), names)}"
         )

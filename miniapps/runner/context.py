@@ -29,11 +29,11 @@ class Reducer:
     is between.
     """
 
-    __slots__ = ("_begun", "_clock", "_event", "_inner", "_name", "guarantee", "name", "nbytes", "ordering")
+    __slots__ = ("_begun", "_clock", "_event", "_inner", "_name", "guarantee", "name", "nbytes", "reduction")
 
     def __init__(self, name: str, inner: Any, tracer: Tracer):
         self.name, self._inner = name, inner
-        self.ordering, self.guarantee, self.nbytes = inner.ordering, inner.guarantee, inner.nbytes
+        self.reduction, self.guarantee, self.nbytes = inner.reduction, inner.guarantee, inner.nbytes
         self._name = tracer.name(f"allreduce.{name}")
         self._clock, self._event, self._begun = tracer.clock, tracer.event, 0
 
@@ -59,7 +59,7 @@ class Reducer:
         return total
 
     def sum_words(self, words: np.ndarray) -> np.ndarray:
-        """The sum of superaccumulators, int64 (*shape, WORDS), rounded once; ordering `exact` only."""
+        """The sum of superaccumulators, int64 (*shape, WORDS), rounded once; in accumulation `exact` only."""
         start = self._clock()
         total = self._inner.sum_words(words)
         self._event(self._name, start, self.nbytes)
@@ -89,7 +89,9 @@ class Context:
     replay: Mapping[tuple[str, int], np.ndarray] | None = None  # orders (calls, size) by reducer and repeat
     progress: Progress | NoProgress = field(default_factory=NoProgress)
     struck: set[str] = field(default_factory=set)
-    orderings: dict[str, str] = field(default_factory=dict)  # by name of reducer, as planned
+    orderings: dict[str, str] = field(
+        default_factory=dict
+    )  # and accumulations, by name of reducer, as planned
     watch: Watch | None = None  # of what passes between records; None where nobody asked for it
     place: Place | None = None  # `out` as it was opened
     _reducers: dict[str, Reducer] = field(default_factory=dict)
@@ -122,9 +124,9 @@ class Context:
         dtype: str = "float64",
         comm: Any = None,
         blocks: Sequence[int] | None = None,
-        ordering: str | None = None,
+        by: tuple[str, str] | None = None,
     ) -> Reducer:
-        """An all-reduce of arrays of `shape` by `ordering`, else by the one that the options ask for, over all ranks or
+        """An all-reduce of arrays of `shape` by an (ordering, accumulation), else as the options ask, over all ranks or
         those of `comm`; freed with the repeat. `blocks`: the numbers of this rank's blocks, one per contribution.
 
         Collective. Raises ValueError for a name in use, and UsageError when the run to be replayed has no orders
@@ -134,19 +136,18 @@ class Context:
 
         if name in self._reducers:
             raise ValueError(f"a reducer called {name!r} exists in this repeat; choose another name")
-        ordering = ordering or ordering_for(self.options, math.prod(shape))
+        ordering, accumulation = by or ordering_for(self.options, math.prod(shape))
+        reduction = allreduce.Reduction(
+            ordering, shape, dtype, accumulation=accumulation, check=self.options.check_ranks
+        )
         inner = allreduce.plan(
             self.comm if comm is None else comm,
-            ordering=ordering,
-            shape=shape,
-            dtype=dtype,
-            check=self.options.check_ranks,
-            replay=self._orders(name) if ordering == "arrival" else None,
+            reduction,
             name=name,
-            accumulate=self.options.accumulate,
             blocks=blocks,
+            replay=self._orders(name) if ordering == "arrival" else None,
         )
-        self.orderings[name] = ordering
+        self.orderings[name] = reduction.label
         reducer = Reducer(name, inner, self.tracer)
         if self.watch is not None:
             reducer = self.watch.reducer(reducer, self.comm if comm is None else comm, blocks)

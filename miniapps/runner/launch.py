@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels import allreduce
+from kernels.allreduce import Reduction
 from miniapps.errors import UsageError
 from miniapps.received.text import tell
 from miniapps.runner import commandline, config, faults
@@ -114,9 +114,12 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
 def check(app: Any, own: Any, options: RunOptions, size: int) -> tuple[dict[str, str], list[faults.Fault]]:
     """(orderings by what they add, faults) of a configuration on `size` ranks. Raises UsageError, ChoiceError or
     BlocksError for one that cannot run. What this node has is not looked at: campaigns are checked elsewhere."""
-    orderings = {"scalars": ordering_for(options, 1), "vectors": ordering_for(options, sys.maxsize)}
-    for ordering in set(orderings.values()):
-        allreduce.check(ordering, options.guarantee, options.accumulate)
+    orderings = {}
+    for what, elements in (("scalars", 1), ("vectors", sys.maxsize)):
+        ordering, accumulation = ordering_for(options, elements)
+        reduction = Reduction(ordering, accumulation=accumulation)
+        reduction.require(options.guarantee)
+        orderings[what] = reduction.label
     injected = [faults.parse(spec, size, options.repeats) for spec in options.fault]
     if app.validate:
         app.validate(own, options, size)

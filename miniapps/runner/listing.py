@@ -8,17 +8,22 @@ from typing import Any
 
 import kernels.sums  # noqa: F401 - registers its variants
 from kernels import allreduce, registry
+from kernels.allreduce.accumulate import ACCUMULATIONS
 from kernels.guarantees import MEANINGS
 from miniapps.runner import commandline
 from miniapps.runner.config import Option
 
 
 def listing(app: Any, known: list[Option], values: dict[str, dict[str, Any]]) -> str:
-    """Decks, guarantees, orderings, variants and all options of `app` with their `values`, as plain text."""
+    """All that can be chosen and all options of `app` with their `values`, as plain text."""
     parts = [
         _table("decks", ((name, _first_comment(text)) for name, text in commandline.decks(app).items())),
         _table("guarantees, weakest first", MEANINGS.items()),
         _table("orderings of an all-reduce", ((o.name, o.guarantee, o.why) for o in allreduce.orderings())),
+        _table(
+            "accumulations of an all-reduce",
+            ((n, a.guarantee or "", a.summary) for n, a in ACCUMULATIONS.items()),
+        ),
     ]
     for operation in registry.operations():
         rows = (

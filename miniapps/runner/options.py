@@ -18,9 +18,15 @@ def _orderings() -> list[str]:
 
 
 def _accumulations() -> list[str]:
-    from kernels.allreduce.catalog import ACCUMULATIONS
+    from kernels.allreduce.accumulate import ACCUMULATIONS
 
     return list(ACCUMULATIONS)
+
+
+def _renamed() -> dict[str, str]:
+    from kernels.allreduce import accumulate, catalog
+
+    return catalog.RENAMED | accumulate.RENAMED
 
 
 @dataclass
@@ -42,15 +48,18 @@ class RunOptions:
         role="method",
         flag="--allreduce",
         choices=_orderings,
+        renamed=_renamed,
         parameters=True,
         help="ordering of every all-reduce instead of that by guarantee, maybe with parameters (k-nomial:k=8)",
     )
-    accumulate: str = option(
-        "working",
+    accumulate: str | None = option(
+        None,
         role="method",
         flag="--accumulate",
         choices=_accumulations,
-        help="in what the partial sums of an all-reduce are held and travel; for orderings with a schedule",
+        renamed=_renamed,
+        help="in what the partial sums of every all-reduce are held and travel, for orderings with a schedule; none: "
+        "by guarantee, or working where --allreduce names an ordering",
     )
     device: str = option(
         "cpu", role="method", flag="--device", choices=("cpu", "cuda"), help="where to compute"
@@ -148,19 +157,22 @@ class Common:
     run: RunOptions = section(RunOptions)
 
 
-# Orderings by guarantee: (for scalars, for vectors). Scalars are small enough for the superaccumulator, which
-# costs 1.1 KB per number on the wire; fixed point carries vectors at a few words per number.
+# (ordering, accumulation) by guarantee: for scalars, for vectors. Scalars are small enough for the superaccumulator,
+# which costs 1.1 KB per number on the wire; fixed point carries vectors at a few words per number.
 BY_GUARANTEE = {
-    "none": ("native", "native"),
-    "run": ("recursive-doubling", "direct"),
-    "layout": ("exact", "fixed-point"),
-    "exact": ("exact", "exact"),
+    "none": (("library", "working"), ("library", "working")),
+    "run": (("recursive-doubling", "working"), ("direct", "working")),
+    "layout": (("direct", "exact"), ("direct", "fixed-point")),
+    "exact": (("direct", "exact"), ("direct", "exact")),
 }
 SCALARS = 16  # elements up to which a shape counts as scalars
 
 
-def ordering_for(options: RunOptions, elements: int) -> str:
-    """The ordering for all-reduces of that many elements: as asked for, or by guarantee."""
+def ordering_for(options: RunOptions, elements: int) -> tuple[str, str]:
+    """(ordering, accumulation) of all-reduces of that many elements: as asked for, or by guarantee."""
     if options.replay is not None:
-        return "arrival"
-    return options.allreduce or BY_GUARANTEE[options.guarantee][elements > SCALARS]
+        return "arrival", options.accumulate or "working"
+    if options.allreduce is not None:
+        return options.allreduce, options.accumulate or "working"
+    ordering, accumulation = BY_GUARANTEE[options.guarantee][elements > SCALARS]
+    return ordering, options.accumulate or accumulation

@@ -40,7 +40,7 @@ def study(ctx, workspace) -> None:
         method = workspace.method(system)
         return Lane(method, method.iterate(problem.b, system.vector(), solve.tolerance, solve.max_iterations))
 
-    reference = workspace.system("exact", ordering="exact")
+    reference = workspace.system("exact", by=("direct", "exact"))
     exact = lane(reference)
     lanes = [
         lane(workspace.system("samples", arrival=(ctx.seed << 32) + sample))

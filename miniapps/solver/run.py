@@ -50,10 +50,10 @@ class Workspace:
         self._preconditioners = {}
 
     def system(
-        self, name: str, ordering: str | None = None, arrival=None, dtype: str | None = None
+        self, name: str, by: tuple[str, str] | None = None, arrival=None, dtype: str | None = None
     ) -> System:
-        """A system whose all-reduces are called `name` and the number of sums, by `ordering` or the options'. Systems
-        of one name share them.
+        """A system whose all-reduces are called `name` and the number of sums, `by` an (ordering, accumulation) or as
+        the options say. Systems of one name share them.
 
         `arrival`: draw the order in which the partial sums of a rank's blocks are added. `dtype`: of the vectors.
         """
@@ -63,7 +63,7 @@ class Workspace:
         def reducer(n):
             called = f"{name}{n}"
             if called not in self._reducers:
-                self._reducers[called] = ctx.reducer(called, (n,), blocks=matrix.rows.own, ordering=ordering)
+                self._reducers[called] = ctx.reducer(called, (n,), blocks=matrix.rows.own, by=by)
             return self._reducers[called]
 
         system = System(
@@ -72,7 +72,7 @@ class Workspace:
             precondition=self._preconditioner(dtype),
             backend=self.backend,
             threads=ctx.options.threads,
-            exact=ctx.options.guarantee == "exact" and ordering is None and arrival is None,
+            exact=ctx.options.guarantee == "exact" and by is None and arrival is None,
             arrival=arrival,
             trace=ctx.tracer,
         )

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from kernels import exact
-from kernels.allreduce import accumulate, catalog
+from kernels.allreduce import Reduction, accumulate, catalog
 from kernels.allreduce.operations import MAX, SUM
 from kernels.allreduce.simulator import simulate, simulate_schedule
 from kernels.guarantees import ChoiceError
 from tests.kernels.hard import bits, exactly, rounded
+from tests.order_free import ORDER_FREE, defined
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 TYPES = [np.dtype(t) for t in ("float64", "float32", "float16")] + [BFLOAT16]
@@ -25,19 +26,10 @@ def reduced(name, ordering, contributions):
     a = accumulate.get(name, dtype)
     words = []
     held = [accumulate.get(name, dtype) for _ in contributions]  # each rank has its own
-    if a.agree:
-        agreed = None
-        for _ in range(2):  # in the second turn every rank sees the largest values of all
-            largest = []
-
-            def most(values, largest=largest, agreed=agreed):
-                largest.append(values.copy())
-                if agreed is not None:
-                    values[...] = agreed
-
-            for own, x in zip(held, contributions, strict=True):
-                own.agree(x, most, len(contributions))
-            agreed = np.max(largest, axis=0)
+    if a.propose:
+        most = np.max([own.propose(x) for own, x in zip(held, contributions, strict=True)], axis=0)
+        for own in held:
+            own.agreed(most, len(contributions))
     for own, x in zip(held, contributions, strict=True):
         words.append(np.empty(int(np.prod(shape)) * a.width, a.travels))
         own.load(x, words[-1])
@@ -106,7 +98,7 @@ def test_compensated_sums_find_what_working_precision_loses():
     assert reduced("working", "linear", xs)[0] == [2048]
 
 
-@pytest.mark.parametrize("name", ("working", "float64", "compensated", "order-free"))
+@pytest.mark.parametrize("name", tuple(accumulate.ACCUMULATIONS))
 def test_infinities_nan_and_zeros(name):
     inf, nan = np.inf, np.nan
     x = np.array([[inf, -inf, inf, nan], [1, 2, -inf, 3], [0, 5, 1, 1]])
@@ -120,23 +112,26 @@ def test_infinities_nan_and_zeros(name):
 
 @pytest.mark.parametrize("dtype", TYPES[:2], ids=str)
 @pytest.mark.parametrize("ordering", ORDERINGS)
-def test_order_free_is_fixed_point_over_any_schedule(ordering, dtype):
+@pytest.mark.parametrize("name", ORDER_FREE)
+def test_integers_have_the_bits_of_their_definition_over_any_schedule(name, ordering, dtype):
     for decades in (2, 15):
         xs = blocks(4, dtype, decades=decades)
-        for total in reduced("order-free", ordering, xs):
-            assert bits(total) == bits(simulate("fixed-point", xs)[0])
+        for total in reduced(name, ordering, xs):
+            assert bits(total) == bits(defined(name, np.concatenate(xs)))
 
 
-def test_order_free_promises_more_than_the_ordering():
-    assert accumulate.get("order-free", "float32").guarantee == "layout"
-    assert {accumulate.get(n, "float32").guarantee for n in ("working", "float64", "compensated")} == {None}
+def test_integers_promise_more_than_the_ordering():
+    found = {name: Reduction("ring", accumulation=name).guarantee for name in accumulate.ACCUMULATIONS}
+    assert found == {"working": "run", "float64": "run", "compensated": "run", "fixed-point": "layout",
+                     "exact": "exact"}  # fmt: skip
+    assert Reduction("block-tree", accumulation="compensated").guarantee == "layout"
 
 
 def test_too_many_contributions_are_refused_before_they_overflow():
-    a = accumulate.get("order-free", "float32")
+    a = accumulate.get("fixed-point", "float32")
     with pytest.raises(ValueError, match="room for 1048576 in all"):
-        a.agree(np.ones((1 << 18, 1), np.float32), lambda values: None, 5)
-    a.agree(np.ones((1 << 18, 1), np.float32), lambda values: None, 4)
+        a.agreed(a.propose(np.ones((1 << 18, 1), np.float32)), 5)
+    a.agreed(a.propose(np.ones((1 << 18, 1), np.float32)), 4)
 
 
 def test_narrowing_rounds_once():
@@ -168,8 +163,10 @@ def test_what_is_not_taken_is_named():
     for name, dtype, operation, message in (
         ("double", "float64", SUM, "unknown accumulation 'double': choose one of working, float64"),
         ("compensated", "float64", MAX, "of sums, not of max"),
-        ("order-free", "float16", SUM, "takes float64, float32, not float16"),
+        ("fixed-point", "float16", SUM, "takes float64, float32, not float16"),
         ("float64", "int64", SUM, "not int64"),
+        ("exact", "bfloat16", SUM, "takes float64, float32, not bfloat16"),
+        ("order-free", "float64", SUM, "'order-free' is called fixed-point"),
     ):
         with pytest.raises(ChoiceError, match=message):
             accumulate.get(name, dtype, operation)
@@ -177,11 +174,12 @@ def test_what_is_not_taken_is_named():
 
 
 def test_words_per_element():
-    found = {(n, d): accumulate.get(n, d) for n in catalog.ACCUMULATIONS for d in ("float64", "float32")}
+    found = {(n, d): accumulate.get(n, d) for n in accumulate.ACCUMULATIONS for d in ("float64", "float32")}
     assert {key: (a.width, a.travels.name) for key, a in found.items()} == {
         ("working", "float64"): (1, "float64"), ("working", "float32"): (1, "float32"),
         ("float64", "float64"): (1, "float64"), ("float64", "float32"): (1, "float64"),
         ("compensated", "float64"): (2, "float64"), ("compensated", "float32"): (2, "float32"),
-        ("order-free", "float64"): (exact.LIMBS[np.dtype(np.float64)], "int64"),
-        ("order-free", "float32"): (1, "int64"),
+        ("fixed-point", "float64"): (exact.LIMBS[np.dtype(np.float64)], "int64"),
+        ("fixed-point", "float32"): (1, "int64"),
+        ("exact", "float64"): (exact.WORDS, "int64"), ("exact", "float32"): (exact.WORDS, "int64"),
     }  # fmt: skip

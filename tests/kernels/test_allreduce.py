@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.allreduce import ScheduleError, check, orderings
+from kernels.allreduce import Reduction, ScheduleError, orderings
+from kernels.allreduce.accumulate import ACCUMULATIONS
 from kernels.allreduce.catalog import get
 from kernels.allreduce.cost import cost
 from kernels.allreduce.operations import SUM
@@ -22,11 +23,11 @@ from kernels.allreduce.simulator import carry_out, simulate, simulate_schedule
 from kernels.allreduce.tree import trees
 from kernels.guarantees import ChoiceError
 from kernels.tree import expression
+from tests.order_free import ORDER_FREE, defined
 
 SIZES = (1, 2, 3, 4, 5, 7, 8, 16)
 # Over ranks: those over blocks need to know who owns which.
 SCHEDULED = [o.name for o in orderings() if o.scheduled and "owners" not in o.needs]
-ORDER_FREE = ["fixed-point", "exact"]
 
 scheduled = pytest.mark.parametrize("name", SCHEDULED)
 order_free = pytest.mark.parametrize("name", ORDER_FREE)
@@ -332,7 +333,7 @@ def test_the_order_of_arrival_decides_the_bits():
     assert simulate("arrival", contributions, order=[0, 1, 3, 2])[0] == 0.0
 
 
-@pytest.mark.parametrize("name", ["native", "arrival"])
+@pytest.mark.parametrize("name", ["library", "arrival"])
 def test_what_has_no_order_of_its_own_is_not_simulated_without_one(name):
     with pytest.raises(ValueError, match=name):
         simulate(name, [np.ones((1, 2))] * 2)
@@ -358,9 +359,9 @@ def owners(draw, blocks):
 def test_order_free_sums_do_not_depend_on_rank_count_ownership_or_order(name, seed, count, dtype, data):
     rng = np.random.default_rng(seed)
     blocks = numbers(rng, (count, 3), dtype)
-    expected = bits(simulate(name, [blocks]))
     dealt = owners(data.draw, blocks[rng.permutation(count)])
-    assert set(bits(simulate(name, dealt))) == set(expected)
+    expected = defined(name, blocks)
+    assert set(bits(simulate("direct", dealt, accumulation=name))) == {expected.tobytes()}
 
 
 awkward = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e307, max_value=1e307)
@@ -370,7 +371,9 @@ awkward = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e307, max
 def test_exact_sums_are_correctly_rounded(values, data):
     blocks = np.array(values).reshape(-1, 1)
     expected = np.array([math.fsum(values) + 0.0])
-    assert set(bits(simulate("exact", owners(data.draw, blocks)))) == {expected.tobytes()}
+    assert set(bits(simulate("direct", owners(data.draw, blocks), accumulation="exact"))) == {
+        expected.tobytes()
+    }
 
 
 def nearest_float32(value: Fraction) -> np.float32:
@@ -384,7 +387,9 @@ def nearest_float32(value: Fraction) -> np.float32:
 def test_exact_sums_of_float32_are_rounded_once(values, data):
     blocks = np.array(values, np.float32).reshape(-1, 1)
     expected = nearest_float32(sum(map(Fraction, values), Fraction(0))) + np.float32(0)
-    assert set(bits(simulate("exact", owners(data.draw, blocks)))) == {expected.tobytes()}
+    assert set(bits(simulate("direct", owners(data.draw, blocks), accumulation="exact"))) == {
+        expected.tobytes()
+    }
 
 
 @pytest.mark.parametrize("tiny", [2.0**-40, -(2.0**-40), 2.0**-149, 0.0])
@@ -392,13 +397,13 @@ def test_float32_halfway_cases_are_decided_by_what_float64_cannot_hold(tiny):
     # 1 + 2**-24 lies halfway between two float32, and in float64 the tiny rest beside it is lost.
     blocks = np.array([[1.0], [2.0**-24], [tiny]], np.float32)
     expected = np.float32(1 + 2.0**-23) if tiny > 0 else np.float32(1)
-    assert simulate("exact", [blocks])[0][0] == expected
+    assert simulate("direct", [blocks], accumulation="exact")[0][0] == expected
 
 
 @given(st.lists(awkward, min_size=1, max_size=12), st.data())
 def test_fixed_point_errs_by_less_than_its_last_unit_per_contribution(values, data):
     blocks = np.array(values).reshape(-1, 1)
-    total = Fraction(float(simulate("fixed-point", owners(data.draw, blocks))[0][0]))
+    total = Fraction(float(simulate("ring", owners(data.draw, blocks), accumulation="fixed-point")[0][0]))
     exactly = sum(map(Fraction, values))
     largest = max(map(abs, values))
     exponent = math.frexp(largest)[1] if largest else -1074
@@ -407,11 +412,34 @@ def test_fixed_point_errs_by_less_than_its_last_unit_per_contribution(values, da
     assert abs(total - exactly) <= allowed + rounding
 
 
-@pytest.mark.parametrize("name", [*SCHEDULED, *ORDER_FREE])
+@scheduled
 @sizes
-def test_no_zero_total_is_negative(name, size):
+@pytest.mark.parametrize("accumulation", ACCUMULATIONS)
+def test_no_zero_total_is_negative(name, size, accumulation):
     contributions = [np.full((rank % 3, 2), -0.0) for rank in range(size)]
-    assert set(bits(simulate(name, contributions))) == {np.zeros(2).tobytes()}
+    totals = simulate(name, contributions, accumulation=accumulation, nodes=(0,) * size)
+    assert set(bits(totals)) == {np.zeros(2).tobytes()}
+
+
+@pytest.mark.parametrize("accumulation", ORDER_FREE)
+@pytest.mark.parametrize("size", (1, 2, 3, 4, 8))
+@pytest.mark.parametrize("short", (False, True))
+def test_every_schedule_has_one_total_under_integers(accumulation, size, short):
+    """By every ordering, of every length class and type: the bits that all contributions have together."""
+    for dtype, decades in ((np.float64, 90), (np.float32, 12)):
+        rng = np.random.default_rng([size, decades])
+        blocks = rng.standard_normal((2 * size + 1, 5)) * 10.0 ** rng.integers(
+            -decades, decades, (2 * size + 1, 5)
+        )
+        blocks = np.concatenate([blocks, -blocks[:size]]).astype(dtype)
+        owner = rng.permutation(np.arange(len(blocks)) % size)
+        dealt = [blocks[owner == rank] for rank in range(size)]
+        context = {"nodes": tuple(rank // 2 for rank in range(size)), "owners": tuple(owner.tolist())}
+        expected = {defined(accumulation, blocks).tobytes()}
+        for o in orderings():
+            if o.scheduled:
+                totals = simulate(o.name, dealt, short=short, accumulation=accumulation, **context)
+                assert set(bits(totals)) == expected, o.name
 
 
 # Choosing
@@ -419,25 +447,28 @@ def test_no_zero_total_is_negative(name, size):
 
 def test_every_ordering_says_what_it_promises_and_why():
     promised = {o.name: o.guarantee for o in orderings()}
-    assert {
-        "native": "none",
-        "arrival": "none",
-        "fixed-point": "layout",
-        "exact": "exact",
-    }.items() <= promised.items()
+    assert {"library": "none", "arrival": "none", "block-tree": "layout"}.items() <= promised.items()
     assert {promised[name] for name in SCHEDULED} == {"run"}
     assert all(o.why and o.summary for o in orderings())
 
 
 def test_an_unknown_ordering_lists_the_known_ones():
-    with pytest.raises(ChoiceError, match=r"'rnig'.*native, arrival.*, direct.*exact"):
-        check("rnig", "none")
+    with pytest.raises(ChoiceError, match=r"'rnig'.*library, arrival.*, direct.*block-tree"):
+        get("rnig")
 
 
 def test_an_ordering_below_the_asked_level_lists_those_that_meet_it():
-    with pytest.raises(ChoiceError, match=r"'ring' promises 'run'.*'layout'.*: .*fixed-point, exact$"):
-        check("ring", "layout")
-    assert check("ring", "run").name == "ring"
+    with pytest.raises(
+        ChoiceError,
+        match=r"'ring' promises 'run'.*'layout'.*: .*block-tree.*accumulation fixed-point or exact$",
+    ):
+        Reduction("ring").require("layout")
+    with pytest.raises(
+        ChoiceError, match=r"promises 'layout'.*meet 'exact': any ordering.*accumulation exact$"
+    ):
+        Reduction("ring", accumulation="fixed-point").require("exact")
+    Reduction("ring").require("run")
+    Reduction("ring", accumulation="exact").require("exact")
 
 
 def test_importing_the_package_does_not_load_mpi():

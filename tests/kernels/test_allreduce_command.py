@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kernels.allreduce.accumulate import ACCUMULATIONS
 from kernels.allreduce.catalog import get, orderings
 from kernels.allreduce.cost import cost
 from kernels.allreduce.tree import trees
@@ -29,18 +30,23 @@ def printed(capsys, line):
 def test_no_command_lists_the_orderings(capsys):
     text = printed(capsys, "")
     assert text == printed(capsys, "list")
-    heads = [line.split()[:2] for line in text.splitlines()[1:] if line[0] != " "]
+    shown, _, held = text.partition("\naccumulation ")
+    heads = [line.split()[:2] for line in shown.splitlines()[1:] if line[0] != " "]
     assert heads == [[o.name, o.guarantee] for o in orderings()]
+    assert [line.split()[0] for line in held.splitlines()[1:]] == list(ACCUMULATIONS)
     assert re.search(
         r"^permuted .*\n(?: .*\n)+ +Parameters: seed=0 \(0 to 9223372036854775807\)\.$", text, re.MULTILINE
     )
 
 
 def test_the_list_is_there_for_programs_too(capsys):
-    entries = {entry["name"]: entry for entry in json.loads(printed(capsys, "list --json"))}
+    found = json.loads(printed(capsys, "list --json"))
+    entries = {entry["name"]: entry for entry in found["orderings"]}
     assert list(entries) == [o.name for o in orderings()]
     assert entries["direct"]["short"] and entries["direct"]["scheduled"]
-    assert not entries["exact"]["scheduled"] and entries["exact"]["guarantee"] == "exact"
+    assert not entries["library"]["scheduled"] and entries["library"]["guarantee"] == "none"
+    held = {entry["name"]: entry["guarantee"] for entry in found["accumulations"]}
+    assert list(held) == list(ACCUMULATIONS) and held["exact"] == "exact" and held["working"] is None
 
 
 @pytest.mark.parametrize(
@@ -66,7 +72,7 @@ def test_trees_and_costs_are_those_of_the_schedule(capsys, name):
     assert printed(capsys, f"tree {name} -n 5").strip() in {
         expression(trees(schedule, 0, n)[rank]) for rank in range(5)
     }
-    line = printed(capsys, f"cost {name} -n 5 --length 100 --itemsize 4 --alpha 1 --beta 0 --gamma 0")
+    line = printed(capsys, f"cost {name} -n 5 --length 100 --dtype float32 --alpha 1 --beta 0 --gamma 0")
     c = cost(schedule, 100, 4)
     expected = [name, c.rounds, c.messages, c.bytes, c.critical_additions, f"{1e6 * c.critical_messages:.2f}"]
     assert line.splitlines()[1].split() == [str(x) for x in expected]
@@ -130,9 +136,12 @@ def test_the_rounds_of_the_documentation_are_those_of_the_schedules(name, formul
 
 
 MISTAKES = {
-    "tree rnig": "unknown all-reduce ordering 'rnig': choose one of native",
-    "tree exact": "'exact' has no fixed tree.*These have one: .*ring.*arrival has one when --order",
-    "tree native": "library, algorithm, rank count, length and placement decide.*These have one: .*ring",
+    "tree rnig": "unknown all-reduce ordering 'rnig': choose one of library",
+    "tree exact": "'exact': it is an accumulation.*write 'direct in exact'.*--allreduce direct --accumulate exact",
+    "tree native": "'native': the MPI library's own all-reduce is called library",
+    "tree 'ring in exactly'": "unknown accumulation 'exactly': choose one of working, float64",
+    "tree 'library in exact'": "needs an all-reduce ordering with a schedule, not 'library': choose .*ring",
+    "tree library": "library, algorithm, rank count, length and placement decide.*These have one: .*ring",
     "tree arrival": "'arrival' has no fixed tree",
     "tree linear:k=4": "linear takes no parameters",
     "tree ring --element 4": "--element 4: there is none in a vector of 4; choose 0 ... 3",
@@ -151,7 +160,8 @@ MISTAKES = {
     "cost -n 1000000": "argument -n/--ranks: choose 1 to 256, not '1000000'",
     "cost --nodes 0,0,1,99999999999": "argument --nodes: choose 0 to 2147483647, not '99999999999'",
     "cost --length -1": "argument --length: choose 0 to 1099511627776, not '-1'",
-    "cost --itemsize 0": "argument --itemsize: choose 1 to 1048576, not '0'",
+    "cost --dtype float": "unknown dtype 'float': choose one of float64, float32, float16, bfloat16, int64",
+    "cost 'ring in exact' --dtype int64": "'exact' takes float64, float32, not int64",
     "cost --beta -1": "argument --beta: choose 0 to 1e.06, not '-1'",
     "cost --alpha nan": "argument --alpha: choose 0 to 1e.06, not 'nan'",
     "tree segmented-ring:segments=1000 -n 64": "'segmented-ring:segments=1000' cuts the vector into 64000 chunks: at "
@@ -168,7 +178,7 @@ MISTAKES = {
     "tree two --nodes 0,,1": "'0,,1' is no list of numbers: write them between commas",
     "cost --alpha fast": "argument --alpha: choose 0 to 1e.06, not 'fast'",
     "cost rnig": "unknown all-reduce ordering 'rnig'",
-    "cost ring native": "'native' has no schedule to count",
+    "cost ring library": "'library' has no schedule to count",
 }
 
 

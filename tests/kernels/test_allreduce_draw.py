@@ -18,6 +18,7 @@ from kernels.allreduce.catalog import get, orderings
 from kernels.allreduce.cost import cost
 from kernels.allreduce.instruments import svg
 from kernels.allreduce.instruments.draw import distinct, ordering_svg, tree_svg
+from kernels.allreduce.reduction import Reduction
 from kernels.allreduce.schedule import Message, Round, Schedule, Sum, transfers
 from kernels.allreduce.tree import made, trees
 from kernels.commands.allreduce import main
@@ -41,7 +42,7 @@ def drawn(name, size, n=None, what="both", element=None, nodes=None):
     """The picture as parsed XML, and the length of the vector."""
     schedule = schedule_of(name, size)
     n = max(size, schedule.chunks) if n is None else n
-    return ElementTree.fromstring(ordering_svg(get(name), schedule, n, what, element, nodes)), n
+    return ElementTree.fromstring(ordering_svg(Reduction.named(name), schedule, n, what, element, nodes)), n
 
 
 def of_class(root, class_):
@@ -212,7 +213,7 @@ def test_messages_of_one_round_between_two_ranks_bend_apart():
     first = Round(sends=(Message(1, 0, -1), Message(1, 2, -1)))
     second = Round(receives=(Message(0, 0, 1), Message(0, 2, 1)))
     schedule = Schedule(2, 3, lambda rank: ((first,), (second,))[rank])
-    root = ElementTree.fromstring(ordering_svg(get("ring"), schedule, 3, "schedule"))
+    root = ElementTree.fromstring(ordering_svg(Reduction("ring"), schedule, 3, "schedule"))
     lines = [part.find(f"{SVG}path").get("d") for part in of_class(root, "message")]
     assert len(lines) == 2 and all("Q" in line for line in lines) and lines[0] != lines[1]
 
@@ -233,7 +234,7 @@ def test_chunks_without_elements_are_not_drawn():
 def test_several_sums_of_a_rank_in_a_round_are_side_by_side():
     sums = tuple(Sum(chunk, 1, (-1, -2)) for chunk in (0, 2, 4, 6, 7))
     schedule = Schedule(1, 8, lambda rank: (Round(sums=sums),), leaves=lambda rank: (0, 1))
-    root = ElementTree.fromstring(ordering_svg(get("ring"), schedule, 8, "schedule"))
+    root = ElementTree.fromstring(ordering_svg(Reduction("ring"), schedule, 8, "schedule"))
     assert [title.split("of ")[1] for title in titles(root, "sum")] == [
         "chunk 0",
         "chunk 2",
@@ -376,8 +377,11 @@ def test_a_picture_is_written_where_it_is_asked_for(capsys, tmp_path, monkeypatc
 @pytest.mark.parametrize(
     "line, message",
     [
-        ("draw exact", "'exact' has no fixed tree.*These have one: .*ring.*; arrival has one when --order"),
-        ("draw native", "'native' has no fixed tree"),
+        (
+            "draw arrival",
+            "'arrival' has no fixed tree.*These have one: .*ring.*; arrival has one when --order",
+        ),
+        ("draw library", "'library' has no fixed tree"),
         ("draw arrival", "'arrival' has no fixed tree"),
         ("draw ring -n 65", "65 ranks are too many for a picture: at most 64"),
         (

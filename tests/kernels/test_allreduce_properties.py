@@ -1,6 +1,7 @@
 """What the bits of every ordering depend on: on the serial simulator, and the verdict on what was observed."""
 
 import re
+import shlex
 from functools import reduce
 from itertools import chain, pairwise
 
@@ -10,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.allreduce import orderings
-from kernels.allreduce.catalog import get
 from kernels.allreduce.instruments.properties import (
     BLOCKS,
     COUNT,
@@ -24,6 +24,7 @@ from kernels.allreduce.instruments.properties import (
     broken,
     counterexamples,
     deal,
+    every,
     lengths_at,
     library_key,
     packed,
@@ -35,17 +36,18 @@ from kernels.allreduce.instruments.properties import (
     table,
     values,
 )
-from kernels.allreduce.simulator import ORDER_FREE, simulate
+from kernels.allreduce.reduction import Reduction
+from kernels.allreduce.simulator import simulate
 from kernels.commands.allreduce import parser
 from kernels.commands.properties import understood
 from kernels.guarantees import ChoiceError, meets
 from tests.properties_table import DOCS, documented, rows
 
 SIZES = (1, 2, 3, 4, 5, 7, 8, 16)
-SIMULATED = [o for o in orderings() if o.scheduled or o.name in ORDER_FREE]
+SIMULATED = [r for r in map(Reduction.named, every()) if r.entry.scheduled]
 DOCUMENTED = rows(documented("mpich"))
 
-simulated = pytest.mark.parametrize("ordering", SIMULATED, ids=lambda o: o.name)
+simulated = pytest.mark.parametrize("reduction", SIMULATED, ids=lambda r: r.label)
 seeds = st.integers(0, 2**32 - 1)
 dtypes = st.sampled_from(("float64", "float32"))
 lengths = st.one_of(st.integers(0, 40), st.sampled_from((257, 1000)))
@@ -65,17 +67,17 @@ def contributions(seed, n, dtype):
     return np.stack([values(seed, block, n, dtype) for block in range(BLOCKS)])
 
 
-def totals(ordering, x, layout):
+def totals(reduction, x, layout):
     """The total on every rank."""
     blocks, nodes = layout
     owners = {block: rank for rank, own in enumerate(blocks) for block in own}
     context = {"nodes": tuple(nodes), "owners": tuple(owners[block] for block in range(BLOCKS))}
     own = [x[np.array(b, int)] for b in blocks]
-    return simulate(ordering.name, own, **{need: context[need] for need in ordering.needs})
+    return simulate(reduction.ordering, own, accumulation=reduction.accumulation, **context)
 
 
-def total(ordering, x, layout):
-    return totals(ordering, x, layout)[0].tobytes()
+def total(reduction, x, layout):
+    return totals(reduction, x, layout)[0].tobytes()
 
 
 # Orderings on the simulator
@@ -84,93 +86,93 @@ def total(ordering, x, layout):
 @simulated
 @given(seed=seeds, n=lengths, dtype=dtypes, layout=layouts())
 @settings(max_examples=40, deadline=None)
-def test_all_ranks_hold_the_same_bits(ordering, seed, n, dtype, layout):
-    assert len({t.tobytes() for t in totals(ordering, contributions(seed, n, dtype), layout)}) == 1
+def test_all_ranks_hold_the_same_bits(reduction, seed, n, dtype, layout):
+    assert len({t.tobytes() for t in totals(reduction, contributions(seed, n, dtype), layout)}) == 1
 
 
 @simulated
 @given(seed=seeds, n=lengths, layout=layouts())
 @settings(max_examples=20, deadline=None)
-def test_sums_of_integers_are_those_of_any_order(ordering, seed, n, layout):
-    if ordering.name in ORDER_FREE:
+def test_sums_of_integers_are_those_of_any_order(reduction, seed, n, layout):
+    if reduction.accumulation != "working":
         pytest.skip("floating-point numbers only")
     x = contributions(seed, n, "int64")
-    assert total(ordering, x, layout) == x.sum(axis=0).tobytes()
+    assert total(reduction, x, layout) == x.sum(axis=0).tobytes()
 
 
-def rank_count_shows(ordering, x, one, other):
+def rank_count_shows(reduction, x, one, other):
     """Whether two layouts, of any number of ranks, give different bits."""
-    return total(ordering, x, one) != total(ordering, x, other)
+    return total(reduction, x, one) != total(reduction, x, other)
 
 
-def placement_shows(ordering, x, one, other):
+def placement_shows(reduction, x, one, other):
     """Whether the nodes of `other`, of as many ranks, give other bits."""
-    return total(ordering, x, one) != total(ordering, x, (one[0], other[1]))
+    return total(reduction, x, one) != total(reduction, x, (one[0], other[1]))
 
 
-def message_size_shows(ordering, x, layout, start, stop):
+def message_size_shows(reduction, x, layout, start, stop):
     """Whether elements [start, stop) of the vector get other bits alone."""
-    whole = totals(ordering, x, layout)[0][start:stop]
-    return whole.tobytes() != total(ordering, np.ascontiguousarray(x[:, start:stop]), layout)
+    whole = totals(reduction, x, layout)[0][start:stop]
+    return whole.tobytes() != total(reduction, np.ascontiguousarray(x[:, start:stop]), layout)
 
 
 def documented_as(cell, property, among=SIMULATED):
-    chosen = [o for o in among if DOCUMENTED.get(o.name, {}).get(property) == cell]
-    return pytest.mark.parametrize("ordering", chosen, ids=lambda o: o.name)
+    chosen = [r for r in among if DOCUMENTED.get(r.label, {}).get(property) == cell]
+    return pytest.mark.parametrize("reduction", chosen, ids=lambda r: r.label)
 
 
 @pytest.mark.parametrize(
-    "ordering", [o for o in SIMULATED if meets(o.guarantee, "layout")], ids=lambda o: o.name
+    "reduction", [r for r in SIMULATED if meets(r.guarantee, "layout")], ids=lambda r: r.label
 )
 @given(seed=seeds, n=lengths, dtype=dtypes, layout=layouts())
 @settings(max_examples=60, deadline=None)
-def test_what_promises_so_gives_every_layout_the_bits_of_one_rank(ordering, seed, n, dtype, layout):
+def test_what_promises_so_gives_every_layout_the_bits_of_one_rank(reduction, seed, n, dtype, layout):
     alone = [list(range(BLOCKS))], [0]
-    assert not rank_count_shows(ordering, contributions(seed, n, dtype), layout, alone)
+    assert not rank_count_shows(reduction, contributions(seed, n, dtype), layout, alone)
 
 
 @documented_as("yes", SIZE)
 @given(seed=seeds, dtype=dtypes, layout=layouts(), ends=st.lists(st.integers(0, 100), min_size=3, max_size=3))
 @settings(max_examples=40, deadline=None)
-def test_documented_independence_of_message_size(ordering, seed, dtype, layout, ends):
+def test_documented_independence_of_message_size(reduction, seed, dtype, layout, ends):
     start, stop, n = sorted(ends)
     x = contributions(seed, n, dtype) * scales(seed, n, dtype)
-    assert not message_size_shows(ordering, x, layout, start, stop)
+    assert not message_size_shows(reduction, x, layout, start, stop)
 
 
 @documented_as("no", SIZE)
-def test_documented_dependence_on_message_size(ordering):
+def test_documented_dependence_on_message_size(reduction):
     assert any(
         message_size_shows(
-            ordering, contributions(seed, 40, dtype) * scales(seed, 40, dtype), five(seed), 20, 30
+            reduction, contributions(seed, 40, dtype) * scales(seed, 40, dtype), five(seed), 20, 30
         )
         for seed in range(10)
         for dtype in ("float64", "float32")
     )
 
 
-@documented_as("yes", PLACEMENT, [o for o in SIMULATED if "nodes" in o.needs])
+@documented_as("yes", PLACEMENT, [r for r in SIMULATED if "nodes" in r.entry.needs])
 @given(seed=seeds, n=lengths, dtype=dtypes, data=st.data())
 @settings(max_examples=40, deadline=None)
-def test_documented_independence_of_placement(ordering, seed, n, dtype, data):
+def test_documented_independence_of_placement(reduction, seed, n, dtype, data):
     one = data.draw(layouts())
     other = data.draw(layouts(len(one[0])))
-    assert not placement_shows(ordering, contributions(seed, n, dtype), one, other)
+    assert not placement_shows(reduction, contributions(seed, n, dtype), one, other)
 
 
-@documented_as("no", PLACEMENT, [o for o in SIMULATED if "nodes" in o.needs])
-def test_documented_dependence_on_placement(ordering):
+@documented_as("no", PLACEMENT, [r for r in SIMULATED if "nodes" in r.entry.needs])
+def test_documented_dependence_on_placement(reduction):
     one = five(0)
     assert any(
-        placement_shows(ordering, contributions(seed, 40, "float64"), one, (one[0], [0, 1, 0, 1, 0]))
+        placement_shows(reduction, contributions(seed, 40, "float64"), one, (one[0], [0, 1, 0, 1, 0]))
         for seed in range(10)
     )
 
 
 @documented_as("no", COUNT)
-def test_documented_dependence_on_rank_count(ordering):
+def test_documented_dependence_on_rank_count(reduction):
     alone = [list(range(BLOCKS))], [0]
-    assert rank_count_shows(ordering, contributions(1, 40, "float64"), five(1), alone)
+    assert rank_count_shows(reduction, contributions(1, 40, "float64"), five(1), alone)
 
 
 def five(seed):
@@ -232,13 +234,13 @@ def test_the_counterexample_on_the_fewest_ranks_and_elements_is_shown():
     ],
 )
 def test_a_level_is_broken_by_what_it_promises_and_nothing_else(level, promised):
-    subject = next(o for o in orderings() if o.guarantee == level)
+    subject = next(r for r in map(Reduction.named, every()) if r.guarantee == level)
     pair = observation(), observation(digest=b"b")
     for property in PROPERTIES:
-        failures = broken([subject], {(subject.name, property): pair})
+        failures = broken([subject], {(subject.label, property): pair})
         assert bool(failures) == (property in promised)
-        assert all(f"'{subject.name}' is declared '{level}'" in failure for failure in failures)
-    assert broken([subject], {(subject.name, INTEGERS): pair})
+        assert all(f"'{subject.label}' is declared '{level}'" in failure for failure in failures)
+    assert broken([subject], {(subject.label, INTEGERS): pair})
     assert broken([subject], {("another", RUN): pair}) == []
 
 
@@ -258,16 +260,20 @@ def test_the_level_that_was_shown(failed, level):
     found = {("ring", property): () for property in failed}
     assert shown("ring", found) == level
     named = [f"ring (declared run) shows {level}"] if level == "layout" else []
-    assert stronger([get("ring")], found) == named
+    assert stronger([Reduction("ring")], found) == named
 
 
 def test_a_table_has_the_counterexamples_as_no():
-    text = table([get("ring"), get("exact")], {("ring", SIZE): (), ("ring", COUNT): ()}, "Some library")
+    text = table(
+        [Reduction("ring"), Reduction.named("direct in exact")],
+        {("ring", SIZE): (), ("ring", COUNT): ()},
+        "Some library",
+    )
     assert text.splitlines()[0] == "Some library"
     yes = dict.fromkeys(PROPERTIES, "yes")
     assert rows(text) == {
         "ring": {"declared": "run", **yes, SIZE: "no", COUNT: "no"},
-        "exact": {"declared": "exact", **yes},
+        "direct in exact": {"declared": "exact", **yes},
     }
 
 
@@ -297,7 +303,7 @@ def test_a_table_replaces_what_is_between_its_markers():
 def test_the_docs_have_every_ordering_as_it_is_declared(library):
     found = rows(documented(library))
     assert {name: row["declared"] for name, row in found.items()} == {
-        o.name: o.guarantee for o in orderings()
+        name: Reduction.named(name).guarantee for name in every()
     }
 
 
@@ -350,15 +356,19 @@ def choice(arguments, size=8):
 
 def test_by_default_everything_is_tried_that_there_are_ranks_for():
     tried, dtypes, seeds, lengths, sizes = choice([], size=4)
-    assert [o.name for o in tried] == [o.name for o in orderings()]
+    assert [r.label for r in tried] == [
+        *(o.name for o in orderings()),
+        "direct in fixed-point",
+        "direct in exact",
+    ]
     assert (list(dtypes), list(seeds), list(sizes)) == (["float64", "float32", "int64"], [1, 2], [1, 2, 3, 4])
     assert list(lengths) == ["0", "1", "p-1", "p", "5", "1000", "100003"]
 
 
 def test_what_is_tried_can_be_chosen():
-    arguments = "--orderings ring,k-nomial:k=3 --dtype float32 --seeds 7 --lengths p,3 --ranks 2,6"
-    tried, *rest = choice(arguments.split())
-    assert [o.name for o in tried] == ["ring", "k-nomial:k=3"]
+    arguments = "--orderings 'ring in exact,k-nomial:k=3,tree=far' --dtype float32 --seeds 7 --lengths p,3 --ranks 2,6"
+    tried, *rest = choice(shlex.split(arguments))
+    assert [r.label for r in tried] == ["ring in exact", "k-nomial:k=3,tree=far"]
     assert [list(part) for part in rest] == [["float32"], [7], ["p", "3"], [2, 6]]
 
 

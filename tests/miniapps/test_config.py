@@ -105,6 +105,9 @@ def test_an_unknown_deck_is_refused_with_those_there_are(tmp_path):
         (["--allreduce", "rings"], ["--allreduce", "did you mean ring?", "recursive-doubling"]),
         (["--allreduce", "rings:k=3"], ["--allreduce", "did you mean ring?"]),
         (["--accumulate", "float"], ["--accumulate", "did you mean float64?"]),
+        (["--accumulate", "order-free"], ["--accumulate", "order-free", "fixed-point"]),
+        (["--allreduce", "exact"], ["--allreduce direct --accumulate exact"]),
+        (["--allreduce", "native"], ["'native'", "called library"]),
         (["--repeats", "0"], ["--repeats", "from 1 to 1000000", "not '0'"]),
         (["--repeats"], ["--repeats", "expected one argument"]),
         (["--set", "work.steps"], ["--set work.steps", "section.name=value"]),
@@ -149,15 +152,24 @@ def test_the_ordering_follows_the_guarantee_unless_it_is_named():
     scalars, vectors = 2, 1000
     chosen = {g: parse("--guarantee", g)[0] for g in ("none", "run", "layout", "exact")}
     assert [ordering_for(o, scalars) for o in chosen.values()] == [
-        "native",
-        "recursive-doubling",
-        "exact",
-        "exact",
+        ("library", "working"),
+        ("recursive-doubling", "working"),
+        ("direct", "exact"),
+        ("direct", "exact"),
     ]
-    assert [ordering_for(o, vectors) for o in chosen.values()] == ["native", "direct", "fixed-point", "exact"]
-    named = parse("--guarantee", "run", "--allreduce", "ring")[0]
-    assert {ordering_for(named, n) for n in (scalars, vectors)} == {"ring"}
-    assert ordering_for(parse("--replay", "x")[0], scalars) == "arrival"
+    assert [ordering_for(o, vectors) for o in chosen.values()] == [
+        ("library", "working"),
+        ("direct", "working"),
+        ("direct", "fixed-point"),
+        ("direct", "exact"),
+    ]
+    named = parse("--guarantee", "layout", "--allreduce", "ring")[0]
+    assert {ordering_for(named, n) for n in (scalars, vectors)} == {("ring", "working")}
+    named = parse("--guarantee", "layout", "--allreduce", "ring", "--accumulate", "exact")[0]
+    assert {ordering_for(named, n) for n in (scalars, vectors)} == {("ring", "exact")}
+    held = parse("--guarantee", "layout", "--accumulate", "exact")[0]
+    assert {ordering_for(held, n) for n in (scalars, vectors)} == {("direct", "exact")}
+    assert ordering_for(parse("--replay", "x")[0], scalars) == ("arrival", "working")
 
 
 def test_help_shows_every_flag_with_its_unit_default_and_examples(capsys):

@@ -58,7 +58,7 @@ def test_a_run_prints_its_lines_and_writes_trace_and_result(library, tmp_path):
     assert (found["status"], found["exit_code"], found["size"], found["app"]) == ("done", 0, 3, "tiny")
     assert found["fingerprints"] == states(run)
     assert found["config"]["work"]["steps"] == 6
-    assert found["reducers"] == {"total": "exact"}
+    assert found["reducers"] == {"total": "direct in exact"}
     assert len(found["fom"]["total"]["values"]) == 2
     traces = [read(path) for path in rank_files(out)]
     assert [trace.attributes["rank"] for trace in traces] == [0, 1, 2]
@@ -125,7 +125,7 @@ def test_repeats_that_differ_under_a_guarantee_fail_and_without_one_do_not(tmp_p
     [
         (["--deck", "XL"], ["unknown deck XL", "There are: M, S"]),
         (["--allreduce", "rings"], ["did you mean ring?"]),
-        (["--guarantee", "layout", "--allreduce", "ring"], ["ring", "layout", "fixed-point, exact"]),
+        (["--guarantee", "layout", "--allreduce", "ring"], ["ring", "layout", "fixed-point or exact"]),
         (["--allreduce", "k-nomial:j=3"], ["'j=3' is no parameter of k-nomial", "k=4"]),
         (["--accumulate", "float64"], ["'float64' needs an all-reduce ordering with a schedule", "direct"]),
         (

@@ -341,7 +341,7 @@ class TestChoice:
         (dict(method__split="arrays"), dict(allreduce="arrival"), "--split arrays"),
         (
             dict(problem__block=1, problem__sizes=(2_000_000,)),
-            dict(guarantee="layout", allreduce="fixed-point"),
+            dict(guarantee="layout", accumulate="fixed-point"),
             r"set problem\.block to 2",
         ),
     ],

@@ -4,16 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from kernels.allreduce import orderings
-from kernels.allreduce.instruments.properties import COUNT, PLACEMENT, PROPERTIES, RANKS, RUN, SIZE
+from kernels.allreduce.instruments.properties import COUNT, PLACEMENT, PROPERTIES, RANKS, RUN, SIZE, every
 from tests.launch import libraries, run_mpi
 from tests.properties_table import documented, rows
 
 COMMAND = ("-m", "kernels.allreduce", "properties")
 WRONG = Path(__file__).parent / "programs" / "allreduce_wrong.py"
-NAMES = [o.name for o in orderings()]
+NAMES = every()
 # Its cells also depend on how the library was built and configured.
-LIBRARY_S = "native"
+LIBRARY_S = "library"
 
 
 def measured(library, size, *arguments, timeout=120):
@@ -89,7 +88,7 @@ def test_all_numbers_of_ranks_give_the_table_of_the_docs(library):
 @pytest.mark.parametrize("size", [16, 64])
 @libraries
 def test_many_ranks(library, size):
-    chosen = "direct,recursive-doubling,fixed-point,exact"
+    chosen = "direct,recursive-doubling,direct in fixed-point,direct in exact"
     text = measured(
         library,
         size,

@@ -50,9 +50,11 @@ def test_one_hash_for_any_ownership_and_number_of_threads(tmp_path, reference, o
     assert prints == [reference("layout")]
 
 
+DIFFERENT = (("linear", "working"), ("recursive-doubling", "working"), ("direct", "fixed-point"))
 FREE_OF_LAYOUT = {
     "block-tree": ["--allreduce", "block-tree"],
-    "order-free": ["--allreduce", "ring", "--accumulate", "order-free"],
+    "ring in fixed-point": ["--allreduce", "ring", "--accumulate", "fixed-point"],
+    "binomial in exact": ["--allreduce", "binomial", "--accumulate", "exact"],
 }
 
 
@@ -129,8 +131,10 @@ def test_run_level_orderings_repeat_on_one_layout(tmp_path, ordering):
 def test_orderings_differ_from_one_another(tmp_path):
     """Else the orderings would not matter here, and every other test of this file would prove nothing."""
     prints = {
-        coupled(4, "--guarantee", "none", "--allreduce", name, out=tmp_path / name)[0][0]
-        for name in ("linear", "recursive-doubling", "fixed-point")
+        coupled(4, "--guarantee", "none", "--allreduce", name, "--accumulate", held, out=tmp_path / name)[0][
+            0
+        ]
+        for name, held in DIFFERENT
     }
     assert len(prints) == 3
 

@@ -9,7 +9,6 @@ from mpi4py import MPI
 
 from kernels.allreduce.errors import ReplayError
 from kernels.allreduce.execution.reducer import Reducer, as_bytes
-from kernels.allreduce.operations import Operation
 
 SIZE_LIMIT = 1 << 16  # ranks in a log are uint16
 
@@ -25,9 +24,9 @@ class ArrivalReducer(Reducer):
     the logged order.
     """
 
-    def __init__(self, comm, ordering, shape, dtype, name, operation: Operation, log: np.ndarray | None):
-        super().__init__(comm, ordering, shape, dtype, name)
-        self._operation = operation
+    def __init__(self, comm, reduction, name, log: np.ndarray | None):
+        super().__init__(comm, reduction, name)
+        self._operation = reduction.operation
         self.nbytes = self._total.nbytes
         self._orders: list[np.ndarray] = []
         self._log = log
@@ -36,7 +35,7 @@ class ArrivalReducer(Reducer):
         if comm.rank:
             self._requests.append(self._comm.Send_init(as_bytes(self._total), 0))
         else:
-            self._parts += [np.empty(shape, dtype) for _ in range(comm.size - 1)]
+            self._parts += [np.empty(self.shape, self.dtype) for _ in range(comm.size - 1)]
             for i, part in enumerate(self._parts):
                 source = MPI.ANY_SOURCE if log is None else i + 1
                 self._requests.append(self._comm.Recv_init(as_bytes(part), source))

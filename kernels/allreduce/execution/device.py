@@ -1,6 +1,6 @@
 """Contributions and totals in GPU memory: copied through pinned host memory, where the reducer does its work.
 
-So every ordering has the bits it has on the host. `native` hands them to the MPI library as they are where that takes
+So every ordering has the bits it has on the host. `library` hands them to the MPI library as they are where that takes
 them (`gpu_aware`). Any array with `__cuda_array_interface__` is taken (CuPy's, CUDA tensors of torch), and CuPy's are
 returned; CuPy is imported when the first one comes.
 """

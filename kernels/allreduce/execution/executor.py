@@ -17,12 +17,14 @@ from dataclasses import dataclass
 import numpy as np
 from mpi4py import MPI
 
-from kernels import _native
-from kernels.allreduce.accumulate import Accumulation
+from kernels import _native, exact
+from kernels.allreduce import accumulate
 from kernels.allreduce.execution.program import AHEAD, Memory, steps
 from kernels.allreduce.execution.reducer import Reducer, as_bytes, free_requests
 from kernels.allreduce.operations import COPY, Operation
-from kernels.allreduce.schedule import Schedule, Transfer
+from kernels.allreduce.reduction import Reduction
+from kernels.allreduce.schedule import Schedule, Transfer, evenly
+from kernels.guarantees import ChoiceError
 
 COPIED_BYTES = 1 << 12  # up to which a copy costs less than looking up where the caller's memory is
 SEGMENT_BYTES = 1 << 20  # of the vector, at least
@@ -49,27 +51,26 @@ class Ready:
 class ScheduleReducer(Reducer):
     """Local contributions are combined left to right, then the steps of the schedule run.
 
-    A schedule over blocks takes each contribution by itself. `part(total)` is what the caller gets of the total where
-    that is not all of it on all ranks. `words`, `width` per element and of another type than `dtype`, are what the
-    schedule moves and combines, if not the elements themselves.
+    A schedule over blocks takes each contribution by itself. `operation` is what the schedule combines by, if not by
+    that of the reduction. `words`, `width` per element and of another type than `dtype`, are what the schedule moves
+    and combines, if not the elements themselves.
     """
 
     def __init__(
         self,
         comm,
-        ordering,
-        shape,
-        dtype,
+        reduction,
         name,
-        operation: Operation,
         schedule: Schedule,
-        part: Callable[[np.ndarray], np.ndarray | None] | None = None,
+        operation: Operation | None = None,
         words: np.ndarray | None = None,
         width: int = 1,
+        total: tuple[int, ...] | None = None,
     ):
-        super().__init__(comm, ordering, shape, dtype, name)
-        self._operation, self._part = operation, part
-        self._blocks = len(schedule.leaves(comm.rank)) if "owners" in ordering.needs else None
+        super().__init__(comm, reduction, name, total)
+        self._operation = operation or reduction.operation
+        self._part = _part(reduction, comm.size, comm.rank)
+        self._blocks = len(schedule.leaves(comm.rank)) if "owners" in reduction.entry.needs else None
         self._words = self._total if words is None else words
         self.nbytes = self._words.nbytes
         least = max(SEGMENT_BYTES, PIECE_BYTES * schedule.chunks)
@@ -121,7 +122,9 @@ class ScheduleReducer(Reducer):
         return self._reduce_into(contributions, self._total)
 
     def _reduce_into(self, contributions, out):
-        ready = self._take(contributions, out)
+        return self._run(self._take(contributions, out), out)
+
+    def _run(self, ready: list[Ready], out: np.ndarray) -> np.ndarray | None:
         if self._segments > 1:
             Flight(ready).advance(wait=True)
         else:
@@ -193,18 +196,22 @@ class ScheduleReducer(Reducer):
 class AccumulatingReducer(ScheduleReducer):
     """Contributions are loaded into words, and the words of the total are rounded once."""
 
-    def __init__(self, comm, ordering, shape, dtype, name, accumulation: Accumulation, schedule, part=None):
-        self._accumulation, width = accumulation, accumulation.width
+    def __init__(self, comm, reduction, name, schedule):
+        held = accumulate.get(reduction.accumulation, reduction.dtype, reduction.operation)
         # Zeros: of a reduce-scatter, what is never received is rounded too.
-        words = np.zeros(math.prod(shape) * width, accumulation.travels)
-        operation = accumulation.operation
-        super().__init__(comm, ordering, shape, dtype, name, operation, schedule, part, words, width)
-        self.guarantee = accumulation.guarantee or self.guarantee
+        words = np.zeros(math.prod(reduction.shape) * held.width, held.travels)
+        super().__init__(comm, reduction, name, schedule, held.operation, words, held.width)
+        self._accumulation = held
 
     def _take(self, contributions, out):
         self._require_blocks(contributions)
-        if self._accumulation.agree is not None:
-            self._accumulation.agree(contributions, self._most, self._comm.size)
+        if self._accumulation.propose is not None:
+            most = self._accumulation.propose(contributions)
+            self._comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
+            self._accumulation.agreed(most, self._comm.size)
+        return self._load(contributions)
+
+    def _load(self, contributions) -> list[Ready]:
         if self._blocks is None:
             self._accumulation.load(contributions, self._own[0])
         else:
@@ -212,30 +219,54 @@ class AccumulatingReducer(ScheduleReducer):
                 self._accumulation.load(contributions[i : i + 1], words)
         return self._home
 
+    def sum_words(self, words: np.ndarray) -> np.ndarray:
+        """As that of `ExactReducer`."""
+        require_words(self, words)
+        self._own[...] = 0
+        if len(self._own):
+            np.copyto(self._own[0], words.reshape(-1))
+            exact.carry(self._own[0].reshape(-1, exact.WORDS))
+        elif words.any():
+            raise ValueError(f"{self} adds over blocks: this rank has none, and so no words but zeros")
+        total = self._run(self._home, self._total)
+        if self.checked:
+            self._check_ranks(total)
+        return total
+
     def _begin(self, contributions, out):
-        if self._accumulation.agree is None:
-            super()._begin(contributions, out)
+        self._require_blocks(contributions)
+        self._out, self._flight = out, None
+        if self._accumulation.propose is None:
+            self._flight = Flight(self._load(contributions))
+        else:
+            self._most = self._accumulation.propose(contributions)
+            self._agreement = self._comm.Iallreduce(MPI.IN_PLACE, self._most, MPI.MAX)
 
     def _progress(self):
-        return self._accumulation.agree is None and super()._progress()
+        if self._flight is None and self._agreement.Test():
+            self._fly()
+        return self._flight is not None and super()._progress()
 
     def _end(self):
-        return super()._end() if self._accumulation.agree is None else Reducer._end(self)
+        if self._flight is None:
+            self._agreement.Wait()
+            self._fly()
+        return super()._end()
+
+    def _fly(self) -> None:
+        self._accumulation.agreed(self._most, self._comm.size)
+        self._flight = Flight(self._load(self._started[0]))
 
     def _deliver(self, out):
         self._accumulation.store(self._words, out)
         return out if self._part is None else self._part(out)
 
-    def _most(self, values: np.ndarray) -> None:
-        self._comm.Allreduce(MPI.IN_PLACE, values, MPI.MAX)
-
 
 class GatheringReducer(ScheduleReducer):
     """The contributions of all ranks, (size, *shape), of which each rank brings one."""
 
-    def __init__(self, comm, ordering, shape, dtype, name, schedule: Schedule):
-        super().__init__(comm, ordering, (comm.size, *shape), dtype, name, COPY, schedule)
-        self.shape = shape
+    def __init__(self, comm, reduction, name, schedule: Schedule):
+        super().__init__(comm, reduction, name, schedule, COPY, total=(comm.size, *reduction.shape))
 
     def _take(self, contributions, out):
         if len(contributions) != 1:
@@ -244,6 +275,15 @@ class GatheringReducer(ScheduleReducer):
         out = self._total if self._copied else out
         np.copyto(out[self._comm.rank, ...], contributions[0])
         return self._at(out[np.newaxis], out)
+
+
+def _part(reduction: Reduction, size: int, rank: int) -> Callable[[np.ndarray], np.ndarray | None] | None:
+    """A function of the total: what the caller gets of it on this rank. None where that is all of it on all ranks."""
+    if reduction.collective == "reduce":
+        return lambda total: total if rank == reduction.root else None
+    if reduction.collective == "reduce-scatter":
+        return lambda total: total.reshape(-1)[slice(*evenly(total.size, size, rank))]
+    return None
 
 
 class Flight:
@@ -276,6 +316,19 @@ class Flight:
             self._done += 1
             self._begin()
         return True
+
+
+def require_words(reducer: Reducer, words: np.ndarray) -> None:
+    """Raise for words that cannot be summed: RuntimeError after `free()`, ChoiceError for another accumulation than
+    `exact`, ValueError for another shape or type."""
+    reducer._require_alive()
+    if reducer.reduction.accumulation != "exact":
+        raise ChoiceError(f"{reducer}: words of a superaccumulator need accumulation 'exact'")
+    if words.shape != (*reducer.shape, exact.WORDS) or words.dtype != np.int64:
+        raise ValueError(
+            f"{reducer} expects words int64 {(*reducer.shape, exact.WORDS)}, as kernels.exact.zeros makes them, "
+            f"got {words.dtype} {words.shape}"
+        )
 
 
 def _requests(make: Callable, transfers: Sequence[Transfer], view: View) -> list[MPI.Request]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 from mpi4py import MPI
 
@@ -9,7 +12,6 @@ from kernels import _native
 from kernels.allreduce.execution.device import Direct
 from kernels.allreduce.execution.gpu_aware import gpu_aware
 from kernels.allreduce.execution.reducer import Reducer
-from kernels.allreduce.operations import Operation
 
 TYPES = {"float64": MPI.DOUBLE, "float32": MPI.FLOAT, "int64": MPI.INT64_T}
 OPS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX}
@@ -21,42 +23,61 @@ PERSISTENT_BYTES = 1 << 16
 
 
 def allreduce(comm: MPI.Comm, send: np.ndarray, receive: np.ndarray, op: MPI.Op, requests: list):
-    """A function that all-reduces `send` into `receive` each time it is called, in the fastest way there is.
+    """Two functions that all-reduce `send` into `receive` each time they are called, in the fastest way there is: one
+    at once, one that begins it and returns the request.
 
-    A persistent request, which it needs only for short vectors and from MPI 4 on, is added to `requests`.
+    A persistent request, which they need only for short vectors and from MPI 4 on, is added to `requests`.
     """
     if send.nbytes <= PERSISTENT_BYTES:
         try:
-            request = comm.Allreduce_init(send, receive, op)
+            return persistent(comm.Allreduce_init(send, receive, op), requests)
         except NotImplementedError:  # MPI before 4.0
             pass
-        else:
-            requests.append(request)
-            start, wait = request.Start, request.Wait
-
-            def persistent():
-                start()
-                wait()
-
-            return persistent
-    return lambda: comm.Allreduce(send, receive, op)
+    return partial(comm.Allreduce, send, receive, op), partial(comm.Iallreduce, send, receive, op)
 
 
-class NativeReducer(Reducer):
+def all_gather(comm: MPI.Comm, send: np.ndarray, receive: np.ndarray, requests: list):
+    """As `allreduce`: `send` of all ranks into `receive` (size, ...)."""
+    if comm.size == 1 or not send.size:
+        copy = partial(np.copyto, receive[0], send)
+        return copy, lambda: copy() or MPI.REQUEST_NULL
+    try:
+        return persistent(comm.Allgather_init(send, receive), requests)
+    except NotImplementedError:  # MPI before 4.0
+        return partial(comm.Allgather, send, receive), partial(comm.Iallgather, send, receive)
+
+
+def persistent(request: MPI.Prequest, requests: list) -> tuple[Callable[[], None], Callable[[], MPI.Request]]:
+    """A function that carries out a persistent request, and one that only starts it."""
+    requests.append(request)
+    start, wait = request.Start, request.Wait
+
+    def at_once():
+        start()
+        wait()
+
+    def begin():
+        start()
+        return request
+
+    return at_once, begin
+
+
+class LibraryReducer(Reducer):
     """Local contributions combined as by `np.sum`, as a user would write it, then the library's all-reduce.
 
     Where a rank has one contribution of a long vector, the library takes it from where it is.
     """
 
-    def __init__(self, comm, ordering, shape, dtype, name, operation: Operation):
-        super().__init__(comm, ordering, shape, dtype, name)
-        self._operation, self._op = operation, OPS[operation.name]
-        self._own = np.zeros(shape, dtype)
+    def __init__(self, comm, reduction, name):
+        super().__init__(comm, reduction, name)
+        self._operation, self._op = reduction.operation, OPS[reduction.operation.name]
+        self._own = np.zeros(self.shape, self.dtype)
         self.nbytes = self._own.nbytes
         self._alone = comm.size == 1 or not self.nbytes
         self._persistent = None
         if not self._alone and self.nbytes <= PERSISTENT_BYTES:
-            self._persistent = allreduce(self._comm, self._own, self._total, self._op, self._requests)
+            self._persistent, _ = allreduce(self._comm, self._own, self._total, self._op, self._requests)
         self._request: MPI.Request | None = None
 
     def _reduce(self, contributions):

@@ -1,4 +1,4 @@
-"""The reducers whose totals do not depend on any order: `fixed-point` and `exact`.
+"""How `direct` carries the accumulations `fixed-point` and `exact`, whose totals do not depend on any order.
 
 The bits are defined by the integers of `kernels.exact`: contributions enter these one by one, never summed as
 floating-point numbers before, so that it makes no difference which rank owns which block. But integers take 2 to 70
@@ -14,18 +14,19 @@ All ranks see the same records, or agree by MAX before anything else, so that al
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from mpi4py import MPI
 
 from kernels import _native, exact
-from kernels.allreduce.execution.executor import ScheduleReducer
-from kernels.allreduce.execution.library import allreduce
+from kernels.allreduce.execution.executor import ScheduleReducer, require_words
+from kernels.allreduce.execution.library import all_gather, allreduce
 from kernels.allreduce.execution.owners import Owners
 from kernels.allreduce.execution.reducer import Reducer
 from kernels.allreduce.operations import SUM, Operation
-from kernels.allreduce.schedules.direct import direct
 
 RECORD_BYTES = 1 << 15  # all ranks' records together: from there on, all to all costs more than two rounds
 PARTS = _native.EXACT_PARTS  # float64 numbers for the exact sum of a rank's contributions, where they suffice
@@ -35,12 +36,17 @@ ADDED_AS_NUMBERS = 64  # contributions; more are added in words first
 class OrderFreeReducer(Reducer):
     """What both have in common. `record`: shape and type of what a rank sends of a short vector.
 
-    A subclass implements `_by_records` and `_by_owners`, and gives `add(sources, most, out)`, the sum of one
-    contribution of each rank, and `agreed`, how many numbers are agreed on by MAX, in `self._most`, before it is made.
+    A subclass gives `add(sources, most, out)`, the sum of one contribution of each rank, and `agreed`, how many numbers
+    are agreed on by MAX, in `self._most`, before it is made. It implements
+
+    _bring(contributions)       fills the record or, of a longer vector, `self._mine`, from which `self._most` comes
+    _add_records()              the total of all ranks' records; False where records did not do
+    _one_each()                 whether it was agreed that contributions go as they are
+    _by_sums(contributions, out)   the total where they do not
     """
 
-    def __init__(self, comm, ordering, shape, dtype, name, record, agreed: int, add: Callable):
-        super().__init__(comm, ordering, shape, dtype, name)
+    def __init__(self, comm, reduction, name, record, agreed: int, add: Callable):
+        super().__init__(comm, reduction, name)
         comm, requests = self._comm, self._requests
         self._n = self._total.size
         self._record = np.zeros(*record)
@@ -49,28 +55,65 @@ class OrderFreeReducer(Reducer):
         if self._short:
             self._flat = self._total.reshape(-1)
             self._records = np.zeros((comm.size, *self._record.shape), self._record.dtype)
-            self._gather = all_gather(comm, self._record, self._records, requests)
+            self._exchange, self._begin_exchange = all_gather(comm, self._record, self._records, requests)
             self.nbytes = self._record.nbytes
         else:
             self._mine, self._most = np.zeros(agreed, np.int32), np.zeros(agreed, np.int32)
-            self._agree = allreduce(comm, self._mine, self._most, MPI.MAX, requests)
-            operation = _adding(add, self._most)
-            self._direct = ScheduleReducer(
-                comm, ordering, (self._n,), self.dtype, "", operation, direct(comm.size)
-            )
+            self._exchange, self._begin_exchange = allreduce(comm, self._mine, self._most, MPI.MAX, requests)
+            flat = replace(reduction, shape=self._n, accumulation="working", check=False)
+            schedule = reduction.entry.schedule(comm.size)
+            self._direct = ScheduleReducer(comm, flat, "", schedule, _adding(add, self._most))
             self.nbytes = self._total.nbytes + self._mine.nbytes
 
     def _reduce(self, contributions):
         return self._reduce_into(contributions, self._total)
 
     def _reduce_into(self, contributions, out):
+        self._bring(contributions)
+        self._exchange()
+        return self._complete(contributions, out)
+
+    def _complete(self, contributions, out):
+        """The total, once records are there, or `self._most` is."""
         if not self._short:
-            return self._by_owners(contributions, out)
-        if not self._by_records(contributions):
+            if not self._one_each():
+                return self._by_sums(contributions, out)
+            self._direct(contributions.reshape(len(contributions), self._n), out.reshape(-1))
+            return out
+        if not self._add_records():
             self._by_sums(contributions, self._total)
         if out is not self._total:
             np.copyto(out, self._total)
         return out
+
+    def _begin(self, contributions, out):
+        self._bring(contributions)
+        self._request, self._flying = self._begin_exchange(), False
+
+    def _progress(self):
+        if not self._request.Test():
+            return False
+        if self._short:
+            return True
+        if not self._flying:
+            if not self._one_each():
+                return False
+            contributions, out = self._given()
+            self._direct.start(contributions.reshape(len(contributions), self._n), out.reshape(-1))
+            self._flying = True
+        return self._direct.progress()
+
+    def _end(self):
+        self._request.Wait()
+        contributions, out = self._given()
+        if not self._flying:
+            return self._complete(contributions, out)
+        self._direct.finish()
+        return out
+
+    def _given(self) -> tuple[np.ndarray, np.ndarray]:
+        contributions, out = self._started
+        return contributions, self._total if out is None else out
 
     def _give_back(self):
         if not self._short:
@@ -85,54 +128,47 @@ class ExactReducer(OrderFreeReducer):
     a superaccumulator where these do not suffice.
     """
 
-    def __init__(self, comm, ordering, shape, dtype, name):
-        record = (PARTS, int(np.prod(shape))), np.float64
-        super().__init__(comm, ordering, shape, dtype, name, record, 1, _exact_sum)
+    def __init__(self, comm, reduction, name):
+        record = (PARTS, math.prod(reduction.shape)), np.float64
+        super().__init__(comm, reduction, name, record, 1, _exact_sum)
         if self._short:
             self._rows = self._records.reshape(comm.size * PARTS, self._n)
 
-    def _by_records(self, contributions):
-        if len(contributions) <= ADDED_AS_NUMBERS:
-            needed = _native.exact_expand(np.ascontiguousarray(contributions), self._record)
+    def _bring(self, contributions):
+        if not self._short:
+            self._parts, self._mine[0] = None, 0
+            if len(contributions) > 1:
+                self._parts = np.empty((PARTS, self._n))
+                self._mine[0] = _native.exact_expand(np.ascontiguousarray(contributions), self._parts)
+        elif len(contributions) <= ADDED_AS_NUMBERS:
+            self._write(_native.exact_expand(np.ascontiguousarray(contributions), self._record))
         else:
-            needed = _native.exact_expand_words(self._words_of(contributions), self._record)
-        return self._add_records(needed)
+            self._write(_native.exact_expand_words(self._words_of(contributions), self._record))
 
-    def _add_records(self, needed: int) -> bool:
-        """The total of all ranks' records, of which this one's would need so many parts; False where parts did not do.
-
-        A NaN says so: it makes the total a NaN on all ranks.
-        """
+    def _write(self, needed: int) -> None:
+        """The record would need so many parts. Where these are too many a NaN says so: it makes the total one."""
         if needed > PARTS:
             self._record[0] = np.nan
-        self._gather()
+
+    def _add_records(self) -> bool:
         resolved = _native.exact_sum(self._rows, self._flat)
         return not (resolved and np.isnan(self._flat).any())
 
-    def _by_owners(self, contributions, out):
-        k = len(contributions)
-        parts = None
-        self._mine[0] = 0
-        if k > 1:
-            parts = np.empty((PARTS, self._n))
-            self._mine[0] = _native.exact_expand(np.ascontiguousarray(contributions), parts)
-        self._agree()
-        needed = int(self._most[0])
-        if needed == 0:
-            self._direct(contributions.reshape(len(contributions), self._n), out.reshape(-1))
-            return out
+    def _one_each(self):
+        return self._most.item(0) == 0
+
+    def _by_sums(self, contributions, out):
+        needed = PARTS + 1 if self._short else int(self._most[0])
         if needed > PARTS:
-            return self._by_sums(contributions, out)
+            return self._add_words(self._words_of(contributions), out)
+        parts, self._parts = self._parts, None
         if parts is None:
             parts = np.zeros((needed, self._n))
-            parts[:k] = contributions.reshape(k, self._n)
+            parts[: len(contributions)] = contributions.reshape(len(contributions), self._n)
         flat, parts = out.reshape(-1), self._owners.collect(parts[:needed])
         own = self._owners.own(flat)
         _native.exact_sum(parts.reshape(self._comm.size * needed, own.size), own)
         return self._owners.deliver(flat, out)
-
-    def _by_sums(self, contributions, out):
-        return self._add_words(self._words_of(contributions), out)
 
     def _words_of(self, contributions: np.ndarray) -> np.ndarray:
         words = exact.zeros(self.shape)
@@ -155,14 +191,14 @@ class ExactReducer(OrderFreeReducer):
 
         `words`: int64 (*shape, WORDS), left as they are. Raises ValueError for another shape or type.
         """
-        self._require_alive()
-        if words.shape != (*self.shape, exact.WORDS) or words.dtype != np.int64:
-            raise ValueError(
-                f"{self} expects words int64 {(*self.shape, exact.WORDS)}, as kernels.exact.zeros makes them, "
-                f"got {words.dtype} {words.shape}"
-            )
+        require_words(self, words)
         words = np.ascontiguousarray(words)
-        if not self._short or not self._add_records(_native.exact_expand_words(words, self._record)):
+        done = False
+        if self._short:
+            self._write(_native.exact_expand_words(words, self._record))
+            self._exchange()
+            done = self._add_records()
+        if not done:
             words = words.copy()
             exact.carry(words)
             self._add_words(words, self._total)
@@ -177,37 +213,35 @@ class FixedPointReducer(OrderFreeReducer):
     Several contributions of a rank are added as integers, one or two words per element.
     """
 
-    def __init__(self, comm, ordering, shape, dtype, name):
+    def __init__(self, comm, reduction, name):
         # A record begins with the exponent and the number of contributions.
-        record = (2 + int(np.prod(shape)),), dtype
-        super().__init__(comm, ordering, shape, dtype, name, record, 2, _fixed_sum)
+        record = (2 + math.prod(reduction.shape),), reduction.dtype
+        super().__init__(comm, reduction, name, record, 2, _fixed_sum)
         self._words: np.ndarray | None = None  # made when first needed: mostly never
 
-    def _by_records(self, contributions):
-        _native.fixed_record(np.ascontiguousarray(contributions), self._record)
-        self._gather()
+    def _bring(self, contributions):
+        contributions = np.ascontiguousarray(contributions)
+        if self._short:
+            _native.fixed_record(contributions, self._record)
+        else:  # n = 1: the number of all contributions is looked at below, on all ranks alike
+            self._mine[:] = exact.fixed_exponent(contributions, n=1), len(contributions)
+
+    def _add_records(self):
         self._exponent, several, self._count = _native.fixed_sum_records(self._records, self._flat)
         return several <= 1
 
-    def _by_owners(self, contributions, out):
-        contributions = np.ascontiguousarray(contributions)
-        # n = 1: the number of all contributions is looked at below, on all ranks alike.
-        self._mine[:] = exact.fixed_exponent(contributions, n=1), len(contributions)
-        self._agree()
-        self._exponent, several = self._most.tolist()
-        if several <= 1 and self._comm.size <= _native.FIXED_MOST_SOURCES:
-            self._direct(contributions.reshape(len(contributions), self._n), out.reshape(-1))
-            return out
-        count = np.array([len(contributions)])
-        self._comm.Allreduce(MPI.IN_PLACE, count)
-        self._count = int(count[0])
-        return self._by_sums(contributions, out)
+    def _one_each(self):
+        return self._most.item(1) <= 1 and self._comm.size <= _native.FIXED_MOST_SOURCES
 
     def _by_sums(self, contributions, out):
+        if not self._short:
+            count = np.array([len(contributions)])
+            self._comm.Allreduce(MPI.IN_PLACE, count)
+            self._exponent, self._count = int(self._most[0]), int(count[0])
         if self._count > exact.MAX_CONTRIBUTIONS:
             raise ValueError(
                 f"{self}: {self._count} contributions in all, but fixed point has room for "
-                f"{exact.MAX_CONTRIBUTIONS}; sum blocks into fewer contributions first, or use 'exact'"
+                f"{exact.MAX_CONTRIBUTIONS}; sum blocks into fewer contributions first, or in 'exact'"
             )
         if self._words is None:
             self._words = np.empty((exact.LIMBS[self.dtype], self._n), np.int64)
@@ -216,27 +250,6 @@ class FixedPointReducer(OrderFreeReducer):
         flat, parts = out.reshape(-1), self._owners.collect(self._words)
         exact.fixed_decode(parts.sum(axis=0), self._exponent, self.dtype, out=self._owners.own(flat))
         return self._owners.deliver(flat, out)
-
-
-def all_gather(comm: MPI.Comm, send: np.ndarray, receive: np.ndarray, requests: list) -> Callable[[], None]:
-    """A function that gathers `send` of all ranks into `receive` (size, ...) each time it is called.
-
-    Its persistent request, which it needs from MPI 4 on, is added to `requests`.
-    """
-    if comm.size == 1 or not send.size:
-        return lambda: np.copyto(receive[0], send)
-    try:
-        request = comm.Allgather_init(send, receive)
-    except NotImplementedError:  # MPI before 4.0
-        return lambda: comm.Allgather(send, receive)
-    requests.append(request)
-    start, wait = request.Start, request.Wait
-
-    def persistent():
-        start()
-        wait()
-
-    return persistent
 
 
 def _adding(add: Callable, most: np.ndarray) -> Operation:

@@ -10,31 +10,28 @@ from hashlib import blake2b
 import numpy as np
 from mpi4py import MPI
 
-from kernels.allreduce.catalog import Ordering
 from kernels.allreduce.errors import CallMismatch, RanksDisagree, by_rank, ranks_text
 from kernels.allreduce.execution import device
+from kernels.allreduce.reduction import Reduction
 
 
 class Reducer:
     """Combines contributions of all ranks; made by `kernels.allreduce.plan`, which documents its use.
 
-    A subclass sets `nbytes` and implements `_reduce(contributions) -> total`, and where it can do better the methods
-    below it. It works on `self._comm`, a communicator of its own, and registers its persistent requests in
-    `self._requests`.
+    `total` is the shape of the total where it is not that of a contribution. A subclass sets `nbytes` and implements
+    `_reduce(contributions) -> total`, and where it can do better the methods below it. It works on `self._comm`, a
+    communicator of its own, and registers its persistent requests in `self._requests`.
     """
 
-    def __init__(
-        self, comm: MPI.Comm, ordering: Ordering, shape: tuple[int, ...], dtype: np.dtype, name: str
-    ):
-        self.ordering = ordering.name
-        self.guarantee = ordering.guarantee
+    def __init__(self, comm: MPI.Comm, reduction: Reduction, name: str, total: tuple[int, ...] | None = None):
+        self.reduction = reduction
+        self.ordering, self.guarantee = reduction.ordering, reduction.guarantee
+        self.shape, self.dtype = reduction.shape, reduction.dtype
         self.name = name
-        self.shape = shape
-        self.dtype = dtype
         self.nbytes = 0
-        self.checked = False
+        self.checked = reduction.check
         self._checks = 0
-        self._total = np.zeros(shape, dtype)
+        self._total = np.zeros(self.shape if total is None else total, self.dtype)
         self._started: tuple | None = None
         self._staging: device.Staging | device.Direct | None = (
             None  # made for the first contributions in GPU memory
@@ -67,8 +64,9 @@ class Reducer:
     def start(self, contributions: np.ndarray, out: np.ndarray | None = None) -> None:
         """Begin a reduction and return at once; `finish()` ends it.
 
-        Until then leave `contributions` and `out` alone; all ranks start and finish in the same order. Schedules and
-        `native` have their messages under way meanwhile; the other orderings do everything in `finish`.
+        Until then leave `contributions` and `out` alone; all ranks start and finish in the same order. Messages are
+        under way meanwhile, but `arrival` does everything in `finish`, and `direct` what several contributions of a
+        rank need under `exact` and `fixed-point`.
         """
         contributions = self._admit(contributions, out)
         self._staged = type(contributions) is not np.ndarray
@@ -210,7 +208,7 @@ class Reducer:
 
     def __str__(self) -> str:
         label = f"reducer {self.name!r}" if self.name else "reducer"
-        return f"{label} (ordering {self.ordering!r}, {self.dtype}, shape {self.shape})"
+        return f"{label} (ordering {self.reduction.label!r}, {self.dtype}, shape {self.shape})"
 
 
 def _freed(reducer: str, contributions=None):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernels.allreduce.catalog import Ordering
 from kernels.allreduce.cost import cost
 from kernels.allreduce.instruments import svg
 from kernels.allreduce.instruments.draw_schedule import RANKS, schedule_piece
@@ -13,6 +12,7 @@ from kernels.allreduce.instruments.draw_schedule import signs as schedule_signs
 from kernels.allreduce.instruments.draw_tree import LEAVES, tree_piece
 from kernels.allreduce.instruments.draw_tree import signs as tree_signs
 from kernels.allreduce.instruments.svg import Piece
+from kernels.allreduce.reduction import Reduction
 from kernels.allreduce.schedule import Schedule
 from kernels.allreduce.tree import made
 from kernels.guarantees import MEANINGS, ChoiceError
@@ -56,21 +56,22 @@ def tree_svg(tree: Tree, heading: str, lines: Sequence[str] = ()) -> str:
 
 
 def ordering_svg(
-    ordering: Ordering,
+    reduction: Reduction,
     schedule: Schedule,
     n: int,
     what: str = "both",
     element: int | None = None,
     nodes: Sequence[int] | None = None,
 ) -> str:
-    """A picture of an ordering for a vector of n elements: its trees (of one `element`, or the different ones of all),
-    its schedule, or both. `nodes` are shown with the schedule. Raises ChoiceError for what is too large."""
-    size = schedule.size
-    pieces, legends, lines = [], [], [f"Promises {ordering.guarantee!r}: {MEANINGS[ordering.guarantee]}."]
+    """A picture of the ordering of `reduction` for a vector of n elements: its trees (of one `element`, or the
+    different ones of all), its schedule, or both. `nodes` are shown with the schedule. Raises ChoiceError for what is
+    too large."""
+    size, promised = schedule.size, reduction.guarantee
+    pieces, legends, lines = [], [], [f"Promises {promised!r}: {MEANINGS[promised]}."]
     palettes, spoken = {}, []
     owners = {leaf: rank for rank in range(size) for leaf in schedule.leaves(rank)}
     own = all(schedule.leaves(rank) == (rank,) for rank in range(size))
-    heading = f"{ordering.name} on {_count(size, 'rank')}"
+    heading = f"{reduction.label} on {_count(size, 'rank')}"
     if not own:
         heading += f", {_count(len(owners), 'block')}"
     if nodes is not None:
@@ -97,7 +98,7 @@ def ordering_svg(
         _few_enough(cost(schedule, n, 1).messages, MESSAGES, "messages")
         pieces.append(_titled("Schedule, time downward", schedule_piece(schedule, n, nodes)))
         legends.append(schedule_signs(schedule, n))
-        lines.append(_counts(schedule, n))
+        lines.append(_counts(schedule, n, reduction))
         palettes["c"] = schedule.chunks
     return _page(heading, lines, pieces, legends, palettes, spoken)
 
@@ -120,12 +121,12 @@ def distinct(schedule: Schedule, n: int, element: int | None = None) -> list[Dis
     return list(found.values())
 
 
-def _counts(schedule: Schedule, n: int) -> str:
-    c = cost(schedule, n, 1)
+def _counts(schedule: Schedule, n: int, reduction: Reduction) -> str:
+    c = cost(schedule, n, reduction.element_bytes)
     return (
         f"{_count(c.rounds, 'round')}, {_count(c.messages, 'message')}; a vector of {_count(n, 'element')} in "
-        f"{_count(schedule.chunks, 'chunk')}; round by round, the busiest rank moves {c.critical_bytes / n:.3g} "
-        "times the vector."
+        f"{_count(schedule.chunks, 'chunk')}; round by round, the busiest rank moves "
+        f"{c.critical_bytes / (n * reduction.dtype.itemsize):.3g} times the vector."
     )
 
 

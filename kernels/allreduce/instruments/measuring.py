@@ -10,12 +10,11 @@ import inspect
 import itertools
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from mpi4py import MPI
 
-from kernels.allreduce.catalog import Ordering
 from kernels.allreduce.execution.planning import plan
 from kernels.allreduce.execution.reducer import Reducer
 from kernels.allreduce.instruments.properties import (
@@ -35,6 +34,8 @@ from kernels.allreduce.instruments.properties import (
     scales,
     values,
 )
+from kernels.allreduce.reduction import Reduction
+from kernels.guarantees import ChoiceError
 
 STAGGER = 1e-3  # seconds: several times what a message takes
 REPEATS = 4
@@ -54,7 +55,7 @@ def caption(tried, dtypes, seeds, lengths, sizes) -> str:
 
 def measure(
     world: MPI.Comm,
-    tried: Sequence[Ordering],
+    tried: Sequence[Reduction],
     dtypes: Sequence[str],
     seeds: Sequence[int],
     lengths: Sequence[str],
@@ -71,10 +72,10 @@ def measure(
         comm = world.Split(group, world.rank)
         if comm != MPI.COMM_NULL:
             places = list(placements(comm))
-            for dtype, seed, ordering in itertools.product(dtypes, seeds, tried):
+            for dtype, seed, reduction in itertools.product(dtypes, seeds, tried):
                 mine = [n for n in lengths if seed == seeds[0] or n.startswith("p") or int(n) <= SHORT]
                 if mine:
-                    own += observe(Subject(comm, places, ordering, dtype, seed, mine))
+                    own += observe(Subject(comm, places, reduction, dtype, seed, mine))
             for _, other in places:
                 other.Free()
             comm.Free()
@@ -91,11 +92,11 @@ def placements(comm: MPI.Comm) -> Iterator[tuple[str, MPI.Comm]]:
 
 @dataclass
 class Subject:
-    """One ordering, type and seed of the data on one communicator, with others of the same processes."""
+    """One reduction, type and seed of the data on one communicator, with others of the same processes."""
 
     comm: MPI.Comm
     places: list[tuple[str, MPI.Comm]]
-    ordering: Ordering
+    reduction: Reduction
     dtype: str
     seed: int
     lengths: Sequence[str]
@@ -106,15 +107,18 @@ class Subject:
         self.stagger = np.random.default_rng([self.seed, self.comm.rank])
 
     @property
+    def needs(self) -> tuple[str, ...]:
+        return self.reduction.entry.needs
+
+    @property
     def ns(self) -> list[int]:
         return lengths_at(self.lengths, self.comm.size)
 
     def plan(self, n: int, blocks: list[list[int]], comm: MPI.Comm | None = None, **more) -> Reducer:
         """A reducer for vectors of n, over contributions of the blocks of every rank."""
         comm = comm or self.comm
-        if "owners" in self.ordering.needs:
-            more["blocks"] = blocks[comm.rank]
-        return plan(comm, self.ordering.name, (n,), self.dtype, **more)
+        own = blocks[comm.rank] if "owners" in self.needs else None
+        return plan(comm, replace(self.reduction, shape=n, dtype=self.dtype, **more), blocks=own)
 
     def data(self, blocks: Sequence[int], n: int) -> np.ndarray:
         """Contributions of the blocks, (k, n): the first n elements of what all lengths have in common."""
@@ -135,13 +139,13 @@ class Subject:
         if n > SHORT:
             with self.plan(n, blocks, comm, **more) as reducer:
                 return self.call(reducer, x).copy()
-        key = n, comm and comm.handle, str(more), str(blocks) if "owners" in self.ordering.needs else None
+        key = n, comm and comm.handle, str(more), str(blocks) if "owners" in self.needs else None
         if key not in self.kept:
             self.kept[key] = self.plan(n, blocks, comm, **more)
         return self.call(self.kept[key], x).copy()
 
     def saw(self, property: str, total: np.ndarray, part: str, how: str, n: int | None = None) -> Observation:
-        name, p = self.ordering.name, self.comm.size
+        name, p = self.reduction.label, self.comm.size
         n = len(total) if n is None else n
         return Observation(name, property, self.dtype, self.seed, p, n, part, how, digest(total))
 
@@ -150,7 +154,7 @@ def observe(subject: Subject) -> list[Observation]:
     """All observations on the communicator's rank 0, elsewhere none; also none where the type is not supported."""
     try:
         subject.plan(1, deal(subject.comm.size, subject.comm.size)).free()
-    except TypeError:
+    except ChoiceError:
         return []
     trials = (repeats, windows, moved, dealt, integers)
     seen = [observation for trial in trials for observation in trial(subject)]
@@ -213,7 +217,7 @@ def moved(s: Subject) -> Iterator[Observation]:
     p = s.comm.size
     blocks = deal(p, p)
     ranks = np.arange(p)
-    maps = (ranks * 0, ranks, ranks // 2, ranks % 2) if "nodes" in s.ordering.needs else ()
+    maps = (ranks * 0, ranks, ranks // 2, ranks % 2) if "nodes" in s.needs else ()
     for n in s.ns:
         for how, comm in [("ranks as they are", s.comm), *s.places]:
             yield s.saw(PLACEMENT, s.once(s.data(blocks[comm.rank], n), blocks, comm), "the total", how)

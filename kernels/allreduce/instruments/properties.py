@@ -11,10 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
+from shlex import quote
 
 import numpy as np
 
-from kernels.allreduce.catalog import Ordering
+from kernels.allreduce.accumulate import ACCUMULATIONS
+from kernels.allreduce.catalog import orderings
+from kernels.allreduce.reduction import Reduction
 from kernels.guarantees import LEVELS, ChoiceError
 
 RUN, RANKS, SIZE, PLACEMENT, COUNT = "run to run", "all ranks", "message size", "placement", "rank count"
@@ -42,7 +45,7 @@ EXIT_BROKEN = 3
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The hash of `part` of the total of n elements on p ranks, made as `how` says."""
+    """The hash of `part` of the total of n elements on p ranks, made as `how` says; `ordering` is a label."""
 
     ordering: str
     property: str
@@ -70,6 +73,15 @@ class Observation:
 def digest(total: np.ndarray) -> bytes:
     """128-bit hash of the bits."""
     return blake2b(total.tobytes(), digest_size=16).digest()
+
+
+# What is tried
+
+
+def every() -> list[str]:
+    """Labels of all orderings, and of `direct` in those accumulations that promise more than it."""
+    held = [f"direct in {name}" for name, a in ACCUMULATIONS.items() if a.guarantee]
+    return [o.name for o in orderings()] + held
 
 
 # Data
@@ -149,13 +161,13 @@ def shown(name: str, found: dict) -> str:
     return levels[-1] if levels else "less than none"
 
 
-def broken(tried: Sequence[Ordering], found: dict) -> list[str]:
+def broken(tried: Sequence[Reduction], found: dict) -> list[str]:
     """A sentence for each promise that was not kept, saying how to see it again."""
     return [
-        f"ordering {o.name!r} is declared {o.guarantee!r}, but {sentence(*found[o.name, p])}"
-        for o in tried
-        for p in PROMISES[o.guarantee]
-        if (o.name, p) in found
+        f"ordering {r.label!r} is declared {r.guarantee!r}, but {sentence(*found[r.label, p])}"
+        for r in tried
+        for p in PROMISES[r.guarantee]
+        if (r.label, p) in found
     ]
 
 
@@ -165,29 +177,29 @@ def sentence(one: Observation, other: Observation) -> str:
     lengths = ",".join(map(str, sorted({one.n, other.n})))
     return (
         f"fails {one.property!r}: {one.dtype}, seed {one.seed}, {one.part}: p {one.p}, n {one.n}, {one.how}, and "
-        f"p {other.p}, n {other.n}, {other.how}, differ in bits (--orderings {one.ordering} --dtype {one.dtype} "
+        f"p {other.p}, n {other.n}, {other.how}, differ in bits (--orderings {quote(one.ordering)} --dtype {one.dtype} "
         f"--seeds {one.seed} --ranks {sizes} --lengths {lengths})"
     )
 
 
-def stronger(tried: Sequence[Ordering], found: dict) -> list[str]:
+def stronger(tried: Sequence[Reduction], found: dict) -> list[str]:
     """Orderings that kept more than they declare, on what they were tried on."""
     return [
-        f"{o.name} (declared {o.guarantee}) shows {shown(o.name, found)}"
-        for o in tried
-        if (level := shown(o.name, found)) in LEVELS and LEVELS.index(level) > LEVELS.index(o.guarantee)
+        f"{r.label} (declared {r.guarantee}) shows {shown(r.label, found)}"
+        for r in tried
+        if (level := shown(r.label, found)) in LEVELS and LEVELS.index(level) > LEVELS.index(r.guarantee)
     ]
 
 
 # Table
 
 
-def table(tried: Sequence[Ordering], found: dict, caption: str) -> str:
+def table(tried: Sequence[Reduction], found: dict, caption: str) -> str:
     """The caption and a Markdown table: one row per ordering, `no` where there was a counterexample."""
     rows = [["ordering", "declared", *PROPERTIES]]
     rows += [
-        [f"`{o.name}`", o.guarantee, *("no" if (o.name, p) in found else "yes" for p in PROPERTIES)]
-        for o in tried
+        [f"`{r.label}`", r.guarantee, *("no" if (r.label, p) in found else "yes" for p in PROPERTIES)]
+        for r in tried
     ]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     rows.insert(1, ["-" * width for width in widths])

@@ -11,7 +11,7 @@ from kernels.allreduce.schedules import (
     rabenseifner,
     ring,
     two_level,
-    without,
+    unscheduled,
 )
 
 __all__ = [
@@ -25,5 +25,5 @@ __all__ = [
     "rabenseifner",
     "ring",
     "two_level",
-    "without",
+    "unscheduled",
 ]

@@ -29,6 +29,7 @@ def exchange(size: int) -> Schedule:
     guarantee="run",
     why="every element is added in rank order by one owner; the rank count decides",
     short=exchange,
+    contributions_meet=True,
 )
 def direct(size: int) -> Schedule:
     """Each rank gets its chunk from all, adds in rank order, sends the sum to all: least bytes, two steps.

@@ -23,7 +23,7 @@ class System:
     `backend`, `threads`: of `kernels.vectors`.
 
     `exact`: every product enters the superaccumulator with both parts, so that no order is left anywhere; the reducer's
-    ordering must be `exact`. Nothing is then under way between `start` and `finish` of a fused kernel.
+    accumulation must be `exact`. Nothing is then under way between `start` and `finish` of a fused kernel.
 
     `arrival`: a seed; each dot product adds the partial sums of this rank's blocks one after the other, in an order
     drawn from (seed, rank, number of the call), as blocks of a GPU would that end with an atomic addition. The bits are

@@ -17,7 +17,7 @@ from benchmarks.allreduce.timing import repeat
 from kernels.allreduce import plan
 
 COUNT = 5
-ORDERINGS = ("native", "arrival", "ring", "exact")
+ORDERINGS = ("library", "arrival", "ring", "direct in exact")
 
 
 class Faulty:
@@ -83,7 +83,7 @@ def options(comm, **more):
 
 def shuffles(comm):
     """The orders of the cells of each round, as every rank had them."""
-    cells = [Cell(name, n, 8 * n) for name in ("library", "native") for n in (1, 2, 3)]
+    cells = [Cell(name, n, 8 * n) for name in ("bare", "library") for n in (1, 2, 3)]
     found = measure(comm, cells, options(comm, rounds=3), plan)
     mine = [[(c.ordering, c.count) for c in order] for order in found.orders]
     return comm.gather(mine)
@@ -161,7 +161,7 @@ def jump(comm):
 def main():
     comm = MPI.COMM_WORLD
     report = {
-        "right": wrong(comm, ("library", *ORDERINGS)),
+        "right": wrong(comm, ("bare", *ORDERINGS)),
         "wrong": {fault: wrong(comm, ORDERINGS, fault) for fault in FAULTS},
         "shuffles": shuffles(comm),
         "overrun": overrun(comm),

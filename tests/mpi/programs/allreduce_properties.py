@@ -4,21 +4,20 @@ Run by tests/mpi/test_allreduce_mpi.py as `mpirun -n P python allreduce_properti
 """
 
 import time
-from hashlib import blake2b
 
 import numpy as np
 from mpi4py import MPI
-from sections import COMM, raised, report, section
+from sections import COMM, LABELS, labelled, raised, report, section
 
 from kernels import exact
-from kernels.allreduce import PlanMismatch, RanksDisagree, ReplayError, check, orderings, plan
+from kernels.allreduce import PlanMismatch, RanksDisagree, Reduction, ReplayError, orderings, plan
 from kernels.allreduce.simulator import simulate
 from kernels.guarantees import ChoiceError
+from tests.order_free import ORDER_FREE, defined
 
 RANK, SIZE = COMM.rank, COMM.size
 # Over ranks: those over blocks need to know who owns which.
-NAMES = [o.name for o in orderings() if "owners" not in o.needs]
-SCHEDULED = [o.name for o in orderings() if o.name in NAMES and o.scheduled]
+SCHEDULED = [o.name for o in orderings() if o.scheduled and "owners" not in o.needs]
 BLOCKS = (9, 0, 3, 17, 1, 4, 2, 8)  # of each rank: none, one, and so many that NumPy might sum them pairwise
 LENGTHS = sorted({0, 1, SIZE - 1, SIZE, 5, 1000})
 
@@ -52,32 +51,32 @@ def schedules_give_the_bits_of_the_simulator():
 
 @section
 def order_free_sums_give_the_bits_of_the_simulator():
-    for name in ("fixed-point", "exact"):
+    for name in ORDER_FREE:
         for dtype in ("float64", "float32"):
             for shape in [(n,) for n in LENGTHS] + [(), (3, 2)]:
-                with plan(COMM, name, shape, dtype) as reducer:
+                with plan(COMM, "direct", shape, dtype, accumulation=name) as reducer:
                     for seed in (1, 2):
                         xs = all_contributions(seed, shape, dtype)
                         total = reducer(xs[RANK])
-                        if total.tobytes() != simulate(name, xs)[RANK].tobytes():
+                        if total.tobytes() != simulate("direct", xs, accumulation=name)[RANK].tobytes():
                             yield f"{name} {dtype} {shape} seed {seed}: {total}"
 
 
 @section
 def order_free_sums_have_one_hash():
-    """Compared by the test with one rank's, for two ways of dealing 24 blocks out to the ranks."""
-    for name in ("fixed-point", "exact"):
+    """By every schedule, for two ways of dealing 24 blocks out to the ranks: that of all blocks together."""
+    for accumulation in ORDER_FREE:
         for dtype in ("float64", "float32"):
-            blocks = numbers(7, (24, 6), dtype)
+            blocks = numbers(7, (24, 6), dtype) * (10.0 ** np.arange(-12, 12)[:, None]).astype(dtype)
+            expected = defined(accumulation, blocks).tobytes()
             for owner in (np.arange(24) * SIZE // 24, np.random.default_rng(SIZE).integers(0, SIZE, 24)):
-                with plan(COMM, name, (6,), dtype, check=True) as reducer:
-                    digest = blake2b(reducer(blocks[owner == RANK]).tobytes(), digest_size=16).hexdigest()
-                if digest != simulated_hash(name, blocks):
-                    yield f"{name} {dtype}: {digest}"
-
-
-def simulated_hash(name, blocks):
-    return blake2b(simulate(name, [blocks])[0].tobytes(), digest_size=16).hexdigest()
+                mine = np.flatnonzero(owner == RANK)
+                for o in orderings():
+                    if o.scheduled:
+                        reduction = Reduction(o.name, 6, dtype, accumulation=accumulation, check=True)
+                        with plan(COMM, reduction, blocks=mine) as reducer:
+                            if reducer(blocks[mine]).tobytes() != expected:
+                                yield f"{reduction.label} {dtype}"
 
 
 @section
@@ -90,7 +89,15 @@ def words_accumulated_by_the_caller_are_summed_exactly():
     everything = exact.zeros((2,))
     exact.add_products(everything[0], a, b)
     exact.add_products(everything[1], a, a)
-    with plan(COMM, "exact", (2,), check=True) as reducer:
+    for name in ("direct", "ring", "recursive-doubling", "block-tree"):
+        reduction = Reduction(name, 2, accumulation="exact")
+        with plan(COMM, reduction, blocks=[RANK, RANK + SIZE]) as reducer:
+            if reducer.sum_words(words).tobytes() != exact.round(everything).tobytes():
+                yield f"{name}: sum_words differs from the sum of all products on one rank"
+    with plan(COMM, "ring", (2,), accumulation="compensated") as reducer:
+        if "need accumulation 'exact'" not in raised(ChoiceError, lambda: reducer.sum_words(words)):
+            yield "words were summed in pairs"
+    with labelled("direct in exact", (2,), check=True) as reducer:
         if reducer.sum_words(words).tobytes() != exact.round(everything).tobytes():
             yield "sum_words differs from the sum of all products on one rank"
         if words.tobytes() != before:
@@ -105,16 +112,16 @@ def words_accumulated_by_the_caller_are_summed_exactly():
 def the_library_sums_integers_as_we_do_and_agrees_across_ranks():
     for shape in [(n,) for n in LENGTHS] + [(), (100_000,)]:
         xs = all_contributions(1, shape, np.int64)
-        with plan(COMM, "native", shape, "int64", check=True) as reducer:
+        with plan(COMM, "library", shape, "int64", check=True) as reducer:
             if (reducer(xs[RANK]) != np.concatenate(xs).sum(axis=0)).any():
-                yield f"native int64 {shape}"
+                yield f"library int64 {shape}"
         xs = all_contributions(1, shape)
         blocks = np.concatenate(xs)
         # Any order of n additions errs by less than n * 2**-53 / (1 - n * 2**-53) of the sum of magnitudes.
         allowed = (len(blocks) + SIZE) * np.finfo(float).eps * np.abs(blocks).sum(axis=0)
-        with plan(COMM, "native", shape, check=True) as reducer:
-            if (np.abs(reducer(xs[RANK]) - simulate("exact", xs)[RANK]) > allowed).any():
-                yield f"native float64 {shape}"
+        with plan(COMM, "library", shape, check=True) as reducer:
+            if (np.abs(reducer(xs[RANK]) - defined("exact", np.concatenate(xs))) > allowed).any():
+                yield f"library float64 {shape}"
 
 
 @section
@@ -193,8 +200,8 @@ def logs_that_do_not_fit_are_refused_on_all_ranks():
 
 @section
 def ranks_that_hold_other_bits_are_named():
-    for name in ("native", "direct", "exact"):
-        with plan(COMM, name, (2,), check=True, name="energy") as reducer:
+    for name in ("library", "direct", "direct in exact"):
+        with labelled(name, (2,), check=True, name="energy") as reducer:
             reducer(np.ones((1, 2)))
             add = reducer._reduce
             culprit = SIZE - 1
@@ -227,24 +234,25 @@ def ranks_that_ask_for_different_things_learn_so():
         message = raised(ChoiceError if odd == RANK else PlanMismatch, lambda: plan(COMM, name, (2,)))
         if f"rank {odd}: ChoiceError: unknown all-reduce ordering 'rnig'" not in message and odd != RANK:
             yield f"an unknown ordering on one rank: {message or 'nothing was raised'}"
-        if "native, arrival, " not in message:
+        if "library, arrival, " not in message:
             yield f"an unknown ordering on one rank lists nothing: {message}"
 
 
 @section
 def what_cannot_be_planned_or_added_says_why():
     cases = [
-        (ChoiceError, {"ordering": "rnig"}, "native, arrival, "),
+        (ChoiceError, {"ordering": "rnig"}, "library, arrival, "),
         (TypeError, {"dtype": "complex128"}, "float16, bfloat16, int64 in native byte order, not complex128"),
-        (TypeError, {"dtype": "int64", "ordering": "exact"}, "reduces float64, float32 in"),
+        (TypeError, {"dtype": "float16", "ordering": "library"}, "reduces float64, float32, int64 in"),
+        (ChoiceError, {"dtype": "int64", "accumulation": "exact"}, "takes float64, float32, not int64"),
         (TypeError, {"dtype": ">f8"}, "not >f8"),
         (ValueError, {"shape": (2, -1)}, "negative"),
     ]
     for error, arguments, message in cases:
         if message not in raised(error, lambda: plan(COMM, **arguments)):  # noqa: B023
             yield f"plan({arguments}) did not say {message!r}"
-    for name in NAMES:
-        with plan(COMM, name, (2,), name="energy") as reducer:
+    for name in LABELS:
+        with labelled(name, (2,), name="energy") as reducer:
             bad = [
                 (TypeError, np.ones((1, 2), np.float32), "of type float64, got float32"),
                 (ValueError, np.ones((1, 3)), "of shape (k, 2), k >= 0, got (1, 3)"),
@@ -260,19 +268,19 @@ def what_cannot_be_planned_or_added_says_why():
         reducer.free()  # again: does nothing
         if "was freed" not in raised(RuntimeError, lambda: reducer(np.ones((1, 2)))):
             yield f"{name} worked after free"
-        if (reducer.ordering, reducer.guarantee) != (name, check(name, "none").guarantee):
+        if reducer.reduction.label != name or reducer.guarantee != reducer.reduction.guarantee:
             yield f"{name} presents itself as {reducer.ordering}, {reducer.guarantee}"
 
 
 @section
 def a_number_that_is_none_spreads_and_infinities_stay():
-    for name in NAMES:
+    for name in LABELS:
         x = np.array([[1.0, np.inf, -np.inf if RANK else np.inf, np.nan if RANK == SIZE - 1 else 1.0]])
-        with np.errstate(invalid="ignore"), plan(COMM, name, (4,), check=True) as reducer:
+        with np.errstate(invalid="ignore"), labelled(name, (4,), check=True) as reducer:
             total = reducer(x)
         mixed = total[2] == np.inf if SIZE == 1 else np.isnan(total[2])
         # In fixed point the other elements share the exponent, so that a finite one is lost too.
-        finite = np.isnan(total[0]) if name == "fixed-point" else total[0] == SIZE
+        finite = np.isnan(total[0]) if name == "direct in fixed-point" else total[0] == SIZE
         if not (finite and total[1] == np.inf and mixed and np.isnan(total[3])):
             yield f"{name}: {total}"
 
@@ -282,8 +290,8 @@ def the_caller_s_messages_are_left_alone():
     after, before = (RANK + 1) % SIZE, (RANK - 1) % SIZE
     mine, theirs = np.full(2, float(RANK)), np.zeros(2)
     request = COMM.Irecv(theirs, MPI.ANY_SOURCE, MPI.ANY_TAG)
-    for name in NAMES:
-        with plan(COMM, name, (2,)) as reducer:
+    for name in LABELS:
+        with labelled(name, (2,)) as reducer:
             reducer(np.ones((1, 2)))
     COMM.Send(mine, after, 3)
     request.Wait()
@@ -297,8 +305,8 @@ def reducers_give_back_what_they_took():
     for _ in range(2500 if SIZE == 2 else 3):
         with plan(COMM, "ring", (2,)):
             pass
-    for name in NAMES:
-        reducer = plan(COMM, name, (2,))
+    for name in LABELS:
+        reducer = labelled(name, (2,))
         requests = reducer._requests
         del reducer
         if any(request != MPI.REQUEST_NULL for request in requests):
@@ -307,7 +315,7 @@ def reducers_give_back_what_they_took():
 
 def leave_reducers_unfreed():
     """The end of the program must pass without complaints of the library."""
-    kept = [plan(COMM, name, (2,)) for name in NAMES]
+    kept = [labelled(name, (2,)) for name in LABELS]
     for reducer in kept:
         reducer(np.ones((1, 2)))
 

@@ -16,7 +16,15 @@ from collections.abc import Callable
 
 from mpi4py import MPI
 
+from kernels.allreduce import Reduction, orderings, plan
+from kernels.allreduce.simulator import simulate
+
 COMM = MPI.COMM_WORLD
+# Orderings that need no blocks, and those accumulations of `direct` that have reducers of their own.
+LABELS = [o.name for o in orderings() if "owners" not in o.needs] + [
+    "direct in fixed-point",
+    "direct in exact",
+]
 _sections: list[Callable] = []
 
 
@@ -24,6 +32,17 @@ def section(function):
     """Decorator: `function` is one of the program's sections. It is collective, and must not end early on a rank."""
     _sections.append(function)
     return function
+
+
+def labelled(label, shape=(), dtype="float64", *, name="", **axes):
+    """The reducer of a label such as "ring in exact"."""
+    return plan(COMM, Reduction.named(label, shape, dtype, **axes), name=name)
+
+
+def simulated(label, contributions):
+    """What that reducer returns on every rank, by the simulator."""
+    reduction = Reduction.named(label)
+    return simulate(reduction.ordering, contributions, accumulation=reduction.accumulation)
 
 
 def raised(error, call):

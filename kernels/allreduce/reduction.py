@@ -1,0 +1,249 @@
+"""What a reduction is: one frozen description, the same on all ranks, along axes that are chosen independently.
+
+An ordering says who sends what to whom and adds when, an accumulation in what partial sums are held, a wire how a
+message is encoded. Whatever can be refused without a communicator is refused when a description is made.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from kernels.allreduce import accumulate, catalog, collectives, operations
+from kernels.allreduce.catalog import Ordering
+from kernels.allreduce.operations import Operation
+from kernels.allreduce.schedule import Schedule
+from kernels.allreduce.tree import keeps_order
+from kernels.guarantees import ChoiceError, known, meets
+
+LIBRARY_NUMBERS = ("float64", "float32", "int64")
+COLLECTIVES = ("allreduce", "reduce", "reduce-scatter", "allgather")
+WIRES = ("as is",)
+SHORT_BYTES = 1 << 13  # up to which fewer rounds pay, at the price of more bytes
+PAIR_BYTES = 1 << 18  # as long, of two ranks, which send no more bytes in fewer rounds
+IN = " in "  # between ordering and accumulation, in text
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A reduction of contributions (k, *shape) of `dtype`, of k >= 0 blocks on each rank, over all blocks.
+
+    `ordering`     a name of the catalogue, maybe with parameters: "k-nomial:k=8".
+    `shape`        of a contribution; a number n stands for (n,).
+    `dtype`        float64, float32, float16, bfloat16 or int64; accumulations and the library take fewer.
+    `accumulation` in what partial sums are held and travel: "working", the dtype; "float64"; "compensated", pairs of
+                   sum and error; "fixed-point", integers in a common unit; "exact", integers wide enough for every
+                   number. Under the last two every ordering has the same bits. See `kernels.allreduce.accumulate`.
+    `wire`         how a message is encoded: "as is".
+    `operation`    "sum", "prod", "min", "max" or an `Operation` of your own.
+    `collective`   "allreduce"; "reduce", to rank `root` alone; "reduce-scatter", elements evenly(n, size, rank) of the
+                   flat total; "allgather", one contribution of each rank, (size, *shape). The last three for orderings
+                   with a schedule.
+    `nodes`        the node of every rank, for two-level; found by shared memory where not given.
+    `check`        before every call verify that all ranks pass the same shape and type; after it that all hold the same
+                   bits.
+
+    Raises ChoiceError for unknown names and for what does not go together, TypeError for a dtype that the ordering
+    does not take, ValueError for an impossible shape.
+    """
+
+    ordering: str = "direct"
+    shape: int | tuple[int, ...] = ()
+    dtype: np.dtype = "float64"
+    _: KW_ONLY
+    accumulation: str = "working"
+    wire: str = "as is"
+    operation: str | Operation = "sum"
+    collective: str = "allreduce"
+    root: int = 0
+    nodes: Sequence[int] | None = None
+    check: bool = False
+
+    def __post_init__(self):
+        catalog.get(self.ordering)
+        for name, value in (
+            ("shape", _lengths(self.shape)),
+            ("dtype", _type(self.dtype)),
+            ("operation", operations.get(self.operation)),
+            ("root", operator.index(self.root)),
+            ("nodes", None if self.nodes is None else tuple(map(int, self.nodes))),
+            ("check", bool(self.check)),
+        ):
+            object.__setattr__(self, name, value)
+        known("wire", self.wire, WIRES)
+        known("collective", self.collective, COLLECTIVES)
+        self._require_type()
+        self._require_operation()
+        self._require_collective()
+        self._require_accumulation()
+
+    @classmethod
+    def named(cls, label: str, *shape_and_type, **more) -> Reduction:
+        """The reduction of that `label`: "ring", "ring:start=1 in exact"."""
+        ordering, _, accumulation = label.partition(IN)
+        return cls(ordering, *shape_and_type, accumulation=accumulation or "working", **more)
+
+    @property
+    def label(self) -> str:
+        """Ordering and accumulation in words: "ring", "ring:start=1 in exact"."""
+        return self.ordering if self.accumulation == "working" else f"{self.ordering}{IN}{self.accumulation}"
+
+    @cached_property
+    def entry(self) -> Ordering:
+        """The ordering as the catalogue has it."""
+        return catalog.get(self.ordering)
+
+    @property
+    def guarantee(self) -> str:
+        """What is promised of the bits: by the accumulation, else by the ordering."""
+        return accumulate.ACCUMULATIONS[self.accumulation].guarantee or self.entry.guarantee
+
+    @property
+    def contributions_travel(self) -> bool:
+        """Whether contributions travel as they are, to be added exactly where they meet."""
+        exactly = accumulate.ACCUMULATIONS[self.accumulation].guarantee is not None
+        return exactly and self.entry.contributions_meet and self.collective == "allreduce"
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element in a message."""
+        if self.contributions_travel:
+            return self.dtype.itemsize
+        held = accumulate.get(self.accumulation, self.dtype, self.operation)
+        return held.width * held.travels.itemsize
+
+    def schedule(self, size: int, **context) -> Schedule | None:
+        """The schedule of the collective among `size` ranks; None for an ordering that has none.
+
+        `context`: `nodes` and `owners`, of which the ordering uses what it needs. Raises ChoiceError for a parameter,
+        a root or an operation that so many ranks cannot have.
+        """
+        nbytes = math.prod(self.shape) * self.element_bytes
+        short = nbytes <= (PAIR_BYTES if size == 2 else SHORT_BYTES)
+        schedule = self.entry.schedule(size, short, **context)
+        if schedule is None:
+            return None
+        if not (self.operation.commutative or keeps_order(schedule)):
+            enough = [o.name for o in catalog.orderings() if o.scheduled and keeps_order(o.schedule(size))]
+            raise ChoiceError(
+                f"operation {self.operation.name!r} is not commutative, and ordering {self.ordering!r} combines the "
+                f"ranks of {size} in another order than theirs; these keep it: {', '.join(enough)}"
+            )
+        if self.collective == "reduce":
+            return collectives.reduce(schedule, self.root)
+        if self.collective == "reduce-scatter":
+            return collectives.reduce_scatter(schedule)
+        return collectives.allgather(schedule) if self.collective == "allgather" else schedule
+
+    def require(self, level: str) -> None:
+        """Raise ChoiceError, listing what does, unless the guarantee meets that level."""
+        if meets(self.guarantee, level):
+            return
+        enough = ", ".join(o.name for o in catalog.orderings() if meets(o.guarantee, level))
+        held = " or ".join(
+            name for name, a in accumulate.ACCUMULATIONS.items() if a.guarantee and meets(a.guarantee, level)
+        )
+        enough = f"orderings {enough}; " if enough else ""
+        raise ChoiceError(
+            f"all-reduce ordering {self.ordering!r} promises {self.guarantee!r}, less than the {level!r} asked for: "
+            f"{self.entry.why}. These meet {level!r}: {enough}any ordering with a schedule, such as direct, in "
+            f"accumulation {held}"
+        )
+
+    def json(self) -> dict[str, Any]:
+        """All that decides the bits and the bytes, as JSON has it."""
+        return {
+            "ordering": self.ordering,
+            "parameters": self.entry.parameters,
+            "accumulation": self.accumulation,
+            "wire": self.wire,
+            "collective": self.collective,
+            "operation": self.operation.name,
+            "shape": list(self.shape),
+            "dtype": self.dtype.name,
+            "guarantee": self.guarantee,
+        }
+
+    def __str__(self) -> str:
+        to = f" to rank {self.root}" if self.collective == "reduce" else ""
+        text = (
+            f"{self.collective}{to}, ordering {self.ordering!r}, {self.operation.name} of {self.dtype}, "
+            f"shape {self.shape}"
+        )
+        text += "" if self.accumulation == "working" else f", accumulation {self.accumulation!r}"
+        text += "" if self.nodes is None else f", nodes {self.nodes}"
+        return text + (", check" if self.check else "")
+
+    def _require_type(self) -> None:
+        taken = LIBRARY_NUMBERS if self.ordering == "library" else operations.ELEMENTS
+        if self.dtype.name not in taken or not self.dtype.isnative:
+            raise TypeError(
+                f"ordering {self.ordering!r} reduces {', '.join(taken)} in native byte order, not {self.dtype}"
+            )
+
+    def _require_operation(self) -> None:
+        name = self.operation.name
+        if self.ordering == "library" and operations.OPERATIONS.get(name) is not self.operation:
+            raise ChoiceError(
+                f"ordering 'library' does {', '.join(operations.OPERATIONS)}, not {name!r} of the caller's"
+            )
+        if self.ordering == "arrival" and not self.operation.commutative:
+            raise ChoiceError(
+                f"operation {name!r} is not commutative, and 'arrival' combines in any order: choose direct"
+            )
+
+    def _require_collective(self) -> None:
+        if self.collective != "allreduce" and not self.entry.scheduled:
+            raise ChoiceError(
+                f"ordering {self.ordering!r} does allreduce only, no {self.collective}, as it has no schedule: choose "
+                f"{catalog.scheduled()}"
+            )
+        if self.collective == "allgather" and "owners" in self.entry.needs:
+            raise ChoiceError(
+                f"ordering {self.ordering!r} adds over blocks; an allgather has none: choose direct or ring"
+            )
+
+    def _require_accumulation(self) -> None:
+        accumulate.get(self.accumulation, self.dtype, self.operation)
+        if self.accumulation == "working":
+            return
+        if not self.entry.scheduled:
+            raise ChoiceError(
+                f"accumulation {self.accumulation!r} needs an all-reduce ordering with a schedule, not "
+                f"{self.ordering!r}: choose {catalog.scheduled()}"
+            )
+        if self.collective == "allgather":
+            raise ChoiceError(f"an allgather adds nothing in {self.accumulation!r}: leave accumulation out")
+
+
+def labels(text: str) -> list[str]:
+    """Labels between commas; a parameter behind a comma, `fold=wrap`, belongs to the ordering before it."""
+    found: list[str] = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        if "=" in part.partition(":")[0] and found:
+            found[-1] += f",{part}"
+        else:
+            found.append(part)
+    return found
+
+
+def _lengths(shape) -> tuple[int, ...]:
+    lengths = tuple(operator.index(n) for n in np.atleast_1d(np.asarray(shape, dtype=object)))
+    if any(n < 0 for n in lengths):
+        raise ValueError(f"shape {lengths} has a negative length")
+    return lengths
+
+
+def _type(dtype) -> np.dtype:
+    """`dtype`, of which bfloat16 may also be given by its name."""
+    if isinstance(dtype, str) and dtype == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(dtype)
