@@ -75,7 +75,7 @@ class Model:
         ]
         self.fill_wide, self.fill, fill_faces, fill_residual = (self._traced(h) for h in self.halos)
 
-        exactly = options.guarantee == "exact"
+        exactly = options.policy.exact_products
 
         def dots(name, n):
             return GlobalDots(blocks, kernels, ctx.reducer(name, (n,), blocks=blocks.own), n, exactly)

@@ -14,7 +14,7 @@ import numpy as np
 from miniapps.errors import UsageError
 from miniapps.runner import faults
 from miniapps.runner.console import NoProgress, Progress
-from miniapps.runner.options import RunOptions, ordering_for
+from miniapps.runner.options import RunOptions
 from miniapps.runner.watch import Watch
 from miniapps.system.place import Place
 from miniapps.trace import Tracer
@@ -124,8 +124,8 @@ class Context:
         blocks: Sequence[int] | None = None,
         ordering: str | None = None,
     ) -> Reducer:
-        """An all-reduce of arrays of `shape` by `ordering`, else by the one that the options ask for, over all ranks or
-        those of `comm`; freed with the repeat. `blocks`: the numbers of this rank's blocks, one per contribution.
+        """An all-reduce of arrays of `shape` as the policy of the run says, or by `ordering`, over all ranks or those
+        of `comm`; freed with the repeat. `blocks`: the numbers of this rank's blocks, one per contribution.
 
         Collective. Raises ValueError for a name in use, and UsageError when the run to be replayed has no orders
         for it.
@@ -134,7 +134,9 @@ class Context:
 
         if name in self._reducers:
             raise ValueError(f"a reducer called {name!r} exists in this repeat; choose another name")
-        ordering = ordering or ordering_for(self.options, math.prod(shape))
+        ordering, accumulation = (
+            (ordering, "working") if ordering else self.options.policy.of(math.prod(shape))
+        )
         inner = allreduce.plan(
             self.comm if comm is None else comm,
             ordering=ordering,
@@ -143,7 +145,7 @@ class Context:
             check=self.options.check_ranks,
             replay=self._orders(name) if ordering == "arrival" else None,
             name=name,
-            accumulate=self.options.accumulate,
+            accumulate=accumulation,
             blocks=blocks,
         )
         self.orderings[name] = ordering

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from kernels import allreduce
 from miniapps.errors import UsageError
 from miniapps.received.text import tell
 from miniapps.runner import commandline, config, faults
-from miniapps.runner.options import Common, RunOptions, ordering_for
+from miniapps.runner.options import Common, RunOptions
 from miniapps.system import environment, resources
 from miniapps.trace import TraceError, read_run
 
@@ -76,7 +74,7 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
     options, own, only_list = commandline.parse(app, argv, os.environ)
     known = commandline.known_options(app)
     if app.complete:
-        app.complete(own, size)
+        app.complete(own, options, size)
     effective = config.effective(Common(options), own)
     if only_list:
         from miniapps.runner.listing import listing  # imports all kernels, of which a run may need few
@@ -85,7 +83,9 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
         return None
     if options.device == "cuda" and (reason := environment.no_cuda()):
         raise UsageError(f"--device cuda: {reason}; or compute with --device cpu")
-    orderings, injected = check(app, own, options, size)
+    injected = check(app, own, options, size)
+    (scalars, _), (vectors, _) = options.policy.scalars, options.policy.vectors
+    orderings = {"scalars": scalars, "vectors": vectors}
     resources.require_threads(options.threads, size)
     if app.memory and options.device == "cpu":
         resources.require_memory(app.memory(own, options, size), size)
@@ -111,16 +111,14 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
     )
 
 
-def check(app: Any, own: Any, options: RunOptions, size: int) -> tuple[dict[str, str], list[faults.Fault]]:
-    """(orderings by what they add, faults) of a configuration on `size` ranks. Raises UsageError, ChoiceError or
-    BlocksError for one that cannot run. What this node has is not looked at: campaigns are checked elsewhere."""
-    orderings = {"scalars": ordering_for(options, 1), "vectors": ordering_for(options, sys.maxsize)}
-    for ordering in set(orderings.values()):
-        allreduce.check(ordering, options.guarantee, options.accumulate)
+def check(app: Any, own: Any, options: RunOptions, size: int) -> list[faults.Fault]:
+    """The faults of a configuration on `size` ranks. Raises UsageError, ChoiceError or BlocksError for one that cannot
+    run. What this node has is not looked at: campaigns are checked elsewhere."""
+    options.policy.check()
     injected = [faults.parse(spec, size, options.repeats) for spec in options.fault]
     if app.validate:
         app.validate(own, options, size)
-    return orderings, injected
+    return injected
 
 
 def directory(out: Path) -> Path:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from kernels.guarantees import LEVELS
 from kernels.threads import MOST as MOST_THREADS
 from miniapps.runner.config import SEEDS, option, section
+from miniapps.runner.policy import Policy, resolve
 from miniapps.trace.node import FILES as TRACE_FILES
 from miniapps.trace.writer import LEVELS as TRACE_LEVELS
 
@@ -45,12 +47,13 @@ class RunOptions:
         parameters=True,
         help="ordering of every all-reduce instead of that by guarantee, maybe with parameters (k-nomial:k=8)",
     )
-    accumulate: str = option(
-        "working",
+    accumulate: str | None = option(
+        None,
         role="method",
         flag="--accumulate",
         choices=_accumulations,
-        help="in what the partial sums of an all-reduce are held and travel; for orderings with a schedule",
+        help="in what the partial sums of an all-reduce are held and travel, instead of that by guarantee; for "
+        "orderings with a schedule",
     )
     device: str = option(
         "cpu", role="method", flag="--device", choices=("cpu", "cuda"), help="where to compute"
@@ -140,27 +143,14 @@ class RunOptions:
         True, role="control", flag="--progress", help="a progress bar, if rank 0 has a terminal"
     )
 
+    @cached_property
+    def policy(self) -> Policy:
+        """What guarantee, ordering, accumulation and replay come to; options are not changed once it was asked for."""
+        return resolve(self.guarantee, self.allreduce, self.accumulate, self.replay is not None)
+
 
 @dataclass
 class Common:
     """The configuration made of the common section alone."""
 
     run: RunOptions = section(RunOptions)
-
-
-# Orderings by guarantee: (for scalars, for vectors). Scalars are small enough for the superaccumulator, which
-# costs 1.1 KB per number on the wire; fixed point carries vectors at a few words per number.
-BY_GUARANTEE = {
-    "none": ("native", "native"),
-    "run": ("recursive-doubling", "direct"),
-    "layout": ("exact", "fixed-point"),
-    "exact": ("exact", "exact"),
-}
-SCALARS = 16  # elements up to which a shape counts as scalars
-
-
-def ordering_for(options: RunOptions, elements: int) -> str:
-    """The ordering for all-reduces of that many elements: as asked for, or by guarantee."""
-    if options.replay is not None:
-        return "arrival"
-    return options.allreduce or BY_GUARANTEE[options.guarantee][elements > SCALARS]

@@ -72,7 +72,7 @@ class Workspace:
             precondition=self._preconditioner(dtype),
             backend=self.backend,
             threads=ctx.options.threads,
-            exact=ctx.options.guarantee == "exact" and ordering is None and arrival is None,
+            exact=ctx.options.policy.exact_products and ordering is None and arrival is None,
             arrival=arrival,
             trace=ctx.tracer,
         )
