@@ -23,6 +23,7 @@ from miniapps.linear.dots import GlobalDots
 from miniapps.linear.krylov import ChronopoulosGear, solve
 from miniapps.system.device import host, put
 from miniapps.trace.records import INPUT, LEFT
+from miniapps.trace.schema import COLLECTIVE, COMPUTE, EXCHANGE, FILE, OTHER
 
 # Shu & Osher's third-order SSP Runge-Kutta in terms of its quadrature: the weight of each stage's rate
 QUADRATURE = (1.0 / 6.0, 1.0 / 6.0, 2.0 / 3.0)
@@ -58,10 +59,11 @@ class Model:
         self.state = State.at_rest(blocks, xp)
         self.force = xp.asarray(flow.kolmogorov(blocks, config.flow.wavenumber, config.flow.forcing))
         self.record = Record()
-        self.name = {
-            name: self.tracer.name(name)
-            for name in ("step", "poisson", "closure", "rhs", "halo", "allreduce.dt", "checkpoint", "record")
-        }
+        kinds = dict(
+            step=OTHER, poisson=COMPUTE, closure=COMPUTE, rhs=COMPUTE, halo=EXCHANGE, checkpoint=FILE
+        )
+        kinds |= {"record": OTHER, "allreduce.dt": COLLECTIVE}
+        self.name = {name: self.tracer.name(name, kind) for name, kind in kinds.items()}
 
         pad = residual_pad(blocks)
         self.halos = [

@@ -33,6 +33,7 @@ class Launch:
     problem: str
     problem_options: dict[str, Any]
     method: dict[str, Any]
+    stated: dict[str, Any]  # what options are for a promise
     out: Path
     run_id: str
     started: str
@@ -48,8 +49,8 @@ class Launch:
             "problem": self.problem,
             "problem_options": self.problem_options,
             "method": self.method,
+            "options": self.stated,
             "guarantee": self.options.guarantee,
-            "ordering": ",".join(dict.fromkeys(self.method["orderings"].values())),
             "seed": self.options.seed,
             "repeats": self.options.repeats,
             "run_id": self.run_id,
@@ -84,8 +85,6 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
     if options.device == "cuda" and (reason := environment.no_cuda()):
         raise UsageError(f"--device cuda: {reason}; or compute with --device cpu")
     injected = check(app, own, options, size)
-    (scalars, _), (vectors, _) = options.policy.scalars, options.policy.vectors
-    orderings = {"scalars": scalars, "vectors": vectors}
     resources.require_threads(options.threads, size)
     if app.memory and options.device == "cpu":
         resources.require_memory(app.memory(own, options, size), size)
@@ -101,7 +100,8 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
         effective=effective,
         problem=problem,
         problem_options=defining,
-        method=config.of_role(known, effective, "method") | {"orderings": orderings},
+        method=config.of_role(known, effective, "method"),
+        stated=config.stated(known),
         replay=None if options.replay is None else replayed(options, app.name, problem, size),
         environment=environment.shared(),
         faults=injected,

@@ -157,7 +157,7 @@ def _run(app: App, comm: Any, state: State) -> int:
             "fom": outcome.figures(outcomes),
             "checks": checks,
             "fingerprints": [repeat.fingerprint for repeat in outcomes],
-            "reducers": ctx.orderings,
+            "reductions": ctx.reductions,
             "traces": {name: seal for own in seals for name, seal in own.items()},
             "wall_s": wall,
         }

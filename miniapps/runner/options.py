@@ -10,6 +10,7 @@ from kernels.threads import MOST as MOST_THREADS
 from miniapps.runner.config import SEEDS, option, section
 from miniapps.runner.policy import Policy, resolve
 from miniapps.trace.node import FILES as TRACE_FILES
+from miniapps.trace.records import PASSING
 from miniapps.trace.writer import LEVELS as TRACE_LEVELS
 
 
@@ -35,6 +36,7 @@ class RunOptions:
     guarantee: str = option(
         "none",
         role="method",
+        effect="reduction",
         flag="--guarantee",
         choices=LEVELS,
         help="what the bits of the result are promised to be",
@@ -42,6 +44,7 @@ class RunOptions:
     allreduce: str | None = option(
         None,
         role="method",
+        effect="reduction",
         flag="--allreduce",
         choices=_orderings,
         parameters=True,
@@ -50,13 +53,19 @@ class RunOptions:
     accumulate: str | None = option(
         None,
         role="method",
+        effect="reduction",
         flag="--accumulate",
         choices=_accumulations,
         help="in what the partial sums of an all-reduce are held and travel, instead of that by guarantee; for "
         "orderings with a schedule",
     )
     device: str = option(
-        "cpu", role="method", flag="--device", choices=("cpu", "cuda"), help="where to compute"
+        "cpu",
+        role="method",
+        effect="device",
+        flag="--device",
+        choices=("cpu", "cuda"),
+        help="where to compute",
     )
     repeats: int = option(
         1,
@@ -76,6 +85,7 @@ class RunOptions:
     threads: int = option(
         1,
         role="method",
+        effect="threads",
         flag="--threads",
         minimum=1,
         maximum=MOST_THREADS,
@@ -92,6 +102,7 @@ class RunOptions:
         "state",
         role="control",
         flag="--record",
+        records=tuple(f"fingerprints:{prefix}*" for prefix in PASSING),
         choices=("state", "messages"),
         help="record fingerprints of the state, or also of what every kernel, halo exchange and all-reduce took and "
         "gave, which names the cause of a difference",
@@ -106,25 +117,32 @@ class RunOptions:
     check_ranks: bool = option(
         False,
         role="control",
+        effect="cost",
         flag="--check-ranks",
         help="after every all-reduce, verify that all ranks hold the same bits",
     )
     replay: str | None = option(
         None,
         role="method",
+        effect="replay",
         flag="--replay",
         help="directory of a run whose order of arrival is to be repeated",
     )
     shuffle_blocks: int = option(
         0,
         role="method",
+        effect="ownership",
         flag="--shuffle-blocks",
         minimum=0,
         maximum=SEEDS,
         help="deal blocks to ranks at random by this seed; 0: in order",
     )
     fault: tuple[str, ...] = option(
-        (), role="method", flag="--fault", help="inject a fault, such as nan@step=5,block=3; may be repeated"
+        (),
+        role="method",
+        effect="fault",
+        flag="--fault",
+        help="inject a fault, such as nan@step=5,block=3; may be repeated",
     )
     log_level: str = option(
         "info",
