@@ -42,6 +42,8 @@ def adapt(trace) -> None:
         events["flops"] = np.zeros(len(events["name"]), np.int64)
     method = dict(attributes.get("method", {}))
     known = method.pop("orderings", None)
+    if method.get("closure.batch") == "auto":  # what it came to is recorded today
+        method["closure.batch"] = "block" if attributes.get("guarantee") in ("layout", "exact") else "rank"
     if "method" in attributes:
         attributes["method"] = method
     attributes["options"] = options(method, attributes.get("config", {}))

@@ -79,6 +79,13 @@ def test_what_was_a_vector_had_the_ordering_for_vectors():
     ]  # nothing else is known
 
 
+def test_an_option_that_the_guarantee_decided_on_has_what_it_came_to():
+    for guarantee, batch in (("none", "rank"), ("run", "rank"), ("layout", "block"), ("exact", "block")):
+        attributes = {"guarantee": guarantee, "method": {"closure.batch": "auto"}, "schema": 3}
+        adapt(RankTrace(Path("x"), attributes, [], {}))
+        assert attributes["method"] == {"closure.batch": batch}
+
+
 def test_its_options_say_what_todays_applications_state():
     from miniapps.coupled import APP as coupled
     from miniapps.reductions import APP as reductions
