@@ -12,7 +12,7 @@ import pytest
 
 import miniapps.__main__
 from miniapps import doctor
-from miniapps.runner import main, options
+from miniapps.runner import main, policy
 from miniapps.system import environment
 from miniapps.trace import rank_files, read
 from tests.launch import environment as launch_environment
@@ -455,7 +455,7 @@ def test_the_doctor_started_by_a_launcher_does_not_start_one_itself():
 
 def test_the_application_of_these_tests_is_like_any_other():
     assert main.App("other", APP.config, APP.run, "").package == "miniapps.other"
-    assert options.SCALARS == 16
+    assert policy.SCALARS == 16
 
 
 def test_the_recorded_variables_hold_no_secrets(monkeypatch):
