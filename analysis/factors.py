@@ -9,7 +9,7 @@ import json
 import numpy as np
 import pandas as pd
 
-from analysis.groups import COUNTS, IN_LABEL, OWNERSHIP, grouped
+from analysis.groups import FREE, IN_LABEL, factors, grouped
 from analysis.load.frames import Frames
 from analysis.power import power_note
 from analysis.runs import Id, ids, label
@@ -17,7 +17,7 @@ from analysis.variability import EACH_OTHER, bound, comparable, effective, outco
 
 FACTORS = ("ordering", "kernel", "ranks", "guarantee", "app")
 REFERENCE = "the reference"
-NO_KERNEL = (*COUNTS, *IN_LABEL, *OWNERSHIP, "fault", "replay", "device")
+NO_KERNEL = (*IN_LABEL, *FREE, "fault", "replay", "device")  # effects of options that choose no kernel
 DEFAULT = "no factor of the method differs"
 
 BY_FACTOR = ["app", "level", "against", "cells", "runs", "distinct", "effective", "pairs", "differing", "v_s_max",
@@ -71,12 +71,13 @@ def with_levels(runs: pd.DataFrame, factor: str) -> pd.DataFrame:
     if factor != "kernel":
         raise ValueError(f"no factor {factor}; there are: {', '.join(FACTORS)}")
     methods = [
-        {key.rpartition(".")[2]: value for key, value in json.loads(text).items()} for text in runs["method"]
+        factors(method, options, NO_KERNEL)
+        for method, options in zip(runs["method"], runs["options"], strict=True)
     ]
     level = pd.Series("", index=runs.index)
     for _, same in runs.assign(place=range(len(runs))).groupby("app", sort=False):
         own = [methods[i] for i in same["place"]]
-        keys = [key for key in dict.fromkeys(key for method in own for key in method) if key not in NO_KERNEL]
+        keys = list(dict.fromkeys(key for method in own for key in method))
         telling = [key for key in keys if len({json.dumps(method.get(key)) for method in own}) > 1]
         texts = [", ".join(f"{key}={method.get(key)}" for key in telling) or DEFAULT for method in own]
         level.loc[same.index] = texts

@@ -8,26 +8,25 @@ count apart, so that a change of layout is never counted as run-to-run variation
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Collection
 from typing import Any
 
 import pandas as pd
 
-LEVELS = ("none", "run", "layout", "exact")  # weakest first, as traces name them
-SPANS_LAYOUTS = ("layout", "exact")
+from kernels.guarantees import LEVELS, meets
 
-# Factors that do not make another group: rank counts; what `layout` promises independence of beside them; and
-# what the label says already, `allreduce` and `orderings` as the ordering that was used.
-COUNTS = ("size", "ranks")
-OWNERSHIP = ("shuffle_blocks", "ownership", "threads")
-IN_LABEL = ("guarantee", "allreduce", "orderings")
+SPANS_LAYOUTS = tuple(level for level in LEVELS if meets(level, "layout"))
+
+# Options by their effect (`miniapps.trace.schema.EFFECTS`), which the trace states. IN_LABEL: what they ask for is in
+# the label, as what ran. FREE: `layout` promises independence of them. CHOSEN: what a guarantee chooses; all others
+# must be equal for the times of two guarantees to be compared. NO_CONDITION: what follows from them is recorded too.
+IN_LABEL = ("reduction",)
+FREE = ("ownership", "threads")
+CHOSEN = (*IN_LABEL, "replay", "guarantee")
+NO_CONDITION = ("source", "restart")
 UNSET = (None, "", 0, False)  # values of factors that say nothing
-# What a guarantee chooses: the orderings of all-reduces, how their sums are held, whether network and sparse products
-# are evaluated block by block. All other factors must be equal for the times of two guarantees to be compared.
-CHOSEN = (*IN_LABEL, "accumulate", "replay", "batch", "spmv")
-# Options that say where a problem comes from, or from which others follow that are recorded too.
-NO_CONDITION = ("problem.matrix", "problem.right_side_file", "grid.points_per_rank", "output.restart")
 
 
 def grouped(runs: pd.DataFrame) -> pd.DataFrame:
@@ -36,12 +35,14 @@ def grouped(runs: pd.DataFrame) -> pd.DataFrame:
     (weakest first), group, rank count, run and repeat."""
     runs = runs.reset_index(drop=True)
     names = problem_names(runs)
+    told = list(zip(runs["method"], runs["options"], strict=True))
     own_factors = [
-        _factors(method, level) for method, level in zip(runs["method"], runs["guarantee"], strict=True)
+        factors(*each, (*IN_LABEL, *(FREE if level in SPANS_LAYOUTS else ())))
+        for each, level in zip(told, runs["guarantee"], strict=True)
     ]
     base = runs["app"] + " " + runs["guarantee"] + "/" + runs["ordering"].str.replace(",", "+")
-    runs["device"] = [str(own.get("device", "")) for own in own_factors]
-    runs["faulty"] = [own.get("fault") not in UNSET for own in own_factors]
+    runs["device"] = [" ".join(map(str, of_effect(*each, "device").values())) for each in told]
+    runs["faulty"] = [any(v not in UNSET for v in of_effect(*each, "fault").values()) for each in told]
     runs["group"] = ""
     for _, same in runs.assign(base=base).groupby(["problem", "base"], sort=False):
         telling = told_apart([own_factors[i] for i in same.index])
@@ -122,43 +123,67 @@ def _telling(options: list[dict[str, Any]]) -> list[str]:
     return chosen
 
 
-def conditions(runs: pd.DataFrame, but: Collection[str] = (), sizes: Collection[str] = ()) -> list[str]:
+def conditions(runs: pd.DataFrame, but: Collection[str] = (), sized: bool = True) -> list[str]:
     """What must be equal for the times of runs to be compared, a text for each of `runs`: application, method factors
-    other than rank counts and `but`, and all options other than `sizes` (keys "section.name"), those of section `run`
-    (its seed and its checks count) and NO_CONDITION."""
+    other than those of the effects `but`, and all options that may cost time: of section `run` its seed and those of
+    the effect `cost`, of others all but those of NO_CONDITION and, unless `sized`, those that say how large the problem
+    is."""
+    left_out = NO_CONDITION if sized else (*NO_CONDITION, "size")
     found = []
-    for app, method, config in zip(runs["app"], runs["method"], runs["config"], strict=True):
-        options = _options(config) | {"run.check_ranks": json.loads(config).get("run", {}).get("check_ranks")}
-        apart = {*NO_CONDITION, *sizes, *json.loads(method)}
-        left = {key: value for key, value in options.items() if key not in apart}
-        found.append(json.dumps([app, factors(method, (*COUNTS, *but)), left], sort_keys=True))
+    columns = (runs[name] for name in ("app", "method", "config", "options"))
+    for app, method, config, options in zip(*columns, strict=True):
+        known, apart = effects(options), json.loads(method)
+        left = {
+            key: value
+            for key, value in _flat(config).items()
+            if (_defines(key) or known.get(key) == "cost")
+            and key not in apart
+            and known.get(key) not in left_out
+        }
+        found.append(json.dumps([app, factors(method, options, but), left], sort_keys=True))
     return found
 
 
+def _flat(config: str) -> dict[str, Any]:
+    sections = {section: own for section, own in json.loads(config).items() if isinstance(own, dict)}
+    return {f"{section}.{key}": value for section, own in sections.items() for key, value in own.items()}
+
+
+def _defines(key: str) -> bool:
+    """Whether an option may define a problem: of those that all applications share, the seed."""
+    return not key.startswith("run.") or key == "run.seed"
+
+
 def _options(config: str) -> dict[str, Any]:
-    sections = json.loads(config)
+    return {key: value for key, value in _flat(config).items() if _defines(key)}
+
+
+@functools.lru_cache(maxsize=1024)
+def effects(options: str) -> dict[str, str]:
+    """{option: effect} of what the trace states of options (JSON)."""
+    return {key: stated.get("effect", "") for key, stated in json.loads(options).items()}
+
+
+def of_effect(method: str, options: str, *wanted: str) -> dict[str, Any]:
+    """The factors of `method` (JSON) that have one of the `wanted` effects, by key, and as text where they are not
+    plain."""
+    known = effects(options)
+    return {key: _plain(value) for key, value in json.loads(method).items() if known.get(key) in wanted}
+
+
+def factors(method: str, options: str, left_out: Collection[str]) -> dict[str, Any]:
+    """The factors of `method` (JSON) but those of the effects `left_out`, by their last name, and as text where they
+    are not plain."""
+    known = effects(options)
     return {
-        f"{section}.{key}": value
-        for section, options in sections.items()
-        if isinstance(options, dict)
-        for key, value in options.items()
-        if section != "run" or key == "seed"
+        key.rpartition(".")[2]: _plain(value)
+        for key, value in json.loads(method).items()
+        if known.get(key) not in left_out
     }
 
 
-def _factors(method: str, guarantee: str) -> dict[str, Any]:
-    """The factors that define a group."""
-    return factors(method, (*COUNTS, *IN_LABEL, *(OWNERSHIP if guarantee in SPANS_LAYOUTS else ())))
-
-
-def factors(method: str, left_out: Collection[str]) -> dict[str, Any]:
-    """The factors of `method` (JSON) but those `left_out`, by their last name, and as text where they are not plain."""
-    every = {key.rpartition(".")[2]: value for key, value in json.loads(method).items()}
-    return {
-        key: value if isinstance(value, str | int | float | None) else " ".join(map(str, value))
-        for key, value in every.items()
-        if key not in left_out
-    }
+def _plain(value: Any) -> str | int | float | None:
+    return value if isinstance(value, str | int | float | None) else " ".join(map(str, value))
 
 
 def told_apart(methods: list[dict[str, Any]]) -> list[str]:

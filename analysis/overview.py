@@ -8,10 +8,9 @@ from functools import cached_property
 import pandas as pd
 
 from analysis.load.frames import Frames
-from analysis.runs import Id
+from analysis.runs import Id, samples
 from analysis.solves.frames import solves
 from analysis.solves.tables import Study, study
-from analysis.sums.frames import APP
 from analysis.variability import pairs
 from analysis.verdict import Group, judge
 
@@ -36,8 +35,8 @@ class Overview:
 
     @cached_property
     def stepped(self) -> Frames:
-        """The runs whose steps follow from each other: those of `reductions` have samples for steps."""
-        kept = (self.frames.runs["app"] != APP).to_numpy()
+        """The runs whose steps follow from each other, and are no samples of variants."""
+        kept = ~samples(self.frames.runs).to_numpy()
         return replace(self.frames, runs=self.frames.runs[kept].reset_index(drop=True))
 
     @cached_property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pandas as pd
 
 Id = tuple[str, int]  # (run, repeat)
@@ -15,3 +17,13 @@ def label(run: Id) -> str:
 def ids(runs: pd.DataFrame) -> list[Id]:
     """The (run, repeat) of the rows of `runs`."""
     return list(zip(runs["run"], runs["repeat"].tolist(), strict=True))
+
+
+def apart(reductions: str, size: int) -> bool:
+    """Whether ranks of a run added up arrays of their own: its `reductions` (JSON) were over fewer than `size`."""
+    return any(0 < stated.get("ranks", 0) < size for stated in json.loads(reductions).values())
+
+
+def samples(runs: pd.DataFrame) -> pd.Series:
+    """Which of `runs` compare variants, so that their steps are samples and do not follow from each other."""
+    return runs["promises"] != "{}"

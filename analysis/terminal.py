@@ -192,7 +192,7 @@ def _cause_lines(found: Comparison, frames: Frames) -> list[tuple[str, str]]:
 
 
 def event_text(event: Event, run: str) -> str:
-    """`allreduce.scalars, call 6 of step 2, rank 0 of b:0: 1.2034 s into the run, 41.2 us long (event 137)`."""
+    """`scalars, call 6 of step 2, rank 0 of b:0: 1.2034 s into the run, 41.2 us long (event 137)`."""
     return (
         f"{event.name}, call {event.call + 1} of step {event.step}, on rank {event.rank} in {run}: "
         f"{event.start / 1e9:.6f} s into the run, {(event.end - event.start) / 1e3:.4g} us long (event {event.index})"

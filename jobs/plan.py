@@ -265,7 +265,7 @@ def _check_with_applications(campaign: Campaign, tasks: list[Task]) -> None:
                     if no_cuda:  # a login node: the compute nodes will tell
                         continue
                 if own.complete:
-                    own.complete(config, task.ranks)
+                    own.complete(config, options, task.ranks)
                 launch.check(own, config, options, task.ranks)
             except (*USAGE, Refused) as error:
                 raise CampaignError(

@@ -42,14 +42,14 @@ def run(options: argparse.Namespace) -> int:
     from analysis.growth.runs import alone, cell_growths, laws
     from analysis.load.frames import load
     from analysis.report.growth import equal_lines, growth_tables
-    from analysis.sums.frames import APP
+    from analysis.runs import samples
 
     require_directory("--csv", options.csv)
     frames = load(options.runs)
     warn(frames)
-    if not (frames.runs["app"] != APP).any():
+    if samples(frames.runs).all():
         raise Usage(
-            f"no run with steps that follow from each other among these; for runs of {APP} see `sums`"
+            "no run with steps that follow from each other among these; for those that compare variants see `sums`"
         )
     found = cell_growths(frames)
     fitted = laws(found, options.tolerance)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.groups import COUNTS, IN_LABEL, grouped, problem_names
+from analysis.groups import IN_LABEL, factors, grouped, problem_names
 from analysis.load.frames import Frames
 from analysis.runs import ids
 
@@ -17,7 +17,8 @@ WALL = "wall time"
 ALLOCATION, NODE, LAUNCH, REPEAT = "allocation", "node", "launch", "repeat"
 RANDOM = (ALLOCATION, NODE, LAUNCH)
 PLURAL = {ALLOCATION: "allocations", NODE: "nodes", LAUNCH: "launches", REPEAT: "repeats of a launch"}
-NO_FACTOR = ("fault", "replay")  # of a method: what is injected or repeated, not a choice between algorithms
+# Effects of options that are no choice between algorithms beside the ordering: what is injected or repeated.
+NO_FACTOR = (*IN_LABEL, "fault", "replay")
 
 
 @dataclass(frozen=True)
@@ -75,11 +76,12 @@ def _treatments(runs: pd.DataFrame) -> pd.DataFrame:
         "ordering": runs["ordering"],
         "ranks": runs["size"].astype("str"),
     }
-    methods = [json.loads(text) for text in runs["method"]]
-    for key in dict.fromkeys(key for method in methods for key in method):
-        name = key.rpartition(".")[2]
-        if name not in (*COUNTS, *IN_LABEL, *NO_FACTOR):
-            found[name] = pd.Series([json.dumps(method.get(key), sort_keys=True) for method in methods])
+    methods = [
+        factors(method, options, NO_FACTOR)
+        for method, options in zip(runs["method"], runs["options"], strict=True)
+    ]
+    for name in dict.fromkeys(name for method in methods for name in method):
+        found[name] = pd.Series([json.dumps(method.get(name)) for method in methods])
     return pd.DataFrame({name: column.astype("str") for name, column in found.items() if column.nunique() > 1},
                         index=runs.index)  # fmt: skip
 

@@ -29,21 +29,21 @@ import pandas as pd
 from analysis import bits
 from analysis.divergence import trail
 from analysis.divergence.compare import Comparison, Point
-from analysis.divergence.recorded import LAYOUT
 from analysis.divergence.trail import NO_WORK, Event, Trail
 from analysis.environment import NOT_SET, apart, mixed, short
-from analysis.groups import COUNTS, IN_LABEL, OWNERSHIP, SPANS_LAYOUTS, factors, told_apart
+from analysis.groups import FREE, IN_LABEL, SPANS_LAYOUTS, factors, told_apart
 from analysis.load.frames import Frames
-from analysis.load.timeline import is_collective, is_exchange
+from analysis.load.timeline import WAITING, WITH_PARTNERS
 from analysis.runs import label
 from miniapps.trace.records import ADDED, COMPUTED, INPUT, RECEIVED, SENT, TOTAL
+from miniapps.trace.schema import COLLECTIVE as SUMS
 
 KERNEL, COLLECTIVE, ORDER, HALO, MEMORY, FROM_INPUT = (
     "local kernel", "collective", "message order", "halo exchange", "memory", "input"
 )  # fmt: skip
 METHOD, ENVIRONMENT = "method", "environment"
-# Factors whose difference explains nothing by itself: injected faults are what is looked for, a replay has the orders
-# of what it replays.
+# Effects of options whose difference explains nothing by itself: injected faults are what is looked for, a replay has
+# the orders of what it replays.
 NO_CAUSE = ("fault", "replay")
 # Relative difference up to which another order of addition explains what differs after one step: 2^13 roundings.
 ROUNDING = 2.0**-40
@@ -145,6 +145,15 @@ class _Scene:
         call = self.at.occurrence if call is None else call
         return trail.nth(self.b["path"], self.repeat, self.rank, self.at.step, name, call)
 
+    def region(self, reducer: str) -> str:
+        """The region of a reduction, in the second run."""
+        return json.loads(self.b["reductions"]).get(reducer, {}).get("region", reducer)
+
+    def reducer(self, region: str) -> str:
+        """The inverse; the region itself where it is none of a planned reduction."""
+        stated = json.loads(self.b["reductions"])
+        return next((name for name, own in stated.items() if own.get("region") == region), region)
+
     def trail(self) -> Trail:
         return trail.trail(self.b["path"], self.repeat, self.rank, self.at)
 
@@ -165,9 +174,10 @@ def _methods(a: pd.Series, b: pd.Series) -> list[tuple[str, str, str]]:
     """(factor, its value in a, in b) of the methods, where they differ in what may change bits. Rank counts and owners
     are no other method: what they change, sums say."""
     promised = all(run["guarantee"] in SPANS_LAYOUTS for run in (a, b))
-    left_out = (*COUNTS, *IN_LABEL, *NO_CAUSE, *(OWNERSHIP if promised else LAYOUT))
+    left_out = (*IN_LABEL, *NO_CAUSE, *(FREE if promised else ("ownership",)))
     sides = [
-        {"guarantee": run["guarantee"], "ordering": run["ordering"]} | factors(run["method"], left_out)
+        {"guarantee": run["guarantee"], "ordering": run["ordering"]}
+        | factors(run["method"], run["options"], left_out)
         for run in (a, b)
     ]
     return [(key, *(_said(side.get(key)) for side in sides)) for key in told_apart(sides)]
@@ -213,7 +223,7 @@ def _received(scene: _Scene, name: str) -> Cause:
 
 
 def _total(scene: _Scene, name: str) -> Cause:
-    at, event = scene.at, scene.event(f"allreduce.{name}")
+    at, event = scene.at, scene.event(scene.region(name))
     call = f"call {at.occurrence + 1} of {name} in the step"
     a, b = int(scene.a["size"]), int(scene.b["size"])
     why = [f"the total of {call} differs", "what was contributed to it, and all before it, is equal"]
@@ -244,7 +254,7 @@ def _within(scene: _Scene, name: str) -> Cause:
         )
     if led.since is not None:
         why.append(f"the last record of the block, {led.since[1]} at step {led.since[0]}, is equal")
-    worked = [event for event in led.ended if event.name not in NO_WORK]
+    worked = [event for event in led.ended if event.kind not in NO_WORK]
     if not worked and not at.name.startswith(ADDED):
         why.append(
             f"nothing ran on {who} in between" + (f" ({_names(led.ended)} ended)" if led.ended else "")
@@ -256,7 +266,7 @@ def _within(scene: _Scene, name: str) -> Cause:
                 "what is sent may be made of the state by a kernel that is no region of its own",
             )
         return Cause(MEMORY, at, name, scene.rank, None, tuple(why), instead, reason)
-    local = [event for event in worked if not (is_collective(event.name) or is_exchange(event.name))]
+    local = [event for event in worked if event.kind not in WAITING]
     event = local[-1] if local else led.inside
     if event is not None:
         why.append(f"in between {who} ran {event.name}")
@@ -268,9 +278,9 @@ def _after_a_step(scene: _Scene, name: str) -> Cause:
     at, found, led = scene.at, scene.found, scene.trail()
     blocks = scene.blocks()
     differing, count = int(blocks["differs"].sum()), len(blocks)
-    worked = [event for event in led.ended if event.name not in NO_WORK]
-    sums = [event for event in worked if is_collective(event.name)]
-    exchanges = [event for event in worked if is_exchange(event.name)]
+    worked = [event for event in led.ended if event.kind not in NO_WORK]
+    sums = [event for event in worked if event.kind == SUMS]
+    exchanges = [event for event in worked if event.kind in WITH_PARTNERS]
     local = [event for event in worked if event not in sums and event not in exchanges]
     advice = "record messages to tell them apart (--record messages)"
     why = [
@@ -284,7 +294,7 @@ def _after_a_step(scene: _Scene, name: str) -> Cause:
     if found.order and found.order[0] <= at.step:
         step, reducer, call, *_ = found.order
         why.append(f"the recorded order of {reducer} differs first, at step {step}, call {call + 1}")
-        event = trail.nth(scene.b["path"], scene.repeat, scene.rank, step, f"allreduce.{reducer}", call)
+        event = trail.nth(scene.b["path"], scene.repeat, scene.rank, step, scene.region(reducer), call)
         return Cause(
             ORDER, at, reducer, None, event, tuple(why), KERNEL, f"the order need not matter; {advice}"
         )
@@ -304,7 +314,7 @@ def _after_a_step(scene: _Scene, name: str) -> Cause:
         )  # fmt: skip
     if at.block >= 0 and 1 < differing < count and len(owners) == 1 < int(scene.b["size"]) and exchanges:
         why.append(f"all of them are on rank {owners[0]}")
-        return Cause(HALO, at, "halo", int(owners[0]), exchanges[-1], tuple(why), KERNEL, advice)
+        return Cause(HALO, at, exchanges[-1].name, int(owners[0]), exchanges[-1], tuple(why), KERNEL, advice)
     size, point = _largest(scene)
     if size > ROUNDING:
         block = point.block if point is not None and point.block >= 0 else at.block
@@ -315,7 +325,7 @@ def _after_a_step(scene: _Scene, name: str) -> Cause:
         return Cause(KERNEL, at, event.name if event else name, scene.rank, event, tuple(why), HALO, advice)
     if sums:
         why.append("the difference is as small as another order of addition makes")
-        reducer = sums[-1].name.removeprefix("allreduce.")
+        reducer = scene.reducer(sums[-1].name)
         return Cause(COLLECTIVE, at, reducer, None, sums[-1], tuple(why), KERNEL, advice)
     event = local[-1] if local else None
     return Cause(KERNEL, at, event.name if event else name, scene.rank, event, tuple(why), "", "")

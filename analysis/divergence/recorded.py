@@ -1,15 +1,15 @@
 """What two runs must both have recorded, so that the bits that they have in common stand for all of them.
 
 Complete runs of one problem, one method and one recording record the same rows: a row that one of them lacks was lost.
-Options say what a run records, and the layout says who records it:
+Options state which rows they decide on, and the layout says who records them:
 
 | what differs | rows that one may have alone | rows that are not compared |
 |---|---|---|
 | `--record` | what passes between records | none |
-| another option of RECORDING | the names that it decides on | what passes between records: its calls are other ones |
-| the variants of `reductions` | those of one run | what passes between records |
-| `--restart` | none | steps before both have begun, what is counted from the start |
-| rank count, ownership | contributions of whole ranks | these, and drawn orders of a rank's blocks (`--drift`) |
+| another option that decides on rows | the names that it decides on | what passes between records |
+| the variants | those of one run | what passes between records |
+| where they continue from | none | steps before both have begun, what is counted from the start |
+| rank count, ownership | contributions of whole ranks | these, and what else depends on a rank's blocks |
 | the same, ranks with arrays of their own | none | what passes between records |
 | method, by SAME_STATES alone | what passes between records | none |
 | another factor of the method | all | none |
@@ -20,34 +20,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.groups import CHOSEN, COUNTS, OWNERSHIP, factors, told_apart
-from miniapps.trace.records import INPUT, PASSING
+from analysis.groups import CHOSEN, FREE, effects, factors, of_effect, told_apart
+from analysis.runs import apart
+from miniapps.trace.records import INPUT, PASSING, is_state
 
-# Contributions of a whole rank, which depend on the blocks that it owns (miniapps.runner.watch), and the numbers of
-# `solver --drift`.
+# Contributions of a whole rank, which depend on the blocks that it owns (miniapps.runner.watch).
 OF_A_RANK = re.compile(r"added:.* by rank \d+ of \d+")
-DRIFT = re.compile(r"difference|drift_residual|drift_iterations")
-COUNTED = ("cg_iterations",)  # since the launch began
-MESSAGES, RESTART = "run.record", "output.restart"
-# Options that decide which rows there are: the table and the names that they decide on.
-RECORDING = {
-    MESSAGES: ("fingerprints", re.compile(f"({'|'.join(PASSING)}).*")),
-    "record.every": ("fingerprints", re.compile(r"[^:]*")),
-    "record.true_every": ("values", re.compile(r"true_residual")),
-    "record.error": ("values", re.compile(r"error")),
-    "record.orthogonality": ("values", re.compile(r"orthogonality")),
-    "drift.samples": ("values", DRIFT),
-    "method.samples": ("values", re.compile(r".*:.*")),
-    "method.worst": ("values", re.compile(r"worst-(low|high):.*")),
-}
-TELLING = ("run", "repeat", "complete", "size", "method", "config", "promises")
-LAYOUT = ("size", "shuffle_blocks", "ownership")
-# Factors of the method, by their last name, that may change bits but not which states are recorded.
-SAME_STATES = (*CHOSEN, *COUNTS, *OWNERSHIP, "device", "fault")
+TELLING = ("run", "repeat", "complete", "size", "method", "config", "promises", "options", "reductions")
+# Effects of options of the method that may change bits but not which states are recorded.
+SAME_STATES = (*CHOSEN, *FREE, "device", "fault")
 
 Row = Callable[[str, str], bool]  # of the table ("fingerprints", "values") and a name
 
@@ -68,25 +53,32 @@ def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
     """What two runs, rows of `Frames.runs` of one problem with the columns TELLING, must both have recorded."""
     if a["run"] == b["run"] and a["complete"] and b["complete"]:
         return Common(False, _nothing, _nothing, ())
-    options = [json.loads(run["config"]) for run in (a, b)]
+    configs = [json.loads(run["config"]) for run in (a, b)]
     variants = [set(json.loads(run["promises"])) for run in (a, b)]
-    methods = [factors(run["method"], (*COUNTS, *OWNERSHIP)) for run in (a, b)]
-    layouts = [{"size": run["size"], **factors(run["method"], ())} for run in (a, b)]
-    changed = [key for key in RECORDING if _of(options[0], key) != _of(options[1], key)]
+    methods = [factors(run["method"], run["options"], FREE) for run in (a, b)]
+    owners = [of_effect(run["method"], run["options"], "ownership") for run in (a, b)]
+    stated = json.loads(a["options"]) | json.loads(b["options"])
+    differing = [key for key in stated if _of(configs[0], key) != _of(configs[1], key)]
+    restarts = [key for key in differing if stated[key].get("effect") == "restart"]
+    changed = [key for key in differing if stated[key].get("records") and key not in restarts]
+    passing = [key for key in changed if all(_of_passing(rows) for rows in stated[key]["records"])]
     only = tuple(f"{name}:" for name in sorted(variants[0] ^ variants[1]))
-    moved = any(layouts[0].get(key) != layouts[1].get(key) for key in LAYOUT)
+    moved = a["size"] != b["size"] or owners[0] != owners[1]
     others = told_apart(methods)
-    restarted = _of(options[0], RESTART) != _of(options[1], RESTART)
-    renumbered = bool(only) or any(key != MESSAGES for key in changed)
+    known = {key.rpartition(".")[2]: e for run in (a, b) for key, e in effects(run["options"]).items()}
+    renumbered = bool(only) or len(changed) > len(passing)
     early = not (a["complete"] and b["complete"])
-    anything = early or any(key not in SAME_STATES for key in others)
+    anything = early or any(known.get(key) not in SAME_STATES for key in others)
+    of_ranks = [rows for told in stated.values() if told.get("of_ranks") for rows in told.get("records", ())]
+    counted = [rows for key in restarts for rows in stated[key].get("records", ())]
+    own_arrays = any(apart(run["reductions"], run["size"]) for run in (a, b))
 
     def dropped(table: str, name: str) -> bool:
-        if moved and (OF_A_RANK.fullmatch(name) or DRIFT.fullmatch(name)):
+        if moved and (OF_A_RANK.fullmatch(name) or _any_matches(of_ranks, table, name)):
             return True
-        if moved and name.startswith(PASSING) and "arrays" in (method.get("split") for method in methods):
+        if moved and name.startswith(PASSING) and own_arrays:
             return True
-        if restarted and (name.startswith(INPUT) or name in COUNTED):
+        if restarts and (name.startswith(INPUT) or _any_matches(counted, table, name)):
             return True
         return renumbered and name.startswith(PASSING)
 
@@ -94,25 +86,47 @@ def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
         if anything or dropped(table, name) or name.startswith(only):
             return True
         if name.startswith(PASSING):
-            return MESSAGES in changed or bool(others)
-        return any(_decides(key, table, name) for key in changed)
+            return bool(passing) or bool(others)
+        return any(_any_matches(stated[key]["records"], table, name) for key in changed)
 
-    words = [f"{key}: {_told(_of(options[0], key))}, {_told(_of(options[1], key))}" for key in changed]
+    words = [f"{key}: {_told(_of(configs[0], key))}, {_told(_of(configs[1], key))}" for key in changed]
     words += ["the layout"] if moved else []
     words += ["the variants"] if only else []
-    words += ["where they continue from"] if restarted else []
+    words += ["where they continue from"] if restarts else []
     words += [f"{key}: {_told(methods[0].get(key))}, {_told(methods[1].get(key))}" for key in others]
-    return Common(restarted, dropped, may_lack, tuple(words))
+    return Common(bool(restarts), dropped, may_lack, tuple(words))
 
 
 def _nothing(table: str, name: str) -> bool:
     return False
 
 
-def _decides(option: str, table: str, name: str) -> bool:
-    """Whether another value of `option` may add rows of this name or leave them out."""
-    of_table, names = RECORDING[option]
-    return table == of_table and names.fullmatch(name) is not None
+def _of_passing(rows: str) -> bool:
+    """Whether rows that an option states are of what passes between records."""
+    return rows.partition(":")[2].startswith(PASSING)
+
+
+def _any_matches(stated: Iterable[str], table: str, name: str) -> bool:
+    """Whether a row of this table and name is among those that an option states; of states alone, unless it says what
+    passes between them."""
+    return any((is_state(name) or _of_passing(rows)) and _matches(rows, f"{table}:{name}") for rows in stated)
+
+
+def _matches(pattern: str, text: str) -> bool:
+    """Whether `text` is `pattern`, in which `*` stands for any text."""
+    first, *rest = pattern.split("*")
+    if not rest:
+        return text == first
+    *between, last = rest
+    if not (text.startswith(first) and text.endswith(last)):
+        return False
+    place = len(first)
+    for piece in between:
+        found = text.find(piece, place)
+        if found < 0:
+            return False
+        place = found + len(piece)
+    return place + len(last) <= len(text)
 
 
 def _of(options: dict[str, Any], key: str) -> Any:

@@ -12,20 +12,22 @@ from analysis.load.guard import read_run
 from analysis.load.timeline import timeline
 from miniapps.trace import RankTrace, TraceError
 from miniapps.trace.records import INPUT, LEFT, PASSING
+from miniapps.trace.schema import FILE, OTHER
 
-# Regions that read the state, or stand around all of a step: that one ended explains no change.
-NO_WORK = ("record", "checkpoint", "step", "iteration")
+# Kinds of regions that read the state, or stand around others: that one ended explains no change.
+NO_WORK = (OTHER, FILE)
 
 
 @dataclass(frozen=True)
 class Event:
-    """One region of one rank: the `call`-th of this `name` in its step, from 0, and number `index` of its rank's trace;
-    `start`, `end`: ns from the first event of that rank, on the clock of rank 0."""
+    """One region of one rank, of this `kind`: the `call`-th of this `name` in its step, from 0, and number `index` of
+    its rank's trace; `start`, `end`: ns from the first event of that rank, on the clock of rank 0."""
 
     rank: int
     repeat: int
     step: int
     name: str
+    kind: str
     call: int
     index: int
     start: int
@@ -103,7 +105,8 @@ def nth(run: str, repeat: int, rank: int, step: int, name: str, call: int) -> Ev
 def event_of(row) -> Event:
     """The Event of a row of `numbered`."""
     return Event(
-        int(row["rank"]), int(row["repeat"]), int(row["step"]), str(row["name"]), int(row["call"]),
+        int(row["rank"]), int(row["repeat"]), int(row["step"]), str(row["name"]), str(row["kind"]),
+        int(row["call"]),
         int(row["index"]), int(row["start"]), int(row["end"]),
     )  # fmt: skip
 

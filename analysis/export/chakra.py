@@ -20,7 +20,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.export.output import new_file
-from analysis.export.slices import Slice, kind
+from analysis.export.slices import Slice
+from analysis.load.timeline import WITH_PARTNERS
 
 PACKAGES = ("google.protobuf",)
 OPEN_WITH = "what comes before .0.et is the workload for ASTRA-sim"
@@ -164,8 +165,7 @@ def _messages_of(part: Slice) -> dict[int, list[tuple]]:
     """{row of an exchange: (COMM_SEND_NODE or COMM_RECV_NODE, source, target, tag, bytes) for each partner that is in
     the slice and recorded the same exchange}."""
     events = part.events
-    names = events["name"].cat.categories
-    exchanges = np.array([kind(name) == "exchange" for name in names], bool)[events["name"].cat.codes]
+    exchanges = events["kind"].isin(WITH_PARTNERS)
     rows = events[exchanges & ~events["cut"] & (events["lane"] == 0)]
     number = rows.groupby(["repeat", "step", "name", "call"], observed=True, sort=False).ngroup()
     columns = (number, rows["rank"], rows["name"], rows["bytes"])

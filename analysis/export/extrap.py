@@ -20,7 +20,6 @@ import pandas as pd
 
 from analysis.export.output import new_file
 from analysis.export.slices import Slice, parents
-from analysis.groups import COUNTS
 
 PACKAGES = ()
 OPEN_WITH = "for extrap --json FILE"
@@ -85,16 +84,13 @@ def measured(part: Slice) -> Measured:
         if section != "run" and isinstance(own, dict)
         for key, value in own.items()
     }
-    method = {
-        key: value for key, value in first.get("method", {}).items() if key.split(".")[-1] not in COUNTS
-    }
     return Measured(
         str(part.path),
         first["size"],
         first.get("app", ""),
         first.get("problem", ""),
         options,
-        method,
+        first.get("method", {}),
         _table(part),
     )
 

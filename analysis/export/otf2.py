@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.export.slices import Slice, kind
+from analysis.export.slices import Slice
 
 PACKAGES = ("otf2",)
 OPEN_WITH = "for Vampir, Scalasca, otf2-print"
@@ -95,7 +95,7 @@ def _write(part: Slice, trace) -> None:
     make.group("MPI locations", otf2.GroupType.COMM_LOCATIONS, otf2.Paradigm.MPI, members=ranks)
     everyone = make.group("ranks", otf2.GroupType.COMM_GROUP, otf2.Paradigm.MPI, members=ranks)
     world = make.comm("MPI_COMM_WORLD", group=everyone)
-    regions = [_region(name, make) for name in part.events["name"].cat.categories]
+    regions = [_region(name, part.waits[name], make) for name in part.events["name"].cat.categories]
     attributes = {
         column: make.attribute(column, f"{column} of the region", otf2.Type.INT64)
         for column in ("repeat", "step", "bytes")
@@ -121,14 +121,14 @@ def _locations(part: Slice, make) -> dict:
     return found
 
 
-def _region(name: str, make):
+def _region(name: str, waits: str, make):
     import otf2
 
     role, paradigm = {
         "collective": (otf2.RegionRole.COLL_ALL2ALL, otf2.Paradigm.MPI),
         "exchange": (otf2.RegionRole.POINT2POINT, otf2.Paradigm.MPI),
         "local": (otf2.RegionRole.CODE, otf2.Paradigm.USER),
-    }[kind(name)]
+    }[waits]
     return make.region(name, region_role=role, paradigm=paradigm)
 
 

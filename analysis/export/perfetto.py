@@ -19,7 +19,7 @@ import pandas as pd
 
 from analysis.export.marks import Mark
 from analysis.export.output import new_file
-from analysis.export.slices import Slice, kind
+from analysis.export.slices import Slice
 
 PACKAGES = ()
 OPEN_WITH = "open it in ui.perfetto.dev"
@@ -57,7 +57,8 @@ def _lines(part: Slice, mark: Mark | None) -> Iterator[str]:
         yield _metadata("process_sort_index", {"sort_index": i}, 1 + i)
     phases = _flow_phases(part.events)
     prefix = [
-        f'{{"name":{json.dumps(name)},"cat":"{kind(name)}",' for name in part.events["name"].cat.categories
+        f'{{"name":{json.dumps(name)},"cat":"{part.waits[name]}",'
+        for name in part.events["name"].cat.categories
     ]
     for rank, lane, own in part.pieces():
         thread = 1 + rank + lane * (1 + max(ranks))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ import pandas as pd
 
 from analysis.export.tables import distinct
 from analysis.load.guard import read_run
-from analysis.load.timeline import is_collective, is_exchange, timeline
+from analysis.load.timeline import WITH_PARTNERS, timeline
 from miniapps.received.text import printable
+from miniapps.trace.head import orderings
+from miniapps.trace.schema import COLLECTIVE
 
 
 class NothingToExport(Exception):
@@ -62,7 +65,8 @@ class Slice:
     def title(self) -> str:
         """`coupled none/arrival`."""
         first = next(iter(self.attributes.values()))
-        method = "/".join(filter(None, (first.get("guarantee"), first.get("ordering"))))
+        ordering = ",".join(orderings(first.get("reductions", {})))
+        method = "/".join(filter(None, (first.get("guarantee"), ordering)))
         return printable(f"{first.get('app', self.path.name)} {method}".rstrip())
 
     @property
@@ -73,6 +77,13 @@ class Slice:
     def node(self, rank: int) -> str:
         """The node on which `rank` ran."""
         return printable(str(self.attributes[rank].get("environment", {}).get("node") or "unknown node"))
+
+    @cached_property
+    def waits(self) -> dict[str, str]:
+        """What each region waits for, by name: `collective`, `exchange`, or `local` for nobody."""
+        kinds = self.events.drop_duplicates("name").set_index("name")["kind"].astype("str")
+        shown = {COLLECTIVE: "collective", **dict.fromkeys(WITH_PARTNERS, "exchange")}
+        return {str(name): shown.get(kind, "local") for name, kind in kinds.items()}
 
     def pieces(self) -> Iterable[tuple[int, int, pd.DataFrame]]:
         """(rank, lane, its events) for every lane of every rank."""
@@ -121,11 +132,6 @@ def slice_of(run: Path, selection: Selection = Selection()) -> Slice:
     return Slice(Path(run), attributes, events, int(events["start"].min()), int(events["end"].max()))
 
 
-def kind(name: str) -> str:
-    """`collective`, `exchange` or `local`: what a region waits for."""
-    return "collective" if is_collective(name) else "exchange" if is_exchange(name) else "local"
-
-
 def spans(numbers: Iterable[int]) -> str:
     """`0-3, 7`."""
     numbers = np.asarray(sorted(numbers))
@@ -168,8 +174,7 @@ def _between(events: pd.DataFrame, selection: Selection) -> pd.DataFrame:
 
 def _matched(events: pd.DataFrame, ranks: int) -> np.ndarray:
     collective = np.full(len(events), -1)
-    names = events["name"].cat.categories
-    waits = np.array([is_collective(name) for name in names], bool)[events["name"].cat.codes]
+    waits = (events["kind"] == COLLECTIVE).to_numpy()
     rows = np.flatnonzero(waits & ~events["cut"].to_numpy() & (events["lane"] == 0).to_numpy())
     calls = events.iloc[rows].groupby(["repeat", "step", "name", "call"], observed=True, sort=False)
     whole = calls["rank"].transform("size").to_numpy() == ranks

@@ -15,8 +15,7 @@ from analysis.divergence.compare import GROWTH, growths
 from analysis.groups import grouped
 from analysis.growth.law import LAW, law
 from analysis.load.frames import Frames
-from analysis.runs import ids, label
-from analysis.sums.frames import APP
+from analysis.runs import ids, label, samples
 from analysis.variability import comparable
 
 TOLERANCE = 1e-8  # relative: half of the digits of float64 are lost (its epsilon is 2.2e-16)
@@ -29,10 +28,10 @@ LAWS = ["group", "cell", "reference", "name", "kind", *LAW, "efold", "tenfold"]
 def cell_growths(frames: Frames, cells: Collection[str] | None = None) -> pd.DataFrame:
     """`divergence.growths` of the complete runs of each cell against its first, with the columns CELLS: `reference` is
     that first run, `runs` how many complete runs the cell has, `comparable` whether none of them lacks records. Only of
-    `cells`, where these are given; cells of one complete run have no rows, nor have runs of `reductions`, whose steps
-    are samples."""
+    `cells`, where these are given; cells of one complete run have no rows, nor have runs that compare variants,
+    whose steps are samples."""
     runs = grouped(frames.runs)
-    runs = runs[runs["complete"] & (runs["app"] != APP)]
+    runs = runs[runs["complete"] & ~samples(runs)]
     pieces = []
     for (group, cell), members in runs.groupby(["group", "cell"], sort=False):
         if len(members) < 2 or (cells is not None and cell not in cells):
@@ -78,5 +77,5 @@ def equal_cells(found: pd.DataFrame) -> dict[str, int]:
 def alone(frames: Frames) -> list[str]:
     """The cells with fewer than two complete runs, in which nothing can be compared."""
     runs = grouped(frames.runs)
-    counts = runs[runs["app"] != APP].groupby("cell", sort=False)["complete"].sum()
+    counts = runs[~samples(runs)].groupby("cell", sort=False)["complete"].sum()
     return counts.index[counts < 2].tolist()

@@ -191,7 +191,6 @@ def _row(ranks: list[Head], repeat: int, step: int, complete: bool, result: Resu
         "problem": first["problem"],
         "size": first["size"],
         "guarantee": first["guarantee"],
-        "ordering": first.get("ordering", ""),
         "seed": first.get("seed", -1),
         "complete": complete,
         "last_step": step,
@@ -205,7 +204,18 @@ def _row(ranks: list[Head], repeat: int, step: int, complete: bool, result: Resu
         "environment": json.dumps(_environment(ranks), sort_keys=True),
         "promises": json.dumps(first.get("promises", {}), sort_keys=True),
         "problem_options": json.dumps(first.get("problem_options", {}), sort_keys=True),
+        "options": json.dumps(first.get("options", {}), sort_keys=True),
+        "regions": json.dumps(_regions(ranks), sort_keys=True),
+        "reductions": json.dumps(first.get("reductions", {}), sort_keys=True),
     }
+
+
+def _regions(ranks: list[Head]) -> dict[str, str]:
+    """{region: kind} of all ranks; of two kinds that of the lowest rank."""
+    found: dict[str, str] = {}
+    for rank in ranks:
+        found = rank.attributes.get("regions", {}) | found
+    return found
 
 
 def _tracing_ns(rank: Head) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 # Of the tables of one run; `name` counts in the names of that run.
 STORED = {
     "events": {"repeat": "int32", "rank": "int32", "step": "int32", "name": "int32", "count": "int64",
-               "total_ns": "int64", "exclusive_ns": "int64", "bytes": "int64"},
+               "total_ns": "int64", "exclusive_ns": "int64", "bytes": "int64", "flops": "int64"},
     "values": {"repeat": "int32", "step": "int32", "name": "int32", "block": "int32", "occurrence": "int32",
                "seq": "int32", "rank": "int32", "after": "int64", "value": "float64"},
     "fingerprints": {"repeat": "int32", "step": "int32", "name": "int32", "block": "int32", "occurrence": "int32",

@@ -15,6 +15,7 @@ from analysis.load import cache
 from analysis.load.assemble import Run, assemble
 from analysis.load.columns import STORED
 from analysis.load.find import find_runs, labels
+from analysis.load.ordering import assign_orderings
 from analysis.load.pool import readers
 from analysis.load.rows import Rows
 from analysis.load.store import Leaves, Source, Store
@@ -33,7 +34,8 @@ RUNS = {"run": "str", "repeat": "int32", "path": "object", "run_id": "str", "all
         "problem": "str", "size": "int32", "guarantee": "str", "ordering": "str", "seed": "int64",
         "complete": "bool", "last_step": "int32", "state": "str", "wall_s": "float64", "events": "int64",
         "tracing_s": "float64", "started": "str", "method": "str", "config": "str",
-        "environment": "str", "promises": "str", "problem_options": "str"}  # fmt: skip
+        "environment": "str", "promises": "str", "problem_options": "str", "options": "str", "regions": "str",
+        "reductions": "str"}  # fmt: skip
 EXCLUDED = ("run", "what", "path", "reason", "kept")
 
 
@@ -182,6 +184,7 @@ def _frames(runs: list[Run], tables: list[dict[str, Rows]], names: list[str]) ->
         for run, own, label in used
     ]
     rows = [{"run": label, "path": str(run.path), **row} for run, _, label in used for row in run.rows]
+    assign_orderings(rows)
     notes = [
         (label, what, path, reason, kept)
         for run, label in zip(runs, names, strict=True)

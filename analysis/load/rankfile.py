@@ -100,7 +100,7 @@ def exclusive(start: np.ndarray, end: np.ndarray) -> np.ndarray:
 
 def summed(events: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Events summed over equal (rank, repeat, step, name): columns repeat, rank, step, name int32; count, total_ns,
-    exclusive_ns, bytes int64."""
+    exclusive_ns, bytes, flops int64."""
     keys = ("rank", "repeat", "step", "name")
     order, first = groups(*(events[key] for key in keys))
 
@@ -114,6 +114,7 @@ def summed(events: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         "total_ns": total(end - start),
         "exclusive_ns": total(exclusive(start, end)),
         "bytes": total(events["bytes"]),
+        "flops": total(events["flops"]),
     }
 
 

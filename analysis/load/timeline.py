@@ -14,9 +14,13 @@ import pandas as pd
 
 from analysis.load.guard import read_run
 from miniapps.trace import RankTrace, TraceError
+from miniapps.trace.schema import COLLECTIVE, COMPUTE, EXCHANGE, KINDS, WAIT
 
-TIMELINE = {"rank": "int32", "repeat": "int32", "step": "int32", "name": "category", "start": "int64",
-            "end": "int64", "bytes": "int64", "index": "int64", "depth": "int32"}  # fmt: skip
+TIMELINE = {"rank": "int32", "repeat": "int32", "step": "int32", "name": "category", "kind": "category",
+            "start": "int64", "end": "int64", "bytes": "int64", "flops": "int64", "index": "int64",
+            "depth": "int32"}  # fmt: skip
+WITH_PARTNERS = (EXCHANGE, WAIT)  # kinds of regions that wait for some ranks
+WAITING = (COLLECTIVE, *WITH_PARTNERS)  # for others at all
 
 
 def timeline(
@@ -29,8 +33,9 @@ def timeline(
 
     `start` and `end` are ns on the clock of rank 0, less the start of the first event of all ranks in the run that were
     read; `index` is the place of the event in its rank's trace, which the column `after` of values and fingerprints
-    refers to; `depth` counts the regions around it. Sorted by rank and start, outer regions first. Events that end
-    before they start are left out. Raises TraceError where a rank is missing or cannot be read.
+    refers to; `kind` is that of its region (`miniapps.trace.schema.KINDS`); `depth` counts the regions around it.
+    Sorted by rank and start, outer regions first. Events that end before they start are left out. Raises TraceError
+    where a rank is missing or cannot be read.
     """
     pieces = [_of_rank(trace) for trace in read_run(run, tables=["events"], ranks=ranks)]
     names = list(dict.fromkeys(name for piece in pieces for name in piece["name"].cat.categories))
@@ -58,28 +63,21 @@ def partners(run: str | os.PathLike) -> dict[str, dict[int, list[int]]]:
     return found
 
 
-def is_collective(name: str) -> bool:
-    """Whether the region `name` waits for all ranks."""
-    return name.startswith("allreduce.")
-
-
-def is_exchange(name: str) -> bool:
-    """Whether the region `name` waits for the ranks that are its partners."""
-    return name == "halo"
-
-
 def _of_rank(trace: RankTrace) -> pd.DataFrame:
     events, attributes = trace.tables["events"], trace.attributes
     index = np.flatnonzero(events["end"] >= events["start"])
+    stated = attributes.get("regions", {})
+    kinds = np.array([KINDS.index(stated.get(name, COMPUTE)) for name in trace.names], np.int8)
     start, end = (_on_rank_0(events[key][index], attributes) for key in ("start", "end"))
     frame = pd.DataFrame(
         {
             "rank": attributes["rank"],
             **{key: events[key][index] for key in ("repeat", "step")},
             "name": pd.Categorical.from_codes(events["name"][index], trace.names),
+            "kind": pd.Categorical.from_codes(kinds[events["name"][index]], KINDS),
             "start": start,
             "end": end,
-            "bytes": events["bytes"][index],
+            **{key: events[key][index] for key in ("bytes", "flops")},
             "index": index,
         }
     )

@@ -15,8 +15,7 @@ from analysis.overview import Overview
 from analysis.page.sections import OPEN, SIGNS, Mark, Section, Table
 from analysis.report import figures
 from analysis.report.growth import growth_section
-from analysis.runs import Id, label
-from analysis.sums.frames import APP
+from analysis.runs import Id, label, samples
 from analysis.terminal import number
 from analysis.variability import variability
 from analysis.verdict import MEANING, counted, place
@@ -109,8 +108,8 @@ def first_sections(overview: Overview) -> list[Section]:
         "first that differs is given: it may be the cause, and orders that are equal up to the divergence "
         "rule it out."
     )
-    if any(group.label.startswith(f"{APP} ") and group.first for group in groups):
-        intro += f" In runs of {APP} a step is a sample and a block an array."
+    if samples(frames.runs).any() and any(group.first for group in groups):
+        intro += " In runs that compare variants a step is a sample and a block an array."
     nothing = "No group has runs that differ."
     return [Section("First divergence", nothing, intro if items else "", items=items)]
 
@@ -171,12 +170,12 @@ def _variability(frames: Frames, against: Id | None, found: pd.DataFrame, labels
 
 
 def said(overview: Overview, section: Section) -> Section:
-    """`section` with a sentence on the runs of `reductions` that it leaves out, where there are such."""
-    frames = overview.frames
-    if not (frames.runs["app"] == APP).any():
+    """`section` with a sentence on the runs that compare variants, which it leaves out, where there are such."""
+    sampled = samples(overview.frames.runs)
+    if not sampled.any():
         return section
-    others = (frames.runs["app"] != APP).any()
-    apart = f"Runs of {APP} are left out here, since their steps are samples: see the sections on sums."
+    others = not sampled.all()
+    apart = "Runs that compare variants are left out here, since their steps are samples: see the sections on sums."
     shown = section.figures or section.tables or section.items
     text = [section.intro if shown else section.nothing or section.intro] if others else []
     return replace(section, intro=" ".join([*text, apart]), nothing="")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,13 +12,14 @@ import pandas as pd
 from analysis.divergence.cause import cause
 from analysis.divergence.compare import Comparison, Id
 from analysis.load.frames import Frames
-from analysis.load.timeline import is_collective, partners, timeline
+from analysis.load.timeline import partners, timeline
 from analysis.overview import Overview
 from analysis.page import svg
 from analysis.page.sections import Section
 from analysis.page.svg import Figure, figure_of
 from analysis.runs import label
 from miniapps.trace import TraceError
+from miniapps.trace.schema import COLLECTIVE
 
 DRAWN = 3  # divergences with a picture: each reads traces again
 RANKS = 8  # rows of one picture
@@ -125,7 +127,9 @@ def _chosen(frames: Frames, run: Id, path: str, owner: int, step: int) -> list[i
     for by_rank in partners(Path(path)).values():
         near += by_rank.get(owner, [])
     events = frames.of("events", *run)
-    events = events[(events["step"] == step) & ~events["name"].astype("str").map(is_collective)]
+    kinds = json.loads(rows["regions"].iloc[0])
+    collective = [name for name, kind in kinds.items() if kind == COLLECTIVE]
+    events = events[(events["step"] == step) & ~events["name"].isin(collective)]
     slow = events.groupby("rank")["exclusive_ns"].sum().sort_values(ascending=False).index.tolist()
     near = list(dict.fromkeys(near))[: RANKS - 2]
     return sorted([*near, *[rank for rank in slow if rank not in near][: RANKS - len(near)]])

@@ -3,10 +3,10 @@
 Runs of a *strong* series have one problem (the hash of the options that define it), one guarantee and ordering, all
 method factors alike, and all other options that could cost time (`groups.conditions`).
 
-Runs of a *weak* series are alike in the same way, but for the options of SIZES, which say how large the problem is: in
-a weak series the work, the product of these options, over the ranks is the same within TOLERANCE (of a list of sizes,
-element by element). It is the work of one step or one iteration: a solver that needs more of them for a larger problem
-loses efficiency by that, too.
+Runs of a *weak* series are alike in the same way, but for the options that state that they say how large the problem
+is (effect `size`): in a weak series the work, the product of these options, over the ranks is the same within TOLERANCE
+(of a list of sizes, element by element). It is the work of one step or one iteration: a solver that needs more of them
+for a larger problem loses efficiency by that, too.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import math
 import numpy as np
 import pandas as pd
 
-from analysis.groups import COUNTS, IN_LABEL, UNSET, conditions, factors, grouped, problem_names, told_apart
+from analysis.groups import IN_LABEL, UNSET, conditions, effects, factors, grouped, problem_names, told_apart
 from analysis.load.frames import Frames
+from analysis.runs import apart
 from analysis.statistics import median_interval, ratio_interval
 from analysis.verdict import counted
 
-SIZES = ("grid.nx", "grid.ny", "grid.nz", "problem.sizes", "problem.arrays")
 TOLERANCE = 0.01
 STRONG, WEAK = "strong", "weak"
 
@@ -42,12 +42,13 @@ def series(frames: Frames) -> tuple[pd.DataFrame, list[str]]:
     runs = grouped(frames.runs)
     usable, notes = _usable(runs, frames.excluded)
     usable = usable.reset_index(drop=True)
-    factored = [factors(method, (*COUNTS, *IN_LABEL)) for method in usable["method"]]
-    usable["apart"] = [own.get("split") == "arrays" for own in factored]  # ranks that never meet
+    told = zip(usable["method"], usable["options"], strict=True)
+    factored = [factors(*each, IN_LABEL) for each in told]
+    usable["apart"] = [apart(*each) for each in zip(usable["reductions"], usable["size"], strict=True)]
     key = ["guarantee", "ordering", "conditions"]
     strong = usable.assign(conditions=conditions(usable, but=IN_LABEL), row=range(len(usable)))
     found = [(STRONG, own["row"].to_numpy()) for _, own in strong.groupby(["problem", *key], sort=False)]
-    weak = strong.assign(conditions=conditions(usable, but=IN_LABEL, sizes=SIZES))
+    weak = strong.assign(conditions=conditions(usable, but=IN_LABEL, sized=False))
     weakly = [(WEAK, rows) for _, own in weak.groupby(key, sort=False) for rows in _constant_work(own)]
     # What is on one rank count only stands for itself, unless it is part of a weak series.
     parts = {row for _, rows in weakly for row in rows.tolist()}
@@ -106,11 +107,11 @@ def _usable(runs: pd.DataFrame, excluded: pd.DataFrame) -> tuple[pd.DataFrame, l
     return runs[left], notes
 
 
-def _work(config: str) -> np.ndarray:
-    """The product of the options of SIZES; of lists, one product for each element."""
+def _work(config: str, options: str) -> np.ndarray:
+    """The product of the options that say how large the problem is; of lists, one product for each element."""
     sections = json.loads(config)
     work = np.ones(1)
-    for key in SIZES:
+    for key in (key for key, effect in effects(options).items() if effect == "size"):
         section, _, name = key.partition(".")
         value = sections.get(section, {}).get(name) if isinstance(sections.get(section), dict) else None
         if value:
@@ -120,7 +121,8 @@ def _work(config: str) -> np.ndarray:
 
 def _constant_work(own: pd.DataFrame) -> list[np.ndarray]:
     """Sets of rows (of the column `row`) whose work per rank is the same, on two rank counts or more."""
-    each = [_work(config) / size for config, size in zip(own["config"], own["size"], strict=True)]
+    columns = (own[name] for name in ("config", "options", "size"))
+    each = [_work(config, options) / size for config, options, size in zip(*columns, strict=True)]
     sets: list[tuple[np.ndarray, list[int]]] = []
     for i in sorted(range(len(own)), key=lambda i: (len(each[i]), tuple(each[i]))):
         for first, members in sets:
@@ -145,7 +147,7 @@ def _labels(usable: pd.DataFrame, found: list, factored: list[dict]) -> list[str
         if kind == STRONG and names[one["problem"]]:
             extra.append(names[one["problem"]])
         if kind == WEAK:
-            extra.append(f"weak, {_plain(_work(one['config']) / one['size'])} per rank")
+            extra.append(f"weak, {_plain(_work(one['config'], one['options']) / one['size'])} per rank")
         labels.append(base + (f" ({', '.join(extra)})" if extra else ""))
     return [
         label if labels.count(label) == 1 else f"{label} #{labels[: i + 1].count(label)}"

@@ -3,8 +3,8 @@
 A *wait* is an event of a collective or of an exchange; the k-th of one name within a step is the same on all ranks.
 Each has four times on its rank:
 
-- `posted`: when the rank had done its part for the others: where the event begins, or, for an exchange inside a region
-  of POSTS, where that region begins, since messages leave there and the event covers the waiting alone;
+- `posted`: when the rank had done its part for the others: where the event begins, or, for a region of the kind `wait`,
+  where the region around it begins, since messages leave there and the event covers the waiting alone;
 - `start` and `end` of the event;
 - `idle`: from when on the rank had nothing else to do: the end of the last region inside the event (the work that a
   pipelined method does while its sums travel), or its start.
@@ -23,9 +23,9 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from analysis.load.timeline import is_collective, is_exchange
+from analysis.load.timeline import WAITING, WITH_PARTNERS
+from miniapps.trace.schema import WAIT
 
-POSTS = ("spmv",)  # regions that send what an exchange within them then waits for
 OUTSIDE = "(no region)"
 BEFORE = "(before the first event)"
 NONE = np.iinfo(np.int64).min
@@ -93,17 +93,18 @@ def waits(events: pd.DataFrame, size: int, partners: Partners) -> Waits:
     events = events.assign(start=start, end=end)
     names = [str(name) for name in events["name"].cat.categories]
     code = events["name"].cat.codes.to_numpy()
-    waiting = np.array([is_collective(n) or is_exchange(n) for n in names], bool)[code]
+    waiting = events["kind"].isin(WAITING).to_numpy()
     parent = _parents(ranks, start, end, events["depth"].to_numpy())
     rank_of = np.arange(size)
     first = np.searchsorted(ranks, rank_of)
     finish = np.maximum.reduceat(end, first)
     busy = _busy(start, end, waiting, parent, np.append(first, len(ranks)))
     table = _table(events, names, code, waiting, parent)
+    some = set(events.loc[events["kind"].isin(WITH_PARTNERS), "name"].astype("str").unique())
     groups = int(table["group"].max()) + 1 if len(table) else 0
     rows = np.full((groups, size), -1)
     rows[table["group"], table["rank"]] = np.arange(len(table))
-    padded = {name: _padded(of, size) for name, of in partners.items() if name in names and is_exchange(name)}
+    padded = {name: _padded(of, size) for name, of in partners.items() if name in some}
     table = _arrivals(table, rows, padded)
     return Waits(
         size, events, names, parent, start[first], finish, table, rows, padded, _order(table, size), busy
@@ -147,8 +148,7 @@ def _table(events, names, code, waiting, parent) -> pd.DataFrame:
     inner = inner[waiting[parent[inner]]]
     np.maximum.at(idle, parent[inner], end[inner])
     np.subtract.at(own, parent[inner], end[inner] - start[inner])
-    posting = np.array([name in POSTS for name in names])[code[parent]] & (parent >= 0)
-    posted = np.where(posting & np.array([is_exchange(n) for n in names])[code], start[parent], start)
+    posted = np.where((events["kind"] == WAIT).to_numpy() & (parent >= 0), start[parent], start)
     row = np.flatnonzero(waiting)
     table = events[["rank", "step", "name", "start", "end", "bytes", "index"]].iloc[row]
     table = table.assign(posted=posted[row], idle=idle[row], own=np.maximum(own[row], 0), code=code[row])

@@ -16,15 +16,13 @@ import numpy as np
 import pandas as pd
 
 from analysis import bits
-from analysis.groups import UNSET, grouped, problem_names, ranks_text
+from analysis.groups import UNSET, grouped, of_effect, problem_names, ranks_text
 from analysis.load.frames import Frames
 from analysis.runs import Id
 
 APP = "solver"
 RESIDUAL, TRUE_RESIDUAL = "residual", "true_residual"
 DRIFT, DRIFT_RESIDUAL, DRIFT_ITERATIONS = "difference", "drift_residual", "drift_iterations"
-# Factors of this app that change the bits and nothing else; like all of section `run`.
-ROUNDING = ("solve.spmv",)
 
 SOLVES = {"family": "str", "case": "str", "guarantee": "str", "ordering": "str", "ranks": "int64", "run": "str",
           "repeat": "int64", "complete": "bool", "tolerance": "float64", "last_step": "int64",
@@ -98,7 +96,8 @@ def _named(values: pd.DataFrame, name: str) -> np.ndarray:
 def _cases(runs: pd.DataFrame) -> pd.DataFrame:
     """`runs` without injected faults, with the columns `family`, `case` and `tolerance`."""
     configs = [json.loads(config) for config in runs["config"]]
-    recipes = [_recipe(method) for method in runs["method"]]
+    told = zip(runs["method"], runs["options"], strict=True)
+    recipes = [_recipe(*each) for each in told]
     families = [
         json.dumps([problem, recipe], sort_keys=True)
         for problem, recipe in zip(runs["problem"], recipes, strict=True)
@@ -117,12 +116,14 @@ def _cases(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True) if found else runs.assign(case=pd.Series(dtype="str"))
 
 
-def _recipe(method: str) -> dict[str, Any]:
-    """The factors that change the mathematics: all of the app's own that are not known to change the bits alone."""
+def _recipe(method: str, options: str) -> dict[str, Any]:
+    """The factors that change the mathematics: all of the app's own but those that a guarantee decides on, which change
+    the bits alone."""
+    decided = of_effect(method, options, "guarantee")
     return {
         key: value
         for key, value in json.loads(method).items()
-        if "." in key and not key.startswith("run.") and key not in ROUNDING
+        if "." in key and not key.startswith("run.") and key not in decided
     }
 
 

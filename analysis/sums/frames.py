@@ -16,6 +16,7 @@ import pandas as pd
 from analysis import bits
 from analysis.groups import grouped, ranks_text
 from analysis.load.frames import Frames
+from analysis.runs import samples as compare_variants
 
 APP = "reductions"
 EMULATED = "emulated"  # the backend that draws orders of arrival from a seed: what it gives has no price
@@ -73,7 +74,7 @@ def parse(name: str) -> tuple[str, str, str, int] | None:
 def sums(frames: Frames) -> Sums:
     """What the runs of `reductions` among `frames` recorded; empty frames where there are none. Runs with an
     injected fault are left out."""
-    runs = _cases(frames.runs[(frames.runs["app"] == APP).to_numpy()])
+    runs = _cases(frames.runs[compare_variants(frames.runs).to_numpy()])
     cases = runs[["case", "run", "repeat", "size"]].rename(columns={"size": "ranks"})
     known = list(dict.fromkeys(cases["case"]))
     codes = {label: i for i, label in enumerate(known)}

@@ -13,7 +13,8 @@ from miniapps.received.sealed import sealed
 from miniapps.trace import Tracer, trace_files
 from miniapps.trace.schema import rank_file
 
-REGIONS = ("step", "closure", "halo", "rhs", "poisson", "allreduce.cg", "record")
+REGIONS = {"step": "other", "closure": "compute", "halo": "exchange", "rhs": "compute", "poisson": "compute",
+           "allreduce.cg": "collective", "record": "other"}  # fmt: skip
 EVENTS = 20  # per step
 FIELDS = ("vorticity", "streamfunction")
 
@@ -40,7 +41,7 @@ def _write_rank(out: Path, size: int, steps: int, blocks: int, changed: dict, ta
     own = np.arange(rank * blocks, (rank + 1) * blocks)
     directory = out / f"run-{run:03d}"
     with Tracer(directory / rank_file(rank), _attributes(run, rank), size=size) as tracer:
-        numbers = [tracer.name(name) for name in REGIONS]
+        numbers = [tracer.name(name, kind) for name, kind in REGIONS.items()]
         for step in range(1, steps + 1):
             tracer.at(0, step)
             begin = tracer.clock()
@@ -69,8 +70,10 @@ def _attributes(run: int, rank: int) -> dict:
     guarantee = ("none", "run")[run % 2]
     return {
         "app": "coupled", "problem": "campaign", "config": {"run": {"seed": 1}, "grid": {"n": 4096}},
-        "rank": rank, "guarantee": guarantee, "ordering": ordering, "seed": 1, "repeats": 1, "run_id": f"r{run}",
+        "rank": rank, "guarantee": guarantee, "seed": 1, "repeats": 1, "run_id": f"r{run}",
         "allocation_id": str(run // 4), "started": f"2026-01-01T00:{run % 60:02d}:00+00:00",
-        "method": {"run.device": "cpu", "run.guarantee": guarantee, "orderings": {"scalars": ordering}},
+        "method": {"run.device": "cpu", "run.guarantee": guarantee},
+        "options": {"run.device": {"effect": "device"}, "run.guarantee": {"effect": "reduction"}},
+        "reductions": {"scalars": {"region": "allreduce.scalars", "ordering": ordering}},
         "environment": {"mpi": "MPICH", "node": f"n{rank // 64}", "process": rank, "variables": {}},
     }  # fmt: skip

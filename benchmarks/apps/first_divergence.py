@@ -211,9 +211,8 @@ def place(case: Case, frames) -> dict:
             "call": given["call"],
         }
     events = timeline(case.reference, 0, [given["step"]], [0])
-    reducers = json.loads((Path(case.reference) / "result.json").read_text())[
-        "reducers"
-    ]  # maxima are no sums
+    # Maxima are no sums.
+    reducers = json.loads((Path(case.reference) / "result.json").read_text())["reductions"]
     known = {f"allreduce.{name}" for name in reducers}
     sums = [name for name in events.sort_values("index")["name"] if name in known]
     name = sums[given["call"]]

@@ -31,14 +31,14 @@ class Untraced:
 
     clock = staticmethod(time.perf_counter_ns)
 
-    def name(self, name):
+    def name(self, name, kind=""):
         """Any name is number 0."""
         return 0
 
     def _nothing(self, *arguments):
         return None
 
-    at = event = value = values = fingerprint = fingerprints = order = partners = _nothing
+    at = event = value = values = fingerprint = fingerprints = order = partners = reduction = _nothing
 
 
 def main(argv=None) -> None:

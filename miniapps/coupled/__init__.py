@@ -32,11 +32,19 @@ def memory(config, options, size: int):
     return need(config, options, size)
 
 
+def complete(config, options, size: int) -> None:
+    """Write back how the network is called, which the guarantee decides where no option does."""
+    from miniapps.coupled.closure import closure_batch
+
+    config.closure.batch = closure_batch(config, options)
+
+
 APP = App(
     name="coupled",
     config=CoupledConfig,
     run=run,
     validate=validate,
     memory=memory,
+    complete=complete,
     summary="forced two-dimensional turbulence with a learned subgrid closure",
 )

@@ -48,16 +48,17 @@ def make_surrogate(config, options, xp=np):
         ) from error
     from miniapps.coupled.surrogate import Surrogate
 
-    torch.set_num_threads(options.threads if closure_batch(config, options) == "rank" else 1)
+    batch = closure_batch(config, options)
+    torch.set_num_threads(options.threads if batch == "rank" else 1)
     return Surrogate(
         closure.channels,
         closure.limit,
         closure.scale,
         closure.learning_rate,
         options.seed,
-        closure_batch(config, options),
+        batch,
         network_device(xp),
-        repeatable=meets(options.guarantee, "run"),
+        repeatable=meets(options.policy.kernel, "run"),
     )
 
 
@@ -78,13 +79,13 @@ def network_device(xp):
 
 def closure_batch(config, options) -> str:
     """How the network is called: "rank" or "block". Raises ChoiceError if that is below the guarantee."""
-    asked, layout = config.closure.batch, meets(options.guarantee, "layout")
-    if asked == "rank" and layout:
+    asked, policy = config.closure.batch, options.policy
+    if asked == "rank" and policy.per_block:
         raise ChoiceError(
-            f"closure.batch = rank meets guarantee run, below {options.guarantee}: a convolution's rounding depends on "
+            f"closure.batch = rank meets guarantee run, below {policy.level}: a convolution's rounding depends on "
             "the number of blocks in its batch; use closure.batch = block"
         )
-    return asked if asked != "auto" else ("block" if layout else "rank")
+    return asked if asked != "auto" else ("block" if policy.per_block else "rank")
 
 
 class Closure:

@@ -13,8 +13,8 @@ EDGE = 2**20  # points along an edge of the grid, at most
 class Grid:
     """The periodic grid and its logical blocks; the spacing is 2 pi / nx in both directions."""
 
-    nx: int = option(128, help="grid points in x", minimum=4, maximum=EDGE)
-    ny: int = option(128, help="grid points in y", minimum=4, maximum=EDGE)
+    nx: int = option(128, help="grid points in x", minimum=4, maximum=EDGE, effect="size")
+    ny: int = option(128, help="grid points in y", minimum=4, maximum=EDGE, effect="size")
     bx: int = option(16, help="points of a logical block in x", minimum=4, maximum=EDGE)
     by: int = option(16, help="points of a logical block in y", minimum=4, maximum=EDGE)
 
@@ -93,6 +93,7 @@ class Closure:
         "guarantees none and run, per block under layout and exact",
         choices=("auto", "block", "rank"),
         role="method",
+        effect="guarantee",
     )
 
 
@@ -116,7 +117,14 @@ class Output:
         minimum=0,
         maximum=INT32,
     )
-    restart: str = option("", help="checkpoint file to continue from", role="control", flag="--restart")
+    restart: str = option(
+        "",
+        help="checkpoint file to continue from",
+        role="control",
+        flag="--restart",
+        effect="restart",
+        records=("values:cg_iterations",),
+    )
 
 
 @dataclass

@@ -24,6 +24,7 @@ from miniapps.linear.dots import GlobalDots
 from miniapps.linear.krylov import ChronopoulosGear, solve
 from miniapps.system.device import host, put
 from miniapps.trace.records import INPUT, LEFT
+from miniapps.trace.schema import COLLECTIVE, COMPUTE, EXCHANGE, FILE, OTHER
 
 # Shu & Osher's third-order SSP Runge-Kutta in terms of its quadrature: the weight of each stage's rate
 QUADRATURE = (1.0 / 6.0, 1.0 / 6.0, 2.0 / 3.0)
@@ -58,19 +59,24 @@ class Model:
         self.state = State.at_rest(blocks, xp)
         self.force = xp.asarray(flow.kolmogorov(blocks, config.flow.wavenumber, config.flow.forcing))
         self.record = Record()
-        self.name = {
-            name: self.tracer.name(name)
-            for name in (
-                "step", "poisson", "closure", "rhs", "halo", "allgather.coarse", "allreduce.dt", "checkpoint", "record",
-            )
-        }  # fmt: skip
+        kinds = dict(
+            step=OTHER,
+            poisson=COMPUTE,
+            closure=COMPUTE,
+            rhs=COMPUTE,
+            halo=EXCHANGE,
+            checkpoint=FILE,
+            record=OTHER,
+        )
+        kinds |= {"allgather.coarse": COLLECTIVE, "allreduce.dt": COLLECTIVE}
+        self.name = {name: self.tracer.name(name, kind) for name, kind in kinds.items()}
 
         self.halos = []
         self.fill_wide = self._exchange(blocks, HALO)
         self.fill = self._exchange(blocks, HALO, 1)
         fill_faces = self._exchange(blocks, HALO, 1, corners=False)
 
-        exactly = options.guarantee == "exact"
+        exactly = options.policy.exact_products
 
         def dots(name, n):
             return GlobalDots(blocks, kernels, ctx.reducer(name, (n,), blocks=blocks.own), n, exactly)

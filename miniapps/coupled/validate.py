@@ -29,7 +29,6 @@ def validate(config, options, size: int) -> None:
             "flow.initial = decaying is exact only without forcing, drag and closure: "
             "add --set flow.forcing=0 --set flow.drag=0 --closure none"
         )
-    closure_batch(config, options)
     if closure.kind in NETWORKS and importlib.util.find_spec("torch") is None:
         raise UsageError(
             f"--closure {closure.kind} needs torch, which is not installed; pip install torch, or "

@@ -14,6 +14,7 @@ from kernels import sparse
 from kernels.registry import get
 from miniapps.layout import ghosts
 from miniapps.layout.rows import Rows
+from miniapps.trace.schema import WAIT
 
 INDEX_MAX = np.iinfo(np.int32).max  # of a local column
 
@@ -73,7 +74,7 @@ class Matrix:
         self._clock, self._event, self._spmv, self._halo = time.perf_counter_ns, _unseen, 0, 0
         if trace is not None:
             self._clock, self._event = trace.clock, trace.event
-            self._spmv, self._halo = trace.name("spmv"), trace.name("halo")
+            self._spmv, self._halo = trace.name("spmv"), trace.name("halo", WAIT)
             trace.partners("halo", self._ghosts.partners)
 
     def operand(self):
@@ -93,7 +94,7 @@ class Matrix:
         self._ghosts.finish(x)
         self._event(self._halo, waiting, self._ghosts.nbytes)
         self._outer(x, y)
-        self._event(self._spmv, begin, self.nbytes)
+        self._event(self._spmv, begin, self.nbytes, self.flops)
 
     def watched(self, watch) -> "Matrix":
         """Let `miniapps.runner.watch` see what goes into and comes out of every product of this square matrix; before
@@ -194,5 +195,5 @@ def _nothing(x, y):
     """The product of no rows."""
 
 
-def _unseen(name, start, nbytes=0):
+def _unseen(name, start, nbytes=0, flops=0):
     """The event where nobody traces."""

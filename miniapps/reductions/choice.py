@@ -7,11 +7,8 @@ from kernels import registry
 from kernels.guarantees import LEVELS, ChoiceError, known, meets
 from kernels.registry import Variant
 from miniapps.reductions.config import DEFAULT_REFERENCE
+from miniapps.runner.policy import Policy
 
-# What a variant has to promise for the guarantee of a run. Under `layout` it sees logical blocks of fixed length, one
-# thread in each, so that it is enough that it repeats; the all-reduce, which is free of order, does the rest. Under
-# `exact` nothing may be rounded before the end.
-NEEDED = {"none": "none", "run": "run", "layout": "run", "exact": "exact"}
 ON_DEVICE = ("cupy",)  # backends whose arrays lie in device memory
 EMULATED = "emulated"  # the backend that draws orders of arrival from a seed, and has no price
 # What cannot be had block by block with one thread in each, although it repeats.
@@ -19,16 +16,15 @@ NOT_BY_BLOCKS = {("dot", "numpy"): "the BLAS of NumPy decides by itself how many
 
 
 def choose(
-    operation: str, wanted: tuple[str, ...], reference: str | None, guarantee: str, device: str
+    operation: str, wanted: tuple[str, ...], reference: str | None, policy: Policy, device: str
 ) -> list[Variant]:
     """The variants to run, the reference first. Raises ChoiceError, which lists what can be chosen, for unknown names,
     for what cannot run here, and for what promises too little."""
-    suiting = _suiting(operation, guarantee, device)
-    needed = NEEDED[guarantee]
-    chosen = [_named(operation, name, needed, device, guarantee) for name in wanted if name != "all"]
+    suiting = _suiting(operation, policy, device)
+    chosen = [_named(operation, name, policy.partial_sum, device, policy) for name in wanted if name != "all"]
     if not wanted or "all" in wanted:
         chosen += suiting
-    first = _reference(operation, reference, chosen, suiting, guarantee, device)
+    first = _reference(operation, reference, chosen, suiting, policy, device)
     return list({_key(v): v for v in (first, *chosen)}.values())
 
 
@@ -45,22 +41,22 @@ def _on(device: str, variant: Variant) -> bool:
     return (variant.backend in ON_DEVICE) == (device == "cuda")
 
 
-def _suiting(operation: str, guarantee: str, device: str) -> list[Variant]:
+def _suiting(operation: str, policy: Policy, device: str) -> list[Variant]:
     return [
         v
         for v in registry.variants(operation)
         if _on(device, v)
-        and meets(v.guarantee, NEEDED[guarantee])
+        and meets(v.guarantee, policy.partial_sum)
         and not v.unavailable()
-        and not _refused(v, guarantee)
+        and not _refused(v, policy)
     ]
 
 
-def _refused(variant: Variant, guarantee: str) -> str | None:
-    return NOT_BY_BLOCKS.get((variant.operation, variant.name)) if meets(guarantee, "layout") else None
+def _refused(variant: Variant, policy: Policy) -> str | None:
+    return NOT_BY_BLOCKS.get((variant.operation, variant.name)) if policy.per_block else None
 
 
-def _named(operation: str, name: str, needed: str, device: str, guarantee: str) -> Variant:
+def _named(operation: str, name: str, needed: str, device: str, policy: Policy) -> Variant:
     """The variant called NAME or NAME@BACKEND, which promises what is `needed`: of several backends the first that can
     run on the device."""
     name, at, backend = name.partition("@")
@@ -75,19 +71,19 @@ def _named(operation: str, name: str, needed: str, device: str, guarantee: str) 
         backends = ", ".join(v.backend for v in found)
         raise ChoiceError(
             f"{operation} {name!r} with backend {backends} does not run with --device {device}; "
-            f"choose among {', '.join(dict.fromkeys(v.name for v in _suiting(operation, guarantee, device)))}"
+            f"choose among {', '.join(dict.fromkeys(v.name for v in _suiting(operation, policy, device)))}"
         )
     able = next((v for v in here if not v.unavailable()), here[0])
-    if reason := _refused(able, guarantee):
+    if reason := _refused(able, policy):
         raise ChoiceError(
-            f"--guarantee {guarantee}: {operation} {name!r} cannot be had over logical blocks: {reason}; choose among "
-            f"{', '.join(dict.fromkeys(v.name for v in _suiting(operation, guarantee, device)))}"
+            f"--guarantee {policy.level}: {operation} {name!r} cannot be had over logical blocks: {reason}; choose "
+            f"among {', '.join(dict.fromkeys(v.name for v in _suiting(operation, policy, device)))}"
         )
     try:
         return registry.check(operation, name, needed, able.backend)
     except ChoiceError as error:
         raise ChoiceError(
-            f"--guarantee {guarantee}, which asks {needed!r} of a variant here: {error}"
+            f"--guarantee {policy.level}, which asks {needed!r} of a variant here: {error}"
         ) from None
 
 
@@ -96,18 +92,18 @@ def _reference(
     name: str | None,
     chosen: list[Variant],
     suiting: list[Variant],
-    guarantee: str,
+    policy: Policy,
     device: str,
 ) -> Variant:
     if name is not None:
-        needed = max("run", NEEDED[guarantee], key=LEVELS.index)  # what differs from itself is no reference
-        return _named(operation, name, needed, device, guarantee)
+        needed = max("run", policy.partial_sum, key=LEVELS.index)  # what differs from itself is no reference
+        return _named(operation, name, needed, device, policy)
     default = [v for v in suiting if v.name == DEFAULT_REFERENCE]
     fixed = [v for v in chosen or suiting if v.guarantee != "none"] or [
         v for v in suiting if v.guarantee != "none"
     ]
     if not default + fixed:
         raise ChoiceError(
-            f"{operation} on --device {device} has no variant for --guarantee {guarantee} that can be the reference"
+            f"{operation} on --device {device} has no variant for --guarantee {policy.level} that can be the reference"
         )
     return default[0] if default else max(fixed, key=lambda v: LEVELS.index(v.guarantee))

@@ -26,9 +26,15 @@ class Problem:
         flag="--size",
         maximum=LENGTH,
         count=(1, VALUES),
+        effect="size",
     )
     arrays: int = option(
-        4, help="arrays of each size (a file has its own number)", minimum=1, flag="--arrays", maximum=ARRAYS
+        4,
+        help="arrays of each size (a file has its own number)",
+        minimum=1,
+        flag="--arrays",
+        maximum=ARRAYS,
+        effect="size",
     )
     distribution: str = option(
         "uniform",
@@ -75,12 +81,14 @@ class Method:
         minimum=1,
         flag="--samples",
         maximum=1_000_000_000,
+        records=("values:*:*",),
     )
     worst: bool = option(
         False,
         help="search for the orders of arrival of `ao` and `spa` that drive a sum furthest down and up",
         role="control",
         flag="--worst",
+        records=("values:worst-low:*", "values:worst-high:*"),
     )
     split: str = option(
         "elements",

@@ -1,7 +1,8 @@
 """What a rank computes of a sum before the all-reduce: partial sums, or words of a superaccumulator.
 
-Under the guarantees `none` and `run` a rank adds up its whole part at once. Under `layout` and `exact` it sees
-logical blocks of fixed length, one thread in each, so that a partial sum does not depend on who computes it.
+Under the guarantees `none` and `run` a rank adds up its whole part at once. Under `layout` and `exact` (`per_block` of
+the policy) it sees logical blocks of fixed length, one thread in each, so that a partial sum does not depend on who
+computes it.
 """
 
 from __future__ import annotations
@@ -18,20 +19,19 @@ from kernels.guarantees import meets
 from kernels.registry import Variant
 from miniapps.reductions.choice import ON_DEVICE
 
-BLOCKWISE = ("layout", "exact")  # guarantees under which partial sums are those of the logical blocks
 WIDENED = 1 << 16  # elements that are made float64 at once
 REVERSED = 1 << 20  # elements, at most, whose order is reversed to see whether it enters
 
 
 def parameters(
-    variant: Variant, launch: dict[str, int], guarantee: str, threads: int, dtype: str
+    variant: Variant, launch: dict[str, int], per_block: bool, threads: int, dtype: str
 ) -> dict[str, Any]:
     """What `variant` is told beside the data: the launch shape, threads, and the type that CuPy does not know.
 
-    Under `layout` one thread in each block where the number of threads enters the bits: where the variant promises
+    With `per_block` one thread in each block where the number of threads enters the bits: where the variant promises
     less than `layout` itself.
     """
-    single = guarantee in BLOCKWISE and not meets(variant.guarantee, "layout")
+    single = per_block and not meets(variant.guarantee, "layout")
     offered = launch | {"threads": 1 if single else threads}
     if dtype == "bfloat16":
         offered["dtype"] = dtype
@@ -48,7 +48,7 @@ def put(vector: np.ndarray, device: str):
 
 
 @contextlib.contextmanager
-def torch_threads(variants: list[Variant], guarantee: str, threads: int) -> Iterator[None]:
+def torch_threads(variants: list[Variant], per_block: bool, threads: int) -> Iterator[None]:
     """torch, where it is among the backends, uses as many threads inside as `parameters` says for the others."""
     if not any(variant.backend == "torch" for variant in variants):
         yield
@@ -56,16 +56,16 @@ def torch_threads(variants: list[Variant], guarantee: str, threads: int) -> Iter
     import torch
 
     before = torch.get_num_threads()
-    torch.set_num_threads(1 if guarantee in BLOCKWISE else threads)
+    torch.set_num_threads(1 if per_block else threads)
     try:
         yield
     finally:
         torch.set_num_threads(before)
 
 
-def pieces(vectors: list, cuts: list[tuple[int, int]], guarantee: str) -> list[tuple]:
+def pieces(vectors: list, cuts: list[tuple[int, int]], per_block: bool) -> list[tuple]:
     """What is summed at once: this rank's part, or each of its logical blocks; views of `vectors`."""
-    if guarantee not in BLOCKWISE:
+    if not per_block:
         cuts = [(0, cuts[-1][1])] if cuts else []
     return [tuple(vector[start:stop] for vector in vectors) for start, stop in cuts]
 

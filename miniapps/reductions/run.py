@@ -27,7 +27,7 @@ def run(ctx) -> Outcome:
     at_once = ctx.size if study.whole_arrays else 1
     rounds = -(-arrays // at_once)
     exact = {label(v) for v in study.variants if v.guarantee == "exact" and study.accumulation == "exact"}
-    with local.torch_threads(study.variants, ctx.options.guarantee, ctx.options.threads):
+    with local.torch_threads(study.variants, ctx.options.policy.per_block, ctx.options.threads):
         for i, n in enumerate(sizes):
             for k in range(rounds):
                 array = k * at_once + (ctx.rank if study.whole_arrays else 0)

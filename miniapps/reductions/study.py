@@ -18,7 +18,6 @@ from miniapps.reductions.choice import EMULATED, choose, label
 from miniapps.reductions.parts import Parts
 from miniapps.reductions.validate import launch_shape
 from miniapps.runner.context import Reducer
-from miniapps.runner.options import ordering_for
 
 BATCH = 4096  # samples after which values go to rank 0 and into the trace
 RANK_SEEDS = 1 << 32  # an emulated order is that of seed = sample + rank * RANK_SEEDS
@@ -62,12 +61,13 @@ class Study:
     def __init__(self, ctx):
         self.ctx = ctx
         self.problem, self.method, self.options = ctx.config.problem, ctx.config.method, ctx.options
+        self.policy = ctx.options.policy
         self.whole_arrays = self.method.split == "arrays"
         self.comm = MPI.COMM_SELF if self.whole_arrays else ctx.comm
         self.variants = self._agreed()
         self.reference = label(self.variants[0])
         self.dtype = accumulator(data.element_type(self.problem.dtype))
-        self.ordering, self.accumulation = ordering_for(ctx.options, 1)
+        self.ordering, self.accumulation = self.policy.scalars
         self._by_length: dict[int, Reducer] = {}  # of orderings over blocks: other lengths have other blocks
         if not self._over_blocks():
             self.reducer = ctx.reducer("total", (), self.dtype.name, self.comm)
@@ -90,10 +90,10 @@ class Study:
     def batches(self, parts: Parts, array: int, vectors: list[np.ndarray]) -> Iterator[Batch]:
         """Sample the sums of one array, whose part on this rank is `vectors`; collective over `comm`."""
         n, samples = parts.n, self.method.samples
-        pieces = local.pieces(vectors, parts.cuts, self.options.guarantee)
+        pieces = local.pieces(vectors, parts.cuts, self.policy.per_block)
         if self._over_blocks():
             self.reducer = self._reducer_of(parts, len(pieces))
-        truth, magnitude = self._true(local.pieces(vectors, parts.cuts, "layout"))
+        truth, magnitude = self._true(local.pieces(vectors, parts.cuts, True))
         given = [local.put(vector, self.options.device) for vector in vectors]
         timed = [self._timed(v, parts, given) for v in self.variants if v.backend != EMULATED]
         if array == 0:
@@ -120,7 +120,7 @@ class Study:
         each logical block, or one of all of them."""
         if parts.n not in self._by_length:
             blocks = parts.own
-            if self.options.guarantee not in local.BLOCKWISE:
+            if not self.policy.per_block:
                 counts = self.comm.allgather(count)
                 first = sum(counts[: self.comm.rank])
                 blocks = range(first, first + count)
@@ -130,13 +130,13 @@ class Study:
 
     def _agreed(self) -> list[Variant]:
         """The choice of rank 0; ChoiceError on a rank that lacks one of them."""
-        options, names = self.options, None
+        device, names = self.options.device, None
         operation, wanted = self.problem.operation, self.method.variants
         if self.ctx.rank == 0:
-            chosen = choose(operation, wanted, self.method.reference, options.guarantee, options.device)
+            chosen = choose(operation, wanted, self.method.reference, self.policy, device)
             names = [f"{v.name}@{v.backend}" for v in chosen]
         names = self.ctx.comm.bcast(names)
-        return choose(operation, tuple(names), names[0], options.guarantee, options.device)
+        return choose(operation, tuple(names), names[0], self.policy, device)
 
     def _true(self, pieces: list[tuple]) -> tuple[float, float]:
         """The correctly rounded sum over all ranks, and that of the absolute values."""
@@ -149,9 +149,9 @@ class Study:
 
     def _timed(self, variant: Variant, parts: Parts, given: list) -> Timed:
         """`variant` on this rank's part of an array, `given` where the variant wants it."""
-        name, guarantee = label(variant), self.options.guarantee
+        name = label(variant)
         exactly = variant.guarantee == "exact" and self.accumulation == "exact"
-        pieces = local.pieces(given, parts.cuts, "none" if exactly else guarantee)
+        pieces = local.pieces(given, parts.cuts, self.policy.per_block and not exactly)
         if exactly and self.comm.size > 1:
             compute = local.exact_words(variant, given, self.problem.dtype)
             total = self.reducer.sum_words
@@ -163,8 +163,8 @@ class Study:
         return Timed(variant, name, event, nbytes, compute, total, not pieces)
 
     def _told(self, variant: Variant) -> dict:
-        options = self.options
-        return local.parameters(variant, self._shape, options.guarantee, options.threads, self.problem.dtype)
+        per_block, threads = self.policy.per_block, self.options.threads
+        return local.parameters(variant, self._shape, per_block, threads, self.problem.dtype)
 
     def _sample(self, timed: list[Timed], batch: Batch, count: int) -> None:
         """`count` samples by every timed variant. Their order rotates, so that none always follows the same one."""
@@ -200,7 +200,7 @@ class Study:
                     run.label, f"other partial sums than before on rank {self.ctx.rank}, {where}"
                 )
             run.part_bits = bits
-        if self.options.guarantee != "none":
+        if self.policy.level != "none":
             bits = total.tobytes()
             if run.total_bits not in (None, bits):
                 self.broken.setdefault(run.label, f"another total than before, {where}")

@@ -10,7 +10,6 @@ from miniapps.layout.blocks import MOST_BLOCKS
 from miniapps.reductions import data, illconditioned
 from miniapps.reductions.choice import choose
 from miniapps.reductions.config import ARRAYS
-from miniapps.runner.options import ordering_for
 from miniapps.system.resources import Need
 
 
@@ -21,7 +20,7 @@ def validate(config, options, size: int) -> None:
         raise UsageError(
             "--file and --distribution file go together: give --file PATH with --distribution file, or neither"
         )
-    chosen = choose(problem.operation, method.variants, method.reference, options.guarantee, options.device)
+    chosen = choose(problem.operation, method.variants, method.reference, options.policy, options.device)
     if method.worst:
         _can_be_searched(problem, method, [v.name for v in chosen], size)
     sizes, arrays = data.extent(problem)
@@ -36,7 +35,7 @@ def validate(config, options, size: int) -> None:
     if problem.distribution == "ill-conditioned":
         for n in sizes:
             _can_be_conditioned(problem, n)
-    ordering, accumulation = ordering_for(options, 1)
+    ordering, accumulation = options.policy.scalars
     if method.split == "arrays" and ordering == "arrival":
         raise UsageError("--split arrays adds nothing across ranks, so that there is no order of arrival; "
                          "choose another --allreduce, or --split elements")  # fmt: skip
@@ -46,11 +45,7 @@ def validate(config, options, size: int) -> None:
             f"problem.block = {problem.block}: {contributions} logical blocks in an array of {max(sizes)}, and every "
             f"rank lists them all, at most {MOST_BLOCKS}: set it to {-(-max(sizes) // MOST_BLOCKS)} or more"
         )
-    if (
-        options.guarantee in ("layout", "exact")
-        and accumulation == "fixed-point"
-        and contributions > MAX_CONTRIBUTIONS
-    ):
+    if options.policy.per_block and accumulation == "fixed-point" and contributions > MAX_CONTRIBUTIONS:
         raise UsageError(
             f"--accumulate fixed-point has room for {MAX_CONTRIBUTIONS} contributions, not for {contributions} logical "
             f"blocks: set problem.block to {-(-max(sizes) // MAX_CONTRIBUTIONS)} or more, or use --accumulate exact"

@@ -30,6 +30,7 @@ from typing import Any
 
 from miniapps.errors import UsageError
 from miniapps.received.records import DIGITS, parse_toml
+from miniapps.trace.schema import EFFECTS
 
 ROLES = ("problem", "method", "control")
 PREFIX = "FPNA_"
@@ -70,6 +71,9 @@ class Option:
     count: tuple[int, int]  # the least and the most values of an option that takes several
     parameters: bool
     renamed: Callable[[], dict[str, str]] | None
+    effect: str
+    records: tuple[str, ...]
+    of_ranks: bool
 
     @property
     def range(self) -> str:
@@ -104,15 +108,25 @@ def option(
     count: tuple[int, int] = (0, VALUES),
     parameters: bool = False,
     renamed: Callable[[], dict[str, str]] | None = None,
+    effect: str = "",
+    records: tuple[str, ...] = (),
+    of_ranks: bool = False,
 ) -> Any:
     """A field of a section. `role` says what runs that differ in it are: other experiments ("problem"), the
     same experiment by other means ("method"), or the same in every bit ("control"). `flag` makes it a
     command-line option of its own; `choices` may be a function, so that a registry is asked only when
     needed. Every number needs `minimum` and `maximum`, which belong to its range; `count`: the least and the most
     values of a tuple. `parameters`: a choice may be followed by a colon and parameters, not looked at here.
-    `renamed`: what to say of former choices."""
+    `renamed`: what to say of former choices.
+
+    What the trace states of it, for the analysis knows no option by name: `effect`, one of
+    `miniapps.trace.schema.EFFECTS`, is what it is for a promise and for a comparison of times; `records` are the rows
+    that it decides on, as TABLE:NAME with `*` for any text, such as "values:error"; `of_ranks`: what these hold depends
+    on which blocks a rank has."""
     if role not in ROLES:
         raise ValueError(f"role {role!r} of an option is unknown; the roles are {', '.join(ROLES)}")
+    if effect and effect not in EFFECTS:
+        raise ValueError(f"effect {effect!r} of an option is unknown; the effects are {', '.join(EFFECTS)}")
     return dataclasses.field(
         default=default,
         metadata=dict(
@@ -126,6 +140,9 @@ def option(
             count=count,
             parameters=parameters,
             renamed=renamed,
+            effect=effect,
+            records=records,
+            of_ranks=of_ranks,
         ),
     )
 
@@ -168,6 +185,15 @@ def effective(*configs: Any) -> dict[str, dict[str, Any]]:
 def of_role(known: Iterable[Option], values: Mapping[str, Mapping[str, Any]], role: str) -> dict[str, Any]:
     """{"section.name": value} of the options with that role; `values` as `effective` returns them."""
     return {o.key: values[o.section][o.name] for o in known if o.role == role}
+
+
+def stated(known: Iterable[Option]) -> dict[str, dict[str, Any]]:
+    """{"section.name": effect, records, of_ranks} of the options that have any, as in the trace."""
+    return {
+        o.key: {"effect": o.effect, "records": list(o.records), "of_ranks": o.of_ranks}
+        for o in known
+        if o.effect or o.records
+    }
 
 
 def problem_hash(app: str, problem: Mapping[str, Any]) -> str:

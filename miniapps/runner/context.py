@@ -14,32 +14,37 @@ import numpy as np
 from miniapps.errors import UsageError
 from miniapps.runner import faults
 from miniapps.runner.console import NoProgress, Progress
-from miniapps.runner.options import RunOptions, ordering_for
+from miniapps.runner.options import RunOptions
 from miniapps.runner.watch import Watch
 from miniapps.system.place import Place
 from miniapps.trace import Tracer
+from miniapps.trace.schema import COLLECTIVE
 
 
 class Reducer:
-    """A planned all-reduce that leaves an event `allreduce.NAME` in the trace; otherwise as
-    `kernels.allreduce.plan`.
+    """A planned reduction that leaves an event `COLLECTIVE.NAME`, such as `allreduce.dots1`, in the trace and counts
+    its calls; otherwise as `kernels.allreduce.plan`.
 
     `reducer(contributions)`: (k, *shape) of this rank's k blocks -> (*shape,), valid until the next call.
     `reducer.start(contributions)`, `reducer.finish()`: the same with the sums under way; one event, of both and what
     is between.
     """
 
-    __slots__ = ("_begun", "_clock", "_event", "_inner", "_name", "guarantee", "name", "nbytes", "reduction")
+    __slots__ = (
+        "_begun", "_calls", "_clock", "_event", "_inner", "_name", "guarantee", "name", "nbytes", "reduction", "region",
+    )  # fmt: skip
 
     def __init__(self, name: str, inner: Any, tracer: Tracer):
-        self.name, self._inner = name, inner
+        self.name, self._inner, self._calls = name, inner, 0
         self.reduction, self.guarantee, self.nbytes = inner.reduction, inner.guarantee, inner.nbytes
-        self._name = tracer.name(f"allreduce.{name}")
+        self.region = f"{self.reduction.collective}.{name}"
+        self._name = tracer.name(self.region, COLLECTIVE)
         self._clock, self._event, self._begun = tracer.clock, tracer.event, 0
 
     def __call__(self, contributions: np.ndarray) -> np.ndarray:
         start = self._clock()
         total = self._inner(contributions)
+        self._calls += 1
         self._event(self._name, start, self.nbytes)
         return total
 
@@ -55,6 +60,7 @@ class Reducer:
     def finish(self) -> np.ndarray:
         """The total of what was started."""
         total = self._inner.finish()
+        self._calls += 1
         self._event(self._name, self._begun, self.nbytes)
         return total
 
@@ -62,12 +68,18 @@ class Reducer:
         """The sum of superaccumulators, int64 (*shape, WORDS), rounded once; in accumulation `exact` only."""
         start = self._clock()
         total = self._inner.sum_words(words)
+        self._calls += 1
         self._event(self._name, start, self.nbytes)
         return total
 
     def drain_orders(self) -> list[np.ndarray]:
         """The orders in which contributions were added since the last drain (rank 0, `arrival` only)."""
         return self._inner.drain_orders()
+
+    def drain_calls(self) -> int:
+        """How many reductions were made since the last drain."""
+        calls, self._calls = self._calls, 0
+        return calls
 
     def free(self) -> None:
         """Free the plan."""
@@ -89,9 +101,9 @@ class Context:
     replay: Mapping[tuple[str, int], np.ndarray] | None = None  # orders (calls, size) by reducer and repeat
     progress: Progress | NoProgress = field(default_factory=NoProgress)
     struck: set[str] = field(default_factory=set)
-    orderings: dict[str, str] = field(
+    reductions: dict[str, dict[str, Any]] = field(
         default_factory=dict
-    )  # and accumulations, by name of reducer, as planned
+    )  # what each reducer is, as in the trace
     watch: Watch | None = None  # of what passes between records; None where nobody asked for it
     place: Place | None = None  # `out` as it was opened
     _reducers: dict[str, Reducer] = field(default_factory=dict)
@@ -125,32 +137,45 @@ class Context:
         comm: Any = None,
         blocks: Sequence[int] | None = None,
         by: tuple[str, str] | None = None,
+        collective: str = "allreduce",
+        operation: Any = "sum",
     ) -> Reducer:
-        """An all-reduce of arrays of `shape` by an (ordering, accumulation), else as the options ask, over all ranks or
-        those of `comm`; freed with the repeat. `blocks`: the numbers of this rank's blocks, one per contribution.
+        """A reduction of arrays of `shape` as the policy of the run says, or by an (ordering, accumulation), over all
+        ranks or those of `comm`; freed with the repeat. `blocks`: the numbers of this rank's blocks, one per
+        contribution. `collective`, `operation`: as for `kernels.allreduce.Reduction`. What it is goes into the trace.
 
         Collective. Raises ValueError for a name in use, and UsageError when the run to be replayed has no orders
         for it.
         """
         from kernels import allreduce
 
+        comm = self.comm if comm is None else comm
         if name in self._reducers:
             raise ValueError(f"a reducer called {name!r} exists in this repeat; choose another name")
-        ordering, accumulation = by or ordering_for(self.options, math.prod(shape))
+        policy = self.options.policy
+        decided = "application" if by else "option" if policy.by_option else "guarantee"
+        ordering, accumulation = by or policy.of(math.prod(shape))
         reduction = allreduce.Reduction(
-            ordering, shape, dtype, accumulation=accumulation, check=self.options.check_ranks
-        )
+            ordering, shape, dtype, accumulation=accumulation, collective=collective, operation=operation,
+            check=self.options.check_ranks,
+        )  # fmt: skip
         inner = allreduce.plan(
-            self.comm if comm is None else comm,
+            comm,
             reduction,
             name=name,
             blocks=blocks,
             replay=self._orders(name) if ordering == "arrival" else None,
         )
-        self.orderings[name] = reduction.label
         reducer = Reducer(name, inner, self.tracer)
+        self.reductions[name] = reduction.json() | {
+            "region": reducer.region,
+            "ranks": comm.size,
+            "decided": decided,
+            "calls": self.reductions.get(name, {}).get("calls", 0),
+        }
+        self.tracer.reduction(name, self.reductions[name])
         if self.watch is not None:
-            reducer = self.watch.reducer(reducer, self.comm if comm is None else comm, blocks)
+            reducer = self.watch.reducer(reducer, comm, blocks)
         self._reducers[name] = reducer
         return reducer
 
@@ -195,6 +220,7 @@ class Context:
 
     def _drain(self) -> None:
         for name, reducer in self._reducers.items():
+            self.reductions[name]["calls"] += reducer.drain_calls()
             self.tracer.order(name, reducer.drain_orders())
 
     def _orders(self, name: str) -> list[np.ndarray] | None:

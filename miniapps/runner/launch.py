@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from kernels.allreduce import Reduction
 from miniapps.errors import UsageError
 from miniapps.received.text import tell
 from miniapps.runner import commandline, config, faults
-from miniapps.runner.options import Common, RunOptions, ordering_for
+from miniapps.runner.options import Common, RunOptions
 from miniapps.system import environment, resources
 from miniapps.trace import TraceError, read_run
 
@@ -35,6 +33,7 @@ class Launch:
     problem: str
     problem_options: dict[str, Any]
     method: dict[str, Any]
+    stated: dict[str, Any]  # what options are for a promise
     out: Path
     run_id: str
     started: str
@@ -50,8 +49,8 @@ class Launch:
             "problem": self.problem,
             "problem_options": self.problem_options,
             "method": self.method,
+            "options": self.stated,
             "guarantee": self.options.guarantee,
-            "ordering": ",".join(dict.fromkeys(self.method["orderings"].values())),
             "seed": self.options.seed,
             "repeats": self.options.repeats,
             "run_id": self.run_id,
@@ -76,7 +75,7 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
     options, own, only_list = commandline.parse(app, argv, os.environ)
     known = commandline.known_options(app)
     if app.complete:
-        app.complete(own, size)
+        app.complete(own, options, size)
     effective = config.effective(Common(options), own)
     if only_list:
         from miniapps.runner.listing import listing  # imports all kernels, of which a run may need few
@@ -85,7 +84,7 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
         return None
     if options.device == "cuda" and (reason := environment.no_cuda()):
         raise UsageError(f"--device cuda: {reason}; or compute with --device cpu")
-    orderings, injected = check(app, own, options, size)
+    injected = check(app, own, options, size)
     resources.require_threads(options.threads, size)
     if app.memory and options.device == "cpu":
         resources.require_memory(app.memory(own, options, size), size)
@@ -101,7 +100,8 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
         effective=effective,
         problem=problem,
         problem_options=defining,
-        method=config.of_role(known, effective, "method") | {"orderings": orderings},
+        method=config.of_role(known, effective, "method"),
+        stated=config.stated(known),
         replay=None if options.replay is None else replayed(options, app.name, problem, size),
         environment=environment.shared(),
         faults=injected,
@@ -111,19 +111,14 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
     )
 
 
-def check(app: Any, own: Any, options: RunOptions, size: int) -> tuple[dict[str, str], list[faults.Fault]]:
-    """(orderings by what they add, faults) of a configuration on `size` ranks. Raises UsageError, ChoiceError or
-    BlocksError for one that cannot run. What this node has is not looked at: campaigns are checked elsewhere."""
-    orderings = {}
-    for what, elements in (("scalars", 1), ("vectors", sys.maxsize)):
-        ordering, accumulation = ordering_for(options, elements)
-        reduction = Reduction(ordering, accumulation=accumulation)
-        reduction.require(options.guarantee)
-        orderings[what] = reduction.label
+def check(app: Any, own: Any, options: RunOptions, size: int) -> list[faults.Fault]:
+    """The faults of a configuration on `size` ranks. Raises UsageError, ChoiceError or BlocksError for one that cannot
+    run. What this node has is not looked at: campaigns are checked elsewhere."""
+    options.policy.check()
     injected = [faults.parse(spec, size, options.repeats) for spec in options.fault]
     if app.validate:
         app.validate(own, options, size)
-    return orderings, injected
+    return injected
 
 
 def directory(out: Path) -> Path:

@@ -35,9 +35,10 @@ class App:
     """One application: `run(ctx) -> Outcome` is called once per repeat on every rank.
 
     `validate(config, options, size)` is called on rank 0 before anything is created and raises UsageError,
-    ChoiceError or BlocksError for what cannot be run. `complete(config, size)`, before it, writes into the
-    configuration what the number of ranks decides, so that the recorded one is complete. `memory(config, options,
-    size)`, after both, says what a rank will need. `package` holds the folder `decks` and is what `python -m` is given.
+    ChoiceError or BlocksError for what cannot be run. `complete(config, options, size)`, before it, writes into the
+    configuration what guarantee and number of ranks decide, so that the recorded one is complete. `memory(config,
+    options, size)`, after both, says what a rank will need. `package` holds the folder `decks` and is what `python -m`
+    is given.
     """
 
     name: str
@@ -45,7 +46,7 @@ class App:
     run: Callable[[Context], Outcome]
     summary: str
     validate: Callable[[Any, RunOptions, int], None] | None = None
-    complete: Callable[[Any, int], None] | None = None
+    complete: Callable[[Any, RunOptions, int], None] | None = None
     memory: Callable[[Any, RunOptions, int], Need] | None = None
     package: str = ""
 
@@ -156,7 +157,7 @@ def _run(app: App, comm: Any, state: State) -> int:
             "fom": outcome.figures(outcomes),
             "checks": checks,
             "fingerprints": [repeat.fingerprint for repeat in outcomes],
-            "reducers": ctx.orderings,
+            "reductions": ctx.reductions,
             "traces": {name: seal for own in seals for name, seal in own.items()},
             "wall_s": wall,
         }

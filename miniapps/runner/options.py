@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from kernels.guarantees import LEVELS
 from kernels.threads import MOST as MOST_THREADS
 from miniapps.runner.config import SEEDS, option, section
+from miniapps.runner.policy import Policy, resolve
 from miniapps.trace.node import FILES as TRACE_FILES
+from miniapps.trace.records import PASSING
 from miniapps.trace.writer import LEVELS as TRACE_LEVELS
 
 
@@ -39,6 +42,7 @@ class RunOptions:
     guarantee: str = option(
         "none",
         role="method",
+        effect="reduction",
         flag="--guarantee",
         choices=LEVELS,
         help="what the bits of the result are promised to be",
@@ -46,6 +50,7 @@ class RunOptions:
     allreduce: str | None = option(
         None,
         role="method",
+        effect="reduction",
         flag="--allreduce",
         choices=_orderings,
         renamed=_renamed,
@@ -55,6 +60,7 @@ class RunOptions:
     accumulate: str | None = option(
         None,
         role="method",
+        effect="reduction",
         flag="--accumulate",
         choices=_accumulations,
         renamed=_renamed,
@@ -62,7 +68,12 @@ class RunOptions:
         "by guarantee, or working where --allreduce names an ordering",
     )
     device: str = option(
-        "cpu", role="method", flag="--device", choices=("cpu", "cuda"), help="where to compute"
+        "cpu",
+        role="method",
+        effect="device",
+        flag="--device",
+        choices=("cpu", "cuda"),
+        help="where to compute",
     )
     repeats: int = option(
         1,
@@ -82,6 +93,7 @@ class RunOptions:
     threads: int = option(
         1,
         role="method",
+        effect="threads",
         flag="--threads",
         minimum=1,
         maximum=MOST_THREADS,
@@ -98,6 +110,7 @@ class RunOptions:
         "state",
         role="control",
         flag="--record",
+        records=tuple(f"fingerprints:{prefix}*" for prefix in PASSING),
         choices=("state", "messages"),
         help="record fingerprints of the state, or also of what every kernel, halo exchange and all-reduce took and "
         "gave, which names the cause of a difference",
@@ -112,25 +125,32 @@ class RunOptions:
     check_ranks: bool = option(
         False,
         role="control",
+        effect="cost",
         flag="--check-ranks",
         help="after every all-reduce, verify that all ranks hold the same bits",
     )
     replay: str | None = option(
         None,
         role="method",
+        effect="replay",
         flag="--replay",
         help="directory of a run whose order of arrival is to be repeated",
     )
     shuffle_blocks: int = option(
         0,
         role="method",
+        effect="ownership",
         flag="--shuffle-blocks",
         minimum=0,
         maximum=SEEDS,
         help="deal blocks to ranks at random by this seed; 0: in order",
     )
     fault: tuple[str, ...] = option(
-        (), role="method", flag="--fault", help="inject a fault, such as nan@step=5,block=3; may be repeated"
+        (),
+        role="method",
+        effect="fault",
+        flag="--fault",
+        help="inject a fault, such as nan@step=5,block=3; may be repeated",
     )
     log_level: str = option(
         "info",
@@ -149,30 +169,14 @@ class RunOptions:
         True, role="control", flag="--progress", help="a progress bar, if rank 0 has a terminal"
     )
 
+    @cached_property
+    def policy(self) -> Policy:
+        """What guarantee, ordering, accumulation and replay come to; options are not changed once it was asked for."""
+        return resolve(self.guarantee, self.allreduce, self.accumulate, self.replay is not None)
+
 
 @dataclass
 class Common:
     """The configuration made of the common section alone."""
 
     run: RunOptions = section(RunOptions)
-
-
-# (ordering, accumulation) by guarantee: for scalars, for vectors. Scalars are small enough for the superaccumulator,
-# which costs 1.1 KB per number on the wire; fixed point carries vectors at a few words per number.
-BY_GUARANTEE = {
-    "none": (("library", "working"), ("library", "working")),
-    "run": (("recursive-doubling", "working"), ("direct", "working")),
-    "layout": (("direct", "exact"), ("direct", "fixed-point")),
-    "exact": (("direct", "exact"), ("direct", "exact")),
-}
-SCALARS = 16  # elements up to which a shape counts as scalars
-
-
-def ordering_for(options: RunOptions, elements: int) -> tuple[str, str]:
-    """(ordering, accumulation) of all-reduces of that many elements: as asked for, or by guarantee."""
-    if options.replay is not None:
-        return "arrival", options.accumulate or "working"
-    if options.allreduce is not None:
-        return options.allreduce, options.accumulate or "working"
-    ordering, accumulation = BY_GUARANTEE[options.guarantee][elements > SCALARS]
-    return ordering, options.accumulate or accumulation

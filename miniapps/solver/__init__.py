@@ -32,7 +32,7 @@ def memory(config, options, size: int):
     return need(config, options, size)
 
 
-def complete(config, size: int) -> None:
+def complete(config, options, size: int) -> None:
     """Write back what ranks and files decide: the grid of `--points-per-rank`, the hash of the files."""
     from miniapps.solver.decomposition import weak_grid
     from miniapps.solver.problem import contents_of

@@ -41,6 +41,7 @@ class Problem:
         help="solve with the matrix of this file instead: Matrix Market (.mtx) or SciPy (.npz)",
         role="control",
         flag="--matrix",
+        effect="source",
     )
     right_side: str = option(
         "ones",
@@ -50,7 +51,11 @@ class Problem:
         flag="--right-side",
     )
     right_side_file: str = option(
-        "", help="file: Matrix Market array or .npy", role="control", flag="--right-side-file"
+        "",
+        help="file: Matrix Market array or .npy",
+        role="control",
+        flag="--right-side-file",
+        effect="source",
     )
     contents: str = option("", help="hash of what these files hold, found at the start: wherever they lie")
     eps_y: float = option(
@@ -82,9 +87,9 @@ class Problem:
 class Grid:
     """The box of grid points and its logical blocks; of no meaning with problem.matrix."""
 
-    nx: int = option(32, help="grid points in x", minimum=1, flag="--nx", maximum=EDGE)
-    ny: int = option(32, help="grid points in y", minimum=1, flag="--ny", maximum=EDGE)
-    nz: int = option(32, help="grid points in z", minimum=1, flag="--nz", maximum=EDGE)
+    nx: int = option(32, help="grid points in x", minimum=1, flag="--nx", maximum=EDGE, effect="size")
+    ny: int = option(32, help="grid points in y", minimum=1, flag="--ny", maximum=EDGE, effect="size")
+    nz: int = option(32, help="grid points in z", minimum=1, flag="--nz", maximum=EDGE, effect="size")
     bx: int = option(8, help="points of a logical block in x", minimum=1, maximum=EDGE)
     by: int = option(8, help="points of a logical block in y", minimum=1, maximum=EDGE)
     bz: int = option(8, help="points of a logical block in z", minimum=1, maximum=EDGE)
@@ -95,6 +100,7 @@ class Grid:
         flag="--points-per-rank",
         minimum=0,
         maximum=EDGE,
+        effect="source",
     )
     rows_per_block: int = option(
         256, help="rows of a logical block of a matrix from a file", unit="rows", minimum=1, maximum=INT32
@@ -123,7 +129,12 @@ class Solve:
         "float64", help="type of matrix and vectors", choices=DTYPES, role="method", flag="--dtype"
     )
     spmv: str = option(
-        "csr", help="sparse matrix-vector product", choices=_products, role="method", flag="--spmv"
+        "csr",
+        help="sparse matrix-vector product",
+        choices=_products,
+        role="method",
+        flag="--spmv",
+        effect="guarantee",
     )
     reading: str = option(
         "parallel",
@@ -184,6 +195,7 @@ class Record:
         role="control",
         minimum=0,
         maximum=INT32,
+        records=("fingerprints:*",),
     )
     true_every: int = option(
         0,
@@ -191,12 +203,19 @@ class Record:
         role="control",
         minimum=0,
         maximum=INT32,
+        records=("values:true_residual",),
     )
-    error: bool = option(True, help="distance to the known solution, every iteration", role="control")
+    error: bool = option(
+        True,
+        help="distance to the known solution, every iteration",
+        role="control",
+        records=("values:error",),
+    )
     orthogonality: bool = option(
         False,
         help="conjugate gradients: the cosine of the residual and the preconditioned first one, every iteration",
         role="control",
+        records=("values:orthogonality",),
     )
     solution: bool = option(
         False, help="write the solution to RUN/solution-repeat-0.h5", role="control", flag="--save-solution"
@@ -214,6 +233,8 @@ class Drift:
         minimum=0,
         flag="--drift",
         maximum=10_000,
+        records=("values:difference", "values:drift_residual", "values:drift_iterations"),
+        of_ranks=True,
     )
 
 

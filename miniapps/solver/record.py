@@ -8,6 +8,7 @@ from math import inf, nan, sqrt
 
 from miniapps.system.device import host
 from miniapps.trace import fingerprint
+from miniapps.trace.schema import OTHER
 
 # Methods that can tell after every iteration how orthogonal residuals are, if asked to.
 WATCHED = ("cg", "cg-chronopoulos-gear", "cg-pipelined")
@@ -29,7 +30,7 @@ class Recorder:
         self.tracer, self.config, self.history = ctx.tracer, ctx.config.record, History()
         self.rows = problem.matrix.rows
         self._watches = self.config.orthogonality and ctx.config.solve.method in WATCHED
-        self._event = self.tracer.name("record")
+        self._event = self.tracer.name("record", OTHER)
         self._copy = system.vector()
         self._product = system.vector()
         self._true = system.fuse(dict(r=self._product, b=problem.b), "r = b - r", "r.r")

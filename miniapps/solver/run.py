@@ -12,6 +12,7 @@ from miniapps.solver.output import fingerprint_of, save_solution
 from miniapps.solver.problem import build, matrix_of
 from miniapps.solver.record import WATCHED, Recorder
 from miniapps.trace.records import LEFT
+from miniapps.trace.schema import OTHER
 
 
 def run(ctx) -> Outcome:
@@ -72,7 +73,7 @@ class Workspace:
             precondition=self._preconditioner(dtype),
             backend=self.backend,
             threads=ctx.options.threads,
-            exact=ctx.options.guarantee == "exact" and by is None and arrival is None,
+            exact=ctx.options.policy.exact_products and by is None and arrival is None,
             arrival=arrival,
             trace=ctx.tracer,
         )
@@ -149,7 +150,7 @@ def _iterate(ctx, workspace, method, recorder):
     solve_options, problem = ctx.config.solve, workspace.problem
     x = problem.matrix.operand()
     steps = method.iterate(problem.b, x, solve_options.tolerance, solve_options.max_iterations)
-    rows, region, clock = problem.matrix.rows, ctx.tracer.name("iteration"), ctx.tracer.clock
+    rows, region, clock = problem.matrix.rows, ctx.tracer.name("iteration", OTHER), ctx.tracer.clock
 
     def peek(block: int):
         *_, vector = method.state().values()

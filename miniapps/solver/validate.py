@@ -18,14 +18,11 @@ from miniapps.solver.problem import (
 )
 from miniapps.system.resources import Need
 
-# What a product has to promise for the guarantee of a run: `exact` speaks of global sums, and a row is no such.
-NEEDED = {"none": "none", "run": "run", "layout": "layout", "exact": "layout"}
-
 
 def validate(config, options, size: int) -> None:
     """Raises UsageError, BlocksError or ChoiceError naming the option, its allowed values and the remedy."""
     problem, solve, tuning = config.problem, config.solve, config.tuning
-    registry.check("spmv", solve.spmv, NEEDED[options.guarantee], backend_of(solve.spmv, options.device))
+    registry.check("spmv", solve.spmv, options.policy.kernel, backend_of(solve.spmv, options.device))
     symmetric = True
     if problem.matrix:
         rows = file_rows(files.header(problem.matrix).rows, config.grid, size, 0, 0).n

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from miniapps.trace.schema import GROWING
+from miniapps.trace.schema import GROWING, SCHEMA, growing
 
 SHAPE = (len(GROWING) + 3, 4)
 _WORDS = struct.Struct(">QQ")
@@ -26,8 +26,8 @@ _WORDS = struct.Struct(">QQ")
 class Hasher:
     """The hash (XXH3, 128 bits) of the rows of one table so far: of the hashes of its columns, in their order."""
 
-    def __init__(self, table: str):
-        self._states = {column: xxhash.xxh3_128() for column in GROWING[table]}
+    def __init__(self, table: str, schema: int = SCHEMA):
+        self._states = {column: xxhash.xxh3_128() for column in growing(schema)[table]}
 
     def add(self, columns: Mapping[str, np.ndarray]) -> None:
         """Add rows, little-endian."""
@@ -45,9 +45,9 @@ class Hasher:
         return xxhash.xxh3_128_digest(b"".join(digests))
 
 
-def table_digest(table: str, columns: Mapping[str, np.ndarray]) -> bytes:
+def table_digest(table: str, columns: Mapping[str, np.ndarray], schema: int = SCHEMA) -> bytes:
     """The hash of all rows of a table."""
-    hasher = Hasher(table)
+    hasher = Hasher(table, schema)
     hasher.add(columns)
     return hasher.digest()
 

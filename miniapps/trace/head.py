@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -9,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from kernels.guarantees import LEVELS
 from miniapps.received import records
+from miniapps.trace.schema import DECIDERS, EFFECTS, KINDS
 
 RANKS_MOST = 2**24  # of a run
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -27,6 +30,35 @@ class Tracer(msgspec.Struct):
     dropped: Count = 0
 
 
+class Reduction(msgspec.Struct):
+    """What a planned reduction is. `region`: its events; `shape`, `dtype` of a contribution; `ranks` that take part;
+    `decided`: by what its ordering was; `calls` of this rank. Defaults stand for what older traces do not say."""
+
+    ordering: Short
+    region: Short = ""
+    parameters: dict[str, int | Short] = {}
+    accumulation: Short = "working"
+    wire: Short = "as is"
+    collective: Short = "allreduce"
+    operation: Short = "sum"
+    shape: Annotated[list[Count], Meta(max_length=32)] = []
+    dtype: Short = ""
+    guarantee: Literal[LEVELS] = "none"
+    ranks: Annotated[int, Meta(ge=0, le=RANKS_MOST)] = 0
+    decided: Literal[DECIDERS] = "guarantee"
+    calls: Count = 0
+
+
+class Option(msgspec.Struct):
+    """What an option is for a promise (`schema.EFFECTS`), and the rows that it decides on, as TABLE:NAME with `*` for
+    any text; `of_ranks`: these depend on which blocks a rank has."""
+
+    effect: Literal[("", *EFFECTS)] = ""
+    records: Annotated[list[Annotated[str, Meta(pattern="^(values|fingerprints):", max_length=200)]],
+                       Meta(max_length=100)] = []  # fmt: skip
+    of_ranks: bool = False
+
+
 class Head(msgspec.Struct):
     """The attributes of one rank, JSON decoded (docs/trace.md). Others are allowed, and believed in nothing."""
 
@@ -39,7 +71,7 @@ class Head(msgspec.Struct):
     problem: Short | UnsetType = UNSET
     run_id: Short | UnsetType = UNSET
     guarantee: Literal[LEVELS] | UnsetType = UNSET
-    ordering: str | UnsetType = UNSET
+    ordering: str | UnsetType = UNSET  # of schema 3
     allocation_id: Short | UnsetType = UNSET
     started: Short | UnsetType = UNSET
     seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | UnsetType = UNSET
@@ -50,6 +82,9 @@ class Head(msgspec.Struct):
     problem_options: dict[str, Any] | UnsetType = UNSET
     method: dict[str, Any] | UnsetType = UNSET
     environment: dict[str, Any] | UnsetType = UNSET
+    options: dict[str, Option] | UnsetType = UNSET
+    regions: dict[str, Literal[KINDS]] | UnsetType = UNSET
+    reductions: dict[str, Reduction] | UnsetType = UNSET
     promises: dict[str, Literal[LEVELS]] | UnsetType = UNSET
     partners: dict[str, list[Rank]] | UnsetType = UNSET
     tracer: Tracer | UnsetType = UNSET
@@ -60,3 +95,19 @@ def check(attributes: dict[str, Any], where: str) -> None:
     head = records.conform(attributes, Head, f"{where}: attributes")
     if head.rank >= head.size:
         raise records.Refused(f"{where}: rank {head.rank} of {head.size} ranks; leave this run out")
+
+
+def orderings(reductions: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """How a run added, by its `reductions`, in words, scalars first: `ring`, `ring in float64`. Those that the
+    application chose for a study of its own are left out."""
+    own = [(math.prod(r.get("shape", ())), name, r) for name, r in reductions.items()]
+    said = [
+        said_of(r) for *_, r in sorted(own, key=lambda each: each[:2]) if r.get("decided") != "application"
+    ]
+    return list(dict.fromkeys(said))
+
+
+def said_of(reduction: Mapping[str, Any]) -> str:
+    """Ordering and accumulation of one reduction, in words."""
+    accumulation = reduction.get("accumulation", "working")
+    return reduction["ordering"] + (f" in {accumulation}" if accumulation != "working" else "")

@@ -22,6 +22,7 @@ from miniapps.received import Refused, contents, records
 from miniapps.received.regular import open_regular
 from miniapps.received.sealed import sealed
 from miniapps.received.text import printable, whole
+from miniapps.trace import older
 from miniapps.trace.commits import Commit, attributes_digest, parse, table_digest
 from miniapps.trace.head import check
 from miniapps.trace.schema import (
@@ -29,9 +30,11 @@ from miniapps.trace.schema import (
     GROWING,
     JSON_ATTRIBUTES,
     NODE_FORMAT,
+    OLDER,
     SCHEMA,
     TABLES,
     TraceError,
+    growing,
     rank_file,
 )
 
@@ -41,7 +44,7 @@ FILE_MOST = 8 * 2**30  # bytes
 SPARSE = 256  # times the bytes on disk that a file may claim, and 1 MiB: the unused part of a tail is a hole
 # What integers of the tables are: [low, end). Times are far from where their sums overflow.
 BOUNDS = {"repeat": (0, 2**31), "step": (0, 2**31), "block": (-1, 2**31), "start": (0, 2**62), "end": (0, 2**62),
-          "bytes": (0, 2**62), "after": (0, 2**62)}  # fmt: skip
+          "bytes": (0, 2**62), "flops": (0, 2**62), "after": (0, 2**62)}  # fmt: skip
 MEMBERS = {FORMAT: len(GROWING) + 3, NODE_FORMAT: len(TABLES) + 3}  # of the root group
 
 
@@ -101,6 +104,8 @@ def read_all(
                 traces = [_of_rank(path, root, attributes, digest, wanted, most)]
         for trace in traces:
             _check(trace, shown)
+            if trace.attributes["schema"] != SCHEMA:
+                older.adapt(trace)
     except Refused as error:
         raise TraceError(str(error)) from error
     return traces
@@ -194,15 +199,16 @@ def _of_rank(
         raise ValueError("its attributes are not those that were written")
     if not isinstance(attributes.get("complete"), bool):
         raise ValueError("its attribute complete is neither true nor false")
+    schema = attributes["schema"]
     inner = contents.subgroup(root, "tracer", None, shown)
     attributes |= {
         "tracer": contents.attributes(inner, shown),
         "complete": bool(digest) and attributes["complete"],  # a file that is not sealed was never finished
     }
-    tail = contents.subgroup(root, "tail", len(GROWING), shown)
+    tail, columns = contents.subgroup(root, "tail", len(GROWING), shown), growing(schema)
     tables = {
-        table: _committed(table, *(contents.subgroup(g, table, len(GROWING[table]), shown) for g in (root, tail)),
-                          commit, f"{shown}: {table}", most)
+        table: _committed(table, *(contents.subgroup(g, table, len(columns[table]), shown) for g in (root, tail)),
+                          schema, commit, f"{shown}: {table}", most)
         for table in (*wanted, "names")
     }  # fmt: skip
     text = tables.pop("names")["text"].tobytes().decode()
@@ -224,16 +230,19 @@ def _of_node(
     )
     if not (isinstance(heads, list) and isinstance(names, list) and all(isinstance(n, str) for n in names)):
         raise ValueError("attributes and names are no lists")
+    if any(not isinstance(head, dict) or head.get("schema") != attributes["schema"] for head in heads):
+        raise ValueError("the schema of its ranks is not its own")
     begin = contents.subgroup(root, "rows", len(TABLES), shown)
     tables, ends = {}, {}
     for table in wanted:
         ends[table] = contents.array(begin, table, shown, most, "<i8", 1)
-        group = contents.subgroup(root, table, len(TABLES[table]), shown)
+        known = growing(attributes["schema"])[table]
+        group = contents.subgroup(root, table, len(known), shown)
         tables[table] = {
             column: contents.array(
                 group, column, f"{shown}: {table}", most, _little(dtype), 1 + (column == "ranks")
             )
-            for column, dtype in TABLES[table].items()
+            for column, dtype in known.items()
         }
         lengths = {len(rows) for rows in tables[table].values()}
         if len(ends[table]) != len(heads) + 1 or ends[table][0] or (np.diff(ends[table]) < 0).any():
@@ -266,9 +275,10 @@ def _attributes(root, shown: str) -> dict[str, Any]:
         raise TraceError(
             f"{shown}: an HDF5 file, but not a trace (no attribute format={FORMAT}); leave it out"
         )
-    if schema != SCHEMA:
+    if schema not in (SCHEMA, *OLDER):
+        known = " and ".join(map(str, (*OLDER, SCHEMA)))
         raise TraceError(
-            f"{shown}: written with trace schema {printable(str(schema))}, this version reads {SCHEMA}; install the "
+            f"{shown}: written with trace schema {printable(str(schema))}, this version reads {known}; install the "
             "version that wrote it, or leave it out"
         )
     if root.get_num_objs() != MEMBERS[kind]:
@@ -276,11 +286,13 @@ def _attributes(root, shown: str) -> dict[str, Any]:
     return attributes
 
 
-def _committed(table: str, main, tail, commit: Commit, shown: str, most: int) -> dict[str, np.ndarray]:
+def _committed(
+    table: str, main, tail, schema: int, commit: Commit, shown: str, most: int
+) -> dict[str, np.ndarray]:
     """The committed rows of a table, those in full chunks, then those of the tail; their hash is checked."""
     rows, tail_rows = commit.rows[table], commit.tail_rows[table]
     columns = {}
-    for column, dtype in GROWING[table].items():
+    for column, dtype in growing(schema)[table].items():
         axes = 1 + (column == "ranks")
         found = contents.array(main, column, shown, most, _little(dtype), axes)[:rows]
         if tail_rows:
@@ -289,7 +301,7 @@ def _committed(table: str, main, tail, commit: Commit, shown: str, most: int) ->
         if len(found) != rows + tail_rows:
             raise ValueError(f"{table}/{column} has {len(found)} of {rows + tail_rows} committed rows")
         columns[column] = found
-    if table_digest(table, columns) != commit.digests[table]:
+    if table_digest(table, columns, schema) != commit.digests[table]:
         raise ValueError(f"the rows of {table} are not those that were written")
     return columns
 

@@ -7,7 +7,31 @@ import xxhash
 
 FORMAT = "fpna-trace"
 NODE_FORMAT = "fpna-trace-node"  # the ranks of a node in one file
-SCHEMA = 3  # older files carry no digests, so that nothing in them can be checked
+SCHEMA = 4
+OLDER = (
+    3,
+)  # still read (`older`); files before these carry no digests, so that nothing in them can be checked
+
+# What a region is, stated when it is named. A wait is for messages that the region around it has sent; `other` stands
+# around others, or reads what they made.
+KINDS = ("compute", "collective", "exchange", "wait", "file", "other")
+COMPUTE, COLLECTIVE, EXCHANGE, WAIT, FILE, OTHER = KINDS
+
+# What an option is for a promise and for a comparison of times, stated where it is declared.
+EFFECTS = {
+    "reduction": "asks how global sums are added; the trace says which were",
+    "replay": "repeats recorded orders of arrival",
+    "guarantee": "decided by the guarantee where it is not given",
+    "ownership": "says which rank has which block: free under layout",
+    "threads": "number of threads: free under layout",
+    "device": "where is computed",
+    "fault": "injects a fault",
+    "cost": "changes times and no bits",
+    "size": "how large the problem is: the work of a step goes with the product of all",
+    "source": "where the problem comes from, or from which options recorded beside it follow",
+    "restart": "from where a run continues",
+}
+DECIDERS = ("guarantee", "option", "application")  # of how a reduction adds
 
 # Columns of each table, in the order in which they are stored. `ranks` of `order` has a second axis of
 # length `size`, all others have one axis.
@@ -19,6 +43,7 @@ TABLES: dict[str, dict[str, str]] = {
         "repeat": "int32",
         "step": "int32",
         "bytes": "int64",
+        "flops": "int64",
     },
     "values": {
         "repeat": "int32",
@@ -43,7 +68,16 @@ TABLES: dict[str, dict[str, str]] = {
 # What grows: the tables, and the names that their columns `name` index, as lines of JSON in UTF-8.
 GROWING = TABLES | {"names": {"text": "uint8"}}
 
-JSON_ATTRIBUTES = ("config", "problem_options", "method", "environment", "promises", "partners")
+JSON_ATTRIBUTES = ("config", "problem_options", "method", "options", "environment", "promises", "partners", "regions",
+                   "reductions")  # fmt: skip
+
+
+def growing(schema: int = SCHEMA) -> dict[str, dict[str, str]]:
+    """GROWING as files of that schema hold it."""
+    if schema == SCHEMA:
+        return GROWING
+    events = {column: dtype for column, dtype in TABLES["events"].items() if column != "flops"}
+    return GROWING | {"events": events}
 
 
 class TraceError(Exception):

@@ -6,6 +6,7 @@ A region costs two clock reads and one append of packed bytes (0.2 us). HDF5 is 
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 import time
@@ -17,7 +18,7 @@ import numpy as np
 
 from miniapps.system import place
 from miniapps.system.interrupts import held
-from miniapps.trace.schema import TABLES, TraceError, fingerprint_rows
+from miniapps.trace.schema import COMPUTE, KINDS, TABLES, TraceError, fingerprint_rows
 from miniapps.trace.storage import Columns, Storage
 
 LEVELS = ("regions", "off")
@@ -26,7 +27,7 @@ INTERVAL_NS = 5_000_000_000  # after which everything is written, so that a kill
 
 WHERE = ("repeat", "step", "name", "after")
 
-_EVENT = struct.Struct("=qqqq")
+_EVENT = struct.Struct("=qqqqq")
 _TWO_WORDS = struct.Struct(">QQ")
 
 
@@ -72,7 +73,9 @@ class Tracer:
         self.ns_per_event = _measure(self.event, self.clock)
         self._rows.clear()
         self._events = 0
-        self._partners: dict[str, list[int]] = {}
+        # What is said of regions and reductions: attributes that are written with the rows.
+        self._told: dict[str, dict[str, Any]] = {"partners": {}, "reductions": {}, "regions": {}}
+        self._written: dict[str, str] = {}
         try:
             with held():
                 self._storage: Storage | None = Storage(self.path, attributes, size)
@@ -81,9 +84,15 @@ class Tracer:
             raise self._error("created", error) from error
         self._directory = directory
 
-    def name(self, name: str) -> int:
-        """The integer that stands for `name` in this file; give it to `event`."""
-        return self._names.setdefault(name, len(self._names))
+    def name(self, name: str, kind: str = COMPUTE) -> int:
+        """The integer that stands for the region `name` of that kind (`schema.KINDS`); give it to `event`. Raises
+        ValueError for an unknown kind, and for a region of two."""
+        if kind not in KINDS:
+            raise ValueError(f"region {name!r}: unknown kind {kind!r}; the kinds are {', '.join(KINDS)}")
+        known = self._told["regions"].setdefault(name, kind)
+        if known != kind:
+            raise ValueError(f"region {name!r} is named {known} and {kind}: give one of the two another name")
+        return self._number(name)
 
     def at(self, repeat: int, step: int) -> None:
         """All that follows belongs to `step` of `repeat`; writes rows that are many or old to the file."""
@@ -91,6 +100,7 @@ class Tracer:
         if _period() != self._period:
             self.flush()
         elif len(self._rows) >= BLOCK * _EVENT.size:
+            self._tell()
             self._write(tails=False)
         rows = len(self._rows) // _EVENT.size
         if self._marks[-1][0] == rows:
@@ -111,7 +121,7 @@ class Tracer:
     def series(self, name: int | str, first: int, values: np.ndarray, block: int = -1) -> None:
         """Record float64 `values` (n,), one for each of the steps first, first + 1, ... of this repeat. Rows are
         written in between, so that any number of them takes little memory."""
-        number = self.name(name) if isinstance(name, str) else name
+        number = self._number(name) if isinstance(name, str) else name
         rows, pending = np.asarray(values, np.float64).tolist(), self._pending["values"]
         for start in range(0, len(rows), BLOCK):
             part = rows[start : start + BLOCK]
@@ -144,11 +154,13 @@ class Tracer:
     def partners(self, name: str, ranks: Iterable[int]) -> None:
         """Say with which `ranks` (of those of the run) the region `name` exchanges data; to be said of regions that
         wait for some ranks and not for all."""
-        known = self._partners.get(name)
-        found = sorted({*(known or ()), *map(int, ranks)})
-        if found != known:
-            self._partners[name] = found
-            self.attributes(partners=self._partners)
+        known = self._told["partners"].get(name, ())
+        self._told["partners"][name] = sorted({*known, *map(int, ranks)})
+
+    def reduction(self, name: str, facts: dict[str, Any]) -> None:
+        """Say what the reduction `name` is (docs/trace.md); `facts` is read again whenever rows are written, so that
+        its number of calls may go up."""
+        self._told["reductions"][name] = facts
 
     def attributes(self, **attributes: Any) -> None:
         """Set attributes of the root group after creation, such as the clock drift known at the end."""
@@ -156,6 +168,7 @@ class Tracer:
 
     def flush(self) -> None:
         """Write every row so far and commit it; see that the file is where it was."""
+        self._tell()
         self._write(tails=True)
         self._period = _period()
         if self._storage is not None and (trouble := self._trouble()):
@@ -166,6 +179,7 @@ class Tracer:
         did not where the file is not where it was.
 
         Returns the seal, a hash of the file in hex; empty where the file was abandoned before."""
+        self._tell()
         self._write(tails=False)
         trouble = "" if self._storage is None else self._trouble()
         seals = [""]
@@ -192,10 +206,21 @@ class Tracer:
 
     def _add(self, table: str, name: int | str, **columns: list) -> None:
         pending = self._pending[table]
-        number = self.name(name) if isinstance(name, str) else name
+        number = self._number(name) if isinstance(name, str) else name
         for column, rows in columns.items():
             pending[column] += rows
         pending["where"].append((len(rows), self.repeat, self.step, number, self._ended()))
+
+    def _number(self, name: str) -> int:
+        return self._names.setdefault(name, len(self._names))
+
+    def _tell(self) -> None:
+        """Write what is said of regions and reductions, as far as it changed: one attribute at a time, so that a kill
+        leaves the attributes before or after the change."""
+        for key, told in self._told.items():
+            if (text := json.dumps(told)) != self._written.get(key, "{}"):
+                self.attributes(**{key: told})
+                self._written[key] = text
 
     def _ended(self) -> int:
         """Events so far, of which those with smaller numbers had ended when a row was recorded."""
@@ -219,15 +244,16 @@ class Tracer:
 
     def _take_events(self) -> Columns:
         """The waiting rows of the events as columns; none wait afterwards."""
-        rows = np.frombuffer(bytes(self._rows), np.int64).reshape(-1, 4)
+        rows = np.frombuffer(bytes(self._rows), np.int64).reshape(-1, 5)
         self._rows.clear()
         first, *where = (np.array(column) for column in zip(*self._marks, strict=True))
         lengths = np.diff(first, append=len(rows))
         repeat, step = (np.repeat(column.astype(np.int32), lengths) for column in where)
         self._marks = [(0, self.repeat, self.step)]
         self._events += len(rows)
-        start, end, name, nbytes = (np.ascontiguousarray(column) for column in rows.T)
-        return {"start": start, "end": end, "name": name, "repeat": repeat, "step": step, "bytes": nbytes}
+        start, end, name, nbytes, flops = (np.ascontiguousarray(column) for column in rows.T)
+        return {"start": start, "end": end, "name": name, "repeat": repeat, "step": step, "bytes": nbytes,
+                "flops": flops}  # fmt: skip
 
     def _guarded(self, verb: str, action: Callable[[Storage], None]) -> None:
         """Do it to the file, unless that was abandoned. After an error it is: left as it is, readable up to
@@ -285,7 +311,7 @@ def _take(table: str, pending: dict[str, list]) -> dict[str, np.ndarray]:
     return columns
 
 
-def _no_event(name: int, start: int, nbytes: int = 0) -> None:
+def _no_event(name: int, start: int, nbytes: int = 0, flops: int = 0) -> None:
     """The null event of level "off"."""
 
 
@@ -293,9 +319,10 @@ def _recorder(rows: bytearray) -> Callable[..., None]:
     """`event` as a closure: local names are the fastest Python has."""
     extend, pack, clock = rows.extend, _EVENT.pack, time.perf_counter_ns
 
-    def event(name: int, start: int, nbytes: int = 0) -> None:
-        """Close the region `name` that was opened at `start` = `tracer.clock()`; `nbytes` went through it."""
-        extend(pack(start, clock(), name, nbytes))
+    def event(name: int, start: int, nbytes: int = 0, flops: int = 0) -> None:
+        """Close the region `name` that was opened at `start` = `tracer.clock()`; `nbytes` went through it, and `flops`
+        operations were done, 0 where that is not known."""
+        extend(pack(start, clock(), name, nbytes, flops))
 
     return event
 

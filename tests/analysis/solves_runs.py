@@ -7,7 +7,7 @@ import numpy as np
 
 from miniapps.trace import Tracer, fingerprint
 from miniapps.trace.schema import rank_file
-from tests.analysis.synthetic import attributes, write_result
+from tests.analysis.synthetic import attributes, region, write_result
 
 METHOD = {
     "run.device": "cpu", "run.threads": 1, "run.fault": [], "solve.method": "cg", "solve.preconditioner": "none",
@@ -41,7 +41,7 @@ def write_solves(
         "config": config or {
             "run": {"seed": 1}, "problem": PROBLEM | {"kind": kind}, "grid": GRID, "solve": {"tolerance": tolerance},
         },
-        "method": METHOD | {"run.guarantee": guarantee, "orderings": {"scalars": ordering}} | (method or {}),
+        "method": METHOD | {"run.guarantee": guarantee} | (method or {}),
     } | more  # fmt: skip
     for rank in range(size):
         tracer = Tracer(
@@ -53,7 +53,7 @@ def write_solves(
                 begin = tracer.clock()
                 if rank == 0:
                     _record(tracer, one, step)
-                tracer.event(tracer.name("iteration"), begin)
+                tracer.event(region(tracer, "iteration"), begin)
         tracer.close(complete=complete)
     if result:
         write_result(out)

@@ -11,8 +11,8 @@ import numpy as np
 
 from miniapps.received.result import written
 from miniapps.received.sealed import sealed
-from miniapps.trace import Tracer, fingerprint, trace_files
-from miniapps.trace.schema import rank_file
+from miniapps.trace import Tracer, fingerprint, older, trace_files
+from miniapps.trace.schema import COLLECTIVE, COMPUTE, EXCHANGE, WAIT, rank_file
 
 BLOCKS = 12
 STEPS = 6
@@ -43,12 +43,28 @@ def attributes(rank, size, guarantee, ordering, **more):
     """Attributes of the root group as miniapps.runner.main writes them."""
     known = {
         "app": "coupled", "problem": "p0", "config": CONFIG, "rank": rank, "guarantee": guarantee,
-        "ordering": ordering, "seed": 1, "repeats": 1, "allocation_id": "",
+        "seed": 1, "repeats": 1, "allocation_id": "",
         "started": "2026-01-01T00:00:00+00:00",
-        "method": METHOD | {"run.guarantee": guarantee, "orderings": {"scalars": ordering}},
+        "method": METHOD | {"run.guarantee": guarantee}, "reductions": reductions(ordering),
         "environment": {"mpi": "MPICH 4.3", "node": "n1", "variables": {}},
     }  # fmt: skip
-    return known | more
+    known |= more
+    return {"options": older.options(known["method"], known["config"])} | known
+
+
+def reductions(ordering):
+    """What a run states of its reductions that adds by `ordering`, or by several with a comma between them."""
+    named = zip(("scalars", "vectors"), ordering.split(","), strict=False)
+    return {name: {"ordering": each, "region": f"allreduce.{name}"} for name, each in named}
+
+
+def region(tracer, name, halo=EXCHANGE):
+    """The number of a region, of the kind that it had in the applications when names told kinds."""
+    if name.startswith("allreduce."):
+        return tracer.name(name, COLLECTIVE)
+    if name == "halo":
+        return tracer.name(name, halo)
+    return tracer.name(name, older.AROUND.get(name, COMPUTE))
 
 
 def write_run(
@@ -86,7 +102,7 @@ def write_run(
                     tracer.value("energy", float((field**2).sum()))
                     if orders:
                         tracer.order("scalars", orders(repeat, step))
-                tracer.event(tracer.name("step"), begin)
+                tracer.event(region(tracer, "step"), begin)
         states.append(fingerprint(field).hex())
     for rank, tracer in enumerate(tracers):
         tracer.close(complete=complete and not (stop and rank in stop))
@@ -131,12 +147,14 @@ def write_timed(out, regions, size=2, guarantee="none", ordering="arrival", step
     inner), with `inner` a list of the same kind that happens inside it, before its own time is spent."""
     out.mkdir(parents=True)
 
+    halo = WAIT if "'spmv'" in str([regions(rank, 0) for rank in range(size)]) else EXCHANGE
+
     def spend(tracer, clock, tree):
         for name, milliseconds, inner in tree:
             begin = clock.now
             spend(tracer, clock, inner)
             clock.spend(milliseconds)
-            tracer.event(tracer.name(name), begin)
+            tracer.event(region(tracer, name, halo), begin)
 
     for rank in range(size):
         clock = Clock()

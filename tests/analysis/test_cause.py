@@ -17,7 +17,7 @@ from benchmarks.apps import first_divergence
 from miniapps.received.sealed import write_sealed
 from miniapps.trace import Tracer
 from miniapps.trace.records import ADDED, COMPUTED, INPUT, LEFT, RECEIVED, SENT, TOTAL
-from tests.analysis.synthetic import attributes, owners, write_run
+from tests.analysis.synthetic import attributes, owners, region, write_run
 
 BLOCKS, STEPS, STATE = 6, 3, "vorticity"
 
@@ -40,7 +40,7 @@ def write(out, changed=(), size=2, orders=None, watched=True, level="regions", *
                         tracer.fingerprint(name, block, bytes([(step, name, block) in changed] * 16))
 
             def event(name, tracer=tracer):
-                tracer.event(tracer.name(name), tracer.clock())
+                tracer.event(region(tracer, name), tracer.clock())
 
             tracer.at(0, 0)
             record(INPUT + STATE, own, 0)
@@ -62,7 +62,7 @@ def write(out, changed=(), size=2, orders=None, watched=True, level="regions", *
                 record(LEFT + STATE, own, step)
                 if orders and rank == 0:
                     tracer.order("scalars", [orders(step)])
-                tracer.event(tracer.name("step"), begin)
+                tracer.event(region(tracer, "step"), begin)
     return out
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from analysis.export import chakra
 from tests.analysis.export_runs import HOSTILE, IN_A_STEP, STEPS, hostile_run, part_of, solver_run, traced_run
-from tests.analysis.synthetic import MS
+from tests.analysis.synthetic import MS, region
 
 pytest.importorskip("google.protobuf", reason="the package protobuf is not installed: pip install protobuf")
 
@@ -170,13 +170,13 @@ def test_time_outside_regions_and_exchanges_without_partner_are_local_work(tmp_p
         for name in ("halo", "allreduce.norm"):
             begin = clock.now
             clock.spend(1)
-            tracer.event(tracer.name(name), begin)
+            tracer.event(region(tracer, name), begin)
             clock.spend(2)
 
     def shorter(tracer, clock):
         begin = clock.now
         clock.spend(1)
-        tracer.event(tracer.name("halo"), begin)
+        tracer.event(region(tracer, "halo"), begin)
 
     chakra.write(part_of(traced_run(tmp_path / "run", act, shorter)), tmp_path / "out")
     version, nodes = read(tmp_path / "out.0.et")

@@ -21,6 +21,7 @@ from tests.analysis.export_runs import (
     solver_run,
     traced_run,
 )
+from tests.analysis.synthetic import region
 
 
 def read(path):
@@ -86,7 +87,7 @@ def test_a_flow_goes_through_the_ranks_of_a_collective_in_the_order_of_arrival(t
             clock.spend(after)
             begin = clock.now
             clock.spend(10 - after)
-            tracer.event(tracer.name("allreduce.norm"), begin)
+            tracer.event(region(tracer, "allreduce.norm"), begin)
 
         return act
 

@@ -16,7 +16,7 @@ from tests.analysis.export_runs import (
     solver_run,
     traced_run,
 )
-from tests.analysis.synthetic import MS
+from tests.analysis.synthetic import MS, region
 
 
 def test_a_run_packed_into_files_of_nodes_is_the_same(tmp_path):
@@ -48,7 +48,7 @@ def test_a_collective_that_a_rank_did_not_reach_is_none(tmp_path):
             for _ in range(calls):
                 begin = clock.now
                 clock.spend(1)
-                tracer.event(tracer.name("allreduce.norm"), begin)
+                tracer.event(region(tracer, "allreduce.norm"), begin)
 
         return record
 
@@ -66,7 +66,7 @@ def test_a_collective_that_overlaps_other_regions_on_one_rank_is_none(tmp_path):
             if overlap:
                 tracer.event(tracer.name("work"), work)
             clock.spend(1)
-            tracer.event(tracer.name("allreduce.norm"), begin)
+            tracer.event(region(tracer, "allreduce.norm"), begin)
             if not overlap:
                 tracer.event(tracer.name("work"), work)
 

@@ -109,6 +109,13 @@ HOSTILE = {
     "an attribute of references": (
         lambda file: file.attrs.create("app", file["events"].ref, dtype=h5py.ref_dtype), "type"
     ),
+    "a region of no kind": (attribute("regions", '{"step": "speed"}'), "speed"),
+    "an option of no effect": (attribute("options", '{"run.seed": {"effect": "magic"}}'), "magic"),
+    "an option that decides on no table": (attribute("options", '{"a.b": {"records": ["events:*"]}}'), "records"),
+    "a reduction by no ordering": (attribute("reductions", '{"total": {"calls": 1}}'), "ordering"),
+    "a reduction of endless axes": (
+        attribute("reductions", f'{{"total": {{"ordering": "ring", "shape": {[9] * 99}}}}}'), "shape"
+    ),
     "many attributes": (lambda file: [file.attrs.create(f"a{i}", i) for i in range(300)], "attributes"),
     "an empty attribute": (attribute("seed", h5py.Empty("<i8")), "damaged"),
     "another schema": (attribute("schema", 1), "schema 1"),

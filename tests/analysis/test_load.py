@@ -17,6 +17,7 @@ from tests.analysis.synthetic import (
     field_at,
     owners,
     record,
+    region,
     write_result,
     write_run,
 )
@@ -218,8 +219,8 @@ def test_events_that_end_before_they_start_are_counted_not_summed(tmp_path):
     (tmp_path / "r").mkdir()
     with Tracer(tmp_path / "r" / "rank-00000.h5", attributes(0, 1, "none", "native", run_id="r")) as tracer:
         tracer.at(0, 0)
-        tracer.event(tracer.name("step"), tracer.clock() + 10**12)
-        tracer.event(tracer.name("step"), tracer.clock())
+        tracer.event(region(tracer, "step"), tracer.clock() + 10**12)
+        tracer.event(region(tracer, "step"), tracer.clock())
     frames = load([tmp_path / "r"])
     assert frames.events["count"].tolist() == [1]
     assert "1 events end before they start" in reasons(frames, "clock")[0]

@@ -52,15 +52,11 @@ def test_events_are_summed_over_step_and_name():
         "rank": np.zeros(4, np.int32),
         "start": np.array([0, 10, 20, 30]), "end": np.array([8, 15, 21, 39]), "repeat": np.zeros(4, np.int32),
         "step": np.array([0, 0, 0, 1]), "name": np.array([1, 0, 1, 1]), "bytes": np.array([1, 2, 4, 8]),
+        "flops": np.array([0, 1, 2, 3]),
     }  # fmt: skip
     found = summed(events)
-    assert list(
-        zip(found["step"], found["name"], found["count"], found["total_ns"], found["bytes"], strict=True)
-    ) == [
-        (0, 0, 1, 5, 2),
-        (0, 1, 2, 9, 5),
-        (1, 1, 1, 9, 8),
-    ]
+    columns = (found[key] for key in ("step", "name", "count", "total_ns", "bytes", "flops"))
+    assert list(zip(*columns, strict=True)) == [(0, 0, 1, 5, 2, 1), (0, 1, 2, 9, 5, 2), (1, 1, 1, 9, 8, 3)]
 
 
 def test_ranks_that_are_read_together_do_not_mix(tmp_path):

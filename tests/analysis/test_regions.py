@@ -5,7 +5,7 @@ import pytest
 
 from analysis.load.frames import load
 from analysis.regions import cost_summary, costs, regions, summary
-from tests.analysis.synthetic import write_run, write_timed
+from tests.analysis.synthetic import region, write_run, write_timed
 
 
 def tree(rank, step):
@@ -102,7 +102,7 @@ def test_without_times_there_are_no_times(tmp_path):
     given = attributes(0, 1, "none", "native", run_id="r")
     with Tracer(tmp_path / "r" / "rank-00000.h5", given, level="off") as tracer:
         tracer.at(0, 0)
-        tracer.event(tracer.name("step"), tracer.clock())
+        tracer.event(region(tracer, "step"), tracer.clock())
         tracer.value("energy", 1.0)
     frames = load([tmp_path])
     assert np.isnan(frames.runs["wall_s"].item())

@@ -153,8 +153,8 @@ def test_a_trace_whose_ranks_contradict_each_other_costs_one_sentence(tmp_path):
 
 
 def test_arrays_dealt_whole_have_no_collectives(tmp_path):
-    method = METHOD | {"method.split": "arrays"}
-    write_timed(tmp_path / "r", tree(2), size=2, app="reductions", method=method)
+    alone = {"total": {"ordering": "native", "ranks": 1}}
+    write_timed(tmp_path / "r", tree(2), size=2, app="reductions", reductions=alone)
     assert "never wait for each other" in study(load([tmp_path])).notes[0]
 
 
@@ -176,8 +176,8 @@ def test_only_runs_that_agree_in_all_but_the_guarantee_are_priced_together(tmp_p
 
 
 def test_what_a_guarantee_chooses_makes_no_other_experiment(tmp_path):
-    priced(tmp_path / "a", 40, "none", **{"solve.spmv": "atomic", "orderings": {"scalars": "native"}})
-    priced(tmp_path / "b", 60, "layout", **{"closure.batch": "block", "orderings": {"scalars": "exact"}})
+    priced(tmp_path / "a", 40, "none", **{"solve.spmv": "atomic"})
+    priced(tmp_path / "b", 60, "layout", **{"closure.batch": "block"})
     assert cost_summary(costs(load([tmp_path])))["relative"].tolist() == pytest.approx([1, 1.5])
 
 

@@ -9,7 +9,16 @@ from analysis.groups import grouped
 from analysis.load.frames import load
 from analysis.variability import EACH_OTHER, bound, effective, final, outcomes, pairs, reference, variability
 from miniapps.trace import Tracer
-from tests.analysis.synthetic import BLOCKS, STEPS, attributes, field_at, flip_bit, write_result, write_run
+from tests.analysis.synthetic import (
+    BLOCKS,
+    STEPS,
+    attributes,
+    field_at,
+    flip_bit,
+    region,
+    write_result,
+    write_run,
+)
 
 
 def bump(block, bit=0, at=STEPS - 1):
@@ -192,7 +201,7 @@ def test_nothing_recorded_is_no_outcome(tmp_path):
         given = attributes(0, 1, "none", "x", run_id=name)
         with Tracer(tmp_path / name / "rank-00000.h5", given) as tracer:
             tracer.at(0, 0)
-            tracer.event(tracer.name("step"), tracer.clock())
+            tracer.event(region(tracer, "step"), tracer.clock())
     frames = load([tmp_path])
     assert outcomes(frames, frames.runs) is None
     assert variability(frames).empty

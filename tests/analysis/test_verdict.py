@@ -9,7 +9,7 @@ from analysis.groups import grouped, problem_names
 from analysis.load.frames import load
 from analysis.verdict import BROKEN, DIFFERS, HOLDS, SAME, UNTESTED, clause, judge, sentence
 from miniapps.trace import Tracer
-from tests.analysis.synthetic import CONFIG, attributes, flip_bit, write_run
+from tests.analysis.synthetic import CONFIG, attributes, flip_bit, region, write_run
 
 
 def flip(block, at=2, lasting=True):
@@ -145,7 +145,7 @@ def test_runs_that_recorded_nothing_are_not_called_equal(tmp_path):
             tmp_path / name / "rank-00000.h5", attributes(0, 1, "layout", "exact", run_id=name)
         ) as tracer:
             tracer.at(0, 0)
-            tracer.event(tracer.name("step"), tracer.clock())
+            tracer.event(region(tracer, "step"), tracer.clock())
     group = only(load([tmp_path]))
     assert group.verdict == UNTESTED
     assert clause(group) == "2 runs recorded nothing in common to compare"

@@ -17,7 +17,17 @@ from miniapps.trace.schema import GROWING, NODE_FORMAT, TABLES
 from tests.fuzz import mutate
 
 GROUPS = (*GROWING, "tail", "tracer")
-ATTRIBUTES = ("promises", "partners", "clock_offset_ns", "clock_drift", "x")  # beside those that are there
+# Beside those that are there.
+ATTRIBUTES = (
+    "promises",
+    "partners",
+    "options",
+    "regions",
+    "reductions",
+    "clock_offset_ns",
+    "clock_drift",
+    "x",
+)
 NUMBERS = (0, 1, -1, 2, 7, 10**6, 2**31 - 1, -(2**31), 2**62, 2**63 - 1, -(2**63))
 VOUCHED_MOST = 2**28  # bytes of a column that are read here to be hashed
 MUCH = 3 * 10**7  # elements of a dataset that is all zeros: 240 MB from a few kB

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
+from kernels.guarantees import ChoiceError
 from miniapps.errors import UsageError
 from miniapps.runner import commandline, config
-from miniapps.runner.options import Common, ordering_for
+from miniapps.runner.options import Common
 from tests.miniapps.tiny import APP
 
 
@@ -148,28 +149,28 @@ def test_only_options_that_define_the_problem_enter_its_hash():
     assert problem("--seed", "2") != plain
 
 
-def test_the_ordering_follows_the_guarantee_unless_it_is_named():
+def test_one_policy_says_what_a_guarantee_and_the_options_come_to():
     scalars, vectors = 2, 1000
-    chosen = {g: parse("--guarantee", g)[0] for g in ("none", "run", "layout", "exact")}
-    assert [ordering_for(o, scalars) for o in chosen.values()] == [
-        ("library", "working"),
-        ("recursive-doubling", "working"),
-        ("direct", "exact"),
-        ("direct", "exact"),
-    ]
-    assert [ordering_for(o, vectors) for o in chosen.values()] == [
-        ("library", "working"),
-        ("direct", "working"),
-        ("direct", "fixed-point"),
-        ("direct", "exact"),
-    ]
-    named = parse("--guarantee", "layout", "--allreduce", "ring")[0]
-    assert {ordering_for(named, n) for n in (scalars, vectors)} == {("ring", "working")}
-    named = parse("--guarantee", "layout", "--allreduce", "ring", "--accumulate", "exact")[0]
-    assert {ordering_for(named, n) for n in (scalars, vectors)} == {("ring", "exact")}
-    held = parse("--guarantee", "layout", "--accumulate", "exact")[0]
-    assert {ordering_for(held, n) for n in (scalars, vectors)} == {("direct", "exact")}
-    assert ordering_for(parse("--replay", "x")[0], scalars) == ("arrival", "working")
+
+    def policy(*argv):
+        return parse(*argv)[0].policy
+
+    levels = {level: policy("--guarantee", level) for level in ("none", "run", "layout", "exact")}
+    exact, fixed = ("direct", "exact"), ("direct", "fixed-point")
+    plain, doubling = ("library", "working"), ("recursive-doubling", "working")
+    assert [p.of(scalars) for p in levels.values()] == [plain, doubling, exact, exact]
+    assert [p.of(vectors) for p in levels.values()] == [plain, ("direct", "working"), fixed, exact]
+    assert [p.kernel for p in levels.values()] == ["none", "run", "layout", "layout"]
+    assert [p.partial_sum for p in levels.values()] == ["none", "run", "run", "exact"]
+    assert [p.per_block for p in levels.values()] == [False, False, True, True]
+    assert [p.exact_products for p in levels.values()] == [False, False, False, True]
+    for more, accumulation in (((), "working"), (("--accumulate", "exact"), "exact")):
+        named = policy("--guarantee", "layout", "--allreduce", "ring", *more)
+        assert {named.of(n) for n in (scalars, vectors)} == {("ring", accumulation)}
+    assert policy("--guarantee", "layout", "--accumulate", "exact").of(vectors) == exact
+    assert policy("--replay", "x").of(scalars) == ("arrival", "working")
+    with pytest.raises(ChoiceError, match=r"'ring' promises 'run'.*'layout'"):
+        policy("--guarantee", "layout", "--allreduce", "ring").check()
 
 
 def test_help_shows_every_flag_with_its_unit_default_and_examples(capsys):

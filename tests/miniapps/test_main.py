@@ -12,7 +12,7 @@ import pytest
 
 import miniapps.__main__
 from miniapps import doctor
-from miniapps.runner import main, options
+from miniapps.runner import main, policy
 from miniapps.system import environment
 from miniapps.trace import rank_files, read
 from tests.launch import environment as launch_environment
@@ -58,13 +58,20 @@ def test_a_run_prints_its_lines_and_writes_trace_and_result(library, tmp_path):
     assert (found["status"], found["exit_code"], found["size"], found["app"]) == ("done", 0, 3, "tiny")
     assert found["fingerprints"] == states(run)
     assert found["config"]["work"]["steps"] == 6
-    assert found["reducers"] == {"total": "direct in exact"}
+    told = {name: (each["ordering"], each["accumulation"]) for name, each in found["reductions"].items()}
+    assert told == {"total": ("direct", "exact")}
     assert len(found["fom"]["total"]["values"]) == 2
     traces = [read(path) for path in rank_files(out)]
     assert [trace.attributes["rank"] for trace in traces] == [0, 1, 2]
     for trace in traces:
         assert trace.complete
         assert trace.attributes["problem"] == found["problem"]
+        assert trace.attributes["reductions"]["total"] == {
+            "region": "allreduce.total", "ordering": "exact", "parameters": {}, "accumulation": "working",
+            "wire": "as is", "collective": "allreduce", "operation": "sum", "shape": [], "dtype": "float64",
+            "guarantee": "exact", "ranks": 3, "decided": "guarantee", "calls": 2 * 6,
+        }  # fmt: skip
+        assert trace.attributes["options"]["run.shuffle_blocks"]["effect"] == "ownership"
         assert trace.attributes["run_id"] == found["run_id"]
         assert ("Open MPI" in trace.attributes["environment"]["mpi"]) == (library == "openmpi")
         events = trace.tables["events"]
@@ -230,6 +237,8 @@ def test_a_killed_rank_ends_the_job_and_leaves_readable_traces(library, tmp_path
         trace = read(path)
         assert not trace.complete
         assert len(trace.tables["events"]["step"]) > 16000
+        assert trace.attributes["regions"] == {"allreduce.total": "collective", "region": "compute"}
+        assert trace.attributes["reductions"]["total"]["calls"] > 0
     # The others wait in MPI; should one of them not have come to it, it says who died.
     assert not (out / "result.json").exists() or result(out)["failed_rank"] == 1
 
@@ -447,7 +456,7 @@ def test_the_doctor_started_by_a_launcher_does_not_start_one_itself():
 
 def test_the_application_of_these_tests_is_like_any_other():
     assert main.App("other", APP.config, APP.run, "").package == "miniapps.other"
-    assert options.SCALARS == 16
+    assert policy.SCALARS == 16
 
 
 def test_the_recorded_variables_hold_no_secrets(monkeypatch):

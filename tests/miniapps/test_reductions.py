@@ -35,6 +35,11 @@ def configured(**settings):
     return config
 
 
+def policy(level):
+    """What a run with that guarantee, and no other option, goes by."""
+    return RunOptions(guarantee=level).policy
+
+
 def condition(vectors):
     """sum|t| / |sum t| of the terms t, in exact arithmetic."""
     terms = [Fraction(1)] * len(vectors[0])
@@ -282,17 +287,17 @@ class TestChoice:
     @pytest.mark.parametrize("guarantee", ["none", "run", "layout", "exact"])
     def test_all_are_those_that_suit_the_guarantee(self, guarantee):
         needed = {"none": "none", "run": "run", "layout": "run", "exact": "exact"}[guarantee]
-        chosen = choose("sum", (), None, guarantee, "cpu")
+        chosen = choose("sum", (), None, policy(guarantee), "cpu")
         assert chosen and all(meets(v.guarantee, needed) for v in chosen)
         assert chosen[0].guarantee != "none"
         assert {label(v) for v in chosen} == {
-            label(v) for v in choose("sum", ("all",), None, guarantee, "cpu")
+            label(v) for v in choose("sum", ("all",), None, policy(guarantee), "cpu")
         }
         assert len({label(v) for v in chosen}) == len(chosen)
         assert guarantee in ("none",) or not [v for v in chosen if v.backend == EMULATED]
 
     def test_names_may_name_a_backend_and_the_reference_comes_first(self):
-        chosen = choose("sum", ("numpy", "lanes@native"), "pairwise", "none", "cpu")
+        chosen = choose("sum", ("numpy", "lanes@native"), "pairwise", policy("none"), "cpu")
         assert [label(v) for v in chosen] == ["sum:pairwise:native", "sum:numpy:numpy", "sum:lanes:native"]
 
     @pytest.mark.parametrize(
@@ -308,13 +313,13 @@ class TestChoice:
     )
     def test_what_cannot_be_chosen_is_told_with_what_can(self, wanted, reference, guarantee, device, told):
         with pytest.raises(ChoiceError, match=told):
-            choose("sum", wanted, reference, guarantee, device)
+            choose("sum", wanted, reference, policy(guarantee), device)
 
     def test_numpys_dot_product_is_not_had_over_blocks(self):
-        assert "dot:numpy:numpy" in {label(v) for v in choose("dot", (), None, "run", "cpu")}
-        assert "dot:numpy:numpy" not in {label(v) for v in choose("dot", (), None, "layout", "cpu")}
+        assert "dot:numpy:numpy" in {label(v) for v in choose("dot", (), None, policy("run"), "cpu")}
+        assert "dot:numpy:numpy" not in {label(v) for v in choose("dot", (), None, policy("layout"), "cpu")}
         with pytest.raises(ChoiceError, match="BLAS"):
-            choose("dot", ("numpy",), None, "layout", "cpu")
+            choose("dot", ("numpy",), None, policy("layout"), "cpu")
 
 
 @pytest.mark.parametrize(

@@ -295,6 +295,28 @@ def test_a_missing_or_foreign_file_is_refused_by_name(tmp_path):
         read(tmp_path / "other.h5")
 
 
+def test_a_region_states_one_kind(tmp_path):
+    with tracer(tmp_path / "rank-00000.h5") as t:
+        assert t.name("halo", "exchange") == t.name("halo", "exchange")
+        t.value("energy", 1.0)
+        t.name("work")
+        with pytest.raises(ValueError, match=r"'halo' is named exchange and wait"):
+            t.name("halo", "wait")
+        with pytest.raises(ValueError, match=r"unknown kind 'speed'; the kinds are compute, collective"):
+            t.name("fast", "speed")
+    assert read(t.path).attributes["regions"] == {"halo": "exchange", "work": "compute"}
+
+
+def test_what_is_stated_of_a_reduction_is_written_with_the_rows(tmp_path):
+    facts = {"ordering": "ring", "calls": 1}
+    with tracer(tmp_path / "rank-00000.h5") as t:
+        t.reduction("total", facts)
+        t.flush()
+        assert read(t.path).attributes["reductions"]["total"]["calls"] == 1
+        facts["calls"] = 7
+    assert read(t.path).attributes["reductions"] == {"total": facts}
+
+
 def test_a_newer_schema_is_refused(written):
     altered(written, lambda file: file.attrs.modify("schema", 99))
     with pytest.raises(TraceError, match=r"rank-00000\.h5: .*schema 99.*install"):

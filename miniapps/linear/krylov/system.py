@@ -79,7 +79,7 @@ class System:
         self._preconditioner.apply(r, z)
         self.flops += self._preconditioner.flops
         self.nbytes += self._preconditioner.nbytes
-        self._event(self._preconditioning, start, self._preconditioner.nbytes)
+        self._event(self._preconditioning, start, self._preconditioner.nbytes, self._preconditioner.flops)
 
     def fuse(self, vectors, steps: str, dots: str = "") -> "Fused":
         """Steps and the global sums of dot products, in the language of `kernels.vectors.steps`; planned once.
@@ -93,7 +93,7 @@ class System:
         """Take note of a fused kernel that began at `begin`."""
         self.nbytes += nbytes
         self.flops += flops
-        self._event(self._update, begin, nbytes)
+        self._event(self._update, begin, nbytes, flops)
 
     def reducer(self, n: int):
         """The all-reduce of n sums."""
@@ -179,5 +179,5 @@ def _no_clock():
     return 0
 
 
-def _unseen(name, start, nbytes=0):
+def _unseen(name, start, nbytes=0, flops=0):
     """The event where nobody traces."""

@@ -144,7 +144,7 @@ class Recorder:
     def __init__(self):
         self.names, self.events, self.time = [], [], 0
 
-    def name(self, text):
+    def name(self, text, kind=""):
         self.names.append(text)
         return len(self.names) - 1
 
@@ -152,7 +152,7 @@ class Recorder:
         self.time += 1
         return self.time
 
-    def event(self, name, start, nbytes=0):
+    def event(self, name, start, nbytes=0, flops=0):
         self.events.append((self.names[name], start, self.clock(), nbytes))
 
 

@@ -192,9 +192,9 @@ def a_product_leaves_an_event_and_one_for_the_wait_inside():
     ticks = iter(range(100))
     trace = SimpleNamespace(
         partners=lambda name, ranks: None,
-        name=lambda name: name,
+        name=lambda name, kind="": name,
         clock=lambda: next(ticks),
-        event=lambda name, start, nbytes=0: seen.append((name, start, next(ticks), nbytes)),
+        event=lambda name, start, nbytes=0, flops=0: seen.append((name, start, next(ticks), nbytes)),
     )
     rows = Rows(np.arange(0, 4 * COMM.size + 1, 2), COMM.size, COMM.rank)
     chain = scipy.sparse.diags_array(

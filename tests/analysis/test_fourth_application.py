@@ -1,0 +1,107 @@
+"""An application that the analysis has never heard of: what it states of its options, regions and reductions is enough
+to group, judge and time its runs."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from analysis.groups import conditions, grouped
+from analysis.load.frames import load
+from analysis.load.timeline import partners, timeline
+from analysis.regions import cost_summary, costs
+from analysis.scaling.communication import collectives
+from analysis.scaling.waits import waits
+from analysis.verdict import HOLDS, judge
+from miniapps.runner.config import option, section
+from miniapps.runner.main import App, Outcome, main
+from miniapps.trace import fingerprint
+from miniapps.trace.schema import EXCHANGE, OTHER
+
+
+@dataclass
+class Garden:
+    beds: int = option(4, help="beds", minimum=1, maximum=64, effect="size")
+    rows: int = option(1, help="numbers of a bed", minimum=1, maximum=64)
+    walled: bool = option(False, help="one bed at a time", role="method", effect="guarantee")
+    seeds: str = option("", help="packet of the seeds", role="control", effect="source")
+    notes: bool = option(False, help="count weeds", role="control", records=("values:weeds",))
+
+
+@dataclass
+class Config:
+    garden: Garden = section(Garden)
+
+
+def run(ctx):
+    garden, tracer = ctx.config.garden, ctx.tracer
+    total = ctx.reducer("harvest", (garden.rows,))
+    day, hedge, dig = tracer.name("day", OTHER), tracer.name("hedge", EXCHANGE), tracer.name("dig")
+    state = np.arange(garden.beds * garden.rows, dtype=float).reshape(garden.beds, garden.rows) + ctx.seed
+    tracer.partners("hedge", [0])
+    for step in range(3):
+        ctx.begin_step(step, 3)
+        start = tracer.clock()
+        tracer.event(hedge, start, 8)
+        state += total(state) / 7.0
+        tracer.event(dig, tracer.clock(), 0, state.size)
+        tracer.fingerprints("bed", range(garden.beds), state)
+        if garden.notes:
+            tracer.value("weeds", step)
+        tracer.event(day, start)
+    return Outcome(fingerprint=fingerprint(state).hex())
+
+
+APP = App("garden", Config, run, "Beds, dug and harvested.", package="tests.analysis")
+
+
+@pytest.fixture
+def launch(tmp_path):
+    def launched(name, *argv):
+        out = ["--out", str(tmp_path / name), "--no-progress", "--log-level", "error"]
+        assert main(APP, [*out, *argv], MPI.COMM_SELF) == 0
+        return tmp_path / name
+
+    return launched
+
+
+def test_its_groups_are_labelled_by_what_ran_and_judged(launch, tmp_path):
+    launch("free")
+    launch("scalars", "--guarantee", "layout")
+    launch("again", "--guarantee", "layout", "--shuffle-blocks", "3", "--allreduce", "exact", "--set",
+           "garden.notes=true", "--set", "garden.seeds=elsewhere")  # fmt: skip
+    launch("vectors", "--guarantee", "layout", "--set", "garden.rows=32")
+    frames = load([tmp_path])
+    labels = grouped(frames.runs).set_index("run")["group"].to_dict()
+    assert labels == {
+        "free": "garden none/native (rows=1)",
+        "scalars": "garden layout/exact (rows=1)",
+        "again": "garden layout/exact (rows=1)",
+        "vectors": "garden layout/fixed-point (rows=32)",
+    }
+    judged = {group.label: group for group in judge(frames)}["garden layout/exact (rows=1)"]
+    assert (judged.verdict, judged.runs, len(judged.cells)) == (HOLDS, 2, 1)
+
+
+def test_what_its_guarantee_decides_does_not_keep_times_from_being_compared(launch, tmp_path):
+    launch("free")
+    launch("kept", "--guarantee", "layout", "--set", "garden.walled=true")
+    groups = cost_summary(costs(load([tmp_path])))["group"]
+    assert groups.tolist() == ["garden none/native", "garden layout/exact"]
+
+
+def test_its_regions_are_timed_by_their_kinds(launch, tmp_path):
+    place = launch("a")
+    found = collectives(waits(timeline(place, 0), 1, partners(place)))
+    assert dict(zip(found["name"], found["calls"], strict=True)) == {"allreduce.harvest": 3, "hedge": 3}
+    assert load([place]).events.groupby("name", observed=True)["flops"].sum()["dig"] == 12
+
+
+def test_what_it_says_of_its_size_and_sources_decides_which_times_are_compared(launch, tmp_path):
+    launch("a")
+    launch("b", "--set", "garden.beds=8", "--set", "garden.seeds=elsewhere")
+    launch("c", "--check-ranks")
+    runs = load([tmp_path]).runs
+    assert len(set(conditions(runs))) == 3
+    assert len(set(conditions(runs, sized=False))) == 2

@@ -1,0 +1,100 @@
+"""Traces of schema 3, which the version before this one wrote: `fixtures/schema3.tar.xz` holds a run of `solver` by it,
+with `--guarantee layout` on two ranks, of a made-up environment."""
+
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.groups import CHOSEN, FREE, factors, grouped
+from analysis.load.frames import load
+from analysis.load.timeline import partners, timeline
+from analysis.scaling.communication import collectives
+from analysis.scaling.waits import waits
+from miniapps.trace import read_all
+from miniapps.trace.head import orderings
+from miniapps.trace.older import adapt, options
+from miniapps.trace.reader import RankTrace
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    place = tmp_path_factory.mktemp("schema3")
+    with tarfile.open(Path(__file__).parent / "fixtures" / "schema3.tar.xz") as archive:
+        archive.extractall(place, filter="data")
+    return place / "schema3-run"
+
+
+def test_it_states_what_newer_ones_do(run):
+    first, second = read_all(run / "node-00000.h5")
+    for trace in (first, second):
+        attributes, events = trace.attributes, trace.tables["events"]
+        assert attributes["schema"] == 3 and "orderings" not in attributes["method"]
+        assert not events["flops"].any() and len(events["flops"]) == len(events["name"]) > 0
+        kinds = [attributes["regions"][name] for name in ("allreduce.dots1", "halo", "iteration", "spmv")]
+        assert kinds == ["collective", "wait", "other", "compute"]
+        assert attributes["options"]["solve.spmv"]["effect"] == "guarantee"
+        assert attributes["reductions"]["dots1"]["ordering"] == "exact"
+
+
+def test_it_is_labelled_by_what_ran_and_its_waits_are_found(run):
+    frames = load([run], keep=False)
+    assert grouped(frames.runs)["group"].tolist() == ["solver layout/exact"]
+    assert "fixed-point" in read_all(run / "node-00000.h5")[0].attributes["ordering"]  # as it was guessed
+    own = frames.runs.iloc[0]
+    assert set(factors(own["method"], own["options"], (*CHOSEN, *FREE))) >= {"device", "preconditioner"}
+    found = collectives(waits(timeline(run, 0), 2, partners(run)))
+    assert {"halo", "allreduce.dots1"} <= set(found["name"])
+
+
+def old(names, ordering, **method):
+    """A trace of schema 3 as it comes out of the file."""
+    attributes = {"guarantee": "layout", "ordering": ordering, "method": method, "schema": 3}
+    trace = RankTrace(Path("x"), attributes, names, {"events": {"name": np.zeros(2, np.int32)}})
+    adapt(trace)
+    return trace.attributes["reductions"]
+
+
+def test_what_was_a_vector_had_the_ordering_for_vectors():
+    both = {"orderings": {"scalars": "exact", "vectors": "fixed-point"}}
+    names = [
+        "allreduce.scalars",
+        "allreduce.gradients",
+        "allreduce.dots17",
+        "allreduce.dots16",
+        "allreduce.dt",
+        "x",
+    ]
+    found = old(names, "exact,fixed-point", **both)
+    assert {name: own["ordering"] for name, own in found.items()} == {
+        "scalars": "exact", "gradients": "fixed-point", "dots17": "fixed-point", "dots16": "exact"
+    }  # fmt: skip
+    assert orderings(found) == ["exact", "fixed-point"]
+    study = old(["allreduce.dots1", "allreduce.exact1"], "arrival", **{"run.allreduce": "arrival"})
+    assert orderings(study) == ["arrival"] and study["exact1"]["decided"] == "application"
+    assert orderings(old([], "exact,fixed-point", **both)) == [
+        "exact",
+        "fixed-point",
+    ]  # nothing else is known
+
+
+def test_an_option_that_the_guarantee_decided_on_has_what_it_came_to():
+    for guarantee, batch in (("none", "rank"), ("run", "rank"), ("layout", "block"), ("exact", "block")):
+        attributes = {"guarantee": guarantee, "method": {"closure.batch": "auto"}, "schema": 3}
+        adapt(RankTrace(Path("x"), attributes, [], {}))
+        assert attributes["method"] == {"closure.batch": batch}
+
+
+def test_its_options_say_what_todays_applications_state():
+    from miniapps.coupled import APP as coupled
+    from miniapps.reductions import APP as reductions
+    from miniapps.runner import commandline, config
+    from miniapps.runner.options import Common
+    from miniapps.solver import APP as solver
+
+    for app in (coupled, reductions, solver):
+        known = commandline.known_options(app)
+        values = config.effective(Common(), app.config())
+        method = config.of_role(known, values, "method")
+        assert options(method, values) == config.stated(known), app.name
