@@ -123,7 +123,6 @@ class Output:
         role="control",
         flag="--restart",
         effect="restart",
-        records=("values:cg_iterations",),
     )
 
 
