@@ -66,7 +66,10 @@ class OrderFreeReducer(Reducer):
             self.nbytes = self._total.nbytes + self._mine.nbytes
 
     def _reduce(self, contributions):
-        return self._reduce_into(contributions, self._total)
+        # As `_reduce_into`, without the call, which shows in the time of a short vector.
+        self._bring(contributions)
+        self._exchange()
+        return self._complete(contributions, self._total)
 
     def _reduce_into(self, contributions, out):
         self._bring(contributions)
