@@ -119,7 +119,7 @@ def test_samples_are_not_taken_for_steps(tmp_path):
     runs = [campaign_run(tmp_path / name) for name in "ab"]
     page = build(load(runs)).html
     for title in ("Growth of the difference", "Variability", "Cost of the guarantees"):
-        assert "Runs of reductions are left out here" in section(page, title)
+        assert "Runs that compare variants are left out here" in section(page, title)
         assert "<svg" not in section(page, title) and "<table" not in section(page, title)
     assert "Groups" in headings(page)
 
