@@ -11,6 +11,12 @@ import numpy as np
 from miniapps.trace.records import PASSING
 from miniapps.trace.schema import COLLECTIVE, COMPUTE, EXCHANGE, FILE, OTHER, WAIT
 
+# What older names of orderings and accumulations are called today: (ordering, accumulation).
+TODAY = {
+    "native": ("library", "working"),
+    "exact": ("direct", "exact"),
+    "fixed-point": ("direct", "fixed-point"),
+}
 SCALARS = 16  # elements of a reduction, above which it went by the ordering for vectors
 # Effects of options: of the method by their last name, of the configuration by their key.
 OF_METHOD = {"guarantee": "reduction", "allreduce": "reduction", "accumulate": "reduction", "replay": "replay",
@@ -99,4 +105,14 @@ def _reductions(names: list[str], told: list[str], common: dict[str, Any]) -> di
             found[name]["shape"] = [SCALARS + 1]  # more than scalars have: how many was not recorded
         if re.fullmatch(r"exact\d+", name):  # the reference of a study, not how the run added
             found[name] |= {"ordering": "exact", "accumulation": "working", "decided": "application"}
-    return found or {name: common | {"ordering": name} for name in told}
+    return {
+        name: _today(own)
+        for name, own in (found or {name: common | {"ordering": name} for name in told}).items()
+    }
+
+
+def _today(reduction: dict[str, Any]) -> dict[str, Any]:
+    ordering, accumulation = reduction["ordering"], reduction["accumulation"]
+    accumulation = "fixed-point" if accumulation == "order-free" else accumulation
+    ordering, accumulation = TODAY.get(ordering, (ordering, accumulation))
+    return reduction | {"ordering": ordering, "accumulation": accumulation}
