@@ -69,18 +69,18 @@ def launch(tmp_path):
 def test_its_groups_are_labelled_by_what_ran_and_judged(launch, tmp_path):
     launch("free")
     launch("scalars", "--guarantee", "layout")
-    launch("again", "--guarantee", "layout", "--shuffle-blocks", "3", "--allreduce", "exact", "--set",
+    launch("again", "--guarantee", "layout", "--shuffle-blocks", "3", "--allreduce", "direct", "--accumulate", "exact", "--set",
            "garden.notes=true", "--set", "garden.seeds=elsewhere")  # fmt: skip
     launch("vectors", "--guarantee", "layout", "--set", "garden.rows=32")
     frames = load([tmp_path])
     labels = grouped(frames.runs).set_index("run")["group"].to_dict()
     assert labels == {
-        "free": "garden none/native (rows=1)",
-        "scalars": "garden layout/exact (rows=1)",
-        "again": "garden layout/exact (rows=1)",
+        "free": "garden none/library (rows=1)",
+        "scalars": "garden layout/direct in exact (rows=1)",
+        "again": "garden layout/direct in exact (rows=1)",
         "vectors": "garden layout/fixed-point (rows=32)",
     }
-    judged = {group.label: group for group in judge(frames)}["garden layout/exact (rows=1)"]
+    judged = {group.label: group for group in judge(frames)}["garden layout/direct in exact (rows=1)"]
     assert (judged.verdict, judged.runs, len(judged.cells)) == (HOLDS, 2, 1)
 
 
@@ -88,7 +88,7 @@ def test_what_its_guarantee_decides_does_not_keep_times_from_being_compared(laun
     launch("free")
     launch("kept", "--guarantee", "layout", "--set", "garden.walled=true")
     groups = cost_summary(costs(load([tmp_path])))["group"]
-    assert groups.tolist() == ["garden none/native", "garden layout/exact"]
+    assert groups.tolist() == ["garden none/library", "garden layout/direct in exact"]
 
 
 def test_its_regions_are_timed_by_their_kinds(launch, tmp_path):
