@@ -154,6 +154,11 @@ class _Scene:
         stated = json.loads(self.b["reductions"])
         return next((name for name, own in stated.items() if own.get("region") == region), region)
 
+    def regrouped(self, region: str) -> bool:
+        """Whether this planned reduction may have other bits in the second run because of its number of ranks."""
+        own = json.loads(self.b["reductions"]).get(self.reducer(region), {})
+        return self.a["size"] != self.b["size"] and own.get("guarantee") in ("none", "run")
+
     def trail(self) -> Trail:
         return trail.trail(self.b["path"], self.repeat, self.rank, self.at)
 
@@ -315,6 +320,13 @@ def _after_a_step(scene: _Scene, name: str) -> Cause:
     if at.block >= 0 and 1 < differing < count and len(owners) == 1 < int(scene.b["size"]) and exchanges:
         why.append(f"all of them are on rank {owners[0]}")
         return Cause(HALO, at, exchanges[-1].name, int(owners[0]), exchanges[-1], tuple(why), KERNEL, advice)
+    if differing == count and (moved := [event for event in sums if scene.regrouped(event.name)]):
+        why.append(
+            f"{scene.a['size']} and {scene.b['size']} ranks group the contributions to {_names(moved)} in other ways, "
+            "for which no equal bits are promised"
+        )
+        reducer = scene.reducer(moved[0].name)
+        return Cause(COLLECTIVE, at, reducer, None, moved[0], tuple(why), KERNEL, advice)
     size, point = _largest(scene)
     if size > ROUNDING:
         block = point.block if point is not None and point.block >= 0 else at.block

@@ -45,17 +45,20 @@ def attributes(rank, size, guarantee, ordering, **more):
         "app": "coupled", "problem": "p0", "config": CONFIG, "rank": rank, "guarantee": guarantee,
         "seed": 1, "repeats": 1, "allocation_id": "",
         "started": "2026-01-01T00:00:00+00:00",
-        "method": METHOD | {"run.guarantee": guarantee}, "reductions": reductions(ordering),
+        "method": METHOD | {"run.guarantee": guarantee}, "reductions": reductions(ordering, guarantee),
         "environment": {"mpi": "MPICH 4.3", "node": "n1", "variables": {}},
     }  # fmt: skip
     known |= more
     return {"options": older.options(known["method"], known["config"])} | known
 
 
-def reductions(ordering):
+def reductions(ordering, guarantee):
     """What a run states of its reductions that adds by `ordering`, or by several with a comma between them."""
     named = zip(("scalars", "vectors"), ordering.split(","), strict=False)
-    return {name: {"ordering": each, "region": f"allreduce.{name}"} for name, each in named}
+    return {
+        name: {"ordering": each, "region": f"allreduce.{name}", "guarantee": guarantee}
+        for name, each in named
+    }
 
 
 def region(tracer, name, halo=EXCHANGE):

@@ -142,6 +142,16 @@ def test_without_messages_all_blocks_by_little_are_a_collective_and_the_kernel_i
     )
 
 
+def test_without_messages_sums_of_another_number_of_ranks_are_named_before_kernels(tmp_path):
+    found = judged(tmp_path, {(2, STATE, block) for block in range(BLOCKS)}, {"size": 3}, watched=False)
+    assert (found.kind, found.event.name, found.instead) == (
+        "collective",
+        "allreduce.scalars",
+        "local kernel",
+    )
+    assert any("2 and 3 ranks group the contributions to allreduce.scalars" in line for line in found.why)
+
+
 def test_without_messages_the_blocks_of_one_rank_are_a_halo_and_the_kernel_is_second(tmp_path):
     found = judged(tmp_path, {(2, STATE, 0), (2, STATE, 1)}, watched=False)
     assert (found.kind, found.rank, found.instead) == ("halo exchange", 0, "local kernel")

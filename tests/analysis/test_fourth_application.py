@@ -69,8 +69,8 @@ def launch(tmp_path):
 def test_its_groups_are_labelled_by_what_ran_and_judged(launch, tmp_path):
     launch("free")
     launch("scalars", "--guarantee", "layout")
-    launch("again", "--guarantee", "layout", "--shuffle-blocks", "3", "--allreduce", "direct", "--accumulate", "exact", "--set",
-           "garden.notes=true", "--set", "garden.seeds=elsewhere")  # fmt: skip
+    alike = "--guarantee layout --shuffle-blocks 3 --allreduce direct --accumulate exact"
+    launch("again", *alike.split(), "--set", "garden.notes=true", "--set", "garden.seeds=elsewhere")
     launch("vectors", "--guarantee", "layout", "--set", "garden.rows=32")
     frames = load([tmp_path])
     labels = grouped(frames.runs).set_index("run")["group"].to_dict()
