@@ -4,6 +4,8 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = str(Path(__file__).resolve().parent.parent)
 if ROOT not in sys.path:
     sys.path.insert(0, ROOT)
@@ -11,18 +13,22 @@ if ROOT not in sys.path:
 # Before anything loads OpenMP: idle threads of a busy machine would only slow the tests down.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Files whose tests take longest begin first, so that no worker is left alone with one at the end.
+# Files whose tests take longest begin first, so that no worker is left alone with one at the end. Those that start many
+# ranks stay with one worker: ranks that wait for each other take all cores.
 LONG = (
+    "tests/mpi/",
     "tests/packaging/",
     "tests/fuzz/",
-    "tests/mpi/",
     "tests/jobs/test_slurm_real.py",
     "tests/miniapps/test_main.py",
 )
 
 
 def pytest_collection_modifyitems(items):
-    """Long files first, otherwise as collected."""
+    """Long files first, otherwise as collected; a worker takes a whole file, or all files under mpirun."""
     items.sort(
         key=lambda item: next((i for i, name in enumerate(LONG) if item.nodeid.startswith(name)), len(LONG))
     )
+    for item in items:
+        file = item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group("mpi" if file.startswith(LONG[0]) else file))

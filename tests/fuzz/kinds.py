@@ -18,15 +18,15 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "bytes": Kind(kinds_runs.damaged_bytes, 30),
-    "cache": Kind(kinds_runs.damaged_cache, 15),
-    "crafted": Kind(kinds_runs.crafted, 25),
-    "tree": Kind(kinds_runs.strange_tree, 10),
-    "result": Kind(kinds_runs.damaged_result, 10),
-    "checkpoint": Kind(kinds_inputs.checkpoint, 10),
-    "journal": Kind(kinds_inputs.journal, 8),
-    "campaign": Kind(kinds_inputs.campaign, 6),
-    "deck": Kind(kinds_inputs.deck, 8),
-    "matrix": Kind(kinds_inputs.matrix, 8),
+    "bytes": Kind(kinds_runs.damaged_bytes, 1),
+    "cache": Kind(kinds_runs.damaged_cache, 1),
+    "crafted": Kind(kinds_runs.crafted, 1),
+    "tree": Kind(kinds_runs.strange_tree, 1),
+    "result": Kind(kinds_runs.damaged_result, 1),
+    "checkpoint": Kind(kinds_inputs.checkpoint, 1),
+    "journal": Kind(kinds_inputs.journal, 1),
+    "campaign": Kind(kinds_inputs.campaign, 1),
+    "deck": Kind(kinds_inputs.deck, 1),
+    "matrix": Kind(kinds_inputs.matrix, 1),
     "self": Kind(kinds_self.broken, 0),
 }
