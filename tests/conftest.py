@@ -24,6 +24,7 @@ LONG = (
 )
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items):
     """Long files first, otherwise as collected; a worker takes a whole file, or all files under mpirun."""
     items.sort(
