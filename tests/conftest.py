@@ -4,8 +4,6 @@ import os
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = str(Path(__file__).resolve().parent.parent)
 if ROOT not in sys.path:
     sys.path.insert(0, ROOT)
@@ -24,12 +22,19 @@ LONG = (
 )
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_xdist_make_scheduler(config, log):
+    """A worker takes a whole file, or all files under mpirun."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return LONG[0] if nodeid.startswith(LONG[0]) else nodeid.partition("::")[0]
+
+    return ByFile(config, log)
+
+
 def pytest_collection_modifyitems(items):
-    """Long files first, otherwise as collected; a worker takes a whole file, or all files under mpirun."""
+    """Long files first, otherwise as collected."""
     items.sort(
         key=lambda item: next((i for i, name in enumerate(LONG) if item.nodeid.startswith(name)), len(LONG))
     )
-    for item in items:
-        file = item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group("mpi" if file.startswith(LONG[0]) else file))
