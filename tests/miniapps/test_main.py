@@ -67,7 +67,7 @@ def test_a_run_prints_its_lines_and_writes_trace_and_result(library, tmp_path):
         assert trace.complete
         assert trace.attributes["problem"] == found["problem"]
         assert trace.attributes["reductions"]["total"] == {
-            "region": "allreduce.total", "ordering": "exact", "parameters": {}, "accumulation": "working",
+            "region": "allreduce.total", "ordering": "direct", "parameters": {}, "accumulation": "exact",
             "wire": "as is", "collective": "allreduce", "operation": "sum", "shape": [], "dtype": "float64",
             "guarantee": "exact", "ranks": 3, "decided": "guarantee", "calls": 2 * 6,
         }  # fmt: skip
