@@ -13,13 +13,16 @@ from miniapps.reductions import data
 from miniapps.reductions.choice import choose
 from miniapps.reductions.config import Problem
 from miniapps.reductions.parts import Parts
+from miniapps.runner.policy import resolve
 from miniapps.system.environment import no_cuda
 from miniapps.trace import rank_files, read
 from tests.launch import libraries, run_mpi
 
 # All that are registered and run here, but torch, which takes longer to import than all else in these tests.
 VARIANTS = [
-    f"--variant={v.name}@{v.backend}" for v in choose("sum", (), None, "run", "cpu") if v.backend != "torch"
+    f"--variant={v.name}@{v.backend}"
+    for v in choose("sum", (), None, resolve("run", None, None, False), "cpu")
+    if v.backend != "torch"
 ]
 SMALL = [
     *("--size=10", "--size=5000", "--arrays=3", "--samples=3", "--distribution=centred"),
