@@ -58,7 +58,7 @@ def built(comm, rows, a, ordering, dtype="float64", preconditioned=True, **optio
     matrix = Matrix(comm, rows, rows, entries, dtype=dtype)
 
     def reducer(n):
-        return allreduce.plan(comm, ordering=ordering, shape=(n,), blocks=rows.own)
+        return allreduce.plan(comm, allreduce.Reduction.named(ordering, (n,)), blocks=rows.own)
 
     return System(matrix, reducer, make("jacobi", matrix) if preconditioned else None, **options)
 
@@ -89,8 +89,8 @@ def run(method, rows, limit, tolerance):
 # what makes the sums, and whose the blocks are
 KINDS = {
     "block-tree": ("block-tree", {}, "shuffled"),
-    "exact ordering": ("exact", {}, "as dealt"),
-    "exact products": ("exact", {"exact": True}, "some without blocks"),
+    "exact ordering": ("direct in exact", {}, "as dealt"),
+    "exact products": ("direct in exact", {"exact": True}, "some without blocks"),
 }
 
 
@@ -117,7 +117,7 @@ def the_library_brings_every_method_to_the_answer():
         expected = scipy.sparse.linalg.spsolve(a.tocsc(), np.random.default_rng(3).standard_normal(N))
         for preconditioned in (True, False):
             if name == "cg" or preconditioned:
-                x, _, end = solved(COMM, rows, name, a, "native", 200, 1e-9, preconditioned=preconditioned)
+                x, _, end = solved(COMM, rows, name, a, "library", 200, 1e-9, preconditioned=preconditioned)
                 wrong = np.abs(x - expected[rows.global_rows()]).max(initial=0.0)
                 if not end.converged or wrong > 1e-7 * np.abs(expected).max():
                     yield f"{name}: {end}, error {wrong}"
