@@ -22,6 +22,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 from analysis.groups import CHOSEN, FREE, effects, factors, of_effect, told_apart
@@ -109,24 +110,9 @@ def _of_passing(rows: str) -> bool:
 def _any_matches(stated: Iterable[str], table: str, name: str) -> bool:
     """Whether a row of this table and name is among those that an option states; of states alone, unless it says what
     passes between them."""
-    return any((is_state(name) or _of_passing(rows)) and _matches(rows, f"{table}:{name}") for rows in stated)
-
-
-def _matches(pattern: str, text: str) -> bool:
-    """Whether `text` is `pattern`, in which `*` stands for any text."""
-    first, *rest = pattern.split("*")
-    if not rest:
-        return text == first
-    *between, last = rest
-    if not (text.startswith(first) and text.endswith(last)):
-        return False
-    place = len(first)
-    for piece in between:
-        found = text.find(piece, place)
-        if found < 0:
-            return False
-        place = found + len(piece)
-    return place + len(last) <= len(text)
+    return any(
+        (is_state(name) or _of_passing(rows)) and fnmatchcase(f"{table}:{name}", rows) for rows in stated
+    )
 
 
 def _of(options: dict[str, Any], key: str) -> Any:

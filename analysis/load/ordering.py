@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from miniapps.trace.head import orderings, said_of
+from miniapps.trace.head import label_of, orderings
 
 SAME = ("app", "problem", "guarantee")
 
@@ -43,4 +43,4 @@ def _agree(family: dict[str, Any], own: dict[str, Any], asked: str) -> bool:
     if not own:
         return asked in family["asked"]
     known = family["reductions"]
-    return all(said_of(own[name]) == said_of(known[name]) for name in own.keys() & known.keys())
+    return all(label_of(own[name]) == label_of(known[name]) for name in own.keys() & known.keys())

@@ -20,12 +20,10 @@ from miniapps.linear.krylov.chebyshev import semi_iteration
 from miniapps.system.device import host, put
 
 FACTORS = (4, 3, 2)  # fine points to a coarse one along an axis, in order of preference
-GATHERED = (
-    4096  # points that every rank may hold and solve whole; with more, a grid is coarsened where it can be
-)
-AROUND = (
-    3  # coarse points around a block that interpolation to the halo of the smoother reads, for any factor
-)
+# Points that every rank may hold and solve whole; with more, a grid is coarsened where it can be.
+GATHERED = 4096
+# Coarse points around a block that interpolation to the halo of the smoother reads, for any factor.
+AROUND = 3
 
 
 def factor_of(by: int, bx: int) -> int:
@@ -92,19 +90,12 @@ class Level:
 
     def __init__(self, blocks: Blocks, kernels, h: float, threads: int, exchange, below, u_pad: int):
         xp = kernels.xp
-        self.pad, self.u_pad, self._below, self._kernels = (
-            halo_of(blocks.by, blocks.bx),
-            u_pad,
-            below,
-            kernels,
-        )
+        self.pad, self.u_pad = halo_of(blocks.by, blocks.bx), u_pad
+        self._below, self._kernels = below, kernels
         self.inverse_h2, self.threads = 1.0 / (h * h), threads
-        factor = factor_of(blocks.by, blocks.bx)
-        inverse_theta, coefficients = smoother(factor, self.inverse_h2)
-        self._factor, self._smoother = (
-            factor,
-            (self.inverse_h2, inverse_theta, xp.asarray(coefficients), threads),
-        )
+        self._factor = factor_of(blocks.by, blocks.bx)
+        inverse_theta, coefficients = smoother(self._factor, self.inverse_h2)
+        self._smoother = self.inverse_h2, inverse_theta, xp.asarray(coefficients), threads
         self.r, self._z = blocks.zeros(self.pad, xp=xp), blocks.zeros(self.pad, xp=xp)
         self.u, self.w = blocks.zeros(u_pad, xp=xp), blocks.zeros(xp=xp)
         self.dots = xp.zeros((len(blocks.own), 3))

@@ -101,9 +101,8 @@ class Context:
     replay: Mapping[tuple[str, int], np.ndarray] | None = None  # orders (calls, size) by reducer and repeat
     progress: Progress | NoProgress = field(default_factory=NoProgress)
     struck: set[str] = field(default_factory=set)
-    reductions: dict[str, dict[str, Any]] = field(
-        default_factory=dict
-    )  # what each reducer is, as in the trace
+    # What each reducer is, as in the trace.
+    reductions: dict[str, dict[str, Any]] = field(default_factory=dict)
     watch: Watch | None = None  # of what passes between records; None where nobody asked for it
     place: Place | None = None  # `out` as it was opened
     _reducers: dict[str, Reducer] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kernels.allreduce import Reduction
-from kernels.guarantees import LEVELS, SCOPE, meets
+from kernels.guarantees import LEVELS, meets
 
 # (ordering, accumulation) of the all-reduces of a level: of scalars, of vectors. Scalars are few enough for the
 # superaccumulator, which costs 1.1 KB per number on the wire; fixed point carries vectors at a few words per number.
@@ -32,7 +32,6 @@ class Policy:
     `kernel`     what a kernel must promise that works on all blocks of a rank; `exact` speaks of global sums alone
     `partial_sum`  what a sum must promise whose partial sums an all-reduce adds up: under `layout` it sees one block at
                  a time, so that it is enough that it repeats; under `exact` nothing may be rounded before the end
-    `scope`      what the promise takes for granted (`kernels.guarantees.SCOPE`)
     """
 
     level: str
@@ -43,7 +42,6 @@ class Policy:
     exact_products: bool
     kernel: str
     partial_sum: str
-    scope: tuple[str, ...]
 
     def of(self, elements: int) -> tuple[str, str]:
         """(ordering, accumulation) of all-reduces of that many elements."""
@@ -73,5 +71,4 @@ def resolve(level: str, ordering: str | None, accumulation: str | None, replay: 
         exact_products=level == "exact",
         kernel=min(level, "layout", key=LEVELS.index),
         partial_sum="run" if level == "layout" else level,
-        scope=SCOPE[level],
     )

@@ -101,13 +101,11 @@ def orderings(reductions: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """How a run added, by its `reductions`, in words, scalars first: `ring`, `ring in float64`. Those that the
     application chose for a study of its own are left out."""
     own = [(math.prod(r.get("shape", ())), name, r) for name, r in reductions.items()]
-    said = [
-        said_of(r) for *_, r in sorted(own, key=lambda each: each[:2]) if r.get("decided") != "application"
-    ]
-    return list(dict.fromkeys(said))
+    ordered = (r for *_, r in sorted(own, key=lambda each: each[:2]) if r.get("decided") != "application")
+    return list(dict.fromkeys(map(label_of, ordered)))
 
 
-def said_of(reduction: Mapping[str, Any]) -> str:
+def label_of(reduction: Mapping[str, Any]) -> str:
     """Ordering and accumulation of one reduction, in words."""
     accumulation = reduction.get("accumulation", "working")
     return reduction["ordering"] + (f" in {accumulation}" if accumulation != "working" else "")
