@@ -13,7 +13,8 @@ from pathlib import Path
 from mpi4py import MPI
 comm = MPI.COMM_WORLD
 Path(sys.argv[1], f"{comm.rank}").write_text(str(os.getpid()))
-print("rank", comm.rank, "is here", flush=True)
+sys.stdout.write(f"rank {comm.rank} is here\\n")
+sys.stdout.flush()
 comm.Barrier()
 if comm.rank == 0:
     time.sleep(600)
