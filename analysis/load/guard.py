@@ -28,7 +28,7 @@ from miniapps.trace import RankTrace, TraceError, rank_files, read_all
 START_S = 120.0  # to start a process on a busy machine
 CALL_S = 60.0  # that a call may take, and beside it
 S_PER_BYTE = 2e-6  # for the files that it reads: a tenth of the slowest speed seen
-MEMORY = 4 * 2**30  # bytes of address space that a call may take, and beside them
+MEMORY = 2**30  # bytes of address space that a call may take, and beside them
 MEMORY_PER_BYTE = 64  # times the bytes of its files
 
 

@@ -172,13 +172,11 @@ def _data(config: str, problem: str) -> tuple[str, str, str]:
 def _recorded(frame: pd.DataFrame, numbers: dict, parsed: dict, known: list[str]) -> pd.DataFrame:
     """The rows of `frame` (values or events) of the runs in `numbers` that have a name in `parsed`, with `case` and
     the parts of the name as columns."""
-    run, repeat = frame["run"].cat.codes.to_numpy(), frame["repeat"].to_numpy()
-    repeats = int(repeat.max(initial=0)) + 1
-    table = np.full((len(frame["run"].cat.categories), repeats), -1, np.int32)
-    for (name, number), code in numbers.items():
-        if number < repeats and name in frame["run"].cat.categories:
-            table[frame["run"].cat.categories.get_loc(name), number] = code
-    case = table[run, repeat] if len(frame) else np.empty(0, np.int32)
+    # Looked up by hash: a table over all repeats would be as long as the largest number that a file states.
+    places = {name: place << 32 for place, name in enumerate(frame["run"].cat.categories)}
+    codes = {places[name] + repeat: code for (name, repeat), code in numbers.items() if name in places}
+    pairs = frame["run"].cat.codes.to_numpy(np.int64) << 32 | frame["repeat"].to_numpy()
+    case = np.array([*codes.values(), -1], np.int32)[pd.Index(list(codes), dtype=np.int64).get_indexer(pairs)]
     names = frame["name"].cat.codes.to_numpy()
     meant = np.zeros(len(frame["name"].cat.categories) + 1, bool)
     meant[list(parsed)] = True

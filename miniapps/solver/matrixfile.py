@@ -48,7 +48,8 @@ def first_wrong(path: Path, rows, columns, values, shape, place: Callable[[int],
     if not wrong.any():
         return
     i = int(np.argmax(wrong))
-    at = f"{path}, {place(i)}: row {int(rows[i]) + 1}, column {int(columns[i]) + 1}"
+    # Numbers of text are float64: one of 400 digits is infinite.
+    at = f"{path}, {place(i)}: row {rows[i] + 1:.17g}, column {columns[i] + 1:.17g}"
     if outside[i]:
         raise FileError(
             f"{at} is outside of the {shape[0]} x {shape[1]} matrix that the file announces (counted from 1); correct "

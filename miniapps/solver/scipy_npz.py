@@ -34,7 +34,7 @@ def header(path: Path) -> MatrixFile:
             raise FileError(f"{path}: {len(members)} arrays, and a matrix has six at the most; save it again")
         if "format" not in members or "data" not in members:
             raise FileError(
-                f"{path}: no sparse matrix, but arrays {', '.join(members)}; write one with scipy.sparse.save_npz"
+                f"{path}: no sparse matrix, but arrays {_shown(members)}; write one with scipy.sparse.save_npz"
             )
         kind = _format(path, archive)
         rows, columns = _shape(path, archive)
@@ -93,6 +93,11 @@ def _arrays(kind: str, members: list[str], entries: int, major: int) -> dict[str
     if kind != "coo":
         return {"indices": (entries,), "indptr": (major + 1,)}
     return {"coords": (2, entries)} if "coords" in members else {"row": (entries,), "col": (entries,)}
+
+
+def _shown(names: list[str]) -> str:
+    """The first few of `names`, and of each the beginning."""
+    return ", ".join([name[:40] for name in names[:8]] + ["..."] * (len(names) > 8))
 
 
 def _format(path: Path, archive) -> str:

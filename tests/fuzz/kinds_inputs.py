@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from miniapps.received.text import tell
 from miniapps.runner.failure import USAGE
 from tests.fuzz import mutate
 from tests.fuzz.base import Base
@@ -291,13 +292,7 @@ def matrix(rng: random.Random, base: Base) -> str:
                 ):  # more rows may be asked for; how many a rank can hold is the machine's affair
                     files.read(path, MPI.COMM_SELF, Rows(np.array([0, size])))
         except USAGE as error:
-            print(
-                str(error)
-                .encode("ascii", "backslashreplace")
-                .decode()
-                .replace("\x1b", "\\x1b")
-                .replace("\r", "")
-            )
+            tell(error)
             return 2
         return 0
 

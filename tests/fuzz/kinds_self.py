@@ -32,7 +32,7 @@ def broken(rng: random.Random, base: Base) -> str:
         if how == "hangs":
             time.sleep(10_000)
         if how == "takes memory":
-            bytearray(2**30)[::4096] = b"x" * 2**18
+            bytearray(2**31)[::4096] = b"x" * 2**19
         if how == "reads outside":
             outside.read_bytes()
         if how == "writes outside":

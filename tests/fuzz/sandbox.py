@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from analysis.load import guard
 from miniapps.received.text import HIDDEN
 
 SECRET = "f5e1-outside-f5e1"  # in every file outside, so that it shows in whatever repeats one
@@ -33,9 +34,9 @@ SIGNS = (
     "Exception ignored in",
     SECRET,
 )
-MEMORY = (
-    2**29
-)  # bytes that a case may take beside what the process had; kinds whose files may hold more say so
+# Bytes that a case may take beside what the processes had: what the reading process is allowed, and as much as results
+# need. Kinds whose files may hold more say so.
+MEMORY = guard.MEMORY + 2**29
 
 
 class Violation(Exception):

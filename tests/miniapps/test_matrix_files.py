@@ -210,6 +210,7 @@ def test_a_number_of_another_field_is_refused(write, field, line, wanted):
     ("lines", "told"),
     [
         ("1 1 1\n2 4 1\n3 3 3\n", "line 5: row 2, column 4 is outside of the 3 x 3 matrix"),
+        (f"1 1 1\n{'9' * 400} 1 1\n3 3 3\n", "line 5: row inf, column 1 is outside of the 3 x 3 matrix"),
         ("1 1 1\n0 2 1\n3 3 3\n", "line 5: row 0, column 2 is outside"),
         ("1 1 1\n12345678901 2 1\n3 3 3\n", "line 5: row 12345678901, column 2 is outside"),
         ("1 1 1\n2 2 nan\n3 3 3\n", "line 5: '2 2 nan': row 2, column 2 is not finite"),
