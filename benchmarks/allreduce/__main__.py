@@ -21,6 +21,7 @@ import numpy as np
 
 from benchmarks.allreduce.cells import (
     LIBRARY,
+    MIXED,
     Cell,
     available,
     extras,
@@ -32,6 +33,7 @@ from benchmarks.allreduce.cells import (
 )
 from benchmarks.allreduce.table import merge, read, result, size_text, text, write
 from benchmarks.harness.results import machine
+from benchmarks.kernels.numbers import DISTRIBUTIONS
 from kernels.allreduce import Reduction
 from kernels.allreduce.cost import cost
 from kernels.allreduce.instruments.properties import every
@@ -108,6 +110,7 @@ def measured(comm, names, lengths, asked, where, left_out, **how) -> dict | None
         "dtype": asked.dtype.name,
         "op": asked.op,
         "accumulate": asked.accumulate,
+        "distribution": asked.distribution,
         "contributions": asked.contributions,
         "mpi": MPI.Get_library_version().splitlines()[0].strip("\0 "),
         "node_count": len(set(asked.nodes)),
@@ -174,6 +177,12 @@ def parser() -> argparse.ArgumentParser:
     add("-e", "--max-bytes", default="4M", metavar="SIZE", help="largest vector (default %(default)s)")
     add("-f", "--factor", type=float, default=4, help="from one size to the next (default %(default)s)")
     add("--dtype", default="float64", choices=DTYPES)
+    add(
+        "--distribution",
+        default=MIXED,
+        choices=(MIXED, *DISTRIBUTIONS),
+        help="of the numbers that are added: what an order-free accumulation costs depends on it (default %(default)s)",
+    )
     add("--op", default="sum", choices=list(OPERATIONS))
     add("--accumulate", default="working", help="in what partial sums are held (default %(default)s)")
     add("--contributions", type=int, default=1, metavar="K", help="per rank (default %(default)s)")

@@ -11,10 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.kernels.numbers import numbers
 from kernels import exact
 from kernels.allreduce import Reduction
 from kernels.guarantees import ChoiceError
 
+MIXED = "mixed"
+CHUNK = 1 << 16  # elements
 LIBRARY = "bare"  # in place of an ordering: the bare blocking call of the MPI library
 SUFFIXES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -79,17 +82,34 @@ def shuffled(cells: Sequence[Cell], seed: int, turn: int) -> list[Cell]:
     return result
 
 
-def contributions(seed: int, rank: int, length: int, dtype: np.dtype, operation: str) -> np.ndarray:
-    """Numbers (length,) of one rank: floating-point ones of mixed size, so that the order of additions shows.
+def contributions(
+    seed: int, rank: int, length: int, dtype: np.dtype, operation: str, distribution: str = MIXED
+) -> np.ndarray:
+    """Numbers (length,) of one rank: by default floating-point ones of mixed size, so that the order of additions
+    shows, else of a distribution of `benchmarks.kernels.numbers`, drawn in chunks; `cancelling` ones do so between an
+    even rank and the next.
 
     A shorter length gives the beginning of a longer one.
     """
-    rng, scales = (np.random.default_rng([seed, rank, stream]) for stream in range(2))
-    if dtype.kind == "i":
-        return rng.integers(-3, 4, length).astype(dtype)
-    if operation == "prod":  # products of many stay in range
-        return rng.uniform(0.9, 1.1, length).astype(dtype)
-    return np.ldexp(rng.standard_normal(length), scales.integers(-4, 5, length)).astype(dtype)
+    if dtype.kind == "i" or operation == "prod" or distribution == MIXED:
+        rng, scales = (np.random.default_rng([seed, rank, stream]) for stream in range(2))
+        if dtype.kind == "i":
+            return rng.integers(-3, 4, length).astype(dtype)
+        if operation == "prod":  # products of many stay in range
+            return rng.uniform(0.9, 1.1, length).astype(dtype)
+        return np.ldexp(rng.standard_normal(length), scales.integers(-4, 5, length)).astype(dtype)
+    pairs = distribution == "cancelling"
+    chunks = [
+        numbers(
+            "wide" if pairs else distribution,
+            CHUNK,
+            dtype,
+            np.random.default_rng([seed, rank & -2 if pairs else rank, at]),
+        )
+        for at in range(0, max(length, 1), CHUNK)
+    ]
+    x = np.concatenate(chunks)[:length]
+    return -x if pairs and rank % 2 else x
 
 
 @contextmanager

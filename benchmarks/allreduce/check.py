@@ -46,9 +46,9 @@ def wrong(comm: MPI.Comm, cell: Cell, total: np.ndarray, reducer, asked, known: 
 def correct(cell: Cell, size: int, dtype: np.dtype, reducer, asked) -> tuple[np.ndarray, np.ndarray | None]:
     """The total that is expected (count,), and None: to the bit; or float64 with a bound on the error of each."""
     vectors = [
-        contributions(asked.seed, rank, asked.contributions * cell.count, dtype, asked.op).reshape(
-            -1, cell.count
-        )
+        contributions(
+            asked.seed, rank, asked.contributions * cell.count, dtype, asked.op, asked.distribution
+        ).reshape(-1, cell.count)
         for rank in range(size)
     ]
     if dtype.kind == "i" or asked.op in ("min", "max"):

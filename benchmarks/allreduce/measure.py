@@ -33,7 +33,7 @@ class Measured:
 def measure(comm: MPI.Comm, cells: Sequence[Cell], asked, plan: Callable = plan) -> Measured:
     """Measure all cells; the same on all ranks. Where the clock fails, all is measured again behind barriers."""
     longest = asked.contributions * max(cell.count for cell in cells)
-    data = contributions(asked.seed, comm.rank, longest, asked.dtype, asked.op)
+    data = contributions(asked.seed, comm.rank, longest, asked.dtype, asked.op, asked.distribution)
     reason = "asked for" if asked.sync == "barrier" else oversubscribed(comm, asked.nodes)
     with undisturbed():
         if not reason:

@@ -13,7 +13,7 @@ from kernels.guarantees import ChoiceError
 
 FORMAT = 1
 # What launches must have in common to be read together.
-SAME = ("size", "dtype", "op", "accumulate", "contributions", "mpi")
+SAME = ("size", "dtype", "op", "accumulate", "distribution", "contributions", "mpi")
 TIMES = ("t_min", "t_avg", "t_max", "median", "p99")
 
 
@@ -100,9 +100,9 @@ def text(found: dict) -> str:
     about = found["about"]
     machine = about["machine"]
     lines = [
-        f"all-reduce: {about['op']} of {about['dtype']}, {about['size']} ranks, {about['contributions']} "
-        f"contribution{'s' * (about['contributions'] > 1)} each, accumulated in {about['accumulate']}; "
-        f"{about['launches']} launch{'es' * (about['launches'] > 1)}",
+        f"all-reduce: {about['op']} of {about['distribution']} {about['dtype']}, {about['size']} ranks, "
+        f"{about['contributions']} contribution{'s' * (about['contributions'] > 1)} each, "
+        f"accumulated in {about['accumulate']}; {about['launches']} launch{'es' * (about['launches'] > 1)}",
         f"{about['mpi']}; {about['node_count']} node{'s' * (about['node_count'] > 1)}, {machine['cores']} cores, "
         f"{machine['cpu']}",
         *dict.fromkeys(map(_sync_text, found["syncs"])),

@@ -22,6 +22,7 @@ from benchmarks.allreduce.cells import (
 from benchmarks.allreduce.check import true_value
 from benchmarks.allreduce.table import HEAD, merge, read, size_text, text
 from benchmarks.allreduce.targets import FAST, Target, judged
+from benchmarks.kernels.numbers import DISTRIBUTIONS
 from kernels.guarantees import ChoiceError
 from tests.launch import libraries, run_mpi, run_python
 
@@ -69,6 +70,14 @@ def test_shorter_data_begin_longer_ones_and_ranks_differ(dtype, op):
     assert short.dtype == dtype and long[:10].tobytes() == short.tobytes()
     assert short.tobytes() != contributions(1, 3, 10, np.dtype(dtype), op).tobytes()
     assert np.isfinite(long.astype(float)).all()
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_data_of_any_distribution_begin_alike_and_cancelling_ranks_do(distribution):
+    a, b = (contributions(1, rank, 70_000, np.dtype("float64"), "sum", distribution) for rank in (2, 3))
+    short = contributions(1, 2, 9, np.dtype("float64"), "sum", distribution)
+    assert a.shape == (70_000,) and a[:9].tobytes() == short.tobytes() and a.tobytes() != b.tobytes()
+    assert (a + b == 0).all() == (distribution == "cancelling")
 
 
 def test_orderings_are_listed_by_commas_also_within_their_parameters():
@@ -263,6 +272,7 @@ def one_launch(factor=1.0, **about):
         "dtype": "float64",
         "op": "sum",
         "accumulate": "working",
+        "distribution": "mixed",
         "contributions": 1,
     }
     common |= {"mpi": "X", "node_count": 1, "machine": {"cores": 4, "cpu": "Y"}}
