@@ -6,6 +6,8 @@
 guarantee    deck M on 4 ranks: time per step under run, layout and exact over that under none, round by round;
              none is the natural fast way: the library's all-reduce, one network call per rank, NumPy sums
 efficiency   deck M: time per step on 1 rank over P times that on P ranks, P = min(4, cores)
+sizes        decks S, M and L on one rank: iterations per Poisson solve, time per point and step, and that of L over
+             that of M
 many         deck S on 64 ranks: wall time of the whole job, and memory of all ranks together (PSS)
 """
 
@@ -15,6 +17,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 
 from benchmarks.apps.guarantees import guarantee_costs
 from benchmarks.harness.launching import launch, mpirun
@@ -46,6 +49,35 @@ def efficiency(options) -> list[dict]:
     return [
         {"part": "efficiency", "what": f"T(1) / ({ranks} T({ranks}))", "figure": value, "raw": found[ranks]}
     ]
+
+
+def sizes(options) -> list[dict]:
+    """Whether the cost grows like the number of points."""
+    solves: dict[str, list[float]] = {deck: [] for deck in "SML"}
+
+    def nanoseconds(deck: str) -> float:
+        fom = launch(1, APP, ("--deck", deck, "--steps", str(options.steps)))["fom"]
+        solves[deck].append(fom["cg_iterations"]["value"])
+        return 1e3 / fom["updates"]["value"]
+
+    found = in_turn({deck: lambda deck=deck: nanoseconds(deck) for deck in solves}, options.rounds)
+    rows = []
+    for deck, times in found.items():
+        rows += [
+            {
+                "part": "sizes",
+                "what": f"deck {deck}, iterations per solve",
+                "figure": median(solves[deck]),
+                "raw": solves[deck],
+            },
+            {
+                "part": "sizes",
+                "what": f"deck {deck}, ns per point and step",
+                "figure": median(times),
+                "raw": times,
+            },
+        ]
+    return [*rows, {"part": "sizes", "what": "L / M", "figure": ratio(found["L"], found["M"]), "raw": []}]
 
 
 def many(options) -> list[dict]:
@@ -84,15 +116,13 @@ def memory_of_children(pid: int) -> int:
     return total
 
 
-PARTS = {"guarantee": guarantee, "efficiency": efficiency, "many": many}
+PARTS = {"guarantee": guarantee, "efficiency": efficiency, "sizes": sizes, "many": many}
 
 
 def main(argv=None) -> None:
     """Measure the parts asked for."""
     parser = parts_parser("apps.coupled", __doc__, PARTS, rounds=5)
-    parser.add_argument(
-        "--steps", type=int, default=10, help="time steps per run of deck M (default %(default)s)"
-    )
+    parser.add_argument("--steps", type=int, default=10, help="time steps per run (default %(default)s)")
     run_parts("coupled", parser, PARTS, argv)
 
 
