@@ -86,7 +86,7 @@ def assemble(path: Path, pieces: list[Piece]) -> Run:
             columns = _merged(run, table, columns)
             run.trees[table] = leaves(columns, PAYLOAD[table])
         else:
-            order = order_by(columns["repeat"], columns["rank"] if table == "events" else columns["repeat"])
+            order = order_by(columns["repeat"], columns["rank" if "rank" in STORED[table] else "repeat"])
             columns = {key: column[order] for key, column in columns.items()}
         run.tables[table] = {key: columns[key] for key in STORED[table]}
     return run

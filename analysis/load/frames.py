@@ -44,8 +44,8 @@ class Frames:
     """What was read. Columns and types are in RUNS, COLUMNS and EXCLUDED; docs/analysis.md says what they
     mean.
 
-    `runs` has one row per (run, repeat); the tables `events`, `values`, `fingerprints` and `order` carry `run` and
-    `repeat` as keys into it. They are read when they are asked for, and `of`, `leaves` and `at` read less than all.
+    `runs` has one row per (run, repeat); the tables (`analysis.load.columns.STORED`) carry `run` and `repeat` as keys
+    into it. They are read when they are asked for, and `of`, `leaves` and `at` read less than all.
     `run` and `name` are categoricals with the same categories in all tables. `values` and `fingerprints` are
     sorted by run, repeat, step, name (as the run named things first), occurrence and block.
     """
@@ -73,6 +73,11 @@ class Frames:
     def order(self) -> pd.DataFrame:
         """Every recorded order of arrival."""
         return self.store.frame("order")
+
+    @property
+    def usage(self) -> pd.DataFrame:
+        """What every process used in every step by its own clocks; never compared."""
+        return self.store.frame("usage")
 
     @property
     def names(self) -> list[str]:

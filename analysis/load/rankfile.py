@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.load.columns import STORED
 from analysis.load.keys import groups
 from miniapps.trace import RankTrace, TraceError, read_all
 from miniapps.trace.schema import TABLES
@@ -41,7 +42,7 @@ class Head:
 class Piece:
     """Several files of one run: a Head per rank, or the TraceError that says why a file cannot be used; `tables` of
     columns, rank after rank: `events` summed over (rank, repeat, step, name),
-    `values`, `fingerprints` and `order` row by row; `name` counts in `names`."""
+    all others row by row; `name` counts in `names`."""
 
     heads: list[Head | TraceError]
     names: list[str]
@@ -138,7 +139,11 @@ def _piece(heads: list[Head | TraceError], traces: list[RankTrace]) -> Piece:
     names = list(dict.fromkeys(name for trace in traces for name in trace.names))
     codes = {name: code for code, name in enumerate(names)}
     tables = {table: _stacked(table, traces, codes) for table in TABLES}
-    tables = {table: summed(rows) if table == "events" else numbered(rows) for table, rows in tables.items()}
+    for table, rows in tables.items():
+        if table == "events":
+            tables[table] = summed(rows)
+        elif "occurrence" in STORED[table]:
+            tables[table] = numbered(rows)
     return Piece(heads, names, tables)
 
 

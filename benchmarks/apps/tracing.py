@@ -38,7 +38,7 @@ class Untraced:
     def _nothing(self, *arguments):
         return None
 
-    at = event = value = values = fingerprint = fingerprints = order = partners = reduction = _nothing
+    at = event = value = values = fingerprint = fingerprints = order = usage = partners = reduction = _nothing
 
 
 def main(argv=None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,7 @@ from miniapps.runner.options import RunOptions
 from miniapps.runner.watch import Watch
 from miniapps.system.place import Place
 from miniapps.trace import Tracer
-from miniapps.trace.schema import COLLECTIVE
+from miniapps.trace.schema import COLLECTIVE, CPU_TIME
 
 
 class Reducer:
@@ -106,6 +107,7 @@ class Context:
     watch: Watch | None = None  # of what passes between records; None where nobody asked for it
     place: Place | None = None  # `out` as it was opened
     _reducers: dict[str, Reducer] = field(default_factory=dict)
+    _cpu_s: float | None = None  # CPU time of this process when the step under way began
 
     def __post_init__(self):
         if self.options.record == "messages" or any(f.kind in faults.INSIDE for f in self.faults):
@@ -185,7 +187,8 @@ class Context:
 
         `peek(block)` returns the writable state array of a block that this rank owns, else None.
         """
-        self._drain()
+        self._end_step()
+        self._cpu_s = time.process_time()
         self.tracer.at(self.repeat, step)
         self.progress.show(self.repeat, step, steps)
         if self.faults:
@@ -194,7 +197,7 @@ class Context:
 
     def end_steps(self, step: int) -> None:
         """Say that the last step is over: what follows is recorded as `step`."""
-        self._drain()
+        self._end_step()
         self.tracer.at(self.repeat, step)
 
     def other_seeds(self, blocks: Iterable[int]) -> dict[int, int]:
@@ -212,12 +215,16 @@ class Context:
 
     def end_repeat(self) -> None:
         """Record what is left of the orders and free the reducers; collective."""
-        self._drain()
+        self._end_step()
         for reducer in self._reducers.values():
             reducer.free()
         self._reducers.clear()
 
-    def _drain(self) -> None:
+    def _end_step(self) -> None:
+        """Record what belongs to the step that ends, if one has begun: its CPU time, calls and orders."""
+        if self._cpu_s is not None:
+            self.tracer.usage(CPU_TIME, time.process_time() - self._cpu_s)
+            self._cpu_s = None
         for name, reducer in self._reducers.items():
             self.reductions[name]["calls"] += reducer.drain_calls()
             self.tracer.order(name, reducer.drain_orders())

@@ -1,6 +1,6 @@
 """What a commit vouches for: how many rows of each table are whole, and what they hash to.
 
-`committed` in the file of a rank is uint64 (8, 4). One row for each of GROWING: rows in full chunks, rows in the tail,
+`committed` in the file of a rank is uint64 (rows, 4). One row for each of GROWING: rows in full chunks, rows in tails,
 and the hash of both together; two rows for the attributes of the root group, before and after a change that may be
 under way (their hashes alone); a last one with the hash of the rows above. All of it is written at once, so that a
 file that was cut off at any moment has a record that fits its rows, and a changed byte none.
@@ -60,7 +60,8 @@ def attributes_digest(attributes: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True)
 class Commit:
-    """`rows` and `tail_rows` by table, `digests` by table, and `attributes`: hashes, one of which is theirs."""
+    """`rows` by table, in the order of GROWING, `tail_rows` and `digests` by table, and `attributes`: hashes, one of
+    which is theirs."""
 
     rows: dict[str, int]
     tail_rows: dict[str, int]
@@ -71,7 +72,7 @@ class Commit:
         """As it stands in the file."""
         lines = [
             (self.rows[table], self.tail_rows[table], *_WORDS.unpack(self.digests[table]))
-            for table in GROWING
+            for table in self.rows
         ]
         lines += [(0, 0, *_WORDS.unpack(digest)) for digest in self.attributes]
         record = np.array([*lines, (0, 0, 0, 0)], "<u8")
@@ -79,11 +80,16 @@ class Commit:
         return record
 
 
-def parse(record: np.ndarray) -> Commit:
-    """The inverse of `Commit.record`. Raises ValueError for a record that is not whole."""
-    if record.shape != SHAPE or tuple(record[-1].tolist()) != (0, 0, *_WORDS.unpack(_closing(record))):
+def parse(record: np.ndarray, schema: int = SCHEMA) -> Commit:
+    """The inverse of `Commit.record`, in a file of that schema. Raises ValueError for a record that is not whole."""
+    known = growing(schema)
+    if record.shape != (len(known) + 3, 4) or tuple(record[-1].tolist()) != (
+        0,
+        0,
+        *_WORDS.unpack(_closing(record)),
+    ):
         raise ValueError("the record of what is committed is not as it was written")
-    lines = dict(zip(GROWING, record.tolist(), strict=False))
+    lines = dict(zip(known, record.tolist(), strict=False))
     first, second = (_WORDS.pack(*line[2:]) for line in record[-3:-1].tolist())
     return Commit(
         {table: line[0] for table, line in lines.items()},

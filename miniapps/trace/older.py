@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from miniapps.trace.records import PASSING
-from miniapps.trace.schema import COLLECTIVE, COMPUTE, EXCHANGE, FILE, OTHER, WAIT
+from miniapps.trace.schema import COLLECTIVE, COMPUTE, EXCHANGE, FILE, NOT_IN_3, OTHER, TABLES, WAIT
 
 # What older names of orderings and accumulations are called today: (ordering, accumulation).
 TODAY = {
@@ -41,8 +41,11 @@ AROUND = {"step": OTHER, "iteration": OTHER, "record": OTHER, "checkpoint": FILE
 REDUCTION = re.compile(r"allreduce\.(?!dt$)(.*)", re.DOTALL)
 
 
-def adapt(trace) -> None:
-    """Give a RankTrace of schema 3 the attributes and columns of one of today."""
+def adapt(trace, wanted: Iterable[str] = ()) -> None:
+    """Give a RankTrace of schema 3 the attributes and columns of one of today, and those of the `wanted` tables that
+    it lacks, empty."""
+    for table in set(wanted).intersection(NOT_IN_3):
+        trace.tables[table] = {column: np.empty(0, dtype) for column, dtype in TABLES[table].items()}
     attributes, events = trace.attributes, trace.tables.get("events")
     if events is not None:
         events["flops"] = np.zeros(len(events["name"]), np.int64)

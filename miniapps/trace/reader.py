@@ -27,7 +27,6 @@ from miniapps.trace.commits import Commit, attributes_digest, parse, table_diges
 from miniapps.trace.head import check
 from miniapps.trace.schema import (
     FORMAT,
-    GROWING,
     JSON_ATTRIBUTES,
     NODE_FORMAT,
     OLDER,
@@ -36,6 +35,7 @@ from miniapps.trace.schema import (
     TraceError,
     growing,
     rank_file,
+    tables_of,
 )
 
 TRIES = 5  # to read a file that is written to meanwhile
@@ -45,7 +45,6 @@ SPARSE = 256  # times the bytes on disk that a file may claim, and 1 MiB: the un
 # What integers of the tables are: [low, end). Times are far from where their sums overflow.
 BOUNDS = {"repeat": (0, 2**31), "step": (0, 2**31), "block": (-1, 2**31), "start": (0, 2**62), "end": (0, 2**62),
           "bytes": (0, 2**62), "flops": (0, 2**62), "after": (0, 2**62)}  # fmt: skip
-MEMBERS = {FORMAT: len(GROWING) + 3, NODE_FORMAT: len(TABLES) + 3}  # of the root group
 
 
 @dataclass(frozen=True)
@@ -73,8 +72,8 @@ class RankTrace:
 def read(
     path: str | os.PathLike, tables: Iterable[str] | None = None, image: bytes | None = None
 ) -> RankTrace:
-    """Read one `rank-*.h5`: the attributes, and the given `tables` (all of events, values, fingerprints,
-    order where None, none where empty). `image` are its bytes, where the caller has them.
+    """Read one `rank-*.h5`: the attributes, and the given `tables` (all of `schema.TABLES` where None, none where
+    empty). `image` are its bytes, where the caller has them.
 
     Raises TraceError, naming the file and the remedy, when it is missing, not HDF5, damaged, not a trace or
     of a newer schema.
@@ -105,7 +104,7 @@ def read_all(
         for trace in traces:
             _check(trace, shown)
             if trace.attributes["schema"] != SCHEMA:
-                older.adapt(trace)
+                older.adapt(trace, wanted)
     except Refused as error:
         raise TraceError(str(error)) from error
     return traces
@@ -194,22 +193,23 @@ def _of_rank(
     path: Path, root, attributes: dict[str, Any], digest: str, wanted: list[str], most: int
 ) -> RankTrace:
     shown = printable(str(path))
-    commit = parse(contents.array(root, "committed", shown, most, "<u8", 2))
+    schema = attributes["schema"]
+    commit = parse(contents.array(root, "committed", shown, most, "<u8", 2), schema)
     if attributes_digest(attributes) not in commit.attributes:
         raise ValueError("its attributes are not those that were written")
     if not isinstance(attributes.get("complete"), bool):
         raise ValueError("its attribute complete is neither true nor false")
-    schema = attributes["schema"]
     inner = contents.subgroup(root, "tracer", None, shown)
     attributes |= {
         "tracer": contents.attributes(inner, shown),
         "complete": bool(digest) and attributes["complete"],  # a file that is not sealed was never finished
     }
-    tail, columns = contents.subgroup(root, "tail", len(GROWING), shown), growing(schema)
+    columns = growing(schema)
+    tail = contents.subgroup(root, "tail", len(columns), shown)
     tables = {
         table: _committed(table, *(contents.subgroup(g, table, len(columns[table]), shown) for g in (root, tail)),
                           schema, commit, f"{shown}: {table}", most)
-        for table in (*wanted, "names")
+        for table in (*wanted, "names") if table in columns
     }  # fmt: skip
     text = tables.pop("names")["text"].tobytes().decode()
     lines = text[
@@ -232,11 +232,12 @@ def _of_node(
         raise ValueError("attributes and names are no lists")
     if any(not isinstance(head, dict) or head.get("schema") != attributes["schema"] for head in heads):
         raise ValueError("the schema of its ranks is not its own")
-    begin = contents.subgroup(root, "rows", len(TABLES), shown)
+    known_tables = tables_of(attributes["schema"])
+    begin = contents.subgroup(root, "rows", len(known_tables), shown)
     tables, ends = {}, {}
-    for table in wanted:
+    for table in filter(known_tables.get, wanted):
         ends[table] = contents.array(begin, table, shown, most, "<i8", 1)
-        known = growing(attributes["schema"])[table]
+        known = known_tables[table]
         group = contents.subgroup(root, table, len(known), shown)
         tables[table] = {
             column: contents.array(
@@ -281,8 +282,9 @@ def _attributes(root, shown: str) -> dict[str, Any]:
             f"{shown}: written with trace schema {printable(str(schema))}, this version reads {known}; install the "
             "version that wrote it, or leave it out"
         )
-    if root.get_num_objs() != MEMBERS[kind]:
-        raise ValueError(f"{root.get_num_objs()} members in the root group, and {MEMBERS[kind]} are expected")
+    expected = len(growing(schema) if kind == FORMAT else tables_of(schema)) + 3
+    if root.get_num_objs() != expected:
+        raise ValueError(f"{root.get_num_objs()} members in the root group, and {expected} are expected")
     return attributes
 
 

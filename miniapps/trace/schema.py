@@ -63,21 +63,32 @@ TABLES: dict[str, dict[str, str]] = {
         "after": "int64",
     },
     "order": {"repeat": "int32", "step": "int32", "name": "int32", "ranks": "uint16"},
+    "usage": {"repeat": "int32", "step": "int32", "name": "int32", "value": "float64"},
 }
+NOT_IN_3 = ("usage",)  # tables that files of schema 3 lack
 
-# What grows: the tables, and the names that their columns `name` index, as lines of JSON in UTF-8.
-GROWING = TABLES | {"names": {"text": "uint8"}}
+# The names that the columns `name` of the tables index, as lines of JSON in UTF-8.
+NAMES = {"names": {"text": "uint8"}}
+GROWING = TABLES | NAMES
+CPU_TIME = "cpu_time"  # in `usage`: seconds of this process
 
 JSON_ATTRIBUTES = ("config", "problem_options", "method", "options", "environment", "promises", "partners", "regions",
                    "reductions")  # fmt: skip
 
 
+def tables_of(schema: int = SCHEMA) -> dict[str, dict[str, str]]:
+    """TABLES as files of that schema hold them."""
+    if schema == SCHEMA:
+        return TABLES
+    kept = {table: columns for table, columns in TABLES.items() if table not in NOT_IN_3}
+    return kept | {
+        "events": {column: dtype for column, dtype in TABLES["events"].items() if column != "flops"}
+    }
+
+
 def growing(schema: int = SCHEMA) -> dict[str, dict[str, str]]:
     """GROWING as files of that schema hold it."""
-    if schema == SCHEMA:
-        return GROWING
-    events = {column: dtype for column, dtype in TABLES["events"].items() if column != "flops"}
-    return GROWING | {"events": events}
+    return tables_of(schema) | NAMES
 
 
 class TraceError(Exception):

@@ -1,12 +1,14 @@
 """An application that the analysis has never heard of: what it states of its options, regions and reductions is enough
 to group, judge and time its runs."""
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from mpi4py import MPI
 
+from analysis.divergence.compare import compare
 from analysis.groups import conditions, grouped
 from analysis.load.frames import load
 from analysis.load.timeline import partners, timeline
@@ -14,6 +16,7 @@ from analysis.regions import cost_summary, costs
 from analysis.scaling.communication import collectives
 from analysis.scaling.waits import waits
 from analysis.verdict import HOLDS, judge
+from miniapps.runner import context
 from miniapps.runner.config import option, section
 from miniapps.runner.main import App, Outcome, main
 from miniapps.trace import fingerprint
@@ -96,6 +99,19 @@ def test_its_regions_are_timed_by_their_kinds(launch, tmp_path):
     found = collectives(waits(timeline(place, 0), 1, partners(place)))
     assert dict(zip(found["name"], found["calls"], strict=True)) == {"allreduce.harvest": 3, "hedge": 3}
     assert load([place]).events.groupby("name", observed=True)["flops"].sum()["dig"] == 12
+
+
+def test_its_cpu_time_is_recorded_by_step_and_makes_no_difference(launch, tmp_path, monkeypatch):
+    for name, used in (("a", 0.25), ("b", 0.5)):
+        clock = itertools.count(1.0, used)
+        monkeypatch.setattr(context.time, "process_time", lambda clock=clock: next(clock))
+        launch(name)
+    frames = load([tmp_path])
+    usage = frames.usage[["run", "rank", "step", "name", "value"]].astype({"run": str, "name": str})
+    rows = [(run, 0, step, "cpu_time", used) for run, used in (("a", 0.25), ("b", 0.5)) for step in range(3)]
+    assert usage.to_records(index=False).tolist() == rows
+    found = compare(frames, ("a", 0), ("b", 0))
+    assert found.equal and (found.only_a, found.only_b) == (0, 0)
 
 
 def test_what_it_says_of_its_size_and_sources_decides_which_times_are_compared(launch, tmp_path):

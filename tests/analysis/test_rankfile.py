@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from analysis.load.rankfile import exclusive, read_piece, summed
 from miniapps.trace import TraceError, Tracer
+from miniapps.trace.schema import TABLES
 from tests.analysis.synthetic import attributes, write_run, write_timed
 from tests.tampering import altered
 
@@ -102,7 +103,7 @@ def test_a_file_without_a_needed_attribute_is_an_error_that_names_it(tmp_path):
     assert str(run / "rank-00000.h5") in str(error)
 
 
-@pytest.mark.parametrize("table", ["events", "values", "fingerprints", "order"])
+@pytest.mark.parametrize("table", [*TABLES])
 def test_empty_tables_have_all_columns(tmp_path, table):
     Tracer(tmp_path / "rank-00000.h5", attributes(0, 1, "none", "native", run_id="r"), size=1).close()
     data = read_piece([tmp_path / "rank-00000.h5"])

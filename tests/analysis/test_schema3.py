@@ -4,6 +4,7 @@ with `--guarantee layout` on two ranks, of a made-up environment."""
 import tarfile
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
@@ -12,10 +13,14 @@ from analysis.load.frames import load
 from analysis.load.timeline import partners, timeline
 from analysis.scaling.communication import collectives
 from analysis.scaling.waits import waits
-from miniapps.trace import read_all
+from miniapps.received import contents
+from miniapps.trace import Tracer, read, read_all
+from miniapps.trace.commits import Commit, attributes_digest, table_digest
 from miniapps.trace.head import orderings
 from miniapps.trace.older import adapt, options
 from miniapps.trace.reader import RankTrace
+from miniapps.trace.schema import NOT_IN_3, TABLES, growing
+from tests.tampering import reseal
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +52,37 @@ def test_it_is_labelled_by_what_ran_and_its_waits_are_found(run):
     assert "fixed-point" in read_all(run / "node-00000.h5")[0].attributes["ordering"]  # as it was guessed
     own = frames.runs.iloc[0]
     assert set(factors(own["method"], own["options"], (*CHOSEN, *FREE))) >= {"device", "preconditioner"}
+    assert frames.usage.empty and not frames.events.empty
     found = collectives(waits(timeline(run, 0), 2, partners(run)))
     assert {"halo", "allreduce.dots1"} <= set(found["name"])
+
+
+def test_the_file_of_a_rank_has_no_more_tables_and_columns_than_it_had(tmp_path):
+    path = tmp_path / "rank-00000.h5"
+    with Tracer(path, {"rank": 0, "app": "test"}) as tracer:
+        tracer.event(tracer.name("region"), tracer.clock(), 8, 9)
+        tracer.value("energy", 1.5)
+        tracer.usage("cpu_time", 0.25)
+    known = growing(3)
+    with h5py.File(path, "r+") as file:
+        file.attrs["schema"] = 3
+        for place in (file, file["tail"]):
+            for table in NOT_IN_3:
+                del place[table]
+            del place["events/flops"]
+        rows = {table: {column: file[table][column][...] for column in known[table]} for table in known}
+        lengths = {table: len(next(iter(columns.values()))) for table, columns in rows.items()}
+        digests = {table: table_digest(table, columns, 3) for table, columns in rows.items()}
+        told = (attributes_digest(contents.attributes(file.id, "test")),) * 2
+        del file["committed"]
+        file["committed"] = Commit(lengths, dict.fromkeys(known, 0), digests, told).record()
+    reseal(path)
+    trace = read(path)
+    assert trace.complete and trace.tables["values"]["value"].tolist() == [1.5]
+    assert trace.tables["events"]["bytes"].tolist() == [8] and trace.tables["events"]["flops"].tolist() == [0]
+    for table, columns in TABLES.items():
+        assert {key: rows.dtype for key, rows in trace.tables[table].items()} == columns
+    assert [len(trace.tables[table]["name"]) for table in NOT_IN_3] == [0] * len(NOT_IN_3)
 
 
 def old(names, ordering, **method):

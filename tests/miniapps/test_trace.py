@@ -83,6 +83,7 @@ actions = st.one_of(
     st.tuples(st.just("value"), st.sampled_from("xy"), st.floats(width=64)),
     st.tuples(st.just("fingerprint"), st.integers(0, 99), st.binary(min_size=16, max_size=16)),
     st.tuples(st.just("order"), st.integers(0, 3), st.permutations([0, 1, 2])),
+    st.tuples(st.just("usage"), st.floats(width=64, allow_nan=False)),
     st.tuples(st.just("flush")),
 )
 
@@ -116,6 +117,9 @@ def test_any_sequence_is_read_back_and_a_copy_at_any_flush_holds_all_before_it(
         elif action == "order":
             t.order("total", [given_[1]] * given_[0])
             expected["order"] += [("total", repeat, step, given_[1])] * given_[0]
+        elif action == "usage":
+            t.usage("cpu_time", *given_)
+            expected["usage"].append(("cpu_time", repeat, step, given_[0]))
         else:
             t.flush()
             if copied is None and number >= cut:
@@ -136,6 +140,7 @@ def _recorded(trace):
         "values": rows(trace, "values", *where, "value"),
         "fingerprints": rows(trace, "fingerprints", *where, "block", "hi", "lo"),
         "order": rows(trace, "order", *where, "ranks"),
+        "usage": rows(trace, "usage", *where, "value"),
     }
 
 
@@ -180,14 +185,15 @@ def test_the_tracer_states_its_own_cost(tmp_path):
     assert 0 < own["bytes"] <= t.path.stat().st_size
 
 
-def test_level_off_records_the_bits_but_no_events(tmp_path):
+def test_level_off_records_the_bits_but_no_times(tmp_path):
     with tracer(tmp_path / "rank-00000.h5", level="off") as t:
         t.event(t.name("region"), t.clock(), 8)
         t.value("energy", 1.0)
         t.fingerprint("state", 0, fingerprint(np.zeros(2)))
         t.order("total", [[0, 1, 2]])
+        t.usage("cpu_time", 1.0)
     trace = read(t.path)
-    assert [len(trace.tables[table]["name"]) for table in TABLES] == [0, 1, 1, 1]
+    assert [len(trace.tables[table]["name"]) for table in TABLES] == [0, 1, 1, 1, 0]
     with pytest.raises(ValueError, match="regions, off"):
         tracer(tmp_path / "other.h5", level="all")
 

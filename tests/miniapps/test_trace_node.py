@@ -28,6 +28,7 @@ def write(run, ranks, size):
                 tracer.value("energy", step + rank)
                 tracer.fingerprint("state", rank, fingerprint(np.array([step])))
                 tracer.order("total", [np.arange(size)])
+                tracer.usage("cpu_time", 0.5 * rank)
 
 
 def same(a, b):
