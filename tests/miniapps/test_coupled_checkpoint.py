@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from analysis.divergence.compare import compare
+from analysis.load.frames import load
 from miniapps.coupled import APP, restart
 from miniapps.coupled.checkpoint import block_prints, read_checkpoint, save_checkpoint
 from miniapps.coupled.physics import HALO
@@ -383,6 +385,11 @@ def test_a_restart_is_compared_with_the_trace_and_ends_as_the_straight_run(run, 
     assert lines[0] == lines[1] and len(lines[0]) == 1
     assert f"restart from {at(run, 2)}: whole, and as the trace of {run} has it (12 fingerprints)" in told.err
     assert lines[0] == [f"FINGERPRINT state={read_checkpoint(at(run, 3)).head.fingerprint}"]
+    frames = load([tmp_path / "straight", tmp_path / "restarted"])
+    assert compare(frames, ("straight", 0), ("restarted", 0)).equal
+    iterations = frames.values[(frames.values["name"] == "cg_iterations") & (frames.values["step"] == 3)]
+    first, second = (same["value"].tolist() for _, same in iterations.groupby("run", observed=True))
+    assert first == second and len(first) == 3
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ import h5py
 import numpy as np
 import pytest
 
+from analysis.divergence.compare import compare
+from analysis.load.frames import load
 from miniapps.coupled.checkpoint import read_checkpoint
 from miniapps.trace import read
 from tests.launch import libraries, run_mpi, run_python
@@ -172,6 +174,10 @@ def test_a_restarted_run_ends_with_the_bits_of_the_straight_one(tmp_path, refere
     assert prints == [reference("layout")]
     log = (tmp_path / "restarted" / "rank-00000.log").read_text()
     assert f"{checkpoint}: whole, and as the trace of {straight} has it (32 fingerprints)" in log
+    frames = load([straight, tmp_path / "restarted"])
+    assert compare(
+        frames, ("straight", 0), ("restarted", 0)
+    ).equal  # whatever is counted or learned on the way
     last = read_checkpoint(checkpoint.with_name("repeat-0-step-000006.h5"))
     assert last.head.fingerprint == reference("layout")
 
