@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import bits
-from analysis.divergence.recorded import TELLING, Common, common
+from analysis.divergence.recorded import LAST, TELLING, Common, common
 from analysis.load.frames import Frames
 from analysis.load.keys import groups
 from analysis.load.store import Leaves
@@ -22,7 +22,6 @@ from analysis.load.tree import HASHES
 from miniapps.trace.records import is_state
 
 Id = tuple[str, int]  # (run, repeat)
-LAST = np.iinfo(np.int32).max  # later than any step
 KEY = ["step", "name", "occurrence", "block"]
 GROWTH = {"step": "int32", "kind": "str", "name": "str", "elements": "int64", "differing": "int64",
           "fraction": "float64", "max_relative": "float64", "max_ulp": "float64",
@@ -263,6 +262,7 @@ class _Shared:
         sides = ((self.a, self.left, self.in_left), (self.b, self.right, self.in_right))
         for (run, tree, joined), (_, other, matched) in zip(sides, sides[::-1], strict=True):
             must = self._of(tree, lambda name: not self.told.may_lack(self.table, name))
+            must &= tree.step <= self.told.until
             alone = must.copy()
             alone[joined] = False
             count, first = int(tree.rows[alone].sum()), []

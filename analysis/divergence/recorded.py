@@ -8,6 +8,7 @@ Options state which rows they decide on, and the layout says who records them:
 | `--record` | what passes between records | none |
 | another option that decides on rows | the names that it decides on | what passes between records |
 | the variants | those of one run | what passes between records |
+| where they stop | those of later steps | none |
 | where they continue from | none | steps before both have begun, what is counted from the start |
 | rank count, ownership | contributions of whole ranks | these, and what else depends on a rank's blocks |
 | the same, ranks with arrays of their own | none | what passes between records |
@@ -35,19 +36,22 @@ TELLING = ("run", "repeat", "complete", "size", "method", "config", "promises", 
 # Effects of options of the method that may change bits but not which states are recorded.
 SAME_STATES = (*CHOSEN, *FREE, "device", "fault")
 
+LAST = 2**31 - 1  # later than any step
+
 Row = Callable[[str, str], bool]  # of the table ("fingerprints", "values") and a name
 
 
 @dataclass(frozen=True)
 class Common:
     """What two runs are compared in: all rows but those that are `dropped`, where they were `restarted` at different
-    places from the step on in which both have begun; and which rows one of them `may_lack`. `differ` says in words
-    what is not the same in their methods and recordings."""
+    places from the step on in which both have begun; and which rows one of them `may_lack`, all of those after the step
+    `until`. `differ` says in words what is not the same in their methods and recordings."""
 
     restarted: bool
     dropped: Row
     may_lack: Row
     differ: tuple[str, ...]
+    until: int = LAST
 
 
 def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
@@ -61,6 +65,8 @@ def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
     stated = json.loads(a["options"]) | json.loads(b["options"])
     differing = [key for key in stated if _of(configs[0], key) != _of(configs[1], key)]
     restarts = [key for key in differing if stated[key].get("effect") == "restart"]
+    stops = [key for key in differing if stated[key].get("effect") == "until"]
+    until = min((_of(c, key) for c in configs for key in stops if _of(c, key) is not None), default=LAST)
     changed = [key for key in differing if stated[key].get("records") and key not in restarts]
     passing = [key for key in changed if all(_of_passing(rows) for rows in stated[key]["records"])]
     only = tuple(f"{name}:" for name in sorted(variants[0] ^ variants[1]))
@@ -94,8 +100,9 @@ def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
     words += ["the layout"] if moved else []
     words += ["the variants"] if only else []
     words += ["where they continue from"] if restarts else []
+    words += [f"over steps 0..{until}"] if stops else []
     words += [f"{key}: {_told(methods[0].get(key))}, {_told(methods[1].get(key))}" for key in others]
-    return Common(bool(restarts), dropped, may_lack, tuple(words))
+    return Common(bool(restarts), dropped, may_lack, tuple(words), until)
 
 
 def _nothing(table: str, name: str) -> bool:

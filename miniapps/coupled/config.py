@@ -47,10 +47,24 @@ class Time:
     """Time stepping: third-order SSP Runge-Kutta."""
 
     steps: int = option(40, help="time steps", minimum=0, flag="--steps", maximum=INT32 - 1)
+    until: int | None = option(
+        None,
+        help="step after which this run stops, of those of the problem; none: after the last",
+        role="control",
+        flag="--until",
+        effect="until",
+        minimum=0,
+        maximum=INT32 - 1,
+    )
     cfl: float = option(0.6, help="Courant number of the adaptive step", minimum=0.0, maximum=HUGE)
     dt: float = option(
         0.0, help="fixed time step; 0 adapts it to the flow", unit="time", minimum=0.0, maximum=HUGE
     )
+
+    @property
+    def last(self) -> int:
+        """The step after which the run stops."""
+        return self.steps if self.until is None else self.until
 
 
 @dataclass

@@ -62,10 +62,11 @@ def verify(path: str, config, seed: int) -> Checkpoint:
     need = (len(FIELDS) * config.grid.nx * config.grid.ny + 3 * parameters(config.closure.channels)) * 8
     found = _read("--restart", path, max(ANY_GRID, 2 * need))
     _same_problem("--restart", path, found, wanted, tuple(dict.fromkeys((*wanted, *found.options))))
-    if found.head.step > config.time.steps:
+    if found.head.step > config.time.last:
+        remedy = "--steps" if config.time.until is None else "--until"
         raise UsageError(
             f"--restart {printable(path)}: of step {found.head.step}, and this run ends with step "
-            f"{config.time.steps}; raise --steps"
+            f"{config.time.last}; raise {remedy}"
         )
     return found
 

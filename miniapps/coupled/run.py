@@ -14,21 +14,21 @@ from miniapps.runner.outcome import Outcome
 
 
 def run(ctx) -> Outcome:
-    """Run to `time.steps`; collective. Raises RunError when the state is no longer finite."""
+    """Run to `time.last`; collective. Raises RunError when the state is no longer finite."""
     model = Model(ctx)
     _start(model)
-    steps, first = model.config.time.steps, model.state.step + 1
+    last, first = model.config.time.last, model.state.step + 1
     begin = time.perf_counter()
-    for step in range(first, steps + 1):
-        ctx.begin_step(step, steps, model.peek)
+    for step in range(first, last + 1):
+        ctx.begin_step(step, last, model.peek)
         model.advance(step)
         _write_files(model, step)
     wall = time.perf_counter() - begin
-    ctx.end_steps(steps + 1)
+    ctx.end_steps(last + 1)
     model.trace_state()
     weights = model.surrogate.parameters() if model.surrogate is not None else None
     digest = state_fingerprint(model.blocks, ctx.comm, model.state, weights)
-    outcome = Outcome(_figures(model, steps + 1 - first, wall), verify(model), digest)
+    outcome = Outcome(_figures(model, last + 1 - first, wall), verify(model), digest)
     model.free()  # not in a `finally`: it takes all ranks, and a rank that fails is alone
     return outcome
 

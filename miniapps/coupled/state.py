@@ -64,6 +64,6 @@ def problem_of(config) -> dict:
     sections = asdict(config)
     kept = {s: sections[s] for s in ("grid", "flow", "time", "poisson", "closure")}
     flat = {f"{s}.{name}": value for s, options in kept.items() for name, value in options.items()}
-    for free in ("time.steps", "closure.batch", "closure.weights"):
+    for free in ("time.steps", "time.until", "closure.batch", "closure.weights"):
         del flat[free]
     return flat

@@ -36,6 +36,12 @@ def validate(config, options, size: int) -> None:
         )
     if closure.kind in NETWORKS and options.device == "cuda":
         network_device(stencil.backend("cupy").xp)
+    steps = config.time.steps
+    if config.time.last > steps:
+        raise UsageError(
+            f"--until {config.time.last}: this problem has {steps} steps (time.steps); choose 0 to {steps}, or raise "
+            "--steps, which is another problem"
+        )
     if config.output.restart:
         check_restart(config, options.seed)
     if closure.weights:

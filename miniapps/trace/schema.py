@@ -30,6 +30,7 @@ EFFECTS = {
     "size": "how large the problem is: the work of a step goes with the product of all",
     "source": "where the problem comes from, or from which options recorded beside it follow",
     "restart": "from where a run continues",
+    "until": "after which step a run stops before its problem ends",
 }
 DECIDERS = ("guarantee", "option", "application")  # of how a reduction adds
 

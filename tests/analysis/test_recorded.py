@@ -13,9 +13,9 @@ from analysis.matrix import ALL, matrix
 from analysis.report.build import build
 from analysis.variability import variability
 from analysis.verdict import BROKEN, DIFFERS, HOLDS, INCOMPARABLE, SAME, clause, judge, sentence
-from miniapps.trace import Tracer
+from miniapps.trace import Tracer, older
 from miniapps.trace.records import ADDED, LEFT, TOTAL
-from tests.analysis.synthetic import BLOCKS, CONFIG, STEPS, attributes, flip_bit, owners, write_run
+from tests.analysis.synthetic import BLOCKS, CONFIG, METHOD, STEPS, attributes, flip_bit, owners, write_run
 
 ROWS = STEPS * (3 * BLOCKS + 1)  # of `write_run`
 
@@ -237,6 +237,29 @@ def test_a_restarted_run_must_have_all_later_steps(tmp_path):
     assert compare(frames, ("a", 0), ("b", 0)).equal
     found = compare(frames, ("a", 0), ("c", 0))
     assert not found.comparable and (found.lone.run, found.lone.step) == (("a", 0), 5)
+
+
+def test_a_run_that_stops_before_its_problem_ends_must_have_all_steps_until_then(tmp_path):
+    known = {"options": older.options(METHOD, CONFIG) | {"work.until": {"effect": "until"}}}
+
+    def stopping(until):
+        return known | {"config": {"work": {"until": until}}}
+
+    whole = stopping(None) | {"steps": 8}  # step 4 of a run until step 3 is the state that it ends with
+    stopped = stopping(3) | {"steps": 5, "lacks": lambda step, name, block: (step, name) == (4, "energy")}
+    frames, found = pair(tmp_path, whole, stopped)
+    assert found.equal and found.recordings == ("over steps 0..3",) and found.compared == 24
+    told = "b:0 are equal in what both recorded (24 of 40 and 24 records; over steps 0..3)"
+    assert told in terminal.comparison_lines(found, frames)[0]
+    assert only(frames).verdict == HOLDS and "over steps 0..3" in clause(only(frames))
+    write(tmp_path / "c", **stopped | {"lacks": lambda step, name, block: (step, block) == (3, 2)})
+    write(tmp_path / "d", **stopped | {"changed": {(4, "u", 1)}})
+    write(tmp_path / "e", **stopped | {"steps": 4})
+    frames = load([tmp_path])
+    lone = compare(frames, ("a", 0), ("c", 0)).lone
+    assert (lone.run, lone.step, lone.block) == (("a", 0), 3, 2)
+    assert compare(frames, ("a", 0), ("d", 0)).first.step == 4
+    assert not compare(frames, ("b", 0), ("e", 0)).comparable  # both until step 3: both must have all
 
 
 def test_another_variant_of_reductions_may_be_alone(tmp_path):

@@ -392,6 +392,24 @@ def test_a_restart_is_compared_with_the_trace_and_ends_as_the_straight_run(run, 
     assert first == second and len(first) == 3
 
 
+def test_a_run_until_a_step_is_part_of_the_whole_and_is_continued_from_there(run, tmp_path, capsys):
+    assert launched(tmp_path / "part", "--until=2", "--checkpoint-every=2") == 0
+    assert launched(tmp_path / "rest", f"--restart={at(tmp_path / 'part', 2)}") == 0
+    frames = load([run, tmp_path / "part", tmp_path / "rest"])
+    assert frames.runs["problem"].nunique() == 1
+    assert frames.runs.set_index("run")["last_step"].to_dict() == {"part": 3, "rest": 4, "run": 4}
+    found = compare(frames, ("run", 0), ("part", 0))
+    assert found.equal and found.recordings == ("over steps 0..2",) and found.through == 3
+    assert compare(frames, ("run", 0), ("rest", 0)).equal
+    capsys.readouterr()
+    for told, refused_ in (
+        ("--until 4: this problem has 3 steps (time.steps); choose 0 to 3", ["--until=4"]),
+        ("of step 2, and this run ends with step 1; raise --until", ["--until=1", f"--restart={at(run, 2)}"]),
+    ):
+        assert launched(tmp_path / "refused", *refused_) == 2
+        assert told in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("field", "place", "block", "name"), [("zeta", (9, 23), 5, "vorticity"), ("psi", (0, 8), 1, "streamfunction")]
 )  # fmt: skip
