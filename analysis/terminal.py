@@ -327,7 +327,7 @@ def interval(low: float, high: float, show=number) -> str:
 
 def _recorded(frames: Frames, run: str) -> list[tuple[object, ...]]:
     rows = []
-    for name in ("fingerprints", "values", "order", "usage"):
+    for name in ("fingerprints", "values", "order", "choices", "usage"):
         frame = getattr(frames, name)
         for what, same in frame[(frame["run"] == run).to_numpy()].groupby("name", observed=True):
             blocks = same["block"][same["block"] >= 0].nunique() if "block" in same else 0

@@ -2,7 +2,7 @@
 
 | class | evidence |
 |---|---|
-| `method` | the runs were told to compute in different ways: what differs may be as intended |
+| `method` | the runs were told to compute in different ways, or chose them from a clock: it may be as intended |
 | `environment` | processors, libraries or settings differ, for which no bits are promised |
 | `input` | what a run starts from differs (`input:*`), or its first records do, before any event |
 | `local kernel` | the result of a kernel differs, or what one rank's blocks hold, and nothing they were given does |
@@ -81,7 +81,8 @@ def cause(frames: Frames, found: Comparison) -> Cause | None:
         return None
     scene = _Scene(frames, found, at)
     shown = _first_shown(scene)
-    methods, environments = _methods(scene.a, scene.b), _environments(scene.a, scene.b)
+    methods = _methods(scene.a, scene.b) + _choices(frames, found)
+    environments = _environments(scene.a, scene.b)
     if not (methods or environments):
         return shown
     where = shown.name if shown.kind == FROM_INPUT else f"{shown.name}, step {shown.step}"
@@ -93,12 +94,12 @@ def cause(frames: Frames, found: Comparison) -> Cause | None:
 
 
 def unlike(frames: Frames, found: Comparison) -> list[str]:
-    """In what methods and environments of two runs differ, a few sentences; empty where they are alike."""
+    """In what methods, choices and environments of two runs differ, a few sentences; empty where they are alike."""
     runs = frames.runs.set_index(["run", "repeat"])
     a, b = runs.loc[found.a], runs.loc[found.b]
     told = [
         f"{key} is {x} in {label(found.a)}, {y} in {label(found.b)}"
-        for key, x, y in (*_methods(a, b), *_environments(a, b))
+        for key, x, y in (*_methods(a, b), *_choices(frames, found), *_environments(a, b))
     ]
     return told if len(told) <= SHOWN else [*told[:SHOWN], f"and {len(told) - SHOWN} more"]
 
@@ -186,6 +187,23 @@ def _methods(a: pd.Series, b: pd.Series) -> list[tuple[str, str, str]]:
         for run in (a, b)
     ]
     return [(key, *(_said(side.get(key)) for side in sides)) for key in told_apart(sides)]
+
+
+def _choices(frames: Frames, found: Comparison) -> list[tuple[str, str, str]]:
+    """(the choice, what it is in a, in b) of what both runs decided from a clock, where they decided otherwise; up to
+    the first difference of their bits, where there is one."""
+    key = ["step", "name", "block"]
+    a, b = (
+        frames.of("choices", *run)[[*key, "choice"]].astype({"name": "str"}) for run in (found.a, found.b)
+    )
+    both = a.merge(b, on=key, suffixes=("_a", "_b")).sort_values(["step", "block"], kind="stable")
+    both = both[both["choice_a"] != both["choice_b"]]
+    if found.first is not None:
+        both = both[both["step"] <= found.first.step]
+    return [
+        (f"{name}{f' of block {block}' if block >= 0 else ''} at step {step}", x, y)
+        for step, name, block, x, y in both.itertuples(index=False)
+    ]
 
 
 def _environments(a: pd.Series, b: pd.Series) -> list[tuple[str, str, str]]:

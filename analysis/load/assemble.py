@@ -20,7 +20,7 @@ from miniapps.received import Refused
 from miniapps.received.result import RESULT, Result, read_result
 from miniapps.received.text import printable
 from miniapps.trace import TraceError
-from miniapps.trace.schema import TABLES
+from miniapps.trace.schema import NAMED, TABLES
 
 # Ends of the names of variables that tell ranks apart by design, so that their differences say nothing.
 OF_EACH_RANK = ("RANK", "PROCID", "LOCALID", "NODEID", "TASK_PID")
@@ -257,7 +257,8 @@ def _combined(
         if not len(columns["name"]) and parts:
             continue
         local = np.array([places[name] for name in piece.names], np.int32)
-        columns["name"] = local[columns["name"]] if len(columns["name"]) else columns["name"]
+        if len(columns["name"]):
+            columns |= {key: local[columns[key]] for key in NAMED if key in columns}
         keep = np.zeros(len(columns["name"]), bool)
         for repeat, (step, _) in last.items():
             keep |= (columns["repeat"] == repeat) & (columns["step"] <= step)

@@ -11,6 +11,8 @@ STORED = {
     "fingerprints": {"repeat": "int32", "step": "int32", "name": "int32", "block": "int32", "occurrence": "int32",
                      "seq": "int32", "rank": "int32", "after": "int64", "hi": "uint64", "lo": "uint64"},
     "order": {"repeat": "int32", "step": "int32", "name": "int32", "occurrence": "int32", "ranks": "object"},
+    "choices": {"repeat": "int32", "step": "int32", "name": "int32", "block": "int32", "choice": "int32",
+                "score": "float64"},
     "usage": {"repeat": "int32", "rank": "int32", "step": "int32", "name": "int32", "value": "float64"},
 }  # fmt: skip
 KEY = ("repeat", "step", "name", "occurrence", "block")  # what tells rows of values and fingerprints apart

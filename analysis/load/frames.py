@@ -21,13 +21,14 @@ from analysis.load.rows import Rows
 from analysis.load.store import Leaves, Source, Store
 from miniapps.received.text import printable
 from miniapps.trace import trace_files
+from miniapps.trace.schema import NAMED
 
 TOGETHER = 32  # files that one task reads
 POOL_FROM = 33  # files: below, starting processes costs more than it saves
 
-# The columns of the tables, beside `run`: `name` is a categorical.
+# The columns of the tables, beside `run`: names are categoricals.
 COLUMNS = {
-    table: {key: "name" if key == "name" else dtype for key, dtype in columns.items()}
+    table: {key: "name" if key in NAMED else dtype for key, dtype in columns.items()}
     for table, columns in STORED.items()
 }
 RUNS = {"run": "str", "repeat": "int32", "path": "object", "run_id": "str", "allocation_id": "str", "app": "str",
@@ -46,8 +47,8 @@ class Frames:
 
     `runs` has one row per (run, repeat); the tables (`analysis.load.columns.STORED`) carry `run` and `repeat` as keys
     into it. They are read when they are asked for, and `of`, `leaves` and `at` read less than all.
-    `run` and `name` are categoricals with the same categories in all tables. `values` and `fingerprints` are
-    sorted by run, repeat, step, name (as the run named things first), occurrence and block.
+    `run`, `name` and `choice` are categoricals, the last two with the same categories in all tables. `values` and
+    `fingerprints` are sorted by run, repeat, step, name (as the run named things first), occurrence and block.
     """
 
     runs: pd.DataFrame
@@ -75,13 +76,18 @@ class Frames:
         return self.store.frame("order")
 
     @property
+    def choices(self) -> pd.DataFrame:
+        """What was decided from a clock."""
+        return self.store.frame("choices")
+
+    @property
     def usage(self) -> pd.DataFrame:
         """What every process used in every step by its own clocks; never compared."""
         return self.store.frame("usage")
 
     @property
     def names(self) -> list[str]:
-        """The categories of the columns `name`."""
+        """The categories of the columns `name` and `choice`."""
         return self.store.names
 
     def of(self, table: str, run: str, repeat: int) -> pd.DataFrame:

@@ -15,7 +15,7 @@ import numpy as np
 from analysis.load.columns import STORED
 from analysis.load.keys import groups
 from miniapps.trace import RankTrace, TraceError, read_all
-from miniapps.trace.schema import TABLES
+from miniapps.trace.schema import NAMED, TABLES
 
 REQUIRED = ("app", "problem", "method", "guarantee", "rank", "size", "run_id", "complete")
 
@@ -148,14 +148,14 @@ def _piece(heads: list[Head | TraceError], traces: list[RankTrace]) -> Piece:
 
 
 def _stacked(table: str, traces: list[RankTrace], codes: dict[str, int]) -> dict[str, np.ndarray]:
-    """The rows of all `traces`, one after the other, with `rank`, and `name` counting in `codes`."""
+    """The rows of all `traces`, one after the other, with `rank`, and names counting in `codes`."""
     columns: dict[str, list] = {key: [] for key in ("rank", *TABLES[table])}
     for trace in traces:
         rows = trace.tables[table]
         columns["rank"].append(np.full(len(rows["name"]), trace.attributes["rank"], np.int32))
         local = np.array([codes[name] for name in trace.names], np.int32)
         for key in TABLES[table]:
-            columns[key].append(local[rows[key]] if key == "name" and len(local) else rows[key])
+            columns[key].append(local[rows[key]] if key in NAMED and len(local) else rows[key])
     if not traces:
         return {key: np.empty(0, TABLES[table].get(key, "int32")) for key in columns}
     if table == "order":

@@ -10,6 +10,7 @@ import pandas as pd
 from analysis.load.columns import STORED
 from analysis.load.rows import Rows
 from analysis.load.tree import LEAVES
+from miniapps.trace.schema import NAMED
 
 Id = tuple[str, int]  # (run, repeat)
 
@@ -59,7 +60,7 @@ class Leaves:
 
 
 class Store:
-    """All tables of some runs. `names` are the categories of every column `name`."""
+    """All tables of some runs. `names` are the categories of every column of names (`schema.NAMED`)."""
 
     def __init__(self, sources: list[Source], names: list[str]):
         self.names = names
@@ -131,7 +132,7 @@ class Store:
         place = self._places.get(run, -1)
         made = {"run": pd.Categorical.from_codes(np.full(rows, place, np.int32), self.labels)}
         for key in STORED[table]:
-            made[key] = self._categorical(columns[key], codes) if key == "name" else columns[key]
+            made[key] = self._categorical(columns[key], codes) if key in NAMED else columns[key]
         return pd.DataFrame(made, copy=False)
 
     def _categorical(self, names: np.ndarray, codes: np.ndarray) -> pd.Categorical:
@@ -141,14 +142,14 @@ class Store:
         """Filled run by run, so that beside the frame itself one run is in memory."""
         lengths = [source.tables[table].length for source in self._sources.values()]
         rows, few = sum(lengths), np.int8 if len(self.names) < 128 else np.int32
-        made = {key: np.empty(rows, few if key == "name" else dtype) for key, dtype in STORED[table].items()}
+        made = {key: np.empty(rows, few if key in NAMED else dtype) for key, dtype in STORED[table].items()}
         bounds, begin = {}, 0
         for source, length in zip(self._sources.values(), lengths, strict=True):
             own = source.tables[table]
             columns = own.whole()
             end = begin + length
             for key, column in columns.items():
-                made[key][begin:end] = source.codes[column] if key == "name" and length else column
+                made[key][begin:end] = source.codes[column] if key in NAMED and length else column
             repeats = columns["repeat"]
             for repeat in np.unique(repeats).tolist():
                 here = _slice(repeats, repeat)
@@ -158,14 +159,14 @@ class Store:
             else:  # the frame holds it now
                 own.columns = {key: column[begin:end] for key, column in made.items()}
                 if length:
-                    own.columns["name"] = columns["name"]
+                    own.columns |= {key: columns[key] for key in NAMED if key in columns}
             begin = end
         places = np.repeat(
             np.arange(len(lengths), dtype=np.int8 if len(lengths) < 128 else np.int32), lengths
         )
         frame = {"run": pd.Categorical.from_codes(places, self.labels)}
         for key, column in made.items():
-            frame[key] = pd.Categorical.from_codes(column, self.names) if key == "name" else column
+            frame[key] = pd.Categorical.from_codes(column, self.names) if key in NAMED else column
         return pd.DataFrame(frame, copy=False), bounds
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from miniapps.errors import UsageError
 from miniapps.runner import faults
 from miniapps.runner.console import NoProgress, Progress
 from miniapps.runner.options import RunOptions
+from miniapps.runner.replay import Replay
 from miniapps.runner.watch import Watch
 from miniapps.system.place import Place
 from miniapps.trace import Tracer
@@ -99,7 +100,7 @@ class Context:
     out: Path
     repeat: int = 0
     faults: list[faults.Fault] = field(default_factory=list)
-    replay: Mapping[tuple[str, int], np.ndarray] | None = None  # orders (calls, size) by reducer and repeat
+    replay: Replay | None = None
     progress: Progress | NoProgress = field(default_factory=NoProgress)
     struck: set[str] = field(default_factory=set)
     # What each reducer is, as in the trace.
@@ -107,6 +108,7 @@ class Context:
     watch: Watch | None = None  # of what passes between records; None where nobody asked for it
     place: Place | None = None  # `out` as it was opened
     _reducers: dict[str, Reducer] = field(default_factory=dict)
+    _chosen: set[tuple[int, int, str, int]] = field(default_factory=set)  # repeat, step, name, block
     _cpu_s: float | None = None  # CPU time of this process when the step under way began
 
     def __post_init__(self):
@@ -165,7 +167,7 @@ class Context:
             reduction,
             name=name,
             blocks=blocks,
-            replay=self._orders(name) if ordering == "arrival" else None,
+            replay=self.replay.order(name, self.repeat) if self.replay and ordering == "arrival" else None,
         )
         reducer = Reducer(name, inner, self.tracer)
         self.reductions[name] = reduction.json() | {
@@ -179,6 +181,34 @@ class Context:
             reducer = self.watch.reducer(reducer, comm, blocks)
         self._reducers[name] = reducer
         return reducer
+
+    def choose(self, name: str, measure: Callable[[], tuple[str, float]], block: int = -1) -> str:
+        """The decision `name` of the current step, about the whole or a `block`, where a clock takes it: the choice of
+        `measure() -> (choice, score)`, or with `--replay` that of the replayed run, with the score NaN.
+
+        Every rank must call it and come to the same choice, by a measurement that all of them share; rank 0 records it.
+        Raises UsageError where the run to be replayed has not decided it, and under a guarantee without a replay, since
+        no clock reads the same twice; ValueError for a second decision of that name in a step.
+        """
+        key = (self.repeat, self.tracer.step, name, block)
+        if key in self._chosen:
+            raise ValueError(
+                f"the choice {name!r} of block {block} is taken in this step; choose another name"
+            )
+        self._chosen.add(key)
+        level = self.options.guarantee
+        if self.replay is not None:
+            choice, score = self.replay.choice(name, *key[:2], block), math.nan
+        elif level != "none":
+            raise UsageError(
+                f"--guarantee {level}: {name!r} is decided from a clock, which promises nothing; record a run with "
+                "--guarantee none, and repeat its choices with --replay RUN"
+            )
+        else:
+            choice, score = measure()
+        if self.rank == 0:
+            self.tracer.choice(name, block, choice, score)
+        return choice
 
     def begin_step(
         self, step: int, steps: int, peek: Callable[[int], np.ndarray | None] | None = None
@@ -228,14 +258,3 @@ class Context:
         for name, reducer in self._reducers.items():
             self.reductions[name]["calls"] += reducer.drain_calls()
             self.tracer.order(name, reducer.drain_orders())
-
-    def _orders(self, name: str) -> list[np.ndarray] | None:
-        if self.replay is None:
-            return None
-        if (name, self.repeat) not in self.replay:
-            recorded = ", ".join(f"{n} (repeat {r})" for n, r in self.replay)
-            raise UsageError(
-                f"--replay {self.options.replay}: no orders of reducer {name!r} in repeat {self.repeat}; it "
-                f"has {recorded or 'none'}; record with --allreduce arrival and the same --repeats"
-            )
-        return list(self.replay[name, self.repeat])

@@ -9,16 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from miniapps.errors import UsageError
 from miniapps.received.text import tell
-from miniapps.runner import commandline, config, faults
+from miniapps.runner import commandline, config, faults, replay
 from miniapps.runner.options import Common, RunOptions
+from miniapps.runner.replay import Replay
 from miniapps.system import environment, resources
-from miniapps.trace import TraceError, read_run
-
-Orders = dict[tuple[str, int], np.ndarray]  # uint16 (calls, size) by name of the reducer and repeat
 
 
 @dataclass(frozen=True)
@@ -39,7 +35,7 @@ class Launch:
     started: str
     environment: dict[str, Any]
     faults: list[faults.Fault]
-    replay: Orders | None
+    replay: Replay | None
 
     def attributes(self) -> dict[str, Any]:
         """The attributes that the traces of all ranks share."""
@@ -74,6 +70,7 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
     was to do. Raises UsageError, ChoiceError or BlocksError, and then has created nothing."""
     options, own, only_list = commandline.parse(app, argv, os.environ)
     known = commandline.known_options(app)
+    recorded = None if only_list or options.replay is None else replayed(options)
     if app.complete:
         app.complete(own, options, size)
     effective = config.effective(Common(options), own)
@@ -90,6 +87,8 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
         resources.require_memory(app.memory(own, options, size), size)
     defining = config.of_role(known, effective, "problem")
     problem = config.problem_hash(app.name, defining)
+    if recorded is not None:
+        recorded.require(app.name, problem, size)
     now = datetime.now(UTC)
     run_id = f"{app.name}-{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
     return Launch(
@@ -102,7 +101,7 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
         problem_options=defining,
         method=config.of_role(known, effective, "method"),
         stated=config.stated(known),
-        replay=None if options.replay is None else replayed(options, app.name, problem, size),
+        replay=recorded,
         environment=environment.shared(),
         faults=injected,
         run_id=run_id,
@@ -140,33 +139,15 @@ def directory(out: Path) -> Path:
     return out
 
 
-def replayed(options: RunOptions, app: str, problem: str, size: int) -> Orders:
-    """The orders recorded in the run to be replayed; raises UsageError where it does not fit this one."""
-    option = f"--replay {options.replay}"
-    if options.allreduce not in (None, "arrival"):
-        raise UsageError(
-            f"{option}: an order of arrival cannot be repeated with --allreduce {options.allreduce}; leave "
-            "--allreduce out"
-        )
-    try:
-        (trace,) = read_run(options.replay, tables=["order"], ranks=[0])
-    except TraceError as error:
-        raise UsageError(f"--replay {error}") from error
-    for what, theirs, ours in (
-        ("application", trace.attributes["app"], app),
-        ("number of ranks", trace.attributes["size"], size),
-        ("problem (hash of the options that define it)", trace.attributes["problem"], problem),
-    ):
-        if theirs != ours:
+def replayed(options: RunOptions) -> Replay:
+    """What `options.replay` recorded. Where these are orders of arrival they are what is to run: `options.allreduce`
+    says so afterwards. Raises UsageError."""
+    found = replay.read(options.replay)
+    if found.orders:
+        if options.allreduce not in (None, "arrival"):
             raise UsageError(
-                f"{option}: its {what} is {theirs}, here it is {ours}; repeat it with the same application, "
-                "options and number of ranks"
+                f"--replay {options.replay}: an order of arrival cannot be repeated with --allreduce "
+                f"{options.allreduce}; leave --allreduce out"
             )
-    order = trace.tables["order"]
-    keys = sorted({(int(name), int(r)) for name, r in zip(order["name"], order["repeat"], strict=True)})
-    if not keys:
-        raise UsageError(f"{option}: no orders in it; record a run with --allreduce arrival on several ranks")
-    return {
-        (trace.names[name], r): order["ranks"][(order["name"] == name) & (order["repeat"] == r)]
-        for name, r in keys
-    }
+        options.allreduce = "arrival"
+    return found

@@ -134,7 +134,7 @@ class RunOptions:
         role="method",
         effect="replay",
         flag="--replay",
-        help="directory of a run whose order of arrival is to be repeated",
+        help="directory of a run whose orders of arrival, and what it decided from a clock, are to be repeated",
     )
     shuffle_blocks: int = option(
         0,
@@ -171,8 +171,8 @@ class RunOptions:
 
     @cached_property
     def policy(self) -> Policy:
-        """What guarantee, ordering, accumulation and replay come to; options are not changed once it was asked for."""
-        return resolve(self.guarantee, self.allreduce, self.accumulate, self.replay is not None)
+        """What guarantee, ordering and accumulation come to; options are not changed once it was asked for."""
+        return resolve(self.guarantee, self.allreduce, self.accumulate)
 
 
 @dataclass

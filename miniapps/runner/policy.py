@@ -54,19 +54,17 @@ class Policy:
             Reduction(ordering, accumulation=accumulation).require(self.level)
 
 
-def resolve(level: str, ordering: str | None, accumulation: str | None, replay: bool) -> Policy:
-    """The Policy of a guarantee, with the `ordering` and `accumulation` that options name (None: by level); `replay`:
-    recorded orders of arrival are repeated."""
-    named = "arrival" if replay else ordering
+def resolve(level: str, ordering: str | None, accumulation: str | None) -> Policy:
+    """The Policy of a guarantee, with the `ordering` and `accumulation` that options name (None: by level)."""
     scalars, vectors = (
-        (named, accumulation or "working") if named else (own, accumulation or held)
+        (ordering, accumulation or "working") if ordering else (own, accumulation or held)
         for own, held in BY_LEVEL[level]
     )
     return Policy(
         level=level,
         scalars=scalars,
         vectors=vectors,
-        by_option=named is not None,
+        by_option=ordering is not None,
         per_block=meets(level, "layout"),
         exact_products=level == "exact",
         kernel=min(level, "layout", key=LEVELS.index),

@@ -15,7 +15,7 @@ import numpy as np
 
 from miniapps.received.sealed import write_sealed
 from miniapps.trace.reader import read
-from miniapps.trace.schema import NODE_FORMAT, SCHEMA, TABLES, TraceError, node_file, rank_file
+from miniapps.trace.schema import NAMED, NODE_FORMAT, SCHEMA, TABLES, TraceError, node_file, rank_file
 
 FILES = ("rank", "node")  # what one trace file may hold
 
@@ -62,7 +62,7 @@ def pack(paths: Iterable[Path], out: Path) -> str:
             _write(file, f"rows/{table}", np.cumsum([0, *lengths]))
             for column in columns:
                 pieces = [trace.tables[table][column] for trace in traces]
-                if column == "name":
+                if column in NAMED:
                     local = [np.array([codes[name] for name in t.names], np.int32) for t in traces]
                     pieces = [own[rows] for own, rows in zip(local, pieces, strict=True)]
                 _write(file, f"{table}/{column}", np.concatenate(pieces))

@@ -28,6 +28,7 @@ from miniapps.trace.head import check
 from miniapps.trace.schema import (
     FORMAT,
     JSON_ATTRIBUTES,
+    NAMED,
     NODE_FORMAT,
     OLDER,
     SCHEMA,
@@ -324,7 +325,7 @@ def _check(trace: RankTrace, shown: str) -> None:
     for table, columns in trace.tables.items():
         if not len(columns["name"]):
             continue
-        for column, (low, end) in {**BOUNDS, "name": (0, len(trace.names))}.items():
+        for column, (low, end) in (BOUNDS | dict.fromkeys(NAMED, (0, len(trace.names)))).items():
             rows = columns.get(column)
             if rows is not None and not low <= rows.min() <= rows.max() < end:
                 raise Refused(

@@ -20,7 +20,7 @@ COMPUTE, COLLECTIVE, EXCHANGE, WAIT, FILE, OTHER = KINDS
 # What an option is for a promise and for a comparison of times, stated where it is declared.
 EFFECTS = {
     "reduction": "asks how global sums are added; the trace says which were",
-    "replay": "repeats recorded orders of arrival",
+    "replay": "repeats recorded orders of arrival and choices",
     "guarantee": "decided by the guarantee where it is not given",
     "ownership": "says which rank has which block: free under layout",
     "threads": "number of threads: free under layout",
@@ -64,11 +64,20 @@ TABLES: dict[str, dict[str, str]] = {
         "after": "int64",
     },
     "order": {"repeat": "int32", "step": "int32", "name": "int32", "ranks": "uint16"},
+    "choices": {
+        "repeat": "int32",
+        "step": "int32",
+        "name": "int32",
+        "block": "int32",
+        "choice": "int32",
+        "score": "float64",
+    },
     "usage": {"repeat": "int32", "step": "int32", "name": "int32", "value": "float64"},
 }
-NOT_IN_3 = ("usage",)  # tables that files of schema 3 lack
+NOT_IN_3 = ("choices", "usage")  # tables that files of schema 3 lack
 
-# The names that the columns `name` of the tables index, as lines of JSON in UTF-8.
+# The names, as lines of JSON in UTF-8, and the columns that index them.
+NAMED = ("name", "choice")
 NAMES = {"names": {"text": "uint8"}}
 GROWING = TABLES | NAMES
 CPU_TIME = "cpu_time"  # in `usage`: seconds of this process

@@ -36,8 +36,8 @@ class Tracer:
 
     Parameters: `path` of the file, which must not exist; `attributes` of the root group (docs/trace.md; those
     named there as JSON are given as Python objects); `size` of the communicator; `level` "regions", or "off",
-    which records no events and no usage, but all values, fingerprints and orders, so that the cost of tracing can be
-    measured on the same bits; `directory`, that of the run, which is watched with the file.
+    which records no events and no usage, but all values, fingerprints, orders and choices, so that the cost of tracing
+    can be measured on the same bits; `directory`, that of the run, which is watched with the file.
 
     `name` is an integer from `tracer.name(...)` in `event`, where speed matters, and an integer or a string
     everywhere else. Raises TraceError when the file cannot be written; the tracer then writes no more. `flush` and
@@ -145,6 +145,10 @@ class Tracer:
             raise ValueError(f"one array per block is needed, got {len(arrays)} for {len(blocks)} blocks")
         words = np.frombuffer(b"".join(fingerprint_rows(arrays)), ">u8").reshape(-1, 2)
         self._add("fingerprints", name, block=blocks, hi=words[:, 0].tolist(), lo=words[:, 1].tolist())
+
+    def choice(self, name: int | str, block: int, choice: str, score: float) -> None:
+        """Record what was decided from a clock as `name`, about a global block or the whole (-1), and its score."""
+        self._add("choices", name, block=[int(block)], choice=[self._number(choice)], score=[float(score)])
 
     def usage(self, name: int | str, value: float) -> None:
         """Record how much of something this process used in the current step, by its own clocks; nothing where the

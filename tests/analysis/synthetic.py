@@ -72,13 +72,14 @@ def region(tracer, name, halo=EXCHANGE):
 
 def write_run(
     out, size=2, guarantee="none", ordering="arrival", *, blocks=BLOCKS, steps=STEPS, first_step=0, repeats=1,
-    change=None, orders=None, method=None, shuffle=0, complete=True, stop=None, result=True,
+    change=None, orders=None, choices=None, method=None, shuffle=0, complete=True, stop=None, result=True,
     names=NAMES, **more,
 ):  # fmt: skip
     """Write a run into the new directory `out` and return it.
 
-    `orders(repeat, step)` gives the arrival orders of that step; `stop` {rank: steps it recorded, over all
-    repeats} makes ranks end early, without marking their trace complete; `more` replaces attributes.
+    `orders(repeat, step)` gives the arrival orders of that step, `choices(repeat, step)` what it chose from a clock;
+    `stop` {rank: steps it recorded, over all repeats} makes ranks end early, without marking their trace complete;
+    `more` replaces attributes.
     """
     out.mkdir(parents=True)
     more = {"run_id": str(out), "repeats": repeats, **more}
@@ -105,6 +106,9 @@ def write_run(
                     tracer.value("energy", float((field**2).sum()))
                     if orders:
                         tracer.order("scalars", orders(repeat, step))
+                    if choices:
+                        tracer.choice("wire", -1, choices(repeat, step), 0.5)
+                tracer.usage("cpu_time", 0.1 * rank + step)
                 tracer.event(region(tracer, "step"), begin)
         states.append(fingerprint(field).hex())
     for rank, tracer in enumerate(tracers):

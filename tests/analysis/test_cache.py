@@ -9,11 +9,12 @@ import pandas as pd
 import pytest
 
 from analysis.load import cache, frames
+from analysis.load.columns import STORED
 from analysis.load.frames import load
 from miniapps.trace import TraceError
 from tests.analysis.synthetic import flip_bit, write_run
 
-TABLES = ("runs", "events", "values", "fingerprints", "order", "excluded")
+TABLES = ("runs", *STORED, "excluded")
 
 
 def same(a, b):
@@ -43,7 +44,10 @@ def reads(monkeypatch):
 
 
 def campaign(tmp_path):
-    write_run(tmp_path / "a", size=2, repeats=2, orders=lambda repeat, step: [[0, 1], [1, 0]])
+    write_run(
+        tmp_path / "a", size=2, repeats=2, orders=lambda repeat, step: [[0, 1], [1, 0]],
+        choices=lambda repeat, step: ("ring", "direct")[step % 2],
+    )  # fmt: skip
     write_run(tmp_path / "b", size=3, names=("vorticity", "weights"), stop={0: 4})
     return tmp_path
 
@@ -61,7 +65,7 @@ def test_a_second_load_reads_no_trace_and_gives_the_same_frames(tmp_path, reads)
 def test_what_was_asked_for_in_parts_is_what_is_in_the_whole(tmp_path):
     load([campaign(tmp_path)])
     parts, whole = load([tmp_path]), load([tmp_path])
-    for table in TABLES[1:5]:
+    for table in STORED:
         frame = getattr(whole, table)
         for run, repeat in (("a", 0), ("a", 1), ("b", 0), ("none", 0)):
             expected = frame[(frame["run"] == run) & (frame["repeat"] == repeat)].reset_index(drop=True)

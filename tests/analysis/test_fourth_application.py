@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from analysis.divergence.cause import METHOD, cause
 from analysis.divergence.compare import compare
 from analysis.groups import conditions, grouped
 from analysis.load.frames import load
@@ -27,9 +28,18 @@ from miniapps.trace.schema import EXCHANGE, OTHER
 class Garden:
     beds: int = option(4, help="beds", minimum=1, maximum=64, effect="size")
     rows: int = option(1, help="numbers of a bed", minimum=1, maximum=64)
+    timed: bool = option(False, help="dig with the fastest tool", role="method")
     walled: bool = option(False, help="one bed at a time", role="method", effect="guarantee")
     seeds: str = option("", help="packet of the seeds", role="control", effect="source")
     notes: bool = option(False, help="count weeds", role="control", records=("values:weeds",))
+
+
+TOOLS = {"spade": lambda total: total / 7.0, "fork": lambda total: total / 7.5}
+
+
+def fastest():
+    """(tool, seconds): tests say which."""
+    raise NotImplementedError
 
 
 @dataclass
@@ -47,7 +57,8 @@ def run(ctx):
         ctx.begin_step(step, 3)
         start = tracer.clock()
         tracer.event(hedge, start, 8)
-        state += total(state) / 7.0
+        tool = ctx.choose("tool", fastest) if garden.timed else "spade"
+        state += TOOLS[tool](total(state))
         tracer.event(dig, tracer.clock(), 0, state.size)
         tracer.fingerprints("bed", range(garden.beds), state)
         if garden.notes:
@@ -112,6 +123,58 @@ def test_its_cpu_time_is_recorded_by_step_and_makes_no_difference(launch, tmp_pa
     assert usage.to_records(index=False).tolist() == rows
     found = compare(frames, ("a", 0), ("b", 0))
     assert found.equal and (found.only_a, found.only_b) == (0, 0)
+
+
+@pytest.fixture
+def tools(monkeypatch):
+    """The tools that are fastest from now on, one a step."""
+
+    def set_to(*names):
+        left = iter(names)
+        monkeypatch.setitem(globals(), "fastest", lambda: (next(left), 0.25))
+
+    return set_to
+
+
+TIMED = ("--set", "garden.timed=true")
+
+
+def test_what_it_decides_from_a_clock_is_recorded_and_replayed(launch, tools, tmp_path):
+    tools("spade", "fork", "fork")
+    recorded = launch("a", *TIMED)
+    tools()
+    launch("b", *TIMED, "--replay", str(recorded), "--guarantee", "run", "--allreduce", "ring")
+    tools("spade", "fork", "spade")
+    launch("c", *TIMED)
+    frames = load([tmp_path])
+    found = frames.choices[["run", "step", "name", "block", "choice", "score"]].astype({"run": "str"})
+    assert found[found["run"] == "a"].to_numpy().tolist() == [
+        ["a", step, "tool", -1, tool, 0.25] for step, tool in enumerate(("spade", "fork", "fork"))
+    ]
+    replayed = found[found["run"] == "b"]
+    assert replayed["choice"].tolist() == ["spade", "fork", "fork"] and replayed["score"].isna().all()
+    assert compare(frames, ("a", 0), ("b", 0)).equal
+    assert [group.label.split(" (")[0] for group in judge(frames)] == [
+        "garden none/library",
+        "garden run/ring",
+    ]
+    differing = compare(frames, ("a", 0), ("c", 0))
+    judged = cause(frames, differing)
+    assert differing.first.step == 2
+    assert (judged.kind, judged.name) == (METHOD, "tool at step 2")
+    assert "tool at step 2 is fork in a:0, spade in c:0" in judged.why
+
+
+def test_choices_that_cannot_be_replayed_or_promised_are_refused(launch, tools, tmp_path, capsys):
+    tools("spade", "spade", "spade")
+    recorded = str(launch("a", *TIMED))
+    for name, argv, told in (
+        ("b", ["--replay", recorded, "--repeats", "2"], f"{recorded}: no choice 'tool' in repeat 1, step 0;"),
+        ("c", ["--guarantee", "run"], "--guarantee run: 'tool' is decided from a clock"),
+        ("d", ["--replay", recorded, "--set", "garden.rows=2"], "its problem (hash of the options"),
+    ):
+        assert main(APP, ["--out", str(tmp_path / name), *TIMED, *argv], MPI.COMM_SELF) == 2
+        assert told in capsys.readouterr().err
 
 
 def test_what_it_says_of_its_size_and_sources_decides_which_times_are_compared(launch, tmp_path):

@@ -168,7 +168,6 @@ def test_one_policy_says_what_a_guarantee_and_the_options_come_to():
         named = policy("--guarantee", "layout", "--allreduce", "ring", *more)
         assert {named.of(n) for n in (scalars, vectors)} == {("ring", accumulation)}
     assert policy("--guarantee", "layout", "--accumulate", "exact").of(vectors) == exact
-    assert policy("--replay", "x").of(scalars) == ("arrival", "working")
     with pytest.raises(ChoiceError, match=r"'ring' promises 'run'.*'layout'"):
         policy("--guarantee", "layout", "--allreduce", "ring").check()
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from miniapps.system import interrupts
 from miniapps.trace import TraceError, Tracer, fingerprint, rank_files, read, storage, writer
-from miniapps.trace.schema import TABLES
+from miniapps.trace.schema import NAMED, TABLES
 from tests.launch import environment, run_mpi, run_python
 from tests.tampering import altered, leave_open
 
@@ -31,7 +31,7 @@ def tracer(path, **options):
 def rows(trace, table, *columns):
     """The rows of a table as tuples, names spelt out."""
     found = trace.tables[table]
-    spelt = {**found, "name": [trace.names[number] for number in found["name"]]}
+    spelt = found | {key: [trace.names[i] for i in found[key]] for key in NAMED if key in found}
     return list(zip(*(np.asarray(spelt[column]).tolist() for column in columns), strict=True))
 
 
@@ -84,6 +84,7 @@ actions = st.one_of(
     st.tuples(st.just("fingerprint"), st.integers(0, 99), st.binary(min_size=16, max_size=16)),
     st.tuples(st.just("order"), st.integers(0, 3), st.permutations([0, 1, 2])),
     st.tuples(st.just("usage"), st.floats(width=64, allow_nan=False)),
+    st.tuples(st.just("choice"), st.sampled_from("xyz"), st.integers(-1, 3)),
     st.tuples(st.just("flush")),
 )
 
@@ -117,6 +118,9 @@ def test_any_sequence_is_read_back_and_a_copy_at_any_flush_holds_all_before_it(
         elif action == "order":
             t.order("total", [given_[1]] * given_[0])
             expected["order"] += [("total", repeat, step, given_[1])] * given_[0]
+        elif action == "choice":
+            t.choice("wire", given_[1], given_[0], 0.5)
+            expected["choices"].append(("wire", repeat, step, given_[1], given_[0], 0.5))
         elif action == "usage":
             t.usage("cpu_time", *given_)
             expected["usage"].append(("cpu_time", repeat, step, given_[0]))
@@ -140,6 +144,7 @@ def _recorded(trace):
         "values": rows(trace, "values", *where, "value"),
         "fingerprints": rows(trace, "fingerprints", *where, "block", "hi", "lo"),
         "order": rows(trace, "order", *where, "ranks"),
+        "choices": rows(trace, "choices", *where, "block", "choice", "score"),
         "usage": rows(trace, "usage", *where, "value"),
     }
 
@@ -191,9 +196,10 @@ def test_level_off_records_the_bits_but_no_times(tmp_path):
         t.value("energy", 1.0)
         t.fingerprint("state", 0, fingerprint(np.zeros(2)))
         t.order("total", [[0, 1, 2]])
+        t.choice("wire", -1, "fp8", 0.5)
         t.usage("cpu_time", 1.0)
     trace = read(t.path)
-    assert [len(trace.tables[table]["name"]) for table in TABLES] == [0, 1, 1, 1, 0]
+    assert [len(trace.tables[table]["name"]) for table in TABLES] == [0, 1, 1, 1, 1, 0]
     with pytest.raises(ValueError, match="regions, off"):
         tracer(tmp_path / "other.h5", level="all")
 

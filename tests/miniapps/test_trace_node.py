@@ -14,7 +14,7 @@ from miniapps.trace import (
     read_run,
     trace_files,
 )
-from miniapps.trace.schema import TABLES, rank_file
+from miniapps.trace.schema import NAMED, TABLES, rank_file
 from tests.launch import run_mpi, run_python
 
 
@@ -28,6 +28,7 @@ def write(run, ranks, size):
                 tracer.value("energy", step + rank)
                 tracer.fingerprint("state", rank, fingerprint(np.array([step])))
                 tracer.order("total", [np.arange(size)])
+                tracer.choice("wire", rank, f"wire {rank}", 0.25)
                 tracer.usage("cpu_time", 0.5 * rank)
 
 
@@ -37,7 +38,7 @@ def same(a, b):
         for column, dtype in columns.items():
             left, right = a.tables[table][column], b.tables[table][column]
             assert left.dtype == right.dtype == dtype
-            if column == "name":
+            if column in NAMED:
                 left, right = ([trace.names[i] for i in rows] for trace, rows in ((a, left), (b, right)))
             assert np.array_equal(left, right)
 

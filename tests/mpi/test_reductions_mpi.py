@@ -21,7 +21,7 @@ from tests.launch import libraries, run_mpi
 # All that are registered and run here, but torch, which takes longer to import than all else in these tests.
 VARIANTS = [
     f"--variant={v.name}@{v.backend}"
-    for v in choose("sum", (), None, resolve("run", None, None, False), "cpu")
+    for v in choose("sum", (), None, resolve("run", None, None), "cpu")
     if v.backend != "torch"
 ]
 SMALL = [
