@@ -217,8 +217,7 @@ class Context:
 
         `peek(block)` returns the writable state array of a block that this rank owns, else None.
         """
-        self._end_step()
-        self._cpu_s = time.process_time()
+        self._cpu_s = self._end_step()
         self.tracer.at(self.repeat, step)
         self.progress.show(self.repeat, step, steps)
         if self.faults:
@@ -250,11 +249,14 @@ class Context:
             reducer.free()
         self._reducers.clear()
 
-    def _end_step(self) -> None:
-        """Record what belongs to the step that ends, if one has begun: its CPU time, calls and orders."""
+    def _end_step(self) -> float:
+        """Record what belongs to the step that ends, if one has begun: its CPU time, calls and orders. Returns the CPU
+        time of this process now."""
+        now = time.process_time()
         if self._cpu_s is not None:
-            self.tracer.usage(CPU_TIME, time.process_time() - self._cpu_s)
+            self.tracer.usage(CPU_TIME, now - self._cpu_s)
             self._cpu_s = None
         for name, reducer in self._reducers.items():
             self.reductions[name]["calls"] += reducer.drain_calls()
             self.tracer.order(name, reducer.drain_orders())
+        return now

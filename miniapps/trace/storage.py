@@ -30,6 +30,8 @@ def chunk_rows(table: str, size: int) -> int:
     """Rows per chunk: 32 KiB of int64 for the events, less for tables that grow slowly or have wide rows."""
     if table == "order":
         return min(1024, max(16, 65536 // size))
+    if table in ("choices", "usage"):  # of which there are few: a tail takes the room of a chunk
+        return 256
     return 4096 if table in ("events", "names") else 1024
 
 

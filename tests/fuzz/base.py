@@ -49,7 +49,7 @@ COMMANDS = (
 
 def write_base(place: Path) -> None:
     """Write the good runs below `place`, and one whose texts are SECRET, which is to stay outside."""
-    few = {"steps": STEPS, "blocks": BLOCKS}
+    few = {"steps": STEPS, "blocks": BLOCKS, "choices": lambda repeat, step: ("ring", "direct")[step % 2]}
     write_run(place / "a", size=1, **few, run_id="a")
     write_run(place / "b", size=2, **few, run_id="b", orders=lambda repeat, step: [np.arange(2)])
     write_run(place / "c", size=2, **few, run_id="c", change=_differ)
