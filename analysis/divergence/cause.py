@@ -2,7 +2,7 @@
 
 | class | evidence |
 |---|---|
-| `method` | the runs were told to compute in different ways, or chose them from a clock: it may be as intended |
+| `method` | the runs were told to compute in different ways, or chose these from a clock: it may be as intended |
 | `environment` | processors, libraries or settings differ, for which no bits are promised |
 | `input` | what a run starts from differs (`input:*`), or its first records do, before any event |
 | `local kernel` | the result of a kernel differs, or what one rank's blocks hold, and nothing they were given does |
@@ -194,7 +194,8 @@ def _choices(frames: Frames, found: Comparison) -> list[tuple[str, str, str]]:
     the first difference of their bits, where there is one."""
     key = ["step", "name", "block"]
     a, b = (
-        frames.of("choices", *run)[[*key, "choice"]].astype({"name": "str"}) for run in (found.a, found.b)
+        frames.of("choices", *run)[[*key, "choice"]].astype({"name": "str"}).drop_duplicates(key)
+        for run in (found.a, found.b)
     )
     both = a.merge(b, on=key, suffixes=("_a", "_b")).sort_values(["step", "block"], kind="stable")
     both = both[both["choice_a"] != both["choice_b"]]

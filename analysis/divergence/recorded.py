@@ -66,7 +66,9 @@ def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
     differing = [key for key in stated if _of(configs[0], key) != _of(configs[1], key)]
     restarts = [key for key in differing if stated[key].get("effect") == "restart"]
     stops = [key for key in differing if stated[key].get("effect") == "until"]
-    until = min((_of(c, key) for c in configs for key in stops if _of(c, key) is not None), default=LAST)
+    until = min(
+        (step for c in configs for key in stops if isinstance(step := _of(c, key), int)), default=LAST
+    )
     changed = [key for key in differing if stated[key].get("records") and key not in restarts]
     passing = [key for key in changed if all(_of_passing(rows) for rows in stated[key]["records"])]
     only = tuple(f"{name}:" for name in sorted(variants[0] ^ variants[1]))

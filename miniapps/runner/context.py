@@ -109,7 +109,7 @@ class Context:
     place: Place | None = None  # `out` as it was opened
     _reducers: dict[str, Reducer] = field(default_factory=dict)
     _chosen: set[tuple[int, int, str, int]] = field(default_factory=set)  # repeat, step, name, block
-    _cpu_s: float | None = None  # CPU time of this process when the step under way began
+    _begun: tuple[int, float] | None = None  # the step under way, CPU time of this process when it began
 
     def __post_init__(self):
         if self.options.record == "messages" or any(f.kind in faults.INSIDE for f in self.faults):
@@ -217,7 +217,7 @@ class Context:
 
         `peek(block)` returns the writable state array of a block that this rank owns, else None.
         """
-        self._cpu_s = self._end_step()
+        self._begun = (step, self._end_step())
         self.tracer.at(self.repeat, step)
         self.progress.show(self.repeat, step, steps)
         if self.faults:
@@ -253,9 +253,10 @@ class Context:
         """Record what belongs to the step that ends, if one has begun: its CPU time, calls and orders. Returns the CPU
         time of this process now."""
         now = time.process_time()
-        if self._cpu_s is not None:
-            self.tracer.usage(CPU_TIME, now - self._cpu_s)
-            self._cpu_s = None
+        if self._begun is not None:
+            step, before = self._begun
+            self.tracer.usage(CPU_TIME, step, now - before)
+            self._begun = None
         for name, reducer in self._reducers.items():
             self.reductions[name]["calls"] += reducer.drain_calls()
             self.tracer.order(name, reducer.drain_orders())

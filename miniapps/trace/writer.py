@@ -150,14 +150,14 @@ class Tracer:
         """Record what was decided from a clock as `name`, about a global block or the whole (-1), and its score."""
         self._add("choices", name, block=[int(block)], choice=[self._number(choice)], score=[float(score)])
 
-    def usage(self, name: int | str, value: float) -> None:
-        """Record how much of something this process used in the current step, by its own clocks; nothing where the
-        level is "off"."""
+    def usage(self, name: int | str, step: int, value: float) -> None:
+        """Record how much of something this process used in a step, by its own clocks; nothing where the level is
+        "off"."""
         if self.level != "off":  # once in every step: without the lists of `_add`
             number = self._number(name) if isinstance(name, str) else name
             pending = self._pending["usage"]
             pending["value"].append(float(value))
-            pending["where"].append((1, self.repeat, self.step, number, 0))
+            pending["where"].append((1, self.repeat, step, number, 0))
 
     def order(self, name: int | str, orders: Iterable[np.ndarray]) -> None:
         """Record the orders, each uint16 (size,), in which a reducer called `name` added contributions."""

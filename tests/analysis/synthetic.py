@@ -108,7 +108,7 @@ def write_run(
                         tracer.order("scalars", orders(repeat, step))
                     if choices:
                         tracer.choice("wire", -1, choices(repeat, step), 0.5)
-                tracer.usage("cpu_time", 0.1 * rank + step)
+                tracer.usage("cpu_time", step, 0.1 * rank + step)
                 tracer.event(region(tracer, "step"), begin)
         states.append(fingerprint(field).hex())
     for rank, tracer in enumerate(tracers):

@@ -255,11 +255,13 @@ def test_a_run_that_stops_before_its_problem_ends_must_have_all_steps_until_then
     write(tmp_path / "c", **stopped | {"lacks": lambda step, name, block: (step, block) == (3, 2)})
     write(tmp_path / "d", **stopped | {"changed": {(4, "u", 1)}})
     write(tmp_path / "e", **stopped | {"steps": 4})
+    write(tmp_path / "f", **whole | stopping(["no step"]))
     frames = load([tmp_path])
     lone = compare(frames, ("a", 0), ("c", 0)).lone
     assert (lone.run, lone.step, lone.block) == (("a", 0), 3, 2)
     assert compare(frames, ("a", 0), ("d", 0)).first.step == 4
     assert not compare(frames, ("b", 0), ("e", 0)).comparable  # both until step 3: both must have all
+    assert compare(frames, ("a", 0), ("f", 0)).equal
 
 
 def test_another_variant_of_reductions_may_be_alone(tmp_path):

@@ -62,7 +62,7 @@ def test_the_file_of_a_rank_has_no_more_tables_and_columns_than_it_had(tmp_path)
     with Tracer(path, {"rank": 0, "app": "test"}) as tracer:
         tracer.event(tracer.name("region"), tracer.clock(), 8, 9)
         tracer.value("energy", 1.5)
-        tracer.usage("cpu_time", 0.25)
+        tracer.usage("cpu_time", 0, 0.25)
     known = growing(3)
     with h5py.File(path, "r+") as file:
         file.attrs["schema"] = 3

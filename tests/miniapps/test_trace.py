@@ -83,7 +83,7 @@ actions = st.one_of(
     st.tuples(st.just("value"), st.sampled_from("xy"), st.floats(width=64)),
     st.tuples(st.just("fingerprint"), st.integers(0, 99), st.binary(min_size=16, max_size=16)),
     st.tuples(st.just("order"), st.integers(0, 3), st.permutations([0, 1, 2])),
-    st.tuples(st.just("usage"), st.floats(width=64, allow_nan=False)),
+    st.tuples(st.just("usage"), st.integers(0, 9), st.floats(width=64, allow_nan=False)),
     st.tuples(st.just("choice"), st.sampled_from("xyz"), st.integers(-1, 3)),
     st.tuples(st.just("flush")),
 )
@@ -123,7 +123,7 @@ def test_any_sequence_is_read_back_and_a_copy_at_any_flush_holds_all_before_it(
             expected["choices"].append(("wire", repeat, step, given_[1], given_[0], 0.5))
         elif action == "usage":
             t.usage("cpu_time", *given_)
-            expected["usage"].append(("cpu_time", repeat, step, given_[0]))
+            expected["usage"].append(("cpu_time", repeat, *given_))
         else:
             t.flush()
             if copied is None and number >= cut:
@@ -197,7 +197,7 @@ def test_level_off_records_the_bits_but_no_times(tmp_path):
         t.fingerprint("state", 0, fingerprint(np.zeros(2)))
         t.order("total", [[0, 1, 2]])
         t.choice("wire", -1, "fp8", 0.5)
-        t.usage("cpu_time", 1.0)
+        t.usage("cpu_time", 0, 1.0)
     trace = read(t.path)
     assert [len(trace.tables[table]["name"]) for table in TABLES] == [0, 1, 1, 1, 1, 0]
     with pytest.raises(ValueError, match="regions, off"):

@@ -29,7 +29,7 @@ def write(run, ranks, size):
                 tracer.fingerprint("state", rank, fingerprint(np.array([step])))
                 tracer.order("total", [np.arange(size)])
                 tracer.choice("wire", rank, f"wire {rank}", 0.25)
-                tracer.usage("cpu_time", 0.5 * rank)
+                tracer.usage("cpu_time", step, 0.5 * rank)
 
 
 def same(a, b):
