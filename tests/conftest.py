@@ -22,6 +22,13 @@ LONG = (
 )
 
 
+def pytest_sessionfinish():
+    """Nothing outlives the tests."""
+    from tests import ranks
+
+    ranks.end()
+
+
 def pytest_xdist_make_scheduler(config, log):
     """A worker takes a whole file, or all files under mpirun."""
     from xdist.scheduler import LoadScopeScheduling

@@ -18,6 +18,7 @@ from miniapps.trace import rank_files, read
 from tests.launch import environment as launch_environment
 from tests.launch import launcher, libraries, run_mpi, run_python
 from tests.miniapps.tiny import APP
+from tests.ranks import on_ranks
 
 TINY = ["-m", "tests.miniapps.tiny"]
 
@@ -84,14 +85,14 @@ def test_a_run_prints_its_lines_and_writes_trace_and_result(library, tmp_path):
 
 def test_a_guarantee_is_kept_over_rank_counts_ownership_and_tracing(tmp_path):
     runs = [
-        run_mpi(n, [*TINY, "--out", tmp_path / f"{n}{extra[-1]}", "--guarantee", "layout", *extra])
+        on_ranks(n, [*TINY, "--out", tmp_path / f"{n}{extra[-1]}", "--guarantee", "layout", *extra])
         for n, extra in ((1, ["--check-ranks"]), (2, ["--shuffle-blocks", "7"]), (3, ["--trace", "off"]))
     ]
     assert [run.returncode for run in runs] == [0, 0, 0], [run.stderr for run in runs]
     assert len({state for run in runs for state in states(run)}) == 1
     assert (
         len(
-            set(states(run_mpi(3, [*TINY, "--out", tmp_path / "other", "--seed", "2"])))
+            set(states(on_ranks(3, [*TINY, "--out", tmp_path / "other", "--seed", "2"])))
             & set(states(runs[0]))
         )
         == 0
@@ -109,7 +110,7 @@ def test_without_out_the_run_goes_below_runs(tmp_path):
 
 @libraries
 def test_a_failed_check_is_named_and_ends_with_3_on_all_ranks(library, tmp_path):
-    run = run_mpi(2, [*TINY, "--out", tmp_path / "run", "--set", "work.limit=1"], library)
+    run = on_ranks(2, [*TINY, "--out", tmp_path / "run", "--set", "work.limit=1"], library)
     assert run.returncode == 3, run.stderr
     assert [line for line in lines(run, "CHECK") if "exceeds work.limit = 1.0" in line]
     assert lines(run, "VERIFICATION:") == ["VERIFICATION: FAIL"]
@@ -119,10 +120,10 @@ def test_a_failed_check_is_named_and_ends_with_3_on_all_ranks(library, tmp_path)
 
 def test_repeats_that_differ_under_a_guarantee_fail_and_without_one_do_not(tmp_path):
     argv = [*TINY, "--repeats", "2", "--fault", "bitflip@step=2,block=1,bit=20,repeat=1"]
-    run = run_mpi(2, [*argv, "--out", tmp_path / "run", "--guarantee", "run"])
+    run = on_ranks(2, [*argv, "--out", tmp_path / "run", "--guarantee", "run"])
     assert run.returncode == 3
     assert "CHECK FAIL repeats: 2 different states in 2 repeats under --guarantee run" in run.stdout
-    run = run_mpi(2, [*argv, "--out", tmp_path / "none"])
+    run = on_ranks(2, [*argv, "--out", tmp_path / "none"])
     assert run.returncode == 0
     assert len(set(states(run))) == 2
 
@@ -148,44 +149,44 @@ def test_repeats_that_differ_under_a_guarantee_fail_and_without_one_do_not(tmp_p
     ],
 )
 def test_what_cannot_be_run_is_refused_once_and_nothing_is_created(argv, told, tmp_path):
-    refused(run_mpi(3, [*TINY, "--out", tmp_path / "run", *argv]), *told)
+    refused(on_ranks(3, [*TINY, "--out", tmp_path / "run", *argv]), *told)
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.skipif(environment.no_cuda() is None, reason="there is a CUDA device here")
 def test_a_device_that_is_not_there_is_refused_with_the_reason(tmp_path):
-    run = run_mpi(2, [*TINY, "--out", tmp_path / "run", "--device", "cuda"])
+    run = on_ranks(2, [*TINY, "--out", tmp_path / "run", "--device", "cuda"])
     refused(run, "--device cuda", environment.no_cuda(), "--device cpu")
     assert not (tmp_path / "run").exists()
 
 
 @libraries
 def test_bad_usage_is_told_once_under_either_library(library):
-    refused(run_mpi(3, [*TINY, "--step", "1"], library), "--step", "did you mean --steps?")
+    refused(on_ranks(3, [*TINY, "--step", "1"], library), "--step", "did you mean --steps?")
 
 
 def test_a_used_directory_is_refused_and_left_as_it_is(tmp_path):
     precious = tmp_path / "run" / "result.json"
     precious.parent.mkdir()
     precious.write_text("precious")
-    refused(run_mpi(2, [*TINY, "--out", precious.parent]), "--out", "result.json is in it", "choose a new")
+    refused(on_ranks(2, [*TINY, "--out", precious.parent]), "--out", "result.json is in it", "choose a new")
     assert precious.read_text() == "precious"
     assert list(precious.parent.iterdir()) == [precious]
 
 
 def test_a_directory_that_cannot_be_made_is_refused_and_an_empty_one_taken(tmp_path):
     (tmp_path / "file").write_text("precious")
-    refused(run_mpi(2, [*TINY, "--out", tmp_path / "file" / "run"]), "--out", "Not a directory", "choose")
+    refused(on_ranks(2, [*TINY, "--out", tmp_path / "file" / "run"]), "--out", "Not a directory", "choose")
     assert (tmp_path / "file").read_text() == "precious"
     (tmp_path / "empty").mkdir()
     assert run_python([*TINY, "--out", tmp_path / "empty"]).returncode == 0
 
 
 def test_help_and_list_end_well_on_any_number_of_ranks(tmp_path):
-    shown = run_mpi(2, [*TINY, "--help"], cwd=tmp_path)
+    shown = on_ranks(2, [*TINY, "--help"], cwd=tmp_path)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert shown.stdout.count("common options:") == 1
-    listed = run_mpi(2, [*TINY, "--list", "--steps", "9"], cwd=tmp_path)
+    listed = on_ranks(2, [*TINY, "--list", "--steps", "9"], cwd=tmp_path)
     assert (listed.returncode, listed.stderr) == (0, "")
     assert "recursive-doubling" in listed.stdout
     assert "superaccumulator" in listed.stdout
@@ -338,9 +339,9 @@ def test_a_rank_that_is_alone_ends_with_the_code_of_the_signal(number, code, tmp
 
 def test_a_recorded_order_of_arrival_is_replayed_bit_for_bit(tmp_path):
     argv = [*TINY, "--repeats", "2", "--steps", "20"]
-    recorded = run_mpi(4, [*argv, "--out", tmp_path / "recorded", "--allreduce", "arrival"])
+    recorded = on_ranks(4, [*argv, "--out", tmp_path / "recorded", "--allreduce", "arrival"])
     assert recorded.returncode == 0, recorded.stderr
-    replayed = run_mpi(4, [*argv, "--out", tmp_path / "replayed", "--replay", tmp_path / "recorded"])
+    replayed = on_ranks(4, [*argv, "--out", tmp_path / "replayed", "--replay", tmp_path / "recorded"])
     assert replayed.returncode == 0, replayed.stderr
     assert states(replayed) == states(recorded)
     orders = read(tmp_path / "recorded" / "rank-00000.h5").tables["order"]
@@ -352,13 +353,13 @@ def test_a_recorded_order_of_arrival_is_replayed_bit_for_bit(tmp_path):
 
 def test_a_log_that_does_not_fit_is_refused(tmp_path):
     recorded = tmp_path / "recorded"
-    assert run_mpi(2, [*TINY, "--out", recorded, "--allreduce", "arrival"]).returncode == 0
+    assert on_ranks(2, [*TINY, "--out", recorded, "--allreduce", "arrival"]).returncode == 0
     native = tmp_path / "native"
-    assert run_mpi(2, [*TINY, "--out", native]).returncode == 0
+    assert on_ranks(2, [*TINY, "--out", native]).returncode == 0
     out = ["--out", tmp_path / "run"]
-    refused(run_mpi(3, [*TINY, *out, "--replay", recorded]), "number of ranks is 2, here it is 3")
-    refused(run_mpi(2, [*TINY, *out, "--replay", recorded, "--steps", "7"]), "its problem")
-    refused(run_mpi(2, [*TINY, *out, "--replay", native]), "no orders", "--allreduce arrival")
+    refused(on_ranks(3, [*TINY, *out, "--replay", recorded]), "number of ranks is 2, here it is 3")
+    refused(on_ranks(2, [*TINY, *out, "--replay", recorded, "--steps", "7"]), "its problem")
+    refused(on_ranks(2, [*TINY, *out, "--replay", native]), "no orders", "--allreduce arrival")
     more = run_mpi(2, [*TINY, *out, "--replay", recorded, "--repeats", "2"])
     assert more.returncode == 2
     assert "no orders of reducer 'total' in repeat 1" in more.stderr
@@ -367,7 +368,7 @@ def test_a_log_that_does_not_fit_is_refused(tmp_path):
 
 def test_a_fault_strikes_the_block_whoever_owns_it(tmp_path):
     argv = [*TINY, "--guarantee", "layout", "--fault", "bitflip@step=3,block=5,bit=40"]
-    struck = [states(run_mpi(ranks, [*argv, "--out", tmp_path / str(ranks)])) for ranks in (1, 3)]
+    struck = [states(on_ranks(ranks, [*argv, "--out", tmp_path / str(ranks)])) for ranks in (1, 3)]
     assert struck[0] == struck[1]
     assert struck[0] != states(run_python([*TINY, "--guarantee", "layout", "--out", tmp_path / "sound"]))
 
@@ -379,7 +380,7 @@ def test_a_fault_that_never_strikes_is_told(tmp_path):
 
 
 def test_a_nan_in_the_state_fails_the_check_and_result_is_still_strict_json(tmp_path):
-    run = run_mpi(3, [*TINY, "--out", tmp_path / "run", "--fault", "nan@step=3,block=1"])
+    run = on_ranks(3, [*TINY, "--out", tmp_path / "run", "--fault", "nan@step=3,block=1"])
     assert run.returncode == 3
     assert "CHECK FAIL finite" in run.stdout
 
@@ -391,7 +392,7 @@ def test_a_nan_in_the_state_fails_the_check_and_result_is_still_strict_json(tmp_
 
 
 def test_every_rank_can_write_its_own_log(tmp_path):
-    run = run_mpi(2, [*TINY, "--out", tmp_path / "run", "--log-all-ranks", "--log-level", "debug"])
+    run = on_ranks(2, [*TINY, "--out", tmp_path / "run", "--log-all-ranks", "--log-level", "debug"])
     assert run.returncode == 0
     for rank in range(2):
         assert f"rank {rank} INFO: 2 ranks" in (tmp_path / "run" / f"rank-0000{rank}.log").read_text()

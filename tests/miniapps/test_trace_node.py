@@ -15,7 +15,8 @@ from miniapps.trace import (
     trace_files,
 )
 from miniapps.trace.schema import NAMED, TABLES, rank_file
-from tests.launch import run_mpi, run_python
+from tests.launch import run_python
+from tests.ranks import on_ranks
 
 
 def write(run, ranks, size):
@@ -72,7 +73,7 @@ def test_a_missing_rank_is_named_where_files_are_of_nodes(tmp_path):
 
 
 def test_a_run_packs_its_traces_when_it_ends(tmp_path):
-    done = run_mpi(3, ["-m", "tests.miniapps.tiny", "--out", str(tmp_path / "run"), "--trace-files", "node"])
+    done = on_ranks(3, ["-m", "tests.miniapps.tiny", "--out", str(tmp_path / "run"), "--trace-files", "node"])
     assert done.returncode == 0, done.stderr
     assert [path.name for path in trace_files(tmp_path / "run")] == ["node-00000.h5"]
     assert all(trace.complete for trace in read_run(tmp_path / "run"))

@@ -13,6 +13,7 @@ from miniapps.linear.box import Box
 from miniapps.solver.manufactured import manufactured
 from miniapps.trace import rank_files, read
 from tests.launch import libraries, run_mpi, run_python
+from tests.ranks import on_ranks
 
 SMALL = [
     *("--nx=12", "--ny=10", "--nz=9", "--set=grid.bx=4", "--set=grid.by=4", "--set=grid.bz=4"),
@@ -31,9 +32,9 @@ METHODS = {
 }
 
 
-def solver(n, *options, out, library="mpich", timeout=60, small=SMALL):
+def solver(n, *options, out, library="mpich", timeout=120, small=SMALL, by=on_ranks):
     """Run the small problem on n ranks; fails the test unless it ends with 0. Returns (fingerprints, result)."""
-    run = run_mpi(n, ["-m", "miniapps.solver", *small, *options, "--out", str(out)], library, timeout=timeout)
+    run = by(n, ["-m", "miniapps.solver", *small, *options, "--out", str(out)], library, timeout=timeout)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "VERIFICATION: PASS" in run.stdout
     return re.findall(r"FINGERPRINT state=(\w+)", run.stdout), json.loads((out / "result.json").read_text())
@@ -76,14 +77,15 @@ def reference(tmp_path_factory):
 @pytest.mark.parametrize("ranks", [2, 3, 4, 8])
 def test_one_history_for_any_number_of_ranks(tmp_path, reference, ranks, guarantee, library):
     options = ["--guarantee", guarantee, "--preconditioner=chebyshev"]
-    prints, _ = solver(ranks, *options, out=tmp_path / "run", library=library, timeout=120)
+    by = run_mpi if (ranks, guarantee) == (3, "layout") else on_ranks
+    prints, _ = solver(ranks, *options, out=tmp_path / "run", library=library, by=by)
     assert (prints, history(tmp_path / "run")) == reference(*options)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_one_history_for_every_method(tmp_path, reference, name):
     options = ["--guarantee=layout", *METHODS[name]]
-    prints, _ = solver(3, *options, "--shuffle-blocks=5", out=tmp_path / "run", timeout=120)
+    prints, _ = solver(3, *options, "--shuffle-blocks=5", out=tmp_path / "run")
     assert (prints, history(tmp_path / "run")) == reference(*options)
 
 
@@ -107,6 +109,7 @@ def test_one_hash_on_many_ranks(tmp_path, ranks):
             out=tmp_path / str(n),
             timeout=400,
             small=[],
+            by=run_mpi,
         )[0]
         for n in (1, ranks)
     ]
@@ -230,7 +233,8 @@ BAD = {
 def test_matrices_that_cannot_be_solved_are_named(tmp_path, files, name):
     code, message = BAD[name]
     options = [f"--matrix={files / name}", "--right-side=unit", "--max-iterations=200"]
-    run = run_mpi(3, ["-m", "miniapps.solver", *FILE, *options, "--out", str(tmp_path / "run")])
+    by = run_mpi if code == 2 else on_ranks  # what the rank that reads a row finds ends the job
+    run = by(3, ["-m", "miniapps.solver", *FILE, *options, "--out", str(tmp_path / "run")])
     assert run.returncode == code, run.stdout + run.stderr
     assert re.search(message, run.stdout + run.stderr)
     assert "Traceback" not in run.stderr
@@ -254,7 +258,7 @@ MISTAKES = {
 @pytest.mark.parametrize("options", MISTAKES)
 def test_mistakes_end_with_code_2_and_create_nothing(tmp_path, options):
     out = tmp_path / "run"
-    run = run_python(["-m", "miniapps.solver", *SMALL, *options.split(), "--out", str(out)])
+    run = on_ranks(1, ["-m", "miniapps.solver", *SMALL, *options.split(), "--out", str(out)])
     assert run.returncode == 2, run.stdout + run.stderr
     assert MISTAKES[options] in run.stderr and "Traceback" not in run.stderr
     assert not out.exists()
@@ -262,7 +266,7 @@ def test_mistakes_end_with_code_2_and_create_nothing(tmp_path, options):
 
 def test_more_ranks_than_blocks_are_refused(tmp_path):
     options = ["--nx=8", "--ny=8", "--nz=8", "--no-progress", "--out", str(tmp_path / "run")]
-    run = run_mpi(3, ["-m", "miniapps.solver", *options])
+    run = on_ranks(3, ["-m", "miniapps.solver", *options])
     assert run.returncode == 2 and "3 ranks for 1 block" in run.stderr
 
 
@@ -272,12 +276,12 @@ def test_a_tolerance_that_cannot_be_met_is_told(tmp_path):
         (["--max-iterations=3"], "CHECK FAIL converged: cg ended with limit after 3 iterations"),
     ):
         out = tmp_path / options[0]
-        run = run_mpi(2, ["-m", "miniapps.solver", *SMALL, *options, "--out", str(out)])
+        run = on_ranks(2, ["-m", "miniapps.solver", *SMALL, *options, "--out", str(out)])
         assert run.returncode == 3 and message in run.stdout, run.stdout + run.stderr
 
 
 def test_a_nan_ends_the_iteration_and_the_trace_is_complete(tmp_path):
-    run = run_mpi(
+    run = on_ranks(
         2, ["-m", "miniapps.solver", *SMALL, "--fault=nan@step=4,block=3", "--out", str(tmp_path / "run")]
     )
     assert run.returncode == 3 and "not finite" in run.stdout
@@ -288,18 +292,8 @@ def test_a_nan_ends_the_iteration_and_the_trace_is_complete(tmp_path):
 def test_a_flipped_bit_is_found_at_its_step_and_block(tmp_path):
     options = ["--guarantee=layout", "--nx=12"]
     solver(2, *options, out=tmp_path / "sound")
-    run_mpi(
-        2,
-        [
-            "-m",
-            "miniapps.solver",
-            *SMALL,
-            *options,
-            "--fault=bitflip@step=6,block=7",
-            "--out",
-            str(tmp_path / "flipped"),
-        ],
-    )
+    fault = ["--fault=bitflip@step=6,block=7", "--out", str(tmp_path / "flipped")]
+    assert on_ranks(2, ["-m", "miniapps.solver", *SMALL, *options, *fault]).returncode in (0, 3)
     told = run_python(["-m", "analysis", "divergence", str(tmp_path / "sound"), str(tmp_path / "flipped")])
     assert told.returncode == 3
     assert re.search(r"step 6\b", told.stdout) and re.search(r"block 7\b", told.stdout), told.stdout
