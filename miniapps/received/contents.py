@@ -83,9 +83,18 @@ def subgroup(group: Any, name: str, count: int | None, where: str) -> Any:
 
 
 def array(
-    group: Any, name: str, where: str, most: int, dtype: Any = None, axes: int | None = None
+    group: Any,
+    name: str,
+    where: str,
+    most: int,
+    dtype: Any = None,
+    axes: int | None = None,
+    rows: int | None = None,
 ) -> np.ndarray:
-    """All of the dataset `name` in `group`, of at most `most` bytes; of `dtype` and with as many `axes` where given."""
+    """The dataset `name` in `group`, of at most `most` bytes; of `dtype` and with as many `axes` where given.
+
+    All of it, or its first `rows`: then nothing behind them is read, so that it may be damaged.
+    """
     from h5py import h5s
 
     opened = dataset(group, name, where)
@@ -101,10 +110,14 @@ def array(
             f"{where}: {name} claims {nbytes:,} bytes, and at most {most:,} are read from a file of this size; it is "
             "none of ours, or damaged: leave it out"
         )
-    rows = np.empty(shape, found)
-    if rows.size:
-        opened.read(h5s.ALL, h5s.ALL, rows)
-    return rows
+    if rows is not None:
+        shape = (min(rows, shape[0]), *shape[1:])
+    data = np.empty(shape, found)
+    if data.size:
+        there = opened.get_space()
+        there.select_hyperslab((0,) * len(shape), shape) if shape else there.select_all()
+        opened.read(h5s.create_simple(shape) if shape else h5s.ALL, there, data)
+    return data
 
 
 def dataset(group: Any, name: str, where: str, opaque: bool = False) -> Any:

@@ -297,9 +297,9 @@ def _committed(
     columns = {}
     for column, dtype in growing(schema)[table].items():
         axes = 1 + (column == "ranks")
-        found = contents.array(main, column, shown, most, _little(dtype), axes)[:rows]
+        found = contents.array(main, column, shown, most, _little(dtype), axes, rows)
         if tail_rows:
-            more = contents.array(tail, column, shown, most, _little(dtype), axes)[:tail_rows]
+            more = contents.array(tail, column, shown, most, _little(dtype), axes, tail_rows)
             found = np.concatenate([found, more])
         if len(found) != rows + tail_rows:
             raise ValueError(f"{table}/{column} has {len(found)} of {rows + tail_rows} committed rows")

@@ -1,5 +1,6 @@
 """The trace gives back what was recorded, bit for bit, whatever ended the run."""
 
+import io
 import random
 import shutil
 import signal
@@ -14,10 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from miniapps.received.sealed import HEADER
 from miniapps.system import interrupts
 from miniapps.trace import TraceError, Tracer, fingerprint, rank_files, read, storage, writer
 from miniapps.trace.schema import NAMED, TABLES
-from tests.launch import environment, run_mpi, run_python
+from tests.launch import environment, run_python
+from tests.ranks import on_ranks
 from tests.tampering import altered, leave_open
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -241,6 +244,27 @@ def test_a_file_killed_while_it_is_flushed_is_readable_up_to_a_commit(tmp_path):
         assert set(rows(trace, "fingerprints", "name", "block")) <= {("state", 3)}
 
 
+def test_what_a_kill_left_behind_the_committed_rows_is_not_read(tmp_path):
+    """HDF5 may have written where a chunk is, and not yet that the file reaches so far."""
+    path = tmp_path / "rank-00000.h5"
+    t, images = tracer(path), []
+    region = t.name("region")
+    for _ in range(2):
+        for _ in range(4096):  # a chunk
+            t.event(region, 0)
+        t.flush()
+        images.append(path.read_bytes())
+    with h5py.File(io.BytesIO(images[1])) as file:
+        record = slice(at := file["committed"].id.get_offset(), at + file["committed"].nbytes)
+        end = file["events/start"].id.get_chunk_info(1).byte_offset
+    t.close()
+    image = bytearray(images[1])
+    image[record] = images[0][record]
+    image[HEADER + 40 : HEADER + 48] = end.to_bytes(8, "little")  # the end of the file in its superblock
+    path.write_bytes(image)
+    assert len(read(path).tables["events"]["start"]) == 4096
+
+
 def test_a_full_disk_is_one_clear_error_after_which_the_program_ends(tmp_path):
     path = tmp_path / "rank-00000.h5"
     run = run_python([PROGRAMS / "full_disk.py", path], timeout=60)
@@ -453,5 +477,5 @@ def test_a_fingerprint_is_of_the_bits_not_of_the_memory_layout():
 
 
 def test_ranks_find_how_far_their_clocks_are_ahead():
-    run = run_mpi(3, [PROGRAMS / "clocks.py"])
+    run = on_ranks(3, [PROGRAMS / "clocks.py"])
     assert run.returncode == 0, run.stdout + run.stderr
