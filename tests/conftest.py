@@ -4,12 +4,18 @@ import os
 import sys
 from pathlib import Path
 
+from hypothesis import HealthCheck, settings
+
 ROOT = str(Path(__file__).resolve().parent.parent)
 if ROOT not in sys.path:
     sys.path.insert(0, ROOT)
 
 # Before anything loads OpenMP: idle threads of a busy machine would only slow the tests down.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A busy machine makes any example slow: the time limit is pytest's.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 # Files whose tests take longest begin first, so that no worker is left alone with one at the end. Those that start many
 # ranks stay with one worker: ranks that wait for each other take all cores.
