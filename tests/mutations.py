@@ -1,7 +1,7 @@
 """Does `make test` notice? `python -m tests.mutations` breaks a copy, one way at a time, and runs the tests.
 
-For each mutation the tests that are most likely to notice run first, then all that `make test` runs. Ends with 0 if at
-most one mutation survives.
+For each mutation the tests that are most likely to notice run first, then all that `make test` runs (not with --named).
+Words choose the mutations in whose description one of them is. Ends with 0 if at most one mutation survives.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def copied(place: Path) -> None:
         (place / environment.name).symlink_to(environment.resolve())
 
 
-def noticed(place: Path, mutation: Mutation) -> str:
+def noticed(place: Path, mutation: Mutation, named: bool) -> str:
     """The first test that fails of the mutated copy, or "" if none does."""
     path = place / mutation.path
     before = path.read_text()
@@ -94,7 +94,7 @@ def noticed(place: Path, mutation: Mutation) -> str:
         )
     path.write_text(before.replace(mutation.old, mutation.new))
     try:
-        for tests in (mutation.tests, "tests"):
+        for tests in (mutation.tests,) if named else (mutation.tests, "tests"):
             command = [
                 sys.executable,
                 "-m",
@@ -126,16 +126,17 @@ def noticed(place: Path, mutation: Mutation) -> str:
 
 def main() -> int:
     """Try all mutations."""
-    survived = 0
+    words, survived = [word for word in sys.argv[1:] if word != "--named"], 0
+    chosen = [one for one in MUTATIONS if not words or any(word in one.what for word in words)]
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
         copied(place)
-        for mutation in MUTATIONS:
+        for mutation in chosen:
             begin = time.monotonic()
-            test = noticed(place, mutation)
+            test = noticed(place, mutation, "--named" in sys.argv)
             survived += not test
             print(f"{mutation.what}: {test or 'SURVIVED'} ({time.monotonic() - begin:.0f} s)", flush=True)
-    print(f"{len(MUTATIONS) - survived} of {len(MUTATIONS)} noticed")
+    print(f"{len(chosen) - survived} of {len(chosen)} noticed")
     return int(survived > 1)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from miniapps.layout.blocks import Blocks, BlocksError
+from miniapps.layout.owners import contiguous_owner
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 8, 12])
@@ -21,6 +22,12 @@ def test_unshuffled_blocks_are_contiguous_and_shuffled_ones_are_not():
     assert Blocks(64, 64, 8, 8, 4, 1).own.tolist() == list(range(16, 32))
     shuffled = Blocks(64, 64, 8, 8, 4, 1, shuffle=9).own
     assert (np.diff(shuffled) > 1).any() and (np.diff(shuffled) > 0).all()
+
+
+def test_the_first_ranks_have_the_blocks_that_are_left_over():
+    """Whose they are enters the bits of every sum that promises less than `layout`."""
+    assert contiguous_owner(7, 3).tolist() == [0, 0, 0, 1, 1, 2, 2]
+    assert contiguous_owner(8, 3).tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
 
 
 def test_neighbours_wrap_around():
