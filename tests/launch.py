@@ -29,7 +29,7 @@ libraries = pytest.mark.parametrize("library", LIBRARIES)
 """Decorator: run the test once per MPI library, as argument `library`; absent libraries are skipped."""
 
 
-def run_mpi(n, argv, library="mpich", env=None, timeout=60, cwd=None):
+def run_mpi(n, argv, library="mpich", env=None, timeout=120, cwd=None):
     """Run `python argv...` on `n` ranks and return the subprocess.CompletedProcess, with text output.
 
     The ranks import this checkout and compute with one thread each. `env` is added to the environment
@@ -42,7 +42,7 @@ def run_mpi(n, argv, library="mpich", env=None, timeout=60, cwd=None):
     )
 
 
-def run_python(argv, env=None, timeout=60, cwd=None):
+def run_python(argv, env=None, timeout=120, cwd=None):
     """Run `python argv...` without mpirun; otherwise as `run_mpi`."""
     return run_command([sys.executable, *argv], env or {}, timeout, cwd)
 
