@@ -28,7 +28,7 @@ SERVE = ROOT / "tests" / "mpi" / "programs" / "serve.py"
 _jobs = {}
 
 
-def on_ranks(n, argv, library="mpich", env=None, timeout=60, cwd=None):
+def on_ranks(n, argv, library="mpich", env=None, timeout=120, cwd=None):
     """Run `python argv...` on `n` of the ranks that are there, in this environment; otherwise as `run_mpi`."""
     which = library, *sorted((env or {}).items())
     if which in _jobs and _jobs[which].process.poll() is not None:

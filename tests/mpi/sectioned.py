@@ -5,7 +5,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from tests.launch import run_mpi
+from tests.ranks import on_ranks
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -16,8 +16,9 @@ def sections(program):
 
 
 @cache
-def launched(program, library, size, env=(), timeout=240):
-    """The program's report {section: failures} and its standard error, launched once for all tests. `env`: pairs."""
-    run = run_mpi(size, [str(PROGRAMS / program)], library, dict(env), timeout)
+def reported(program, library, size, env=(), timeout=240):
+    """The program's report {section: failures}, run once for all tests. `env`: pairs."""
+    run = on_ranks(size, [str(PROGRAMS / program)], library, dict(env), timeout)
     assert run.returncode == 0, run.stdout + run.stderr
-    return json.loads(run.stdout), run.stderr
+    assert "Traceback" not in run.stderr
+    return json.loads(run.stdout)

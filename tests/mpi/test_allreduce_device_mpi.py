@@ -5,7 +5,7 @@ import os
 import pytest
 
 from tests.launch import LIBRARIES, ROOT, run_mpi
-from tests.mpi.sectioned import launched, sections
+from tests.mpi.sectioned import reported, sections
 
 PROGRAM = "allreduce_device.py"
 STAND_IN = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "cuda_on_host")])}
@@ -15,7 +15,7 @@ STAND_IN = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "cuda
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("section", sections(PROGRAM))
 def test_section(section, library, size):
-    assert launched(PROGRAM, library, size, tuple(STAND_IN.items()))[0][section] == []
+    assert reported(PROGRAM, library, size, tuple(STAND_IN.items()))[section] == []
 
 
 def test_without_cupy_the_message_says_what_to_install():

@@ -7,6 +7,7 @@ import pytest
 from kernels.allreduce.instruments.properties import COUNT, PLACEMENT, PROPERTIES, RANKS, RUN, SIZE, every
 from tests.launch import libraries, run_mpi
 from tests.properties_table import documented, rows
+from tests.ranks import on_ranks
 
 COMMAND = ("-m", "kernels.allreduce", "properties")
 WRONG = Path(__file__).parent / "programs" / "allreduce_wrong.py"
@@ -16,7 +17,8 @@ LIBRARY_S = "library"
 
 
 def measured(library, size, *arguments, timeout=120):
-    run = run_mpi(size, [*COMMAND, *arguments], library=library, timeout=timeout)
+    by = on_ranks if size <= 8 else run_mpi
+    run = by(size, [*COMMAND, *arguments], library=library, timeout=timeout)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "PROPERTIES: PASS" in run.stdout
     return run.stdout
@@ -37,7 +39,7 @@ def test_promises_that_are_not_kept_are_named(library):
     arguments = (
         "--orderings boastful,egocentric,arrival --ranks 1,3,4 --lengths 1,5,1000 --seeds 1 --dtype float64"
     )
-    run = run_mpi(8, [str(WRONG), "properties", *arguments.split()], library=library)
+    run = on_ranks(8, [str(WRONG), "properties", *arguments.split()], library=library)
     assert run.returncode == 3, run.stdout + run.stderr
     assert "PROPERTIES: FAIL" in run.stdout
     found = rows(run.stdout)
@@ -69,7 +71,7 @@ def lines_of_the_ring(text):
 
 
 def test_a_mistake_is_reported_once():
-    run = run_mpi(2, [*COMMAND, "--ranks", "4"])
+    run = on_ranks(2, [*COMMAND, "--ranks", "4"])
     assert run.returncode == 2 and run.stderr.count("--ranks 4: there are 2 ranks") == 1, run.stderr
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.launch import LIBRARIES
-from tests.mpi.sectioned import launched, sections
+from tests.mpi.sectioned import reported, sections
 
 PROGRAM = "allreduce_uses.py"
 
@@ -12,4 +12,4 @@ PROGRAM = "allreduce_uses.py"
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("section", sections(PROGRAM))
 def test_section(section, library, size):
-    assert launched(PROGRAM, library, size)[0][section] == []
+    assert reported(PROGRAM, library, size)[section] == []

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.launch import LIBRARIES
-from tests.mpi.sectioned import launched, sections
+from tests.mpi.sectioned import reported, sections
 
 PROGRAM = "krylov_methods.py"
 
@@ -12,5 +12,4 @@ PROGRAM = "krylov_methods.py"
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("section", sections(PROGRAM))
 def test_section(section, library, size):
-    report, _ = launched(PROGRAM, library, size)
-    assert report[section] == []
+    assert reported(PROGRAM, library, size)[section] == []

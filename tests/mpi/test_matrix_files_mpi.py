@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.mpi.sectioned import launched, sections
+from tests.mpi.sectioned import reported, sections
 
 PROGRAM = "matrix_files.py"
 
@@ -12,5 +12,4 @@ PROGRAM = "matrix_files.py"
 )
 @pytest.mark.parametrize("section", sections(PROGRAM))
 def test_section(section, library, size):
-    report, _ = launched(PROGRAM, library, size)
-    assert report[section] == []
+    assert reported(PROGRAM, library, size)[section] == []

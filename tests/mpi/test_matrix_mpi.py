@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from tests.launch import LIBRARIES, ROOT
-from tests.mpi.sectioned import launched, sections
+from tests.mpi.sectioned import reported, sections
 
 PROGRAM = "matrix_properties.py"
 STAND_IN = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "cuda_on_host")])
@@ -16,8 +16,7 @@ STAND_IN = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "cuda_on_host")])
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("section", sections(PROGRAM))
 def test_section(section, library, size):
-    report, _ = launched(PROGRAM, library, size)
-    assert report[section] == []
+    assert reported(PROGRAM, library, size)[section] == []
 
 
 @pytest.mark.skipif(
@@ -26,5 +25,5 @@ def test_section(section, library, size):
 @pytest.mark.parametrize("section", sections(PROGRAM))
 def test_section_on_a_device(section):
     """Through the stand-in of tests/cuda_on_host, whose arrays refuse to mix with NumPy's."""
-    report, _ = launched(PROGRAM, "mpich", 3, (("FPNA_TEST_BACKEND", "cupy"), ("PYTHONPATH", STAND_IN)))
-    assert report[section] == []
+    env = (("FPNA_TEST_BACKEND", "cupy"), ("PYTHONPATH", STAND_IN))
+    assert reported(PROGRAM, "mpich", 3, env)[section] == []

@@ -5,7 +5,7 @@ Run by tests/mpi/test_allreduce_uses_mpi.py as `mpirun -n P python allreduce_use
 
 import ml_dtypes
 import numpy as np
-from sections import COMM, LABELS, labelled, raised, report, section, simulated
+from sections import COMM, LABELS, labelled, pairs, raised, report, section, simulated
 
 from kernels.allreduce import CallMismatch, Operation, PlanMismatch, orderings, plan
 from kernels.allreduce.accumulate import ACCUMULATIONS
@@ -120,16 +120,14 @@ def a_reduction_may_be_under_way_while_others_work():
 
 @section
 def every_type_and_operation():
-    for name in SCHEDULED:
-        for dtype in TYPES:
-            for operation in OPERATIONS.values():
-                for n, k in ((5, 2), (3_000, 1)):
-                    xs = of_all(k, n, TYPES[dtype], k)
-                    with plan(COMM, name, (n,), dtype, operation=operation.name) as reducer:
-                        total = reducer(xs[RANK])
-                    expected = simulate(name, xs, operation=operation)[RANK]
-                    if total.tobytes() != expected.tobytes() or total.dtype != TYPES[dtype]:
-                        yield f"{name} {operation.name} {dtype} {n}"
+    lengths = ((5, 2), (3_000, 1))
+    for name, dtype, operation, (n, k) in pairs(SCHEDULED, [*TYPES], [*OPERATIONS.values()], lengths):
+        xs = of_all(k, n, TYPES[dtype], k)
+        with plan(COMM, name, (n,), dtype, operation=operation.name) as reducer:
+            total = reducer(xs[RANK])
+        expected = simulate(name, xs, operation=operation)[RANK]
+        if total.tobytes() != expected.tobytes() or total.dtype != TYPES[dtype]:
+            yield f"{name} {operation.name} {dtype} {n}"
     for dtype in ("bfloat16", "float16"):
         xs = of_all(1, 9, TYPES[dtype])
         with plan(COMM, "arrival", (9,), dtype, check=True) as reducer:
@@ -148,31 +146,29 @@ def every_type_and_operation():
 
 @section
 def every_accumulation():
-    for name in SCHEDULED:
-        for how in ACCUMULATIONS:
-            for dtype in ("float64", "float32") if how in ORDER_FREE else ("float64", "float32", "bfloat16"):
-                for n, k in ((1, 3), (700, 1), (3_000 if how == "exact" else 30_000, 2)):
-                    xs = of_all(n, n, TYPES[dtype], k)
-                    expected = simulate(name, xs, accumulation=how)[RANK]
-                    with plan(COMM, name, (n,), dtype, accumulation=how, check=True) as reducer:
-                        total = reducer(xs[RANK]).copy()
-                        reducer.start(xs[RANK])
-                        several = k > 1 and reducer.reduction.contributions_travel
-                        while not (several or reducer.progress()):
-                            pass
-                        again = reducer.finish()
-                        if reducer.guarantee != (ACCUMULATIONS[how].guarantee or "run"):
-                            yield f"{name} {how} promises {reducer.guarantee}"
-                    if total.tobytes() != expected.tobytes() or again.tobytes() != expected.tobytes():
-                        yield f"{name} {how} {dtype} {n}"
-                    if how in ORDER_FREE and total.tobytes() != defined(how, np.concatenate(xs)).tobytes():
-                        yield f"{name} {how} {dtype} {n}: not the bits that all contributions have together"
-                    with plan(
-                        COMM, name, (n,), dtype, accumulation=how, collective="reduce-scatter"
-                    ) as reducer:
-                        part = reducer(xs[RANK])
-                    if part.tobytes() != expected[slice(*evenly(n, SIZE, RANK))].tobytes():
-                        yield f"reduce-scatter {name} {how} {dtype} {n}"
+    lengths, types = ((1, 3), (700, 1), (30_000, 2)), ("float64", "float32", "bfloat16")
+    for name, how, dtype, (n, k) in pairs(SCHEDULED, [*ACCUMULATIONS], types, lengths):
+        dtype = "float64" if how in ORDER_FREE and dtype == "bfloat16" else dtype
+        n = min(n, 3_000) if how == "exact" else n
+        xs = of_all(n, n, TYPES[dtype], k)
+        expected = simulate(name, xs, accumulation=how)[RANK]
+        with plan(COMM, name, (n,), dtype, accumulation=how, check=True) as reducer:
+            total = reducer(xs[RANK]).copy()
+            reducer.start(xs[RANK])
+            several = k > 1 and reducer.reduction.contributions_travel
+            while not (several or reducer.progress()):
+                pass
+            again = reducer.finish()
+            if reducer.guarantee != (ACCUMULATIONS[how].guarantee or "run"):
+                yield f"{name} {how} promises {reducer.guarantee}"
+        if total.tobytes() != expected.tobytes() or again.tobytes() != expected.tobytes():
+            yield f"{name} {how} {dtype} {n}"
+        if how in ORDER_FREE and total.tobytes() != defined(how, np.concatenate(xs)).tobytes():
+            yield f"{name} {how} {dtype} {n}: not the bits that all contributions have together"
+        with plan(COMM, name, (n,), dtype, accumulation=how, collective="reduce-scatter") as reducer:
+            part = reducer(xs[RANK])
+        if part.tobytes() != expected[slice(*evenly(n, SIZE, RANK))].tobytes():
+            yield f"reduce-scatter {name} {how} {dtype} {n}"
     for name in OVER_BLOCKS:
         for how in ACCUMULATIONS:
             blocks = numbers(1, (12, 50), np.float32)

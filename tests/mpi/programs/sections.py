@@ -10,6 +10,7 @@ if __name__ == "__main__":
 """
 
 import json
+import random
 import sys
 import traceback
 from collections.abc import Callable
@@ -45,6 +46,27 @@ def simulated(label, contributions):
     return simulate(reduction.ordering, contributions, accumulation=reduction.accumulation)
 
 
+def pairs(*axes):
+    """Cases, one value of each axis, in which every two values of two axes meet; others for every number of ranks."""
+    draw = random.Random(COMM.size)
+    missing = {
+        (i, a, j, b)
+        for j in range(len(axes)) for i in range(j) for a in range(len(axes[i])) for b in range(len(axes[j]))
+    }  # fmt: skip
+
+    def met(case):
+        return {(i, case[i], j, case[j]) for j in range(len(case)) for i in range(j)} & missing
+
+    while missing:
+        i, a, j, b = min(missing)
+        drawn = [[draw.randrange(len(axis)) for axis in axes] for _ in range(20)]
+        for case in drawn:
+            case[i], case[j] = a, b
+        best = max(drawn, key=lambda case: len(met(case)))
+        missing -= met(best)
+        yield tuple(axis[k] for axis, k in zip(axes, best, strict=True))
+
+
 def raised(error, call):
     """The message of the error of that class which `call()` raises, or '' with none."""
     try:
@@ -54,8 +76,8 @@ def raised(error, call):
     return ""
 
 
-def report(then: Callable[[], object] = lambda: None):
-    """Run the sections on all ranks and print {name: failures}, then call `then`; any other error ends all ranks."""
+def report():
+    """Run the sections on all ranks and print {name: failures}; any other error ends all ranks."""
     try:
         found = {}
         for run in _sections:
@@ -63,7 +85,6 @@ def report(then: Callable[[], object] = lambda: None):
             found[run.__name__] = [failure for part in failures or [] for failure in part]
         if COMM.rank == 0:
             print(json.dumps(found), flush=True)
-        then()
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()
