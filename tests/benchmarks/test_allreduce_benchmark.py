@@ -24,7 +24,8 @@ from benchmarks.allreduce.table import HEAD, merge, read, size_text, text
 from benchmarks.allreduce.targets import FAST, Target, judged
 from benchmarks.kernels.numbers import DISTRIBUTIONS
 from kernels.guarantees import ChoiceError
-from tests.launch import libraries, run_mpi, run_python
+from tests.launch import libraries
+from tests.ranks import on_ranks
 
 PROGRAM = Path(__file__).parent / "programs" / "allreduce_measured.py"
 MODULE = ["-m", "benchmarks.allreduce"]
@@ -145,7 +146,7 @@ def test_every_order_of_additions_is_within_the_bound_and_a_missing_number_is_no
 
 @cache
 def measured(library):
-    run = run_mpi(3, [str(PROGRAM)], library=library, timeout=120)
+    run = on_ranks(3, [str(PROGRAM)], library=library, timeout=120)
     assert run.returncode == 0, run.stdout + run.stderr
     return json.loads(run.stdout)
 
@@ -219,7 +220,7 @@ def test_a_clock_that_jumps_is_given_up_by_all_ranks(library):
 def test_a_launch_writes_all_there_is(library, tmp_path):
     names = ["bare", "direct", "library"]
     options = ["--orderings", ",".join(names), "-b", "8", "-e", "1K", "-f", "128", "--check", *TINY]
-    run = run_mpi(3, [*MODULE, *options, "--json", str(tmp_path / "one.json")], library=library, timeout=120)
+    run = on_ranks(3, [*MODULE, *options, "--json", str(tmp_path / "one.json")], library=library, timeout=120)
     assert run.returncode == 0, run.stderr
     found = read(tmp_path / "one.json")
     assert {(row["ordering"], row["bytes"]) for row in found["rows"]} == {
@@ -238,18 +239,18 @@ def test_a_launch_writes_all_there_is(library, tmp_path):
 
 @libraries
 def test_what_does_not_fit_memory_is_refused_by_all_ranks(library):
-    run = run_mpi(3, [*MODULE, "-b", "1000000G", "-e", "1000000G"], library=library, timeout=120)
+    run = on_ranks(3, [*MODULE, "-b", "1000000G", "-e", "1000000G"], library=library, timeout=120)
     assert run.returncode == 2
     assert run.stderr.count("needs") == 1 and "choose a smaller size" in run.stderr
 
 
 def test_wrong_options_are_said_once_for_all_ranks():
-    run = run_mpi(3, [*MODULE, "--orderings", "rign"])
+    run = on_ranks(3, [*MODULE, "--orderings", "rign"])
     assert run.returncode == 2 and run.stderr.count("unknown all-reduce ordering 'rign'") == 1
 
 
 def test_one_rank_is_measured_and_told_that_ratios_mean_nothing():
-    run = run_python([*MODULE, "--orderings", "direct", "-e", "8", *TINY])
+    run = on_ranks(1, [*MODULE, "--orderings", "direct", "-e", "8", *TINY])
     assert run.returncode == 0, run.stderr
     assert "one rank: nothing is communicated" in run.stdout
 

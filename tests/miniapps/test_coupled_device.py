@@ -11,7 +11,8 @@ import shutil
 import pytest
 
 from miniapps.system.environment import no_cuda
-from tests.launch import ROOT, run_mpi, run_python
+from tests.launch import ROOT, run_mpi
+from tests.ranks import on_ranks
 
 SMALL = [f"--set=grid.{name}" for name in ("nx=24", "ny=24", "bx=8", "by=8")] + ["--no-progress"]
 STAND_IN = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "cuda_on_host")])}
@@ -24,7 +25,7 @@ needs_device = [pytest.mark.cuda, pytest.mark.skipif(bool(no_cuda()), reason=no_
 def coupled(ranks, out, *arguments, env=None):
     """The fingerprints of a run of two steps, one per repeat."""
     argv = ["-m", "miniapps.coupled", *SMALL, "--steps=2", f"--out={out}", *arguments]
-    run = run_mpi(ranks, argv, env=env, timeout=120)
+    run = on_ranks(ranks, argv, env=env, timeout=120)
     assert run.returncode == 0, run.stdout + run.stderr
     return re.findall(r"FINGERPRINT state=(\w+)", run.stdout)
 
@@ -55,14 +56,15 @@ def test_checkpoints_and_snapshots_go_between_device_and_cpu(tmp_path):
 
 @needs_compiler
 def test_a_state_on_the_device_that_is_no_longer_finite_is_named(tmp_path):
-    fault = ["--device=cuda", "--fault=nan@step=2,block=5", f"--out={tmp_path / 'run'}", "--steps=3"]
-    run = run_mpi(1, ["-m", "miniapps.coupled", *SMALL, *fault], env=STAND_IN)
+    fault = ["--device=cuda", "--closure=none", "--fault=nan@step=2,block=5", "--steps=3"]
+    out = f"--out={tmp_path / 'run'}"
+    run = run_mpi(1, ["-m", "miniapps.coupled", *SMALL, *fault, out], env=STAND_IN)
     assert run.returncode == 1 and "vorticity of block 5" in run.stderr, run.stderr
 
 
 @pytest.mark.skipif(not no_cuda(), reason="there is a device")
 def test_without_a_device_the_option_is_refused_and_nothing_is_created(tmp_path):
-    run = run_python(["-m", "miniapps.coupled", "--device=cuda", f"--out={tmp_path / 'run'}"])
+    run = on_ranks(1, ["-m", "miniapps.coupled", "--device=cuda", f"--out={tmp_path / 'run'}"])
     assert run.returncode == 2 and "--device cuda: " in run.stderr and "--device cpu" in run.stderr, (
         run.stderr
     )

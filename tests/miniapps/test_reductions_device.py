@@ -12,7 +12,8 @@ import pytest
 
 from miniapps.system.environment import no_cuda
 from miniapps.trace import rank_files, read
-from tests.launch import ROOT, run_mpi
+from tests.launch import ROOT
+from tests.ranks import on_ranks
 
 SMALL = ["--size=10", "--size=3000", "--arrays=2", "--samples=2", "--no-progress", "--set=problem.block=1000"]
 STAND_IN = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "cuda_on_host")])}
@@ -25,7 +26,7 @@ needs_device = [pytest.mark.cuda, pytest.mark.skipif(bool(no_cuda()), reason=no_
 def sums(ranks, out, *options, env=None):
     """{(variant, n, array): [values]} of a run."""
     argv = ["-m", "miniapps.reductions", *SMALL, *options, f"--out={out}"]
-    run = run_mpi(ranks, argv, env=env, timeout=200)
+    run = on_ranks(ranks, argv, env=env, timeout=200)
     assert run.returncode == 0, run.stdout + run.stderr
     trace, found = read(rank_files(out)[0]), {}
     table = trace.tables["values"]

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from tests.launch import run_mpi, run_python
 from tests.miniapps.test_coupled_device import STAND_IN, needs_compiler, needs_device
+from tests.ranks import on_ranks
 
 SMALL = [
     "--nx=8",
@@ -33,7 +33,7 @@ CASES = {
 def solver(ranks, out, *arguments, env=None):
     """The fingerprint of a run."""
     argv = ["-m", "miniapps.solver", *SMALL, f"--out={out}", *arguments]
-    run = run_mpi(ranks, argv, env=env, timeout=120)
+    run = on_ranks(ranks, argv, env=env, timeout=120)
     assert run.returncode == 0, run.stdout + run.stderr
     return re.findall(r"FINGERPRINT state=(\w+)", run.stdout)
 
@@ -53,7 +53,7 @@ def test_the_device_path_gives_the_bits_of_the_cpu(tmp_path, case, guarantee, ra
 def test_what_only_the_cpu_can_do_is_refused(tmp_path):
     for option in ("--preconditioner=block-jacobi", "--spmv=scipy"):
         out = f"--out={tmp_path / 'run'}"
-        run = run_python(["-m", "miniapps.solver", *SMALL, "--device=cuda", option, out], env=STAND_IN)
+        run = on_ranks(1, ["-m", "miniapps.solver", *SMALL, "--device=cuda", option, out], env=STAND_IN)
         assert run.returncode == 2 and "cannot run with --device cuda" in run.stderr, run.stderr
 
 
