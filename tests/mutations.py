@@ -59,7 +59,7 @@ MUTATIONS = (
              "distance = np.where(low > high, low - high, high - low).astype(np.float64)",
              "distance = np.where(low > high, low - high, high - low).astype(np.float64) + 1",
              "tests/analysis/test_bits.py"),
-    Mutation("a task whose check failed is done", "jobs/state.py",
+    Mutation("a task whose check failed is not finished", "jobs/state.py",
              "FINISHED = (DONE, CHECK_FAILED)", "FINISHED = (DONE,)",
              "tests/jobs/test_state.py"),
     Mutation("faults strike one step late", "miniapps/runner/faults.py",

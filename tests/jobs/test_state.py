@@ -86,6 +86,15 @@ def test_a_run_whose_traces_are_incomplete_or_whose_check_failed_says_so(state, 
     assert look(failed, 2) == (CHECK_FAILED, "check failed: energy")
 
 
+def test_a_task_whose_check_failed_is_finished_and_its_run_is_kept(state, task):
+    run = finish(state, task, exit_code=3, checks=[{"name": "energy", "passed": False}])
+    state.begin(task, 1, "a")
+    assert state.end(task, 1, *look(run, task.ranks), code=3, seconds=2.5) == "" and run.is_dir()
+    (standing,) = survey(state.out, [task])
+    assert (standing.state, standing.over) == (CHECK_FAILED, True)
+    assert measured([standing]) == {task.configuration: 2.5}
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"status": "done"}', "\x00\xff"])
 def test_a_result_that_cannot_be_read_is_a_failure_that_names_it(state, task, text):
     run = finish(state, task)
