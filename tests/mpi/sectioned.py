@@ -5,6 +5,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from tests.ranks import on_ranks
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -13,6 +15,12 @@ PROGRAMS = Path(__file__).parent / "programs"
 def sections(program):
     """The names of a program's sections, without running it."""
     return re.findall(r"^@section\ndef (\w+)", (PROGRAMS / program).read_text(), re.MULTILINE)
+
+
+def sizes(*often, slow):
+    """Decorator: the argument `size`, numbers of ranks; those of `slow` repeat what the others show."""
+    values = [*often, *(pytest.param(size, marks=pytest.mark.slow) for size in slow)]
+    return pytest.mark.parametrize("size", values)
 
 
 @cache

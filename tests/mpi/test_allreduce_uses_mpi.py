@@ -3,12 +3,12 @@
 import pytest
 
 from tests.launch import LIBRARIES
-from tests.mpi.sectioned import reported, sections
+from tests.mpi.sectioned import reported, sections, sizes
 
 PROGRAM = "allreduce_uses.py"
 
 
-@pytest.mark.parametrize("size", (1, 2, 3, 4))  # how it is called; bits on more ranks are tests of their own
+@sizes(1, 3, 4, slow=(2,))  # how it is called; bits on more ranks are tests of their own
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("section", sections(PROGRAM))
 def test_section(section, library, size):

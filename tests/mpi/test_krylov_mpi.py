@@ -3,12 +3,12 @@
 import pytest
 
 from tests.launch import LIBRARIES
-from tests.mpi.sectioned import reported, sections
+from tests.mpi.sectioned import reported, sections, sizes
 
 PROGRAM = "krylov_methods.py"
 
 
-@pytest.mark.parametrize("size", (1, 2, 3, 4, pytest.param(8, marks=pytest.mark.slow)))
+@sizes(1, 3, 4, slow=(2, 8))
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("section", sections(PROGRAM))
 def test_section(section, library, size):

@@ -3,12 +3,12 @@
 import pytest
 
 from tests.launch import LIBRARIES
-from tests.mpi.sectioned import reported, sections
+from tests.mpi.sectioned import reported, sections, sizes
 
 PROGRAM = "order_free_properties.py"
 
 
-@pytest.mark.parametrize("size", (1, 2, 3, 4, 8))
+@sizes(1, 3, 8, slow=(2, 4))
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("section", sections(PROGRAM))
 def test_section(section, library, size):
