@@ -39,7 +39,7 @@ def launches(out):
     return len(list((out / "logs").iterdir()))
 
 
-def until(condition, what, seconds=30):
+def until(condition, what, seconds=120):
     """Wait for something that another process does."""
     end = time.monotonic() + seconds
     while not condition():

@@ -227,7 +227,7 @@ def test_a_drained_node_is_the_reason_why_a_job_waits_and_it_runs_afterwards(slu
     slurm.command("scontrol", "update", f"NodeName={slurm.host}", "State=DRAIN", "Reason=fan")
     try:
         submission = submit(job("waits", "true"), cluster, place / "jobs")
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while slurm.job(submission.id)["Reason"] == "None":  # it has not been considered yet
             assert time.monotonic() < deadline
             time.sleep(0.2)
