@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.launch import LIBRARIES
 from tests.ranks import on_ranks
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -17,10 +18,15 @@ def sections(program):
     return re.findall(r"^@section\ndef (\w+)", (PROGRAMS / program).read_text(), re.MULTILINE)
 
 
-def sizes(*often, slow):
-    """Decorator: the argument `size`, numbers of ranks; those of `slow` repeat what the others show."""
-    values = [*often, *(pytest.param(size, marks=pytest.mark.slow) for size in slow)]
-    return pytest.mark.parametrize("size", values)
+def layouts(*often, slow=()):
+    """Decorator: the arguments `library` and `size`. What does not depend on the library is shown with the first one on
+    `often` ranks, with the others on 3; those that repeat it are slow."""
+    cases = [(library, size) for library in LIBRARIES for size in (*often, *slow)]
+    seldom = [
+        (library, size) for library, size in cases if size in slow or (library != LIBRARIES[0] and size != 3)
+    ]
+    marked = [pytest.param(*case, marks=pytest.mark.slow) if case in seldom else case for case in cases]
+    return pytest.mark.parametrize(("library", "size"), marked)
 
 
 @cache

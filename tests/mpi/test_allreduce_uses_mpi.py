@@ -2,14 +2,12 @@
 
 import pytest
 
-from tests.launch import LIBRARIES
-from tests.mpi.sectioned import reported, sections, sizes
+from tests.mpi.sectioned import layouts, reported, sections
 
 PROGRAM = "allreduce_uses.py"
 
 
-@sizes(1, 3, 4, slow=(2,))  # how it is called; bits on more ranks are tests of their own
-@pytest.mark.parametrize("library", LIBRARIES)
+@layouts(1, 3, 4, slow=(2,))  # how it is called; bits on more ranks are tests of their own
 @pytest.mark.parametrize("section", sections(PROGRAM))
 def test_section(section, library, size):
     assert reported(PROGRAM, library, size)[section] == []

@@ -2,14 +2,12 @@
 
 import pytest
 
-from tests.launch import LIBRARIES
-from tests.mpi.sectioned import reported, sections, sizes
+from tests.mpi.sectioned import layouts, reported, sections
 
 PROGRAM = "krylov_methods.py"
 
 
-@sizes(1, 3, 4, slow=(2, 8))
-@pytest.mark.parametrize("library", LIBRARIES)
+@layouts(1, 3, 4, slow=(2, 8))
 @pytest.mark.parametrize("section", sections(PROGRAM))
 def test_section(section, library, size):
     assert reported(PROGRAM, library, size)[section] == []

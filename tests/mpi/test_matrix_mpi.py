@@ -5,15 +5,14 @@ import shutil
 
 import pytest
 
-from tests.launch import LIBRARIES, ROOT
-from tests.mpi.sectioned import reported, sections
+from tests.launch import ROOT
+from tests.mpi.sectioned import layouts, reported, sections
 
 PROGRAM = "matrix_properties.py"
 STAND_IN = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "cuda_on_host")])
 
 
-@pytest.mark.parametrize("size", (1, 2, 3, 4, 8))
-@pytest.mark.parametrize("library", LIBRARIES)
+@layouts(1, 2, 3, 4, 8)
 @pytest.mark.parametrize("section", sections(PROGRAM))
 def test_section(section, library, size):
     assert reported(PROGRAM, library, size)[section] == []

@@ -2,14 +2,12 @@
 
 import pytest
 
-from tests.launch import LIBRARIES
-from tests.mpi.sectioned import reported, sections, sizes
+from tests.mpi.sectioned import layouts, reported, sections
 
 PROGRAM = "order_free_properties.py"
 
 
-@sizes(1, 3, 8, slow=(2, 4))
-@pytest.mark.parametrize("library", LIBRARIES)
+@layouts(1, 3, 8, slow=(2, 4))
 @pytest.mark.parametrize("section", sections(PROGRAM))
 def test_section(section, library, size):
     assert reported(PROGRAM, library, size)[section] == []
