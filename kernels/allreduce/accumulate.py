@@ -60,9 +60,9 @@ class Accumulation:
 
     `load(contributions, words)`: contributions (k, *shape) are added left to right into words (n * width,), k >= 0.
     `store(words, total)`: the words rounded once, to nearest even, into total (*shape,); zero is +0.0.
-    Before each load, unless None: `propose(contributions)` gives numbers, int32, and `agreed(values, size)` is told the
-    largest of each over all `size` ranks; it raises ValueError where the words have no room. An object serves one
-    reduction at a time.
+    Before each load, unless `propose` is None: `propose(contributions)` gives numbers, int32, and
+    `agreed(values, size)` is told the largest of each over all `size` ranks; it raises ValueError where the words have
+    no room. An object serves one reduction at a time.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Accumulation:
     load: Callable[[np.ndarray, np.ndarray], None]
     store: Callable[[np.ndarray, np.ndarray], None]
     propose: Callable[[np.ndarray], np.ndarray] | None = None
-    agreed: Callable[[np.ndarray, int], None] | None = None
+    agreed: Callable[[np.ndarray, int], None] = lambda values, size: None
 
 
 def get(name: str, dtype, operation: Operation = SUM) -> Accumulation:
@@ -201,7 +201,7 @@ def _summed_to_odd(pairs: np.ndarray) -> np.ndarray:
 def _to_odd(rounded: np.ndarray, error: np.ndarray) -> np.ndarray:
     """Of a number whose rounding left `error`, the neighbour on its other side if that is the odd one."""
     integer = np.int32 if rounded.dtype == np.float32 else np.int64
-    bits = rounded.view(integer)
+    bits: np.ndarray = rounded.view(integer)
     # An infinity is even, and comes from a number too large for the type: its odd neighbour is the largest.
     inexact = (error != 0) & ~np.isnan(error) & (bits & 1 == 0)
     away = np.where((error > 0) == (bits >= 0), 1, -1).astype(integer)
