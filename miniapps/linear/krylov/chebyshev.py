@@ -47,22 +47,22 @@ def noise(system):
     return vector
 
 
-def ritz_values(system, steps: int) -> tuple[np.ndarray, Solve | None]:
+def ritz_values(system, steps: int) -> tuple[np.ndarray, Solve]:
     """Ascending Ritz values of M A after up to `steps` steps of conjugate gradients on `noise`, and why those ended.
 
     Eigenvalues of the tridiagonal matrix that alpha and beta define (Saad 2003, section 6.7.3).
     """
-    alpha, beta, end = [], [], None
+    alpha, beta = [], []
     run = ConjugateGradients(system).iterate(noise(system), system.vector(), 0.0, steps)
-    while end is None:
+    while True:
         try:
             scalars = next(run).scalars
         except StopIteration as stop:
             end = stop.value
-        else:
-            if scalars:
-                alpha.append(scalars["alpha"])
-                beta.append(scalars["beta"])
+            break
+        if scalars:
+            alpha.append(scalars["alpha"])
+            beta.append(scalars["beta"])
     if not alpha:
         return np.empty(0), end
     a, b = np.array(alpha), np.array(beta)
@@ -149,7 +149,8 @@ class Chebyshev(Method):
 
     def _require_bounds(self, lower: float | None, upper: float | None) -> None:
         known = [bound for bound in (lower, upper) if bound is not None]
-        if not all(0.0 < bound < np.inf for bound in known) or (len(known) == 2 and lower >= upper):
+        ordered = len(known) < 2 or known[0] < known[1]
+        if not ordered or not all(0.0 < bound < np.inf for bound in known):
             raise ValueError(
                 f"{self.name}: the bounds lower = {lower} and upper = {upper} of the spectrum must be finite, positive "
                 "and lower < upper; leave one out to have it estimated"
