@@ -112,11 +112,15 @@ class Chebyshev(Method):
 
     def run(self, goal):
         system, z, d = self.system, self.z, self.d
-        number, square, scalars = 0, self.square, {}
+        number, square = 0, self.square
+        scalars: dict[str, float] = {}
         yield Iteration(number, goal.relative(square), scalars)
-        if end := goal.met(number, square) or self._estimate(goal, square):
+        if end := goal.met(number, square):
             return end
-        inverse_theta, factors = semi_iteration(self.lower, self.upper)
+        bounds = self._bounds(goal, square)
+        if isinstance(bounds, Solve):
+            return bounds
+        inverse_theta, factors = semi_iteration(*bounds)
         if system.preconditioned:
             system.precondition(self.r, z)
         d[...] = inverse_theta * z
@@ -134,10 +138,10 @@ class Chebyshev(Method):
             if end := goal.met(number, square):
                 return end
 
-    def _estimate(self, goal, square: float) -> Solve | None:
-        """Find the bounds that are None; the end, if that shows that it cannot be."""
+    def _bounds(self, goal, square: float) -> tuple[float, float] | Solve:
+        """(lower, upper), those estimated that are None; the end, if that shows that there are none."""
         if self.lower is not None and self.upper is not None:
-            return None
+            return self.lower, self.upper
         values, end = ritz_values(self.system, self.lanczos_steps)
         if end.reason not in ("converged", "limit"):
             return goal.failed(0, square, end.reason, f"estimate of the spectrum: {end.detail}")
@@ -145,7 +149,7 @@ class Chebyshev(Method):
         upper = ABOVE * float(values[-1]) if self.upper is None else self.upper
         self._require_bounds(lower, upper)
         self.lower, self.upper = lower, upper
-        return None
+        return lower, upper
 
     def _require_bounds(self, lower: float | None, upper: float | None) -> None:
         known = [bound for bound in (lower, upper) if bound is not None]

@@ -71,7 +71,8 @@ class Gmres(Method):
         self._planned: dict = {}
 
     def run(self, goal):
-        number, square, scalars = 0, self.square, {}
+        number, square = 0, self.square
+        scalars: dict[str, float] = {}
         self._begin_cycle(square)
         yield Iteration(number, goal.relative(square), scalars)
         while not (end := goal.met(number, square)):

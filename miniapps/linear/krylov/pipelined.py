@@ -58,7 +58,8 @@ class PipelinedConjugateGradients(Method):
             vector[...] = 0.0
         self._precondition(self.r, self.u)
         system.apply(self.u, self.w)
-        number, scalars, previous, alpha = 0, {}, None, 0.0
+        number, previous, alpha = 0, None, 0.0
+        scalars: dict[str, float] = {}
         under_way = self._dots
         under_way.start()
         while True:
