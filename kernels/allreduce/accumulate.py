@@ -60,9 +60,9 @@ class Accumulation:
 
     `load(contributions, words)`: contributions (k, *shape) are added left to right into words (n * width,), k >= 0.
     `store(words, total)`: the words rounded once, to nearest even, into total (*shape,); zero is +0.0.
-    Before each load, unless `propose` is None: `propose(contributions)` gives numbers, int32, and
-    `agreed(values, size)` is told the largest of each over all `size` ranks; it raises ValueError where the words have
-    no room. An object serves one reduction at a time.
+    Before each load, unless None: `propose(contributions)` gives numbers, int32, and `agreed(values, size)` is told the
+    largest of each over all `size` ranks; it raises ValueError where the words have no room. An object serves one
+    reduction at a time.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Accumulation:
     load: Callable[[np.ndarray, np.ndarray], None]
     store: Callable[[np.ndarray, np.ndarray], None]
     propose: Callable[[np.ndarray], np.ndarray] | None = None
-    agreed: Callable[[np.ndarray, int], None] = lambda values, size: None
+    agreed: Callable[[np.ndarray, int], None] | None = None
 
 
 def get(name: str, dtype, operation: Operation = SUM) -> Accumulation:

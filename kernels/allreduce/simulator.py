@@ -141,7 +141,7 @@ def simulate(
     schedule = ordering.schedule(size, short, **context) if order is None else in_order(size, order)
     shape, dtype = contributions[0].shape[1:], contributions[0].dtype
     held = accumulate.get(accumulation, dtype, operation)
-    if held.propose is not None:
+    if held.propose is not None and held.agreed is not None:
         held.agreed(held.propose(np.concatenate(contributions)), 1)
 
     def words_of(x: np.ndarray) -> np.ndarray:

@@ -98,7 +98,7 @@ class Watch:
             self.done(fault, here, f"rank {fault.rank} receives {counts[0]} messages; they count from 0")
         self.record(RECEIVED + "halo", blocks, planned.received(field))
 
-    def reducer(self, reducer, comm, blocks: Sequence[int] | None) -> WatchedReducer:
+    def reducer(self, reducer, comm, blocks: Sequence[int] | None) -> Any:
         """`reducer` under watch; `blocks` are those of its contributions, None where it has none."""
         return WatchedReducer(self, reducer, comm, blocks)
 
