@@ -65,9 +65,10 @@ gpu:  ## check and time the GPU path on this machine's device (needs CuPy; no ne
 	$(GPU_PYTHON) -m benchmarks.gpu || status=$$?
 	exit $$status
 
-lint: environment  ## ruff: rules and format
+lint: environment  ## ruff: rules and format; mypy: types
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
 
 wheel: environment  ## dist/fpna_miniapps-*.whl
 	@rm -rf build/lib* build/bdist*  # setuptools would pack what an earlier version left there
@@ -75,7 +76,7 @@ wheel: environment  ## dist/fpna_miniapps-*.whl
 	@ls dist/*.whl
 
 clean:  ## remove what was built; environments (.venv*), runs and reports stay
-	rm -rf build dist *.egg-info kernels/_native*.so $(VENV)/stamp-extension .pytest_cache .ruff_cache .hypothesis
+	rm -rf build dist *.egg-info kernels/_native*.so $(VENV)/stamp-extension .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
 
 environment: $(VENV)/stamp-extension  ## .venv with everything in it, the extension built

@@ -35,7 +35,7 @@ def differ(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return words(a) != words(b)
 
 
-def ulp_distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def ulp_distance(a: np.ndarray | float, b: np.ndarray | float) -> np.ndarray:
     """How many float64 numbers lie from `a` to `b`: float64, NaN where undefined, exact below 2**53.
 
     -0.0 and +0.0 are neighbours, so that zero means equal bits.
@@ -46,7 +46,7 @@ def ulp_distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where((np.isnan(a) | np.isnan(b)) & differ(a, b), np.nan, distance)
 
 
-def relative_difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def relative_difference(a: np.ndarray | float, b: np.ndarray | float) -> np.ndarray:
     """|A - B| / |A| elementwise, the term of V_ermv; NaN where undefined."""
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
     with np.errstate(all="ignore"):

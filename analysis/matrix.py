@@ -48,8 +48,8 @@ def _by_size(frames: Frames, members: pd.DataFrame, group: Group) -> list[Cell]:
     """A group that is judged as a whole, each rank count judged alone."""
     if group.verdict not in (HOLDS, UNTESTED):
         return [cell_of(frames, group.label, same) for _, same in members.groupby("size")]
-    (whole,) = group.cells or (None,)
+    distinct = min(group.cells[0].distinct, 1) if group.cells else 0  # of all rank counts alike
     return [
-        Cell(group.label, group.guarantee, (int(size),), len(same), min(whole.distinct, 1), None)
+        Cell(group.label, group.guarantee, (int(size),), len(same), distinct, None)
         for size, same in members.groupby("size")
     ]

@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pandas as pd
 
@@ -32,17 +33,15 @@ def printer() -> Callable[..., None]:
     printer's own colours reach the terminal as control characters."""
     from rich.console import Console
 
-    plain = {"highlight": False, "emoji": False, "markup": False}
+    plain: dict[str, Any] = {"highlight": False, "emoji": False, "markup": False}
     terminal = Console(**plain)
     paper = Console(**plain, width=PLAIN_WIDTH, color_system=None)
 
     def say(what: object = "", bold: bool = False) -> None:
         console = terminal if terminal.is_terminal else paper
-        is_text = isinstance(what, str)
         with console.capture() as captured:
-            console.print(
-                printable(what) if is_text else what, style="bold" if bold else None, soft_wrap=is_text
-            )
+            shown = printable(what) if isinstance(what, str) else what
+            console.print(shown, style="bold" if bold else None, soft_wrap=isinstance(what, str))
         lines = captured.get().removesuffix("\n").split("\n")
         if console is paper:
             lines = [line.rstrip() for line in lines]
@@ -114,7 +113,7 @@ def factor_table(frame: pd.DataFrame, factor: str):
     """What `factors.by_factor` returned."""
     columns = ("app", factor, "against", "distinct", "effective", "pairs that differ", "max |V_s|", "V_ermv", "V_c",
                "max ULP", "undefined", "no difference seen")  # fmt: skip
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (
             row.app, row.level, row.against,
             f"{row.distinct:.0f} in {row.runs} runs" + (f", {row.cells} cells" if row.cells > 1 else "")
@@ -147,7 +146,7 @@ def comparison_lines(found: Comparison, frames: Frames) -> list[str]:
         if found.only_a or found.only_b:
             return [f"{a} and {b} are equal {in_both(found)}, up to step {found.through}.", *unequal]
         return [f"{a} and {b} are equal: the same bits in {compared(found)}.", *unequal]
-    head = f"{a} and {b} differ: first at {place(found.first)}."
+    head = f"{a} and {b} differ: first at {place(found.part)}."
     return [head, *(f"  {what:<15}{text}" for what, text in facts(found, frames))]
 
 
@@ -281,11 +280,11 @@ def show(frames: Frames):
         ]  # fmt: skip
         yield table(f"Run {run}", ("", ""), rows)
         columns = ("repeat", "whole", "last step", "wall time, s", "final state")
-        rows = [
+        repeated = [
             (r.repeat, "yes" if r.complete else "NO", r.last_step, number(r.wall_s), r.state or "-")
             for r in repeats.itertuples(index=False)
         ]
-        yield table("Repeats", columns, rows, numbers=columns[2:4])
+        yield table("Repeats", columns, repeated, numbers=columns[2:4])
         columns = ("table", "name", "rows", "steps", "blocks")
         yield table("Recorded", columns, _recorded(frames, run), numbers=columns[2:])
         yield from _times(frames, run)
@@ -326,7 +325,7 @@ def interval(low: float, high: float, show=number) -> str:
 
 
 def _recorded(frames: Frames, run: str) -> list[tuple[object, ...]]:
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for name in ("fingerprints", "values", "order", "choices", "usage"):
         frame = getattr(frames, name)
         for what, same in frame[(frame["run"] == run).to_numpy()].groupby("name", observed=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -209,7 +210,7 @@ def _to_reference(frames: Frames, where: dict[str, str], chosen: Id, runs: list[
 
 
 def _metrics(
-    where: dict[str, object], a: Id, one: np.ndarray, others: list[Id], many: list[np.ndarray]
+    where: dict[str, Any], a: Id, one: np.ndarray, others: list[Id], many: list[np.ndarray]
 ) -> Columns:
     """Rows of PAIRS: `one` (rows, words) of `a` against each of `many`."""
     stacked = np.stack(many)
@@ -295,7 +296,7 @@ def _in_all(frames: Frames, table: str, runs: list[Id], last: list[Last]) -> lis
 
 def _has(ascending: np.ndarray, value: int) -> bool:
     place = np.searchsorted(ascending, value)
-    return place < len(ascending) and ascending[place] == value
+    return bool(place < len(ascending) and ascending[place] == value)
 
 
 def _words(frames: Frames, table: str, run: str, places: list[tuple[int, int]]) -> np.ndarray:

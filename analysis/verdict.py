@@ -111,10 +111,6 @@ class Group:
         found = [cell.first for cell in self.cells if cell.first]
         return min(found, key=lambda comparison: comparison.when, default=None)
 
-    def of(self, verdict: str) -> Cell | None:
-        """The first cell with this verdict."""
-        return next((cell for cell in self.cells if cell.verdict == verdict), None)
-
 
 def judge(frames: Frames) -> list[Group]:
     """All groups of the runs, in the order of `grouped`; incomplete runs count for nothing but are
@@ -186,10 +182,12 @@ def clause(group: Group) -> str:
             return f"{counted(group.runs, 'run')} recorded nothing in common to compare"
         return f"{counted(group.runs, 'run')} on {ranks(group.sizes)}: nothing to compare with"
     if verdict == INCOMPARABLE:
-        cell = group.of(INCOMPARABLE)
-        return f"{counted(cell.runs, 'run')} on {ranks(cell.sizes)} cannot be compared: {lacks(cell.lacking)}"
+        cell, found = next(
+            (cell, cell.lacking) for cell in group.cells if cell.verdict == verdict and cell.lacking
+        )
+        return f"{counted(cell.runs, 'run')} on {ranks(cell.sizes)} cannot be compared: {lacks(found)}"
     if verdict == OUTSIDE:
-        return _outside(group.of(OUTSIDE))
+        return _outside(next(cell for cell in group.cells if cell.verdict == OUTSIDE))
     if verdict in (HOLDS, SAME):
         text = f"{counted(group.runs, 'run')} on {ranks(group.sizes)}: {_one_hash(group)}"
         if part := min((c.least for c in group.cells if c.least), key=lambda c: c.compared, default=None):
@@ -203,7 +201,7 @@ def clause(group: Group) -> str:
         if cell.verdict == verdict:
             where = f" on {ranks(cell.sizes)}" if several or group.guarantee in SPANS_LAYOUTS else ""
             parts.append(_count(cell) + where)
-    at = f", first at {place(group.first.first)}" if group.first else ""
+    at = f", first at {place(group.first.part)}" if group.first else ""
     return ("BROKEN: " if verdict == BROKEN else "") + ", ".join(parts) + at
 
 
@@ -224,8 +222,9 @@ def lacks(found: Comparison) -> str:
         if count:
             own = found.compared + (found.only_a if run == found.a else found.only_b)
             parts.append(f"{label(run)} ({own:,} records) lacks {count:,} of the {total:,} of {label(other)}")
-    where = f"the first that only {label(found.lone.run)} has is at {place(found.lone)}"
-    return f"{' and '.join(parts)}; {where}. Copy the runs again, or repeat them"
+    lone = found.lone
+    where = f"; the first that only {label(lone.run)} has is at {place(lone)}" if lone else ""
+    return f"{' and '.join(parts)}{where}. Copy the runs again, or repeat them"
 
 
 def in_both(found: Comparison) -> str:
@@ -240,7 +239,7 @@ def _outside(cell: Cell) -> str:
     bits = f"{cell.distinct} distinct results" if cell.distinct > 1 else "one hash"
     if cell.distinct == 1 and cell.first:
         bits = "one result, but differ on the way"
-    at = f", first at {place(cell.first.first)}" if cell.first else ""
+    at = f", first at {place(cell.first.part)}" if cell.first else ""
     where = f"{cell.environments} environments" if cell.environments > 1 else "an environment that is not one"
     return (
         f"{counted(cell.runs, 'run')} on {ranks(cell.sizes)} in {where}, for which nothing is promised "

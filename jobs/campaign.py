@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from jobs.job import MOST
 from jobs.sites import seconds
@@ -213,7 +213,7 @@ class _Reader:
     def __init__(self, path: Path, text: str):
         self.path, self.text = path, text
 
-    def fail(self, keys: tuple[str | int, ...], message: str):
+    def fail(self, keys: tuple[str | int, ...], message: str) -> NoReturn:
         line = next((self.lines[keys[:n]] for n in range(len(keys), 0, -1) if keys[:n] in self.lines), None)
         where = printable(str(self.path)) + (f", line {line}" if line else "")
         raise CampaignError(f"{where}: {cut(message, 4000)}")

@@ -48,7 +48,7 @@ class Job:
     seconds: int  # time limit
     account: str | None  # what is charged; sites say whether they need one
     queue: str | None  # partition or queue; None: the site's default
-    environment: str | None  # Python environment: a directory with bin/activate
+    environment: str  # Python environment: a directory with bin/activate
     commands: tuple[str, ...]
     array: int = 1  # elements, which run one after another: repeats across allocations
     output: str = "."  # directory for the scheduler's output files; it must exist when the job is submitted
@@ -64,7 +64,7 @@ class Job:
         for field in COUNTS:
             self._whole(field, 1)
         self._whole("gpus_per_node", 0)
-        if self.environment is None:
+        if not self.environment:
             raise JobError(
                 "environment: none is given; name a Python environment, a directory with bin/activate"
             )

@@ -178,7 +178,7 @@ def job(
         seconds=max(plan.seconds),
         account=account or settings.account,
         queue=queue or settings.queue,
-        environment=environment or settings.environment,
+        environment=environment or settings.environment or "",
         commands=(
             f'python -m jobs run {file} --site {quote(plan.site_argument)} --allocation "$FPNA_ARRAY_INDEX"',
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -19,7 +19,11 @@ LOCK_MOST = 2**16  # bytes of a lock
 NAMED = 5  # lines of one file that are named; of more, their number
 WRONG_MOST = 1000  # lines that are none of ours, or cut off: with more of them a file is no journal
 
-DONE, CHECK_FAILED, FAILED, INTERRUPTED = "done", "check failed", "failed", "interrupted"
+Outcome = Literal["done", "check failed", "failed", "interrupted"]
+DONE: Final = "done"
+CHECK_FAILED: Final = "check failed"
+FAILED: Final = "failed"
+INTERRUPTED: Final = "interrupted"
 
 Short = Annotated[str, Meta(min_length=1, max_length=255)]
 Word = Annotated[str, Meta(max_length=255)]
@@ -62,7 +66,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     task: Short
     attempt: Count
     at: Word
-    outcome: Literal["done", "check failed", "failed", "interrupted"]
+    outcome: Outcome
     reason: str
     code: Annotated[int, Meta(ge=-(2**31), lt=2**31)] | None = None
     seconds: Seconds | None = None
@@ -75,7 +79,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     id: Id
     name: Short
     site: Short
-    scheduler: Literal["slurm", "pbs"]
+    scheduler: Annotated[str, Meta(pattern=r"\A(slurm|pbs)\Z")]
     script: str
     node_hours: Annotated[float, Meta(ge=0)]
     elements: Count
@@ -140,7 +144,7 @@ def _wrong(text: bytes) -> str:
 
 def _entry(line: bytes, where: str) -> Begin | End:
     values = _decoded(line, dict[str, Any], where)
-    return conform(values, End if "outcome" in values else Begin, where)
+    return conform(values, End, where) if "outcome" in values else conform(values, Begin, where)
 
 
 def _decoded(line: bytes, schema: Any, where: str) -> Any:

@@ -23,7 +23,7 @@ import miniapps
 from jobs.files import is_folder
 from jobs.plan import START_SECONDS, Plan, Task
 from jobs.processes import alive, why_not_own
-from jobs.records import Begin, Process
+from jobs.records import Begin, Outcome, Process
 from jobs.sites import Site
 from jobs.state import (
     DONE,
@@ -216,7 +216,7 @@ def _attempt(
     return f"{told}  (log {shown(log)}" + (f", traces {shown(state.out / moved)})" if moved else ")")
 
 
-def _judge(state: State, task: Task, code: int | None, log: Path, limit: float) -> tuple[str, str]:
+def _judge(state: State, task: Task, code: int | None, log: Path, limit: float) -> tuple[Outcome, str]:
     """(outcome, reason) of an attempt that ended with `code`, None if it was ended for its time."""
     found, reason = look(state.out / task.id, task.ranks)
     if found == DONE and code != 0:

@@ -268,10 +268,12 @@ def _line(value: Any, key: str) -> Line:
     if not (isinstance(value, list) and len(value) == 2 and all(isinstance(v, str) for v in value)):
         raise ValueError(f'{key} = {quoted(value)}: written ["TEXT", "the reason for it"], each on one line')
     try:
-        parts = [part for part in string.Formatter().parse(value[0]) if part[1] is not None]
+        parts = list(string.Formatter().parse(value[0]))
     except ValueError as error:
         raise ValueError(f"{key} = {quoted(value[0])}: {error}") from None
     for _, place, width, conversion in parts:
+        if place is None:
+            continue
         if place not in PLACES:
             raise ValueError(f"{key} = {quoted(value[0])}: no {{{cut(place, 80)}}}{closest(place, PLACES)}")
         if width or conversion:  # {ranks:>1000000000} is a gigabyte

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -38,6 +38,7 @@ from jobs.records import (
     Begin,
     End,
     Lock,
+    Outcome,
     Process,
     read_journal,
     read_lock,
@@ -50,8 +51,9 @@ from miniapps.runner.outcome import RESULT
 from miniapps.trace import TraceError
 from miniapps.trace.reader import read_all, trace_files
 
-TO_RETRY, RUNNING, LEFT = "to retry", "running", "left"
-FINISHED = (DONE, CHECK_FAILED)
+TO_RETRY, RUNNING = "to retry", "running"
+LEFT: Final = "left"
+FINISHED: tuple[Outcome, ...] = (DONE, CHECK_FAILED)
 OVER = (*FINISHED, FAILED)
 BAD_USAGE = 2  # exit code of an application that refuses its options: it would do so again
 NOT_VERIFIED = 3  # exit code of one of whose checks failed
@@ -103,7 +105,7 @@ class Record:
         return FAILED if tried > task.retries or (tried and self.last.code == BAD_USAGE) else TO_RETRY
 
 
-def look(run: Path, size: int) -> tuple[str, str]:
+def look(run: Path, size: int) -> tuple[Outcome | Literal["left"], str]:
     """(state, reason) of what is in the directory `run` of a task on `size` ranks: DONE, or CHECK_FAILED, if
     result.json says so and the traces that it names are there, of every rank and complete; LEFT where there is
     nothing; else FAILED."""
@@ -205,7 +207,7 @@ class State:
         self,
         task: Task,
         attempt: int,
-        outcome: str,
+        outcome: Outcome,
         reason: str,
         code: int | None = None,
         seconds: float | None = None,
@@ -324,7 +326,9 @@ class Standing:
         return self.state in OVER
 
 
-def survey(out: Path, tasks: Iterable[Task], doubt: Callable[[str], object] | None = None) -> list[Standing]:
+def survey(
+    out: Path, tasks: Iterable[Task], doubt: Callable[[str], object] = lambda sentence: None
+) -> list[Standing]:
     """Where all tasks stand, in their order; `doubt` is told of every line of a journal that is not believed. Raises
     StateError, Refused."""
     states: dict[int, tuple[dict[str, Record], bool]] = {}
@@ -333,7 +337,7 @@ def survey(out: Path, tasks: Iterable[Task], doubt: Callable[[str], object] | No
         if task.allocation not in states:
             state = State(out, task.allocation)
             known, doubts = state.read()
-            for sentence in doubts if doubt else ():
+            for sentence in doubts:
                 doubt(sentence)
             states[task.allocation] = known, state.running()
         records, running = states[task.allocation]

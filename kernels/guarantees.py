@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal, get_args
 
 # Weakest first: each level keeps the promises of those before it.
-LEVELS = ("none", "run", "layout", "exact")
+Level = Literal["none", "run", "layout", "exact"]
+LEVELS: tuple[str, ...] = get_args(Level)
 
 MEANINGS = {
     "none": "nothing: atomics, arrival order, library defaults",

@@ -43,7 +43,8 @@ def fold(tree: Tree, leaf: Callable[[int], Any], node: Callable[[list], Any]) ->
 
 def expression(tree: Tree) -> str:
     """The tree as text that Python evaluates: '((x[0] + x[1]) + x[2])'; 'add(...)' for terms added at once."""
-    text, todo = [], [tree]
+    text: list[str] = []
+    todo: list[Tree | str] = [tree]
     while todo:
         part = todo.pop()
         if isinstance(part, str):
@@ -52,7 +53,7 @@ def expression(tree: Tree) -> str:
             text.append(f"x[{part}]")
         else:
             begin, between = ("(", " + ") if len(part) == 2 else ("add(", ", ")
-            pieces = [begin]
+            pieces: list[Tree | str] = [begin]
             for child in part:
                 pieces += [child, between]
             pieces[-1] = ")"
@@ -93,7 +94,7 @@ def depth(tree: Tree) -> int:
     return fold(tree, lambda index: 0, lambda children: 1 + max(children))
 
 
-def evaluate(tree: Tree, x: np.ndarray) -> tuple[np.floating, np.floating]:
+def evaluate(tree: Tree, x: np.ndarray) -> tuple[np.floating, float]:
     """The sum of x (n,) by the tree, rounded to x's type at each addition, and a bound of its error.
 
     The bound is u times the sum of the magnitudes of all partial sums, u half a unit in the last place of 1

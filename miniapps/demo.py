@@ -76,13 +76,13 @@ def demonstrate(mpirun: list[str], out: Path, launches: int, arguments: tuple[st
 
     say(f"\nWithout a guarantee: one command, {launches} times. Partial sums are added in the order in which")
     say("they arrive, which is up to the machine.")
-    free = {}
+    free: dict[Path, str] = {}
     for launch in range(1, launches + 1):
         path = out / f"none-{launch}"
         free[path] = coupled(mpirun, FREE_RANKS, (*FREE, *arguments), path, f"{len(free) + 1}/{total}")
 
     say(f"\nWith --guarantee layout: the same bits on any number of ranks, here {listing(PROMISED_RANKS)}.")
-    promised = {}
+    promised: dict[Path, str] = {}
     for ranks in PROMISED_RANKS:
         path = out / f"layout-{ranks}-ranks"
         promised[path] = coupled(

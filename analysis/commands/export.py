@@ -108,7 +108,8 @@ def _written(options: argparse.Namespace, module) -> list[str]:
 
 
 def _models(options: argparse.Namespace, module) -> list[str]:
-    runs, skipped = [], []
+    runs: list[Path] = []
+    skipped: list[Path] = []
 
     def parts():
         for directory, repeat in _runs(options.runs):
@@ -169,7 +170,7 @@ def _mark(part, directory: Path, repeat: int | None, options: argparse.Namespace
     found = compare(frames, a, b)
     if found.equal:
         return None, f"No mark: {a[0]}:{a[1]} and {b[0]}:{b[1]} are equal as far as both recorded."
-    point, where = found.first, f"{a[0]}:{a[1]} and {b[0]}:{b[1]} part at {place(found.first)}"
+    point, where = found.part, f"{a[0]}:{a[1]} and {b[0]}:{b[1]} part at {place(found.part)}"
     table = "fingerprints" if point is found.fingerprint else "values"
     (trace,) = read_run(directory, [table], [point.rank_a])
     events = timeline(directory)

@@ -69,7 +69,7 @@ def bca(
     for at in np.ndindex(value.shape):
         d, j = drawn[(slice(None), *at)], left_out[(slice(None), *at)]
         d = d[~np.isnan(d)] if (~np.isnan(d)).mean() >= USED else d[:0]
-        ends.append(_ends(value[at], d, j[~np.isnan(j)], bool(corrected[at]), confidence))
+        ends.append(_ends(float(value[at]), d, j[~np.isnan(j)], bool(corrected[at]), confidence))
     low, high = np.array(ends).reshape(-1, 2).T
     return low.reshape(value.shape), high.reshape(value.shape)
 

@@ -48,7 +48,9 @@ def design(levels: pd.DataFrame, treatments: tuple[str, ...]) -> Design:
     order += sorted((name for name in RANDOM if count[name] > 1), key=count.__getitem__)
     constant = [name for name in (*treatments, *RANDOM) if count[name] < 2]
     raised = ranks(np.stack([codes[name] for name in order], axis=1)) if order else np.zeros(0, int)
-    kept, alias, holds = [], {}, {}
+    kept: list[str] = []
+    alias: dict[str, str] = {}
+    holds: dict[str, list[str]] = {}
     for name, rank in zip(order, raised, strict=True):
         if rank:
             kept.append(name)

@@ -181,12 +181,12 @@ def _methods(a: pd.Series, b: pd.Series) -> list[tuple[str, str, str]]:
     are no other method: what they change, sums say."""
     promised = all(run["guarantee"] in SPANS_LAYOUTS for run in (a, b))
     left_out = (*IN_LABEL, *NO_CAUSE, *(FREE if promised else ("ownership",)))
-    sides = [
+    one, other = (
         {"guarantee": run["guarantee"], "ordering": run["ordering"]}
         | factors(run["method"], run["options"], left_out)
         for run in (a, b)
-    ]
-    return [(key, *(_said(side.get(key)) for side in sides)) for key in told_apart(sides)]
+    )
+    return [(key, _said(one.get(key)), _said(other.get(key))) for key in told_apart([one, other])]
 
 
 def _choices(frames: Frames, found: Comparison) -> list[tuple[str, str, str]]:

@@ -110,9 +110,16 @@ class Comparison:
         return min(points, key=lambda point: point.step, default=None)
 
     @property
+    def part(self) -> Point:
+        """`first`, where the two part; raises ValueError for two that differ nowhere."""
+        if self.first is None:
+            raise ValueError(f"{self.a} and {self.b} differ nowhere, so that they part nowhere")
+        return self.first
+
+    @property
     def when(self) -> tuple[int, ...]:
         """Sorts comparisons that differ, the earliest divergence first."""
-        return (self.first.step, self.first is self.value, self.first.seq, self.first.block)
+        return (self.part.step, self.part is self.value, self.part.seq, self.part.block)
 
 
 class NothingInCommon(Exception):
@@ -124,7 +131,10 @@ def compare(frames: Frames, a: Id, b: Id, told: Common | None = None) -> Compari
     step, then the lowest block. Hashes of many rows are compared first, and rows are read only where these differ
     (`analysis.load.tree`). `told` is what `told_of` returns, where the caller has it. Raises NothingInCommon when there
     is no row to compare, and none is missing."""
-    points, shared, only, lacks, lone, through = {}, 0, [0, 0], [0, 0], [], []
+    points: dict[str, Point | None] = {}
+    shared, only, lacks = 0, [0, 0], [0, 0]
+    lone: list[Lone] = []
+    through: list[int] = []
     told = told or told_of(frames, a, b)
     for table in ("fingerprints", "values"):
         both = _Shared(frames, table, a, b, told)
@@ -145,10 +155,12 @@ def compare(frames: Frames, a: Id, b: Id, told: Common | None = None) -> Compari
             "nothing to compare; give two runs of one problem that record fingerprints"
         )
     fingerprint = points["fingerprints"]
+    values, largest = _nearby(frames, a, b, fingerprint, told)
     return Comparison(
-        a, b, fingerprint, points["values"], _first_order(frames, a, b),
-        *_nearby(frames, a, b, fingerprint, told), shared, *only, max(through, default=-1), *lacks,
-        min(lone, key=lambda row: row.step, default=None), told.differ,
+        a, b, fingerprint, points["values"], _first_order(frames, a, b), values, largest,
+        compared=shared, only_a=only[0], only_b=only[1], through=max(through, default=-1),
+        lacks_a=lacks[0], lacks_b=lacks[1], lone=min(lone, key=lambda row: row.step, default=None),
+        recordings=told.differ,
     )  # fmt: skip
 
 
@@ -431,5 +443,5 @@ def _first_order(
     if changed.empty:
         return None
     row = changed.iloc[changed["step"].to_numpy().argmin()]
-    orders = (tuple(np.frombuffer(row[column], "<u2").tolist()) for column in ("ranks", "ranks_b"))
-    return int(row["step"]), str(row["name"]), int(row["occurrence"]), *orders
+    in_a, in_b = (tuple(np.frombuffer(row[column], "<u2").tolist()) for column in ("ranks", "ranks_b"))
+    return int(row["step"]), str(row["name"]), int(row["occurrence"]), in_a, in_b

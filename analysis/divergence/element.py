@@ -74,7 +74,8 @@ def first_element(frames: Frames, found: Comparison) -> tuple[Element | None, li
     """
     if found.first is None:
         return None, []
-    runs, unread = frames.runs.set_index(["run", "repeat"]), []
+    runs = frames.runs.set_index(["run", "repeat"])
+    unread: list[str] = []
     rows = [runs.loc[run] for run in (found.a, found.b)]
     kept = [
         _files(Path(row["path"]), run[1], unread) for row, run in zip(rows, (found.a, found.b), strict=True)
@@ -118,7 +119,7 @@ def _fields(path: Path, unread: list[str]) -> dict[str, np.ndarray]:
 
 def _files(run: Path, repeat: int, unread: list[str]) -> dict[tuple[float, str], Path]:
     """{(step, kind): path}; a solution comes after all steps."""
-    found = {}
+    found: dict[tuple[float, str], Path] = {}
     for folder in FOLDERS:
         kind = kind_of(run / folder)
         if kind != "a directory":
@@ -206,6 +207,7 @@ def _block(
             counts = [-(-n // edge) for n, edge in zip(shape, edges, strict=True)]
             block = int(np.ravel_multi_index(at, counts))
             return block, tuple(i % edge for i, edge in zip(index, edges, strict=True))
-    if len(shape) == 1 and field == "x" and (grid.rows_per_block or 0) > 0:
-        return index[0] // grid.rows_per_block, (index[0] % grid.rows_per_block,)
+    edge = grid.rows_per_block or 0
+    if len(shape) == 1 and field == "x" and edge > 0:
+        return index[0] // edge, (index[0] % edge,)
     return -1, ()

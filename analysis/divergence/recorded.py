@@ -126,8 +126,8 @@ def _any_matches(stated: Iterable[str], table: str, name: str) -> bool:
 
 def _of(options: dict[str, Any], key: str) -> Any:
     section, _, name = key.partition(".")
-    options = options.get(section)
-    return options.get(name) if isinstance(options, dict) else None
+    values = options.get(section)
+    return values.get(name) if isinstance(values, dict) else None
 
 
 def _told(value: Any) -> str:

@@ -98,17 +98,19 @@ def tiles(own: pd.DataFrame, communicates: np.ndarray) -> Iterator[Piece]:
             still_open.pop()
 
     columns = [own[c].tolist() for c in ("name", "start", "end", "repeat", "step")]
-    for row, talks, name, start, end, *place in zip(own.index, communicates.tolist(), *columns, strict=True):
+    for row, talks, name, start, end, repeat, step in zip(
+        own.index, communicates.tolist(), *columns, strict=True
+    ):
         if start < now:
             continue  # inside a communication
         yield from close(start)
-        where = tuple(place)
+        where = repeat, step
         yield from work(start)
         if talks:
-            yield Piece(name, start, end, *place, row)
+            yield Piece(name, start, end, repeat, step, row)
             now = end
         else:
-            still_open.append((name, end, *place))
+            still_open.append((name, end, repeat, step))
     yield from close(int(own["end"].max()))
 
 

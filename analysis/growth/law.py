@@ -182,7 +182,7 @@ def _crossed(steps: np.ndarray, y: np.ndarray, tolerance: float) -> dict[str, fl
     """`observed` with its interval, and `crossed`, of LAW."""
     reached = y >= tolerance
     some = reached.any(axis=0)
-    made = {"crossed": int(some.sum())}
+    made: dict[str, float] = {"crossed": int(some.sum())}
     if some.any():
         found = median_interval(steps[np.argmax(reached[:, some], axis=0)])
         made |= dict(zip(("observed", "observed_low", "observed_high"), found, strict=True))

@@ -66,6 +66,6 @@ class Experiment:
 
 def listed(items: Iterable[object], most: int = LISTED) -> str:
     """`a; b; c; and 4 more`."""
-    items = list(map(str, items))
-    more = [f"and {len(items) - most} more"] if len(items) > most else []
-    return "; ".join([*items[:most], *more])
+    texts = list(map(str, items))
+    more = [f"and {len(texts) - most} more"] if len(texts) > most else []
+    return "; ".join([*texts[:most], *more])

@@ -251,7 +251,7 @@ def _combined(
 ) -> dict[str, np.ndarray]:
     """The rows of all ranks, as far as they are used, rank by rank; `name` counts in `names`."""
     places = {name: place for place, name in enumerate(names)}
-    parts = []
+    parts: list[dict[str, np.ndarray]] = []
     for piece in pieces:
         columns = dict(piece.tables[table])
         if not len(columns["name"]) and parts:

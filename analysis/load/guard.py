@@ -57,6 +57,7 @@ class Guard:
             if self._process is None:
                 self._start()
             seconds = CALL_S + S_PER_BYTE * nbytes
+            answer: Any  # what the function returned, or raised
             try:
                 self._pipe.send((function, arguments, MEMORY + MEMORY_PER_BYTE * nbytes))
                 answered = self._pipe.poll(seconds)

@@ -25,7 +25,7 @@ class Rows:
     length: int
     dtypes: dict[str, str]
     columns: dict[str, np.ndarray] | None = None
-    path: Path | None = None
+    path: Path = Path()  # of Parquet, where there are no `columns`
     read: int = 0
     _bounds: np.ndarray | None = field(default=None, repr=False)
 

@@ -40,7 +40,7 @@ class Leaves:
     keys: np.ndarray
     hi: np.ndarray
     lo: np.ndarray
-    _by_name: dict = field(default_factory=dict, repr=False)
+    _by_name: dict = field(default_factory=dict, init=False, repr=False)
 
     def of(self, name: int) -> tuple[np.ndarray, np.ndarray]:
         """(places of the leaves of the `name`, their steps), by ascending step."""
@@ -86,7 +86,9 @@ class Store:
         key = (table, run, repeat)
         if key not in self._parts:
             if run not in self._sources:
-                return self._made(table, run, {c: np.empty(0, d) for c, d in STORED[table].items()}, [])
+                return self._made(
+                    table, run, {c: np.empty(0, d) for c, d in STORED[table].items()}, np.empty(0, np.int32)
+                )
             source = self._sources[run]
             columns = source.tables[table].all()
             here = _slice(columns["repeat"], repeat)

@@ -42,7 +42,9 @@ def timeline(
     for piece in pieces:
         piece["name"] = piece["name"].cat.set_categories(names)
     if not pieces:
-        raise TraceError(f"{run}: none of the ranks {sorted(ranks)}; a run has the ranks of its rank-*.h5")
+        raise TraceError(
+            f"{run}: none of the ranks {sorted(ranks or ())}; a run has the ranks of its rank-*.h5"
+        )
     events = pd.concat(pieces, ignore_index=True)
     origin = events["start"].min() if len(events) else 0
     events[["start", "end"]] -= origin
@@ -96,7 +98,8 @@ def _on_rank_0(ns: np.ndarray, attributes: dict) -> np.ndarray:
 
 def _depths(start: np.ndarray, end: np.ndarray) -> np.ndarray:
     """How many intervals are around each, of those sorted by start and then by falling end."""
-    depths, open_ends = np.zeros(len(start), np.int32), []
+    depths = np.zeros(len(start), np.int32)
+    open_ends: list[int] = []
     for i, (begin, stop) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
         while open_ends and (open_ends[-1] <= begin or open_ends[-1] < stop):
             open_ends.pop()

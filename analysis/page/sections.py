@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from analysis.page.svg import Figure
@@ -36,7 +37,7 @@ class Table:
     folded, and is at first where it is `folded`. A `grid` keeps its columns however narrow the page is."""
 
     columns: tuple[str, ...]
-    rows: list[tuple[object, ...]]
+    rows: Sequence[tuple[object, ...]]
     numbers: tuple[str, ...] = ()
     folded: bool = False
     grid: bool = False

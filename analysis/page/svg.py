@@ -11,12 +11,13 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from miniapps.received.text import printable
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.typing import RcKeyType
 
 WIDTH_IN = 5.2  # so narrow that letters stay readable when the figure is scaled to a phone
 FONT_PT = 10
@@ -42,12 +43,12 @@ class Figure:
     title: str
     svg: str
     caption: str
-    legend: tuple[tuple[int, str], ...] = ()
-    name: str = ""
-    data: pd.DataFrame | None = None
-    plot: Callable | None = None
-    height_in: float = 3.1
-    grid: tuple[int, int] = (1, 1)
+    legend: tuple[tuple[int, str], ...]
+    name: str
+    data: pd.DataFrame | None
+    plot: Callable
+    height_in: float
+    grid: tuple[int, int]
 
 
 def series(index: int) -> dict[str, str]:
@@ -88,10 +89,12 @@ def picture(figure: Figure, form: str) -> bytes:
         legend_in = 0.1 + 0.22 * len(figure.legend)
         heights = [figure.height_in + 0.3, legend_in]
         canvas = Canvas(figsize=(WIDTH_IN, sum(heights)), layout="constrained", facecolor="white")
-        above, below = canvas.subfigures(2, 1, height_ratios=heights)
+        above, below = canvas.subfigures(2, 1, squeeze=False, height_ratios=heights).ravel()
         figure.plot(above.subplots(*figure.grid))
         above.suptitle(figure.title, x=0.01, ha="left", fontsize=FONT_PT)
-        handles = [Line2D([], [], linestyle="none", label=text, **series(i)) for i, text in figure.legend]
+        looks = [(text, series(index)) for index, text in figure.legend]
+        handles = [Line2D([], [], linestyle="none", label=text, color=look["color"], marker=look["marker"])
+                   for text, look in looks]  # fmt: skip
         below.legend(handles=handles, loc="upper left", fontsize=9)
         _escape(canvas)
         buffer = io.BytesIO()
@@ -104,7 +107,7 @@ def power_of_ten(value: float) -> str:
     return "10" + str(round(math.log10(value))).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
-_STYLE = {
+_STYLE: dict[RcKeyType, Any] = {
     "svg.fonttype": "none", "text.parse_math": False, "font.size": FONT_PT, "font.family": "sans-serif",
     "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "xtick.color": INK, "ytick.color": INK,
     "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.8, "axes.grid": True,

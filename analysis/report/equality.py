@@ -96,12 +96,12 @@ def first_sections(overview: Overview) -> list[Section]:
     frames, groups = overview.frames, overview.groups
     items = []
     paths = frames.runs.set_index(["run", "repeat"])["path"]
-    for cell in (cell for group in groups for cell in group.cells if cell.first):
-        a, b = cell.first.a, cell.first.b
-        lines = [("between", f"{label(a)} and {label(b)}"), *terminal.facts(cell.first, frames)]
+    for cell, found in ((cell, cell.first) for group in groups for cell in group.cells if cell.first):
+        a, b = found.a, found.b
+        lines = [("between", f"{label(a)} and {label(b)}"), *terminal.facts(found, frames)]
         given = " ".join(shlex.quote(f"{paths[run]}:{run[1]}") for run in (a, b))
         command = f"python -m analysis divergence {given}"
-        items.append((f"{cell.label}: {place(cell.first.first)}", lines, command))
+        items.append((f"{cell.label}: {place(found.part)}", lines, command))
     intro = (
         "The earliest step at which any run of a group has other bits than its first run; within the step "
         "the name that was recorded first, then the lowest block. Where arrival orders were recorded, the "

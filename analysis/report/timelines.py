@@ -33,13 +33,13 @@ MARKED = "marked"
 
 def timeline_sections(overview: Overview) -> list[Section]:
     """What ran around the first divergence of each cell, in both runs."""
-    found = [cell for group in overview.groups for cell in group.cells if cell.first]
+    found = [(cell.label, cell.first) for group in overview.groups for cell in group.cells if cell.first]
     title = "Timelines around the first divergence"
     if not found:
         return [Section(title, "No group has runs that differ, so there is no divergence to look at.")]
     figures = []
-    for k, cell in enumerate(found[:DRAWN]):
-        figures += timeline_figure(overview.frames, cell.first, f"timeline-{k}", cell.label)
+    for k, (cell, comparison) in enumerate(found[:DRAWN]):
+        figures += timeline_figure(overview.frames, comparison, f"timeline-{k}", cell)
     nothing = (
         "The runs that differ recorded no events around their first divergence (--trace off), or are gone."
     )
@@ -58,7 +58,7 @@ def timeline_figure(frames: Frames, found: Comparison, name: str, cell: str) -> 
 
     The event in which the difference arose (`divergence.cause`) is framed in the second run, where the traces tell it.
     """
-    at, judged = found.first, cause(frames, found)
+    at, judged = found.part, cause(frames, found)
     event = judged.event if judged else None
     step = event.step if event else at.step
     pieces = []
@@ -83,7 +83,7 @@ def timeline_figure(frames: Frames, found: Comparison, name: str, cell: str) -> 
         "the beginning of the step."
         + (
             f" Framed: the event in which the difference arose ({judged.kind}: {judged.name})."
-            if every[MARKED].any()
+            if judged and every[MARKED].any()
             else " The traces do not tell which event it was."
         )
         + (f" {left_out:,} events too short to be seen are left out." if left_out else "")

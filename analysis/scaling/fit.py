@@ -130,7 +130,7 @@ def solve(model: Model, p: np.ndarray, seconds: np.ndarray) -> np.ndarray:
         return nnls(model.basis(p) / seconds[:, None], np.ones(len(p)))[0]
     first = float(np.median(seconds[p == p.min()]))
     x, _ = curve_fit(
-        lambda p, t, s: predict(model, p, (t, s)), p, seconds, p0=(first, 0.1), sigma=seconds,
+        lambda p, t, s: predict(model, p, np.array([t, s])), p, seconds, p0=(first, 0.1), sigma=seconds,
         bounds=([0.0, 0.0], [np.inf, 1 - 1e-9]),
     )  # fmt: skip
     return x

@@ -60,7 +60,9 @@ def median_runs(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def _traced(chosen: pd.DataFrame, ranks: int, events: int, in_all: int | None):
-    read, notes, known = 0, [], {}
+    read = 0
+    notes: list[str] = []
+    known: dict[tuple[str, int], dict[str, pd.DataFrame] | None] = {}
     found: dict[str, list[pd.DataFrame]] = {name: [] for name in TRACED}
     large, late = 0, 0
     for row in chosen.itertuples(index=False):
@@ -75,9 +77,10 @@ def _traced(chosen: pd.DataFrame, ranks: int, events: int, in_all: int | None):
             else:
                 read += row.events
                 known[run] = _of_run(row, notes)
-        if known[run] is None:
+        tables = known[run]
+        if tables is None:
             continue
-        for name, table in known[run].items():
+        for name, table in tables.items():
             keys = {key: getattr(row, key) for key in KEYS}
             found[name].append(table.assign(**keys)[[*KEYS, *table.columns]])
     if large:

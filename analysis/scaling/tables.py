@@ -144,11 +144,11 @@ def path_tables(made: Study) -> list[tuple[str, Table]]:
         tables.append((f"Critical path: {name}", Table(columns, rows, columns[1:])))
         ranks = by_rank[name].sort_values(["path_s", "rank"], ascending=[False, True]).head(RANKS_SHOWN)
         if len(ranks) > 1:
-            rows = [
+            of_ranks = [
                 (row.rank, number(row.path_s), f"{row.share:.1%}") for row in ranks.itertuples(index=False)
             ]
             heads = ("rank", "on the path, s", "share")
-            tables.append((f"Critical path by rank: {name}", Table(heads, rows, heads)))
+            tables.append((f"Critical path by rank: {name}", Table(heads, of_ranks, heads)))
     return tables
 
 

@@ -201,7 +201,7 @@ def _summed_to_odd(pairs: np.ndarray) -> np.ndarray:
 def _to_odd(rounded: np.ndarray, error: np.ndarray) -> np.ndarray:
     """Of a number whose rounding left `error`, the neighbour on its other side if that is the odd one."""
     integer = np.int32 if rounded.dtype == np.float32 else np.int64
-    bits = rounded.view(integer)
+    bits: np.ndarray = rounded.view(integer)
     # An infinity is even, and comes from a number too large for the type: its odd neighbour is the largest.
     inexact = (error != 0) & ~np.isnan(error) & (bits & 1 == 0)
     away = np.where((error > 0) == (bits >= 0), 1, -1).astype(integer)

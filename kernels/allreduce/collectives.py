@@ -110,7 +110,7 @@ def _needed_only(schedule: Schedule, parts: int, owner: Callable[[int, int], int
     """What it takes to have each part of each chunk of the total at `owner(chunk, part)`; chunks are split in parts."""
     kept = cache(lambda: _kept(schedule, parts, owner))
 
-    def split(chosen: list, index: int) -> tuple:
+    def split(chosen: tuple[list, list, list], index: int) -> tuple:
         # Of what a rank does with a chunk, the parts whose bits are set.
         return tuple(
             replace(step, chunk=step.chunk * parts + part)

@@ -36,12 +36,12 @@ class Reduction:
 
     `ordering`     a name of the catalogue, maybe with parameters: "k-nomial:k=8".
     `shape`        of a contribution; a number n stands for (n,).
-    `dtype`        float64, float32, float16, bfloat16 or int64; accumulations and the library take fewer.
+    `dtype`        or its name: float64, float32, float16, bfloat16 or int64; accumulations and the library take fewer.
     `accumulation` in what partial sums are held and travel: "working", the dtype; "float64"; "compensated", pairs of
                    sum and error; "fixed-point", integers in a common unit; "exact", integers wide enough for every
                    number. Under the last two every ordering has the same bits. See `kernels.allreduce.accumulate`.
     `wire`         how a message is encoded: "as is".
-    `operation`    "sum", "prod", "min", "max" or an `Operation` of your own.
+    `operation`    an `Operation`, or one of "sum", "prod", "min", "max".
     `collective`   "allreduce"; "reduce", to rank `root` alone; "reduce-scatter", elements evenly(n, size, rank) of the
                    flat total; "allgather", one contribution of each rank, (size, *shape). The last three for orderings
                    with a schedule.
@@ -54,12 +54,12 @@ class Reduction:
     """
 
     ordering: str = "direct"
-    shape: int | tuple[int, ...] = ()
-    dtype: np.dtype = "float64"
+    shape: tuple[int, ...] = ()
+    dtype: np.dtype = np.dtype(np.float64)  # noqa: RUF009 (immutable)
     _: KW_ONLY
     accumulation: str = "working"
     wire: str = "as is"
-    operation: str | Operation = "sum"
+    operation: Operation = operations.SUM
     collective: str = "allreduce"
     root: int = 0
     nodes: Sequence[int] | None = None
@@ -118,17 +118,15 @@ class Reduction:
         held = accumulate.get(self.accumulation, self.dtype, self.operation)
         return held.width * held.travels.itemsize
 
-    def schedule(self, size: int, **context) -> Schedule | None:
-        """The schedule of the collective among `size` ranks; None for an ordering that has none.
+    def schedule(self, size: int, **context) -> Schedule:
+        """The schedule of the collective among `size` ranks.
 
-        `context`: `nodes` and `owners`, of which the ordering uses what it needs. Raises ChoiceError for a parameter,
-        a root or an operation that so many ranks cannot have.
+        `context`: `nodes` and `owners`, of which the ordering uses what it needs. Raises ChoiceError for an ordering
+        without a schedule, and for a parameter, a root or an operation that so many ranks cannot have.
         """
         nbytes = math.prod(self.shape) * self.element_bytes
         short = nbytes <= (PAIR_BYTES if size == 2 else SHORT_BYTES)
         schedule = self.entry.schedule(size, short, **context)
-        if schedule is None:
-            return None
         if not (self.operation.commutative or keeps_order(schedule)):
             enough = [o.name for o in catalog.orderings() if o.scheduled and keeps_order(o.schedule(size))]
             raise ChoiceError(

@@ -135,15 +135,13 @@ def simulate(
 
     `contributions[rank]` is (k, *shape), k >= 0 its own for each rank. `arrival` needs the `order` of the ranks.
     `accumulation` is in what partial sums are held, `context` the `nodes` or `owners` of the ordering's schedule.
-    Raises ChoiceError for an unknown ordering, ValueError for `library`, whose order is the library's.
+    Raises ChoiceError for an unknown ordering and for `library`, whose order is the library's.
     """
     ordering, size = catalog.get(name), len(contributions)
     schedule = ordering.schedule(size, short, **context) if order is None else in_order(size, order)
-    if schedule is None:
-        raise ValueError(f"ordering {name!r} cannot be simulated: {ordering.why}")
     shape, dtype = contributions[0].shape[1:], contributions[0].dtype
     held = accumulate.get(accumulation, dtype, operation)
-    if held.propose is not None:
+    if held.propose is not None and held.agreed is not None:
         held.agreed(held.propose(np.concatenate(contributions)), 1)
 
     def words_of(x: np.ndarray) -> np.ndarray:

@@ -80,9 +80,9 @@ def parser(command: str | None) -> argparse.ArgumentParser:
     shown.add_argument("--json", action="store_true", help="for programs")
     for module in (tree, cost, draw, properties):
         module.register(commands)
-    for name, (module, what) in UNDER_MPI.items():
+    for name, (of_mpi, what) in UNDER_MPI.items():
         if name == command:
-            importlib.import_module(module).register(commands)
+            importlib.import_module(of_mpi).register(commands)
         else:
             commands.add_parser(name, help=what)
     return top

@@ -27,7 +27,7 @@ def numbers(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(
             f"{cut(repr(text))} is no list of numbers: write them between commas, as 0,0,1,1, at most {LISTED}"
         )
-    return tuple(NUMBER(part) for part in parts)
+    return tuple(int(NUMBER(part)) for part in parts)
 
 
 def add_ranks(parser: argparse.ArgumentParser) -> None:
@@ -104,13 +104,12 @@ def chosen(args: argparse.Namespace) -> tuple[Reduction, Schedule]:
             return reduction, in_order(args.ranks, args.order)
         except ValueError as error:
             raise ChoiceError(f"--order {_joined(args.order)}: {error}") from None
-    schedule = found.schedule(args.ranks, args.short, **around)
-    if schedule is None:
+    if not found.scheduled:
         raise ChoiceError(
             f"ordering {found.name!r} has no fixed tree: {found.why}. These have one: {scheduled()}; "
             "arrival has one when --order gives its order"
         )
-    return reduction, feasible(found, schedule)
+    return reduction, feasible(found, found.schedule(args.ranks, args.short, **around))
 
 
 def feasible(ordering: Ordering, schedule: Schedule) -> Schedule:

@@ -227,7 +227,7 @@ def parser() -> argparse.ArgumentParser:
     )
     shown.add_argument("--markdown", action="store_true", help="as the table of docs/sums.md")
 
-    shape = argparse.ArgumentParser(add_help=False)
+    shape = Parser(add_help=False)
     group = shape.add_argument_group("launch shape (of the orders with thread blocks)")
     group.add_argument(
         "--block",
@@ -263,7 +263,7 @@ def parser() -> argparse.ArgumentParser:
     )
     tree.add_argument("--expression", action="store_true", help="in full, however many terms")
 
-    data = argparse.ArgumentParser(add_help=False)
+    data = Parser(add_help=False)
     data.add_argument("file", nargs="?", metavar="FILE.npy", help="a one-dimensional array")
     data.add_argument("--distribution", choices=DISTRIBUTIONS, help="random numbers in place of a file")
     data.add_argument(

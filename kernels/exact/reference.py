@@ -172,7 +172,7 @@ def order_free_sum(name: str, x: np.ndarray, y: np.ndarray | None = None) -> np.
     to float32 for narrower types. `exact` has the unit of which all numbers are multiples.
     """
     wide = x.dtype == np.float64
-    dtype = np.dtype(np.float64 if wide else np.float32)
+    dtype: np.dtype = np.dtype(np.float64 if wide else np.float32)
     terms = _terms(x, y)
     special = [t for t in terms if not math.isfinite(t)]
     if special:

@@ -8,6 +8,7 @@ The index is checked there before anything is added.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from kernels.scatter.elements import check, out_of_range
 from kernels.scatter.orders import in_order
 from kernels.sums.cupy import ELEMENTS, missing, plain, type_name
 from kernels.sums.elements import accumulator
+
+if TYPE_CHECKING:
+    import cupy
 
 INDICES = {"int32": "int", "int64": "long long"}  # in C++
 THREADS = 256
@@ -61,8 +65,8 @@ def exact(x, index, bins: int, dtype=""):
 class OnDevice:
     """A scatter-add that fits, its index in range."""
 
-    x: object  # (n,) or (n, columns)
-    index: object  # (n,) int32 or int64
+    x: cupy.ndarray  # (n,) or (n, columns)
+    index: cupy.ndarray  # (n,) int32 or int64
     bins: int
     element: str
 

@@ -15,8 +15,7 @@ from kernels import _native
 from kernels.sparse.csr import Csr
 from kernels.threads import checked
 
-PROBLEMS = (  # by number, as in kernels/native/ilu.cpp
-    None,
+PROBLEMS = (  # from 1 on, as in kernels/native/ilu.cpp
     "has no diagonal entry: store one, be it zero",
     "has two entries in one column: add them first",
     "has an entry that is NaN or infinite",
@@ -91,9 +90,9 @@ def factor(matrix: Csr, starts: np.ndarray, threads: int = 1, positive: bool = F
     if len(found) == 2:
         problem, row = found
         block = int(np.searchsorted(starts, row, side="right")) - 1
-        raise FactorError(row, block, PROBLEMS[problem])
-    lower, upper = (Csr(*arrays, matrix.m) for arrays in (found[0:3], found[3:6]))
-    return Factors(starts, lower, upper, *found[6:], threads)
+        raise FactorError(row, block, PROBLEMS[problem - 1])
+    lower, upper = (Csr(found[k], found[k + 1], found[k + 2], matrix.m) for k in (0, 3))
+    return Factors(starts, lower, upper, found[6], found[7], found[8], threads)
 
 
 def _check_starts(starts, m: int) -> None:

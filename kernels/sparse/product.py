@@ -17,7 +17,7 @@ class Product:
     the memory of the backend, which must not overlap. Raises TypeError and ValueError for others.
     """
 
-    def __init__(self, matrix: Csr, name: str, multiply: Callable, vector: type = np.ndarray):
+    def __init__(self, matrix: Csr, name: str, multiply: Callable, vector: type[np.ndarray] = np.ndarray):
         self.matrix = matrix
         self._name, self._multiply, self._vector = name, multiply, vector
         self._columns, self._least, self._dtype = matrix.columns, matrix.least, matrix.dtype

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from kernels.exact.reference import CHUNKS, LOWEST, NAN, NINF, PINF, WORDS, near
 from kernels.sums import launch
 from kernels.sums.elements import ACCUMULATORS, accumulator
 from kernels.sums.orders import in_order
+
+if TYPE_CHECKING:
+    import cupy
 
 ELEMENTS = {"float64": "double", "float32": "float", "float16": "float16", "bfloat16": "bfloat16"}  # in C++
 CAPABILITY = 60  # the first with atomic additions of float64
@@ -211,7 +215,7 @@ def queue(operation: str, name: str, arrays, block: int, items: int, grid: int, 
 class Parts:
     """An order-free sum on the device, not yet put together: int64 `words` as in `Result` of order_free.cu."""
 
-    words: object
+    words: cupy.ndarray
     width: int
     fold: int
     number: np.dtype
@@ -232,7 +236,7 @@ def queue_order_free(
         records = xp.empty(shape.blocks * (2 + fold), xp.int64)
         words = xp.empty(2 + 2 * fold + (CHUNKS if name == "exact" else 0), xp.int64)
         configuration, data = ((shape.blocks,), (shape.block,)), (*arrays, n, shape.segment)
-        largest = ()
+        largest: tuple[cupy.ndarray, ...] = ()
         if name == "fixed-point":
             largest = (xp.zeros(2, xp.uint32),)  # as guessed, as found
             which = "largest_element" if operation == "sum" else "largest_product"

@@ -96,9 +96,10 @@ def discover(
     counts = _Counts(f, n, np.dtype(dtype), precision, np.random.default_rng(seed))
     counts.require_repeats()
     if _keeps_units(counts):
-        parts = tuple(range(n))
+        parts: tuple[Tree, ...] = tuple(range(n))
     else:
-        parts = canonical(tuple(_search(counts)))
+        found = canonical(tuple(_search(counts)))
+        parts = found if isinstance(found, tuple) else (found,)
         counts.require_agreement(parts)
     if len(parts) > 1:
         return NoOrder(COMPENSATED if _shows_order(counts, parts) else ORDER_FREE, parts)
@@ -229,7 +230,8 @@ def _subtrees(counts: _Counts, members: list[int], size: int) -> list[Tree]:
 
 def _around(counts: _Counts, pivot: int, groups: dict[int, list[int]]) -> Tree:
     """The subtree of the pivot and all groups: from the leaf upwards, each group joins at one node."""
-    tree, reached = pivot, 1
+    tree: Tree = pivot
+    reached = 1
     for size, group in groups.items():
         reached += len(group)
         if reached != size:

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-ACCUMULATORS = {
+ACCUMULATORS: dict[str, np.dtype] = {
     "float64": np.dtype(np.float64),
     "float32": np.dtype(np.float32),
     "float16": np.dtype(np.float32),

@@ -56,7 +56,7 @@ def norm_by(dot: Variant):
             return np.ldexp(np.sqrt(function(values, values, *args, **kwargs)), -shift)
 
     signature = inspect.signature(function)
-    norm.__signature__ = signature.replace(
+    norm.__signature__ = signature.replace(  # type: ignore[attr-defined]  # an attribute that PEP 362 allows
         parameters=[p for p in signature.parameters.values() if p.name != "y"]
     )
     norm.__doc__ = (

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from kernels.guarantees import known
 from kernels.registry import Variant
 from kernels.sums import emulated, launch
@@ -45,7 +47,7 @@ def declared(
     items: int = ITEMS,
     grid: int = GRID,
     threads: int = 1,
-    order: Sequence[int] | None = None,
+    order: Sequence[int] | np.ndarray | None = None,
 ) -> Tree | None:
     """The tree by which the order `name` adds n terms, or None where it states none (`NO_TREE` says why).
 
@@ -72,14 +74,16 @@ def declared(
         return aligned([lanes(part, LANES) for part in cut(terms, TREE_BLOCK)])
     if name == "omp-ordered":
         return left_to_right([lanes(part, LANES) for part in shares(terms, threads)])
-    if name in ("ao", "spa") and order is None:
-        return None
     if name == "ao":
-        return left_to_right([i for unit in arranged(cut(terms, WARP), order) for i in unit])
+        return (
+            None
+            if order is None
+            else left_to_right([i for unit in arranged(cut(terms, WARP), order) for i in unit])
+        )
     launched = launch.shape(n, block, items, grid)
     partial_sums = [lanes(part, block) for part in cut(terms, launched.segment)]
     if name == "spa":
-        return left_to_right(arranged(partial_sums, order))
+        return None if order is None else left_to_right(arranged(partial_sums, order))
     if name == "sptr":
         return lanes(partial_sums, block)
     if name == "sp-pairwise":
@@ -116,7 +120,7 @@ def shares(terms: Sequence[Tree], threads: int) -> list[Sequence[Tree]]:
     return [part for part in parts if part]
 
 
-def arranged(units: Sequence, order: Sequence[int]) -> list:
+def arranged(units: Sequence, order: Sequence[int] | np.ndarray) -> list:
     """The units in an order of arrival; ValueError when it is no permutation of them."""
     order = [int(unit) for unit in order]
     if sorted(order) != list(range(len(units))):

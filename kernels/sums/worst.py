@@ -126,7 +126,8 @@ class _Best:
         )  # +0.0 where the last unit is short: adds nothing
         self.rows.ravel()[: len(terms)] = terms
         self.totals = self.rows.sum(axis=1, dtype=np.float64)
-        self.value, self.order, self.method, self.tried = -np.inf, np.arange(self.units), "", 0
+        self.value: np.floating = terms.dtype.type(-np.inf)
+        self.order, self.method, self.tried = np.arange(self.units), "", 0
 
     def consider(self, method: str, order: np.ndarray) -> np.floating:
         self.tried += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 
 import numpy as np
 
@@ -18,12 +19,12 @@ class Bound:
     """A program and the vectors that it is for, all that is used of them checked."""
 
     program: Program
-    arrays: dict[str, object]  # those that the program uses
+    arrays: dict[str, np.ndarray]  # those that the program uses, NumPy's or CuPy's
     same: dict[str, int]  # address by name: names of equal address are one vector
     starts: np.ndarray  # int64 (blocks + 1,), of the host
     dtype: np.dtype
     threads: int
-    xp: object
+    xp: ModuleType  # numpy or cupy
 
     @property
     def n(self) -> int:
@@ -80,11 +81,11 @@ def bind(xp, vectors, steps: str, dots: str, starts, threads: int) -> Bound:
     """
     program = parse(steps, dots, vectors)
     arrays = {name: vectors[name] for name in program.vectors}
-    dtype = None
     for name, array in arrays.items():
         if not isinstance(array, xp.ndarray) or array.dtype not in TYPES:
             raise TypeError(f"vector {name!r}: expected float64 or float32 {xp.ndarray}, got {_what(array)}")
-        dtype = dtype or array.dtype
+    dtype = next(iter(arrays.values())).dtype
+    for name, array in arrays.items():
         if array.dtype != dtype:
             raise TypeError(
                 f"vector {name!r}: {array.dtype}, but the others are {dtype}; use one type for all"

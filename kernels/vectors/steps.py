@@ -70,10 +70,11 @@ class Program:
         """Names of the vectors that are written."""
         return frozenset(step.target for step in self.steps)
 
-    def read(self, same: Mapping[str, object]) -> set:
+    def read(self, same: Mapping[str, int]) -> set[int]:
         """What must be read from memory: values of `same` (equal where two names are one vector) of the vectors
         whose old elements are needed."""
-        old, written = set(), set()
+        old: set[int] = set()
+        written: set[int] = set()
         for step in self.steps:
             old |= {same[name] for name in operands(step)} - written
             written.add(same[step.target])
@@ -109,12 +110,14 @@ def _step(text: str, vectors) -> Step:
     if not equals or not re.fullmatch(NAME, target) or not right:
         raise _wrong(text, f"expected {GRAMMAR}")
     _require_vector(text, target, vectors)
-    terms, at = [], 0
+    terms: list[Term] = []
+    at = 0
     while at < len(right):
         found = TERM.match(right, at)
         if not found or (terms and not found[1]):
             raise _wrong(text, f"cannot read {right[at:]!r}; expected {GRAMMAR}")
-        terms.append(_term(text, *found.groups(), vectors))
+        sign, first, others = found.groups()
+        terms.append(_term(text, sign, first, others, vectors))
         at = found.end()
     if len(terms) > MOST_TERMS:
         raise _wrong(text, f"it has {len(terms)} terms, at most {MOST_TERMS} are possible: use two steps")

@@ -9,13 +9,13 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 import numpy as np
 
 from miniapps.coupled.closure import NETWORKS, parameters
-from miniapps.coupled.config import CLOSURES
+from miniapps.coupled.config import ClosureKind
 from miniapps.coupled.flow import view
 from miniapps.coupled.physics import HALO
 from miniapps.coupled.state import State, combined, problem_of
@@ -28,7 +28,8 @@ from miniapps.received.sealed import read_sealed
 from miniapps.received.text import printable
 from miniapps.trace.schema import fingerprint_rows
 
-FORMAT, SCHEMA = "fpna-checkpoint", 2
+FORMAT: Final = "fpna-checkpoint"
+SCHEMA: Final = 2
 FOLDER = "checkpoints"
 FIELDS = ("zeta", "psi", "slope", "curvature")
 PREFIX = "surrogate."
@@ -61,7 +62,7 @@ class Shapes(msgspec.Struct):
     ny: Edge = msgspec.field(name="grid.ny")
     bx: Edge = msgspec.field(name="grid.bx")
     by: Edge = msgspec.field(name="grid.by")
-    kind: Literal[CLOSURES] = msgspec.field(name="closure.kind")
+    kind: ClosureKind = msgspec.field(name="closure.kind")
     channels: Edge = msgspec.field(name="closure.channels")
 
 
@@ -87,7 +88,8 @@ def save_checkpoint(ctx, blocks: Blocks, state: State, surrogate) -> None:
     """Write RUN/checkpoints/repeat-R-step-S.h5: global arrays, for any number of ranks. Collective."""
     padded = {"zeta": view(state.zeta, HALO), "psi": view(state.psi, HALO)}
     own = padded | {"slope": state.slope, "curvature": state.curvature}
-    arrays = {name: fields.gather(blocks, ctx.comm, own[name]) for name in FIELDS}
+    whole = {name: fields.gather(blocks, ctx.comm, own[name]) for name in FIELDS}
+    arrays = {name: array for name, array in whole.items() if array is not None}
     if ctx.rank:
         return
     if surrogate is not None:
@@ -177,7 +179,9 @@ def _attributes(told: dict[str, Any], where: str) -> tuple[Head, dict[str, Any],
 
 def _expected(shapes: Shapes) -> dict[str, tuple[str, tuple[int, ...]]]:
     """{name: (dtype, shape)} of the arrays."""
-    expected = {name: ("float64", (shapes.ny, shapes.nx)) for name in FIELDS}
+    expected: dict[str, tuple[str, tuple[int, ...]]] = {
+        name: ("float64", (shapes.ny, shapes.nx)) for name in FIELDS
+    }
     if shapes.kind in NETWORKS:
         network = ("float32", (parameters(shapes.channels),))
         expected |= {f"{PREFIX}{name}": network for name in ("theta", "first_moment", "second_moment")}

@@ -1,11 +1,13 @@
 """Options of the coupled mini-app."""
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from miniapps.runner.config import HUGE, INT32, option, section
 
 INITIAL = ("random", "kolmogorov", "decaying")
-CLOSURES = ("none", "physics", "surrogate", "online")
+ClosureKind = Literal["none", "physics", "surrogate", "online"]
+CLOSURES: tuple[str, ...] = get_args(ClosureKind)
 EDGE = 2**20  # points along an edge of the grid, at most
 
 

@@ -36,7 +36,7 @@ def vorticity(
 
     made = field(seed)
     for block, by_seed in (other or {}).items():
-        made[blocks.local(block)] = field(by_seed)[blocks.local(block)]
+        made[blocks.index(block)] = field(by_seed)[blocks.index(block)]
     return made
 
 

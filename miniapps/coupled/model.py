@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from math import inf, isfinite, pi, sqrt
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -181,7 +182,7 @@ class Model:
         zeta_old, psi_old = zeta.copy(), psi.copy()
         ratio = dt / state.last_dt if state.last_dt > 0.0 else 0.0
         bend = (ratio * ratio) * state.curvature
-        powers = []
+        powers: list[tuple[Any, Any]] = []  # (psi, source) of each stage, NumPy's or CuPy's
 
         zeta += dt * self._rate(eddy, powers)
         psi += ratio * state.slope

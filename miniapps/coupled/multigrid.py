@@ -49,8 +49,8 @@ def smoother(factor: int, inverse_h2: float) -> tuple[float, np.ndarray]:
 def coarser(blocks: Blocks) -> Blocks:
     """The same blocks, with the same owners, on the coarser grid."""
     factor = factor_of(blocks.by, blocks.bx)
-    edges = (n // factor for n in (blocks.ny, blocks.nx, blocks.by, blocks.bx))
-    return Blocks(*edges, blocks.size, blocks.rank, blocks.shuffle)
+    ny, nx, by, bx = (n // factor for n in (blocks.ny, blocks.nx, blocks.by, blocks.bx))
+    return Blocks(ny, nx, by, bx, blocks.size, blocks.rank, blocks.shuffle)
 
 
 def is_gathered(blocks: Blocks) -> bool:

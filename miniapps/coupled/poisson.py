@@ -12,7 +12,8 @@ class Steps:
     def __init__(self, blocks, kernels, fine, fill_x, x_pad: int, dots, norm):
         self.dots, self.norm = dots, norm
         self._kernels, self._fine, self._fill_x, self._x_pad = kernels, fine, fill_x, x_pad
-        self.x, self._fields, self._update = None, (), kernels.cg_update
+        self.x, self._update = None, kernels.cg_update
+        self._fields: tuple = ()
         self.r, self.u, self.w = fine.r, fine.u, fine.w
         self.p, self.s = (blocks.zeros(xp=kernels.xp) for _ in range(2))
         fine.dots = dots.partials

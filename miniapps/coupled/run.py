@@ -55,10 +55,11 @@ def _write_files(model: Model, step: int) -> None:
             name: fields.gather(model.blocks, ctx.comm, view(field, HALO))
             for name, field in (("zeta", model.state.zeta), ("psi", model.state.psi))
         }
+        arrays = {name: array for name, array in whole.items() if array is not None}
         if ctx.rank == 0:
             attributes = {"format": "fpna-snapshot", "app": "coupled", "step": step, "time": model.state.time}
             name = f"snapshots/repeat-{ctx.repeat}-step-{step:06d}.h5"
-            fields.save(ctx.directory(), name, attributes | {"spacing": model.h}, whole)
+            fields.save(ctx.directory(), name, attributes | {"spacing": model.h}, arrays)
 
 
 def _figures(model: Model, steps: int, wall: float) -> dict[str, tuple[float, str]]:

@@ -89,7 +89,7 @@ class Surrogate:
         target = torch.from_dlpack(target).to(torch.float32)
         weight = torch.from_dlpack(weight).to(torch.float32) * (1.0 / self.scale)
         chunks = [slice(None)] if self.batch == "rank" else [slice(k, k + 1) for k in range(len(inputs))]
-        gradients = []
+        gradients: list[torch.Tensor] = []
         for chunk in chunks:
             with self._convolutions():
                 error = (self._forward(self.theta, inputs[chunk])[:, 0] - target[chunk]) * weight[chunk]

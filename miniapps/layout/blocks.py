@@ -88,6 +88,13 @@ class Blocks:
         where = np.searchsorted(self.own, block)
         return int(where) if where < len(self.own) and self.own[where] == block else None
 
+    def index(self, block: int) -> int:
+        """Local index of a block that this rank owns; raises BlocksError for others."""
+        where = self.local(block)
+        if where is None:
+            raise BlocksError(f"block {block} is not on rank {self.rank}, which has {self.own.tolist()}")
+        return where
+
     def zeros(self, pad: int = 0, dtype=np.float64, xp=np):
         """A field `(own blocks, by + 2 pad, bx + 2 pad)` of zeros."""
         return xp.zeros((len(self.own), self.by + 2 * pad, self.bx + 2 * pad), dtype)

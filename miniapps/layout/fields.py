@@ -31,14 +31,14 @@ def gather(blocks: Blocks, comm, field) -> np.ndarray | None:
 
 
 def scatter(blocks: Blocks, comm, array: np.ndarray | None) -> np.ndarray:
-    """The inverse of `gather`: float64 `(own blocks, by, bx)` of rank 0's `(ny, nx)`. Collective."""
+    """The inverse of `gather`: float64 `(own blocks, by, bx)` of rank 0's `(ny, nx)`; None elsewhere. Collective."""
     mine = blocks.zeros()
     counts = np.bincount(blocks.owner, minlength=comm.size) * mine[0].size
     whole = None
-    if comm.rank == 0:
+    if array is not None:
         dealt = by_block(blocks, array)[np.argsort(blocks.owner, kind="stable")]
         whole = np.ascontiguousarray(dealt, dtype=np.float64)
-    comm.Scatterv([whole, counts] if comm.rank == 0 else None, mine)
+    comm.Scatterv(None if whole is None else [whole, counts], mine)
     return mine
 
 

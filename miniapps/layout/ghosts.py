@@ -4,6 +4,8 @@
 (`miniapps.layout.messages`). It moves bits and adds nothing: it cannot affect reproducibility.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from miniapps.layout.messages import Messages, exchange
@@ -77,11 +79,13 @@ class WatchedGhosts:
     elements of other blocks lie that it needs, in ascending global order; `owners` (k,): of the ghosts.
     """
 
-    def __init__(self, ghosts: Ghosts, rows: Rows, needs, owners: np.ndarray, watch):
+    def __init__(self, ghosts: "Ghosts | WatchedGhosts", rows: Rows, needs, owners: np.ndarray, watch):
         self._inner, self._rows, self._needs, self._watch = ghosts, rows, needs, watch
         self._from = {int(owner): np.flatnonzero(owners == owner) + rows.m for owner in np.unique(owners)}
         self.senders = sorted(self._from)
-        self.partners, self.nbytes, self.free = ghosts.partners, ghosts.nbytes, ghosts.free
+        self.partners: list[int] = ghosts.partners
+        self.nbytes: int = ghosts.nbytes
+        self.free: Callable[[], None] = ghosts.free
 
     def __call__(self, x) -> None:
         """As of Ghosts."""

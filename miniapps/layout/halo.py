@@ -13,6 +13,8 @@ from kernels.stencil import backend
 from miniapps.layout.blocks import Blocks, BlocksError
 from miniapps.layout.messages import Messages
 
+Transfer = tuple[int, tuple[int, int], int]  # target block, direction, source block
+
 FACES = ((0, -1), (0, 1), (-1, 0), (1, 0))
 CORNERS = ((-1, -1), (-1, 1), (1, -1), (1, 1))
 
@@ -98,7 +100,9 @@ def _transfers(blocks: Blocks, directions):
 
     Both ends list the transfers of a message by (target block, direction), so nothing need be negotiated.
     """
-    local, sends, receives = [], {}, {}
+    local: list[Transfer] = []
+    sends: dict[int, list[Transfer]] = {}
+    receives: dict[int, list[Transfer]] = {}
     for block in map(int, blocks.own):
         for dj, di in directions:
             other = blocks.neighbour(block, dj, di)
@@ -147,7 +151,7 @@ class _Strips:
 
     def _at(self, block: int, start):
         row, column = start
-        rows = self.blocks.local(block) * (self.blocks.by + 2 * self.pad) + row
+        rows = self.blocks.index(block) * (self.blocks.by + 2 * self.pad) + row
         return rows * self.pitch + column, self.pitch
 
 

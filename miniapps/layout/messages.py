@@ -1,6 +1,7 @@
 """Messages between ranks: planned ones, sent again and again, and one exchange of records without a plan."""
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -19,8 +20,8 @@ class Messages:
         self._sent = staging(xp, (_extent(sends),), dtype)
         self._received = staging(xp, (_extent(receives),), dtype)
         self._staged = xp is not np
-        self.outgoing = xp.empty(self._sent.shape, dtype) if self._staged else self._sent
-        self.incoming = xp.empty(self._received.shape, dtype) if self._staged else self._received
+        self.outgoing: Any = xp.empty(self._sent.shape, dtype) if self._staged else self._sent
+        self.incoming: Any = xp.empty(self._received.shape, dtype) if self._staged else self._received
         self.nbytes = self._sent.itemsize * sum(
             stop - start for start, stop in sends.values()
         )  # sent each time

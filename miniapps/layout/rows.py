@@ -25,7 +25,8 @@ class Rows:
     size: int = 1
     rank: int = 0
     shuffle: int = 0
-    owner: np.ndarray | None = field(default=None, repr=False)  # int32 (count,)
+    # int32 (count,): the rank of each block. None, which it is never afterwards, for contiguous or shuffled ones.
+    owner: np.ndarray = field(default=None, repr=False)  # type: ignore[arg-type]
     own: np.ndarray = field(init=False, repr=False)  # numbers of this rank's blocks
     local_starts: np.ndarray = field(init=False, repr=False)  # int64 (own + 1,)
     _position: np.ndarray = field(init=False, repr=False)  # (count,) index in `own`, -1 elsewhere

@@ -73,7 +73,9 @@ class Box:
     def cuts(self) -> tuple[np.ndarray, ...]:
         """Per axis: where blocks begin, and at the end the number of points; int64."""
         return tuple(
-            np.asarray(block, np.int64) if np.ndim(block) else np.append(np.arange(0, n, block, np.int64), n)
+            np.asarray(block, np.int64)
+            if np.ndim(block)
+            else np.append(np.arange(0, n, block, dtype=np.int64), n)
             for n, block in zip(self.shape, self.block, strict=True)
         )
 
@@ -125,7 +127,8 @@ class Box:
 
     def coordinates(self, blocks) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(z, y, x), float64, in units of the longest edge, of all rows of `blocks`."""
-        return tuple((at + 1) * self.h for at in self.points(blocks))
+        z, y, x = self.points(blocks)
+        return (z + 1) * self.h, (y + 1) * self.h, (x + 1) * self.h
 
 
 def coarsen(box: Box, axes=(True, True, True)) -> Box:
@@ -138,7 +141,8 @@ def coarsen(box: Box, axes=(True, True, True)) -> Box:
     for n, cuts, chosen in zip(box.shape, box.cuts, axes, strict=True):
         shape.append(n // 2 if chosen else n)
         blocks.append(_halved(cuts) if chosen else cuts)
-    return Box(*shape, tuple(blocks))
+    nz, ny, nx = shape
+    return Box(nz, ny, nx, tuple(blocks))
 
 
 def coarsened(fine: Box, coarse: Box) -> tuple[bool, ...]:

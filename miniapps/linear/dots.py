@@ -29,7 +29,7 @@ class GlobalDots:
 
     def put(self, k: int, a, a_pad: int, b, b_pad: int) -> None:
         """Sum k of the next total is the dot product of the interiors of a and b, padded fields."""
-        if self.exact_products:
+        if self._words is not None:
             self._words[k] = 0
             exact.add_products(self._words[k], self._inner(a, a_pad), self._inner(b, b_pad))
         else:
@@ -38,7 +38,7 @@ class GlobalDots:
 
     def total(self) -> np.ndarray:
         """The sums over all blocks of all ranks, float64 (n,); owned by the reducer until its next call."""
-        if self.exact_products:
+        if self._words is not None:
             return self._reducer.sum_words(self._words)
         if self._on_host is not None:
             return self._reducer(self.partials.get(out=self._on_host))

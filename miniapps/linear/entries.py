@@ -92,7 +92,7 @@ def _entries(points, target: Box, reach, classes, values: np.ndarray) -> Entries
         planes = {}
         for slot, (a, b, c) in enumerate(which):
             if (a, b) not in planes:
-                planes[a, b] = _plane(*(array[a] for array in z), *(array[b] for array in y), plane, line)
+                planes[a, b] = _plane([array[a] for array in z], [array[b] for array in y], plane, line)
             before, area, lines = planes[a, b]
             first, extent, within, far = (array[c] for array in x)
             keys[slot] = ((before + area * first + lines * extent + within + far) << bits) + slot
@@ -104,8 +104,8 @@ def _entries(points, target: Box, reach, classes, values: np.ndarray) -> Entries
         found = keys[there]
         stop = end + len(found)
         columns[end:stop] = found >> bits
-        slot = found & ((1 << bits) - 1)
-        data[end:stop] = values[slot + np.repeat(kind * len(slots), counts)]
+        slot_of = found & ((1 << bits) - 1)
+        data[end:stop] = values[slot_of + np.repeat(kind * len(slots), counts)]
         end = stop
     np.cumsum(indptr, out=indptr)
     return indptr, columns[:end], data[:end]
@@ -118,6 +118,7 @@ def _homes(home, reached: np.ndarray):
     return first, extent, np.where(outside, 0, reached - first), np.where(outside, FAR, 0)
 
 
-def _plane(z0, ez, zi, z_far, y0, ey, yi, y_far, plane: int, line: int):
+def _plane(z, y, plane: int, line: int):
     """What the numbers of points of one z and y share: number = before + area first_x + lines extent_x + within_x."""
+    (z0, ez, zi, z_far), (y0, ey, yi, y_far) = z, y
     return z0 * plane + ez * (y0 * line) + (z_far + y_far), ez * ey, zi * ey + yi

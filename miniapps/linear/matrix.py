@@ -63,7 +63,9 @@ class Matrix:
         self._inner, self._outer = (
             planner(part, threads=threads, **parameters) if part.m else _nothing for part in (inner, outer)
         )
-        self._ghosts = ghosts.plan(columns, comm, needed, self.dtype, self.xp)
+        self._ghosts: ghosts.Ghosts | ghosts.WatchedGhosts = ghosts.plan(
+            columns, comm, needed, self.dtype, self.xp
+        )
         self._needed = needed
         self.n = rows.n
         self.nnz = comm.allreduce(len(at))
@@ -113,7 +115,8 @@ class Matrix:
             apply(x, y)
             watch.kernel("spmv", rows.own, rows.parts(y))
 
-        self.apply = watched_apply  # of this matrix alone, so that others pay nothing
+        # Of this matrix alone, so that others pay nothing.
+        self.apply = watched_apply  # type: ignore[method-assign]
         return self
 
     def diagonal(self):
@@ -124,7 +127,7 @@ class Matrix:
 
     def release(self) -> None:
         """Forget `local`, which is needed only to make preconditioners."""
-        self.local = None
+        del self.local
 
     def free(self) -> None:
         """Release what MPI holds. Collective."""

@@ -6,7 +6,9 @@ points per axis, 0: ordinary, 1: the last one. Points outside the box hold zero 
 them is left out.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -112,13 +114,13 @@ def _convection_diffusion(h, velocity, scheme):
     return a
 
 
-_MAKERS = {
+_MAKERS: dict[str, Callable[..., np.ndarray]] = {
     "poisson27": _poisson27,
     "poisson7": _poisson7,
     "anisotropic": _anisotropic,
     "convection-diffusion": _convection_diffusion,
 }
-PARAMETERS = {  # of each kind, with their defaults
+PARAMETERS: dict[str, dict[str, Any]] = {  # of each kind, with their defaults
     "poisson27": {},
     "poisson7": {},
     "anisotropic": {"eps_z": 0.01, "eps_y": 0.1},

@@ -6,7 +6,8 @@ import json
 import os
 import re
 import tomllib
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, overload
 
 import msgspec
 
@@ -58,7 +59,11 @@ def loads(text: bytes, where: str) -> Any:
         ) from None
 
 
-def conform(value: Any, schema: type[T], where: str) -> T:
+@overload
+def conform(value: Any, schema: type[T], where: str) -> T: ...
+@overload
+def conform(value: Any, schema: UnionType, where: str) -> Any: ...
+def conform(value: Any, schema: Any, where: str) -> Any:
     """`value`, of plain Python types, as a `schema`. Raises Refused, its message beginning with `where`."""
     try:
         return msgspec.convert(value, type=schema)

@@ -104,7 +104,8 @@ def _exactly(factors: list[np.ndarray]) -> Fraction:
     """The exact sum of the products of `factors`, or of the one factor."""
     words = exact.zeros()
     if len(factors) == 2:
-        exact.add_products(words, *factors)
+        left, right = factors
+        exact.add_products(words, left, right)
     else:
         exact.add(words, factors[0])
     total = Fraction(0)

@@ -32,7 +32,7 @@ def parameters(
     less than `layout` itself.
     """
     single = per_block and not meets(variant.guarantee, "layout")
-    offered = launch | {"threads": 1 if single else threads}
+    offered: dict[str, Any] = launch | {"threads": 1 if single else threads}
     if dtype == "bfloat16":
         offered["dtype"] = dtype
     return {name: value for name, value in offered.items() if name in variant.parameters}

@@ -27,7 +27,7 @@ class Parts:
     def __post_init__(self):
         owner = shuffled(contiguous_owner(self.count, self.size), self.shuffle)
         own = np.flatnonzero(owner == self.rank)
-        ends = np.cumsum([0, *(self.length(block) for block in own)]).tolist()
+        ends = np.cumsum([0, *(self.length(int(block)) for block in own)]).tolist()
         object.__setattr__(self, "own", own)
         object.__setattr__(self, "cuts", list(pairwise(ends)))
 

@@ -76,7 +76,7 @@ def _gathered(study: Study, batch: Batch | None) -> list[Batch]:
     """On rank 0 the batches to be recorded, elsewhere none; collective. The time of a sum over several ranks is that
     of the slowest."""
     comm = study.ctx.comm
-    if study.whole_arrays:
+    if study.whole_arrays or batch is None:
         return [other for other in comm.gather(batch) or [] if other is not None]
     names = list(batch.seconds)
     mine = np.array([batch.seconds[name] for name in names])

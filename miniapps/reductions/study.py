@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -119,7 +119,7 @@ class Study:
         """The all-reduce over the blocks of arrays of one length, of which this rank has `count` partial sums: one for
         each logical block, or one of all of them."""
         if parts.n not in self._by_length:
-            blocks = parts.own
+            blocks: Sequence[int] | np.ndarray = parts.own
             if not self.policy.per_block:
                 counts = self.comm.allgather(count)
                 first = sum(counts[: self.comm.rank])
@@ -229,7 +229,8 @@ class Study:
             if variant.name not in emulated.UNITS or not np.isfinite(batch.truth):
                 continue
             start = tracer.clock()
-            numbers = emulated.units(variant.name, *vectors, **self._shape)
+            (x,) = vectors  # of a sum: dot products are not searched
+            numbers = emulated.units(variant.name, x, **self._shape)
             found = worst.search(numbers, emulated.UNITS[variant.name], seed=self.options.seed)
             tracer.event(tracer.name("worst"), start)
             extremes = float(found.lowest.value), float(found.highest.value)

@@ -52,9 +52,9 @@ def parse(app: Any, argv: list[str], environ: Mapping[str, str]) -> tuple[RunOpt
     known = known_options(app)
     arguments, unknown = _parser(app, known).parse_known_args(argv)
     if unknown:
-        flags = [f for o in known if o.flag for f in _spellings(o)] + ["--set", "--list", "--help"]
+        spelled = [flag for o in known for flag in _spellings(o)] + ["--set", "--list", "--help"]
         name = unknown[0].partition("=")[0]
-        raise UsageError(f"unknown argument {cut(unknown[0])}{closest(name, flags)}")
+        raise UsageError(f"unknown argument {cut(unknown[0])}{closest(name, spelled)}")
     flags = {
         o.key: convert(o, value, f"option {o.flag}")
         for o in known
@@ -166,9 +166,11 @@ def _help(o: Option) -> str:
     else:
         default = "" if o.default in (None, (), "") else f" (default: {o.default})"
     unit = f" [{', '.join(filter(None, (o.range, o.unit)))}]" if o.range or o.unit else ""
-    names = f": {', '.join(o.allowed())}" if callable(o.choices) else ""
+    names = f": {', '.join(o.choices())}" if callable(o.choices) else ""
     return (o.help + names + unit + default).replace("%", "%%")
 
 
 def _spellings(o: Option) -> list[str]:
+    if o.flag is None:
+        return []
     return [o.flag, "--no-" + o.flag.removeprefix("--")] if o.type is bool else [o.flag]

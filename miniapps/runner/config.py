@@ -321,6 +321,18 @@ def cut(text: str) -> str:
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 20]}... ({len(text)} characters)"
 
 
+TRUTHS = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
+
+
 def _parse(kind: type, value: Any) -> Any:
     """`value` as `kind`, or None if it is not one; numbers in text are read as Python writes them."""
     if kind is str:
@@ -330,8 +342,7 @@ def _parse(kind: type, value: Any) -> Any:
     if kind is bool:
         if isinstance(value, bool):
             return value
-        return {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False,
-                "0": False}.get(value.strip().lower() if isinstance(value, str) else None)  # fmt: skip
+        return TRUTHS.get(value.strip().lower()) if isinstance(value, str) else None
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     if isinstance(value, str) and len(value) > DIGITS:

@@ -47,7 +47,9 @@ def logger(app: str, rank: int, level: str, file: Path | None) -> logging.Logger
     log.propagate = False
     close(log)
     asked = getattr(logging, level.upper())
-    handlers = [(logging.StreamHandler(sys.stderr), asked if rank == 0 else max(asked, logging.WARNING))]
+    handlers: list[tuple[logging.Handler, int]] = [
+        (logging.StreamHandler(sys.stderr), asked if rank == 0 else max(asked, logging.WARNING))
+    ]
     if file is not None:
         handlers.append((_File(file, "x", encoding="utf-8", errors="backslashreplace"), asked))
     formatter = _Formatter(FORMAT.replace("%(rank)d", str(rank)).replace("%(name)s", app), "%H:%M:%S")
@@ -82,7 +84,7 @@ class Progress:
     def __init__(self, stream, repeats: int, width: int = 40):
         self.stream, self.repeats, self.width = stream, repeats, width
         self.drawn = 0.0
-        self.begin = None
+        self.begin: float | None = None
 
     def show(self, repeat: int, step: int, steps: int) -> None:
         """Draw that `step` of `steps` begins in `repeat`."""

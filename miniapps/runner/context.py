@@ -159,7 +159,7 @@ class Context:
         decided = "application" if by else "option" if policy.by_option else "guarantee"
         ordering, accumulation = by or policy.of(math.prod(shape))
         reduction = allreduce.Reduction(
-            ordering, shape, dtype, accumulation=accumulation, collective=collective, operation=operation,
+            ordering, shape, np.dtype(dtype), accumulation=accumulation, collective=collective, operation=operation,
             check=self.options.check_ranks,
         )  # fmt: skip
         inner = allreduce.plan(

@@ -130,7 +130,7 @@ def _save(error, code, app, comm, state: State) -> tuple[list[str], bool]:
     others = (
         isinstance(error.__cause__, FileExistsError) and ctx is None
     )  # two runs began in one directory at once
-    if first and place is not None and not others:
+    if first and place is not None and launch is not None and not others:
         blamed = died if died is not None or isinstance(error, TOLD) else comm.rank
         told = {"error": message[0], "failed_rank": blamed}
         try:
@@ -157,7 +157,7 @@ def _keep_traceback(error: BaseException, state: State, rank: int) -> list[str]:
     if isinstance(error, (*CLEAR, Terminated)):
         return []
     text = "".join(traceback.format_exception(error))
-    if state.place is None or state.launch.options.log_level == "debug":
+    if state.place is None or state.launch is None or state.launch.options.log_level == "debug":
         return [text.rstrip()]
     name = f"error-rank-{rank:05d}.txt"
     try:

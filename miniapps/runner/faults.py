@@ -66,7 +66,7 @@ class Fault:
             if self.rank == rank:
                 raise InjectedFault(f"fault injected by --fault {self.spec}")
             return False
-        state = peek(self.block) if peek else None
+        state = peek(self.block) if peek and self.block is not None else None
         if state is None:
             return False
         self.spoil(state, "the state of a block")

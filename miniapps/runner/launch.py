@@ -70,7 +70,7 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
     was to do. Raises UsageError, ChoiceError or BlocksError, and then has created nothing."""
     options, own, only_list = commandline.parse(app, argv, os.environ)
     known = commandline.known_options(app)
-    recorded = None if only_list or options.replay is None else replayed(options)
+    recorded = None if only_list or options.replay is None else replayed(options, options.replay)
     if app.complete:
         app.complete(own, options, size)
     effective = config.effective(Common(options), own)
@@ -139,14 +139,14 @@ def directory(out: Path) -> Path:
     return out
 
 
-def replayed(options: RunOptions) -> Replay:
-    """What `options.replay` recorded. Where these are orders of arrival they are what is to run: `options.allreduce`
-    says so afterwards. Raises UsageError."""
-    found = replay.read(options.replay)
+def replayed(options: RunOptions, run: str) -> Replay:
+    """What `run`, that of --replay, recorded. Where these are orders of arrival they are what is to run:
+    `options.allreduce` says so afterwards. Raises UsageError."""
+    found = replay.read(run)
     if found.orders:
         if options.allreduce not in (None, "arrival"):
             raise UsageError(
-                f"--replay {options.replay}: an order of arrival cannot be repeated with --allreduce "
+                f"--replay {run}: an order of arrival cannot be repeated with --allreduce "
                 f"{options.allreduce}; leave --allreduce out"
             )
         options.allreduce = "arrival"

@@ -26,13 +26,14 @@ def listing(app: Any, known: list[Option], values: dict[str, dict[str, Any]]) ->
         ),
     ]
     for operation in registry.operations():
-        rows = (
+        variants = (
             (v.name, v.backend, v.guarantee, v.unavailable() or v.why) for v in registry.variants(operation)
         )
-        parts.append(_table(f"variants of {operation}", rows))
+        parts.append(_table(f"variants of {operation}", variants))
     rows = []
     for o in known:
-        allowed = "" if o.allowed() is None else f" {{{', '.join(map(str, o.allowed()))}}}"
+        choices = o.allowed()
+        allowed = "" if choices is None else f" {{{', '.join(map(str, choices))}}}"
         unit = f" [{', '.join(filter(None, (o.range, o.unit)))}]" if o.range or o.unit else ""
         rows.append(
             (o.key, json.dumps(values[o.section][o.name]), o.role, o.flag or "", o.help + unit + allowed)

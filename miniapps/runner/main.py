@@ -72,14 +72,14 @@ def main(app: App, argv: list[str] | None = None, comm: Any = None) -> int:
     try:
         with interrupts.raising():
             code, state.launch = _agree(app, argv, comm)
-            return code if state.launch is None else _run(app, comm, state)
+            return code if state.launch is None else _run(app, comm, state, state.launch)
     except BaseException as error:
         return fail(error, app.name, comm, state)
 
 
 def _agree(app: App, argv: list[str], comm: Any) -> tuple[int, Launch | None]:
     """(exit code, launch or None), the same on all ranks; bad usage is printed once."""
-    answer = None
+    answer: tuple[int, Launch | None] | None = None
     if comm.rank == 0:
         try:
             answer = (DONE, prepare(app, argv, comm.size))
@@ -88,16 +88,16 @@ def _agree(app: App, argv: list[str], comm: Any) -> tuple[int, Launch | None]:
             answer = (BAD_USAGE, None)
         except SystemExit as end:  # --help
             sys.stdout.flush()
-            answer = (end.code or DONE, None)
+            answer = (int(end.code or DONE), None)
         except BrokenPipeError:  # of --list: its reader, such as `head`, has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             answer = (DONE, None)
     return comm.bcast(answer, root=0)
 
 
-def _run(app: App, comm: Any, state: State) -> int:
+def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
     """Set up, run the repeats, agree on the verdict, and write it down."""
-    launch, options, rank = state.launch, state.launch.options, comm.rank
+    options, rank = launch.options, comm.rank
     state.place = place = _open(launch, comm)
     log_file = launch.out / f"rank-{rank:05d}.log" if options.log_all_ranks else None
     try:
@@ -169,14 +169,15 @@ def _run(app: App, comm: Any, state: State) -> int:
 
 def _open(launch: Launch, comm: Any) -> Place:
     """The directory of the run. Collective; raises PlaceError on all ranks where one of them cannot open it."""
-    place, trouble = None, ""
     try:
-        place = Place(launch.out)
+        place, trouble = Place(launch.out), ""
     except PlaceError as error:
-        trouble = str(error)
-    if lost := _first(comm, trouble):
-        raise PlaceError(f"rank {lost[0]}: {lost[1]}")
-    return place
+        place, trouble = None, str(error)
+    lost = _first(comm, trouble)
+    if place is not None and lost is None:
+        return place
+    rank, why = lost or (comm.rank, trouble)
+    raise PlaceError(f"rank {rank}: {why}")
 
 
 def _close(ctx: Context, clock_drift: float) -> tuple[tuple[int, str] | None, dict[str, str]]:

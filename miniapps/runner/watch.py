@@ -41,7 +41,8 @@ class Watch:
     def __init__(self, comm, tracer: Tracer, faults: list[Fault], struck: set[str], recording: bool):
         self.comm, self.tracer, self.recording = comm, tracer, recording
         self._faults, self._struck = faults, struck
-        self._now, self._calls = (-1, -1), {}
+        self._now = (-1, -1)
+        self._calls: dict[str, int] = {}
 
     def due(self, kind: str) -> list[Fault]:
         """The faults of this kind that strike at this call; counts it."""
@@ -97,7 +98,7 @@ class Watch:
             self.done(fault, here, f"rank {fault.rank} receives {counts[0]} messages; they count from 0")
         self.record(RECEIVED + "halo", blocks, planned.received(field))
 
-    def reducer(self, reducer, comm, blocks: Sequence[int] | None) -> WatchedReducer:
+    def reducer(self, reducer, comm, blocks: Sequence[int] | None) -> Any:
         """`reducer` under watch; `blocks` are those of its contributions, None where it has none."""
         return WatchedReducer(self, reducer, comm, blocks)
 
@@ -123,7 +124,8 @@ class WatchedReducer:
     def __init__(self, watch: Watch, reducer, comm, blocks: Sequence[int] | None):
         self._watch, self._inner, self._comm, self._blocks = watch, reducer, comm, blocks
         self.name = reducer.name
-        self._calls, self._swapped = 0, []  # since orders were drained: calls, and (call, rank, other)
+        self._calls = 0  # since orders were drained
+        self._swapped: list[tuple[int, int, int]] = []  # (call, rank, other)
         self._given = None
 
     def __getattr__(self, name: str):
@@ -172,7 +174,8 @@ class WatchedReducer:
         return contributions
 
     def _swap(self, fault: Fault, contributions):
-        comm, pair = self._comm, (fault.rank, fault.other)
+        rank, other = (each for each in (fault.rank, fault.other) if each is not None)  # a swap has both
+        comm, pair = self._comm, (rank, other)
         here = comm.rank in pair and max(pair) < comm.size
         if here:
             given, peer = host(contributions).copy(), sum(pair) - comm.rank
@@ -180,7 +183,7 @@ class WatchedReducer:
             common = min(len(given), len(theirs))
             given[:common] = theirs[:common]
             contributions = given
-        self._swapped.append((self._calls, *pair))
+        self._swapped.append((self._calls, rank, other))
         self._watch.done(fault, here, f"{self.name} is summed over {comm.size} ranks; they count from 0")
         return contributions
 

@@ -23,7 +23,7 @@ def weak_grid(grid, size: int) -> None:
                 f"--points-per-rank {edge}: blocks of {block} points (grid.{name}) do not fit into it; choose a "
                 f"multiple of {block}"
             )
-    pz, py, px = rank_grid(size, (size, size, size), (edge, edge, edge))
+    pz, py, px = rank_grid(size, (size, size, size), (edge, edge, edge)) or (size, 1, 1)  # which always fits
     grid.nz, grid.ny, grid.nx = pz * edge, py * edge, px * edge
     if max(grid.nz, grid.ny, grid.nx) > EDGE:
         raise UsageError(

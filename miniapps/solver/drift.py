@@ -5,18 +5,20 @@ exactly; in sample s in an order drawn from the seed and s, as GPU blocks that e
 differs between two solves is the order of these few additions alone.
 """
 
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from math import inf, nan, sqrt
 
 from miniapps.linear.krylov import Solve
+from miniapps.linear.krylov.base import Iteration, Method
 
 
 @dataclass
 class Lane:
     """One of the solves, advanced iteration by iteration; at its end it stays where it is."""
 
-    method: object
-    steps: object  # the generator
+    method: Method
+    steps: Generator[Iteration, None, Solve]
     solve: Solve | None = None
     # |x_k - x_k of the reference| / |x_k of the reference|
     difference: list[float] = field(default_factory=list)
@@ -53,20 +55,21 @@ def study(ctx, workspace) -> None:
         for each in (exact, *lanes):
             each.advance()
         there[:m] = exact.method.solution()[:m]
-        if all(each.solve for each in (exact, *lanes)):
+        ends = [each.solve for each in lanes if each.solve is not None]
+        if exact.solve is not None and len(ends) == len(lanes):
             break
         for each in lanes:
             here[:m] = each.method.solution()[:m]
             each.difference.append(_relative(*distance()))
     if ctx.rank == 0:
-        _record(ctx.tracer, lanes)
+        _record(ctx.tracer, lanes, ends)
 
 
-def _record(tracer, lanes: list[Lane]) -> None:
-    for sample, each in enumerate(lanes):
+def _record(tracer, lanes: list[Lane], ends: list[Solve]) -> None:
+    for sample, (each, end) in enumerate(zip(lanes, ends, strict=True)):
         tracer.series("difference", 0, each.difference, block=sample)
         tracer.series("drift_residual", 0, each.residual, block=sample)
-        tracer.series("drift_iterations", each.solve.iterations, [each.solve.iterations], block=sample)
+        tracer.series("drift_iterations", end.iterations, [end.iterations], block=sample)
 
 
 def _relative(square: float, norm: float) -> float:

@@ -6,6 +6,7 @@ whole: what goes wrong on one rank is raised on all.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -163,8 +164,12 @@ def _array_pieces(path: Path, n: int) -> Iterator[Triplets]:
             value = array.reshape(-1)[at : at + VECTOR_PIECE].astype(np.float64)
             row = np.arange(at, at + len(value))
             column = np.zeros(len(value), np.int64)
-            first_wrong(path, row, column, value, (n, 1), lambda i, at=at: f"element {at + i + 1}")
+            first_wrong(path, row, column, value, (n, 1), partial(_element, at))
             yield row, column, value
+
+
+def _element(at: int, i: int) -> str:
+    return f"element {at + i + 1}"
 
 
 @contextmanager

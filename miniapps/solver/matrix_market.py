@@ -8,6 +8,7 @@ one too many.
 import os
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -117,7 +118,7 @@ def pieces(text: Text, part: int, parts: int) -> Iterator[tuple[np.ndarray, np.n
             column,
             value,
             text.shape,
-            lambda i, at=at, block=block: _place(text, at, block, i),
+            partial(_place, text, at, block),
         )
         yield row.astype(np.int64), column.astype(np.int64), value
     if not text.places and done < text.expected:

@@ -1,8 +1,9 @@
 """What is known of the file of a matrix before its entries are read, and the error that tells what is wrong with it."""
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -35,7 +36,7 @@ class MatrixFile:
     columns: int
     entries: int
     path: Path
-    begin: int = field(default=0, repr=False)  # byte where the entries of a text begin
+    begin: int = dataclasses.field(default=0, repr=False)  # byte where the entries of a text begin
 
 
 def first_wrong(path: Path, rows, columns, values, shape, place: Callable[[int], str]) -> None:

@@ -13,8 +13,8 @@ def gather(rows: Rows, comm, vector) -> np.ndarray | None:
     own = np.ascontiguousarray(host(vector[: rows.m]))
     counts = np.bincount(rows.owner, weights=np.diff(rows.starts), minlength=comm.size).astype(np.int64)
     dealt = np.empty(rows.n, own.dtype) if comm.rank == 0 else None
-    comm.Gatherv(own, [dealt, counts] if comm.rank == 0 else None)
-    return assemble(rows, dealt) if comm.rank == 0 else None
+    comm.Gatherv(own, None if dealt is None else [dealt, counts])
+    return None if dealt is None else assemble(rows, dealt)
 
 
 def assemble(rows: Rows, dealt: np.ndarray) -> np.ndarray:

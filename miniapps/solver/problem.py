@@ -200,7 +200,9 @@ def stencil_of(problem, grid) -> Stencil:
 def box_rows(box: Box, size: int, rank: int, shuffle: int) -> Rows:
     """Rows of a box: every rank a box of blocks where that is possible, else a run of blocks."""
     owner = box_owner(box, size) if size <= box.count else None
-    return Rows(box.starts, size, rank, shuffle, None if owner is None else shuffled(owner, shuffle))
+    if owner is None:
+        return Rows(box.starts, size, rank, shuffle)
+    return Rows(box.starts, size, rank, shuffle, shuffled(owner, shuffle))
 
 
 def file_rows(n: int, grid, size: int, rank: int, shuffle: int) -> Rows:
@@ -220,7 +222,7 @@ def _right_side(ctx, matrix: Matrix, box: Box | None) -> tuple[Any, Any | None]:
         put(b[: rows.m], values.astype(matrix.dtype))
         record_input(ctx, "right_side", rows, rows.parts(b))
         return b, None
-    if problem.right_side == "manufactured":
+    if problem.right_side == "manufactured" and box is not None:  # `validate` lets no other matrix have it
         exact, load = manufactured(problem.kind, box, **parameters_of(problem))
         at = box.coordinates(rows.own)
         put(solution[: rows.m], exact(*at).astype(matrix.dtype))

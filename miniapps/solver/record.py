@@ -35,10 +35,9 @@ class Recorder:
         self._product = system.vector()
         self._true = system.fuse(dict(r=self._product, b=problem.b), "r = b - r", "r.r")
         self._norm_b = sqrt(system.fuse(dict(b=problem.b), "", "b.b")()[0])
-        self._error = None
-        if problem.solution is not None:
-            self._error = system.fuse(dict(e=self._copy, x=problem.solution), "e = e - x", "e.e")
-            self._norm_x = sqrt(system.fuse(dict(x=problem.solution), "", "x.x")()[0])
+        x = problem.solution
+        self._error = None if x is None else system.fuse(dict(e=self._copy, x=x), "e = e - x", "e.e")
+        self._norm_x = 0.0 if x is None else sqrt(system.fuse(dict(x=x), "", "x.x")()[0])
 
     def __call__(self, iteration) -> None:
         """Record the state after `iteration`."""
@@ -50,8 +49,8 @@ class Recorder:
         values = {"residual": iteration.residual} | iteration.scalars
         if every and k % every == 0:
             values["true_residual"] = self.true_residual()
-        if self._error is not None and self.config.error:
-            values["error"] = self.error()
+        if self.config.error and (error := self.error()) is not None:
+            values["error"] = error
         if self._watches:
             values["orthogonality"] = self.method.orthogonality()
         if self.ctx.rank == 0:
@@ -80,8 +79,10 @@ class Recorder:
         self.problem.matrix.apply(self._copy, self._product)
         return _ratio(self._true()[0], self._norm_b)
 
-    def error(self) -> float:
-        """|x - x*| / |x*| of the current iterate. Collective."""
+    def error(self) -> float | None:
+        """|x - x*| / |x*| of the current iterate; None where no solution is known. Collective."""
+        if self._error is None:
+            return None
         m = self.rows.m
         self._copy[:m] = self.method.solution()[:m]
         return _ratio(self._error()[0], self._norm_x)

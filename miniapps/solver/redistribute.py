@@ -40,7 +40,7 @@ def redistribute(comm, rows: Rows, pieces: Iterator[Triplets]) -> Triplets:
     They come in the order of the ranks that read them, those of one rank in the order of its pieces: that of the file,
     however many ranks read. No rank holds more than a piece of what is not its own. Collective.
     """
-    received = [[] for _ in range(comm.size)]
+    received: list[list[np.ndarray]] = [[] for _ in range(comm.size)]
     empty = np.empty((0, 3), np.int64)
     reading = True
     while reading:

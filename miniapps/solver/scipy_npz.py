@@ -11,6 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -69,11 +70,15 @@ def pieces(file: MatrixFile, part: int, parts: int) -> Iterator[tuple[np.ndarray
         for at in range(first, last, PIECE):
             count = min(PIECE, last - at)
             found = rows.read(count), columns.read(count), data.read(count).astype(np.float64)
-            first_wrong(file.path, *found, (file.rows, file.columns), lambda i, at=at: f"entry {at + i + 1}")
+            first_wrong(file.path, *found, (file.rows, file.columns), partial(_entry, at))
             yield found[0].astype(np.int64), found[1].astype(np.int64), found[2]
         if part == parts - 1:
             for each in (rows, columns, data):
                 each.end()
+
+
+def _entry(at: int, i: int) -> str:
+    return f"entry {at + i + 1}"
 
 
 def _places(file: MatrixFile, archive, first: int):

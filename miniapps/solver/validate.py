@@ -121,7 +121,7 @@ def memory(config, options, size: int) -> Need:
     else:
         box = box_of(grid)
         n, blocks, setup = box.n, box.count, MADE
-        entries = np.count_nonzero(stencil_of(problem, grid).coefficients[0, 0, 0])
+        entries = float(np.count_nonzero(stencil_of(problem, grid).coefficients[0, 0, 0]))
         what = f"grid.nx = {grid.nx}, grid.ny = {grid.ny}, grid.nz = {grid.nz}"
     vectors = VECTORS
     if config.solve.method.startswith("gmres"):

@@ -5,6 +5,7 @@ All processes of a node read one clock (CLOCK_MONOTONIC on Linux), so only one r
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -42,14 +43,14 @@ class Clocks:
         self.node.Free()
 
     def _ask(self, clock: Callable[[], int]) -> tuple[float, float]:
-        best = None
+        middle, least = 0.0, math.inf
         for _ in range(ROUNDS):
             sent = clock()
             there = self.comm.sendrecv(None, dest=0, sendtag=_TAG, source=0, recvtag=_TAG)
             back = clock()
-            if best is None or back - sent < 2 * best[1]:
-                best = ((sent + back) / 2 - there, (back - sent) / 2)
-        return best
+            if back - sent < 2 * least:
+                middle, least = (sent + back) / 2 - there, (back - sent) / 2
+        return middle, least
 
     def _answer(self, rank: int, clock: Callable[[], int]) -> None:
         for _ in range(ROUNDS):

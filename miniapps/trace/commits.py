@@ -104,4 +104,4 @@ def _closing(record: np.ndarray) -> bytes:
 
 
 def _bytes(rows: np.ndarray) -> memoryview:
-    return memoryview(np.ascontiguousarray(rows)).cast("B") if rows.size else memoryview(b"")
+    return np.ascontiguousarray(rows).data.cast("B") if rows.size else memoryview(b"")

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from kernels.guarantees import LEVELS
+from kernels.guarantees import Level
 from miniapps.received import records
-from miniapps.trace.schema import DECIDERS, EFFECTS, KINDS
+from miniapps.trace.schema import Decider, Effect, Kind
 
 RANKS_MOST = 2**24  # of a run
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -43,9 +43,9 @@ class Reduction(msgspec.Struct):
     operation: Short = "sum"
     shape: Annotated[list[Count], Meta(max_length=32)] = []
     dtype: Short = ""
-    guarantee: Literal[LEVELS] = "none"
+    guarantee: Level = "none"
     ranks: Annotated[int, Meta(ge=0, le=RANKS_MOST)] = 0
-    decided: Literal[DECIDERS] = "guarantee"
+    decided: Decider = "guarantee"
     calls: Count = 0
 
 
@@ -53,7 +53,7 @@ class Option(msgspec.Struct):
     """What an option is for a promise (`schema.EFFECTS`), and the rows that it decides on, as TABLE:NAME with `*` for
     any text; `of_ranks`: these depend on which blocks a rank has."""
 
-    effect: Literal[("", *EFFECTS)] = ""
+    effect: Literal[""] | Effect = ""
     records: Annotated[list[Annotated[str, Meta(pattern="^(values|fingerprints):", max_length=200)]],
                        Meta(max_length=100)] = []  # fmt: skip
     of_ranks: bool = False
@@ -70,7 +70,7 @@ class Head(msgspec.Struct):
     app: Short | UnsetType = UNSET
     problem: Short | UnsetType = UNSET
     run_id: Short | UnsetType = UNSET
-    guarantee: Literal[LEVELS] | UnsetType = UNSET
+    guarantee: Level | UnsetType = UNSET
     ordering: str | UnsetType = UNSET  # of schema 3
     allocation_id: Short | UnsetType = UNSET
     started: Short | UnsetType = UNSET
@@ -83,9 +83,9 @@ class Head(msgspec.Struct):
     method: dict[str, Any] | UnsetType = UNSET
     environment: dict[str, Any] | UnsetType = UNSET
     options: dict[str, Option] | UnsetType = UNSET
-    regions: dict[str, Literal[KINDS]] | UnsetType = UNSET
+    regions: dict[str, Kind] | UnsetType = UNSET
     reductions: dict[str, Reduction] | UnsetType = UNSET
-    promises: dict[str, Literal[LEVELS]] | UnsetType = UNSET
+    promises: dict[str, Level] | UnsetType = UNSET
     partners: dict[str, list[Rank]] | UnsetType = UNSET
     tracer: Tracer | UnsetType = UNSET
 

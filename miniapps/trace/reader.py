@@ -208,7 +208,8 @@ def _of_rank(
     columns = growing(schema)
     tail = contents.subgroup(root, "tail", len(columns), shown)
     tables = {
-        table: _committed(table, *(contents.subgroup(g, table, len(columns[table]), shown) for g in (root, tail)),
+        table: _committed(table, contents.subgroup(root, table, len(columns[table]), shown),
+                          contents.subgroup(tail, table, len(columns[table]), shown),
                           schema, commit, f"{shown}: {table}", most)
         for table in (*wanted, "names") if table in columns
     }  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 import numpy as np
 import xxhash
 
@@ -14,11 +16,16 @@ OLDER = (
 
 # What a region is, stated when it is named. A wait is for messages that the region around it has sent; `other` stands
 # around others, or reads what they made.
-KINDS = ("compute", "collective", "exchange", "wait", "file", "other")
+Kind = Literal["compute", "collective", "exchange", "wait", "file", "other"]
+KINDS: tuple[str, ...] = get_args(Kind)
 COMPUTE, COLLECTIVE, EXCHANGE, WAIT, FILE, OTHER = KINDS
 
 # What an option is for a promise and for a comparison of times, stated where it is declared.
-EFFECTS = {
+Effect = Literal[
+    "reduction", "replay", "guarantee", "ownership", "threads", "device", "fault", "cost", "size", "source", "restart",
+    "until",
+]  # fmt: skip
+EFFECTS: dict[Effect, str] = {
     "reduction": "asks how global sums are added; the trace says which were",
     "replay": "repeats recorded orders of arrival and choices",
     "guarantee": "decided by the guarantee where it is not given",
@@ -32,7 +39,7 @@ EFFECTS = {
     "restart": "from where a run continues",
     "until": "after which step a run stops before its problem ends",
 }
-DECIDERS = ("guarantee", "option", "application")  # of how a reduction adds
+Decider = Literal["guarantee", "option", "application"]  # of how a reduction adds
 
 # Columns of each table, in the order in which they are stored. `ranks` of `order` has a second axis of
 # length `size`, all others have one axis.
@@ -134,7 +141,7 @@ def fingerprint_rows(arrays: np.ndarray) -> list[bytes]:
     little = arrays.astype(arrays.dtype.newbyteorder("<"), order="C", copy=False)
     begun = xxhash.xxh3_128(f"{little.dtype.str}{little.shape[1:]}".encode())
     # Bytes, because a hash takes no arrays of ml_dtypes and the like, and no empty N-d buffers.
-    data = memoryview(little.reshape(-1).view(np.uint8))
+    data = little.reshape(-1).view(np.uint8).data
     size = len(data) // max(len(little), 1)
     digests = []
     for start in range(0, len(little) * size, size) if size else [0] * len(little):

@@ -94,10 +94,10 @@ class Storage:
         self._held: dict[str, Columns] = {}  # rows that do not fill a chunk yet
         for table, columns in GROWING.items():
             self._held[table] = {}
-            for column, dtype in columns.items():
+            for column, name in columns.items():
                 more = (size,) if column == "ranks" else ()
                 chunk = (chunk_rows(table, size), *more)
-                dtype = np.dtype(dtype).newbyteorder("<")
+                dtype = np.dtype(name).newbyteorder("<")
                 self._held[table][column] = np.empty((0, *more), dtype)
                 self._main[table, column] = self.file.create_dataset(
                     f"{table}/{column}",
@@ -131,10 +131,8 @@ class Storage:
             key: json.dumps(value, sort_keys=True) if key in JSON_ATTRIBUTES else _plain(value)
             for key, value in attributes.items()
         }
-        before, after = attributes_digest(self._attributes), attributes_digest(self._attributes | text)
-        self._commit(
-            before, after
-        )  # a kill between the next lines leaves attributes with one of the two hashes
+        hashes = attributes_digest(self._attributes), attributes_digest(self._attributes | text)
+        self._commit(hashes)  # a kill between the next lines leaves attributes with one of the two
         self._attributes |= text
         for key, value in text.items():
             self.file.attrs[key] = value
@@ -216,11 +214,12 @@ class Storage:
         self._tail_rows[table] = _length(held)
         self._digests[table] = self._hashers[table].digest(held)
 
-    def _commit(self, *attributes: bytes) -> None:
+    def _commit(self, attributes: tuple[bytes, bytes] | None = None) -> None:
         """Vouch for what was written. `attributes`: the hashes of these before and after a change."""
         self._flush()
-        now = attributes or (attributes_digest(self._attributes),) * 2
-        self._committed[...] = Commit(self._rows, self._tail_rows, self._digests, now).record()
+        if attributes is None:
+            attributes = attributes_digest(self._attributes), attributes_digest(self._attributes)
+        self._committed[...] = Commit(self._rows, self._tail_rows, self._digests, attributes).record()
         self._flush()
 
     def _flush(self) -> None:

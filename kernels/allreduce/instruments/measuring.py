@@ -118,7 +118,7 @@ class Subject:
         """A reducer for vectors of n, over contributions of the blocks of every rank."""
         comm = comm or self.comm
         own = blocks[comm.rank] if "owners" in self.needs else None
-        return plan(comm, replace(self.reduction, shape=n, dtype=self.dtype, **more), blocks=own)
+        return plan(comm, replace(self.reduction, shape=(n,), dtype=np.dtype(self.dtype), **more), blocks=own)
 
     def data(self, blocks: Sequence[int], n: int) -> np.ndarray:
         """Contributions of the blocks, (k, n): the first n elements of what all lengths have in common."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 
 import numpy as np
@@ -245,7 +246,7 @@ def _trees(comm, n: int, dtype, total: Total) -> tuple[list[OneOrder], int]:
             break
         element = min(new)
         try:
-            found = discover(lambda x, e=element: ask(x, e), comm.size, dtype)
+            found = discover(partial(ask, element=element), comm.size, dtype)
         except NotATree as error:
             asked[element] = None, f"no order: {error}"
         else:

@@ -12,7 +12,7 @@ Children = list[list[int]]  # of every rank, in the order in which they are adde
 
 def near(size: int, k: int) -> Children:
     """Rank r adds r + i d, i = 1 ... k - 1, for each d = 1, k, k^2, ... of which k d divides r."""
-    children = [[] for _ in range(size)]
+    children: Children = [[] for _ in range(size)]
     for rank in range(size):
         distance = 1
         while distance < size and rank // distance % k == 0:
@@ -28,7 +28,7 @@ def far(size: int, k: int) -> Children:
 
 def depth(size: int, k: int) -> Children:
     """Ranks are numbered by subtrees, the largest first."""
-    children = [[] for _ in range(size)]
+    children: Children = [[] for _ in range(size)]
     height = 1
     while k**height < size:
         height += 1
@@ -52,7 +52,8 @@ def heap(size: int, k: int) -> Children:
 
 def levels(size: int, k: int) -> Children:
     """Every rank has k children, dealt out in turn to the k^l ranks of the level above: r + k^l, r + 2 k^l, ..."""
-    children, first, width = [[] for _ in range(size)], 0, 1
+    children: Children = [[] for _ in range(size)]
+    first, width = 0, 1
     while first < size:
         for rank in range(first, min(first + width, size)):
             children[rank] = list(range(rank + width, min(rank + k * width + 1, size), width))[:k]

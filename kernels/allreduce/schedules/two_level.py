@@ -55,10 +55,9 @@ def _schedule(size: int, nodes: Sequence[Hashable] | None, whole: bool) -> Sched
         mates = [(place + i) % len(group) for i in range(1, len(group))]
         others = [(node + i) % len(groups) for i in range(1, len(groups))] if adds else []
         mine = TOTAL if len(group) > 1 else OWN  # where the node's sum is
-        done = chunks_of(place)[0 if whole else node] if adds else None
 
-        def to(them: int) -> int:
-            """The chunk that another node completes in this lane."""
+        def of(them: int) -> int:
+            """The chunk that a node completes in this lane."""
             return chunks_of(place)[0 if whole else them]
 
         rounds = []
@@ -78,16 +77,16 @@ def _schedule(size: int, nodes: Sequence[Hashable] | None, whole: bool) -> Sched
             in_order = tuple(mine if i == node else TOTAL + 1 + i for i in range(len(groups)))
             rounds.append(
                 Round(
-                    sends=tuple(Message(groups[i][place], to(i), mine) for i in others),
-                    receives=tuple(Message(groups[i][place], done, TOTAL + 1 + i) for i in others),
-                    sums=(Sum(done, TOTAL, in_order),) if adds else (),
+                    sends=tuple(Message(groups[i][place], of(i), mine) for i in others),
+                    receives=tuple(Message(groups[i][place], of(node), TOTAL + 1 + i) for i in others),
+                    sums=(Sum(of(node), TOTAL, in_order),) if adds else (),
                 )
             )
         if across and not whole:
             rounds.append(
                 Round(
-                    sends=tuple(Message(groups[i][place], done, TOTAL) for i in others),
-                    receives=tuple(Message(groups[i][place], to(i), TOTAL) for i in others),
+                    sends=tuple(Message(groups[i][place], of(node), TOTAL) for i in others),
+                    receives=tuple(Message(groups[i][place], of(i), TOTAL) for i in others),
                 )
             )
         if inside:

@@ -21,7 +21,7 @@ from math import inf, isnan, nan, sqrt
 from typing import NamedTuple
 
 REASONS = ("converged", "limit", "negative curvature", "breakdown", "not finite", "stagnation")
-METHODS: dict[str, type] = {}
+METHODS: dict[str, type["Method"]] = {}
 
 
 class Iteration(NamedTuple):
@@ -89,7 +89,7 @@ class Goal:
         return self.failed(number, square, reason, f"{name} = {value:g} in iteration {number + 1}")
 
 
-def register(method: type) -> type:
+def register(method: type["Method"]) -> type["Method"]:
     """Decorator: a method of METHODS, under its `name`."""
     METHODS[method.name] = method
     return method

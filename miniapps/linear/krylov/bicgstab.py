@@ -44,7 +44,8 @@ class BiCGStab(Method):
     def run(self, goal):
         self.first[...] = self.r
         self.p[...] = self.r
-        number, scalars, beta = 0, {}, 0.0
+        number, beta = 0, 0.0
+        scalars: dict[str, float] = {}
         square = rho = self.square
         while True:
             end = goal.met(number, square) or goal.zero(number, square, "rho", rho)

@@ -85,7 +85,8 @@ class ConjugateGradients(Method):
         if self._watch:
             self._watch.begin()
         p[...] = 0.0
-        number, scalars, square, gamma = 0, {}, self.square, self.square
+        number, square, gamma = 0, self.square, self.square
+        scalars: dict[str, float] = {}
         if system.preconditioned:
             gamma, square = self._precondition()
         beta = 0.0

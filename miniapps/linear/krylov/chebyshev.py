@@ -47,22 +47,22 @@ def noise(system):
     return vector
 
 
-def ritz_values(system, steps: int) -> tuple[np.ndarray, Solve | None]:
+def ritz_values(system, steps: int) -> tuple[np.ndarray, Solve]:
     """Ascending Ritz values of M A after up to `steps` steps of conjugate gradients on `noise`, and why those ended.
 
     Eigenvalues of the tridiagonal matrix that alpha and beta define (Saad 2003, section 6.7.3).
     """
-    alpha, beta, end = [], [], None
+    alpha, beta = [], []
     run = ConjugateGradients(system).iterate(noise(system), system.vector(), 0.0, steps)
-    while end is None:
+    while True:
         try:
             scalars = next(run).scalars
         except StopIteration as stop:
             end = stop.value
-        else:
-            if scalars:
-                alpha.append(scalars["alpha"])
-                beta.append(scalars["beta"])
+            break
+        if scalars:
+            alpha.append(scalars["alpha"])
+            beta.append(scalars["beta"])
     if not alpha:
         return np.empty(0), end
     a, b = np.array(alpha), np.array(beta)
@@ -112,11 +112,15 @@ class Chebyshev(Method):
 
     def run(self, goal):
         system, z, d = self.system, self.z, self.d
-        number, square, scalars = 0, self.square, {}
+        number, square = 0, self.square
+        scalars: dict[str, float] = {}
         yield Iteration(number, goal.relative(square), scalars)
-        if end := goal.met(number, square) or self._estimate(goal, square):
+        if end := goal.met(number, square):
             return end
-        inverse_theta, factors = semi_iteration(self.lower, self.upper)
+        bounds = self._bounds(goal, square)
+        if isinstance(bounds, Solve):
+            return bounds
+        inverse_theta, factors = semi_iteration(*bounds)
         if system.preconditioned:
             system.precondition(self.r, z)
         d[...] = inverse_theta * z
@@ -134,10 +138,10 @@ class Chebyshev(Method):
             if end := goal.met(number, square):
                 return end
 
-    def _estimate(self, goal, square: float) -> Solve | None:
-        """Find the bounds that are None; the end, if that shows that it cannot be."""
+    def _bounds(self, goal, square: float) -> tuple[float, float] | Solve:
+        """(lower, upper), those estimated that are None; the end, if that shows that there are none."""
         if self.lower is not None and self.upper is not None:
-            return None
+            return self.lower, self.upper
         values, end = ritz_values(self.system, self.lanczos_steps)
         if end.reason not in ("converged", "limit"):
             return goal.failed(0, square, end.reason, f"estimate of the spectrum: {end.detail}")
@@ -145,11 +149,12 @@ class Chebyshev(Method):
         upper = ABOVE * float(values[-1]) if self.upper is None else self.upper
         self._require_bounds(lower, upper)
         self.lower, self.upper = lower, upper
-        return None
+        return lower, upper
 
     def _require_bounds(self, lower: float | None, upper: float | None) -> None:
         known = [bound for bound in (lower, upper) if bound is not None]
-        if not all(0.0 < bound < np.inf for bound in known) or (len(known) == 2 and lower >= upper):
+        ordered = len(known) < 2 or known[0] < known[1]
+        if not ordered or not all(0.0 < bound < np.inf for bound in known):
             raise ValueError(
                 f"{self.name}: the bounds lower = {lower} and upper = {upper} of the spectrum must be finite, positive "
                 "and lower < upper; leave one out to have it estimated"

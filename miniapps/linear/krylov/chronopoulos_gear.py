@@ -95,7 +95,8 @@ class ChronopoulosGear(Method):
         product, update = self.steps.product, self.steps.update
         if self._watch:
             self._watch.begin()
-        number, scalars, previous, alpha = 0, {}, None, 0.0
+        number, previous, alpha = 0, None, 0.0
+        scalars: dict[str, float] = {}
         gamma, delta, square = product()
         while True:
             end = goal.met(number, square)

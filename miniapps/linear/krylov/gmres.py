@@ -64,14 +64,15 @@ class Gmres(Method):
         self.v = [system.vector() for _ in range(restart + 1)]
         self.w, self.z, self.trial = (system.vector() for _ in range(3))
         self.kept = self.columns = 0  # vectors of `basis`; of them in the correction still to be made
-        self._least: LeastSquares | None = None
+        self._least = LeastSquares(0.0)
         self._normalised = system.fuse(dict(v=self.v[0], r=self.r), "v = c*r")
         self._correct = system.fuse(dict(x=self.x, z=self.z), "x = x + z")
         self._try = system.fuse(dict(t=self.trial, x=self.x, z=self.z), "t = x + z")
         self._planned: dict = {}
 
     def run(self, goal):
-        number, square, scalars = 0, self.square, {}
+        number, square = 0, self.square
+        scalars: dict[str, float] = {}
         self._begin_cycle(square)
         yield Iteration(number, goal.relative(square), scalars)
         while not (end := goal.met(number, square)):

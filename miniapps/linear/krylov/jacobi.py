@@ -38,7 +38,8 @@ class Jacobi(Method):
         self._change = system.fuse(dict(x=self.x, k=self.kept), "k = x - k", "k.k")
 
     def run(self, goal):
-        number, square, scalars = 0, self.square, {}
+        number, square = 0, self.square
+        scalars: dict[str, float] = {}
         kept, kept_square = 0, nan  # the iteration whose x is kept
         (sizes,) = self._sizes()
         while True:

@@ -43,9 +43,9 @@ class PipelinedConjugateGradients(Method):
         if system.preconditioned:
             self.u, self.m, self.q = (system.vector() for _ in range(3))
             vectors |= dict(u=self.u, m=self.m, q=self.q)
-            steps, dots, dotted = PRECONDITIONED_STEPS, "r.u w.u r.r", ("r", "u", "w")
+            steps, dots, dotted = PRECONDITIONED_STEPS, "r.u w.u r.r", "ruw"
         else:
-            steps, dots, dotted = STEPS, "r.r w.r", ("r", "w")
+            steps, dots, dotted = STEPS, "r.r w.r", "rw"
         self._update = system.fuse(vectors, steps, dots)
         self._dots = system.fuse({name: vectors[name] for name in dotted}, "", dots)
         self._watch = Watch(system, self.r) if watch else None
@@ -58,7 +58,8 @@ class PipelinedConjugateGradients(Method):
             vector[...] = 0.0
         self._precondition(self.r, self.u)
         system.apply(self.u, self.w)
-        number, scalars, previous, alpha = 0, {}, None, 0.0
+        number, previous, alpha = 0, None, 0.0
+        scalars: dict[str, float] = {}
         under_way = self._dots
         under_way.start()
         while True:

@@ -54,7 +54,8 @@ class Refinement(Method):
         self._correct = system.fuse(dict(d=self.d, x=self.x), "x = x + c*d")
 
     def run(self, goal):
-        number, square, scalars = 0, self.square, {}
+        number, square = 0, self.square
+        scalars: dict[str, float] = {}
         end = goal.met(number, square)
         while True:
             yield Iteration(number, goal.relative(square), scalars)

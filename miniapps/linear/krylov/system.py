@@ -4,6 +4,8 @@ Where the bits come from: the matrix and the updates do not depend on the layout
 logical block, and the reducer decides how those are added.
 """
 
+from typing import Any
+
 import numpy as np
 
 from kernels import exact as accumulator
@@ -59,7 +61,8 @@ class System:
         self._preconditioner = precondition
         self.exact, self.threads, self.kernels = exact, threads, updates.backend(backend)
         self.draws = None if arrival is None else Draws(arrival, matrix.rows.rank)
-        self._reducer, self._reducers = reducer, {}
+        self._reducer = reducer
+        self._reducers: dict[int, Any] = {}  # by number of sums
         self.clock, self._event, self._update, self._preconditioning = _no_clock, _unseen, 0, 0
         if trace is not None:
             self.clock, self._event = trace.clock, trace.event
@@ -124,10 +127,12 @@ class Fused:
         self._run = None
         if steps or (dots and not system.exact):
             self._run = kernels.fuse(vectors, steps, "" if system.exact else dots, starts, system.threads)
-        self._nbytes, self._flops = (self._run.nbytes, self._run.flops) if self._run else (0, 0)
-        self._partials = self._reducer = self._words = None
+        self._nbytes: int = self._run.nbytes if self._run else 0
+        self._flops: int = self._run.flops if self._run else 0
+        self._partials: Any = None  # NumPy's or CuPy's
+        self._words: np.ndarray | None = None
+        self._reducer = system.reducer(len(pairs)) if pairs else None
         if pairs:
-            self._reducer = system.reducer(len(pairs))
             if system.exact:
                 m = system.matrix.rows.m
                 self._words = accumulator.zeros((len(pairs),))
@@ -138,21 +143,25 @@ class Fused:
 
     def __call__(self, **scalars) -> list[float]:
         self._execute(scalars)
+        if self._reducer is None:
+            return []
         if self._words is not None:
             return self._reducer.sum_words(self._words).tolist()
-        return [] if self._reducer is None else self._reducer(self._partials).tolist()
+        return self._reducer(self._partials).tolist()
 
     def start(self, **scalars) -> None:
         """Run the steps and begin the sums."""
         self._execute(scalars)
-        if self._partials is not None:
+        if self._reducer is not None and self._words is None:
             self._reducer.start(self._partials)
 
     def finish(self) -> list[float]:
         """The sums that were begun."""
+        if self._reducer is None:
+            return []
         if self._words is not None:
             return self._reducer.sum_words(self._words).tolist()
-        return [] if self._reducer is None else self._reducer.finish().tolist()
+        return self._reducer.finish().tolist()
 
     def _execute(self, scalars) -> None:
         system = self._system

@@ -9,7 +9,8 @@ class Plans:
     """`plans(r, z)` is `make(r, z)`, made once for every pair of arrays; those not used for long are forgotten."""
 
     def __init__(self, make: Callable):
-        self._make, self._made = make, {}
+        self._make = make
+        self._made: dict[tuple[int, int], tuple] = {}
 
     def __call__(self, r, z):
         key = (id(r), id(z))  # the plan keeps both alive, so no others can have their places
