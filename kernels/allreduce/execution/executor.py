@@ -1,51 +1,28 @@
-"""The reducer that carries out a schedule over MPI point-to-point messages.
+"""The reducers that carry out a schedule over MPI point-to-point messages.
 
-Every message is a persistent request and every sum is prepared once, so that a call allocates nothing. Short vectors
-are copied into memory of the reducer's own. Long ones are sent from where the caller has them and received where the
-total is wanted: the requests of the last few places are kept. Long vectors go in segments, one behind the other, so
-that one segment is added while the next one moves, and so that what has just come is still in the cache when it is
-added.
+Short vectors are copied into memory of the reducer's own. Long ones are sent from where the caller has them and
+received where the total is wanted.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 from mpi4py import MPI
 
 from kernels import _native, exact
 from kernels.allreduce import accumulate
-from kernels.allreduce.execution.program import AHEAD, Memory, steps
-from kernels.allreduce.execution.reducer import Reducer, as_bytes, free_requests
+from kernels.allreduce.execution.reducer import Reducer
+from kernels.allreduce.execution.route import Flight, Ready, Route
 from kernels.allreduce.operations import COPY, Operation
 from kernels.allreduce.reduction import Reduction
-from kernels.allreduce.schedule import Schedule, Transfer, evenly
+from kernels.allreduce.schedule import Schedule, evenly
 from kernels.guarantees import ChoiceError
 
 COPIED_BYTES = 1 << 12  # up to which a copy costs less than looking up where the caller's memory is
-SEGMENT_BYTES = 1 << 20  # of the vector, at least
-PIECE_BYTES = 1 << 16  # of a chunk in a segment, at least: many ranks would send many small messages
-MOST_SEGMENTS = 32
-PLACES = 2  # of the caller's memory whose requests are kept, and which that keeps alive
-# Up to which a library hands a message of a node over in one piece. One that is a little longer costs a handshake, two
-# to three times as much as a few pieces do: measured with MPICH 5.0 and Open MPI 5.0.
-EAGER_BYTES = {"MPICH": 8000, "Open MPI": 4000}
-EAGER_PIECES = 3
-
-View = Callable[[int, int, int], np.ndarray]
-
-
-@dataclass(slots=True)
-class Ready:
-    """A step over fixed memory; `after` is the step before it of the same segment."""
-
-    after: int
-    requests: list[MPI.Request]
-    sums: list[Callable[[], None]]
 
 
 class ScheduleReducer(Reducer):
@@ -73,50 +50,20 @@ class ScheduleReducer(Reducer):
         self._blocks = len(schedule.leaves(comm.rank)) if "owners" in reduction.entry.needs else None
         self._words = self._total if words is None else words
         self.nbytes = self._words.nbytes
-        least = max(SEGMENT_BYTES, PIECE_BYTES * schedule.chunks)
-        self._segments = min(max(self.nbytes // least, 1), MOST_SEGMENTS)
-        self._steps = steps(schedule, comm.rank, self._total.size, width, self._segments)
-        self._memory = Memory(self._steps, self._words.dtype)
+        self._route = Route(self._comm, schedule, self._words, width, self._operation, self._requests)
         self._copied = words is not None or self.nbytes <= COPIED_BYTES
-        count = 1 if self._blocks is None else self._blocks
-        self._own = np.empty((count, *self._words.shape), self._words.dtype)
-        # By address of contributions and total.
-        self._places: dict[tuple[int, int], list[Ready]] = {}
-        self._home = self._at(self._own, self._words) if self._copied else None
         self._flight: Flight | None = None
 
-    def _at(self, own: np.ndarray, total: np.ndarray) -> list[Ready]:
-        """The steps over the contributions `own` (k, *shape) and the memory of a total, made when first seen."""
-        place = _native.address(own), _native.address(total)
-        ready = self._places.get(place)
-        if ready is None:
-            if len(self._places) == PLACES:
-                self._forget(self._places.pop(next(iter(self._places))))
-            # Not `for row in own`: of shape (), that makes numbers, not views.
-            rows = [own[i, ...].reshape(-1) for i in range(len(own))]
-            ready = self._places[place] = self._bind(rows, total.reshape(-1))
-        return ready
+    @cached_property
+    def _own(self) -> np.ndarray:
+        """Memory for the contributions, where they are not taken from where the caller has them."""
+        count = 1 if self._blocks is None else self._blocks
+        return np.empty((count, *self._words.shape), self._words.dtype)
 
-    def _bind(self, own: list[np.ndarray], total: np.ndarray) -> list[Ready]:
-        ready = []
-        for step in self._steps:
-            view = self._memory.view(own, total, step.segment)
-            requests = _requests(self._comm.Recv_init, step.receives, view)
-            requests += _requests(self._comm.Send_init, step.sends, view)
-            self._requests.extend(requests)
-            sums = [
-                self._operation.prepared(
-                    [view(s, c.start, c.stop) for s in c.sources], view(c.into, c.start, c.stop)
-                )
-                for c in step.sums
-            ]
-            ready.append(Ready(step.after, requests, sums))
-        return ready
-
-    def _forget(self, ready: list[Ready]) -> None:
-        gone = {id(request) for step in ready for request in step.requests}
-        self._requests[:] = [request for request in self._requests if id(request) not in gone]
-        free_requests([request for step in ready for request in step.requests])
+    @cached_property
+    def _home(self) -> list[Ready]:
+        """The steps over memory of the reducer's own."""
+        return self._route.at(self._own, self._words)
 
     def _reduce(self, contributions):
         return self._reduce_into(contributions, self._total)
@@ -125,16 +72,7 @@ class ScheduleReducer(Reducer):
         return self._run(self._take(contributions, out), out)
 
     def _run(self, ready: list[Ready], out: np.ndarray) -> np.ndarray | None:
-        if self._segments > 1:
-            Flight(ready).advance(wait=True)
-        else:
-            start, wait = MPI.Prequest.Startall, MPI.Request.Waitall
-            for step in ready:
-                if step.requests:
-                    start(step.requests)
-                    wait(step.requests)
-                for combine in step.sums:
-                    combine()
+        self._route.run(ready)
         return self._deliver(out)
 
     def _begin(self, contributions, out):
@@ -152,20 +90,18 @@ class ScheduleReducer(Reducer):
     def _take(self, contributions: np.ndarray, out: np.ndarray) -> list[Ready]:
         """The steps for these contributions, copied or where they are; `out` may be the memory of one of them."""
         self._require_blocks(contributions)
-        own = self._own
         if self._blocks is None and len(contributions) != 1:
-            self._operation.fold(contributions, own[0, ...])
+            self._operation.fold(contributions, self._own[0, ...])
         elif self._copied or not contributions.flags.c_contiguous:
-            np.copyto(own, contributions)
+            np.copyto(self._own, contributions)
         else:
-            ready = self._places.get((_native.address(contributions), _native.address(out)))
+            ready = self._route.known(contributions, out)
             if ready is not None:
                 return ready
-            if self._across(contributions, out):
-                np.copyto(own, contributions)
-            else:
-                own = contributions
-        return self._home if self._copied else self._at(own, out)
+            if not self._across(contributions, out):
+                return self._route.at(contributions, out)
+            np.copyto(self._own, contributions)
+        return self._home if self._copied else self._route.at(self._own, out)
 
     def _fitting(self, contributions, out):
         x = super()._fitting(contributions, out)
@@ -274,7 +210,7 @@ class GatheringReducer(ScheduleReducer):
         # The contribution lies where it is wanted: then it is sent from there, and need not be copied again.
         out = self._total if self._copied else out
         np.copyto(out[self._comm.rank, ...], contributions[0])
-        return self._at(out[np.newaxis], out)
+        return self._route.at(out[np.newaxis], out)
 
 
 def _part(reduction: Reduction, size: int, rank: int) -> Callable[[np.ndarray], np.ndarray | None] | None:
@@ -284,38 +220,6 @@ def _part(reduction: Reduction, size: int, rank: int) -> Callable[[np.ndarray], 
     if reduction.collective == "reduce-scatter":
         return lambda total: total.reshape(-1)[slice(*evenly(total.size, size, rank))]
     return None
-
-
-class Flight:
-    """One reduction under way: steps begin in order, as soon as what they need is there and few are under way."""
-
-    def __init__(self, ready: Sequence[Ready]):
-        self._ready = ready
-        self._begun = self._done = 0
-        self._begin()
-
-    def _begin(self) -> None:
-        while self._begun < min(len(self._ready), self._done + AHEAD):
-            step = self._ready[self._begun]
-            if step.after >= self._done:
-                return
-            if step.requests:
-                MPI.Prequest.Startall(step.requests)
-            self._begun += 1
-
-    def advance(self, wait: bool) -> bool:
-        """Go on as far as messages have come, or with `wait` to the end; whether the end is reached."""
-        while self._done < len(self._ready):
-            step = self._ready[self._done]
-            if wait:
-                MPI.Request.Waitall(step.requests)
-            elif not MPI.Request.Testall(step.requests):
-                return False
-            for combine in step.sums:
-                combine()
-            self._done += 1
-            self._begin()
-        return True
 
 
 def require_words(reducer: Reducer, words: np.ndarray) -> None:
@@ -329,21 +233,3 @@ def require_words(reducer: Reducer, words: np.ndarray) -> None:
             f"{reducer} expects words int64 {(*reducer.shape, exact.WORDS)}, as kernels.exact.zeros makes them, "
             f"got {words.dtype} {words.shape}"
         )
-
-
-def _requests(make: Callable, transfers: Sequence[Transfer], view: View) -> list[MPI.Request]:
-    """Both ends cut a message into the same pieces, with tags of their own: MPI may start a group in any order."""
-    requests = []
-    for t in transfers:
-        message = as_bytes(view(t.slot, t.start, t.stop))
-        pieces = _pieces(message.nbytes)
-        cuts = [message.nbytes * i // pieces for i in range(pieces + 1)]
-        for i, (start, stop) in enumerate(itertools.pairwise(cuts)):
-            requests.append(make(message[start:stop], t.peer, t.tag * EAGER_PIECES + i))
-    return requests
-
-
-def _pieces(nbytes: int) -> int:
-    eager = EAGER_BYTES.get(MPI.get_vendor()[0], nbytes)
-    pieces = max(math.ceil(nbytes / eager), 1) if eager else 1
-    return pieces if pieces <= EAGER_PIECES else 1
