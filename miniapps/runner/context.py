@@ -29,7 +29,8 @@ class Reducer:
 
     `reducer(contributions)`: (k, *shape) of this rank's k blocks -> (*shape,), valid until the next call.
     `reducer.start(contributions)`, `reducer.finish()`: the same with the sums under way; one event, of both and what
-    is between.
+    is between. `reducer.add(block, contribution)` of each own block, `reducer.finish()`: the same with contributions
+    handed over one by one; one event, of `finish`.
     """
 
     __slots__ = (
@@ -59,11 +60,16 @@ class Reducer:
         """Go on with what was started, without waiting; whether `finish()` would return at once."""
         return self._inner.progress()
 
+    def add(self, block: int, contribution: np.ndarray) -> None:
+        """Hand over the contribution (*shape) of one of this rank's blocks; when all are there, `finish()`."""
+        self._inner.add(block, contribution)
+
     def finish(self) -> np.ndarray:
-        """The total of what was started."""
+        """The total of what was started or added."""
+        start, self._begun = self._begun or self._clock(), 0
         total = self._inner.finish()
         self._calls += 1
-        self._event(self._name, self._begun, self.nbytes)
+        self._event(self._name, start, self.nbytes)
         return total
 
     def sum_words(self, words: np.ndarray) -> np.ndarray:

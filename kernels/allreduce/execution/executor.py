@@ -7,7 +7,8 @@ received where the total is wanted.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -15,8 +16,10 @@ from mpi4py import MPI
 
 from kernels import _native, exact
 from kernels.allreduce import accumulate
+from kernels.allreduce.execution.handover import Merged, Stored, Summed
 from kernels.allreduce.execution.reducer import Reducer
 from kernels.allreduce.execution.route import Flight, Ready, Route
+from kernels.allreduce.local import ahead, left_to_right
 from kernels.allreduce.operations import COPY, Operation
 from kernels.allreduce.reduction import Reduction
 from kernels.allreduce.schedule import Schedule, evenly
@@ -46,13 +49,18 @@ class ScheduleReducer(Reducer):
     ):
         super().__init__(comm, reduction, name, total)
         self._operation = operation or reduction.operation
+        self._held = accumulate.get("working", reduction.dtype, self._operation)
+        self._schedule, self._width = schedule, width
         self._part = _part(reduction, comm.size, comm.rank)
         self._blocks = len(schedule.leaves(comm.rank)) if "owners" in reduction.entry.needs else None
         self._words = self._total if words is None else words
         self.nbytes = self._words.nbytes
-        self._route = Route(self._comm, schedule, self._words, width, self._operation, self._requests)
+        self._route = self._route_of(schedule)
         self._copied = words is not None or self.nbytes <= COPIED_BYTES
         self._flight: Flight | None = None
+
+    def _route_of(self, schedule: Schedule) -> Route:
+        return Route(self._comm, schedule, self._words, self._width, self._operation, self._requests)
 
     @cached_property
     def _own(self) -> np.ndarray:
@@ -64,6 +72,32 @@ class ScheduleReducer(Reducer):
     def _home(self) -> list[Ready]:
         """The steps over memory of the reducer's own."""
         return self._route.at(self._own, self._words)
+
+    @cached_property
+    def _ahead(self) -> tuple[list, np.ndarray, list[Ready]]:
+        """For contributions that are added one by one: the trees that are evaluated meanwhile, memory for their sums,
+        and the steps over it."""
+        if self._blocks is None:
+            return left_to_right(len(self.blocks)), self._own, self._route.at(self._own, self._words)
+        trees, rounds = ahead(self._schedule, self._comm.rank)
+        own = np.zeros((len(trees), self._words.size), self._words.dtype)
+        route = self._route_of(replace(self._schedule, program=lambda rank: rounds))
+        return trees, own, route.at(own, self._words)
+
+    def _make_handover(self):
+        return Merged(str(self), self.blocks, self.shape, self._held, self._ahead[0])
+
+    def _reduce_added(self, added):
+        return self._reduce_sums(added.sums)
+
+    def _reduce_sums(self, sums: Sequence[np.ndarray]) -> np.ndarray:
+        """The total, from the sums of the trees of `_ahead`."""
+        trees, own, ready = self._ahead
+        if not trees and self._blocks is None:
+            self._held.load(np.empty((0, *self.shape), self.dtype), own[0, ...].reshape(-1))
+        for words, row in zip(sums, own.reshape(len(own), self._words.size), strict=False):
+            np.copyto(row, words)
+        return self._run(ready, self._total)
 
     def _reduce(self, contributions):
         return self._reduce_into(contributions, self._total)
@@ -137,22 +171,35 @@ class AccumulatingReducer(ScheduleReducer):
         # Zeros: of a reduce-scatter, what is never received is rounded too.
         words = np.zeros(math.prod(reduction.shape) * held.width, held.travels)
         super().__init__(comm, reduction, name, schedule, held.operation, words, held.width)
-        self._accumulation = held
+        self._held = held
+
+    def _make_handover(self):
+        about = str(self), self.blocks, self.shape
+        if self._held.propose is not None:
+            return Stored(*about, self.dtype)
+        return Summed(*about, self.dtype) if self._held.name == "exact" else super()._make_handover()
+
+    def _reduce_added(self, added):
+        if isinstance(added, Stored):
+            return self._reduce(added.contributions)
+        if isinstance(added, Summed):
+            return self._reduce_sums([added.words.reshape(-1)])
+        return super()._reduce_added(added)
 
     def _take(self, contributions, out):
         self._require_blocks(contributions)
-        if self._accumulation.propose is not None:
-            most = self._accumulation.propose(contributions)
+        if self._held.propose is not None:
+            most = self._held.propose(contributions)
             self._comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
-            self._accumulation.agreed(most, self._comm.size)
+            self._held.agreed(most, self._comm.size)
         return self._load(contributions)
 
     def _load(self, contributions) -> list[Ready]:
         if self._blocks is None:
-            self._accumulation.load(contributions, self._own[0])
+            self._held.load(contributions, self._own[0])
         else:
             for i, words in enumerate(self._own):
-                self._accumulation.load(contributions[i : i + 1], words)
+                self._held.load(contributions[i : i + 1], words)
         return self._home
 
     def sum_words(self, words: np.ndarray) -> np.ndarray:
@@ -172,10 +219,10 @@ class AccumulatingReducer(ScheduleReducer):
     def _begin(self, contributions, out):
         self._require_blocks(contributions)
         self._out, self._flight = out, None
-        if self._accumulation.propose is None:
+        if self._held.propose is None:
             self._flight = Flight(self._load(contributions))
         else:
-            self._most = self._accumulation.propose(contributions)
+            self._most = self._held.propose(contributions)
             self._agreement = self._comm.Iallreduce(MPI.IN_PLACE, self._most, MPI.MAX)
 
     def _progress(self):
@@ -190,11 +237,11 @@ class AccumulatingReducer(ScheduleReducer):
         return super()._end()
 
     def _fly(self) -> None:
-        self._accumulation.agreed(self._most, self._comm.size)
+        self._held.agreed(self._most, self._comm.size)
         self._flight = Flight(self._load(self._started[0]))
 
     def _deliver(self, out):
-        self._accumulation.store(self._words, out)
+        self._held.store(self._words, out)
         return out if self._part is None else self._part(out)
 
 
@@ -203,6 +250,12 @@ class GatheringReducer(ScheduleReducer):
 
     def __init__(self, comm, reduction, name, schedule: Schedule):
         super().__init__(comm, reduction, name, schedule, COPY, total=(comm.size, *reduction.shape))
+
+    def _make_handover(self):
+        return Stored(str(self), self.blocks, self.shape, self.dtype)
+
+    def _reduce_added(self, added):
+        return self._reduce(added.contributions)
 
     def _take(self, contributions, out):
         if len(contributions) != 1:

@@ -35,6 +35,12 @@ def plan(
     except (ValueError, TypeError) as error:  # ChoiceError and ReplayError are ValueErrors
         asked, failure = f"{type(error).__name__}: {error}", error
     _agree_on(comm, asked, failure, name)
+    reducer = _reducer(comm, reduction, name, blocks, replay)
+    reducer.blocks = None if blocks is None else tuple(sorted(int(block) for block in blocks))
+    return reducer
+
+
+def _reducer(comm: MPI.Comm, reduction: Reduction, name: str, blocks, replay) -> Reducer:
     if reduction.ordering == "library":
         return LibraryReducer(comm, reduction, name)
     if reduction.ordering == "arrival":
