@@ -148,10 +148,12 @@ class Context:
         by: tuple[str, str] | None = None,
         collective: str = "allreduce",
         operation: Any = "sum",
+        bounds: Sequence[int] | None = None,
     ) -> Reducer:
         """A reduction of arrays of `shape` as the policy of the run says, or by an (ordering, accumulation), over all
         ranks or those of `comm`; freed with the repeat. `blocks`: the numbers of this rank's blocks, one per
-        contribution. `collective`, `operation`: as for `kernels.allreduce.Reduction`. What it is goes into the trace.
+        contribution. `collective`, `operation`, `bounds`: as for `kernels.allreduce.Reduction`. What it is goes into
+        the trace.
 
         Collective. Raises ValueError for a name in use, and UsageError when the run to be replayed has no orders
         for it.
@@ -166,7 +168,7 @@ class Context:
         ordering, accumulation = by or policy.of(math.prod(shape))
         reduction = allreduce.Reduction(
             ordering, shape, dtype, accumulation=accumulation, collective=collective, operation=operation,
-            check=self.options.check_ranks,
+            bounds=bounds, check=self.options.check_ranks,
         )  # fmt: skip
         inner = allreduce.plan(
             comm,

@@ -16,13 +16,14 @@ from mpi4py import MPI
 
 from kernels import _native, exact
 from kernels.allreduce import accumulate
+from kernels.allreduce.collectives import part_of
 from kernels.allreduce.execution.handover import Merged, Stored, Summed
 from kernels.allreduce.execution.reducer import Reducer
 from kernels.allreduce.execution.route import Flight, Ready, Route
 from kernels.allreduce.local import ahead, left_to_right
 from kernels.allreduce.operations import COPY, Operation
 from kernels.allreduce.reduction import Reduction
-from kernels.allreduce.schedule import Schedule, evenly
+from kernels.allreduce.schedule import Schedule
 from kernels.guarantees import ChoiceError
 
 COPIED_BYTES = 1 << 12  # up to which a copy costs less than looking up where the caller's memory is
@@ -271,7 +272,7 @@ def _part(reduction: Reduction, size: int, rank: int) -> Callable[[np.ndarray], 
     if reduction.collective == "reduce":
         return lambda total: total if rank == reduction.root else None
     if reduction.collective == "reduce-scatter":
-        return lambda total: total.reshape(-1)[slice(*evenly(total.size, size, rank))]
+        return lambda total: total.reshape(-1)[slice(*part_of(total.size, size, rank, reduction.bounds))]
     return None
 
 

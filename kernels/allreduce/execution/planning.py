@@ -81,6 +81,11 @@ def _require_fitting(comm: MPI.Comm, reduction: Reduction, blocks, replay) -> No
             f"ordering {ordering!r} adds over blocks: pass blocks=, the numbers of this rank's blocks, one for "
             "each of its contributions"
         )
+    if reduction.bounds is not None and len(reduction.bounds) != size + 1:
+        raise ChoiceError(
+            f"bounds are {len(reduction.bounds)} numbers: a reduce-scatter among {size} ranks needs {size + 1}, where "
+            "each part begins and the last ends"
+        )
     if reduction.nodes is not None and len(reduction.nodes) != size:
         raise ValueError(
             f"nodes names the nodes of {len(reduction.nodes)} ranks: it needs one for each of {size}"
