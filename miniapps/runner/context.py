@@ -149,11 +149,12 @@ class Context:
         collective: str = "allreduce",
         operation: Any = "sum",
         bounds: Sequence[int] | None = None,
+        watched: bool = True,
     ) -> Reducer:
         """A reduction of arrays of `shape` as the policy of the run says, or by an (ordering, accumulation), over all
         ranks or those of `comm`; freed with the repeat. `blocks`: the numbers of this rank's blocks, one per
         contribution. `collective`, `operation`, `bounds`: as for `kernels.allreduce.Reduction`. What it is goes into
-        the trace.
+        the trace. `watched`: whether contributions and totals are recorded and meet faults, where a run does either.
 
         Collective. Raises ValueError for a name in use, and UsageError when the run to be replayed has no orders
         for it.
@@ -185,7 +186,7 @@ class Context:
             "calls": self.reductions.get(name, {}).get("calls", 0),
         }
         self.tracer.reduction(name, self.reductions[name])
-        if self.watch is not None:
+        if watched and self.watch is not None:
             reducer = self.watch.reducer(reducer, comm, blocks)
         self._reducers[name] = reducer
         return reducer
