@@ -151,7 +151,8 @@ def simulate(
     shape, dtype = contributions[0].shape[1:], contributions[0].dtype
     held = accumulate.get(accumulation, dtype, operation)
     if held.propose is not None:
-        held.agreed(held.propose(np.concatenate(contributions)), 1)
+        everything = np.concatenate(contributions)
+        held.agreed(held.propose(everything), len(everything))
 
     def words_of(x: np.ndarray) -> np.ndarray:
         words = np.empty(math.prod(shape) * held.width, held.travels)

@@ -186,5 +186,9 @@ def test_the_all_reduce_of_true_sums_is_stated_and_no_factor(tmp_path):
     _, trace = repeat(tmp_path, {"guarantee": "run"})
     stated = trace.attributes["reductions"]
     truth = stated["truth"]
-    assert (truth["accumulation"], truth["decided"], truth["calls"]) == ("exact", "application", 4)  # two of each size
+    assert (truth["accumulation"], truth["decided"], truth["calls"]) == (
+        "exact",
+        "application",
+        4,
+    )  # two of each size
     assert orderings(stated) == ["recursive-doubling"]

@@ -173,6 +173,12 @@ class AccumulatingReducer(ScheduleReducer):
         words = np.zeros(math.prod(reduction.shape) * held.width, held.travels)
         super().__init__(comm, reduction, name, schedule, held.operation, words, held.width)
         self._held = held
+        self._planned = 0, 0  # contributions of this rank, and of all
+
+    def _set_blocks(self, blocks):
+        super()._set_blocks(blocks)
+        if self._held.propose is not None and blocks is not None:
+            self._planned = len(blocks), self._comm.allreduce(len(blocks))
 
     def _make_handover(self):
         about = str(self), self.blocks, self.shape
@@ -190,10 +196,18 @@ class AccumulatingReducer(ScheduleReducer):
     def _take(self, contributions, out):
         self._require_blocks(contributions)
         if self._held.propose is not None:
-            most = self._held.propose(contributions)
+            most = self._proposal(contributions)
             self._comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
-            self._held.agreed(most, self._comm.size)
+            self._agreed(most)
         return self._load(contributions)
+
+    def _proposal(self, contributions: np.ndarray) -> np.ndarray:
+        """What ranks agree on by MAX: the accumulation's number, and how many contributions more than planned."""
+        return np.array([self._held.propose(contributions), len(contributions) - self._planned[0]], np.int32)
+
+    def _agreed(self, most: np.ndarray) -> None:
+        largest, more = most.tolist()
+        self._held.agreed(largest, self._planned[1] + max(more, 0) * self._comm.size)
 
     def _load(self, contributions) -> list[Ready]:
         if self._blocks is None:
@@ -223,7 +237,7 @@ class AccumulatingReducer(ScheduleReducer):
         if self._held.propose is None:
             self._flight = Flight(self._load(contributions))
         else:
-            self._most = self._held.propose(contributions)
+            self._most = self._proposal(contributions)
             self._agreement = self._comm.Iallreduce(MPI.IN_PLACE, self._most, MPI.MAX)
 
     def _progress(self):
@@ -238,7 +252,7 @@ class AccumulatingReducer(ScheduleReducer):
         return super()._end()
 
     def _fly(self) -> None:
-        self._held.agreed(self._most, self._comm.size)
+        self._agreed(self._most)
         self._flight = Flight(self._load(self._started[0]))
 
     def _deliver(self, out):

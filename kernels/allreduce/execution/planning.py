@@ -36,7 +36,7 @@ def plan(
         asked, failure = f"{type(error).__name__}: {error}", error
     _agree_on(comm, asked, failure, name)
     reducer = _reducer(comm, reduction, name, blocks, replay)
-    reducer.blocks = None if blocks is None else tuple(sorted(int(block) for block in blocks))
+    reducer._set_blocks(None if blocks is None else tuple(sorted(int(block) for block in blocks)))
     return reducer
 
 

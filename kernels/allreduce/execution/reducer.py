@@ -228,6 +228,10 @@ class Reducer:
         """The total of what such a handover holds."""
         return self._reduce(added.contributions)
 
+    def _set_blocks(self, blocks: tuple[int, ...] | None) -> None:
+        """Told once by `plan`, on all ranks."""
+        self.blocks = blocks
+
     def _require_alive(self) -> None:
         if not self._release.alive:
             _freed(str(self))
