@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -16,15 +15,17 @@ from mpi4py import MPI
 
 from kernels import _native, exact
 from kernels.allreduce import accumulate
+from kernels.allreduce.accumulate import Accumulation
 from kernels.allreduce.collectives import part_of
 from kernels.allreduce.execution.handover import Merged, Stored, Summed
 from kernels.allreduce.execution.reducer import Reducer
 from kernels.allreduce.execution.route import Flight, Ready, Route
-from kernels.allreduce.local import ahead, left_to_right
+from kernels.allreduce.local import left_to_right
 from kernels.allreduce.operations import COPY, Operation
 from kernels.allreduce.reduction import Reduction
 from kernels.allreduce.schedule import Schedule
 from kernels.guarantees import ChoiceError
+from kernels.tree import Tree
 
 COPIED_BYTES = 1 << 12  # up to which a copy costs less than looking up where the caller's memory is
 
@@ -50,55 +51,45 @@ class ScheduleReducer(Reducer):
     ):
         super().__init__(comm, reduction, name, total)
         self._operation = operation or reduction.operation
-        self._held = accumulate.get("working", reduction.dtype, self._operation)
-        self._schedule, self._width = schedule, width
         self._part = _part(reduction, comm.size, comm.rank)
         self._blocks = len(schedule.leaves(comm.rank)) if "owners" in reduction.entry.needs else None
         self._words = self._total if words is None else words
         self.nbytes = self._words.nbytes
-        self._route = self._route_of(schedule)
+        self._route = Route(self._comm, schedule, self._words, width, self._operation, self._requests)
         self._copied = words is not None or self.nbytes <= COPIED_BYTES
+        # Takes no memory where contributions are never copied into it.
+        count = 1 if self._blocks is None else self._blocks
+        self._own = np.empty((count, *self._words.shape), self._words.dtype)
+        self._home = self._route.at(self._own, self._words) if self._copied else None
+        self._segments = self._route.segments
         self._flight: Flight | None = None
 
-    def _route_of(self, schedule: Schedule) -> Route:
-        return Route(self._comm, schedule, self._words, self._width, self._operation, self._requests)
-
     @cached_property
-    def _own(self) -> np.ndarray:
-        """Memory for the contributions, where they are not taken from where the caller has them."""
-        count = 1 if self._blocks is None else self._blocks
-        return np.empty((count, *self._words.shape), self._words.dtype)
-
-    @cached_property
-    def _home(self) -> list[Ready]:
-        """The steps over memory of the reducer's own."""
-        return self._route.at(self._own, self._words)
-
-    @cached_property
-    def _ahead(self) -> tuple[list, np.ndarray, list[Ready]]:
+    def _ahead(self) -> tuple[list[Tree], np.ndarray, Route]:
         """For contributions that are added one by one: the trees that are evaluated meanwhile, memory for their sums,
-        and the steps over it."""
+        and what is to be done with these."""
         if self._blocks is None:
-            return left_to_right(len(self.blocks)), self._own, self._route.at(self._own, self._words)
-        trees, rounds = ahead(self._schedule, self._comm.rank)
-        own = np.zeros((len(trees), self._words.size), self._words.dtype)
-        route = self._route_of(replace(self._schedule, program=lambda rank: rounds))
-        return trees, own, route.at(own, self._words)
+            return left_to_right(len(self.blocks)), self._own, self._route
+        trees, route = self._route.after_trees()
+        return trees, np.zeros((len(trees), self._words.size), self._words.dtype), route
+
+    def _holds(self) -> Accumulation:
+        return accumulate.get("working", self.dtype, self._operation)
 
     def _make_handover(self):
-        return Merged(str(self), self.blocks, self.shape, self._held, self._ahead[0])
+        return Merged(str(self), self.blocks, self.shape, self._holds(), self._ahead[0])
 
     def _reduce_added(self, added):
         return self._reduce_sums(added.sums)
 
     def _reduce_sums(self, sums: Sequence[np.ndarray]) -> np.ndarray:
         """The total, from the sums of the trees of `_ahead`."""
-        trees, own, ready = self._ahead
+        trees, own, route = self._ahead
         if not trees and self._blocks is None:
-            self._held.load(np.empty((0, *self.shape), self.dtype), own[0, ...].reshape(-1))
+            self._holds().load(np.empty((0, *self.shape), self.dtype), own[0, ...].reshape(-1))
         for words, row in zip(sums, own.reshape(len(own), self._words.size), strict=False):
             np.copyto(row, words)
-        return self._run(ready, self._total)
+        return self._run(route.at(own, self._words), self._total)
 
     def _reduce(self, contributions):
         return self._reduce_into(contributions, self._total)
@@ -107,7 +98,16 @@ class ScheduleReducer(Reducer):
         return self._run(self._take(contributions, out), out)
 
     def _run(self, ready: list[Ready], out: np.ndarray) -> np.ndarray | None:
-        self._route.run(ready)
+        if self._segments > 1:
+            Flight(ready).advance(wait=True)
+        else:  # here, as a call more would show in the time of a short vector
+            start, wait = MPI.Prequest.Startall, MPI.Request.Waitall
+            for step in ready:
+                if step.requests:
+                    start(step.requests)
+                    wait(step.requests)
+                for combine in step.sums:
+                    combine()
         return self._deliver(out)
 
     def _begin(self, contributions, out):
@@ -179,6 +179,9 @@ class AccumulatingReducer(ScheduleReducer):
         super()._set_blocks(blocks)
         if self._held.propose is not None and blocks is not None:
             self._planned = len(blocks), self._comm.allreduce(len(blocks))
+
+    def _holds(self):
+        return self._held
 
     def _make_handover(self):
         about = str(self), self.blocks, self.shape

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from mpi4py import MPI
@@ -18,8 +18,10 @@ from mpi4py import MPI
 from kernels import _native
 from kernels.allreduce.execution.program import AHEAD, Memory, steps
 from kernels.allreduce.execution.reducer import as_bytes, free_requests
+from kernels.allreduce.local import ahead
 from kernels.allreduce.operations import Operation
 from kernels.allreduce.schedule import Schedule, Transfer
+from kernels.tree import Tree
 
 SEGMENT_BYTES = 1 << 20  # of the vector, at least
 PIECE_BYTES = 1 << 16  # of a chunk in a segment, at least: many ranks would send many small messages
@@ -58,11 +60,18 @@ class Route:
         requests: list[MPI.Request],
     ):
         self._comm, self._operation, self._requests = comm, operation, requests
+        self._schedule, self._words, self._width = schedule, words, width
         least = max(SEGMENT_BYTES, PIECE_BYTES * schedule.chunks)
         self.segments = min(max(words.nbytes // least, 1), MOST_SEGMENTS)
         self._steps = steps(schedule, comm.rank, words.size // width, width, self.segments)
         self._memory = Memory(self._steps, words.dtype)
         self._places: dict[tuple[int, int], list[Ready]] = {}  # by address of contributions and total
+
+    def after_trees(self) -> tuple[list[Tree], Route]:
+        """The trees that this rank evaluates alone at first, and what it does with their sums for contributions."""
+        trees, rounds = ahead(self._schedule, self._comm.rank)
+        later = replace(self._schedule, program=lambda rank: rounds)
+        return trees, Route(self._comm, later, self._words, self._width, self._operation, self._requests)
 
     def known(self, own: np.ndarray, total: np.ndarray) -> list[Ready] | None:
         """What `at` gives, if this place is among the last few."""
@@ -100,19 +109,6 @@ class Route:
         gone = {id(request) for step in ready for request in step.requests}
         self._requests[:] = [request for request in self._requests if id(request) not in gone]
         free_requests([request for step in ready for request in step.requests])
-
-    def run(self, ready: list[Ready]) -> None:
-        """Carry out the steps, to the end."""
-        if self.segments > 1:
-            Flight(ready).advance(wait=True)
-            return
-        start, wait = MPI.Prequest.Startall, MPI.Request.Waitall
-        for step in ready:
-            if step.requests:
-                start(step.requests)
-                wait(step.requests)
-            for combine in step.sums:
-                combine()
 
 
 class Flight:
