@@ -84,10 +84,9 @@ def long_vectors():
                     expected = reducer(x[list(reducer.blocks)]).tobytes()
                     if name != "library" and added(reducer, x, 1).tobytes() != expected:
                         yield f"{name} in {accumulation}, {owner}"
-                    for _ in range(
-                        3
-                    ):  # calls with other memory, whose requests are kept in place of those of add()
-                        reducer(x[list(reducer.blocks)])
+                    # Calls with other memory, whose requests are kept in place of those of add().
+                    for elsewhere in [x[list(reducer.blocks)] for _ in range(3)]:
+                        reducer(elsewhere)
                     if name != "library" and added(reducer, x, 2).tobytes() != expected:
                         yield f"{name} in {accumulation}, {owner}: after calls"
                     if name == "library" and not np.allclose(added(reducer, x, 1), np.frombuffer(expected)):
