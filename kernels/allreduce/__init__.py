@@ -41,7 +41,7 @@ def plan(comm, *description, **more):
     `kernels.allreduce.Reduction`, or its arguments. Beside it, which may differ from rank to rank:
 
     `name`    appears in messages.
-    `blocks`  the numbers of this rank's blocks, one for each contribution; block-tree needs them.
+    `blocks`  the numbers of this rank's blocks, one for each contribution; block-tree and `add` need them.
     `replay`  (arrival only) iterates over recorded orders, one per call, each (size,); rank 0's is used, so other ranks
               may pass any iterable.
 
@@ -51,8 +51,10 @@ def plan(comm, *description, **more):
     belongs to the reducer and is valid until the next call, unless `out=` (C-contiguous, of the total's shape) is
     given, which may be the memory of the contribution: reduction in place. Contributions in GPU memory give a total
     there. No zero total is -0.0, but for library. `reducer.start(contributions, out=None)` returns at once;
-    `reducer.finish()` gives the total, and `reducer.progress()` moves things on in between. `reducer.reduction` is the
-    description. In accumulation exact, `reducer.sum_words(words)` sums what the callers accumulated exactly.
+    `reducer.finish()` gives the total, and `reducer.progress()` moves things on in between. Where `blocks` are given,
+    `reducer.add(block, contribution)` of each, in any order, and `reducer.finish()` give the total too, without keeping
+    all contributions where the order of additions allows it. `reducer.reduction` is the description. In accumulation
+    exact, `reducer.sum_words(words)` sums what the callers accumulated exactly.
 
     Raises, on every rank alike, what `Reduction` does; ValueError for blocks or a communicator that do not fit;
     PlanMismatch where ranks ask for different things; ReplayError for a log that does not fit. The reducer raises

@@ -60,9 +60,9 @@ class Accumulation:
 
     `load(contributions, words)`: contributions (k, *shape) are added left to right into words (n * width,), k >= 0.
     `store(words, total)`: the words rounded once, to nearest even, into total (*shape,); zero is +0.0.
-    Before each load, unless None: `propose(contributions)` gives numbers, int32, and `agreed(values, size)` is told the
-    largest of each over all `size` ranks; it raises ValueError where the words have no room. An object serves one
-    reduction at a time.
+    Before each load, unless None: `propose(contributions)` gives a number, and `agreed(largest, count)` is told the
+    largest of all ranks and how many contributions there are on all, at most; it raises ValueError where the words have
+    no room for so many. An object serves one reduction at a time.
     """
 
     name: str
@@ -72,8 +72,8 @@ class Accumulation:
     operation: Operation
     load: Callable[[np.ndarray, np.ndarray], None]
     store: Callable[[np.ndarray, np.ndarray], None]
-    propose: Callable[[np.ndarray], np.ndarray] | None = None
-    agreed: Callable[[np.ndarray, int], None] | None = None
+    propose: Callable[[np.ndarray], int] | None = None
+    agreed: Callable[[int, int], None] | None = None
 
 
 def get(name: str, dtype, operation: Operation = SUM) -> Accumulation:
@@ -144,15 +144,15 @@ def _fixed_point(dtype: np.dtype) -> Accumulation:
     exponent = exact.EMPTY
 
     def propose(contributions):
-        return np.array([exact.fixed_exponent(contributions, n=1), len(contributions)], np.int32)
+        return int(exact.fixed_exponent(contributions, n=1))
 
-    def agreed(values, size):
+    def agreed(largest, count):
         nonlocal exponent
-        exponent = int(values[0])
-        if int(values[1]) * size > exact.MAX_CONTRIBUTIONS:
+        exponent = largest
+        if count > exact.MAX_CONTRIBUTIONS:
             raise ValueError(
-                f"accumulation 'fixed-point': up to {values[1]} contributions on each of {size} ranks, but there is "
-                f"room for {exact.MAX_CONTRIBUTIONS} in all; sum blocks into fewer contributions first, or use 'exact'"
+                f"accumulation 'fixed-point': {count} contributions of all ranks, but there is room for "
+                f"{exact.MAX_CONTRIBUTIONS} in all; sum blocks into fewer contributions first, or use 'exact'"
             )
 
     def load(contributions, words):

@@ -8,7 +8,7 @@ rounds are needed to tell, so they are looked at together, when the first of the
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from math import lcm
@@ -32,23 +32,40 @@ def reduce(schedule: Schedule, root: int) -> Schedule:
     return _needed_only(schedule, 1, lambda chunk, part: root)
 
 
-def reduce_scatter(schedule: Schedule) -> Schedule:
-    """Elements evenly(n, size, rank) of the total at each rank, with the bits of the all-reduce.
+def part_of(n: int, size: int, rank: int, bounds: Sequence[int] | None = None) -> tuple[int, int]:
+    """First element that a rank gets of a reduce-scatter of n elements, and the one behind its last: equal parts, or
+    from bounds[rank] to bounds[rank + 1]."""
+    return evenly(n, size, rank) if bounds is None else (bounds[rank], bounds[rank + 1])
+
+
+def reduce_scatter(schedule: Schedule, bounds: Sequence[int] | None = None) -> Schedule:
+    """Elements `part_of(n, size, rank, bounds)` of the total at each rank, with the bits of the all-reduce.
 
     What else the totals hold is undefined. Chunks are split so that each belongs to one rank. Where the schedule cuts
-    the vector evenly, they are the equal parts of chunks; else the parts of each chunk that each rank gets, of which
-    most are empty.
+    the vector evenly, as the ranks do, they are the equal parts of chunks; else the parts of each chunk that each rank
+    gets, of which most are empty. A uniform schedule with a chunk for each rank is cut at the bounds from the start.
+    Raises ChoiceError unless there are `size` + 1 bounds.
     """
     size = schedule.size
-    if schedule.cut is evenly:
+    if bounds is not None and len(bounds) != size + 1:
+        raise ChoiceError(
+            f"bounds: {len(bounds)} numbers for {size} ranks; give {size + 1}, where each part begins and the last ends"
+        )
+    if schedule.cut is evenly and bounds is None:
         parts = lcm(schedule.chunks, size) // schedule.chunks
         each = schedule.chunks * parts // size
         kept = _needed_only(schedule, parts, lambda chunk, part: (chunk * parts + part) // each)
         return replace(kept, uniform=False)  # chunks are whose they are in the whole vector only
 
+    if schedule.uniform and schedule.chunks == size:
+        at_bounds = replace(
+            schedule, cut=lambda n, chunks, chunk: part_of(n, size, chunk, bounds), uniform=False
+        )
+        return _needed_only(at_bounds, 1, lambda chunk, part: chunk)
+
     def cut(n: int, chunks: int, chunk: int) -> tuple[int, int]:
         first, stop = schedule.bounds(n, chunk // size)
-        part = evenly(n, size, chunk % size)
+        part = part_of(n, size, chunk % size, bounds)
         return min(max(part[0], first), stop), min(max(part[1], first), stop)
 
     return replace(_needed_only(schedule, size, lambda chunk, part: part), cut=cut, uniform=False)

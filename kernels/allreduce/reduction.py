@@ -6,6 +6,7 @@ message is encoded. Whatever can be refused without a communicator is refused wh
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Sequence
@@ -45,6 +46,8 @@ class Reduction:
     `collective`   "allreduce"; "reduce", to rank `root` alone; "reduce-scatter", elements evenly(n, size, rank) of the
                    flat total; "allgather", one contribution of each rank, (size, *shape). The last three for orderings
                    with a schedule.
+    `bounds`       of a reduce-scatter: rank r gets elements bounds[r] to bounds[r + 1] instead, which may be none; one
+                   number more than ranks, from 0 to the length of the flat total, none below the one before.
     `nodes`        the node of every rank, for two-level; found by shared memory where not given.
     `check`        before every call verify that all ranks pass the same shape and type; after it that all hold the same
                    bits.
@@ -62,6 +65,7 @@ class Reduction:
     operation: Operation = operations.SUM
     collective: str = "allreduce"
     root: int = 0
+    bounds: Sequence[int] | None = None
     nodes: Sequence[int] | None = None
     check: bool = False
 
@@ -72,6 +76,7 @@ class Reduction:
             ("dtype", _type(self.dtype)),
             ("operation", operations.get(self.operation)),
             ("root", operator.index(self.root)),
+            ("bounds", None if self.bounds is None else tuple(map(operator.index, self.bounds))),
             ("nodes", None if self.nodes is None else tuple(map(int, self.nodes))),
             ("check", bool(self.check)),
         ):
@@ -81,6 +86,7 @@ class Reduction:
         self._require_type()
         self._require_operation()
         self._require_collective()
+        self._require_bounds()
         self._require_accumulation()
 
     @classmethod
@@ -136,7 +142,7 @@ class Reduction:
         if self.collective == "reduce":
             return collectives.reduce(schedule, self.root)
         if self.collective == "reduce-scatter":
-            return collectives.reduce_scatter(schedule)
+            return collectives.reduce_scatter(schedule, self.bounds)
         return collectives.allgather(schedule) if self.collective == "allgather" else schedule
 
     def require(self, level: str) -> None:
@@ -166,7 +172,7 @@ class Reduction:
             "shape": list(self.shape),
             "dtype": self.dtype.name,
             "guarantee": self.guarantee,
-        }
+        } | ({} if self.bounds is None else {"bounds": list(self.bounds)})
 
     def __str__(self) -> str:
         to = f" to rank {self.root}" if self.collective == "reduce" else ""
@@ -175,6 +181,7 @@ class Reduction:
             f"shape {self.shape}"
         )
         text += "" if self.accumulation == "working" else f", accumulation {self.accumulation!r}"
+        text += "" if self.bounds is None else f", bounds {self.bounds}"
         text += "" if self.nodes is None else f", nodes {self.nodes}"
         return text + (", check" if self.check else "")
 
@@ -207,6 +214,24 @@ class Reduction:
                 f"ordering {self.ordering!r} adds over blocks; an allgather has none: choose direct or ring"
             )
 
+    def _require_bounds(self) -> None:
+        bounds, n = self.bounds, math.prod(self.shape)
+        if bounds is None:
+            return
+        if self.collective != "reduce-scatter":
+            raise ChoiceError(
+                f"bounds say what ranks get of a reduce-scatter: there are none of {self.collective}"
+            )
+        if len(bounds) < 2 or (bounds[0], bounds[-1]) != (0, n):
+            raise ValueError(
+                f"bounds {_shortened(bounds)} must begin with 0 and end with {n}, the elements of the total"
+            )
+        wrong = next((i for i, (a, b) in enumerate(itertools.pairwise(bounds)) if b < a), None)
+        if wrong is not None:
+            raise ValueError(
+                f"bounds must not descend: rank {wrong} would get elements {bounds[wrong]} to {bounds[wrong + 1]}"
+            )
+
     def _require_accumulation(self) -> None:
         accumulate.get(self.accumulation, self.dtype, self.operation)
         if self.accumulation == "working":
@@ -229,6 +254,10 @@ def labels(text: str) -> list[str]:
         else:
             found.append(part)
     return found
+
+
+def _shortened(numbers: Sequence[int]) -> str:
+    return str(numbers) if len(numbers) <= 8 else f"({numbers[0]}, ..., {numbers[-1]})"
 
 
 def _lengths(shape) -> tuple[int, ...]:

@@ -114,12 +114,19 @@ def _read(state: dict, rank: int, slot: int, chunk: int) -> Any:
 def simulate_schedule(
     schedule: Schedule, vectors: Sequence[Sequence[np.ndarray]], operation: Operation = SUM, width: int = 1
 ) -> list[np.ndarray]:
-    """The total on every rank, from the contributions of each rank, (n * width,) words each."""
+    """The total on every rank, from the contributions of each rank, (n * width,) words each; zeros where a rank gets
+    nothing of it."""
     n = next(len(vector) for own in vectors for vector in own) // width
     bounds = [schedule.bounds(n, chunk) for chunk in range(schedule.chunks)]
     cuts = [slice(start * width, stop * width) for start, stop in bounds]
     own = [[[vector[cut] for cut in cuts] for vector in vectors_] for vectors_ in vectors]
-    return [np.concatenate(values) for values in carry_out(schedule, own, operation.of)]
+    nothing = np.zeros_like(next(vector for vectors_ in vectors for vector in vectors_))
+    return [
+        np.concatenate(
+            [nothing[cut] if value is None else value for value, cut in zip(values, cuts, strict=True)]
+        )
+        for values in carry_out(schedule, own, operation.of)
+    ]
 
 
 def simulate(
@@ -142,7 +149,8 @@ def simulate(
     shape, dtype = contributions[0].shape[1:], contributions[0].dtype
     held = accumulate.get(accumulation, dtype, operation)
     if held.propose is not None and held.agreed is not None:
-        held.agreed(held.propose(np.concatenate(contributions)), 1)
+        everything = np.concatenate(contributions)
+        held.agreed(held.propose(everything), len(everything))
 
     def words_of(x: np.ndarray) -> np.ndarray:
         words = np.empty(math.prod(shape) * held.width, held.travels)

@@ -56,7 +56,7 @@ class Timed:
 
 
 class Study:
-    """What stays the same over all arrays of a repeat: variants, reducers, names. Collective to make and to free."""
+    """What stays the same over all arrays of a repeat: variants, reducers, names. Collective to make."""
 
     def __init__(self, ctx):
         self.ctx = ctx
@@ -71,16 +71,12 @@ class Study:
         self._by_length: dict[int, Reducer] = {}  # of orderings over blocks: other lengths have other blocks
         if not self._over_blocks():
             self.reducer = ctx.reducer("total", (), self.dtype.name, self.comm)
-        self._truth = allreduce.plan(
-            self.comm, "direct", (2,), self.dtype.name, accumulation="exact", name="truth"
+        self._truth = ctx.reducer(
+            "truth", (2,), self.dtype.name, self.comm, by=("direct", "exact"), watched=False
         )
         self._shape = launch_shape(ctx.config.launch)
         self.broken: dict[str, str] = {}  # by variant that broke its promise on this rank: where it was seen
         ctx.tracer.attributes(promises={label(v): v.guarantee for v in self.variants})
-
-    def free(self) -> None:
-        """Free the plan that the context does not know."""
-        self._truth.free()
 
     def parts(self, n: int) -> Parts:
         """The logical blocks of an array of `n` elements, and which of them are this rank's."""

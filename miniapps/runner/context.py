@@ -29,7 +29,8 @@ class Reducer:
 
     `reducer(contributions)`: (k, *shape) of this rank's k blocks -> (*shape,), valid until the next call.
     `reducer.start(contributions)`, `reducer.finish()`: the same with the sums under way; one event, of both and what
-    is between.
+    is between. `reducer.add(block, contribution)` of each own block, `reducer.finish()`: the same with contributions
+    handed over one by one; one event, of `finish`.
     """
 
     __slots__ = (
@@ -59,11 +60,16 @@ class Reducer:
         """Go on with what was started, without waiting; whether `finish()` would return at once."""
         return self._inner.progress()
 
+    def add(self, block: int, contribution: np.ndarray) -> None:
+        """Hand over the contribution (*shape) of one of this rank's blocks; when all are there, `finish()`."""
+        self._inner.add(block, contribution)
+
     def finish(self) -> np.ndarray:
-        """The total of what was started."""
+        """The total of what was started or added."""
+        start, self._begun = self._begun or self._clock(), 0
         total = self._inner.finish()
         self._calls += 1
-        self._event(self._name, self._begun, self.nbytes)
+        self._event(self._name, start, self.nbytes)
         return total
 
     def sum_words(self, words: np.ndarray) -> np.ndarray:
@@ -142,10 +148,13 @@ class Context:
         by: tuple[str, str] | None = None,
         collective: str = "allreduce",
         operation: Any = "sum",
+        bounds: Sequence[int] | None = None,
+        watched: bool = True,
     ) -> Reducer:
         """A reduction of arrays of `shape` as the policy of the run says, or by an (ordering, accumulation), over all
         ranks or those of `comm`; freed with the repeat. `blocks`: the numbers of this rank's blocks, one per
-        contribution. `collective`, `operation`: as for `kernels.allreduce.Reduction`. What it is goes into the trace.
+        contribution. `collective`, `operation`, `bounds`: as for `kernels.allreduce.Reduction`. What it is goes into
+        the trace. `watched`: whether contributions and totals are recorded and meet faults, where a run does either.
 
         Collective. Raises ValueError for a name in use, and UsageError when the run to be replayed has no orders
         for it.
@@ -160,7 +169,7 @@ class Context:
         ordering, accumulation = by or policy.of(math.prod(shape))
         reduction = allreduce.Reduction(
             ordering, shape, np.dtype(dtype), accumulation=accumulation, collective=collective, operation=operation,
-            check=self.options.check_ranks,
+            bounds=bounds, check=self.options.check_ranks,
         )  # fmt: skip
         inner = allreduce.plan(
             comm,
@@ -177,7 +186,7 @@ class Context:
             "calls": self.reductions.get(name, {}).get("calls", 0),
         }
         self.tracer.reduction(name, self.reductions[name])
-        if self.watch is not None:
+        if watched and self.watch is not None:
             reducer = self.watch.reducer(reducer, comm, blocks)
         self._reducers[name] = reducer
         return reducer

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from kernels.allreduce.execution.handover import Stored
 from miniapps.errors import UsageError
 from miniapps.runner.faults import Fault
 from miniapps.system.device import host
@@ -126,7 +127,8 @@ class WatchedReducer:
         self.name = reducer.name
         self._calls = 0  # since orders were drained
         self._swapped: list[tuple[int, int, int]] = []  # (call, rank, other)
-        self._given = None
+        self._given: Any = None
+        self._added: Stored | None = None
 
     def __getattr__(self, name: str):
         return getattr(self._inner, name)
@@ -139,10 +141,27 @@ class WatchedReducer:
         self._given = self._take(contributions)  # to be left alone until the end
         self._inner.start(self._given)
 
+    def add(self, block: int, contribution) -> None:
+        """As the reducer's, but all contributions are kept until the end: a fault may swap them."""
+        self._adding().add(block, contribution)
+
     def finish(self):
         """As the reducer's."""
+        if self._given is None and self._blocks is not None:
+            added = self._adding()
+            added.require_all()
+            total = self(added.contributions)
+            added.reset()
+            return total
         total, self._given = self._inner.finish(), None
         return self._total(total)
+
+    def _adding(self) -> Stored:
+        if self._added is None:
+            blocks = () if self._blocks is None else sorted(map(int, self._blocks))
+            reduction = self._inner.reduction
+            self._added = Stored(f"reducer {self.name!r}", blocks, reduction.shape, reduction.dtype)
+        return self._added
 
     def sum_words(self, words):
         """As the reducer's."""

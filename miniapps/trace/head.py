@@ -32,7 +32,8 @@ class Tracer(msgspec.Struct):
 
 class Reduction(msgspec.Struct):
     """What a planned reduction is. `region`: its events; `shape`, `dtype` of a contribution; `ranks` that take part;
-    `decided`: by what its ordering was; `calls` of this rank. Defaults stand for what older traces do not say."""
+    `decided`: by what its ordering was; `calls` of this rank; `bounds`: of a reduce-scatter in given parts. Defaults
+    stand for what older traces do not say."""
 
     ordering: Short
     region: Short = ""
@@ -42,6 +43,7 @@ class Reduction(msgspec.Struct):
     collective: Short = "allreduce"
     operation: Short = "sum"
     shape: Annotated[list[Count], Meta(max_length=32)] = []
+    bounds: Annotated[list[Count], Meta(max_length=RANKS_MOST + 1)] = []
     dtype: Short = ""
     guarantee: Level = "none"
     ranks: Annotated[int, Meta(ge=0, le=RANKS_MOST)] = 0

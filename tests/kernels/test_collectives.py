@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kernels.allreduce import ScheduleError, orderings
+from kernels.allreduce import Reduction, ScheduleError, orderings
 from kernels.allreduce.catalog import get
 from kernels.allreduce.collectives import allgather, reduce, reduce_scatter
 from kernels.allreduce.cost import cost
+from kernels.allreduce.instruments.draw import ordering_svg
 from kernels.allreduce.schedule import Schedule, evenly
 from kernels.allreduce.simulator import carry_out, simulate_schedule
 from kernels.guarantees import ChoiceError
@@ -55,6 +56,55 @@ def test_reduce_and_reduce_scatter_have_the_bits_of_the_all_reduce(name, size, s
         for rank, total in enumerate(at_ranks(scattered, vectors, n)):
             part = slice(*evenly(n, size, rank))
             assert total[part].tobytes() == expected[part].tobytes()
+
+
+def bounds_of(size, n):
+    """Parts of a vector of n for the ranks: all for the first, all for the last, and drawn ones, some of them empty."""
+    drawn = np.sort(np.random.default_rng([size, n]).integers(0, n + 1, size - 1))
+    yield (0, *(n for _ in range(size)))
+    yield (*(0 for _ in range(size)), n)
+    yield (0, *map(int, drawn), n)
+
+
+@scheduled
+@sizes
+@short_or_long
+def test_reduce_scatter_in_given_parts_has_the_bits_of_the_all_reduce(name, size, short):
+    schedule = get(name).schedule(size, short)
+    for n in (0, 1, 5, 100):
+        vectors = np.random.default_rng(n).standard_normal((size, n))
+        expected = simulate_schedule(schedule, [[v] for v in vectors])[0]
+        for bounds in bounds_of(size, n):
+            scattered = reduce_scatter(schedule, bounds)
+            for rank, total in enumerate(simulate_schedule(scattered, [[v] for v in vectors])):
+                part = slice(*bounds[rank : rank + 2])
+                assert total[part].tobytes() == expected[part].tobytes()
+            if n and name != "two-level":
+                reduction = Reduction(name, (n,), collective="reduce-scatter", bounds=bounds)
+                assert ordering_svg(reduction, scattered, n, "schedule").startswith("<svg")
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 5])
+def test_direct_sends_what_is_not_one_s_own_whatever_the_parts(size):
+    n = 100
+    for bounds in bounds_of(size, n):
+        made = reduce_scatter(get("direct").schedule(size), bounds)
+        assert (cost(made, n, 8).rounds, cost(made, n, 8).bytes) == (1, (size - 1) * n * 8)
+
+
+def test_bounds_that_do_not_fit_are_refused():
+    for bounds, part in (
+        ((0, 3, 2, 5), "bounds must not descend: rank 1 would get elements 3 to 2"),
+        ((1, 2, 5), "must begin with 0 and end with 5"),
+        ((0, 2, 4), "must begin with 0 and end with 5"),
+        ((), "must begin with 0"),
+    ):
+        with pytest.raises(ValueError, match=part):
+            Reduction("direct", (5,), collective="reduce-scatter", bounds=bounds)
+    with pytest.raises(ChoiceError, match="bounds say what ranks get of a reduce-scatter"):
+        Reduction("direct", (5,), bounds=(0, 5))
+    with pytest.raises(ChoiceError, match="3 numbers for 3 ranks; give 4"):
+        reduce_scatter(get("direct").schedule(3), (0, 1, 5))
 
 
 @scheduled

@@ -19,6 +19,7 @@ from miniapps.reductions.validate import validate
 from miniapps.runner.context import Context
 from miniapps.runner.options import RunOptions
 from miniapps.trace import Tracer, read
+from miniapps.trace.head import orderings
 from tests.miniapps.test_reductions import configured
 
 SMALL = dict(problem__sizes=(10, 2000), problem__arrays=2, problem__block=300, method__samples=4)
@@ -179,3 +180,15 @@ def test_the_bound_of_roundoff_is_that_of_the_type():
     assert roundoff(np.dtype(np.float64), 1, "sum")(99) == pytest.approx(100 * 2**-53, rel=1e-10)
     assert roundoff(np.dtype(np.float32), 2, "dot")(97) == pytest.approx(100 * 2**-24, rel=1e-4)
     assert roundoff(np.dtype(np.float32), 1, "sum")(2**25) == np.inf
+
+
+def test_the_all_reduce_of_true_sums_is_stated_and_no_factor(tmp_path):
+    _, trace = repeat(tmp_path, {"guarantee": "run"})
+    stated = trace.attributes["reductions"]
+    truth = stated["truth"]
+    assert (truth["accumulation"], truth["decided"], truth["calls"]) == (
+        "exact",
+        "application",
+        4,
+    )  # two of each size
+    assert orderings(stated) == ["recursive-doubling"]

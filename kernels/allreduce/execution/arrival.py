@@ -7,8 +7,11 @@ from collections.abc import Iterable
 import numpy as np
 from mpi4py import MPI
 
+from kernels.allreduce import accumulate
 from kernels.allreduce.errors import ReplayError
+from kernels.allreduce.execution.handover import Merged
 from kernels.allreduce.execution.reducer import Reducer, as_bytes
+from kernels.allreduce.local import left_to_right
 
 SIZE_LIMIT = 1 << 16  # ranks in a log are uint16
 
@@ -56,6 +59,13 @@ class ArrivalReducer(Reducer):
         if self._comm.size > 1:
             self._comm.Bcast(as_bytes(self._total), 0)
         return self._total
+
+    def _make_handover(self):
+        held = accumulate.get("working", self.dtype, self._operation)
+        return Merged(str(self), self.blocks, self.shape, held, left_to_right(len(self.blocks)))
+
+    def _reduce_added(self, added):
+        return self._reduce(np.array(added.sums, self.dtype).reshape(len(added.sums), *self.shape))
 
     def _add_arriving(self) -> np.ndarray:
         total, status = self._total, self._status

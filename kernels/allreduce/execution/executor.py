@@ -1,51 +1,33 @@
-"""The reducer that carries out a schedule over MPI point-to-point messages.
+"""The reducers that carry out a schedule over MPI point-to-point messages.
 
-Every message is a persistent request and every sum is prepared once, so that a call allocates nothing. Short vectors
-are copied into memory of the reducer's own. Long ones are sent from where the caller has them and received where the
-total is wanted: the requests of the last few places are kept. Long vectors go in segments, one behind the other, so
-that one segment is added while the next one moves, and so that what has just come is still in the cache when it is
-added.
+Short vectors are copied into memory of the reducer's own. Long ones are sent from where the caller has them and
+received where the total is wanted.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from mpi4py import MPI
 
 from kernels import _native, exact
 from kernels.allreduce import accumulate
-from kernels.allreduce.execution.program import AHEAD, Memory, steps
-from kernels.allreduce.execution.reducer import Reducer, as_bytes, free_requests
+from kernels.allreduce.accumulate import Accumulation
+from kernels.allreduce.collectives import part_of
+from kernels.allreduce.execution.handover import Merged, Stored, Summed
+from kernels.allreduce.execution.reducer import Reducer
+from kernels.allreduce.execution.route import Flight, Ready, Route
+from kernels.allreduce.local import left_to_right
 from kernels.allreduce.operations import COPY, Operation
 from kernels.allreduce.reduction import Reduction
-from kernels.allreduce.schedule import Schedule, Transfer, evenly
+from kernels.allreduce.schedule import Schedule
 from kernels.guarantees import ChoiceError
+from kernels.tree import Tree
 
 COPIED_BYTES = 1 << 12  # up to which a copy costs less than looking up where the caller's memory is
-SEGMENT_BYTES = 1 << 20  # of the vector, at least
-PIECE_BYTES = 1 << 16  # of a chunk in a segment, at least: many ranks would send many small messages
-MOST_SEGMENTS = 32
-PLACES = 2  # of the caller's memory whose requests are kept, and which that keeps alive
-# Up to which a library hands a message of a node over in one piece. One that is a little longer costs a handshake, two
-# to three times as much as a few pieces do: measured with MPICH 5.0 and Open MPI 5.0.
-EAGER_BYTES = {"MPICH": 8000, "Open MPI": 4000}
-EAGER_PIECES = 3
-
-View = Callable[[int, int, int], np.ndarray]
-
-
-@dataclass(slots=True)
-class Ready:
-    """A step over fixed memory; `after` is the step before it of the same segment."""
-
-    after: int
-    requests: list[MPI.Request]
-    sums: list[Callable[[], None]]
 
 
 class ScheduleReducer(Reducer):
@@ -73,50 +55,41 @@ class ScheduleReducer(Reducer):
         self._blocks = len(schedule.leaves(comm.rank)) if "owners" in reduction.entry.needs else None
         self._words = self._total if words is None else words
         self.nbytes = self._words.nbytes
-        least = max(SEGMENT_BYTES, PIECE_BYTES * schedule.chunks)
-        self._segments = min(max(self.nbytes // least, 1), MOST_SEGMENTS)
-        self._steps = steps(schedule, comm.rank, self._total.size, width, self._segments)
-        self._memory = Memory(self._steps, self._words.dtype)
+        self._route = Route(self._comm, schedule, self._words, width, self._operation, self._requests)
         self._copied = words is not None or self.nbytes <= COPIED_BYTES
+        # Takes no memory where contributions are never copied into it.
         count = 1 if self._blocks is None else self._blocks
         self._own = np.empty((count, *self._words.shape), self._words.dtype)
-        # By address of contributions and total.
-        self._places: dict[tuple[int, int], list[Ready]] = {}
-        self._home = self._at(self._own, self._words) if self._copied else None
+        self._home = self._route.at(self._own, self._words) if self._copied else None
+        self._segments = self._route.segments
         self._flight: Flight | None = None
 
-    def _at(self, own: np.ndarray, total: np.ndarray) -> list[Ready]:
-        """The steps over the contributions `own` (k, *shape) and the memory of a total, made when first seen."""
-        place = _native.address(own), _native.address(total)
-        ready = self._places.get(place)
-        if ready is None:
-            if len(self._places) == PLACES:
-                self._forget(self._places.pop(next(iter(self._places))))
-            # Not `for row in own`: of shape (), that makes numbers, not views.
-            rows = [own[i, ...].reshape(-1) for i in range(len(own))]
-            ready = self._places[place] = self._bind(rows, total.reshape(-1))
-        return ready
+    @cached_property
+    def _ahead(self) -> tuple[list[Tree], np.ndarray, Route]:
+        """For contributions that are added one by one: the trees that are evaluated meanwhile, memory for their sums,
+        and what is to be done with these."""
+        if self._blocks is None:
+            return left_to_right(len(self.blocks)), self._own, self._route
+        trees, route = self._route.after_trees()
+        return trees, np.zeros((len(trees), self._words.size), self._words.dtype), route
 
-    def _bind(self, own: list[np.ndarray], total: np.ndarray) -> list[Ready]:
-        ready = []
-        for step in self._steps:
-            view = self._memory.view(own, total, step.segment)
-            requests = _requests(self._comm.Recv_init, step.receives, view)
-            requests += _requests(self._comm.Send_init, step.sends, view)
-            self._requests.extend(requests)
-            sums = [
-                self._operation.prepared(
-                    [view(s, c.start, c.stop) for s in c.sources], view(c.into, c.start, c.stop)
-                )
-                for c in step.sums
-            ]
-            ready.append(Ready(step.after, requests, sums))
-        return ready
+    def _holds(self) -> Accumulation:
+        return accumulate.get("working", self.dtype, self._operation)
 
-    def _forget(self, ready: list[Ready]) -> None:
-        gone = {id(request) for step in ready for request in step.requests}
-        self._requests[:] = [request for request in self._requests if id(request) not in gone]
-        free_requests([request for step in ready for request in step.requests])
+    def _make_handover(self):
+        return Merged(str(self), self.blocks, self.shape, self._holds(), self._ahead[0])
+
+    def _reduce_added(self, added):
+        return self._reduce_sums(added.sums)
+
+    def _reduce_sums(self, sums: Sequence[np.ndarray]) -> np.ndarray:
+        """The total, from the sums of the trees of `_ahead`."""
+        trees, own, route = self._ahead
+        if not trees and self._blocks is None:
+            self._holds().load(np.empty((0, *self.shape), self.dtype), own[0, ...].reshape(-1))
+        for words, row in zip(sums, own.reshape(len(own), self._words.size), strict=False):
+            np.copyto(row, words)
+        return self._run(route.at(own, self._words), self._total)
 
     def _reduce(self, contributions):
         return self._reduce_into(contributions, self._total)
@@ -127,7 +100,7 @@ class ScheduleReducer(Reducer):
     def _run(self, ready: list[Ready], out: np.ndarray) -> np.ndarray | None:
         if self._segments > 1:
             Flight(ready).advance(wait=True)
-        else:
+        else:  # here, as a call more would show in the time of a short vector
             start, wait = MPI.Prequest.Startall, MPI.Request.Waitall
             for step in ready:
                 if step.requests:
@@ -152,20 +125,18 @@ class ScheduleReducer(Reducer):
     def _take(self, contributions: np.ndarray, out: np.ndarray) -> list[Ready]:
         """The steps for these contributions, copied or where they are; `out` may be the memory of one of them."""
         self._require_blocks(contributions)
-        own = self._own
         if self._blocks is None and len(contributions) != 1:
-            self._operation.fold(contributions, own[0, ...])
+            self._operation.fold(contributions, self._own[0, ...])
         elif self._copied or not contributions.flags.c_contiguous:
-            np.copyto(own, contributions)
+            np.copyto(self._own, contributions)
         else:
-            ready = self._places.get((_native.address(contributions), _native.address(out)))
+            ready = self._route.known(contributions, out)
             if ready is not None:
                 return ready
-            if self._across(contributions, out):
-                np.copyto(own, contributions)
-            else:
-                own = contributions
-        return self._home if self._copied else self._at(own, out)
+            if not self._across(contributions, out):
+                return self._route.at(contributions, out)
+            np.copyto(self._own, contributions)
+        return self._home if self._copied else self._route.at(self._own, out)
 
     def _fitting(self, contributions, out):
         x = super()._fitting(contributions, out)
@@ -201,22 +172,52 @@ class AccumulatingReducer(ScheduleReducer):
         # Zeros: of a reduce-scatter, what is never received is rounded too.
         words = np.zeros(math.prod(reduction.shape) * held.width, held.travels)
         super().__init__(comm, reduction, name, schedule, held.operation, words, held.width)
-        self._accumulation = held
+        self._held = held
+        self._planned = 0, 0  # contributions of this rank, and of all
+
+    def _set_blocks(self, blocks):
+        super()._set_blocks(blocks)
+        if self._held.propose is not None and blocks is not None:
+            self._planned = len(blocks), self._comm.allreduce(len(blocks))
+
+    def _holds(self):
+        return self._held
+
+    def _make_handover(self):
+        about = str(self), self.blocks, self.shape
+        if self._held.propose is not None:
+            return Stored(*about, self.dtype)
+        return Summed(*about, self.dtype) if self._held.name == "exact" else super()._make_handover()
+
+    def _reduce_added(self, added):
+        if isinstance(added, Stored):
+            return self._reduce(added.contributions)
+        if isinstance(added, Summed):
+            return self._reduce_sums([added.words.reshape(-1)])
+        return super()._reduce_added(added)
 
     def _take(self, contributions, out):
         self._require_blocks(contributions)
-        if self._accumulation.propose is not None:
-            most = self._accumulation.propose(contributions)
+        if self._held.propose is not None:
+            most = self._proposal(contributions)
             self._comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
-            self._accumulation.agreed(most, self._comm.size)
+            self._agreed(most)
         return self._load(contributions)
+
+    def _proposal(self, contributions: np.ndarray) -> np.ndarray:
+        """What ranks agree on by MAX: the accumulation's number, and how many contributions more than planned."""
+        return np.array([self._held.propose(contributions), len(contributions) - self._planned[0]], np.int32)
+
+    def _agreed(self, most: np.ndarray) -> None:
+        largest, more = most.tolist()
+        self._held.agreed(largest, self._planned[1] + max(more, 0) * self._comm.size)
 
     def _load(self, contributions) -> list[Ready]:
         if self._blocks is None:
-            self._accumulation.load(contributions, self._own[0])
+            self._held.load(contributions, self._own[0])
         else:
             for i, words in enumerate(self._own):
-                self._accumulation.load(contributions[i : i + 1], words)
+                self._held.load(contributions[i : i + 1], words)
         return self._home
 
     def sum_words(self, words: np.ndarray) -> np.ndarray:
@@ -236,10 +237,10 @@ class AccumulatingReducer(ScheduleReducer):
     def _begin(self, contributions, out):
         self._require_blocks(contributions)
         self._out, self._flight = out, None
-        if self._accumulation.propose is None:
+        if self._held.propose is None:
             self._flight = Flight(self._load(contributions))
         else:
-            self._most = self._accumulation.propose(contributions)
+            self._most = self._proposal(contributions)
             self._agreement = self._comm.Iallreduce(MPI.IN_PLACE, self._most, MPI.MAX)
 
     def _progress(self):
@@ -254,11 +255,11 @@ class AccumulatingReducer(ScheduleReducer):
         return super()._end()
 
     def _fly(self) -> None:
-        self._accumulation.agreed(self._most, self._comm.size)
+        self._agreed(self._most)
         self._flight = Flight(self._load(self._started[0]))
 
     def _deliver(self, out):
-        self._accumulation.store(self._words, out)
+        self._held.store(self._words, out)
         return out if self._part is None else self._part(out)
 
 
@@ -268,13 +269,19 @@ class GatheringReducer(ScheduleReducer):
     def __init__(self, comm, reduction, name, schedule: Schedule):
         super().__init__(comm, reduction, name, schedule, COPY, total=(comm.size, *reduction.shape))
 
+    def _make_handover(self):
+        return Stored(str(self), self.blocks, self.shape, self.dtype)
+
+    def _reduce_added(self, added):
+        return self._reduce(added.contributions)
+
     def _take(self, contributions, out):
         if len(contributions) != 1:
             raise ValueError(f"{self} gathers one contribution of each rank, got {len(contributions)}")
         # The contribution lies where it is wanted: then it is sent from there, and need not be copied again.
         out = self._total if self._copied else out
         np.copyto(out[self._comm.rank, ...], contributions[0])
-        return self._at(out[np.newaxis], out)
+        return self._route.at(out[np.newaxis], out)
 
 
 def _part(reduction: Reduction, size: int, rank: int) -> Callable[[np.ndarray], np.ndarray | None] | None:
@@ -282,40 +289,8 @@ def _part(reduction: Reduction, size: int, rank: int) -> Callable[[np.ndarray], 
     if reduction.collective == "reduce":
         return lambda total: total if rank == reduction.root else None
     if reduction.collective == "reduce-scatter":
-        return lambda total: total.reshape(-1)[slice(*evenly(total.size, size, rank))]
+        return lambda total: total.reshape(-1)[slice(*part_of(total.size, size, rank, reduction.bounds))]
     return None
-
-
-class Flight:
-    """One reduction under way: steps begin in order, as soon as what they need is there and few are under way."""
-
-    def __init__(self, ready: Sequence[Ready]):
-        self._ready = ready
-        self._begun = self._done = 0
-        self._begin()
-
-    def _begin(self) -> None:
-        while self._begun < min(len(self._ready), self._done + AHEAD):
-            step = self._ready[self._begun]
-            if step.after >= self._done:
-                return
-            if step.requests:
-                MPI.Prequest.Startall(step.requests)
-            self._begun += 1
-
-    def advance(self, wait: bool) -> bool:
-        """Go on as far as messages have come, or with `wait` to the end; whether the end is reached."""
-        while self._done < len(self._ready):
-            step = self._ready[self._done]
-            if wait:
-                MPI.Request.Waitall(step.requests)
-            elif not MPI.Request.Testall(step.requests):
-                return False
-            for combine in step.sums:
-                combine()
-            self._done += 1
-            self._begin()
-        return True
 
 
 def require_words(reducer: Reducer, words: np.ndarray) -> None:
@@ -329,21 +304,3 @@ def require_words(reducer: Reducer, words: np.ndarray) -> None:
             f"{reducer} expects words int64 {(*reducer.shape, exact.WORDS)}, as kernels.exact.zeros makes them, "
             f"got {words.dtype} {words.shape}"
         )
-
-
-def _requests(make: Callable, transfers: Sequence[Transfer], view: View) -> list[MPI.Request]:
-    """Both ends cut a message into the same pieces, with tags of their own: MPI may start a group in any order."""
-    requests = []
-    for t in transfers:
-        message = as_bytes(view(t.slot, t.start, t.stop))
-        pieces = _pieces(message.nbytes)
-        cuts = [message.nbytes * i // pieces for i in range(pieces + 1)]
-        for i, (start, stop) in enumerate(itertools.pairwise(cuts)):
-            requests.append(make(message[start:stop], t.peer, t.tag * EAGER_PIECES + i))
-    return requests
-
-
-def _pieces(nbytes: int) -> int:
-    eager = EAGER_BYTES.get(MPI.get_vendor()[0], nbytes)
-    pieces = max(math.ceil(nbytes / eager), 1) if eager else 1
-    return pieces if pieces <= EAGER_PIECES else 1

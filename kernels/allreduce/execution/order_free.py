@@ -23,13 +23,13 @@ from mpi4py import MPI
 
 from kernels import _native, exact
 from kernels.allreduce.execution.executor import ScheduleReducer, require_words
+from kernels.allreduce.execution.handover import PARTS, Expanded, Handover
 from kernels.allreduce.execution.library import all_gather, allreduce
 from kernels.allreduce.execution.owners import Owners
 from kernels.allreduce.execution.reducer import Reducer
 from kernels.allreduce.operations import SUM, Operation
 
 RECORD_BYTES = 1 << 15  # all ranks' records together: from there on, all to all costs more than two rounds
-PARTS = _native.EXACT_PARTS  # float64 numbers for the exact sum of a rank's contributions, where they suffice
 ADDED_AS_NUMBERS = 64  # contributions; more are added in words first
 
 
@@ -148,6 +148,25 @@ class ExactReducer(OrderFreeReducer):
         else:
             self._write(_native.exact_expand_words(self._words_of(contributions), self._record))
 
+    def _make_handover(self):
+        # A single contribution travels as it is.
+        several = len(self.blocks) > 1
+        return (
+            Expanded(str(self), self.blocks, self.shape, self.dtype) if several else super()._make_handover()
+        )
+
+    def _reduce_added(self, added):
+        if not isinstance(added, Expanded):
+            return super()._reduce_added(added)
+        if self._short and added.words is not None:
+            self._write(_native.exact_expand_words(added.words, self._record))
+        elif self._short:
+            np.copyto(self._record, added.parts)
+        else:
+            self._parts, self._mine[0] = added.parts, added.used
+        self._exchange()
+        return self._complete(added, self._total)
+
     def _write(self, needed: int) -> None:
         """The record would need so many parts. Where these are too many a NaN says so: it makes the total one."""
         if needed > PARTS:
@@ -173,7 +192,11 @@ class ExactReducer(OrderFreeReducer):
         _native.exact_sum(parts.reshape(self._comm.size * needed, own.size), own)
         return self._owners.deliver(flat, out)
 
-    def _words_of(self, contributions: np.ndarray) -> np.ndarray:
+    def _words_of(self, contributions: np.ndarray | Handover) -> np.ndarray:
+        if isinstance(contributions, Expanded):
+            if contributions.words is not None:
+                return contributions.words
+            contributions = contributions.parts.reshape(PARTS, *self.shape)
         words = exact.zeros(self.shape)
         exact.add(words, contributions)
         return words

@@ -35,6 +35,12 @@ def plan(
     except (ValueError, TypeError) as error:  # ChoiceError and ReplayError are ValueErrors
         asked, failure = f"{type(error).__name__}: {error}", error
     _agree_on(comm, asked, failure, name)
+    reducer = _reducer(comm, reduction, name, blocks, replay)
+    reducer._set_blocks(None if blocks is None else tuple(sorted(int(block) for block in blocks)))
+    return reducer
+
+
+def _reducer(comm: MPI.Comm, reduction: Reduction, name: str, blocks, replay) -> Reducer:
     if reduction.ordering == "library":
         return LibraryReducer(comm, reduction, name)
     if reduction.ordering == "arrival":
@@ -74,6 +80,11 @@ def _require_fitting(comm: MPI.Comm, reduction: Reduction, blocks, replay) -> No
         raise ValueError(
             f"ordering {ordering!r} adds over blocks: pass blocks=, the numbers of this rank's blocks, one for "
             "each of its contributions"
+        )
+    if reduction.bounds is not None and len(reduction.bounds) != size + 1:
+        raise ChoiceError(
+            f"bounds are {len(reduction.bounds)} numbers: a reduce-scatter among {size} ranks needs {size + 1}, where "
+            "each part begins and the last ends"
         )
     if reduction.nodes is not None and len(reduction.nodes) != size:
         raise ValueError(

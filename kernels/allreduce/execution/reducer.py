@@ -12,6 +12,7 @@ from mpi4py import MPI
 
 from kernels.allreduce.errors import CallMismatch, RanksDisagree, by_rank, ranks_text
 from kernels.allreduce.execution import device
+from kernels.allreduce.execution.handover import Handover, Stored
 from kernels.allreduce.reduction import Reduction
 
 
@@ -20,7 +21,8 @@ class Reducer:
 
     `total` is the shape of the total where it is not that of a contribution. A subclass sets `nbytes` and implements
     `_reduce(contributions) -> total`, and where it can do better the methods below it. It works on `self._comm`, a
-    communicator of its own, and registers its persistent requests in `self._requests`.
+    communicator of its own, and registers its persistent requests in `self._requests`. `blocks`: the numbers of this
+    rank's blocks, ascending; None where `plan` was given none.
     """
 
     def __init__(self, comm: MPI.Comm, reduction: Reduction, name: str, total: tuple[int, ...] | None = None):
@@ -30,9 +32,12 @@ class Reducer:
         self.name = name
         self.nbytes = 0
         self.checked = reduction.check
+        self.blocks: tuple[int, ...] | None = None
         self._checks = 0
         self._total = np.zeros(self.shape if total is None else total, self.dtype)
-        self._started: tuple | None = None
+        # Contributions and `out` of what was started, or what was added so far.
+        self._started: tuple | Handover | None = None
+        self._handover: Handover | None = None  # made for the first contribution that is added
         self._staging: device.Staging | device.Direct | None = (
             None  # made for the first contributions in GPU memory
         )
@@ -80,14 +85,59 @@ class Reducer:
         between pieces of work: most MPI libraries move nothing while no one calls them.
         """
         self._require_started("progress")
-        return self._progress()
+        return type(self._started) is tuple and self._progress()
+
+    def add(self, block: int, contribution: np.ndarray) -> None:
+        """Hand over the contribution (*shape) of one of this rank's `blocks`, in place of a call with all of them.
+
+        Blocks come in any order; when all are there, `finish()` gives the total, with the bits of the call. The
+        contribution may be overwritten at once. It is added as soon as the order of additions allows it, so that few
+        are kept: none under `exact`, those of incomplete subtrees under orderings over blocks, else those that come
+        before a lower block. `library`, `fixed-point` and allgather keep all. Raises ValueError for a block that is
+        not this rank's or was added before, and where `plan` was given no blocks; TypeError for GPU memory.
+        """
+        self._require_alive()
+        if type(self._started) is tuple:
+            raise RuntimeError(f"{self} has a reduction under way: finish() it before adding to the next")
+        if device.is_on_device(contribution):
+            raise TypeError(
+                f"{self}: add() takes contributions in host memory; pass those in GPU memory in one call"
+            )
+        self._adding().add(block, contribution)
+        self._started = self._handover
 
     def finish(self) -> np.ndarray:
-        """The total of what was started."""
+        """The total of what was started, or of what was added; ValueError where blocks are missing."""
+        if self._started is None and self.blocks == ():
+            self._started = self._adding()  # a rank without blocks has nothing to add
         self._require_started("finish")
+        if type(self._started) is not tuple:
+            return self._finish_added()
         total = self._end()
         self._started = None
         return self._return(total, self._staged)
+
+    def _adding(self) -> Handover:
+        if self.blocks is None:
+            raise ValueError(
+                f"{self} was planned without blocks=, the numbers of this rank's blocks: add() needs them"
+            )
+        if self._handover is None:
+            self._handover = self._make_handover()
+        return self._handover
+
+    def _finish_added(self) -> np.ndarray:
+        failure = None
+        try:
+            self._handover.require_all()
+        except ValueError as error:
+            failure = error
+        self._agree_on(failure, "" if failure is None else str(failure))
+        try:
+            return self._return(self._reduce_added(self._handover), False)
+        finally:
+            self._started = None
+            self._handover.reset()
 
     def _stage(self, contributions, out) -> tuple[np.ndarray, np.ndarray]:
         """Contributions that are in GPU memory, and memory for their total, where this reducer works on them."""
@@ -113,13 +163,17 @@ class Reducer:
             passed += "" if type(x) is np.ndarray else " in GPU memory"
         except (TypeError, ValueError, RuntimeError) as error:
             failure, passed = error, f"{type(error).__name__}: {error}"
+        self._agree_on(failure, passed)
+        return x
+
+    def _agree_on(self, failure: Exception | None, passed: str) -> None:
+        """Raise `failure` if there is one; in checked mode raise on all ranks where they do not all pass the same."""
         if self.checked and self._release.alive and not agree(self._comm, digest_of(passed.encode())):
             raise CallMismatch(
                 f"{self}: ranks pass different things: {by_rank(self._comm.allgather(passed))}"
             ) from failure
         if failure is not None:
             raise failure
-        return x
 
     def _fitting(self, contributions, out):
         """The contributions as NumPy's array, or as CuPy's where they are in GPU memory."""
@@ -166,6 +220,18 @@ class Reducer:
         contributions, out = self._started
         return self._reduce(contributions) if out is None else self._reduce_into(contributions, out)
 
+    def _make_handover(self) -> Handover:
+        """What takes contributions one by one for `_reduce_added`."""
+        return Stored(str(self), self.blocks, self.shape, self.dtype)
+
+    def _reduce_added(self, added) -> np.ndarray:
+        """The total of what such a handover holds."""
+        return self._reduce(added.contributions)
+
+    def _set_blocks(self, blocks: tuple[int, ...] | None) -> None:
+        """Told once by `plan`, on all ranks."""
+        self.blocks = blocks
+
     def _require_alive(self) -> None:
         if not self._release.alive:
             _freed(str(self))
@@ -184,12 +250,12 @@ class Reducer:
         return []
 
     def free(self) -> None:
-        """End what was started, and give back requests and communicator; all ranks must call it.
+        """End what was started, forget what was added, give back requests and communicator; all ranks must call it.
 
         A second call does nothing.
         """
         if self._release.alive:
-            if self._started:
+            if type(self._started) is tuple:
                 self.finish()
             self._give_back()
 

@@ -169,6 +169,20 @@ def every_accumulation():
             part = reducer(xs[RANK])
         if part.tobytes() != expected[slice(*evenly(n, SIZE, RANK))].tobytes():
             yield f"reduce-scatter {name} {how} {dtype} {n}"
+        if n > 1_000 or dtype != "float64":
+            continue
+        drawn = np.sort(np.random.default_rng(n).integers(0, n + 1, SIZE - 1))
+        bounds = (0, *drawn, n)
+        with plan(
+            COMM, name, (n,), dtype, accumulation=how, collective="reduce-scatter", bounds=bounds
+        ) as reducer:
+            part = reducer(xs[RANK]).tobytes()
+            reducer.start(xs[RANK])
+            while not reducer.progress():  # what is started ends without finish()
+                pass
+            again = reducer.finish().tobytes()
+        if {part, again} != {expected[bounds[RANK] : bounds[RANK + 1]].tobytes()}:
+            yield f"reduce-scatter at {bounds} {name} {how} {n}"
     for name in OVER_BLOCKS:
         for how in ACCUMULATIONS:
             blocks = numbers(1, (12, 50), np.float32)
@@ -177,6 +191,11 @@ def every_accumulation():
             with plan(COMM, name, (50,), "float32", blocks=mine, accumulation=how) as reducer:
                 if reducer(blocks[mine]).tobytes() != expected.tobytes():
                     yield f"{name} {how} of blocks"
+            bounds = [50 * min(rank, 2) // 2 for rank in range(SIZE)] + [50]
+            arguments = {"accumulation": how, "collective": "reduce-scatter", "bounds": bounds}
+            with plan(COMM, name, (50,), "float32", blocks=mine, **arguments) as reducer:
+                if reducer(blocks[mine]).tobytes() != expected[bounds[RANK] : bounds[RANK + 1]].tobytes():
+                    yield f"reduce-scatter at {bounds} {name} {how} of blocks"
     for arguments in ({"ordering": "library"}, {"operation": "max"}, {"dtype": "int64"}):
         if not raised(ChoiceError, lambda: plan(COMM, accumulation="compensated", **arguments)):  # noqa: B023
             yield f"compensated with {arguments} was planned"
@@ -311,6 +330,10 @@ def mistakes_are_named_on_all_ranks():
         ({"accumulation": "exact", "operation": "max"}, "is of sums, not of max"),
         ({"accumulation": "exact", "collective": "allgather"}, "an allgather adds nothing in 'exact'"),
         ({"ordering": "exact"}, "write 'direct in exact'"),
+        (
+            {"collective": "reduce-scatter", "bounds": [0] * (SIZE + 2), "shape": 0},
+            f"among {SIZE} ranks needs {SIZE + 1}",
+        ),
         ({"wire": "bfloat16"}, "unknown wire 'bfloat16': choose one of as is"),
         ({"ordering": "k-nomial:k=x"}, "choose 2 to 65536, not 'x'"),
         ({"ordering": "k-nomial:j=3"}, "'j=3' is no parameter of k-nomial"),

@@ -7,9 +7,10 @@ from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
 import numpy as np
-from sections import COMM, labelled, report, section
+from sections import COMM, labelled, raised, report, section
 
 from kernels import exact
+from kernels.allreduce import Reduction, plan
 from kernels.allreduce.execution import order_free
 from tests.order_free import ORDER_FREE, defined
 
@@ -183,6 +184,22 @@ def too_many_contributions_for_fixed_point_are_refused_on_all_ranks():
                         yield f"{way}: {error}"
                 if reducer(np.ones((1, 1), np.float32)).tolist() != [SIZE]:
                     yield f"{way}: after the error the reducer is out of step"
+
+
+@section
+def other_schedules_refuse_by_the_number_of_all_contributions():
+    """Most of them are on one rank: the most of a rank times the ranks would be too many."""
+    k = 1 << 20
+    mine = range(k - SIZE + 1) if RANK == 0 else [k - SIZE + RANK]
+    x = np.ones((len(mine), 1), np.float32)
+    for planned, more in ((mine, 0), (mine, 1), (None, 0)):
+        reduction = Reduction("ring", (1,), "float32", accumulation="fixed-point")
+        with plan(COMM, reduction, blocks=planned) as reducer:
+            brought = np.concatenate([x, x[:1]]) if more and SIZE - 1 == RANK else x
+            message = raised(ValueError, lambda: reducer(brought))  # noqa: B023
+            fits = not more and (planned is not None or SIZE == 1)
+            if fits == bool(message) or not (fits or "room for 1048576" in message):
+                yield f"planned {planned is not None}, {more} more: {message or 'was taken'}"
 
 
 if __name__ == "__main__":

@@ -165,6 +165,26 @@ with Tracer(scratch_dir / f"{comm.rank}.h5", {"rank": comm.rank}, size=comm.size
             require(orders == [[0, 1, 2], [0, 2, 1], [0, 1, 2]], f"recorded {orders}")
         reducer.free()
 
+    # Contributions that are added one by one are recorded, and swapped, as those of one call.
+    inner = allreduce.plan(comm, ordering="block-tree", shape=(1,), blocks=[comm.rank, comm.rank + 3])
+    seen = watch(
+        tracer, "swap-order@step=31,rank=1,other=2,call=1", "swap-order@step=30,rank=1,other=2,call=1"
+    )
+    reducer = seen.reducer(Reducer("blocks", inner, tracer), comm, [comm.rank, comm.rank + 3])
+    parts = {b: np.array([(1e16, 1.0, -1e16, 0.0, 0.0, 0.0)[b]]) for b in reducer._blocks}
+    totals = []
+    for step in (30, 31):
+        tracer.at(0, step)
+        for _ in range(2):
+            if step == 30:
+                totals.append(reducer(np.array(list(parts.values()))).tobytes())
+                continue
+            for block in sorted(parts, reverse=True):
+                reducer.add(block, parts[block])
+            totals.append(reducer.finish().tobytes())
+    require(totals[:2] == totals[2:] and len(set(totals)) == 2, f"totals by one call and by add: {totals}")
+    reducer.free()
+
 trace = read(scratch_dir / f"{comm.rank}.h5")
 table = trace.tables["fingerprints"]
 names = np.array(trace.names, object)[table["name"]]
@@ -177,6 +197,7 @@ def rows_of(step):
 
 
 require(rows_of(11) and rows_of(11) <= rows_of(10), "what a product's records hold depends on the layout")
+require(rows_of(30) and rows_of(30) == rows_of(31), "what is added one by one is recorded in another way")
 swapped = [name for name in names[table["step"] == 20] if name.startswith(("added:", "total:"))]
 require(len(swapped) >= 6, f"sums recorded {swapped}")
 

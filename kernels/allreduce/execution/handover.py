@@ -1,0 +1,182 @@
+"""Contributions of a rank's blocks that are handed over one by one, in any order, and what is kept of them meanwhile.
+
+| class | keeps | for |
+|---|---|---|
+| `Stored` | all contributions | `library`; `allgather`; `fixed-point`, whose unit follows from the largest number |
+| `Merged` | sums of complete subtrees: the children of a node are added once both are there | every fixed order |
+| `Summed` | one superaccumulator per element | `exact` |
+| `Expanded` | up to PARTS float64 per element with the same exact sum, else superaccumulators | `direct` in `exact` |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from kernels import _native, exact
+from kernels.allreduce.accumulate import Accumulation
+from kernels.allreduce.local import parents
+from kernels.tree import Tree
+
+LISTED = 8  # blocks in messages
+PARTS = _native.EXACT_PARTS  # float64 numbers for the exact sum of a rank's contributions, where they suffice
+
+
+class Handover:
+    """Which contributions have come, of the ascending `blocks`; `owner` names the reducer in messages.
+
+    A subclass implements `_take(index, x)`: x (*shape) is that of `blocks[index]`, to be left unchanged and not kept.
+    """
+
+    def __init__(self, owner: str, blocks: Sequence[int], shape: tuple[int, ...], dtype: np.dtype):
+        self._owner, self._shape, self._dtype = owner, shape, dtype
+        self._index = {block: i for i, block in enumerate(blocks)}
+        self._missing = set(blocks)
+
+    def add(self, block: int, contribution: np.ndarray) -> None:
+        """Take the contribution (*shape) of a block. Raises ValueError for a block of another rank, for one that was
+        added before and for another shape, TypeError for another type."""
+        if block not in self._missing:
+            was = "was added before: finish() this reduction before the next" if block in self._index else (
+                f"is not of this rank, which was planned with {_listed(self._index)}"
+            )  # fmt: skip
+            raise ValueError(f"{self._owner}: block {block} {was}")
+        x = np.asarray(contribution)
+        if x.dtype != self._dtype:
+            raise TypeError(f"{self._owner} expects contributions of type {self._dtype}, got {x.dtype}")
+        if x.shape != self._shape:
+            raise ValueError(
+                f"{self._owner} expects one contribution of shape {self._shape} for block {block}, got {x.shape}"
+            )
+        self._take(self._index[block], np.ascontiguousarray(x).reshape(x.shape))
+        self._missing.discard(block)
+
+    def require_all(self) -> None:
+        """Raise ValueError unless the contributions of all blocks are there."""
+        if self._missing:
+            raise ValueError(
+                f"{self._owner}: finish() before the contributions of {_listed(sorted(self._missing))} were added"
+            )
+
+    def reset(self) -> None:
+        """Forget what was added."""
+        self._missing = set(self._index)
+
+    def _take(self, index: int, x: np.ndarray) -> None:
+        raise NotImplementedError
+
+
+class Stored(Handover):
+    """`contributions` (k, *shape), in ascending order of blocks."""
+
+    def __init__(self, owner, blocks, shape, dtype):
+        super().__init__(owner, blocks, shape, dtype)
+        self.contributions = np.empty((len(blocks), *shape), dtype)
+
+    def _take(self, index, x):
+        self.contributions[index] = x
+
+
+class Merged(Handover):
+    """`sums`: the words of the sum of each of the `trees` over contributions, as `held` adds them."""
+
+    def __init__(self, owner, blocks, shape, held: Accumulation, trees: Sequence[Tree]):
+        super().__init__(owner, blocks, shape, held.dtype)
+        self._held = held
+        self._roots, self._above = parents(trees, len(blocks))
+        self._waiting: dict[int, np.ndarray] = {}  # by parent: the words of the child that came first
+        self._sums: dict[int, np.ndarray] = {}
+        self._spare: list[np.ndarray] = []
+
+    @property
+    def sums(self) -> list[np.ndarray]:
+        return [self._sums[root] for root in self._roots]
+
+    def _take(self, index, x):
+        node, words, own = index, x.reshape(-1), False  # own: in memory of this object
+        if self._held.name != "working":
+            words, own = self._room(), True
+            self._held.load(x[np.newaxis], words)
+        while node in self._above:
+            node, side = self._above[node]
+            other = self._waiting.pop(node, None)
+            if other is None:
+                self._waiting[node] = words if own else self._copied(words)
+                return
+            self._held.operation.into([other, words] if side else [words, other], other)
+            if own:
+                self._spare.append(words)
+            words, own = other, True
+        self._sums[node] = words if own else self._copied(words)
+
+    def _room(self) -> np.ndarray:
+        size = math.prod(self._shape) * self._held.width
+        return self._spare.pop() if self._spare else np.empty(size, self._held.travels)
+
+    def _copied(self, words: np.ndarray) -> np.ndarray:
+        room = self._room()
+        np.copyto(room, words)
+        return room
+
+    def reset(self):
+        super().reset()
+        self._spare += [*self._waiting.values(), *self._sums.values()]
+        self._waiting.clear()
+        self._sums.clear()
+
+
+class Summed(Handover):
+    """`words`: int64 (*shape, WORDS), the sum of what was added."""
+
+    def __init__(self, owner, blocks, shape, dtype):
+        super().__init__(owner, blocks, shape, dtype)
+        self.words = exact.zeros(shape)
+
+    def _take(self, index, x):
+        exact.add(self.words, x[np.newaxis])
+
+    def reset(self):
+        super().reset()
+        self.words[...] = 0
+
+
+class Expanded(Handover):
+    """The exact sum of what was added, as `parts` (PARTS, n), of which `used` are not all zero, or as `words`."""
+
+    def __init__(self, owner, blocks, shape, dtype):
+        super().__init__(owner, blocks, shape, dtype)
+        # The parts so far with room for a contribution behind them, and the parts with it.
+        self._rows, self._next = (np.zeros((PARTS + 1, math.prod(shape))) for _ in "ab")
+        self.used, self.words = 1, None
+
+    @property
+    def parts(self) -> np.ndarray:
+        return self._rows[:PARTS]
+
+    def _take(self, index, x):
+        if self.words is None:
+            self._rows[PARTS] = x.reshape(-1)
+            self.used = _native.exact_expand(self._rows, self._next[:PARTS])
+            if self.used <= PARTS:
+                self._rows, self._next = self._next, self._rows
+                return
+            self.words = exact.zeros(self._shape)
+            exact.add(self.words, self._rows.reshape(PARTS + 1, *self._shape))
+        else:
+            exact.add(self.words, x[np.newaxis])
+
+    def reset(self):
+        super().reset()
+        self._rows[:PARTS] = 0
+        self.used, self.words = 1, None
+
+
+def _listed(blocks) -> str:
+    """'block 3', 'blocks 3, 5', and with many 'blocks 0, 1, ... (64 blocks)'."""
+    blocks = list(blocks)
+    text = ", ".join(map(str, blocks[:LISTED])) + (
+        f", ... ({len(blocks)} blocks)" if len(blocks) > LISTED else ""
+    )
+    return f"block {text}" if len(blocks) == 1 else f"blocks {text}" if blocks else "no blocks"

@@ -1,0 +1,161 @@
+"""What a rank does for a schedule, bound to memory: persistent requests and prepared sums.
+
+Every message is a persistent request and every sum is prepared once, so that a call allocates nothing. The requests of
+the last few places of contributions and total are kept. Long vectors go in segments, one behind the other, so that one
+segment is added while the next one moves, and so that what has just come is still in the cache when it is added.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from mpi4py import MPI
+
+from kernels import _native
+from kernels.allreduce.execution.program import AHEAD, Memory, steps
+from kernels.allreduce.execution.reducer import as_bytes, free_requests
+from kernels.allreduce.local import ahead
+from kernels.allreduce.operations import Operation
+from kernels.allreduce.schedule import Schedule, Transfer
+from kernels.tree import Tree
+
+SEGMENT_BYTES = 1 << 20  # of the vector, at least
+PIECE_BYTES = 1 << 16  # of a chunk in a segment, at least: many ranks would send many small messages
+MOST_SEGMENTS = 32
+PLACES = 2  # whose requests are kept, which keeps the caller's memory there alive
+# Up to which a library hands a message of a node over in one piece. One that is a little longer costs a handshake, two
+# to three times as much as a few pieces do: measured with MPICH 5.0 and Open MPI 5.0.
+EAGER_BYTES = {"MPICH": 8000, "Open MPI": 4000}
+EAGER_PIECES = 3
+
+View = Callable[[int, int, int], np.ndarray]
+
+
+@dataclass(slots=True)
+class Ready:
+    """A step over fixed memory; `after` is the step before it of the same segment."""
+
+    after: int
+    requests: list[MPI.Request]
+    sums: list[Callable[[], None]]
+
+
+class Route:
+    """The rounds of this rank for vectors of `words` (n * width,), combined by `operation`.
+
+    `requests` lists the persistent requests that exist, to be freed with the reducer.
+    """
+
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        schedule: Schedule,
+        words: np.ndarray,
+        width: int,
+        operation: Operation,
+        requests: list[MPI.Request],
+    ):
+        self._comm, self._operation, self._requests = comm, operation, requests
+        self._schedule, self._words, self._width = schedule, words, width
+        least = max(SEGMENT_BYTES, PIECE_BYTES * schedule.chunks)
+        self.segments = min(max(words.nbytes // least, 1), MOST_SEGMENTS)
+        self._steps = steps(schedule, comm.rank, words.size // width, width, self.segments)
+        self._memory = Memory(self._steps, words.dtype)
+        self._places: dict[tuple[int, int], list[Ready]] = {}  # by address of contributions and total
+
+    def after_trees(self) -> tuple[list[Tree], Route]:
+        """The trees that this rank evaluates alone at first, and what it does with their sums for contributions."""
+        trees, rounds = ahead(self._schedule, self._comm.rank)
+        later = replace(self._schedule, program=lambda rank: rounds)
+        return trees, Route(self._comm, later, self._words, self._width, self._operation, self._requests)
+
+    def known(self, own: np.ndarray, total: np.ndarray) -> list[Ready] | None:
+        """What `at` gives, if this place is among the last few."""
+        return self._places.get((_native.address(own), _native.address(total)))
+
+    def at(self, own: np.ndarray, total: np.ndarray) -> list[Ready]:
+        """The steps over the contributions `own` (k, *shape) and the memory of a total, made when first seen."""
+        place = _native.address(own), _native.address(total)
+        ready = self._places.get(place)
+        if ready is None:
+            if len(self._places) == PLACES:
+                self._forget(self._places.pop(next(iter(self._places))))
+            # Not `for row in own`: of shape (), that makes numbers, not views.
+            rows = [own[i, ...].reshape(-1) for i in range(len(own))]
+            ready = self._places[place] = self._bind(rows, total.reshape(-1))
+        return ready
+
+    def _bind(self, own: list[np.ndarray], total: np.ndarray) -> list[Ready]:
+        ready = []
+        for step in self._steps:
+            view = self._memory.view(own, total, step.segment)
+            requests = _made(self._comm.Recv_init, step.receives, view)
+            requests += _made(self._comm.Send_init, step.sends, view)
+            self._requests.extend(requests)
+            sums = [
+                self._operation.prepared(
+                    [view(s, c.start, c.stop) for s in c.sources], view(c.into, c.start, c.stop)
+                )
+                for c in step.sums
+            ]
+            ready.append(Ready(step.after, requests, sums))
+        return ready
+
+    def _forget(self, ready: list[Ready]) -> None:
+        gone = {id(request) for step in ready for request in step.requests}
+        self._requests[:] = [request for request in self._requests if id(request) not in gone]
+        free_requests([request for step in ready for request in step.requests])
+
+
+class Flight:
+    """One reduction under way: steps begin in order, as soon as what they need is there and few are under way."""
+
+    def __init__(self, ready: Sequence[Ready]):
+        self._ready = ready
+        self._begun = self._done = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        while self._begun < min(len(self._ready), self._done + AHEAD):
+            step = self._ready[self._begun]
+            if step.after >= self._done:
+                return
+            if step.requests:
+                MPI.Prequest.Startall(step.requests)
+            self._begun += 1
+
+    def advance(self, wait: bool) -> bool:
+        """Go on as far as messages have come, or with `wait` to the end; whether the end is reached."""
+        while self._done < len(self._ready):
+            step = self._ready[self._done]
+            if wait:
+                MPI.Request.Waitall(step.requests)
+            elif not MPI.Request.Testall(step.requests):
+                return False
+            for combine in step.sums:
+                combine()
+            self._done += 1
+            self._begin()
+        return True
+
+
+def _made(make: Callable, transfers: Sequence[Transfer], view: View) -> list[MPI.Request]:
+    """Both ends cut a message into the same pieces, with tags of their own: MPI may start a group in any order."""
+    requests = []
+    for t in transfers:
+        message = as_bytes(view(t.slot, t.start, t.stop))
+        pieces = _pieces(message.nbytes)
+        cuts = [message.nbytes * i // pieces for i in range(pieces + 1)]
+        for i, (start, stop) in enumerate(itertools.pairwise(cuts)):
+            requests.append(make(message[start:stop], t.peer, t.tag * EAGER_PIECES + i))
+    return requests
+
+
+def _pieces(nbytes: int) -> int:
+    eager = EAGER_BYTES.get(MPI.get_vendor()[0], nbytes)
+    pieces = max(math.ceil(nbytes / eager), 1) if eager else 1
+    return pieces if pieces <= EAGER_PIECES else 1
