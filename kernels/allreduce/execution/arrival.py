@@ -48,7 +48,7 @@ class ArrivalReducer(Reducer):
         self._operation.fold(contributions, self._total)
         if not self.nbytes:
             return self._total
-        order = self._next_logged() if self._log is not None else None
+        order = None if self._log is None else self._next_logged(self._log)
         for request in self._requests:
             request.Start()
         if self._comm.rank:
@@ -62,7 +62,7 @@ class ArrivalReducer(Reducer):
 
     def _make_handover(self):
         held = accumulate.get("working", self.dtype, self._operation)
-        return Merged(str(self), self.blocks, self.shape, held, left_to_right(len(self.blocks)))
+        return Merged(str(self), self.blocks, self.shape, held, left_to_right(len(self.blocks or ())))
 
     def _reduce_added(self, added):
         return self._reduce(np.array(added.sums, self.dtype).reshape(len(added.sums), *self.shape))
@@ -84,15 +84,15 @@ class ArrivalReducer(Reducer):
             self._operation.into([total, self._parts[rank - 1]], total)
         return order
 
-    def _next_logged(self) -> np.ndarray | None:
+    def _next_logged(self, log: np.ndarray) -> np.ndarray:
         """The order for this call. Every rank knows the log's length, so that all raise at the same call."""
-        if self._replayed == len(self._log):
+        if self._replayed == len(log):
             raise ReplayError(
-                f"{self}: the log to replay holds {len(self._log)} orders, all used up: "
+                f"{self}: the log to replay holds {len(log)} orders, all used up: "
                 "the recorded run made fewer calls"
             )
         self._replayed += 1
-        return self._log[self._replayed - 1]
+        return log[self._replayed - 1]
 
     def drain_orders(self) -> list[np.ndarray]:
         orders, self._orders = self._orders, []

@@ -8,6 +8,7 @@ returned; CuPy is imported when the first one comes.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -106,7 +107,9 @@ class Direct:
 
     def __init__(self, operation: Operation):
         self._operation = operation
-        self._own = self._total = self._out = None
+        self._own: Any = None  # arrays of CuPy
+        self._total: Any = None
+        self._out: Any = None
 
     def take(self, contributions, out):
         """This rank's contributions as one (1, *shape), and memory for the total that `give` returns."""

@@ -60,7 +60,7 @@ class ScheduleReducer(Reducer):
         # Takes no memory where contributions are never copied into it.
         count = 1 if self._blocks is None else self._blocks
         self._own = np.empty((count, *self._words.shape), self._words.dtype)
-        self._home = self._route.at(self._own, self._words) if self._copied else None
+        self._home = self._route.at(self._own, self._words) if self._copied else []
         self._segments = self._route.segments
         self._flight: Flight | None = None
 
@@ -69,7 +69,7 @@ class ScheduleReducer(Reducer):
         """For contributions that are added one by one: the trees that are evaluated meanwhile, memory for their sums,
         and what is to be done with these."""
         if self._blocks is None:
-            return left_to_right(len(self.blocks)), self._own, self._route
+            return left_to_right(len(self.blocks or ())), self._own, self._route
         trees, route = self._route.after_trees()
         return trees, np.zeros((len(trees), self._words.size), self._words.dtype), route
 
@@ -82,7 +82,7 @@ class ScheduleReducer(Reducer):
     def _reduce_added(self, added):
         return self._reduce_sums(added.sums)
 
-    def _reduce_sums(self, sums: Sequence[np.ndarray]) -> np.ndarray:
+    def _reduce_sums(self, sums: Sequence[np.ndarray]) -> np.ndarray | None:
         """The total, from the sums of the trees of `_ahead`."""
         trees, own, route = self._ahead
         if not trees and self._blocks is None:
@@ -115,10 +115,11 @@ class ScheduleReducer(Reducer):
         self._flight = Flight(self._take(contributions, out))
 
     def _progress(self):
-        return self._flight.advance(wait=False)
+        return self._flight is not None and self._flight.advance(wait=False)
 
     def _end(self):
-        self._flight.advance(wait=True)
+        if self._flight is not None:
+            self._flight.advance(wait=True)
         self._flight, out = None, self._out
         return self._deliver(out)
 
@@ -199,18 +200,19 @@ class AccumulatingReducer(ScheduleReducer):
     def _take(self, contributions, out):
         self._require_blocks(contributions)
         if self._held.propose is not None:
-            most = self._proposal(contributions)
+            most = self._proposal(self._held.propose, contributions)
             self._comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
             self._agreed(most)
         return self._load(contributions)
 
-    def _proposal(self, contributions: np.ndarray) -> np.ndarray:
+    def _proposal(self, propose: Callable[[np.ndarray], int], contributions: np.ndarray) -> np.ndarray:
         """What ranks agree on by MAX: the accumulation's number, and how many contributions more than planned."""
-        return np.array([self._held.propose(contributions), len(contributions) - self._planned[0]], np.int32)
+        return np.array([propose(contributions), len(contributions) - self._planned[0]], np.int32)
 
     def _agreed(self, most: np.ndarray) -> None:
         largest, more = most.tolist()
-        self._held.agreed(largest, self._planned[1] + max(more, 0) * self._comm.size)
+        if self._held.agreed is not None:
+            self._held.agreed(largest, self._planned[1] + max(more, 0) * self._comm.size)
 
     def _load(self, contributions) -> list[Ready]:
         if self._blocks is None:
@@ -220,7 +222,7 @@ class AccumulatingReducer(ScheduleReducer):
                 self._held.load(contributions[i : i + 1], words)
         return self._home
 
-    def sum_words(self, words: np.ndarray) -> np.ndarray:
+    def sum_words(self, words: np.ndarray) -> np.ndarray | None:
         """As that of `ExactReducer`."""
         require_words(self, words)
         self._own[...] = 0
@@ -240,13 +242,13 @@ class AccumulatingReducer(ScheduleReducer):
         if self._held.propose is None:
             self._flight = Flight(self._load(contributions))
         else:
-            self._most = self._proposal(contributions)
+            self._most = self._proposal(self._held.propose, contributions)
             self._agreement = self._comm.Iallreduce(MPI.IN_PLACE, self._most, MPI.MAX)
 
     def _progress(self):
         if self._flight is None and self._agreement.Test():
             self._fly()
-        return self._flight is not None and super()._progress()
+        return super()._progress()
 
     def _end(self):
         if self._flight is None:

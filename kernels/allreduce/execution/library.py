@@ -15,7 +15,9 @@ from kernels.allreduce.execution.reducer import Reducer
 
 TYPES = {"float64": MPI.DOUBLE, "float32": MPI.FLOAT, "int64": MPI.INT64_T}
 OPS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX}
-FOLDS = {"sum": np.add.reduce, "prod": np.multiply.reduce, "min": np.minimum.reduce, "max": np.maximum.reduce}
+FOLDS: dict[str, Callable[..., np.ndarray]] = {
+    "sum": np.add.reduce, "prod": np.multiply.reduce, "min": np.minimum.reduce, "max": np.maximum.reduce
+}  # fmt: skip
 
 # Longer vectors go through the blocking call: its algorithms are chosen by length, and on both MPICH and
 # Open MPI it then beats the persistent one, which wins by lower overhead when short.

@@ -23,7 +23,7 @@ from mpi4py import MPI
 
 from kernels import _native, exact
 from kernels.allreduce.execution.executor import ScheduleReducer, require_words
-from kernels.allreduce.execution.handover import PARTS, Expanded, Handover
+from kernels.allreduce.execution.handover import PARTS, Expanded
 from kernels.allreduce.execution.library import all_gather, allreduce
 from kernels.allreduce.execution.owners import Owners
 from kernels.allreduce.execution.reducer import Reducer
@@ -64,6 +64,22 @@ class OrderFreeReducer(Reducer):
             schedule = reduction.entry.schedule(comm.size)
             self._direct = ScheduleReducer(comm, flat, "", schedule, _adding(add, self._most))
             self.nbytes = self._total.nbytes + self._mine.nbytes
+
+    def _bring(self, contributions: np.ndarray) -> None:
+        """Put what this rank exchanges into its record or, of a long vector, into `self._mine`."""
+        raise NotImplementedError
+
+    def _add_records(self) -> bool:
+        """Add the records of all ranks into the total, if they suffice."""
+        raise NotImplementedError
+
+    def _one_each(self) -> bool:
+        """Whether every rank has at most one contribution, so that `direct` takes these as they are."""
+        raise NotImplementedError
+
+    def _by_sums(self, contributions, out: np.ndarray) -> np.ndarray:
+        """The total by integer sums over ranks."""
+        raise NotImplementedError
 
     def _reduce(self, contributions):
         # As `_reduce_into`, without the call, which shows in the time of a short vector.
@@ -150,7 +166,7 @@ class ExactReducer(OrderFreeReducer):
 
     def _make_handover(self):
         # A single contribution travels as it is.
-        several = len(self.blocks) > 1
+        several = len(self.blocks or ()) > 1
         return (
             Expanded(str(self), self.blocks, self.shape, self.dtype) if several else super()._make_handover()
         )
@@ -192,7 +208,7 @@ class ExactReducer(OrderFreeReducer):
         _native.exact_sum(parts.reshape(self._comm.size * needed, own.size), own)
         return self._owners.deliver(flat, out)
 
-    def _words_of(self, contributions: np.ndarray | Handover) -> np.ndarray:
+    def _words_of(self, contributions: np.ndarray | Expanded) -> np.ndarray:
         if isinstance(contributions, Expanded):
             if contributions.words is not None:
                 return contributions.words

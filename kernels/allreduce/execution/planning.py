@@ -27,14 +27,14 @@ def plan(
     """See `kernels.allreduce.plan`."""
     if comm == MPI.COMM_NULL:
         raise ValueError("the communicator is MPI.COMM_NULL: it was freed, or this rank is not in it")
-    reduction, failure = None, None
+    planned: Reduction | Exception
     try:
-        reduction = _described(*description, **axes)
-        _require_fitting(comm, reduction, blocks, replay)
-        asked = str(reduction)
+        planned = _described(*description, **axes)
+        _require_fitting(comm, planned, blocks, replay)
+        asked = str(planned)
     except (ValueError, TypeError) as error:  # ChoiceError and ReplayError are ValueErrors
-        asked, failure = f"{type(error).__name__}: {error}", error
-    _agree_on(comm, asked, failure, name)
+        asked, planned = f"{type(error).__name__}: {error}", error
+    reduction = _agreed(comm, asked, planned, name)
     reducer = _reducer(comm, reduction, name, blocks, replay)
     reducer._set_blocks(None if blocks is None else tuple(sorted(int(block) for block in blocks)))
     return reducer
@@ -94,7 +94,8 @@ def _require_fitting(comm: MPI.Comm, reduction: Reduction, blocks, replay) -> No
 
 def _context(comm: MPI.Comm, reduction: Reduction, blocks) -> dict:
     """What the schedule depends on beside the number of ranks; collective where it depends on anything."""
-    context, needs = {}, reduction.entry.needs
+    context: dict[str, Sequence[int]] = {}
+    needs = reduction.entry.needs
     if "owners" in needs:
         context["owners"] = owners_of(comm.allgather(sorted(int(block) for block in blocks)))
     if "nodes" in needs:
@@ -120,12 +121,13 @@ def nodes_of(comm: MPI.Comm) -> tuple[int, ...]:
     return tuple(first)
 
 
-def _agree_on(comm: MPI.Comm, asked: str, failure: Exception | None, name: str) -> None:
-    """Return if every rank can plan, and plans the same; else raise on every rank, so that none waits."""
+def _agreed(comm: MPI.Comm, asked: str, planned: Reduction | Exception, name: str) -> Reduction:
+    """What is planned, if every rank can plan, and plans the same; else raise on every rank, so that none waits."""
     if not agree(comm, digest_of(asked.encode())):
         listed = by_rank(comm.allgather(asked))
-        if failure is None:
+        if not isinstance(planned, Exception):
             label = f"reducer {name!r}" if name else "one reducer"
             raise PlanMismatch(f"ranks do not ask for the same {label}: {listed}")
-    if failure is not None:
-        raise failure
+    if isinstance(planned, Exception):
+        raise planned
+    return planned

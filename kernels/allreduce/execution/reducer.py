@@ -6,6 +6,7 @@ import weakref
 from collections import Counter
 from functools import partial
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -35,15 +36,15 @@ class Reducer:
         self.blocks: tuple[int, ...] | None = None
         self._checks = 0
         self._total = np.zeros(self.shape if total is None else total, self.dtype)
-        # Contributions and `out` of what was started, or what was added so far.
-        self._started: tuple | Handover | None = None
+        # What was started: (contributions, out), or a Handover of what was added so far; None where nothing was.
+        self._started: Any = None
         self._handover: Handover | None = None  # made for the first contribution that is added
         self._staging: device.Staging | device.Direct | None = (
             None  # made for the first contributions in GPU memory
         )
         self._staged = False  # whether what was started is
         self._comm = comm.Dup()
-        self._requests: list[MPI.Request] = []
+        self._requests: list[MPI.Prequest] = []
         # Also when the reducer is never freed: MPICH complains about persistent requests left at its end. The
         # communicator cannot be freed here, because that takes all ranks.
         self._release = weakref.finalize(self, free_requests, self._requests)
@@ -127,17 +128,17 @@ class Reducer:
         return self._handover
 
     def _finish_added(self) -> np.ndarray:
-        failure = None
+        failure, added = None, self._adding()
         try:
-            self._handover.require_all()
+            added.require_all()
         except ValueError as error:
             failure = error
         self._agree_on(failure, "" if failure is None else str(failure))
         try:
-            return self._return(self._reduce_added(self._handover), False)
+            return self._return(self._reduce_added(added), False)
         finally:
             self._started = None
-            self._handover.reset()
+            added.reset()
 
     def _stage(self, contributions, out) -> tuple[np.ndarray, np.ndarray]:
         """Contributions that are in GPU memory, and memory for their total, where this reducer works on them."""
@@ -149,7 +150,7 @@ class Reducer:
         """What the caller gets: a total in the memory that the contributions are in."""
         if self.checked:
             self._check_ranks(total)
-        return self._staging.give(total) if staged else total
+        return self._staging.give(total) if staged and self._staging is not None else total
 
     def _admit(self, contributions, out):
         """The contributions if they and `out` fit after all; else the error that says what was expected.
@@ -262,7 +263,8 @@ class Reducer:
     def _give_back(self) -> None:
         self._release()
         self._comm.Free()
-        self._reduce = partial(_freed, str(self))  # which does not keep the reducer and its memory alive
+        # Which does not keep the reducer and its memory alive.
+        self._reduce = partial(_freed, str(self))  # type: ignore[method-assign]
 
     def __enter__(self):
         return self
@@ -286,7 +288,7 @@ def as_bytes(array: np.ndarray) -> np.ndarray:
     return array.reshape(-1).view(np.uint8)
 
 
-def free_requests(requests: list[MPI.Request]) -> None:
+def free_requests(requests: list[MPI.Prequest]) -> None:
     if MPI.Is_finalized():
         return
     for request in requests:

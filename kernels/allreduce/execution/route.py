@@ -40,7 +40,7 @@ class Ready:
     """A step over fixed memory; `after` is the step before it of the same segment."""
 
     after: int
-    requests: list[MPI.Request]
+    requests: list[MPI.Prequest]
     sums: list[Callable[[], None]]
 
 
@@ -57,7 +57,7 @@ class Route:
         words: np.ndarray,
         width: int,
         operation: Operation,
-        requests: list[MPI.Request],
+        requests: list[MPI.Prequest],
     ):
         self._comm, self._operation, self._requests = comm, operation, requests
         self._schedule, self._words, self._width = schedule, words, width
@@ -143,7 +143,7 @@ class Flight:
         return True
 
 
-def _made(make: Callable, transfers: Sequence[Transfer], view: View) -> list[MPI.Request]:
+def _made(make: Callable, transfers: Sequence[Transfer], view: View) -> list[MPI.Prequest]:
     """Both ends cut a message into the same pieces, with tags of their own: MPI may start a group in any order."""
     requests = []
     for t in transfers:
