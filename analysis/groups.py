@@ -61,6 +61,19 @@ def grouped(runs: pd.DataFrame) -> pd.DataFrame:
     return runs.sort_values(by, kind="stable").drop(columns="strength").reset_index(drop=True)
 
 
+def cases(runs: pd.DataFrame, by: str) -> pd.DataFrame:
+    """`runs` without injected faults, grouped apart for each value of the column `by`, with the column `case`: what
+    tells the group from the others of that value, without the application's name, and the rank count."""
+    found = []
+    for _, same in runs.groupby(by, sort=False):
+        same = grouped(same)
+        same = same[~same["faulty"].astype(bool)]
+        named = zip(same["group"], same["app"], same["size"], strict=True)
+        labels = [f"{group.removeprefix(f'{app} ')} on {ranks_text(size)}" for group, app, size in named]
+        found.append(same.assign(case=labels))
+    return pd.concat(found, ignore_index=True) if found else runs.assign(case=pd.Series(dtype="str"))
+
+
 def ranks_text(size: int) -> str:
     """`1 rank`, `4 ranks`."""
     return f"{size} rank{'s' if size != 1 else ''}"

@@ -127,14 +127,9 @@ def read(path: str | Path) -> Campaign:
     return _Reader(path, text).campaign(content)
 
 
-def line_of(text: str, keys: Iterable[str | int]) -> int | None:
-    """The line, from 1, on which the statement begins that gives `keys` (names, and numbers in arrays of tables) a
-    value; None where there is none. `text` is valid TOML."""
-    return _lines(text).get(tuple(keys))
-
-
-def _lines(text: str) -> dict[tuple[str | int, ...], int]:
-    """{keys: line on which the first statement begins that gives them a value}, of valid TOML.
+def lines_of_keys(text: str) -> dict[tuple[str | int, ...], int]:
+    """{keys: line, from 1, on which the first statement begins that gives them a value}, of valid TOML. Keys are names,
+    and numbers in arrays of tables.
 
     A statement is the least number of lines that the parser takes, whatever the syntax. Where statements have so many
     lines that SEARCHED does not suffice, keys are missing.
@@ -220,7 +215,7 @@ class _Reader:
 
     @cached_property
     def lines(self) -> dict[tuple[str | int, ...], int]:
-        return _lines(self.text)
+        return lines_of_keys(self.text)
 
     def known(self, table: Any, names: Iterable[str], place: tuple[str | int, ...], what: str) -> None:
         if not isinstance(table, dict):

@@ -133,13 +133,10 @@ def frames_for_csv(options: argparse.Namespace):
     return frames
 
 
-def of_app(options: argparse.Namespace, app: str):
-    """The frames of `options.runs`, of which one must be of `app`, for a command with --csv."""
-    frames = frames_for_csv(options)
-    apps = sorted(set(frames.runs["app"]))
-    if app not in apps:
-        raise Usage(f"no run of {app} among these ({', '.join(apps) or 'none can be used'}); give one")
-    return frames
+def without(frames, what: str) -> Usage:
+    """The error where no run of `frames` recorded `what`."""
+    apps = ", ".join(sorted(set(frames.runs["app"]))) or "none can be used"
+    return Usage(f"no run among these ({apps}) recorded {what}; look at them with `show`, or give others")
 
 
 def require_directory(option: str, path: Path | None) -> None:
@@ -162,7 +159,6 @@ def export(options: argparse.Namespace, frames: dict, say) -> None:
 
 
 def warn(frames) -> None:
-    from analysis.terminal import excluded_lines
-
-    for line in excluded_lines(frames.excluded):
-        tell(line, sys.stderr)
+    """One line for each thing that was left out or is doubtful."""
+    for _, what, _, reason, kept in frames.excluded.itertuples(index=False):
+        tell(f"{what}: {reason} [kept: {kept}]", sys.stderr)

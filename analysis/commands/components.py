@@ -22,10 +22,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the variance components."""
-    from analysis import terminal
     from analysis.components.study import components
     from analysis.components.tables import component_tables, notes, said
     from analysis.load.frames import load
+    from analysis.page.terminal import printer
 
     require_directory("--csv", options.csv)
     frames = load(options.runs)
@@ -33,11 +33,11 @@ def run(options: argparse.Namespace) -> int:
     if not frames.runs["complete"].any():
         raise Usage("no complete run among these, so nothing can be said of their variance; repeat one")
     found = components(frames)
-    say = terminal.printer()
+    say = printer()
     for line in said(found):
         say(line, bold=True)
-    for title, table in component_tables(found):
-        say(terminal.table(title, table.columns, table.rows, table.numbers))
+    for table in component_tables(found):
+        say(table)
     for line in notes(found):
         say(f"Note: {line}")
     export(options, {"components": found}, say)

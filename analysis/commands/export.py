@@ -59,8 +59,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the file or directory, and say what is in it."""
-    from analysis import terminal
     from analysis.export.slices import NothingToExport
+    from analysis.page.terminal import printer
     from miniapps.trace import TraceError
 
     module = import_module(f"analysis.export.{options.format}")
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
         raise Usage(
             f"-o {options.output}: no directory {options.output.absolute().parent}; make it, or name another"
         )
-    say = terminal.printer()
+    say = printer()
     try:
         for line in _written(options, module):
             say(line)

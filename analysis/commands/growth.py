@@ -38,10 +38,10 @@ def _tolerance(text: str) -> float:
 
 def run(options: argparse.Namespace) -> int:
     """Print the laws of growth."""
-    from analysis import terminal
     from analysis.growth.runs import alone, cell_growths, laws
+    from analysis.growth.table import equal_lines, growth_tables
     from analysis.load.frames import load
-    from analysis.report.growth import equal_lines, growth_tables
+    from analysis.page.terminal import printer
     from analysis.runs import samples
 
     require_directory("--csv", options.csv)
@@ -53,9 +53,9 @@ def run(options: argparse.Namespace) -> int:
         )
     found = cell_growths(frames)
     fitted = laws(found, options.tolerance)
-    say = terminal.printer()
-    for title, table in growth_tables(fitted, options.tolerance):
-        say(terminal.table(title, table.columns, table.rows, table.numbers))
+    say = printer()
+    for table in growth_tables(fitted, options.tolerance):
+        say(table)
     for line in equal_lines(found):
         say(line)
     for cell in alone(frames):

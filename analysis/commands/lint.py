@@ -21,9 +21,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print what limits the conclusions from the runs."""
-    from analysis import terminal
     from analysis.lint.rules import RULES, lint
     from analysis.overview import Overview
+    from analysis.page.terminal import printer
 
     require_directory("--csv", options.csv)
     frames = loaded(options, options.runs)
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     if frames.runs.empty:
         raise Usage(f"no usable run in {', '.join(map(str, options.runs))}; the reasons are above")
     found = lint(Overview(frames))
-    say = terminal.printer()
+    say = printer()
     say(f"{len(found)} findings by {found['rule'].nunique()} of {len(RULES)} rules.", bold=True)
     for row in found.itertuples(index=False):
         say()

@@ -31,7 +31,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the HTML file; print the verdict and the groups."""
-    from analysis import terminal
+    from analysis.page.tables import groups_table
+    from analysis.page.terminal import printer
     from analysis.report.build import build
 
     if options.output.is_dir() or not options.output.absolute().parent.is_dir():
@@ -45,10 +46,10 @@ def run(options: argparse.Namespace) -> int:
         raise Usage(
             f"-o {options.output}: cannot be written: {error.strerror}; choose another file"
         ) from error
-    say = terminal.printer()
+    say = printer()
     say(made.verdict, bold=True)
     say()
-    say(terminal.groups_table(made.groups))
+    say(groups_table(made.groups))
     warn(frames)
     if options.results:
         from analysis.results import NotOurs, results, write_results

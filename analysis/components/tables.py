@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.components.observations import PLURAL
 from analysis.components.study import ALGORITHM, RUN_TO_RUN
 from analysis.page.sections import Table
-from analysis.terminal import interval, number
+from analysis.page.text import interval, number
 
 TITLES = {RUN_TO_RUN: "Run-to-run variance", ALGORITHM: "Variance by change of algorithm"}
 SHARE = {RUN_TO_RUN: "share of run-to-run", ALGORITHM: "share of all"}

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis import terminal
+from analysis.comparison import facts
 from analysis.groups import ranks_text
 from analysis.load.frames import Frames
 from analysis.matrix import ALL, matrix
 from analysis.overview import Overview
 from analysis.page.sections import OPEN, SIGNS, Mark, Section, Table
+from analysis.page.tables import groups_table, variability_tables
 from analysis.report import figures
 from analysis.report.growth import growth_section
 from analysis.runs import Id, label, samples
-from analysis.terminal import number
 from analysis.variability import variability
 from analysis.verdict import MEANING, counted, place
 
@@ -31,18 +31,10 @@ def groups_sections(overview: Overview) -> list[Section]:
         "promised. Only complete runs are counted; each repeat of a launch is a run."
     )
     found = matrix(overview.frames, overview.groups)
-    columns = ("group", "guarantee", "ordering", "incomplete", "final state", "verdict")
-    rows = [
-        (
-            g.label, g.guarantee, g.ordering, g.incomplete, g.state or ("several" if g.distinct > 1 else "-"),
-            Mark(g.verdict, g.verdict),
-        )
-        for g in overview.groups
-    ]  # fmt: skip
-    states = Table(columns, rows, ("incomplete",), folded=True)
+    _, states = groups_table(overview.groups)
     tables = [
         ("Different results / runs, by number of ranks", _matrix(found)),
-        ("Final states and verdicts", states),
+        ("Final states and verdicts", replace(states, folded=True)),
     ]
     return [Section("Groups", "", intro, tables=tables, notes=_bounds(found))]
 
@@ -98,7 +90,7 @@ def first_sections(overview: Overview) -> list[Section]:
     paths = frames.runs.set_index(["run", "repeat"])["path"]
     for cell, found in ((cell, cell.first) for group in groups for cell in group.cells if cell.first):
         a, b = found.a, found.b
-        lines = [("between", f"{label(a)} and {label(b)}"), *terminal.facts(found, frames)]
+        lines = [("between", f"{label(a)} and {label(b)}"), *facts(found, frames)]
         given = " ".join(shlex.quote(f"{paths[run]}:{run[1]}") for run in (a, b))
         command = f"python -m analysis divergence {given}"
         items.append((f"{cell.label}: {place(found.part)}", lines, command))
@@ -131,33 +123,10 @@ def _variability(frames: Frames, against: Id | None, found: pd.DataFrame, labels
         return Section(
             "Variability", "There are no two complete runs to compare, so nothing can be said about it."
         )
-    columns = (
-        "name",
-        "against",
-        "pairs",
-        "distinct",
-        "effective",
-        "max |V_s|",
-        "V_ermv",
-        "V_c",
-        "max ULP",
-        "p at 95 %",
-    )
-    tables = []
-    for cell, same in frame.groupby("cell", sort=False):
-        rows = [
-            (
-                row.name, row.against, row.pairs, f"{row.distinct} of {row.runs}", number(row.effective),
-                number(row.v_s_max), number(row.v_ermv_mean), number(row.v_c_mean), number(row.ulp_max),
-                f"< {row.bound:.1%}" if row.bound == row.bound else "",
-            )
-            for row in same.itertuples(index=False)
-            if row.pairs
-        ]  # fmt: skip
-        if rows:
-            same_bits = not (same["v_c_max"] > 0).any()
-            title = f"{cell}: no difference in any name" if same_bits else cell
-            tables.append((title, Table(columns, rows, columns[2:], folded=same_bits)))
+    tables = [
+        (f"{cell}: no difference in any name" if table.folded else cell, table)
+        for cell, table in variability_tables(frame[frame["pairs"] > 0])
+    ]
     if len(tables) > OPEN:
         tables = [(title, replace(table, folded=True)) for title, table in tables]
     intro = (

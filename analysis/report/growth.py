@@ -1,34 +1,17 @@
-"""How differences between runs grow with the step: tables for the terminal, the section of the report."""
+"""The section of the report on how differences between runs grow with the step."""
 
 from __future__ import annotations
 
-import pandas as pd
-
-from analysis.growth.runs import TOLERANCE, cell_growths, equal_cells, laws
-from analysis.growth.table import law_table
+from analysis.growth.runs import TOLERANCE, cell_growths, laws
+from analysis.growth.table import growth_tables
 from analysis.load.frames import Frames
-from analysis.page.sections import Section, Table, folded
+from analysis.page.sections import Section, folded
+from analysis.page.text import number
 from analysis.power import power_note
 from analysis.report import figures
-from analysis.terminal import number
 from analysis.verdict import HOLDS, SAME, Group
 
 TITLE = "Growth of the difference"
-
-
-def growth_tables(found: pd.DataFrame, tolerance: float) -> list[tuple[str, Table]]:
-    """(title, table) of the laws `found` by cell: values against `tolerance`, and blocks."""
-    tables = []
-    for (cell, reference), same in found.groupby(["cell", "reference"], sort=False):
-        for kind, what in (
-            ("values", f"largest relative difference, tolerance {number(tolerance)}"),
-            ("fingerprints", "fraction of blocks that differ, tolerance: half of them"),
-        ):
-            some = same[same["kind"] == kind]
-            if len(some):
-                title = f"{cell}, against {reference}: {what}"
-                tables.append((title, law_table(some, {"name": "name"}, unit="step")))
-    return tables
 
 
 def growth_section(frames: Frames, groups: list[Group], labels: list[str]) -> Section:
@@ -51,10 +34,3 @@ def growth_section(frames: Frames, groups: list[Group], labels: list[str]) -> Se
     )
     tables = folded(growth_tables(fitted, TOLERANCE))
     return Section(TITLE, "", intro, figures.divergence_figures(found, labels, fitted), tables)
-
-
-def equal_lines(found: pd.DataFrame) -> list[str]:
-    """What there is to say of the cells in which nothing grows since no run differs."""
-    return [
-        f"{cell}: no difference at any step; {power_note(runs)}." for cell, runs in equal_cells(found).items()
-    ]

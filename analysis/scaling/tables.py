@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pandas as pd
 
 from analysis.page.sections import Table
+from analysis.page.text import interval, number
 from analysis.scaling.study import Study
-from analysis.terminal import interval, number
 
 RANKS_SHOWN = 8  # of a table of ranks, those that matter most
 REGIONS_SHOWN = 12

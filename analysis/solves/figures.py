@@ -11,12 +11,12 @@ from analysis.growth.law import typical
 from analysis.page import svg
 from analysis.page.axes import floor_of, log_axis, powers
 from analysis.page.svg import Figure, figure_of
+from analysis.page.text import interval, number
 from analysis.runs import label
 from analysis.solves.frames import TRUE_RESIDUAL
 from analysis.solves.growth import differences
 from analysis.solves.pairs import drift
 from analysis.solves.tables import Study
-from analysis.terminal import interval, number
 from analysis.variability import EACH_OTHER
 
 DRAWN = 6  # families, and cases with a drift study, that have figures; the tables have all

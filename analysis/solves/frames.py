@@ -1,4 +1,7 @@
-"""Runs of `solver` as frames: what every solve came to, its history, and the study of injected orders.
+"""Runs that recorded a residual as frames: what every solve came to, its history, and the study of injected orders.
+
+A step of such a run is an iteration. Families are named by the options of `solver` (`solve.method`,
+`solve.preconditioner`, `problem`, `grid`), where a run has them.
 
 Runs of one problem by one method, preconditioner and precision are a *family*: in exact arithmetic they would be the
 same, so that whatever differs in it is rounding. A *case* is what is left of a family when guarantee, ordering, matrix
@@ -16,11 +19,10 @@ import numpy as np
 import pandas as pd
 
 from analysis import bits
-from analysis.groups import UNSET, grouped, of_effect, problem_names, ranks_text
+from analysis.groups import UNSET, cases, of_effect, problem_names
 from analysis.load.frames import Frames
-from analysis.runs import Id
+from analysis.runs import Id, ids
 
-APP = "solver"
 RESIDUAL, TRUE_RESIDUAL = "residual", "true_residual"
 DRIFT, DRIFT_RESIDUAL, DRIFT_ITERATIONS = "difference", "drift_residual", "drift_iterations"
 
@@ -37,7 +39,7 @@ ENDS = {"family": "str", "case": "str", "run": "str", "repeat": "int64", "sample
 
 @dataclass(frozen=True)
 class Solves:
-    """What runs of `solver` recorded; runs with an injected fault and repeats without a residual are left out.
+    """What runs with a residual recorded; runs with an injected fault are left out.
 
     solves   one row per repeat of a launch, columns SOLVES, sorted by family, case, run and repeat. `residual` and
              `true_residual` are the last ones; `gap` is |true - recurrence| at the last iteration that has both;
@@ -61,8 +63,9 @@ class Solves:
 
 
 def solves(frames: Frames) -> Solves:
-    """What the runs of `solver` among `frames` recorded; empty frames where there are none."""
-    runs = _cases(frames.runs[(frames.runs["app"] == APP).to_numpy()])
+    """What the runs among `frames` that recorded a residual hold of it; empty frames where there are none."""
+    solving = [RESIDUAL in frames.recorded("values", *run) for run in ids(frames.runs)]
+    runs = _cases(frames.runs[np.array(solving, bool)])
     rows, samples, ends = [], [], []
     for run in runs.to_dict("records"):
         values = frames.of("values", run["run"], run["repeat"])
@@ -105,15 +108,7 @@ def _cases(runs: pd.DataFrame) -> pd.DataFrame:
     labels = _labels(runs["problem"].tolist(), configs, recipes, families)
     tolerances = [_positive(_option(config, "solve", "tolerance")) for config in configs]
     runs = runs.assign(key=families, family=[labels[key] for key in families], tolerance=tolerances)
-    found = []
-    for _, same in runs.groupby(
-        "key", sort=False
-    ):  # a group is then named by what tells it apart in its family
-        same = grouped(same)
-        same = same[~same["faulty"].astype(bool)]
-        on = same["size"].map(ranks_text).astype("str")
-        found.append(same.assign(case=same["group"].str.removeprefix(f"{APP} ") + " on " + on))
-    return pd.concat(found, ignore_index=True) if found else runs.assign(case=pd.Series(dtype="str"))
+    return cases(runs, "key")
 
 
 def _recipe(method: str, options: str) -> dict[str, Any]:

@@ -9,12 +9,12 @@ import pandas as pd
 
 from analysis.growth.table import law_table
 from analysis.page.sections import Table
-from analysis.power import bounded, percent
+from analysis.page.text import below, number
+from analysis.power import bounded
 from analysis.runs import label
 from analysis.solves.frames import Solves
 from analysis.solves.growth import growth
 from analysis.solves.pairs import cases, decisions, pairs
-from analysis.terminal import number
 from analysis.variability import EACH_OTHER, bound
 from analysis.verdict import DIFFERS, counted
 
@@ -181,7 +181,7 @@ def pair_tables(made: Study) -> list[tuple[str, Table]]:
 def _unseen(some: pd.DataFrame, parted: pd.DataFrame, against: str) -> str:
     """`< 39 %` where no history parts: of so many solves, each other's first included."""
     solves = len(some) + (against == EACH_OTHER)
-    return f"< {percent(bound(solves))}" if parted.empty else ""
+    return below(bound(solves)) if parted.empty else ""
 
 
 def growth_tables(made: Study) -> list[tuple[str, Table]]:

@@ -11,10 +11,10 @@ import pandas as pd
 from analysis.page import svg
 from analysis.page.axes import floor_of, log_axis, powers
 from analysis.page.svg import Figure, figure_of
+from analysis.page.text import interval, number
 from analysis.sums.frames import CELL, SERIES, pieces
 from analysis.sums.shape import FEWEST_SAMPLES, Cells, cells, v_s_and_grid
 from analysis.sums.tables import Study
-from analysis.terminal import interval, number
 
 DRAWN = 6  # cases and operations that have figures; the tables have all
 PANELS = 12  # histograms of one figure

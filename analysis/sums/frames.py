@@ -1,4 +1,4 @@
-"""Runs of `reductions` as frames: every sum that was computed, and how long it took.
+"""Runs that compare variants as frames: every sum that was computed, and how long it took.
 
 Names in their traces are OPERATION:VARIANT:BACKEND:N (docs/architecture.md). A *case* is one problem by one
 method on one rank count: only sums of one case are compared, so that other data, another order of the all-reduce
@@ -14,11 +14,10 @@ import numpy as np
 import pandas as pd
 
 from analysis import bits
-from analysis.groups import grouped, ranks_text
+from analysis.groups import cases
 from analysis.load.frames import Frames
 from analysis.runs import samples as compare_variants
 
-APP = "reductions"
 EMULATED = "emulated"  # the backend that draws orders of arrival from a seed: what it gives has no price
 TRUTH = "truth"
 WORST = ("worst-low", "worst-high")
@@ -36,7 +35,7 @@ class NoReference(Exception):
 
 @dataclass(frozen=True)
 class Sums:
-    """What runs of `reductions` recorded. All frames have `case`; names of cases, operations, variants and
+    """What runs that compare variants recorded. All frames have `case`; names of cases, operations, variants and
     backends are categoricals, in the order of `cases` and as recorded.
 
     cases    case, run, repeat, ranks: which repeats of which launches make up a case. Its name has the data, the group
@@ -72,13 +71,13 @@ def parse(name: str) -> tuple[str, str, str, int] | None:
 
 
 def sums(frames: Frames) -> Sums:
-    """What the runs of `reductions` among `frames` recorded; empty frames where there are none. Runs with an
+    """What the runs among `frames` that compare variants recorded; empty frames where there are none. Runs with an
     injected fault are left out."""
     runs = _cases(frames.runs[compare_variants(frames.runs).to_numpy()])
-    cases = runs[["case", "run", "repeat", "size"]].rename(columns={"size": "ranks"})
-    known = list(dict.fromkeys(cases["case"]))
+    members = runs[["case", "run", "repeat", "size"]].rename(columns={"size": "ranks"})
+    known = list(dict.fromkeys(members["case"]))
     codes = {label: i for i, label in enumerate(known)}
-    numbers = {(run, repeat): codes[c] for c, run, repeat, _ in cases.itertuples(index=False)}
+    numbers = {(run, repeat): codes[c] for c, run, repeat, _ in members.itertuples(index=False)}
     names = enumerate(frames.values["name"].cat.categories)
     parsed = {i: found for i, name in names if (found := parse(name))}
     # Variants are listed as they were run, not as truth and search mention them, which come first.
@@ -90,7 +89,7 @@ def sums(frames: Frames) -> Sums:
     times = _recorded(frames.events, numbers, parsed, known)
     promises = runs.drop_duplicates("case").set_index("case")["promises"]
     return Sums(
-        cases=cases,
+        cases=members,
         samples=samples,
         times=_times(times[~times["operation"].isin([TRUTH, *WORST]).to_numpy()], runs),
         truth=truth[["case", "n", "array", "value"]].reset_index(drop=True),
@@ -146,15 +145,8 @@ def _cases(runs: pd.DataFrame) -> pd.DataFrame:
         problem=[key for _, key, _ in data],
         config=[rest for _, _, rest in data],
     )
-    found = []
-    for what, same in runs.groupby(
-        "data", sort=False
-    ):  # one by one: a group is then named by what tells it apart
-        same = grouped(same)
-        same = same[~same["faulty"].astype(bool)]
-        on = same["size"].map(ranks_text).astype("str")
-        found.append(same.assign(case=what + same["group"].str.removeprefix(f"{APP} ") + " on " + on))
-    return pd.concat(found, ignore_index=True) if found else runs.assign(case=pd.Series(dtype="str"))
+    runs = cases(runs, "data")
+    return runs.assign(case=runs["data"] + runs["case"])
 
 
 def _data(config: str, problem: str) -> tuple[str, str, str]:

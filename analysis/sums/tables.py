@@ -8,12 +8,12 @@ import pandas as pd
 
 from analysis.groups import LEVELS
 from analysis.page.sections import Table
+from analysis.page.text import below, interval, number
 from analysis.sums.fit import fits
 from analysis.sums.frames import EMULATED, SERIES, Sums, references
 from analysis.sums.price import prices
 from analysis.sums.shape import MOST_MODES, shapes
 from analysis.sums.statistics import QUANTILE, of_arrays, of_series, worst_orders
-from analysis.terminal import interval, number
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def bits_tables(made: Study) -> list[tuple[str, Table]]:
                 f"{row.n:,}", f"{row.variant} ({row.backend})", f"{row.differing} of {row.arrays}",
                 number(row.samples), number(row.distinct), number(row.effective), number(row.pair_median),
                 number(row.pair_max), number(row.shift), number(row.v_s_max), number(row.v_s_quantile),
-                number(row.ulp_max), f"< {row.bound:.1%}" if row.bound == row.bound else "",
+                number(row.ulp_max), below(row.bound),
             )
             for row in same.itertuples(index=False)
         ]  # fmt: skip

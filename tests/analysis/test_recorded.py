@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from analysis import terminal
+from analysis import comparison
 from analysis.__main__ import main
 from analysis.divergence.compare import compare
 from analysis.factors import by_factor
@@ -168,7 +168,7 @@ def test_records_of_messages_may_be_missing_where_only_one_run_was_to_record_the
     frames, found = pair(tmp_path, watched, plain)
     assert found.equal and (found.compared, found.only_a, found.only_b) == (15, 15, 0)
     told = "in what both recorded (15 of 30 and 15 records; run.record: messages, state)"
-    assert told in terminal.comparison_lines(found, frames)[0]
+    assert told in comparison.comparison_lines(found, frames)[0]
     group = only(frames)
     assert group.verdict == HOLDS and told in clause(group)
     assert main(["divergence", str(tmp_path / "a"), str(tmp_path / "b")]) == 0

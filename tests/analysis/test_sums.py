@@ -185,16 +185,16 @@ def test_the_command_prints_prices_and_bits(tmp_path, capsys):
     )
 
 
-def test_without_runs_of_reductions_the_command_exits_with_2(tmp_path, capsys):
+def test_without_runs_that_compare_variants_the_command_exits_with_2(tmp_path, capsys):
     write_run(tmp_path / "a")
     assert call("sums", tmp_path) == 2
-    assert "no run of reductions among these (coupled); give one" in capsys.readouterr().err
+    assert "no run among these (coupled) recorded sums by variant" in capsys.readouterr().err
 
 
 def test_a_run_without_sums_exits_with_2(tmp_path, capsys):
     write_sums(tmp_path / "r", {"something": [[1.0]]})
     assert call("sums", tmp_path / "r") == 2
-    assert "recorded no sums" in capsys.readouterr().err
+    assert "(reductions) recorded sums by variant" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("wanted, words", [
