@@ -8,67 +8,70 @@ from analysis import bits
 from analysis.divergence.cause import cause, unlike
 from analysis.divergence.compare import Comparison, Point
 from analysis.divergence.element import Element, first_element
-from analysis.divergence.trail import Event
+from analysis.divergence.preceding import Event
 from analysis.load.frames import Frames
 from analysis.page.text import number
 from analysis.runs import label
 from analysis.verdict import in_both, lacks, place
 
 
-def comparison_lines(found: Comparison, frames: Frames) -> list[str]:
+def comparison_lines(comparison: Comparison, frames: Frames) -> list[str]:
     """Where two runs part, in words."""
-    a, b = label(found.a), label(found.b)
-    if not found.comparable:
+    a, b = label(comparison.a), label(comparison.b)
+    if not comparison.comparable:
         return [
-            f"{a} and {b} cannot be compared, since records are missing: {lacks(found)}.",
-            f"  {'compared':<15}no difference {in_both(found)}",
+            f"{a} and {b} cannot be compared, since records are missing: {lacks(comparison)}.",
+            f"  {'compared':<15}no difference {in_both(comparison)}",
         ]
-    if found.equal:
-        told = _unequal_lengths(found, frames)
-        told += [("unlike", "; ".join(words))] if (words := unlike(frames, found)) else []
-        unequal = [f"  {what:<15}{text}" for what, text in told]
-        if found.only_a or found.only_b:
-            return [f"{a} and {b} are equal {in_both(found)}, up to step {found.through}.", *unequal]
-        return [f"{a} and {b} are equal: the same bits in {compared(found)}.", *unequal]
-    head = f"{a} and {b} differ: first at {place(found.part)}."
-    return [head, *(f"  {what:<15}{text}" for what, text in facts(found, frames))]
+    if comparison.equal:
+        remarks = _unequal_lengths(comparison, frames)
+        remarks += [("unlike", "; ".join(words))] if (words := unlike(frames, comparison)) else []
+        unequal = [f"  {what:<15}{text}" for what, text in remarks]
+        if comparison.only_a or comparison.only_b:
+            return [
+                f"{a} and {b} are equal {in_both(comparison)}, up to step {comparison.through}.",
+                *unequal,
+            ]
+        return [f"{a} and {b} are equal: the same bits in {compared(comparison)}.", *unequal]
+    head = f"{a} and {b} differ: first at {place(comparison.part)}."
+    return [head, *(f"  {what:<15}{text}" for what, text in facts(comparison, frames))]
 
 
-def facts(found: Comparison, frames: Frames) -> list[tuple[str, str]]:
+def facts(comparison: Comparison, frames: Frames) -> list[tuple[str, str]]:
     """What is known about the first divergence of two runs, as (label, text)."""
     lines = []
-    if found.fingerprint:
-        at = found.fingerprint
-        lines.append(("fingerprint", f"{place(at)}: {_owners(at, found, frames)}"))
+    if comparison.fingerprint:
+        at = comparison.fingerprint
+        lines.append(("fingerprint", f"{place(at)}: {_owners(at, comparison, frames)}"))
         if at.recorded > 1:
             lines.append(("spread", f"{at.differing} of {at.recorded} blocks of {at.name} differ there"))
-    lines += [("value there", difference(point)) for point in found.values]
-    if found.largest and found.largest not in found.values:
-        lines.append(("largest there", difference(found.largest)))
-    if found.value and found.value not in found.values:
-        lines.append(("first value", f"step {found.value.step}: {difference(found.value)}"))
-    lines += _cause_lines(found, frames)
-    if found.order:
-        step, name, call, first, second = found.order
+    lines += [("value there", difference(point)) for point in comparison.values]
+    if comparison.largest and comparison.largest not in comparison.values:
+        lines.append(("largest there", difference(comparison.largest)))
+    if comparison.value and comparison.value not in comparison.values:
+        lines.append(("first value", f"step {comparison.value.step}: {difference(comparison.value)}"))
+    lines += _cause_lines(comparison, frames)
+    if comparison.order:
+        step, name, call, first, second = comparison.order
         orders = f"{_sequence(first)} against {_sequence(second)}"
         lines.append(("arrival order", f"first differs at step {step}, {name}, call {call + 1}: {orders}"))
-    return [*lines, *_unequal_lengths(found, frames), ("compared", compared(found))]
+    return [*lines, *_unequal_lengths(comparison, frames), ("compared", compared(comparison))]
 
 
-def _cause_lines(found: Comparison, frames: Frames) -> list[tuple[str, str]]:
+def _cause_lines(comparison: Comparison, frames: Frames) -> list[tuple[str, str]]:
     """The class of the cause, its event, the reasons, and the first element where files hold it."""
     lines = []
-    if judged := cause(frames, found):
+    if judged := cause(frames, comparison):
         who = "" if judged.rank is None else f" on rank {judged.rank}"
         again = f" in block {judged.at.block}" if judged.at.block >= 0 and judged.rank is not None else ""
         step = judged.event.step if judged.event else judged.at.step
         lines.append(("cause", f"{judged.kind}: {judged.name}{again}{who}, step {step}"))
         if judged.event:
-            lines.append(("event", event_text(judged.event, label(found.b))))
+            lines.append(("event", event_text(judged.event, label(comparison.b))))
         lines.append(("why", "; ".join(judged.why)))
         if judged.instead:
             lines.append(("or", f"{judged.instead}: {judged.instead_why}"))
-    element, unread = first_element(frames, found)
+    element, unread = first_element(frames, comparison)
     if element:
         lines.append(("element", element_text(element)))
     return lines + [("not compared", sentence) for sentence in unread]
@@ -99,26 +102,27 @@ def _index(index: tuple[int, ...]) -> str:
     return f"[{', '.join(map(str, index))}]"
 
 
-def _unequal_lengths(found: Comparison, frames: Frames) -> list[tuple[str, str]]:
+def _unequal_lengths(comparison: Comparison, frames: Frames) -> list[tuple[str, str]]:
     """A line that says so where one run has more steps than the other."""
     last = frames.runs.set_index(["run", "repeat"])["last_step"]
-    a, b = int(last[found.a]), int(last[found.b])
+    a, b = int(last[comparison.a]), int(last[comparison.b])
     if a == b:
         return []
     return [
         (
             "steps",
-            f"{label(found.a)} has steps up to {a}, {label(found.b)} up to {b}: only those in both count",
+            f"{label(comparison.a)} has steps up to {a}, {label(comparison.b)} up to {b}: only those in both count",
         )
     ]
 
 
-def compared(found: Comparison) -> str:
+def compared(comparison: Comparison) -> str:
     """How much of two runs was compared."""
-    alone = [
-        f"{n} only in {label(run)}" for n, run in ((found.only_a, found.a), (found.only_b, found.b)) if n
-    ]
-    return "; ".join([f"{found.compared} fingerprints and values up to step {found.through}", *alone])
+    rows = ((comparison.only_a, comparison.a), (comparison.only_b, comparison.b))
+    alone = [f"{n} only in {label(run)}" for n, run in rows if n]
+    return "; ".join(
+        [f"{comparison.compared} fingerprints and values up to step {comparison.through}", *alone]
+    )
 
 
 def difference(point: Point) -> str:
@@ -130,9 +134,9 @@ def difference(point: Point) -> str:
     return f"{point.name}{where} {point.a!r} against {point.b!r} ({size})"
 
 
-def _owners(point: Point, found: Comparison, frames: Frames) -> str:
+def _owners(point: Point, comparison: Comparison, frames: Frames) -> str:
     sizes = frames.runs.set_index(["run", "repeat"])["size"]
-    owners = ((point.rank_a, found.a), (point.rank_b, found.b))
+    owners = ((point.rank_a, comparison.a), (point.rank_b, comparison.b))
     return "owned by " + ", ".join(f"rank {rank} of {sizes[run]} in {label(run)}" for rank, run in owners)
 
 

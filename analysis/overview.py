@@ -47,5 +47,5 @@ class Overview:
     @cached_property
     def solves(self) -> Study | None:
         """The solves of runs of `solver`; None where there are none."""
-        found = solves(self.frames)
-        return study(found) if len(found.solves) else None
+        recorded = solves(self.frames)
+        return study(recorded) if len(recorded.solves) else None

@@ -66,10 +66,10 @@ def frames_of(options: argparse.Namespace):
         raise Usage(f"no usable run in {', '.join(map(str, options.runs))}; the reasons are above")
     if reference is None:
         return frames, None
-    found = select(frames, *reference)
-    if not complete(frames, found[:1]):
+    selected = select(frames, *reference)
+    if not complete(frames, selected[:1]):
         raise Usage(f"--reference {options.reference}: ended early; choose a complete run")
-    return frames, found[0]
+    return frames, selected[0]
 
 
 def split(run: str) -> tuple[Path, int | None]:
@@ -114,11 +114,11 @@ def require_same_problem(frames, chosen: list[tuple[str, int]]) -> None:
     for _, other in runs.iterrows():
         if (other["app"], other["problem"]) != (first["app"], first["problem"]):
             names = problem_names(runs)
-            told = [
+            named = [
                 f"{label((row['run'], row['repeat']))} is {row['app']} {names[row['problem']]}".rstrip()
                 for row in (first, other)
             ]
-            raise Usage(f"different experiments: {', '.join(told)}; compare runs of one problem")
+            raise Usage(f"different experiments: {', '.join(named)}; compare runs of one problem")
 
 
 def complete(frames, chosen: list[tuple[str, int]]) -> bool:

@@ -32,13 +32,13 @@ def run(options: argparse.Namespace) -> int:
     warn(frames)
     if not frames.runs["complete"].any():
         raise Usage("no complete run among these, so nothing can be said of their variance; repeat one")
-    found = components(frames)
+    frame = components(frames)
     say = printer()
-    for line in said(found):
+    for line in said(frame):
         say(line, bold=True)
-    for table in component_tables(found):
+    for table in component_tables(frame):
         say(table)
-    for line in notes(found):
+    for line in notes(frame):
         say(f"Note: {line}")
-    export(options, {"components": found}, say)
+    export(options, {"components": frame}, say)
     return EQUAL

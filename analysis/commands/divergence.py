@@ -54,8 +54,8 @@ def run(options: argparse.Namespace) -> int:
         raise Usage(f"{lone}; give a second run, or run with --repeats 2")
     require_same_problem(frames, [reference, *others])
     say = printer()
-    found = [compare(frames, reference, other) for other in others]
-    for comparison in found:
+    comparisons = [compare(frames, reference, other) for other in others]
+    for comparison in comparisons:
         head, *rest = comparison_lines(comparison, frames)
         say(head, bold=True)
         for line in rest:
@@ -63,12 +63,14 @@ def run(options: argparse.Namespace) -> int:
         if comparison.differs:
             say()
             say(steps_table(growth(frames, comparison.a, comparison.b)))
-    if any(comparison.differs for comparison in found) or "ranks disagree" in set(frames.excluded["what"]):
+    if any(comparison.differs for comparison in comparisons) or "ranks disagree" in set(
+        frames.excluded["what"]
+    ):
         return DIFFERENT
-    if lacking := [comparison for comparison in found if not comparison.comparable]:
+    if lacking := [comparison for comparison in comparisons if not comparison.comparable]:
         raise Usage(
-            f"records are missing in {len(lacking)} of {len(found)} comparisons: no verdict. Copy the runs again, or "
-            "repeat them, and compare again"
+            f"records are missing in {len(lacking)} of {len(comparisons)} comparisons: no verdict. Copy the runs "
+            "again, or repeat them, and compare again"
         )
     if not complete(frames, [reference, *others]):
         raise Usage(

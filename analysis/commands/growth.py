@@ -51,16 +51,16 @@ def run(options: argparse.Namespace) -> int:
         raise Usage(
             "no run with steps that follow from each other among these; for those that compare variants see `sums`"
         )
-    found = cell_growths(frames)
-    fitted = laws(found, options.tolerance)
+    differences = cell_growths(frames)
+    fitted = laws(differences, options.tolerance)
     say = printer()
     for table in growth_tables(fitted, options.tolerance):
         say(table)
-    for line in equal_lines(found):
+    for line in equal_lines(differences):
         say(line)
     for cell in alone(frames):
         say(
             f"{cell}: fewer than two complete runs, nothing to compare; run with --repeats 7 for a rate with interval."
         )
-    export(options, {"laws": fitted, "growth": found}, say)
+    export(options, {"laws": fitted, "growth": differences}, say)
     return EQUAL

@@ -26,16 +26,16 @@ def run(options: argparse.Namespace) -> int:
     from analysis.solves.tables import all_tables, exported, said, study
 
     frames = frames_for_csv(options)
-    found = frames_of(frames)
-    if found.solves.empty:
+    solves = frames_of(frames)
+    if solves.solves.empty:
         raise without(frames, "a residual by iteration, as `solver` does")
-    made = study(found)
+    results = study(solves)
     say = printer()
-    for line in said(made):
+    for line in said(results):
         say(line, bold=True)
-    for table in all_tables(made):
+    for table in all_tables(results):
         say(table)
-    for note in made.notes:
+    for note in results.notes:
         say(f"Note: {note}.")
-    export(options, exported(made), say)
+    export(options, exported(results), say)
     return EQUAL

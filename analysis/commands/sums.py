@@ -32,17 +32,17 @@ def run(options: argparse.Namespace) -> int:
     from analysis.sums.tables import all_tables, exported, study
 
     frames = frames_for_csv(options)
-    found = frames_of(frames)
-    if found.samples.empty:
+    sums = frames_of(frames)
+    if sums.samples.empty:
         raise without(frames, "sums by variant, as `reductions` does")
     try:
-        made = study(found, options.reference)
+        results = study(sums, options.reference)
     except NoReference as error:
         raise Usage(str(error)) from error
     say = printer()
-    for table in all_tables(made):
+    for table in all_tables(results):
         say(table)
-    for note in made.notes:
+    for note in results.notes:
         say(f"Note: {note}.")
-    export(options, exported(made), say)
+    export(options, exported(results), say)
     return EQUAL

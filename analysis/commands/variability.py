@@ -40,15 +40,15 @@ def run(options: argparse.Namespace) -> int:
     say = printer()
     say(sentence(judge(frames), frames), bold=True)
     say()
-    found = pairs(frames, against)
+    compared = pairs(frames, against)
     if options.by:
-        summary = by_factor(frames, options.by, against, found)
+        summary = by_factor(frames, options.by, against, compared)
         say(factor_table(summary, options.by))
-        export(options, {f"variability-by-{options.by}": summary, "pairs": found}, say)
+        export(options, {f"variability-by-{options.by}": summary, "pairs": compared}, say)
     else:
-        frame = variability(frames, against, found)
+        frame = variability(frames, against, compared)
         for cell, table in variability_tables(frame):
             say((f"Variability: {cell}", table))
-        export(options, {"variability": frame, "pairs": found}, say)
+        export(options, {"variability": frame, "pairs": compared}, say)
     warn(frames)
     return EQUAL

@@ -11,10 +11,10 @@ from analysis.page.text import interval, number
 from analysis.power import power_note
 
 
-def growth_tables(found: pd.DataFrame, tolerance: float) -> list[tuple[str, Table]]:
-    """(title, table) of the laws `found` by cell: values against `tolerance`, and blocks."""
+def growth_tables(fitted: pd.DataFrame, tolerance: float) -> list[tuple[str, Table]]:
+    """(title, table) of the laws `fitted` by cell: values against `tolerance`, and blocks."""
     tables = []
-    for (cell, reference), same in found.groupby(["cell", "reference"], sort=False):
+    for (cell, reference), same in fitted.groupby(["cell", "reference"], sort=False):
         for kind, what in (
             ("values", f"largest relative difference, tolerance {number(tolerance)}"),
             ("fingerprints", "fraction of blocks that differ, tolerance: half of them"),
@@ -43,10 +43,11 @@ def law_table(laws: pd.DataFrame, keys: dict[str, str], unit: str) -> Table:
     return Table(columns, rows, columns[len(keys) : len(keys) + 8])
 
 
-def equal_lines(found: pd.DataFrame) -> list[str]:
+def equal_lines(differences: pd.DataFrame) -> list[str]:
     """What there is to say of the cells in which nothing grows since no run differs."""
     return [
-        f"{cell}: no difference at any step; {power_note(runs)}." for cell, runs in equal_cells(found).items()
+        f"{cell}: no difference at any step; {power_note(runs)}."
+        for cell, runs in equal_cells(differences).items()
     ]
 
 

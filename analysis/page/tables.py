@@ -70,10 +70,9 @@ def factor_table(frame: pd.DataFrame, factor: str) -> tuple[str, Table]:
         )
         for row in frame.itertuples(index=False)
     ]  # fmt: skip
-    if factor == "app":
-        columns, rows = columns[1:], [row[1:] for row in rows]
+    left_out = int(factor == "app")
     title = f"Variability by {factor}: largest over names, at the last step"
-    return title, Table(columns, rows, columns[-8:-1])
+    return title, Table(columns[left_out:], [row[left_out:] for row in rows], columns[-8:-1])
 
 
 def region_table(medians: pd.DataFrame) -> Table:
@@ -97,9 +96,10 @@ def region_table(medians: pd.DataFrame) -> Table:
         )
         for row in medians.itertuples(index=False)
     ]  # fmt: skip
-    if len(medians[["group", "size"]].drop_duplicates()) == 1:
-        columns, rows = (columns[0], *columns[4:]), [(row[0], *row[4:]) for row in rows]
-    return Table(columns, rows, columns[1:])
+    several = len(medians[["group", "size"]].drop_duplicates()) > 1
+    shown = [i for i in range(len(columns)) if several or i not in (1, 2, 3)]
+    heads = tuple(columns[i] for i in shown)
+    return Table(heads, [tuple(row[i] for i in shown) for row in rows], heads[2 if several else 1 :])
 
 
 def steps_table(frame: pd.DataFrame, steps: int = 12) -> tuple[str, Table]:
@@ -137,14 +137,14 @@ def run_tables(frames: Frames) -> Iterator[tuple[str, Table]]:
             ("events", f"{first['events']:,} over all ranks; tracing took {number(first['tracing_s'])} s"),
         ]  # fmt: skip
         yield f"Run {run}", Table(("", ""), rows)
-        columns = ("repeat", "whole", "last step", "wall time, s", "final state")
-        rows = [
+        heads = ("repeat", "whole", "last step", "wall time, s", "final state")
+        repeated = [
             (r.repeat, "yes" if r.complete else "NO", r.last_step, number(r.wall_s), r.state or "-")
             for r in repeats.itertuples(index=False)
         ]
-        yield "Repeats", Table(columns, rows, columns[2:4])
-        columns = ("table", "name", "rows", "steps", "blocks")
-        yield "Recorded", Table(columns, _recorded(frames, run), columns[2:])
+        yield "Repeats", Table(heads, repeated, heads[2:4])
+        heads = ("table", "name", "rows", "steps", "blocks")
+        yield "Recorded", Table(heads, _recorded(frames, run), heads[2:])
         measured = regions(frames)
         medians = summary(measured[measured["run"] == run])
         if len(medians):
@@ -152,7 +152,7 @@ def run_tables(frames: Frames) -> Iterator[tuple[str, Table]]:
 
 
 def _recorded(frames: Frames, run: str) -> list[tuple[object, ...]]:
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for table in ("fingerprints", "values", "order", "choices", "usage"):
         frame = getattr(frames, table)
         for name, same in frame[(frame["run"] == run).to_numpy()].groupby("name", observed=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from analysis.page.sections import Mark, Table
 from analysis.verdict import BROKEN, HOLDS, INCOMPARABLE, OUTSIDE
@@ -19,19 +20,15 @@ def printer() -> Callable[..., None]:
     the printer's own colours reach the terminal as control characters."""
     from rich.console import Console
 
-    plain = {"highlight": False, "emoji": False, "markup": False}
+    plain: dict[str, Any] = {"highlight": False, "emoji": False, "markup": False}
     terminal = Console(**plain)
     paper = Console(**plain, width=PLAIN_WIDTH, color_system=None)
 
     def say(what: str | tuple[str, Table] = "", bold: bool = False) -> None:
         console = terminal if terminal.is_terminal else paper
-        is_text = isinstance(what, str)
         with console.capture() as captured:
-            console.print(
-                printable(what) if is_text else _drawn(*what),
-                style="bold" if bold else None,
-                soft_wrap=is_text,
-            )
+            shown = printable(what) if isinstance(what, str) else _drawn(*what)
+            console.print(shown, style="bold" if bold else None, soft_wrap=isinstance(what, str))
         lines = captured.get().removesuffix("\n").split("\n")
         if console is paper:
             lines = [line.rstrip() for line in lines]

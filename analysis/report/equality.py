@@ -30,21 +30,21 @@ def groups_sections(overview: Overview) -> list[Section]:
         "same bits, whatever their rank count; under run those of one rank count; under none nothing is "
         "promised. Only complete runs are counted; each repeat of a launch is a run."
     )
-    found = matrix(overview.frames, overview.groups)
+    counts = matrix(overview.frames, overview.groups)
     _, states = groups_table(overview.groups)
     tables = [
-        ("Different results / runs, by number of ranks", _matrix(found)),
+        ("Different results / runs, by number of ranks", _matrix(counts)),
         ("Final states and verdicts", replace(states, folded=True)),
     ]
-    return [Section("Groups", "", intro, tables=tables, notes=_bounds(found))]
+    return [Section("Groups", "", intro, tables=tables, notes=_bounds(counts))]
 
 
-def _matrix(found: pd.DataFrame) -> Table:
+def _matrix(counts: pd.DataFrame) -> Table:
     """`matrix` as a table: a row per group, a column per rank count."""
-    sizes = sorted(set(found["size"]) - {ALL})
+    sizes = sorted(set(counts["size"]) - {ALL})
     names = {size: str(size) for size in sizes} | {ALL: "all"}
     rows = []
-    for group, same in found.groupby("group", sort=False):
+    for group, same in counts.groupby("group", sort=False):
         cells = {row.size: _mark(row, group) for row in same.itertuples(index=False)}
         rows.append((group, *(cells.get(size, "") for size in names)))
     return Table(("group", *names.values()), rows, grid=True)
@@ -66,14 +66,14 @@ def _mark(row, group: str) -> Mark:
     return Mark(text, row.verdict, f"{note}.")
 
 
-def _bounds(found: pd.DataFrame) -> list[str]:
+def _bounds(counts: pd.DataFrame) -> list[str]:
     """What the cells mean, and what equal ones do not tell."""
-    known = dict.fromkeys(found["verdict"])
-    said = [
+    known = dict.fromkeys(counts["verdict"])
+    signs = [
         f"{SIGNS[verdict]} {verdict}: {meaning}" for verdict, meaning in MEANING.items() if verdict in known
     ]
-    notes = [f"{'; '.join(said)}. Without a sign: no promise spans rank counts."] if said else []
-    equal = found[found["bound"].notna()].drop_duplicates("runs").sort_values("runs")
+    notes = [f"{'; '.join(signs)}. Without a sign: no promise spans rank counts."] if signs else []
+    equal = counts[counts["bound"].notna()].drop_duplicates("runs").sort_values("runs")
     if len(equal):
         each = ", ".join(f"{row.bound:.1%} in {row.runs}" for row in equal.itertuples(index=False))
         notes.append(
@@ -113,13 +113,13 @@ def growth_sections(overview: Overview) -> list[Section]:
 
 def variability_sections(overview: Overview) -> list[Section]:
     """How far runs lie apart at their end."""
-    made = _variability(overview.stepped, overview.against, overview.pairs, overview.labels)
-    return [said(overview, made)]
+    section = _variability(overview.stepped, overview.against, overview.pairs, overview.labels)
+    return [said(overview, section)]
 
 
-def _variability(frames: Frames, against: Id | None, found: pd.DataFrame, labels: list[str]) -> Section:
-    frame = variability(frames, against, found)
-    if found.empty:
+def _variability(frames: Frames, against: Id | None, compared: pd.DataFrame, labels: list[str]) -> Section:
+    frame = variability(frames, against, compared)
+    if compared.empty:
         return Section(
             "Variability", "There are no two complete runs to compare, so nothing can be said about it."
         )
@@ -135,7 +135,7 @@ def _variability(frames: Frames, against: Id | None, found: pd.DataFrame, labels
         "is filled where no difference was seen: with 95 % confidence the probability of one per run is "
         "below it."
     )
-    return Section("Variability", "", intro, figures.variability_figures(found, labels), tables)
+    return Section("Variability", "", intro, figures.variability_figures(compared, labels), tables)
 
 
 def said(overview: Overview, section: Section) -> Section:

@@ -18,13 +18,13 @@ def growth_section(frames: Frames, groups: list[Group], labels: list[str]) -> Se
     """The growth in the cells of `groups` that differ, `labels` being the groups in the order of their colours."""
     equal = [cell for group in groups for cell in group.cells if cell.verdict in (HOLDS, SAME)]
     differ = [cell.label for group in groups for cell in group.cells if cell.first]
-    found = cell_growths(frames, differ)
-    if found.empty:
+    differences = cell_growths(frames, differ)
+    if differences.empty:
         same = "; ".join(f"{cell.label}: {power_note(cell.runs)}" for cell in equal)
         return Section(
             TITLE, "No group has runs that differ, so nothing grows." + (f" {same}." if same else "")
         )
-    fitted = laws(found, TOLERANCE)
+    fitted = laws(differences, TOLERANCE)
     intro = (
         "Each run of a group that differs, against the first run of that group on as many ranks. The growth phase is "
         "the piece that rises most of a broken line through the logarithm of the median over runs; every run has a "
@@ -33,4 +33,4 @@ def growth_section(frames: Frames, groups: list[Group], labels: list[str]) -> Se
         "runs did."
     )
     tables = folded(growth_tables(fitted, TOLERANCE))
-    return Section(TITLE, "", intro, figures.divergence_figures(found, labels, fitted), tables)
+    return Section(TITLE, "", intro, figures.divergence_figures(differences, labels, fitted), tables)

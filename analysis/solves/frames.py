@@ -99,8 +99,8 @@ def _named(values: pd.DataFrame, name: str) -> np.ndarray:
 def _cases(runs: pd.DataFrame) -> pd.DataFrame:
     """`runs` without injected faults, with the columns `family`, `case` and `tolerance`."""
     configs = [json.loads(config) for config in runs["config"]]
-    told = zip(runs["method"], runs["options"], strict=True)
-    recipes = [_recipe(*each) for each in told]
+    stated = zip(runs["method"], runs["options"], strict=True)
+    recipes = [_recipe(*each) for each in stated]
     families = [
         json.dumps([problem, recipe], sort_keys=True)
         for problem, recipe in zip(runs["problem"], recipes, strict=True)
@@ -151,10 +151,10 @@ def _named_problems(problems: list[str], configs: list[dict]) -> dict[str, str]:
     """{problem: the system in words}, with the options that tell it from others of the same name."""
     known = pd.DataFrame({"app": [_problem(config) for config in configs], "problem": problems})
     known["config"] = [json.dumps(_of_the_problem(config)) for config in configs]
-    told = problem_names(known.assign(method="{}", problem_options="{}"))  # an app for each name
+    apart = problem_names(known.assign(method="{}", problem_options="{}"))  # an app for each name
     named = dict(zip(known["problem"], known["app"], strict=True))
     return {
-        problem: f"{what} ({told[problem]})".strip() if told[problem] else what
+        problem: f"{what} ({apart[problem]})".strip() if apart[problem] else what
         for problem, what in named.items()
     }
 
@@ -212,8 +212,8 @@ def _solve(frames: Frames, run: dict[str, Any], values: pd.DataFrame) -> dict[st
 
 
 def _last(values: pd.DataFrame, name: str) -> float:
-    found = series(values, name)[1]
-    return float(found[-1]) if len(found) else np.nan
+    recorded = series(values, name)[1]
+    return float(recorded[-1]) if len(recorded) else np.nan
 
 
 def _solution(frames: Frames, run: dict[str, Any]) -> str:
@@ -228,10 +228,10 @@ def _solution(frames: Frames, run: dict[str, Any]) -> str:
 
 
 def _digest(*parts: bytes) -> str:
-    made = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     for part in parts:
-        made.update(len(part).to_bytes(8, "little") + part)
-    return made.hexdigest()
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()
 
 
 def _blocks(values: pd.DataFrame, name: str, column: str) -> pd.DataFrame:
@@ -255,6 +255,6 @@ def _without_replays(samples: pd.DataFrame) -> tuple[pd.DataFrame, int]:
 
 
 def _frame(pieces: list[pd.DataFrame], columns: dict[str, str]) -> pd.DataFrame:
-    found = [piece for piece in pieces if len(piece)]
-    frame = pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(columns))
+    known = [piece for piece in pieces if len(piece)]
+    frame = pd.concat(known, ignore_index=True) if known else pd.DataFrame(columns=list(columns))
     return frame[list(columns)].astype(columns)

@@ -190,8 +190,8 @@ def test_a_sample_drawn_again_from_one_seed_is_no_new_sample(tmp_path):
     write_solves(tmp_path / "a", [falling(**drawn), falling(**other)])
     write_solves(tmp_path / "b", [falling(**other)], seed=2)
     made = made_of(tmp_path)
-    assert made.found.replays == 2 and len(made.found.ends) == 4
-    assert sorted(made.found.samples["difference"].unique()) == [1, 2]
+    assert made.recorded.replays == 2 and len(made.recorded.ends) == 4
+    assert sorted(made.recorded.samples["difference"].unique()) == [1, 2]
     assert any("2 samples of injected orders were drawn from one seed again" in note for note in made.notes)
 
 
@@ -202,7 +202,7 @@ def test_incomplete_solves_are_drawn_and_counted_nowhere(tmp_path):
     made = made_of(tmp_path)
     (row,) = made.cases.to_dict("records")
     assert (row["solves"], row["incomplete"], row["decisions"]) == (1, 1, {(8, True): 1})
-    assert made.pairs.empty and len(made.found.solves) == 2
+    assert made.pairs.empty and len(made.recorded.solves) == 2
     assert any("1 solve ended early" in note for note in made.notes)
 
 
