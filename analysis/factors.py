@@ -111,7 +111,7 @@ def _each_other(frames: Frames, members: pd.DataFrame, here: pd.DataFrame) -> di
 
 
 def _against(some: pd.DataFrame, at: str) -> dict:
-    """The same for pairs `some` of which one run is of another level or the reference."""
+    """The same for pairs `some` in which one run is of another level or the reference."""
     own = pd.concat([some.loc[some["level"] == at, "b"], some.loc[some["a_level"] == at, "a"]])
     runs = own.nunique() if some["comparison"].iloc[0] != REFERENCE else some["b"].nunique()
     same_bits = not (some["v_c"] > 0).any()

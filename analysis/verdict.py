@@ -32,7 +32,7 @@ MEANING = {
     UNTESTED: "fewer than two complete runs that can be compared",
 }
 URGENT = (BROKEN, DIFFERS, INCOMPARABLE, OUTSIDE)  # of several verdicts of the cells of a group, the first
-DAMAGED = ("unreadable", "missing ranks", "damaged result")  # of which something is left that can be used
+DAMAGED = ("unreadable", "missing ranks", "damaged result")  # what is left of these can be used
 FIRST = (BROKEN, INCOMPARABLE, OUTSIDE)  # groups that are told before the others
 
 

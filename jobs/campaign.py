@@ -65,7 +65,7 @@ class SiteSettings:
 
 @dataclass(frozen=True)
 class Runs:
-    """One [[runs]]: configurations of one application, all values of which are crossed."""
+    """One [[runs]]: configurations of one application. All values are crossed."""
 
     app: str
     line: int

@@ -1,4 +1,4 @@
-"""PSI/J's executors, made to submit a script as it is and to tell why a job waits.
+"""PSI/J's executors, changed to submit a script as it is and to say why a job waits.
 
 PSI/J (Hategan-Marandiuc et al. 2023, "PSI/J: A portable interface for submitting, monitoring, and managing jobs")
 would write a batch script of its own from a JobSpec. Ours is complete and says why each line is there, so it is what

@@ -1,4 +1,4 @@
-"""Arrays that numpy.save wrote, wherever they are from: nothing is believed that the file does not hold.
+"""Reads arrays that numpy.save wrote, of unknown origin: no size is believed beyond the size of the file.
 
 NumPy makes room for what a header announces before it looks whether it is there, and reads a header of any length.
 """

@@ -102,7 +102,7 @@ def _of_outcomes(given: Observations, some: np.ndarray, y: np.ndarray, resamples
         low, high = bca(value, *resampled, corrected=np.stack([estimated.variance > 0] * 2))
         for ends in (low, high):
             ends[0, [name in drawn.above for name in factors]] = np.nan
-            if drawn.above:  # a share of a sum of which a part was not drawn
+            if drawn.above:  # a share of a sum; a part of it was not drawn
                 ends[1] = np.nan
     # An end at or below 0 for both says only that the estimate is: no allocation drawn twice makes it larger.
     beyond = high <= 0
@@ -144,7 +144,7 @@ def _shares(variance: np.ndarray, chance: np.ndarray) -> np.ndarray:
 
 
 def _drawn(plan: Design, levels: pd.DataFrame, treatments: tuple[str, ...]) -> Drawn:
-    """The highest factor of chance of which enough levels were seen to draw from."""
+    """The highest factor of chance with enough levels to draw from."""
     chance = sorted((name for name in RANDOM if plan.levels[name] > 1), key=plan.levels.__getitem__)
     for i, name in enumerate(chance):
         if plan.levels[name] < FEWEST:

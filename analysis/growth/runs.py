@@ -19,7 +19,7 @@ from analysis.runs import ids, label, samples
 from analysis.variability import comparable
 
 TOLERANCE = 1e-8  # relative: half of the digits of float64 are lost (its epsilon is 2.2e-16)
-HALF = 0.5  # of the blocks, for fingerprints, of which only is known whether they differ
+HALF = 0.5  # of the blocks: fingerprints say whether blocks differ, not how much
 
 CELLS = ["group", "cell", "reference", "runs", "comparable"]
 LAWS = ["group", "cell", "reference", "name", "kind", *LAW, "efold", "tenfold"]

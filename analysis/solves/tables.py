@@ -35,7 +35,7 @@ class Study:
 
 
 def study(solves: Solves) -> Study:
-    """Everything about the solves `solves`, of which there must be some."""
+    """Everything about `solves`, which must not be empty."""
     results = Study(solves, cases(solves), decisions(solves), pairs(solves), growth(solves), [])
     if solves.replays:
         results.notes.append(

@@ -17,7 +17,7 @@ FITS = [*SERIES[:4], "metric", "sizes", "left_out", "arrays", "samples", "sample
 
 
 def fits(arrays: pd.DataFrame) -> pd.DataFrame:
-    """One row per variant and metric of METRICS, for variants of which some samples differ; columns FITS.
+    """One row per variant and metric of METRICS, for variants with samples that differ; columns FITS.
 
     `sizes` were used and `left_out` were not, since the median over arrays is 0 (or not finite) there; `arrays`: the
     fewest of a size; `samples` of an array, from the fewest to the most: the maximum grows with their number, so that

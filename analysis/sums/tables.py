@@ -33,7 +33,7 @@ class Study:
 
 
 def study(sums: Sums, wanted: str | None = None) -> Study:
-    """Everything about the sums `sums`, of which there must be some; raises NoReference where `wanted` cannot be
+    """Everything about `sums`, which must not be empty; raises NoReference where `wanted` cannot be
     a reference."""
     reference, notes = references(sums, wanted)
     arrays = of_arrays(sums, reference)

@@ -27,7 +27,7 @@ GRAMMAR = "TARGET = TERM + TERM - ... with TERM = [NUMBER* or SCALAR*] VECTOR [*
 
 @dataclass(frozen=True)
 class Term:
-    """(`by` * scalar) * vectors[0] * vectors[1], of which scalar and second vector may be absent."""
+    """(`by` * scalar) * vectors[0] * vectors[1]; scalar and second vector may be absent."""
 
     by: float  # +1 or -1 where there is a scalar
     scalar: str | None

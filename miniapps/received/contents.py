@@ -56,7 +56,7 @@ def most_bytes(image: bytes) -> int:
 
 
 def names(group: Any, where: str) -> list[str]:
-    """The names of the members of `group`, all of which are hard links to groups or datasets."""
+    """The names of the members of `group`. All are hard links to groups or datasets."""
     from h5py import h5l, h5o
 
     _few(group, MEMBERS, where)

@@ -17,7 +17,7 @@ from miniapps.received.regular import Refused, open_regular
 from miniapps.reductions.parts import Parts
 from miniapps.runner.config import closest
 
-MOST = 2**42  # bytes of a file, of which a rank reads its blocks
+MOST = 2**42  # bytes of a file; a rank reads its blocks
 CHUNK = 2**28  # bytes of a chunk of an HDF5 dataset, which HDF5 reads as a whole
 LISTED = 1000  # objects of an HDF5 file that are looked at for the name of a dataset
 SHAPES = {1: "(n,) or (arrays, n)", 2: "(2, n) or (arrays, 2, n)"}

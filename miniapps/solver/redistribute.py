@@ -1,4 +1,4 @@
-"""Entries of a matrix on their way: from ranks that read them to those that own their rows, and across the diagonal.
+"""Sends entries of a matrix from the ranks that read them to those that own their rows, and across the diagonal.
 
 What goes wrong on one rank is raised on all of them, with the same message.
 """

@@ -1,4 +1,4 @@
-"""What is to be seen of a schedule, round by round: messages and sums, and which of them give totals."""
+"""A schedule round by round, for drawing: messages and sums, and which of them are totals."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _balanced(node: Node, found: set[Node]) -> bool:
 def _below(
     node: Node, own: dict[Node, int], chunk: int, places: tuple[int, ...], sums: list[Sum], into=None
 ) -> int:
-    """The slot of a node of which a rank owns everything, after `sums`; by default the first of the slots to be used.
+    """The slot of a node that a rank owns whole, after `sums`; by default the first of the slots to be used.
 
     `into` is written last, when no contribution is to be read any more.
     """
@@ -125,7 +125,7 @@ def _schedule(size: int, owners: Sequence[int], whole: bool) -> Schedule:
         mine = 0 if whole else rank
 
         def above(node: Node) -> int:
-            """The slot of a node; the sum goes over one of its two sources, of which one at most is a contribution."""
+            """The slot of a node; the sum overwrites one of its two sources. At most one of these is a contribution."""
             if node in slot:
                 return held[node]
             sources = tuple(above(child) for child in children(node))
