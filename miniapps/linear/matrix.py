@@ -172,9 +172,9 @@ def _localised(columns: Rows, at):
 
 def _diagonal(csr):
     row = csr.row_of_entries()
-    found = csr.indices == row
+    on_diagonal = csr.indices == row
     diagonal = np.zeros(csr.m, csr.dtype)
-    diagonal[row[found]] = csr.data[found]
+    diagonal[row[on_diagonal]] = csr.data[on_diagonal]
     return diagonal
 
 
