@@ -1,4 +1,4 @@
-"""How the difference between runs grows with the step: the law of `growthlaw` for every cell and name.
+"""How the difference between runs grows with the step: the law of `analysis.growth.law` for every cell and name.
 
 Samples are the runs of a cell, each against the first of it. They share that run, so that their interval says how
 sure the rate is for this reference, not for another.

@@ -1,4 +1,4 @@
-"""The sections of the report about solves: runs of `solver`."""
+"""The sections of the report about solves."""
 
 from __future__ import annotations
 

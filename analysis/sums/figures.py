@@ -1,4 +1,4 @@
-"""The figures of the sums: a Study in, SVG out. Prices are in sums_price_figures."""
+"""The figures of the sums: a Study in, SVG out. Prices are in price_figures."""
 
 from __future__ import annotations
 

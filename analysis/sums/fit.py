@@ -22,7 +22,7 @@ def fits(arrays: pd.DataFrame) -> pd.DataFrame:
     `sizes` were used and `left_out` were not, since the median over arrays is 0 (or not finite) there; `arrays`: the
     fewest of a size; `samples` of an array, from the fewest to the most: the maximum grows with their number, so that
     maxima of different numbers make no power law. `nothing` says why there is no fit. `arrays` is the frame of
-    `sums_statistics.of_arrays`.
+    `analysis.sums.statistics.of_arrays`.
     """
     rows = []
     for key, same in arrays.groupby(SERIES[:4], observed=True, sort=True):

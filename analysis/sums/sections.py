@@ -1,4 +1,4 @@
-"""The sections of the report about sums: runs of `reductions`."""
+"""The sections of the report about sums."""
 
 from __future__ import annotations
 
