@@ -27,8 +27,8 @@ def growth_tables(fitted: pd.DataFrame, tolerance: float) -> list[tuple[str, Tab
 
 
 def law_table(laws: pd.DataFrame, keys: dict[str, str], unit: str) -> Table:
-    """One row per row of `laws`, which has the columns `analysis.growth.law.LAW` and those of `keys`, {column: heading}.
-    `unit`: what growth is per, such as "step"."""
+    """One row per row of `laws`, which has the columns `analysis.growth.law.LAW` and those of `keys`, {column:
+    heading}. `unit`: what growth is per, such as "step"."""
     remarks = [remark(row, unit) for row in laws.itertuples(index=False)]
     columns = (*keys.values(), "samples", "growth phase", f"rate per {unit}", "tenfold in", "largest", "settles at",
                "predicted", "observed", *(["remark"] if any(remarks) else []))  # fmt: skip

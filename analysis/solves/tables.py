@@ -23,8 +23,8 @@ LISTED = 4  # numbers of iterations in a cell before only their range is given
 
 @dataclass(frozen=True)
 class Study:
-    """All that is computed of the solves: `recorded` (the frames), `cases`, `decisions`, `pairs`, `growth`, and `notes`,
-    sentences on what limits them."""
+    """All that is computed of the solves: `recorded` (the frames), `cases`, `decisions`, `pairs`, `growth`, and
+    `notes`, sentences on what limits them."""
 
     recorded: Solves
     cases: pd.DataFrame

@@ -46,14 +46,13 @@ class Cells:
 @dataclass(frozen=True)
 class Shape:
     """Of one sample of `count` finite numbers: `kl` from the normal distribution of its mean and variance, what a
-    sample of a normal distribution gives (`normal_median`, `normal_95`: 95 % are below), `modes` (0: no number;
+    sample of a normal distribution stays below in 95 % (`normal_95`), `modes` (0: no number;
     MOST_MODES + 1: more), and whether it is `discrete`. One value alone has no divergence: NaN."""
 
     count: int
     distinct: int
     discrete: bool
     kl: float
-    normal_median: float
     normal_95: float
     modes: int
 
@@ -100,16 +99,15 @@ def shape(x: np.ndarray, grid: float = 0.0) -> Shape:
     """The shape of the finite numbers among `x` float64 (n,), which are multiples of `grid` apart (0: not known)."""
     x = np.sort(x[np.isfinite(x)])
     if not len(x) or x[0] == x[-1]:
-        return Shape(len(x), min(len(x), 1), True, math.nan, math.nan, math.nan, min(len(x), 1))
+        return Shape(len(x), min(len(x), 1), True, math.nan, math.nan, min(len(x), 1))
     histogram = cells(x, grid)
-    middle, high = normal_divergence(histogram)
+    _, high = normal_divergence(histogram)
     distinct = 1 + int((x[1:] != x[:-1]).sum())
     return Shape(
         len(x),
         distinct,
         histogram.discrete,
         divergence(histogram, x.mean(), x.std()),
-        middle,
         high,
         modes(histogram),
     )

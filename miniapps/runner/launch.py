@@ -75,7 +75,7 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
         app.complete(own, options, size)
     effective = config.effective(Common(options), own)
     if only_list:
-        from miniapps.runner.listing import listing  # imports all kernels; a run may need few
+        from miniapps.runner.listing import listing  # imports all kernels, of which a run may need few
 
         tell(listing(app, known, effective), keep="\n")
         return None

@@ -80,7 +80,7 @@ class Watch:
         self.record(COMPUTED + name, blocks, results)
 
     def exchange(self, blocks: Sequence[int], planned: Exchange, field, exchange: Callable[[], None]) -> None:
-        """Do an `exchange` of `field`; `planned` knows its parts."""
+        """Do an `exchange` of `field`, of which `planned` knows the parts."""
         lost = self.due("lost-halo")
         self.record(SENT + "halo", blocks, planned.sent(field))
         before = field.copy() if lost else None
