@@ -19,7 +19,8 @@ from analysis.sums.statistics import QUANTILE, of_arrays, of_series, worst_order
 @dataclass(frozen=True)
 class Study:
     """All that is computed of runs that compare variants: `recorded` (the frames), `arrays`, `series`, `prices`,
-    `shapes`, `fits`, `worst`, each of the module of its name or of `statistics`, and `notes`, sentences on what limits them."""
+    `shapes`, `fits`, `worst`, each by the module of its name or by `statistics`, and `notes`, sentences on what limits
+    them."""
 
     recorded: Sums
     arrays: pd.DataFrame
