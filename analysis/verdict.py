@@ -235,7 +235,7 @@ def in_both(comparison: Comparison) -> str:
 
 
 def _outside(cell: Cell) -> str:
-    """Of a cell whose runs are of several environments."""
+    """What is said of a cell whose runs are of several environments."""
     bits = f"{cell.distinct} distinct results" if cell.distinct > 1 else "one hash"
     if cell.distinct == 1 and cell.first:
         bits = "one result, but differ on the way"

@@ -102,7 +102,7 @@ def estimate(rows: Rows) -> Estimate:
 
 
 def ranks(codes: np.ndarray) -> np.ndarray:
-    """By how much each column of `codes` (n, factors) raises the rank of a model of the mean and those before it."""
+    """How much each column of `codes` (n, factors) raises the rank of a model of the mean and the columns before."""
     n = len(codes)
     basis = np.full((n, 1), 1 / np.sqrt(n))
     ranks_so_far = []

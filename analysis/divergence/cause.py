@@ -94,7 +94,7 @@ def cause(frames: Frames, comparison: Comparison) -> Cause | None:
 
 
 def unlike(frames: Frames, comparison: Comparison) -> list[str]:
-    """In what methods, choices and environments of two runs differ, a few sentences; empty where they are alike."""
+    """A few sentences on how methods, choices and environments of two runs differ; empty where they are alike."""
     runs = frames.runs.set_index(["run", "repeat"])
     a, b = runs.loc[comparison.a], runs.loc[comparison.b]
     sentences = [
@@ -153,7 +153,7 @@ class _Scene:
         return json.loads(self.b["reductions"]).get(reducer, {}).get("region", reducer)
 
     def reducer(self, region: str) -> str:
-        """The inverse; the region itself where it is none of a planned reduction."""
+        """The reduction of a region; the region itself where it is of none."""
         stated = json.loads(self.b["reductions"])
         return next((name for name, own in stated.items() if own.get("region") == region), region)
 

@@ -269,7 +269,7 @@ class _Shared:
         self.other_blocks = other_blocks
 
     def missing(self) -> list[tuple[int, Lone | None]]:
-        """For either run, how many rows it has that the other lacks and must have, and the first of them."""
+        """For each run, how many rows it has that the other must have and lacks, and the first of them."""
         missing_rows = []
         sides = ((self.a, self.left, self.in_left), (self.b, self.right, self.in_right))
         for (run, tree, joined), (_, other, matched) in zip(sides, sides[::-1], strict=True):

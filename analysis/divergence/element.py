@@ -108,7 +108,7 @@ def read_fields(path: Path) -> dict[str, np.ndarray]:
 
 
 def _fields(path: Path, unread: list[str]) -> dict[str, np.ndarray]:
-    """The same; nothing, and a sentence more in `unread`, where it cannot be read."""
+    """The fields of a file; none, and a sentence in `unread`, where it cannot be read."""
     try:
         return read_fields(path)
     except Refused as error:

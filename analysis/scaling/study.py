@@ -51,7 +51,7 @@ def study(frames: Frames, ranks: int = RANKS, events: int = EVENTS, in_all: int 
 
 
 def median_runs(points: pd.DataFrame) -> pd.DataFrame:
-    """Of every series and rank count the run with the lower median of the wall time."""
+    """The run with the lower median of the wall time, for every series and rank count."""
     ordered = points.sort_values(["wall_s", "run", "repeat"], kind="stable")
     groups = ordered.groupby(["series", "size"], sort=False)
     place, count = groups.cumcount(), groups["run"].transform("size")

@@ -127,7 +127,7 @@ def _parents(ranks: np.ndarray, start: np.ndarray, end: np.ndarray, depth: np.nd
 
 
 def _busy(start, end, waiting, parent, first) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """By rank: times, the communication until each, and whether (1 or 0) what follows is communication."""
+    """For each rank: times, the communication until each, and whether communication follows (1 or 0)."""
     change = waiting.astype(np.int64) - (waiting[parent] & (parent >= 0))
     pieces = []
     for i, j in pairwise(first):

@@ -92,7 +92,7 @@ def series(values: pd.DataFrame, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _named(values: pd.DataFrame, name: str) -> np.ndarray:
-    """Which rows have that name; of several records of one step the first."""
+    """Which rows have that name; the first where a step has several."""
     return (values["name"] == name).to_numpy() & (values["occurrence"] == 0).to_numpy()
 
 

@@ -78,7 +78,7 @@ def _calls(times: pd.DataFrame) -> pd.DataFrame:
 
 
 def _bases(frame: pd.DataFrame) -> list[int]:
-    """For each row of prices the row that it is divided by, or -1."""
+    """The row by which each row of prices is divided, or -1."""
     base = np.full(len(frame), -1)
     for _, same in frame.groupby(["case", "operation", "n"], observed=True, sort=False):
         known = same["median_s"].notna()

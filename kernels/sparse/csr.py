@@ -55,7 +55,7 @@ class Csr:
 
     @property
     def places(self) -> np.ndarray:
-        """Where in y each row goes, int32 (m,)."""
+        """The place in y of each row, int32 (m,)."""
         return np.arange(self.m, dtype=np.int32) if self.rows is None else self.rows
 
     @property

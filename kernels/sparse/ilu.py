@@ -61,7 +61,7 @@ class Factors:
 
     @property
     def flops(self) -> int:
-        """Of one `solve`: a multiplication and a subtraction for each entry, a multiplication for each row."""
+        """Operations of one `solve`: a multiplication and a subtraction per entry, a multiplication per row."""
         return 2 * (self.lower.nnz + self.upper.nnz) + len(self.pivots)
 
     @property

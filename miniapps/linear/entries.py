@@ -112,7 +112,7 @@ def _entries(points, target: Box, reach, classes, values: np.ndarray) -> Entries
 
 
 def _homes(home, reached: np.ndarray):
-    """Of the coordinates reached (k, n): where their blocks begin, the blocks' extents, places within, FAR or 0."""
+    """Of coordinates (k, n): where their blocks begin, extents of the blocks, places within, FAR or 0."""
     first, extent = (array[reached] for array in home)
     outside = reached == NOWHERE
     return first, extent, np.where(outside, 0, reached - first), np.where(outside, FAR, 0)

@@ -198,7 +198,7 @@ def _raise_for_line(text: Text, number: re.Pattern, at: int, block: bytes) -> No
 
 
 def _place(text: Text, at: int, block: bytes, entry: int) -> str:
-    """Where the entry of a block is that begins at byte `at`."""
+    """The place of the entry of a block that begins at byte `at`, in words."""
     before = [i for i, line in enumerate(block.split(b"\n")) if line.strip()][entry]
     return f"line {_line_number(text, at) + before}"
 

@@ -112,6 +112,6 @@ def _node(x: float, y: float, radius: float, maker: int | None, colour: str, tit
 
 
 def _label(x: float, y: float, radius: float, label: str) -> str:
-    """In a sign, if there is room."""
+    """The text of a term, if there is room in its sign."""
     size = min(radius + 2, 1.9 * radius / (svg.LETTER * max(1, len(label))))
     return svg.text(x, y + 0.36 * size, label, size, "paper middle bold") if label and size >= 7 else ""

@@ -145,7 +145,7 @@ def packed(sizes: Iterable[int], room: int) -> list[list[int]]:
 
 
 def counterexamples(observations: Iterable[Observation]) -> dict[tuple[str, str], tuple[Observation, ...]]:
-    """By ordering and property the two observations, on the fewest ranks and elements, that disprove it."""
+    """{(ordering, property): the two observations, on the fewest ranks and elements, that disprove it}."""
     first: dict[tuple, Observation] = {}
     differing: dict[tuple[str, str], tuple[Observation, ...]] = {}
     for o in sorted(observations, key=lambda o: (o.p, o.n, o.seed)):
