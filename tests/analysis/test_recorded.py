@@ -250,7 +250,7 @@ def test_a_run_that_stops_before_its_problem_ends_must_have_all_steps_until_then
     frames, found = pair(tmp_path, whole, stopped)
     assert found.equal and found.recordings == ("over steps 0..3",) and found.compared == 24
     told = "b:0 are equal in what both recorded (24 of 40 and 24 records; over steps 0..3)"
-    assert told in terminal.comparison_lines(found, frames)[0]
+    assert told in comparison.comparison_lines(found, frames)[0]
     assert only(frames).verdict == HOLDS and "over steps 0..3" in clause(only(frames))
     write(tmp_path / "c", **stopped | {"lacks": lambda step, name, block: (step, block) == (3, 2)})
     write(tmp_path / "d", **stopped | {"changed": {(4, "u", 1)}})
