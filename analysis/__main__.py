@@ -91,8 +91,8 @@ def _copies():
     """What a launcher says of this process, where it started several that would all do the same; else None."""
     from miniapps.system.environment import launched
 
-    told = launched()
-    return told if told and told.size > 1 and "mpi4py.futures" not in sys.modules else None
+    launcher = launched()
+    return launcher if launcher and launcher.size > 1 and "mpi4py.futures" not in sys.modules else None
 
 
 def _refused(told) -> int:

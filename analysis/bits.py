@@ -70,11 +70,6 @@ def v_ermv(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return mean(terms), np.isnan(terms).sum(axis=-1)
 
 
-def v_c(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The fraction of elements along the last axis whose bits differ."""
-    return differ(a, b).mean(axis=-1)
-
-
 def mean(x: np.ndarray) -> np.ndarray:
     """The mean of the defined (not NaN) elements along the last axis; NaN where there are none."""
     defined = ~np.isnan(x)

@@ -40,31 +40,31 @@ def scoped(environment: Mapping[str, str], guarantee: str) -> dict[str, str]:
 
 def mixed(environment: Mapping[str, str], guarantee: str) -> list[tuple[str, str]]:
     """(entry, values) of what `guarantee` takes for granted in which the ranks of one run differ."""
-    found = []
+    entries = []
     for key, value in scoped(environment, guarantee).items():
         values = set(value.split(AMONG))
         if key.startswith(LOADED):  # a rank may have had no use for a library
             values.discard(NOT_SET)
         if len(values) > 1 or value.endswith(OF_RANKS):
-            found.append((key, value))
-    return found
+            entries.append((key, value))
+    return entries
 
 
 def apart(one: Mapping[str, str], other: Mapping[str, str], guarantee: str) -> list[tuple[str, str, str]]:
     """(entry, value of one, value of the other) of what `guarantee` takes for granted in which two runs differ."""
     a, b = scoped(one, guarantee), scoped(other, guarantee)
-    found = []
+    entries = []
     for key in sorted({*a, *b}):
         if a.get(key) != b.get(key) and not (key.startswith(LOADED) and not (key in a and key in b)):
             missing = NOT_SET if key.startswith("variables.") else NOT_RECORDED
-            found.append((key, a.get(key, missing), b.get(key, missing)))
-    return found
+            entries.append((key, a.get(key, missing), b.get(key, missing)))
+    return entries
 
 
 def by_environment(runs: pd.DataFrame, guarantee: str) -> list[list[int]]:
     """The places of `runs` in lists, one for each environment in the sense of `guarantee`. A run whose ranks differ is
     alone: it is in no one environment."""
-    found: list[tuple[dict[str, str], bool, list[int]]] = []
+    environments: list[tuple[dict[str, str], bool, list[int]]] = []
     known: dict[str, list[int]] = {}
     for place, text in enumerate(runs["environment"]):
         if text in known:
@@ -72,14 +72,16 @@ def by_environment(runs: pd.DataFrame, guarantee: str) -> list[list[int]]:
             continue
         flat = json.loads(text)
         own = bool(mixed(flat, guarantee))
-        same = next((each for each in found if not (own or each[1] or apart(each[0], flat, guarantee))), None)
+        same = next(
+            (each for each in environments if not (own or each[1] or apart(each[0], flat, guarantee))), None
+        )
         if same is None:
-            found.append(same := (flat, own, []))
+            environments.append(same := (flat, own, []))
         same[0].update(flat)  # what a library says of itself, where only some runs loaded it
         same[2].append(place)
         if not own:
             known[text] = same[2]
-    return [places for _, _, places in found]
+    return [places for _, _, places in environments]
 
 
 def several(runs: pd.DataFrame, guarantee: str) -> list[str]:

@@ -25,7 +25,7 @@ BY_FACTOR = ["app", "level", "against", "cells", "runs", "distinct", "effective"
 
 
 def by_factor(
-    frames: Frames, factor: str, against: Id | None = None, found: pd.DataFrame | None = None
+    frames: Frames, factor: str, against: Id | None = None, compared: pd.DataFrame | None = None
 ) -> pd.DataFrame:
     """One row per app, level of `factor` (one of FACTORS) and kind of comparison; columns BY_FACTOR.
 
@@ -40,11 +40,11 @@ def by_factor(
     """
     runs = with_levels(grouped(frames.runs), factor)
     runs = runs[runs["complete"]]
-    found = pairs(frames, against) if found is None else found
+    compared = pairs(frames, against) if compared is None else compared
     level = {label(key): name for key, name in zip(ids(runs), runs["level"], strict=True)}
     app = runs.drop_duplicates("cell").set_index("cell")["app"]
-    table = found.assign(
-        app=found["cell"].map(app), a_level=found["a"].map(level), level=found["b"].map(level)
+    table = compared.assign(
+        app=compared["cell"].map(app), a_level=compared["a"].map(level), level=compared["b"].map(level)
     )
     own = table["against"] == EACH_OTHER
     other = own & (table["a_level"] != table["level"])
@@ -111,7 +111,7 @@ def _each_other(frames: Frames, members: pd.DataFrame, here: pd.DataFrame) -> di
 
 
 def _against(some: pd.DataFrame, at: str) -> dict:
-    """The same for pairs `some` of which one run is of another level or the reference."""
+    """The same for pairs `some` in which one run is of another level or the reference."""
     own = pd.concat([some.loc[some["level"] == at, "b"], some.loc[some["a_level"] == at, "a"]])
     runs = own.nunique() if some["comparison"].iloc[0] != REFERENCE else some["b"].nunique()
     same_bits = not (some["v_c"] > 0).any()

@@ -35,14 +35,14 @@ def grouped(runs: pd.DataFrame) -> pd.DataFrame:
     (weakest first), group, rank count, run and repeat."""
     runs = runs.reset_index(drop=True)
     names = problem_names(runs)
-    told = list(zip(runs["method"], runs["options"], strict=True))
+    stated = list(zip(runs["method"], runs["options"], strict=True))
     own_factors = [
         factors(*each, (*IN_LABEL, *(FREE if level in SPANS_LAYOUTS else ())))
-        for each, level in zip(told, runs["guarantee"], strict=True)
+        for each, level in zip(stated, runs["guarantee"], strict=True)
     ]
     base = runs["app"] + " " + runs["guarantee"] + "/" + runs["ordering"].str.replace(",", "+")
-    runs["device"] = [" ".join(map(str, of_effect(*each, "device").values())) for each in told]
-    runs["faulty"] = [any(v not in UNSET for v in of_effect(*each, "fault").values()) for each in told]
+    runs["device"] = [" ".join(map(str, of_effect(*each, "device").values())) for each in stated]
+    runs["faulty"] = [any(v not in UNSET for v in of_effect(*each, "fault").values()) for each in stated]
     runs["group"] = ""
     for _, same in runs.assign(base=base).groupby(["problem", "base"], sort=False):
         telling = told_apart([own_factors[i] for i in same.index])
@@ -59,6 +59,19 @@ def grouped(runs: pd.DataFrame) -> pd.DataFrame:
     runs["strength"] = runs["guarantee"].map({level: i for i, level in enumerate(LEVELS)}).fillna(0)
     by = ["app", "problem", "strength", "group", "size", "run", "repeat"]
     return runs.sort_values(by, kind="stable").drop(columns="strength").reset_index(drop=True)
+
+
+def cases(runs: pd.DataFrame, by: str) -> pd.DataFrame:
+    """`runs` without injected faults, grouped apart for each value of the column `by`, with the column `case`: what
+    tells the group from the others of that value, without the application's name, and the rank count."""
+    pieces = []
+    for _, same in runs.groupby(by, sort=False):
+        same = grouped(same)
+        same = same[~same["faulty"].astype(bool)]
+        named = zip(same["group"], same["app"], same["size"], strict=True)
+        labels = [f"{group.removeprefix(f'{app} ')} on {ranks_text(size)}" for group, app, size in named]
+        pieces.append(same.assign(case=labels))
+    return pd.concat(pieces, ignore_index=True) if pieces else runs.assign(case=pd.Series(dtype="str"))
 
 
 def ranks_text(size: int) -> str:
@@ -89,9 +102,9 @@ def problem_names(runs: pd.DataFrame) -> dict[str, str]:
 def _defining(problems: pd.DataFrame, runs: pd.DataFrame) -> list[dict[str, Any]]:
     """The options that define each of `problems` among `runs`. Old traces do not say which do: then all but those
     that are seen not to, the factors of the method and what differs within one problem."""
-    told = [json.loads(text) for text in problems["problem_options"]]
-    if all(told):
-        return told
+    stated = [json.loads(text) for text in problems["problem_options"]]
+    if all(stated):
+        return stated
     beside = {key for method in runs["method"].unique() for key in json.loads(method)}
     for _, same in runs.groupby("problem", sort=False):
         options = [_options(config) for config in same["config"].unique()]
@@ -129,7 +142,7 @@ def conditions(runs: pd.DataFrame, but: Collection[str] = (), sized: bool = True
     the effect `cost`, of others all but those of NO_CONDITION and, unless `sized`, those that say how large the problem
     is."""
     left_out = NO_CONDITION if sized else (*NO_CONDITION, "size")
-    found = []
+    texts = []
     columns = (runs[name] for name in ("app", "method", "config", "options"))
     for app, method, config, options in zip(*columns, strict=True):
         known, apart = effects(options), json.loads(method)
@@ -140,8 +153,8 @@ def conditions(runs: pd.DataFrame, but: Collection[str] = (), sized: bool = True
             and key not in apart
             and known.get(key) not in left_out
         }
-        found.append(json.dumps([app, factors(method, options, but), left], sort_keys=True))
-    return found
+        texts.append(json.dumps([app, factors(method, options, but), left], sort_keys=True))
+    return texts
 
 
 def _flat(config: str) -> dict[str, Any]:

@@ -46,6 +46,6 @@ class Overview:
 
     @cached_property
     def solves(self) -> Study | None:
-        """The solves of runs of `solver`; None where there are none."""
-        found = solves(self.frames)
-        return study(found) if len(found.solves) else None
+        """The solves that runs recorded; None where there are none."""
+        recorded = solves(self.frames)
+        return study(recorded) if len(recorded.solves) else None

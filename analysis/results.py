@@ -47,12 +47,12 @@ def results(overview: Overview) -> pd.DataFrame:
     values = (
         last.reindex(pd.MultiIndex.from_tuples(ids(runs), names=["run", "repeat"])) if len(last) else last
     )
-    found = runs[COLUMNS].copy()
+    rows = runs[COLUMNS].copy()
     if values.empty:
-        return found
-    values.index = found.index
+        return rows
+    values.index = rows.index
     steps = dict(zip(map(label, ids(runs)), runs["last_step"], strict=True))
-    place = dict(zip(map(label, ids(runs)), found.index, strict=True))
+    place = dict(zip(map(label, ids(runs)), rows.index, strict=True))
     against = [place.get(name) if steps.get(name) == step else None
                for name, step in zip(runs["reference"], runs["last_step"], strict=True)]  # fmt: skip
     base = values.reindex(against)
@@ -60,7 +60,7 @@ def results(overview: Overview) -> pd.DataFrame:
         f"distance:{name}": bits.relative_difference(base[name].to_numpy(), values[name].to_numpy())
         for name in values
     }
-    pieces = [found, values.add_prefix("value:"), pd.DataFrame(distances, index=found.index)]
+    pieces = [rows, values.add_prefix("value:"), pd.DataFrame(distances, index=rows.index)]
     return pd.concat(pieces, axis=1)
 
 

@@ -48,16 +48,16 @@ def final(frames: Frames, table: str, name: str, runs: list[Id]) -> tuple[int, l
     """(step, bits of each run) of what all `runs` recorded as `name` in the last step in which all did:
     uint64 (rows, words), sorted by occurrence and block. None where there is no such step, or the runs
     recorded other blocks. Runs whose hashes are equal share one array."""
-    found = _last(frames, table, name, runs)
-    if found is None or len({keys for _, keys, _ in found[1]}) > 1:
+    recorded = _last(frames, table, name, runs)
+    if recorded is None or len({keys for _, keys, _ in recorded[1]}) > 1:
         return None
     known: dict[bytes, np.ndarray] = {}
     words = []
-    for run, (places, _, bits_) in zip(runs, found[1], strict=True):
+    for run, (places, _, bits_) in zip(runs, recorded[1], strict=True):
         if bits_ not in known:
             known[bits_] = _words(frames, table, run[0], places)
         words.append(known[bits_])
-    return found[0], words
+    return recorded[0], words
 
 
 def outcomes(frames: Frames, runs: pd.DataFrame) -> list[str] | None:
@@ -67,13 +67,13 @@ def outcomes(frames: Frames, runs: pd.DataFrame) -> list[str] | None:
     hashes = [hashlib.blake2b(digest_size=16) for _ in range(len(runs))]
     compared = 0
     rows = runs[list(TELLING)].to_dict("records")
-    told = [common(rows[0], row) for row in rows[1:]]
+    rules = [common(rows[0], row) for row in rows[1:]]
     for table in TABLES:
         for name in _names(frames, table):
-            if any(each.dropped(table, name) for each in told):
+            if any(each.dropped(table, name) for each in rules):
                 continue
-            if found := _last(frames, table, name, ids(runs)):
-                last = found[1]
+            if recorded := _last(frames, table, name, ids(runs)):
+                last = recorded[1]
                 if len({keys for _, keys, _ in last}) > 1:
                     parts = _in_all(frames, table, ids(runs), last)
                 else:
@@ -93,8 +93,8 @@ def reference(runs: pd.DataFrame) -> Id | None:
     first complete one of the strongest guarantee, which must be at least `run`, without an injected fault."""
     complete = runs[runs["complete"] & ~runs["faulty"]]
     for level in ("exact", "layout", "run"):
-        if found := ids(complete[complete["guarantee"] == level]):
-            return found[0]
+        if candidates := ids(complete[complete["guarantee"] == level]):
+            return candidates[0]
     return None
 
 
@@ -127,16 +127,18 @@ def pairs(frames: Frames, against: Id | None = None) -> pd.DataFrame:
     )
 
 
-def variability(frames: Frames, against: Id | None = None, found: pd.DataFrame | None = None) -> pd.DataFrame:
+def variability(
+    frames: Frames, against: Id | None = None, compared: pd.DataFrame | None = None
+) -> pd.DataFrame:
     """One row per (group, cell, name, against): `runs`, `distinct` bit patterns, `effective` outcomes,
     `pairs` compared and, over these, the median and maximum of |V_s|, mean and maximum of V_ermv, V_c and
     ULP.
 
     `bound` is filled where no difference was seen, and no run lacks records that it must have: the probability of
     a difference is below it at 95 % confidence.
-    `found` is what `pairs` returned, where the caller has it.
+    `compared` is what `pairs` returned, where the caller has it.
     """
-    found = pairs(frames, against) if found is None else found
+    compared = pairs(frames, against) if compared is None else compared
     runs = grouped(frames.runs)
     runs = runs[runs["complete"]]
     rows = []
@@ -149,7 +151,9 @@ def variability(frames: Frames, against: Id | None = None, found: pd.DataFrame |
                 if last is None:
                     continue
                 counts = _counts(last[1])
-                here = found[(found["cell"] == cell) & (found["name"] == name) & (found["kind"] == table)]
+                here = compared[
+                    (compared["cell"] == cell) & (compared["name"] == name) & (compared["kind"] == table)
+                ]
                 for against_ in dict.fromkeys([EACH_OTHER, *here["against"]]):
                     some = here[here["against"] == against_]
                     same = whole and len(some) and not (some["v_c"] > 0).any()
@@ -168,7 +172,7 @@ def variability(frames: Frames, against: Id | None = None, found: pd.DataFrame |
 
 def comparable(frames: Frames, runs: list[Id]) -> bool:
     """Whether none of `runs`, which are judged against each other, lacks records that it must have."""
-    return all(found.comparable for found in against_first(frames, runs))
+    return all(comparison.comparable for comparison in against_first(frames, runs))
 
 
 def _summary(some: pd.DataFrame) -> dict[str, float]:
@@ -215,7 +219,7 @@ def _metrics(
     """Rows of PAIRS: `one` (rows, words) of `a` against each of `many`."""
     stacked = np.stack(many)
     changed = np.any(stacked != one, axis=2)
-    found = where | {
+    columns = where | {
         "a": label(a), "b": np.array([label(run) for run in others], object), "elements": len(one),
         "v_c": changed.mean(axis=1), "v_s": np.nan, "v_ermv": np.nan, "max_ulp": np.nan, "mean_ulp": np.nan,
         "undefined": 0,
@@ -223,13 +227,13 @@ def _metrics(
     if where["kind"] == "values":
         x, y = one[:, 0].view(np.float64), stacked[:, :, 0].view(np.float64)
         distance = bits.ulp_distance(x[None], y)
-        found["v_ermv"], found["undefined"] = bits.v_ermv(x[None], y)
-        found["max_ulp"], found["mean_ulp"] = bits.largest(distance), bits.mean(distance)
+        columns["v_ermv"], columns["undefined"] = bits.v_ermv(x[None], y)
+        columns["max_ulp"], columns["mean_ulp"] = bits.largest(distance), bits.mean(distance)
         if len(one) == 1:
-            found["v_s"] = bits.v_s(x, y[:, 0])
+            columns["v_s"] = bits.v_s(x, y[:, 0])
     words = (key for key, dtype in PAIRS.items() if dtype == "str" and key != "b")
-    found |= {key: np.array([found[key]], object) for key in words}
-    return {key: np.broadcast_to(value, len(others)) for key, value in found.items()}
+    columns |= {key: np.array([columns[key]], object) for key in words}
+    return {key: np.broadcast_to(value, len(others)) for key, value in columns.items()}
 
 
 def _counts(words: list[np.ndarray]) -> list[int]:
@@ -272,13 +276,13 @@ def _last(frames: Frames, table: str, name: str, runs: list[Id]) -> tuple[int, l
         if not shared:
             return None
         step = max(shared)
-    found = []
+    rows = []
     for tree, (leaves, steps) in zip(trees, recorded, strict=True):
         here = leaves[np.searchsorted(steps, step) : np.searchsorted(steps, step, side="right")]
         keys = [column[here].tobytes() for column in (tree.occurrence, tree.leaf, tree.rows, tree.keys)]
         hashes = tree.hi[here].tobytes() + tree.lo[here].tobytes()
-        found.append((tree.places(here), b"".join(keys), hashes))
-    return step, found
+        rows.append((tree.places(here), b"".join(keys), hashes))
+    return step, rows
 
 
 def _in_all(frames: Frames, table: str, runs: list[Id], last: list[Last]) -> list[bytes]:

@@ -32,7 +32,7 @@ MEANING = {
     UNTESTED: "fewer than two complete runs that can be compared",
 }
 URGENT = (BROKEN, DIFFERS, INCOMPARABLE, OUTSIDE)  # of several verdicts of the cells of a group, the first
-DAMAGED = ("unreadable", "missing ranks", "damaged result")  # of which something is left that can be used
+DAMAGED = ("unreadable", "missing ranks", "damaged result")  # what is left of these can be used
 FIRST = (BROKEN, INCOMPARABLE, OUTSIDE)  # groups that are told before the others
 
 
@@ -93,9 +93,9 @@ class Group:
     @property
     def verdict(self) -> str:
         """One of the keys of MEANING: the gravest of the cells; where none is grave, that of those with two runs."""
-        found = [cell.verdict for cell in self.cells]
+        verdicts = [cell.verdict for cell in self.cells]
         for verdict in (*URGENT, HOLDS, SAME):
-            if verdict in found:
+            if verdict in verdicts:
                 return verdict
         return UNTESTED
 
@@ -108,8 +108,8 @@ class Group:
     @property
     def first(self) -> Comparison | None:
         """The earliest divergence in any cell."""
-        found = [cell.first for cell in self.cells if cell.first]
-        return min(found, key=lambda comparison: comparison.when, default=None)
+        comparisons = [cell.first for cell in self.cells if cell.first]
+        return min(comparisons, key=lambda comparison: comparison.when, default=None)
 
 
 def judge(frames: Frames) -> list[Group]:
@@ -153,18 +153,18 @@ def by_weight(groups: list[Group]) -> list[Group]:
 def doubts(frames: Frames, groups: Iterable[Group]) -> list[str]:
     """What limits the verdict: groups with runs that lack records, runs that were left out, runs with damaged files,
     and runs whose ranks contradict each other."""
-    found = []
+    sentences = []
     if lacking := sum(any(cell.lacking for cell in group.cells) for group in groups):
-        found.append(f"{counted(lacking, 'group')} with runs that lack records")
+        sentences.append(f"{counted(lacking, 'group')} with runs that lack records")
     excluded = frames.excluded
     if left_out := set(excluded["run"]) - set(frames.runs["run"]):
-        found.append(f"{counted(len(left_out), 'run')} left out")
+        sentences.append(f"{counted(len(left_out), 'run')} left out")
     damaged = set(excluded[excluded["what"].isin(DAMAGED)]["run"]) & set(frames.runs["run"])
     if damaged:
-        found.append(f"{counted(len(damaged), 'run')} with damaged or missing files")
+        sentences.append(f"{counted(len(damaged), 'run')} with damaged or missing files")
     if disagree := excluded[excluded["what"] == "ranks disagree"]["run"].nunique():
-        found.append(f"ranks of {counted(disagree, 'run')} disagree about what they hold in common")
-    return found
+        sentences.append(f"ranks of {counted(disagree, 'run')} disagree about what they hold in common")
+    return sentences
 
 
 def counted(count: int, noun: str) -> str:
@@ -182,10 +182,10 @@ def clause(group: Group) -> str:
             return f"{counted(group.runs, 'run')} recorded nothing in common to compare"
         return f"{counted(group.runs, 'run')} on {ranks(group.sizes)}: nothing to compare with"
     if verdict == INCOMPARABLE:
-        cell, found = next(
+        cell, comparison = next(
             (cell, cell.lacking) for cell in group.cells if cell.verdict == verdict and cell.lacking
         )
-        return f"{counted(cell.runs, 'run')} on {ranks(cell.sizes)} cannot be compared: {lacks(found)}"
+        return f"{counted(cell.runs, 'run')} on {ranks(cell.sizes)} cannot be compared: {lacks(comparison)}"
     if verdict == OUTSIDE:
         return _outside(next(cell for cell in group.cells if cell.verdict == OUTSIDE))
     if verdict in (HOLDS, SAME):
@@ -212,30 +212,30 @@ def place(point: Point | Lone) -> str:
     return f"step {point.step}, {point.name}{block}{again}"
 
 
-def lacks(found: Comparison) -> str:
+def lacks(comparison: Comparison) -> str:
     """`b:0 lacks 278 of the 282 records of a:0, the first at step 0, vorticity, block 0`, and what to do."""
     parts = []
     for run, count, other, total in (
-        (found.a, found.lacks_a, found.b, found.compared + found.only_b),
-        (found.b, found.lacks_b, found.a, found.compared + found.only_a),
+        (comparison.a, comparison.lacks_a, comparison.b, comparison.compared + comparison.only_b),
+        (comparison.b, comparison.lacks_b, comparison.a, comparison.compared + comparison.only_a),
     ):
         if count:
-            own = found.compared + (found.only_a if run == found.a else found.only_b)
+            own = comparison.compared + (comparison.only_a if run == comparison.a else comparison.only_b)
             parts.append(f"{label(run)} ({own:,} records) lacks {count:,} of the {total:,} of {label(other)}")
-    lone = found.lone
+    lone = comparison.lone
     where = f"; the first that only {label(lone.run)} has is at {place(lone)}" if lone else ""
     return f"{' and '.join(parts)}{where}. Copy the runs again, or repeat them"
 
 
-def in_both(found: Comparison) -> str:
+def in_both(comparison: Comparison) -> str:
     """`in what both recorded (37 of 222 and 37 records)`."""
-    a, b = found.compared + found.only_a, found.compared + found.only_b
-    why = f"; {', '.join(found.recordings)}" if found.recordings else ""
-    return f"in what both recorded ({found.compared:,} of {a:,} and {b:,} records{why})"
+    a, b = comparison.compared + comparison.only_a, comparison.compared + comparison.only_b
+    why = f"; {', '.join(comparison.recordings)}" if comparison.recordings else ""
+    return f"in what both recorded ({comparison.compared:,} of {a:,} and {b:,} records{why})"
 
 
 def _outside(cell: Cell) -> str:
-    """Of a cell whose runs are of several environments."""
+    """What is said of a cell whose runs are of several environments."""
     bits = f"{cell.distinct} distinct results" if cell.distinct > 1 else "one hash"
     if cell.distinct == 1 and cell.first:
         bits = "one result, but differ on the way"
@@ -275,21 +275,21 @@ def cell_of(frames: Frames, name: str, members: pd.DataFrame) -> Cell:
     guarantee = members["guarantee"].iloc[0]
     results = outcomes(frames, members) or []
     environments = [members.iloc[places] for places in by_environment(members, guarantee)]
-    found, within = [], False
+    comparisons, within = [], False
     for same in environments:
         pairs = against_first(frames, ids(same))
         ends = results if len(environments) == 1 else outcomes(frames, same) or []
         whole = all(pair.comparable for pair in pairs)
         within |= any(pair.differs for pair in pairs) or (whole and len(set(ends)) > 1)
-        found += pairs
+        comparisons += pairs
     if len(environments) > 1 and not within:
-        found += against_first(frames, [ids(same)[0] for same in environments])
-    differing = [pair for pair in found if pair.differs]
-    partial = [pair for pair in found if pair.equal and (pair.only_a or pair.only_b)]
+        comparisons += against_first(frames, [ids(same)[0] for same in environments])
+    differing = [pair for pair in comparisons if pair.differs]
+    partial = [pair for pair in comparisons if pair.equal and (pair.only_a or pair.only_b)]
     return Cell(
         name, guarantee, tuple(sorted(set(members["size"].tolist()))), len(members), len(set(results)),
         min(differing, key=lambda pair: pair.when, default=None), within,
-        next((pair for pair in found if not pair.comparable), None),
+        next((pair for pair in comparisons if not pair.comparable), None),
         min(partial, key=lambda pair: pair.compared, default=None),
         len(environments), tuple(several(members, guarantee)),
     )  # fmt: skip

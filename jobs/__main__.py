@@ -48,43 +48,47 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
 
     def command(name: str, help: str, site: bool | None = None) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
-        made.add_argument("campaign", type=Path, metavar="CAMPAIGN.toml")
+        subparser = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
+        subparser.add_argument("campaign", type=Path, metavar="CAMPAIGN.toml")
         if site is not None:
-            made.add_argument("--site", required=site, metavar="NAME", help="a site, or a file ./NAME.toml" + (
+            subparser.add_argument("--site", required=site, metavar="NAME", help="a site, or a file ./NAME.toml" + (
                 "" if site else "; without: this machine"))  # fmt: skip
-        return made
+        return subparser
 
-    made = command("plan", "show what would run and what it may cost", site=False)
-    made.add_argument("--tasks", action="store_true", help="also every task, in the order in which they run")
-    made = command("local", "run the campaign on this machine")
-    made.add_argument(
+    subparser = command("plan", "show what would run and what it may cost", site=False)
+    subparser.add_argument(
+        "--tasks", action="store_true", help="also every task, in the order in which they run"
+    )
+    subparser = command("local", "run the campaign on this machine")
+    subparser.add_argument(
         "--mpirun", metavar="COMMAND", help="starts ranks with -n N (the mpirun beside this python)"
     )
-    _add_retry(made)
+    _add_retry(subparser)
     command("status", "show what is done, failed, running and left", site=False)
-    made = command("collect", "report on the runs, with python -m analysis report")
-    made.add_argument("-o", "--output", type=Path, help="(OUT/report.html)")
-    made.add_argument(
+    subparser = command("collect", "report on the runs, with python -m analysis report")
+    subparser.add_argument("-o", "--output", type=Path, help="(OUT/report.html)")
+    subparser.add_argument(
         "--results", type=Path, metavar="DIR", help="write there one row per run, and every figure"
     )
-    made = commands.add_parser(
+    subparser = commands.add_parser(
         "render", help="print the batch script of a campaign, or of one application", description=DESCRIBED
     )
-    render_arguments(made)
-    made = command(
+    render_arguments(subparser)
+    subparser = command(
         "submit", "submit the campaign to the batch system, and a job after it that makes the report", True
     )
-    made.add_argument("--account", help="project to charge")
-    made.add_argument("--queue", help="partition or queue (the site's default)")
-    made.add_argument("--environment", metavar="DIR", default=_environment(),
+    subparser.add_argument("--account", help="project to charge")
+    subparser.add_argument("--queue", help="partition or queue (the site's default)")
+    subparser.add_argument("--environment", metavar="DIR", default=_environment(),
                       help="Python environment, a directory with bin/activate (this one)")  # fmt: skip
-    made.add_argument("--yes", action="store_true", help="do it; without, only what it may cost is shown")
-    made.add_argument("--no-report", action="store_true", help="without the job that makes the report")
-    made = command("run", "run one allocation, inside it: what batch scripts call", site=True)
-    made.add_argument("--allocation", type=int, metavar="K", default=os.environ.get("FPNA_ARRAY_INDEX", "0"),
+    subparser.add_argument(
+        "--yes", action="store_true", help="do it; without, only what it may cost is shown"
+    )
+    subparser.add_argument("--no-report", action="store_true", help="without the job that makes the report")
+    subparser = command("run", "run one allocation, inside it: what batch scripts call", site=True)
+    subparser.add_argument("--allocation", type=int, metavar="K", default=os.environ.get("FPNA_ARRAY_INDEX", "0"),
                       help="which, from 0 ($FPNA_ARRAY_INDEX, or 0)")  # fmt: skip
-    _add_retry(made)
+    _add_retry(subparser)
     return top
 
 
@@ -122,17 +126,17 @@ def main(argv: list[str] | None = None) -> int:
 
 def show_plan(options: argparse.Namespace) -> int:
     """`plan`."""
-    made = _plan(options)
-    say(plan_text(made, survey(made.campaign.out, made.tasks, doubt=warn), options.tasks))
+    planned = _plan(options)
+    say(plan_text(planned, survey(planned.campaign.out, planned.tasks, doubt=warn), options.tasks))
     return DONE
 
 
 def show_status(options: argparse.Namespace) -> int:
     """`status`."""
-    made = _plan(options)
-    standings = survey(made.campaign.out, made.tasks, doubt=warn)
-    say(status_text(made, standings))
-    folder = made.campaign.out / "jobs"
+    planned = _plan(options)
+    standings = survey(planned.campaign.out, planned.tasks, doubt=warn)
+    say(status_text(planned, standings))
+    folder = planned.campaign.out / "jobs"
     if is_folder(folder):
         from jobs.submit import states
 
@@ -146,50 +150,50 @@ def show_status(options: argparse.Namespace) -> int:
 
 def run_local(options: argparse.Namespace) -> int:
     """`local`: one allocation after the other, told apart by the id that their traces record."""
-    made = plan(read(options.campaign))
+    planned = plan(read(options.campaign))
     launcher = here(options.mpirun)
     ended = Ended()
-    for allocation in range(made.campaign.allocations):
-        ended += run(made, allocation, launcher, say, retry_failed=options.retry_failed,
+    for allocation in range(planned.campaign.allocations):
+        ended += run(planned, allocation, launcher, say, retry_failed=options.retry_failed,
                      allocation_id=name_allocation(allocation, local=True))  # fmt: skip
-    return _summary(made, ended, f"python -m jobs collect {options.campaign}")
+    return _summary(planned, ended, f"python -m jobs collect {options.campaign}")
 
 
 def run_allocation(options: argparse.Namespace) -> int:
     """`run`."""
     where = site(options.site)
-    made = plan(read(options.campaign), where, options.site)
-    if not 0 <= options.allocation < made.campaign.allocations:
+    planned = plan(read(options.campaign), where, options.site)
+    if not 0 <= options.allocation < planned.campaign.allocations:
         raise CampaignError(
-            f"--allocation {options.allocation}: {made.campaign.path} has 0 to {made.campaign.allocations - 1}"
+            f"--allocation {options.allocation}: {planned.campaign.path} has 0 to {planned.campaign.allocations - 1}"
         )
     local = where.scheduler == "local"
-    ended = run(made, options.allocation, here() if local else of_site(where, made), say, limited=not local,
+    ended = run(planned, options.allocation, here() if local else of_site(where, planned), say, limited=not local,
                 retry_failed=options.retry_failed,
                 allocation_id=name_allocation(options.allocation, local=False))  # fmt: skip
-    return _summary(made, ended, f"python -m jobs status {options.campaign}")
+    return _summary(planned, ended, f"python -m jobs status {options.campaign}")
 
 
 def submit_campaign(options: argparse.Namespace) -> int:
     """`submit`."""
     where = site(options.site)
-    made = plan(read(options.campaign), where, options.site)
-    made.require_budget()
+    planned = plan(read(options.campaign), where, options.site)
+    planned.require_budget()
     from jobs.submit import budget, submit
 
-    if all(standing.over for standing in survey(made.campaign.out, made.tasks)):
+    if all(standing.over for standing in survey(planned.campaign.out, planned.tasks)):
         say(f"nothing to submit: all is done or failed for good; python -m jobs status {options.campaign}")
         return DONE
-    first = job(made, account=options.account, queue=options.queue, environment=options.environment)
-    wanted = [first] if options.no_report else [first, report_job(made, first)]
+    first = job(planned, account=options.account, queue=options.queue, environment=options.environment)
+    wanted = [first] if options.no_report else [first, report_job(planned, first)]
     say(budget(wanted))
     if not options.yes:
         say("nothing is submitted without --yes")
         return DONE
-    State(made.campaign.out, 0).create()  # where the batch system writes
+    State(planned.campaign.out, 0).create()  # where the batch system writes
     submitted = None
     for one in wanted:
-        submitted = submit(one, where, made.campaign.out / "jobs", after=submitted)
+        submitted = submit(one, where, planned.campaign.out / "jobs", after=submitted)
         say(f"submitted {submitted.name} as job {submitted.id}: {submitted.script}")
     say(f"next: python -m jobs status {options.campaign} --site {options.site}")
     return DONE
@@ -228,7 +232,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     return plan(campaign, site(options.site) if options.site else None)
 
 
-def _summary(made: Plan, ended: Ended, then: str) -> int:
+def _summary(planned: Plan, ended: Ended, then: str) -> int:
     if ended.failed or ended.left:
         say(f"not all done: {ended.failed} failed for good, {ended.left} left")
         return NOT_DONE

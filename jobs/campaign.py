@@ -65,7 +65,7 @@ class SiteSettings:
 
 @dataclass(frozen=True)
 class Runs:
-    """One [[runs]]: configurations of one application, all values of which are crossed."""
+    """One [[runs]]: configurations of one application. All values are crossed."""
 
     app: str
     line: int
@@ -127,19 +127,14 @@ def read(path: str | Path) -> Campaign:
     return _Reader(path, text).campaign(content)
 
 
-def line_of(text: str, keys: Iterable[str | int]) -> int | None:
-    """The line, from 1, on which the statement begins that gives `keys` (names, and numbers in arrays of tables) a
-    value; None where there is none. `text` is valid TOML."""
-    return _lines(text).get(tuple(keys))
-
-
-def _lines(text: str) -> dict[tuple[str | int, ...], int]:
-    """{keys: line on which the first statement begins that gives them a value}, of valid TOML.
+def lines_of_keys(text: str) -> dict[tuple[str | int, ...], int]:
+    """{keys: line, from 1, on which the first statement begins that gives them a value}, of valid TOML. Keys are names,
+    and numbers in arrays of tables.
 
     A statement is the least number of lines that the parser takes, whatever the syntax. Where statements have so many
     lines that SEARCHED does not suffice, keys are missing.
     """
-    found: dict[tuple[str | int, ...], int] = {}
+    lines: dict[tuple[str | int, ...], int] = {}
     table: tuple[str | int, ...] = ()  # that the statements are in
     counts: dict[tuple[str | int, ...], int] = {}  # of arrays of tables
     first, statement, parsed = 1, "", 0
@@ -159,12 +154,12 @@ def _lines(text: str) -> dict[tuple[str | int, ...], int]:
         if statement.lstrip().startswith("["):
             table = _table(content, counts)
             for length in range(1, len(table) + 1):
-                found.setdefault(table[:length], first)
+                lines.setdefault(table[:length], first)
         else:
             for keys in _paths(content, table):
-                found.setdefault(keys, first)
+                lines.setdefault(keys, first)
         statement = ""
-    return found
+    return lines
 
 
 def _table(header: Any, counts: dict[tuple[str | int, ...], int]) -> tuple[str | int, ...]:
@@ -220,7 +215,7 @@ class _Reader:
 
     @cached_property
     def lines(self) -> dict[tuple[str | int, ...], int]:
-        return _lines(self.text)
+        return lines_of_keys(self.text)
 
     def known(self, table: Any, names: Iterable[str], place: tuple[str | int, ...], what: str) -> None:
         if not isinstance(table, dict):
@@ -316,10 +311,10 @@ class _Reader:
         self, name: str, table: dict[str, Any], place: tuple[str | int, ...]
     ) -> dict[str, tuple[Any, ...]]:
         """Deck, guarantee and options, each as the values that are crossed."""
-        found = {}
+        crossed = {}
         for key in ("deck", "guarantee"):
             if key in table:
-                found[f"run.{key}"] = self.values(name, f"run.{key}", table[key], (*place, key))
+                crossed[f"run.{key}"] = self.values(name, f"run.{key}", table[key], (*place, key))
         options = table.get("options", {})
         if not isinstance(options, dict):
             self.fail((*place, "options"), 'options must be a table: { "section.name" = VALUE }')
@@ -334,8 +329,8 @@ class _Reader:
                 self.fail(
                     where, f"{name} has no option {key}{closest(key, [k for k in known if k not in TAKEN])}"
                 )
-            found[key] = self.values(name, key, value, where)
-        return found
+            crossed[key] = self.values(name, key, value, where)
+        return crossed
 
     def values(self, name: str, key: str, given: Any, where: tuple[str | int, ...]) -> tuple[Any, ...]:
         option = app_options(name)[key]
@@ -353,7 +348,7 @@ class _Reader:
     def sites(self, tables: Any) -> dict[str, SiteSettings]:
         if not isinstance(tables, dict):
             self.fail(("sites",), "sites must be tables, each written [sites.NAME]")
-        found = {}
+        settings = {}
         for name, table in tables.items():
             place = ("sites", name)
             self.known(table, SITE, place, f"[sites.{name}]")
@@ -361,8 +356,8 @@ class _Reader:
             for key in SITE[3:]:
                 if key in table:
                     values[key] = self.count(table, key, place, least=int(key != "gpus_per_node"))
-            found[name] = SiteSettings(**values)
-        return found
+            settings[name] = SiteSettings(**values)
+        return settings
 
     def text_of(self, table: dict[str, Any], key: str, place: tuple[str | int, ...]) -> str:
         value = table[key]
@@ -399,12 +394,12 @@ class _Reader:
     def time(self, table, key: str, place, default: str | None = None) -> int:
         value = table.get(key, default)
         try:
-            found = seconds(value) if isinstance(value, str) else 0
+            duration = seconds(value) if isinstance(value, str) else 0
         except ValueError:
-            found = 0
-        if found < 1:
+            duration = 0
+        if duration < 1:
             self.fail((*place, key), f'{key} must be a time, written "HH:MM:SS", not {quoted(value)}')
-        return found
+        return duration
 
 
 def _whole(value: Any, least: int, most: int) -> bool:

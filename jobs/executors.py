@@ -1,4 +1,4 @@
-"""PSI/J's executors, made to submit a script as it is and to tell why a job waits.
+"""PSI/J's executors, changed to submit a script as it is and to say why a job waits.
 
 PSI/J (Hategan-Marandiuc et al. 2023, "PSI/J: A portable interface for submitting, monitoring, and managing jobs")
 would write a batch script of its own from a JobSpec. Ours is complete and says why each line is there, so it is what
@@ -68,9 +68,9 @@ def executor(scheduler, directory, script=""):
     config = BatchSchedulerExecutorConfig(
         work_directory=directory, initial_queue_polling_delay=NEVER, keep_files=True
     )
-    made = EXECUTORS[scheduler](config=config)
-    made.generator = Verbatim(config, script)
-    return made
+    psij_executor = EXECUTORS[scheduler](config=config)
+    psij_executor.generator = Verbatim(config, script)
+    return psij_executor
 
 
 def submit(scheduler, directory, name, script):
@@ -78,10 +78,10 @@ def submit(scheduler, directory, name, script):
 
     Raises psij.SubmitException with what the scheduler said, OSError where the file cannot be written.
     """
-    made = executor(scheduler, directory, script)
+    psij_executor = executor(scheduler, directory, script)
     job = psij.Job(psij.JobSpec(name=name, executable="/bin/bash"))
-    made.submit(job)
-    return job.native_id, made.work_directory / f"{job.id}.job"
+    psij_executor.submit(job)
+    return job.native_id, psij_executor.work_directory / f"{job.id}.job"
 
 
 def statuses(scheduler, ids, directory):
@@ -89,6 +89,6 @@ def statuses(scheduler, ids, directory):
 
     Raises RuntimeError with what the scheduler said, OSError where its program cannot be started.
     """
-    made = executor(scheduler, directory)
-    asked = subprocess.run(made.get_status_command(ids), capture_output=True, text=True, timeout=60)
-    return made.parse_status_output(asked.returncode, asked.stdout or asked.stderr)
+    psij_executor = executor(scheduler, directory)
+    asked = subprocess.run(psij_executor.get_status_command(ids), capture_output=True, text=True, timeout=60)
+    return psij_executor.parse_status_output(asked.returncode, asked.stdout or asked.stderr)

@@ -1,4 +1,4 @@
-"""Which process was meant: a number says little, for the same is used again, by another boot and on another host."""
+"""Whether a process is the one that was recorded: its number alone may be used again, by another boot or host."""
 
 from __future__ import annotations
 

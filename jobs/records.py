@@ -101,12 +101,12 @@ def read_journal(path: Path) -> tuple[list[Begin | End], list[str]]:
             entries.append(_entry(line, where))
             continue
         except Refused as error:
-            told = f"not believed: {error}"
+            reason = f"not believed: {error}"
         if cut_off(line):
             cut += 1
         else:
             wrong += 1
-            doubts += [told] * (wrong <= NAMED)
+            doubts += [reason] * (wrong <= NAMED)
         if wrong + cut > WRONG_MOST:
             raise Refused(
                 f"{where}: the {WRONG_MOST + 1}st line that is none of ours; this is no journal: move it away"

@@ -210,29 +210,29 @@ def _attempt(
         raise StateError(
             f"{state.out}: the disk is full, as {log} says; make room and start again: what is finished is not repeated"
         )
-    told = f"{task.id}  {outcome}  {took:.1f} s" + (f": {reason}" if reason else "")
+    line = f"{task.id}  {outcome}  {took:.1f} s" + (f": {reason}" if reason else "")
     if outcome == DONE:
-        return told
-    return f"{told}  (log {shown(log)}" + (f", traces {shown(state.out / moved)})" if moved else ")")
+        return line
+    return f"{line}  (log {shown(log)}" + (f", traces {shown(state.out / moved)})" if moved else ")")
 
 
 def _judge(state: State, task: Task, code: int | None, log: Path, limit: float) -> tuple[Outcome, str]:
     """(outcome, reason) of an attempt that ended with `code`, None if it was ended for its time."""
-    found, reason = look(state.out / task.id, task.ranks)
-    if found == DONE and code != 0:
+    outcome, reason = look(state.out / task.id, task.ranks)
+    if outcome == DONE and code != 0:
         return (
             DONE,
             "complete, but it did not end by itself" if code is None else f"complete, but exit code {code}",
         )
-    if found in FINISHED:
-        return found, reason
+    if outcome in FINISHED:
+        return outcome, reason
     if code is None and limit < task.seconds:
         return INTERRUPTED, "the allocation ends"
     if code is None:
         return FAILED, f"no end after its time of {task.seconds} s"
     if _disk_full(log):
         return INTERRUPTED, "the disk is full"
-    return FAILED, f"exit code {code}: {reason if found == FAILED else doctor.gist(_tail(log))}"
+    return FAILED, f"exit code {code}: {reason if outcome == FAILED else doctor.gist(_tail(log))}"
 
 
 def _launch(
@@ -378,8 +378,8 @@ def _needed(task: Task, known: Mapping[tuple[Any, ...], float]) -> float:
 def _end(seconds: int) -> float:
     """When the allocation ends, in time since the epoch, as Slurm says or as planned; a job has spent a while on
     starting when this is asked."""
-    told = os.environ.get("SLURM_JOB_END_TIME", "")
-    return float(told) if told.isdecimal() else time.time() + seconds - START_SECONDS + MARGIN_S
+    text = os.environ.get("SLURM_JOB_END_TIME", "")
+    return float(text) if text.isdecimal() else time.time() + seconds - START_SECONDS + MARGIN_S
 
 
 def _clean(env: Mapping[str, str]) -> dict[str, str]:

@@ -86,8 +86,8 @@ def campaign_job(options: argparse.Namespace, where: Site) -> Job:
     from jobs.campaign import read
     from jobs.plan import job, plan
 
-    made = plan(read(options.arguments[0]), where, options.site)
-    return job(made, account=options.account, queue=options.queue, environment=options.environment)
+    planned = plan(read(options.arguments[0]), where, options.site)
+    return job(planned, account=options.account, queue=options.queue, environment=options.environment)
 
 
 def application_job(options: argparse.Namespace, where: Site) -> Job:

@@ -314,9 +314,9 @@ def _variables(values: Mapping[str, Any], key: str) -> tuple[Line, ...]:
 
 def _limits(steps: Any, key: str) -> tuple[tuple[int, int], ...]:
     try:
-        found = tuple(sorted((nodes, seconds(time)) for nodes, time in steps))
-        if all(type(nodes) is int and 1 <= nodes <= MOST["nodes"] for nodes, _ in found):
-            return found
+        limits = tuple(sorted((nodes, seconds(time)) for nodes, time in steps))
+        if all(type(nodes) is int and 1 <= nodes <= MOST["nodes"] for nodes, _ in limits):
+            return limits
     except (TypeError, ValueError):
         pass
     written = '[[NODES, "HH:MM:SS"], ...], the longest time up to NODES'

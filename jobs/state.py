@@ -167,7 +167,7 @@ class State:
     def read(self) -> tuple[dict[str, Record], list[str]]:
         """(what is known, by id of the task; sentences on lines that are not believed). Raises StateError where the
         journal cannot be read, Refused where it is no regular file of a sane size."""
-        found: dict[str, Record] = {}
+        records: dict[str, Record] = {}
         try:
             entries, doubts = read_journal(self.journal) if is_folder(self.journal.parent) else ([], [])
         except FileNotFoundError:
@@ -175,12 +175,12 @@ class State:
         except OSError as error:
             raise StateError(f"{self.journal}: cannot be read: {error.strerror}") from None
         for entry in entries:
-            record = found.setdefault(entry.task, Record())
+            record = records.setdefault(entry.task, Record())
             if isinstance(entry, End):
                 record.ended.append(entry)
             else:
                 record.begun.append(entry)
-        return found, doubts
+        return records, doubts
 
     def record(self, task: Task) -> Record:
         """What is known of `task`. Raises as `read`."""
@@ -332,7 +332,7 @@ def survey(
     """Where all tasks stand, in their order; `doubt` is told of every line of a journal that is not believed. Raises
     StateError, Refused."""
     states: dict[int, tuple[dict[str, Record], bool]] = {}
-    found = []
+    standings = []
     for task in tasks:
         if task.allocation not in states:
             state = State(out, task.allocation)
@@ -346,8 +346,8 @@ def survey(
         reason = record.last.reason if record.last and word != LEFT else ""
         if word in FINISHED and (trouble := _unreadable(out / task.id)):
             word, reason = LEFT, f"was finished, but {trouble}; it will be run again"
-        found.append(Standing(task, record, word, cut(reason)))
-    return found
+        standings.append(Standing(task, record, word, cut(reason)))
+    return standings
 
 
 def _unreadable(run: Path) -> str:
@@ -365,13 +365,13 @@ def _unreadable(run: Path) -> str:
 
 def measured(standings: Iterable[Standing]) -> dict[tuple[Any, ...], float]:
     """The longest time in seconds of a finished task, by configuration."""
-    found: dict[tuple[Any, ...], float] = {}
+    seconds: dict[tuple[Any, ...], float] = {}
     for standing in standings:
         for end in standing.record.ended:
             if end.outcome in FINISHED and end.seconds:
                 configuration = standing.task.configuration
-                found[configuration] = max(end.seconds, found.get(configuration, 0.0))
-    return found
+                seconds[configuration] = max(end.seconds, seconds.get(configuration, 0.0))
+    return seconds
 
 
 def _who(held: Process | None, why: object = "") -> str:

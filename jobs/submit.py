@@ -141,7 +141,7 @@ def states(directory: Path) -> list[State]:
     """What the schedulers say of everything submitted from `directory`; they forget finished jobs after a while
     (UNKNOWN), and what those achieved is in the runs. Raises JobError where a scheduler cannot be asked."""
     register = submissions(directory)
-    found: list[State] = []
+    states_of_jobs: list[State] = []
     for scheduler in dict.fromkeys(entry.scheduler for entry in register):
         entries = [entry for entry in register if entry.scheduler == scheduler]
         try:
@@ -156,13 +156,15 @@ def states(directory: Path) -> list[State]:
             raise JobError(f"{scheduler} does not tell the state of the jobs: {cut(str(error))}") from None
         for entry in entries:
             own = {n: s for n, s in known.items() if n == entry.id or n.startswith(f"{entry.id}_")}
-            found += [
+            states_of_jobs += [
                 State(n, entry.name, s.state.name, s.message or "")
                 for n, s in sorted(own.items(), key=_element)
             ]
             if not own:
-                found.append(State(entry.id, entry.name, "UNKNOWN", f"{scheduler} does not know it any more"))
-    return found
+                states_of_jobs.append(
+                    State(entry.id, entry.name, "UNKNOWN", f"{scheduler} does not know it any more")
+                )
+    return states_of_jobs
 
 
 def _element(item: tuple[str, object]) -> tuple[int, str]:

@@ -116,8 +116,8 @@ def status_text(plan: Plan, standings: Sequence[Standing]) -> str:
             [(k, n.total(), *(n[w] for w in words)) for k, n in counts.items()],
         ),
     ]
-    if told := failures_text(plan, standings):
-        parts.append(told)
+    if failures := failures_text(plan, standings):
+        parts.append(failures)
     if odd := [
         f"{s.task.id}  {s.state}: {s.reason}" for s in standings if s.reason and s.state not in (DONE, FAILED)
     ]:

@@ -1,4 +1,4 @@
-"""Arrays that numpy.save wrote, wherever they are from: nothing is believed that the file does not hold.
+"""Reads arrays that numpy.save wrote, of unknown origin: no size is believed beyond the size of the file.
 
 NumPy makes room for what a header announces before it looks whether it is there, and reads a header of any length.
 """
@@ -58,14 +58,16 @@ def header(stream: BinaryIO) -> Header:
     try:
         with warnings.catch_warnings():  # NumPy's, that a header is of Python 2
             warnings.simplefilter("ignore")
-            found = Header(*read(io.BytesIO(length + text)))
+            checked = Header(*read(io.BytesIO(length + text)))
     except Exception as error:  # the header is a Python literal, and what its parser raises is not documented
         raise ValueError(f"its header cannot be read ({type(error).__name__})") from error
-    if any(type(n) is not int or n < 0 for n in found.shape) or not found.dtype.itemsize:
-        raise ValueError(f"its header announces elements of type {found.dtype} in the shape {found.shape}")
-    if found.dtype.hasobject:
+    if any(type(n) is not int or n < 0 for n in checked.shape) or not checked.dtype.itemsize:
+        raise ValueError(
+            f"its header announces elements of type {checked.dtype} in the shape {checked.shape}"
+        )
+    if checked.dtype.hasobject:
         raise ValueError("it holds Python objects, which are not loaded")
-    return found
+    return checked
 
 
 def mapped(file: BinaryIO) -> np.ndarray:
@@ -73,12 +75,12 @@ def mapped(file: BinaryIO) -> np.ndarray:
 
     Raises ValueError as `header`, and where the file is shorter than the header announces.
     """
-    found = header(file)
+    checked = header(file)
     begin, there = file.tell(), os.fstat(file.fileno()).st_size
-    if begin + found.nbytes > there:
+    if begin + checked.nbytes > there:
         raise ValueError(
-            f"its header announces {found.nbytes} bytes of elements, and {there - begin} follow it"
+            f"its header announces {checked.nbytes} bytes of elements, and {there - begin} follow it"
         )
-    if not found.size:
-        return np.empty(found.shape, found.dtype)
-    return np.memmap(file, found.dtype, "r", begin, found.shape, "F" if found.fortran else "C")
+    if not checked.size:
+        return np.empty(checked.shape, checked.dtype)
+    return np.memmap(file, checked.dtype, "r", begin, checked.shape, "F" if checked.fortran else "C")

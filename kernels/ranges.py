@@ -38,5 +38,5 @@ class Range:
 
 
 def cut(text: str) -> str:
-    """As much of `text` as one reads."""
+    """`text`, cut to a length that one reads."""
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 20]}... ({len(text)} characters)"

@@ -87,14 +87,14 @@ def get(operation: str, name: str, backend: str | None = None) -> Variant:
     Raises ChoiceError for an unknown operation, name or backend (the message lists those that exist), and
     for a backend that cannot run here (the message says why).
     """
-    found = variants(operation)
-    known(operation, name, dict.fromkeys(v.name for v in found))
-    found = [v for v in found if v.name == name]
+    known_variants = variants(operation)
+    known(operation, name, dict.fromkeys(v.name for v in known_variants))
+    known_variants = [v for v in known_variants if v.name == name]
     if backend is not None:
-        known(f"backend of {operation} {name!r}", backend, [v.backend for v in found])
-        found = [v for v in found if v.backend == backend]
+        known(f"backend of {operation} {name!r}", backend, [v.backend for v in known_variants])
+        known_variants = [v for v in known_variants if v.backend == backend]
     reasons = []
-    for v in found:
+    for v in known_variants:
         reason = v.unavailable()
         if reason is None:
             return v

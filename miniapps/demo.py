@@ -161,13 +161,13 @@ def launcher(asked: str | None) -> list[str]:
     if asked:
         return shlex.split(asked)
     beside = Path(sys.executable).parent / "mpirun"
-    found = str(beside) if beside.exists() else shutil.which("mpirun")
-    if found is None:
+    command = str(beside) if beside.exists() else shutil.which("mpirun")
+    if command is None:
         raise DemoError(
             "no mpirun beside this python or on PATH: install the extra mpi, or name one with --mpirun",
             2,
         )
-    return [found]
+    return [command]
 
 
 def out_directory(asked: Path | None) -> Path:

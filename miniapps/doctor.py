@@ -164,7 +164,7 @@ def native() -> Finding:
 def compiler() -> Finding:
     """A C++ compiler, which only building takes."""
     names = (os.environ.get("CXX", "").split()[:1], ["c++"], ["g++"], ["clang++"])
-    path = next((found for name in names if name and (found := shutil.which(name[0]))), None)
+    path = next((command for name in names if name and (command := shutil.which(name[0]))), None)
     if path is None:
         hint = "apt install g++, dnf install gcc-c++, module load gcc, or conda install -c conda-forge gxx"
         return Finding("compiler", "none found; needed only to build", hint=hint)
@@ -186,11 +186,11 @@ def cuda() -> Iterator[Finding]:
         yield Finding("CUDA (cupy)", ", ".join(names))
     if importlib.util.find_spec("torch") is not None:
         code = "import torch; print('cuda', torch.version.cuda, torch.cuda.device_count())"
-        told = output_of([sys.executable, "-c", code])
-        built = next((line.split()[1:] for line in told.splitlines() if line.startswith("cuda ")), None)
+        output = output_of([sys.executable, "-c", code])
+        built = next((line.split()[1:] for line in output.splitlines() if line.startswith("cuda ")), None)
         if built is None:
             remedy = "pip install --force-reinstall torch"
-            yield Finding("CUDA (torch)", f"torch cannot be imported: {gist(told)}", remedy=remedy)
+            yield Finding("CUDA (torch)", f"torch cannot be imported: {gist(output)}", remedy=remedy)
         elif built[0] == "None":
             yield Finding("CUDA (torch)", "this torch is built without CUDA")
         else:

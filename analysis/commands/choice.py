@@ -66,10 +66,10 @@ def frames_of(options: argparse.Namespace):
         raise Usage(f"no usable run in {', '.join(map(str, options.runs))}; the reasons are above")
     if reference is None:
         return frames, None
-    found = select(frames, *reference)
-    if not complete(frames, found[:1]):
+    selected = select(frames, *reference)
+    if not complete(frames, selected[:1]):
         raise Usage(f"--reference {options.reference}: ended early; choose a complete run")
-    return frames, found[0]
+    return frames, selected[0]
 
 
 def split(run: str) -> tuple[Path, int | None]:
@@ -114,11 +114,11 @@ def require_same_problem(frames, chosen: list[tuple[str, int]]) -> None:
     for _, other in runs.iterrows():
         if (other["app"], other["problem"]) != (first["app"], first["problem"]):
             names = problem_names(runs)
-            told = [
+            named = [
                 f"{label((row['run'], row['repeat']))} is {row['app']} {names[row['problem']]}".rstrip()
                 for row in (first, other)
             ]
-            raise Usage(f"different experiments: {', '.join(told)}; compare runs of one problem")
+            raise Usage(f"different experiments: {', '.join(named)}; compare runs of one problem")
 
 
 def complete(frames, chosen: list[tuple[str, int]]) -> bool:
@@ -133,13 +133,10 @@ def frames_for_csv(options: argparse.Namespace):
     return frames
 
 
-def of_app(options: argparse.Namespace, app: str):
-    """The frames of `options.runs`, of which one must be of `app`, for a command with --csv."""
-    frames = frames_for_csv(options)
-    apps = sorted(set(frames.runs["app"]))
-    if app not in apps:
-        raise Usage(f"no run of {app} among these ({', '.join(apps) or 'none can be used'}); give one")
-    return frames
+def without(frames, what: str) -> Usage:
+    """The error where no run of `frames` recorded `what`."""
+    apps = ", ".join(sorted(set(frames.runs["app"]))) or "none can be used"
+    return Usage(f"no run among these ({apps}) recorded {what}; look at them with `show`, or give others")
 
 
 def require_directory(option: str, path: Path | None) -> None:
@@ -162,7 +159,6 @@ def export(options: argparse.Namespace, frames: dict, say) -> None:
 
 
 def warn(frames) -> None:
-    from analysis.terminal import excluded_lines
-
-    for line in excluded_lines(frames.excluded):
-        tell(line, sys.stderr)
+    """One line for each thing that was left out or is doubtful."""
+    for _, what, _, reason, kept in frames.excluded.itertuples(index=False):
+        tell(f"{what}: {reason} [kept: {kept}]", sys.stderr)

@@ -22,23 +22,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the variance components."""
-    from analysis import terminal
     from analysis.components.study import components
     from analysis.components.tables import component_tables, notes, said
     from analysis.load.frames import load
+    from analysis.page.terminal import printer
 
     require_directory("--csv", options.csv)
     frames = load(options.runs)
     warn(frames)
     if not frames.runs["complete"].any():
         raise Usage("no complete run among these, so nothing can be said of their variance; repeat one")
-    found = components(frames)
-    say = terminal.printer()
-    for line in said(found):
+    frame = components(frames)
+    say = printer()
+    for line in said(frame):
         say(line, bold=True)
-    for title, table in component_tables(found):
-        say(terminal.table(title, table.columns, table.rows, table.numbers))
-    for line in notes(found):
+    for table in component_tables(frame):
+        say(table)
+    for line in notes(frame):
         say(f"Note: {line}")
-    export(options, {"components": found}, say)
+    export(options, {"components": frame}, say)
     return EQUAL

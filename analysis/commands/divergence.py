@@ -37,8 +37,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Compare the first run with the others; 0 if every bit is equal."""
-    from analysis import terminal
+    from analysis.comparison import comparison_lines
     from analysis.divergence.compare import compare, growth
+    from analysis.page.tables import steps_table
+    from analysis.page.terminal import printer
     from analysis.power import power_note
 
     places = [split(run) for run in options.runs]
@@ -51,22 +53,24 @@ def run(options: argparse.Namespace) -> int:
         lone = f"{options.runs[0]}: one repeat only, nothing to compare with"
         raise Usage(f"{lone}; give a second run, or run with --repeats 2")
     require_same_problem(frames, [reference, *others])
-    say = terminal.printer()
-    found = [compare(frames, reference, other) for other in others]
-    for comparison in found:
-        head, *rest = terminal.comparison_lines(comparison, frames)
+    say = printer()
+    comparisons = [compare(frames, reference, other) for other in others]
+    for comparison in comparisons:
+        head, *rest = comparison_lines(comparison, frames)
         say(head, bold=True)
         for line in rest:
             say(line)
         if comparison.differs:
             say()
-            say(terminal.growth_table(growth(frames, comparison.a, comparison.b)))
-    if any(comparison.differs for comparison in found) or "ranks disagree" in set(frames.excluded["what"]):
+            say(steps_table(growth(frames, comparison.a, comparison.b)))
+    if any(comparison.differs for comparison in comparisons) or "ranks disagree" in set(
+        frames.excluded["what"]
+    ):
         return DIFFERENT
-    if lacking := [comparison for comparison in found if not comparison.comparable]:
+    if lacking := [comparison for comparison in comparisons if not comparison.comparable]:
         raise Usage(
-            f"records are missing in {len(lacking)} of {len(found)} comparisons: no verdict. Copy the runs again, or "
-            "repeat them, and compare again"
+            f"records are missing in {len(lacking)} of {len(comparisons)} comparisons: no verdict. Copy the runs "
+            "again, or repeat them, and compare again"
         )
     if not complete(frames, [reference, *others]):
         raise Usage(

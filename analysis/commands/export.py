@@ -59,8 +59,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the file or directory, and say what is in it."""
-    from analysis import terminal
     from analysis.export.slices import NothingToExport
+    from analysis.page.terminal import printer
     from miniapps.trace import TraceError
 
     module = import_module(f"analysis.export.{options.format}")
@@ -71,13 +71,13 @@ def run(options: argparse.Namespace) -> int:
         raise Usage(f"--against is for perfetto; {options.format} has no marks")
     if options.begin is not None and options.end is not None and options.end <= options.begin:
         raise Usage("--to must be later than --from")
-    if found := module.existing(options.output):
-        raise Usage(f"-o {options.output}: {found} exists, and nothing is written over; name another")
+    if existing := module.existing(options.output):
+        raise Usage(f"-o {options.output}: {existing} exists, and nothing is written over; name another")
     if not options.output.absolute().parent.is_dir():
         raise Usage(
             f"-o {options.output}: no directory {options.output.absolute().parent}; make it, or name another"
         )
-    say = terminal.printer()
+    say = printer()
     try:
         for line in _written(options, module):
             say(line)
@@ -99,8 +99,8 @@ def _written(options: argparse.Namespace, module) -> list[str]:
     part = _slice(*runs[0], options)
     lines = []
     if options.against:
-        mark, said = _mark(part, *runs[0], options)
-        lines.append(said)
+        mark, sentence = _mark(part, *runs[0], options)
+        lines.append(sentence)
         files = module.write(part, options.output, mark)
     else:
         files = module.write(part, options.output)
@@ -167,11 +167,11 @@ def _mark(part, directory: Path, repeat: int | None, options: argparse.Namespace
     if a == b:
         raise Usage(f"--against {options.against}: is the run itself; name another run or repeat")
     require_same_problem(frames, [a, b])
-    found = compare(frames, a, b)
-    if found.equal:
+    comparison = compare(frames, a, b)
+    if comparison.equal:
         return None, f"No mark: {a[0]}:{a[1]} and {b[0]}:{b[1]} are equal as far as both recorded."
-    point, where = found.part, f"{a[0]}:{a[1]} and {b[0]}:{b[1]} part at {place(found.part)}"
-    table = "fingerprints" if point is found.fingerprint else "values"
+    point, where = comparison.part, f"{a[0]}:{a[1]} and {b[0]}:{b[1]} part at {place(comparison.part)}"
+    table = "fingerprints" if point is comparison.fingerprint else "values"
     (trace,) = read_run(directory, [table], [point.rank_a])
     events = timeline(directory)
     mark = mark_of(point, table, a[1], trace, events[events["rank"] == point.rank_a])
@@ -206,13 +206,13 @@ def _installed(package: str) -> bool:
 
 
 def _ranges(text: str) -> list[range]:
-    found = []
+    numbers = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
             raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers and ranges, such as 0-3,7")
-        found.append(range(int(first), int(last or first) + 1))
-    return found
+        numbers.append(range(int(first), int(last or first) + 1))
+    return numbers
 
 
 def _nanoseconds(text: str) -> int:

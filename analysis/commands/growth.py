@@ -38,10 +38,10 @@ def _tolerance(text: str) -> float:
 
 def run(options: argparse.Namespace) -> int:
     """Print the laws of growth."""
-    from analysis import terminal
     from analysis.growth.runs import alone, cell_growths, laws
+    from analysis.growth.table import equal_lines, growth_tables
     from analysis.load.frames import load
-    from analysis.report.growth import equal_lines, growth_tables
+    from analysis.page.terminal import printer
     from analysis.runs import samples
 
     require_directory("--csv", options.csv)
@@ -51,16 +51,16 @@ def run(options: argparse.Namespace) -> int:
         raise Usage(
             "no run with steps that follow from each other among these; for those that compare variants see `sums`"
         )
-    found = cell_growths(frames)
-    fitted = laws(found, options.tolerance)
-    say = terminal.printer()
-    for title, table in growth_tables(fitted, options.tolerance):
-        say(terminal.table(title, table.columns, table.rows, table.numbers))
-    for line in equal_lines(found):
+    differences = cell_growths(frames)
+    fitted = laws(differences, options.tolerance)
+    say = printer()
+    for table in growth_tables(fitted, options.tolerance):
+        say(table)
+    for line in equal_lines(differences):
         say(line)
     for cell in alone(frames):
         say(
             f"{cell}: fewer than two complete runs, nothing to compare; run with --repeats 7 for a rate with interval."
         )
-    export(options, {"laws": fitted, "growth": found}, say)
+    export(options, {"laws": fitted, "growth": differences}, say)
     return EQUAL

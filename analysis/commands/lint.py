@@ -21,23 +21,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print what limits the conclusions from the runs."""
-    from analysis import terminal
     from analysis.lint.rules import RULES, lint
     from analysis.overview import Overview
+    from analysis.page.terminal import printer
 
     require_directory("--csv", options.csv)
     frames = loaded(options, options.runs)
     warn(frames)
     if frames.runs.empty:
         raise Usage(f"no usable run in {', '.join(map(str, options.runs))}; the reasons are above")
-    found = lint(Overview(frames))
-    say = terminal.printer()
-    say(f"{len(found)} findings by {found['rule'].nunique()} of {len(RULES)} rules.", bold=True)
-    for row in found.itertuples(index=False):
+    findings = lint(Overview(frames))
+    say = printer()
+    say(f"{len(findings)} findings by {findings['rule'].nunique()} of {len(RULES)} rules.", bold=True)
+    for row in findings.itertuples(index=False):
         say()
         say(f"{row.severity}: {row.found}")
         say(f"  {'rule':<9}{row.rule}; concerns: {row.section}")
         say(f"  {'where':<9}{row.where}")
         say(f"  {'do':<9}{row.remedy}")
-    export(options, {"findings": found}, say)
+    export(options, {"findings": findings}, say)
     return EQUAL

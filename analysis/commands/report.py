@@ -31,30 +31,31 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the HTML file; print the verdict and the groups."""
-    from analysis import terminal
+    from analysis.page.tables import groups_table
+    from analysis.page.terminal import printer
     from analysis.report.build import build
 
     if options.output.is_dir() or not options.output.absolute().parent.is_dir():
         raise Usage(f"-o {options.output}: must be a file in a directory that exists")
     require_directory("--results", options.results)
     frames, against = frames_of(options)
-    made = build(frames, against)
+    page = build(frames, against)
     try:
-        options.output.write_text(made.html, encoding="utf-8")
+        options.output.write_text(page.html, encoding="utf-8")
     except OSError as error:
         raise Usage(
             f"-o {options.output}: cannot be written: {error.strerror}; choose another file"
         ) from error
-    say = terminal.printer()
-    say(made.verdict, bold=True)
+    say = printer()
+    say(page.verdict, bold=True)
     say()
-    say(terminal.groups_table(made.groups))
+    say(groups_table(page.groups))
     warn(frames)
     if options.results:
         from analysis.results import NotOurs, results, write_results
 
         try:
-            written = write_results(options.results, results(made.overview), made.figures)
+            written = write_results(options.results, results(page.overview), page.figures)
         except NotOurs as error:
             raise Usage(f"--results {error}") from error
         except OSError as error:
@@ -62,5 +63,5 @@ def run(options: argparse.Namespace) -> int:
                 f"--results {options.results}: cannot be written: {error.strerror}; choose another"
             ) from error
         say(f"Results: {len(written)} files in {options.results}")
-    say(f"Report: {options.output} ({len(made.html.encode()) / 1e6:.2f} MB)")
+    say(f"Report: {options.output} ({len(page.html.encode()) / 1e6:.2f} MB)")
     return EQUAL

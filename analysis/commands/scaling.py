@@ -24,21 +24,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print how the runs scale."""
-    from analysis import terminal
+    from analysis.page.terminal import printer
     from analysis.scaling.study import study
     from analysis.scaling.tables import all_tables, base_notes, exported
 
     frames = frames_for_csv(options)
-    made = study(frames)
-    if made.points.empty:
-        why = "; ".join(made.notes) or "there is none"
+    results = study(frames)
+    if results.points.empty:
+        why = "; ".join(results.notes) or "there is none"
         raise Usage(f"no complete run with times ({why}); repeat one to its end without --trace off")
-    say = terminal.printer()
-    if made.speedups.empty:
+    say = printer()
+    if results.speedups.empty:
         say("No problem was timed on several rank counts by one method: no speedup is known.")
-    for title, table in all_tables(made):
-        say(terminal.table(title, table.columns, table.rows, table.numbers))
-    for note in [*base_notes(made), *made.notes]:
+    for table in all_tables(results):
+        say(table)
+    for note in [*base_notes(results), *results.notes]:
         say(f"Note: {note}.")
-    export(options, exported(made), say)
+    export(options, exported(results), say)
     return EQUAL

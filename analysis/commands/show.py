@@ -20,11 +20,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print what is in the runs."""
-    from analysis import terminal
+    from analysis.page.tables import run_tables
+    from analysis.page.terminal import printer
 
     frames = loaded(options, options.runs, copies=True)
-    say = terminal.printer()
-    for renderable in terminal.show(frames):
-        say(renderable)
+    say = printer()
+    for table in run_tables(frames):
+        say(table)
     warn(frames)
     return EQUAL if len(frames.runs) else BAD_USAGE

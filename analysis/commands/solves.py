@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from analysis.commands.choice import EQUAL, Usage, add_csv, export, of_app
+from analysis.commands.choice import EQUAL, add_csv, export, frames_for_csv, without
 
 SUMMARY = "the solves of `solver`: iterations, accuracy, and how a difference grows with the iteration"
 DETAIL = """\
-Only runs of `solver` are used."""
+Only runs that recorded a residual are used: those of `solver`."""
 EXAMPLES = """\
   python -m analysis solves runs/"""
 
@@ -20,22 +20,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what is known of the solves of `solver`."""
-    from analysis import terminal
-    from analysis.solves.frames import APP
+    """Print what is known of the solves."""
+    from analysis.page.terminal import printer
     from analysis.solves.frames import solves as frames_of
     from analysis.solves.tables import all_tables, exported, said, study
 
-    found = frames_of(of_app(options, APP))
-    if found.solves.empty:
-        raise Usage(f"the runs of {APP} recorded no residual; look at them with `show`, or repeat them")
-    made = study(found)
-    say = terminal.printer()
-    for line in said(made):
+    frames = frames_for_csv(options)
+    solves = frames_of(frames)
+    if solves.solves.empty:
+        raise without(frames, "a residual by iteration, as `solver` does")
+    results = study(solves)
+    say = printer()
+    for line in said(results):
         say(line, bold=True)
-    for title, table in all_tables(made):
-        say(terminal.table(title, table.columns, table.rows, table.numbers))
-    for note in made.notes:
+    for table in all_tables(results):
+        say(table)
+    for note in results.notes:
         say(f"Note: {note}.")
-    export(options, exported(made), say)
+    export(options, exported(results), say)
     return EQUAL

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from analysis.commands.choice import EQUAL, Usage, add_csv, export, of_app
+from analysis.commands.choice import EQUAL, Usage, add_csv, export, frames_for_csv, without
 
 SUMMARY = "the sums of `reductions`: how far they vary, and what each way of adding up costs"
 DETAIL = """\
-Only runs of `reductions` are used."""
+Only runs that compare variants are used: those of `reductions`."""
 EXAMPLES = """\
   python -m analysis sums runs/paper
   python -m analysis sums runs/paper --reference truth --csv tables/"""
@@ -25,23 +25,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what is known of the sums of `reductions`."""
-    from analysis import terminal
-    from analysis.sums.frames import APP, NoReference
+    """Print what is known of the sums."""
+    from analysis.page.terminal import printer
+    from analysis.sums.frames import NoReference
     from analysis.sums.frames import sums as frames_of
     from analysis.sums.tables import all_tables, exported, study
 
-    found = frames_of(of_app(options, APP))
-    if found.samples.empty:
-        raise Usage(f"the runs of {APP} recorded no sums; look at them with `show`, or repeat them")
+    frames = frames_for_csv(options)
+    sums = frames_of(frames)
+    if sums.samples.empty:
+        raise without(frames, "sums by variant, as `reductions` does")
     try:
-        made = study(found, options.reference)
+        results = study(sums, options.reference)
     except NoReference as error:
         raise Usage(str(error)) from error
-    say = terminal.printer()
-    for title, table in all_tables(made):
-        say(terminal.table(title, table.columns, table.rows, table.numbers))
-    for note in made.notes:
+    say = printer()
+    for table in all_tables(results):
+        say(table)
+    for note in results.notes:
         say(f"Note: {note}.")
-    export(options, exported(made), say)
+    export(options, exported(results), say)
     return EQUAL

@@ -29,25 +29,26 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the table of variability."""
-    from analysis import terminal
     from analysis.factors import by_factor
+    from analysis.page.tables import factor_table, variability_tables
+    from analysis.page.terminal import printer
     from analysis.variability import pairs, variability
     from analysis.verdict import judge, sentence
 
     require_directory("--csv", options.csv)
     frames, against = frames_of(options)
-    say = terminal.printer()
+    say = printer()
     say(sentence(judge(frames), frames), bold=True)
     say()
-    found = pairs(frames, against)
+    compared = pairs(frames, against)
     if options.by:
-        summary = by_factor(frames, options.by, against, found)
-        say(terminal.factor_table(summary, options.by))
-        export(options, {f"variability-by-{options.by}": summary, "pairs": found}, say)
+        summary = by_factor(frames, options.by, against, compared)
+        say(factor_table(summary, options.by))
+        export(options, {f"variability-by-{options.by}": summary, "pairs": compared}, say)
     else:
-        frame = variability(frames, against, found)
-        for renderable in terminal.variability_tables(frame):
-            say(renderable)
-        export(options, {"variability": frame, "pairs": found}, say)
+        frame = variability(frames, against, compared)
+        for cell, table in variability_tables(frame):
+            say((f"Variability: {cell}", table))
+        export(options, {"variability": frame, "pairs": compared}, say)
     warn(frames)
     return EQUAL

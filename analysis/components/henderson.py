@@ -102,15 +102,15 @@ def estimate(rows: Rows) -> Estimate:
 
 
 def ranks(codes: np.ndarray) -> np.ndarray:
-    """By how much each column of `codes` (n, factors) raises the rank of a model of the mean and those before it."""
+    """How much each column of `codes` (n, factors) raises the rank of a model of the mean and the columns before."""
     n = len(codes)
     basis = np.full((n, 1), 1 / np.sqrt(n))
-    found = []
+    ranks_so_far = []
     for column in codes.T:
         new = _added(basis, _incidence(column))
-        found.append(new.shape[1])
+        ranks_so_far.append(new.shape[1])
         basis = np.concatenate([basis, new], axis=1)
-    return np.array(found, int)
+    return np.array(ranks_so_far, int)
 
 
 def _incidence(codes: np.ndarray) -> np.ndarray:

@@ -71,7 +71,7 @@ def _of_problem(frames: Frames, app: str, problem: str, runs: pd.DataFrame) -> O
 
 def _treatments(runs: pd.DataFrame) -> pd.DataFrame:
     """The factors of the algorithm in which `runs` differ, as text."""
-    found = {
+    treatments = {
         "guarantee": runs["guarantee"],
         "ordering": runs["ordering"],
         "ranks": runs["size"].astype("str"),
@@ -81,8 +81,8 @@ def _treatments(runs: pd.DataFrame) -> pd.DataFrame:
         for method, options in zip(runs["method"], runs["options"], strict=True)
     ]
     for name in dict.fromkeys(name for method in methods for name in method):
-        found[name] = pd.Series([json.dumps(method.get(name)) for method in methods])
-    return pd.DataFrame({name: column.astype("str") for name, column in found.items() if column.nunique() > 1},
+        treatments[name] = pd.Series([json.dumps(method.get(name)) for method in methods])
+    return pd.DataFrame({name: column.astype("str") for name, column in treatments.items() if column.nunique() > 1},
                         index=runs.index)  # fmt: skip
 
 
@@ -93,14 +93,14 @@ def _finals(frames: Frames, runs: pd.DataFrame) -> dict[str, tuple[int, np.ndarr
     values = values[["run", "repeat", "step", "name", "seq", "value"]].astype({"run": "str", "name": "str"})
     values = values[pd.MultiIndex.from_frame(values[["run", "repeat"]]).isin(own)]
     last = values.drop_duplicates(["run", "repeat", "step", "name"], keep="last")  # sorted by occurrence
-    found = {}
+    finals = {}
     for name in last.sort_values("seq", kind="stable")["name"].unique():
         same = last[last["name"] == name]
         every = same["step"].value_counts()
         if len(common := every.index[every == len(runs)]):
             rows = same[same["step"] == common.max()].set_index(["run", "repeat"])["value"]
-            found[name] = int(common.max()), rows.reindex(own).to_numpy(np.float64)
-    return found
+            finals[name] = int(common.max()), rows.reindex(own).to_numpy(np.float64)
+    return finals
 
 
 def _deviation(values: np.ndarray) -> tuple[np.ndarray, str]:

@@ -22,9 +22,9 @@ ROW_IN = 0.17
 
 def components_section(frames: Frames) -> Section:
     """Shares of allocation, node, launch and repeat in the variance from run to run, apart from the algorithm's."""
-    found = components(frames)
-    tables = component_tables(found)
-    limits = notes(found)
+    frame = components(frames)
+    tables = component_tables(frame)
+    limits = notes(frame)
     if not tables:
         return Section(TITLE, " ".join(["No outcome of two complete runs of one problem varies.", *limits]))
     intro = " ".join(
@@ -32,17 +32,17 @@ def components_section(frames: Frames) -> Section:
             "Wall time (its logarithm) and the final value of each global quantity, split by Henderson's method 3 into "
             "what differs between allocations, nodes, launches and repeats of a launch: run-to-run. What changes with "
             "ordering, kernel, guarantee or rank count is taken out before, and given apart.",
-            *said(found, SAID),
+            *said(frame, SAID),
         ]
     )
-    return Section(TITLE, "", intro, component_figures(found), folded(tables), notes=limits)
+    return Section(TITLE, "", intro, component_figures(frame), folded(tables), notes=limits)
 
 
-def component_figures(found: pd.DataFrame) -> list[Figure]:
+def component_figures(frame: pd.DataFrame) -> list[Figure]:
     """Shares with their intervals, by outcome; run-to-run and algorithm are figures apart."""
     figures = []
-    several = found[["app", "problem"]].drop_duplicates().shape[0] > 1
-    for k, (where, problem) in enumerate(problems(found)):
+    several = frame[["app", "problem"]].drop_duplicates().shape[0] > 1
+    for k, (where, problem) in enumerate(problems(frame)):
         if k == DRAWN:
             break
         for kind, whole in ((RUN_TO_RUN, "the variance from run to run"), (ALGORITHM, "all variance")):

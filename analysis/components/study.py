@@ -52,27 +52,27 @@ def components(frames: Frames, resamples: int = RESAMPLES) -> pd.DataFrame:
     share          of RUN_TO_RUN: of the sum of these; of ALGORITHM: of the sum of all
     alias          factors from which this one cannot be told: it has no variance of its own here
     """
-    rows = [row for found in observations(frames) for row in _of_problem(found, resamples)]
+    rows = [row for observed in observations(frames) for row in _of_problem(observed, resamples)]
     return pd.DataFrame(rows, columns=COMPONENTS)
 
 
-def _of_problem(found: Observations, resamples: int) -> list[dict]:
+def _of_problem(observed: Observations, resamples: int) -> list[dict]:
     rows: dict[str, list[dict]] = {}
-    y = found.outcomes.to_numpy(np.float64)
+    y = observed.outcomes.to_numpy(np.float64)
     known = np.isfinite(y)
     together: dict[bytes, list[int]] = {}
     for k in range(y.shape[1]):  # outcomes of the same runs share a design and its resamples
         together.setdefault(known[:, k].tobytes(), []).append(k)
     for same in together.values():
         some = known[:, same[0]]
-        for k, own in zip(same, _of_outcomes(found, some, y[some][:, same], resamples), strict=True):
-            name = found.outcomes.columns[k]
+        for k, own in zip(same, _of_outcomes(observed, some, y[some][:, same], resamples), strict=True):
+            name = observed.outcomes.columns[k]
             head = {
-                "app": found.app, "problem": found.problem, "outcome": name, "scale": found.scale[name],
-                "step": found.steps.get(name, -1), "observations": int(some.sum()), "left_out": int((~some).sum()),
+                "app": observed.app, "problem": observed.problem, "outcome": name, "scale": observed.scale[name],
+                "step": observed.steps.get(name, -1), "observations": int(some.sum()), "left_out": int((~some).sum()),
             }  # fmt: skip
             rows[name] = [head | row for row in own]
-    return [row for name in found.outcomes for row in rows[name]]
+    return [row for name in observed.outcomes for row in rows[name]]
 
 
 def _of_outcomes(given: Observations, some: np.ndarray, y: np.ndarray, resamples: int) -> list[list[dict]]:
@@ -93,16 +93,16 @@ def _of_outcomes(given: Observations, some: np.ndarray, y: np.ndarray, resamples
     def statistic(variance: np.ndarray) -> np.ndarray:
         return np.stack([variance, _shares(variance, chance)])
 
-    made = estimate(rows)
-    value = statistic(made.variance)
+    estimated = estimate(rows)
+    value = statistic(estimated.variance)
     low, high = np.full_like(value, np.nan), np.full_like(value, np.nan)
     if drawn.by:
-        found = replicates(rows, full.codes[:, -2], full.codes[:, -1], statistic, SEED, resamples)
+        resampled = replicates(rows, full.codes[:, -2], full.codes[:, -1], statistic, SEED, resamples)
         # At the edge of what is possible the correction has nothing to stand on.
-        low, high = bca(value, *found, corrected=np.stack([made.variance > 0] * 2))
+        low, high = bca(value, *resampled, corrected=np.stack([estimated.variance > 0] * 2))
         for ends in (low, high):
             ends[0, [name in drawn.above for name in factors]] = np.nan
-            if drawn.above:  # a share of a sum of which a part was not drawn
+            if drawn.above:  # a share of a sum; a part of it was not drawn
                 ends[1] = np.nan
     # An end at or below 0 for both says only that the estimate is: no allocation drawn twice makes it larger.
     beyond = high <= 0
@@ -119,12 +119,12 @@ def _of_outcomes(given: Observations, some: np.ndarray, y: np.ndarray, resamples
         own = [
             {
                 "kind": RUN_TO_RUN if chance[i] else ALGORITHM, "factor": name, "levels": plan.levels.get(name, n),
-                "df": round(made.df[i]), "variance": value[0, i, k], "low": low[0, i, k], "high": high[0, i, k],
-                "negative": bool(made.variance[i, k] < 0), "share": value[1, i, k], "share_low": low[1, i, k],
+                "df": round(estimated.df[i]), "variance": value[0, i, k], "low": low[0, i, k], "high": high[0, i, k],
+                "negative": bool(estimated.variance[i, k] < 0), "share": value[1, i, k], "share_low": low[1, i, k],
                 "share_high": high[1, i, k], "drawn": drawn.by, "units": drawn.units,
                 "resamples": resamples if drawn.by else 0, "alias": "",
                 "refused": _refused(plan, drawn, name, low[0, i, k], beyond[0, i, k]),
-                "remark": _remark(plan, name, made.variance[i, k]),
+                "remark": _remark(plan, name, estimated.variance[i, k]),
             }
             for i, name in enumerate(factors)
         ]  # fmt: skip
@@ -144,7 +144,7 @@ def _shares(variance: np.ndarray, chance: np.ndarray) -> np.ndarray:
 
 
 def _drawn(plan: Design, levels: pd.DataFrame, treatments: tuple[str, ...]) -> Drawn:
-    """The highest factor of chance of which enough levels were seen to draw from."""
+    """The highest factor of chance with enough levels to draw from."""
     chance = sorted((name for name in RANDOM if plan.levels[name] > 1), key=plan.levels.__getitem__)
     for i, name in enumerate(chance):
         if plan.levels[name] < FEWEST:

@@ -10,23 +10,23 @@ import pandas as pd
 from analysis.components.observations import PLURAL
 from analysis.components.study import ALGORITHM, RUN_TO_RUN
 from analysis.page.sections import Table
-from analysis.terminal import interval, number
+from analysis.page.text import interval, number
 
 TITLES = {RUN_TO_RUN: "Run-to-run variance", ALGORITHM: "Variance by change of algorithm"}
 SHARE = {RUN_TO_RUN: "share of run-to-run", ALGORITHM: "share of all"}
 
 
-def problems(found: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """(app and problem in words, its rows of `found`), as `study.components` returns it."""
-    for (app, problem), same in found.groupby(["app", "problem"], sort=False):
+def problems(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """(app and problem in words, its rows of `frame`), as `study.components` returns it."""
+    for (app, problem), same in frame.groupby(["app", "problem"], sort=False):
         yield f"{app} {problem}".strip(), same
 
 
-def said(found: pd.DataFrame, most: int | None = None) -> list[str]:
+def said(frame: pd.DataFrame, most: int | None = None) -> list[str]:
     """A sentence per problem and outcome that varies, of the first `most` of each problem (None: all): where its
     variance from run to run lies, largest share first."""
     lines = []
-    for where, problem in problems(found):
+    for where, problem in problems(frame):
         varying = 0
         for outcome, same in problem.groupby("outcome", sort=False):
             known = same[same["share"].notna()]
@@ -46,10 +46,10 @@ def said(found: pd.DataFrame, most: int | None = None) -> list[str]:
     return lines
 
 
-def notes(found: pd.DataFrame) -> list[str]:
+def notes(frame: pd.DataFrame) -> list[str]:
     """What limits the numbers, and which outcomes do not vary: a sentence per problem and reason."""
     lines = []
-    for where, problem in problems(found):
+    for where, problem in problems(frame):
         varying = set(problem.loc[problem["variance"].notna(), "outcome"])
         lost = problem[problem["left_out"] > 0].drop_duplicates("outcome")
         reasons = [
@@ -78,10 +78,10 @@ def notes(found: pd.DataFrame) -> list[str]:
     return lines
 
 
-def component_tables(found: pd.DataFrame) -> list[tuple[str, Table]]:
+def component_tables(frame: pd.DataFrame) -> list[tuple[str, Table]]:
     """(title, table) per problem: components of chance, and apart from that of the algorithm."""
     tables = []
-    for where, problem in problems(found):
+    for where, problem in problems(frame):
         known = problem[problem["variance"].notna()]
         for kind, title in TITLES.items():
             own = known[known["kind"] == kind]

@@ -27,9 +27,9 @@ import numpy as np
 import pandas as pd
 
 from analysis import bits
-from analysis.divergence import trail
+from analysis.divergence import preceding
 from analysis.divergence.compare import Comparison, Point
-from analysis.divergence.trail import NO_WORK, Event, Trail
+from analysis.divergence.preceding import NO_WORK, Event, Preceding
 from analysis.environment import NOT_SET, apart, mixed, short
 from analysis.groups import FREE, IN_LABEL, SPANS_LAYOUTS, factors, told_apart
 from analysis.load.frames import Frames
@@ -74,34 +74,36 @@ class Cause:
         return self.at.step if self.event is None else self.event.step
 
 
-def cause(frames: Frames, found: Comparison) -> Cause | None:
-    """What made the runs of `found` part; None where they are equal."""
-    at = found.first
+def cause(frames: Frames, comparison: Comparison) -> Cause | None:
+    """What made the runs of `comparison` part; None where they are equal."""
+    at = comparison.first
     if at is None:
         return None
-    scene = _Scene(frames, found, at)
+    scene = _Scene(frames, comparison, at)
     shown = _first_shown(scene)
-    methods = _methods(scene.a, scene.b) + _choices(frames, found)
+    methods = _methods(scene.a, scene.b) + _choices(frames, comparison)
     environments = _environments(scene.a, scene.b)
     if not (methods or environments):
         return shown
     where = shown.name if shown.kind == FROM_INPUT else f"{shown.name}, step {shown.step}"
     return replace(
-        shown, kind=METHOD if methods else ENVIRONMENT, rank=None, why=(*unlike(frames, found), *shown.why),
+        shown, kind=METHOD if methods else ENVIRONMENT, rank=None, why=(*unlike(frames, comparison), *shown.why),
         name=", ".join(key for key, *_ in (methods or environments)[:SHOWN]),
         instead=shown.kind, instead_why=f"it shows first in {where}; repeat both runs alike to see whether it stays",
     )  # fmt: skip
 
 
-def unlike(frames: Frames, found: Comparison) -> list[str]:
-    """In what methods, choices and environments of two runs differ, a few sentences; empty where they are alike."""
+def unlike(frames: Frames, comparison: Comparison) -> list[str]:
+    """A few sentences on how methods, choices and environments of two runs differ; empty where they are alike."""
     runs = frames.runs.set_index(["run", "repeat"])
-    a, b = runs.loc[found.a], runs.loc[found.b]
-    told = [
-        f"{key} is {x} in {label(found.a)}, {y} in {label(found.b)}"
-        for key, x, y in (*_methods(a, b), *_choices(frames, found), *_environments(a, b))
+    a, b = runs.loc[comparison.a], runs.loc[comparison.b]
+    sentences = [
+        f"{key} is {x} in {label(comparison.a)}, {y} in {label(comparison.b)}"
+        for key, x, y in (*_methods(a, b), *_choices(frames, comparison), *_environments(a, b))
     ]
-    return told if len(told) <= SHOWN else [*told[:SHOWN], f"and {len(told) - SHOWN} more"]
+    return (
+        sentences if len(sentences) <= SHOWN else [*sentences[:SHOWN], f"and {len(sentences) - SHOWN} more"]
+    )
 
 
 def _first_shown(scene: _Scene) -> Cause:
@@ -119,19 +121,19 @@ def _first_shown(scene: _Scene) -> Cause:
 class _Scene:
     """What the judges look at."""
 
-    def __init__(self, frames: Frames, found: Comparison, at: Point):
-        self.frames, self.found, self.at = frames, found, at
+    def __init__(self, frames: Frames, comparison: Comparison, at: Point):
+        self.frames, self.comparison, self.at = frames, comparison, at
         runs = frames.runs.set_index(["run", "repeat"])
-        self.a, self.b = runs.loc[found.a], runs.loc[found.b]
-        self.rank, self.repeat = at.rank_b, found.b[1]
-        self.table = "fingerprints" if at is found.fingerprint else "values"
-        names = frames.recorded("fingerprints", *found.b)
+        self.a, self.b = runs.loc[comparison.a], runs.loc[comparison.b]
+        self.rank, self.repeat = at.rank_b, comparison.b[1]
+        self.table = "fingerprints" if at is comparison.fingerprint else "values"
+        names = frames.recorded("fingerprints", *comparison.b)
         self.watched = any(name.startswith((SENT, TOTAL)) for name in names)
 
     def blocks(self) -> pd.DataFrame:
         """Columns block, rank (in the second run), differs: all records of this name and occurrence."""
         sides = []
-        for run in (self.found.a, self.found.b):
+        for run in (self.comparison.a, self.comparison.b):
             rows = self.frames.segment(self.table, *run, self.at.name, self.at.step)
             sides.append(rows[rows["occurrence"] == self.at.occurrence])
         both = sides[0].merge(sides[1], on="block", suffixes=("_a", "_b"))
@@ -144,14 +146,14 @@ class _Scene:
     def event(self, name: str, call: int | None = None) -> Event | None:
         """The event `name` of this record, or another `call` of it in this step."""
         call = self.at.occurrence if call is None else call
-        return trail.nth(self.b["path"], self.repeat, self.rank, self.at.step, name, call)
+        return preceding.nth(self.b["path"], self.repeat, self.rank, self.at.step, name, call)
 
     def region(self, reducer: str) -> str:
         """The region of a reduction, in the second run."""
         return json.loads(self.b["reductions"]).get(reducer, {}).get("region", reducer)
 
     def reducer(self, region: str) -> str:
-        """The inverse; the region itself where it is none of a planned reduction."""
+        """The reduction of a region; the region itself where it is of none."""
         stated = json.loads(self.b["reductions"])
         return next((name for name, own in stated.items() if own.get("region") == region), region)
 
@@ -160,13 +162,13 @@ class _Scene:
         own = json.loads(self.b["reductions"]).get(self.reducer(region), {})
         return self.a["size"] != self.b["size"] and own.get("guarantee") in ("none", "run")
 
-    def trail(self) -> Trail:
-        return trail.trail(self.b["path"], self.repeat, self.rank, self.at)
+    def preceding(self) -> Preceding:
+        return preceding.preceding(self.b["path"], self.repeat, self.rank, self.at)
 
     def order(self, reducer: str, call: int) -> tuple[bool, bool] | None:
         """(whether the recorded orders of a sum differ, whether they can be compared); None: not recorded."""
         sides = []
-        for run in (self.found.a, self.found.b):
+        for run in (self.comparison.a, self.comparison.b):
             rows = self.frames.of("order", *run)
             keep = (rows["step"] == self.at.step) & (rows["name"] == reducer) & (rows["occurrence"] == call)
             sides.append(rows["ranks"][keep].tolist())
@@ -189,18 +191,18 @@ def _methods(a: pd.Series, b: pd.Series) -> list[tuple[str, str, str]]:
     return [(key, _said(one.get(key)), _said(other.get(key))) for key in told_apart([one, other])]
 
 
-def _choices(frames: Frames, found: Comparison) -> list[tuple[str, str, str]]:
+def _choices(frames: Frames, comparison: Comparison) -> list[tuple[str, str, str]]:
     """(the choice, what it is in a, in b) of what both runs decided from a clock, where they decided otherwise; up to
     the first difference of their bits, where there is one."""
     key = ["step", "name", "block"]
     a, b = (
         frames.of("choices", *run)[[*key, "choice"]].astype({"name": "str"}).drop_duplicates(key)
-        for run in (found.a, found.b)
+        for run in (comparison.a, comparison.b)
     )
     both = a.merge(b, on=key, suffixes=("_a", "_b")).sort_values(["step", "block"], kind="stable")
     both = both[both["choice_a"] != both["choice_b"]]
-    if found.first is not None:
-        both = both[both["step"] <= found.first.step]
+    if comparison.first is not None:
+        both = both[both["step"] <= comparison.first.step]
     return [
         (f"{name}{f' of block {block}' if block >= 0 else ''} at step {step}", x, y)
         for step, name, block, x, y in both.itertuples(index=False)
@@ -211,10 +213,10 @@ def _environments(a: pd.Series, b: pd.Series) -> list[tuple[str, str, str]]:
     """(entry, its value in a, in b) of the environments, where they differ in what no guarantee is independent of, or
     where the ranks of a run do."""
     one, other = (json.loads(run["environment"]) for run in (a, b))
-    found = {key: (key, short(x), short(y)) for key, x, y in apart(one, other, "run")}
+    entries = {key: (key, short(x), short(y)) for key, x, y in apart(one, other, "run")}
     for key, _ in (*mixed(one, "run"), *mixed(other, "run")):
-        found.setdefault(key, (key, short(one.get(key, NOT_SET)), short(other.get(key, NOT_SET))))
-    return list(found.values())
+        entries.setdefault(key, (key, short(one.get(key, NOT_SET)), short(other.get(key, NOT_SET))))
+    return list(entries.values())
 
 
 def _said(value: object) -> str:
@@ -268,20 +270,20 @@ def _total(scene: _Scene, name: str) -> Cause:
 
 def _within(scene: _Scene, name: str) -> Cause:
     """A block differs that was equal when it was last recorded: what ran on it in between?"""
-    at, led = scene.at, scene.trail()
+    at, before = scene.at, scene.preceding()
     who = f"rank {scene.rank}"
     why = [f"it differs in {_listed(scene)} on {_ranks(scene)}"]
-    if not led.known:
+    if not before.known:
         why.append("no events were recorded, so that nothing tells what ran before it")
         return Cause(
             KERNEL, at, name, scene.rank, None, tuple(why), MEMORY, "a run with --trace regions can tell"
         )
-    if led.since is not None:
-        why.append(f"the last record of the block, {led.since[1]} at step {led.since[0]}, is equal")
-    worked = [event for event in led.ended if event.kind not in NO_WORK]
+    if before.since is not None:
+        why.append(f"the last record of the block, {before.since[1]} at step {before.since[0]}, is equal")
+    worked = [event for event in before.ended if event.kind not in NO_WORK]
     if not worked and not at.name.startswith(ADDED):
         why.append(
-            f"nothing ran on {who} in between" + (f" ({_names(led.ended)} ended)" if led.ended else "")
+            f"nothing ran on {who} in between" + (f" ({_names(before.ended)} ended)" if before.ended else "")
         )
         instead, reason = "", ""
         if at.name.startswith(SENT):
@@ -291,7 +293,7 @@ def _within(scene: _Scene, name: str) -> Cause:
             )
         return Cause(MEMORY, at, name, scene.rank, None, tuple(why), instead, reason)
     local = [event for event in worked if event.kind not in WAITING]
-    event = local[-1] if local else led.inside
+    event = local[-1] if local else before.inside
     if event is not None:
         why.append(f"in between {who} ran {event.name}")
     return Cause(KERNEL, at, event.name if event else name, scene.rank, event, tuple(why))
@@ -299,10 +301,10 @@ def _within(scene: _Scene, name: str) -> Cause:
 
 def _after_a_step(scene: _Scene, name: str) -> Cause:
     """Only states are recorded: judged by what differs once a step is over."""
-    at, found, led = scene.at, scene.found, scene.trail()
+    at, comparison, before = scene.at, scene.comparison, scene.preceding()
     blocks = scene.blocks()
     differing, count = int(blocks["differs"].sum()), len(blocks)
-    worked = [event for event in led.ended if event.kind not in NO_WORK]
+    worked = [event for event in before.ended if event.kind not in NO_WORK]
     sums = [event for event in worked if event.kind == SUMS]
     exchanges = [event for event in worked if event.kind in WITH_PARTNERS]
     local = [event for event in worked if event not in sums and event not in exchanges]
@@ -313,12 +315,12 @@ def _after_a_step(scene: _Scene, name: str) -> Cause:
         else f"{at.name}, a number of the whole run, differs"
     ]
     why += [f"between this record and the last one ended {_names(worked)}"] if worked else []
-    if not worked and led.known and led.since is None:
+    if not worked and before.known and before.since is None:
         return Cause(FROM_INPUT, at, name, scene.rank, None, (*why, "no event ended before it"))
-    if found.order and found.order[0] <= at.step:
-        step, reducer, call, *_ = found.order
+    if comparison.order and comparison.order[0] <= at.step:
+        step, reducer, call, *_ = comparison.order
         why.append(f"the recorded order of {reducer} differs first, at step {step}, call {call + 1}")
-        event = trail.nth(scene.b["path"], scene.repeat, scene.rank, step, scene.region(reducer), call)
+        event = preceding.nth(scene.b["path"], scene.repeat, scene.rank, step, scene.region(reducer), call)
         return Cause(
             ORDER, at, reducer, None, event, tuple(why), KERNEL, f"the order need not matter; {advice}"
         )
@@ -364,7 +366,7 @@ def _after_a_step(scene: _Scene, name: str) -> Cause:
 
 def _other_names_differ(scene: _Scene) -> bool:
     """Whether blocks differ in this step under another name of what is recorded by block."""
-    a, b, step = scene.found.a, scene.found.b, scene.at.step
+    a, b, step = scene.comparison.a, scene.comparison.b, scene.at.step
     for name in set(scene.frames.recorded("fingerprints", *b)) - {scene.at.name}:
         sides = [scene.frames.segment("fingerprints", *run, name, step) for run in (a, b)]
         both = sides[0].merge(sides[1], on=["occurrence", "block"], suffixes=("_a", "_b"))
@@ -375,7 +377,11 @@ def _other_names_differ(scene: _Scene) -> bool:
 
 def _largest(scene: _Scene) -> tuple[float, Point | None]:
     """The largest relative difference of a value at the first differing step; infinite for NaN against a number."""
-    points = [p for p in (*scene.found.values, scene.found.largest, scene.found.value) if p is not None]
+    points = [
+        p
+        for p in (*scene.comparison.values, scene.comparison.largest, scene.comparison.value)
+        if p is not None
+    ]
     points = [p for p in points if p.step == scene.at.step]
     if not points:
         return 0.0, None

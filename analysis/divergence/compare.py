@@ -126,18 +126,18 @@ class NothingInCommon(Exception):
     """Two runs recorded no row of the same step, name and block."""
 
 
-def compare(frames: Frames, a: Id, b: Id, told: Common | None = None) -> Comparison:
+def compare(frames: Frames, a: Id, b: Id, common: Common | None = None) -> Comparison:
     """The first divergence of `b` from `a`: the smallest step, then the name that `a` recorded first in that
     step, then the lowest block. Hashes of many rows are compared first, and rows are read only where these differ
-    (`analysis.load.tree`). `told` is what `told_of` returns, where the caller has it. Raises NothingInCommon when there
-    is no row to compare, and none is missing."""
+    (`analysis.load.tree`). `common` is what `common_of` returns, where the caller has it. Raises NothingInCommon when
+    there is no row to compare, and none is missing."""
     points: dict[str, Point | None] = {}
     shared, only, lacks = 0, [0, 0], [0, 0]
     lone: list[Lone] = []
     through: list[int] = []
-    told = told or told_of(frames, a, b)
+    common = common or common_of(frames, a, b)
     for table in ("fingerprints", "values"):
-        both = _Shared(frames, table, a, b, told)
+        both = _Shared(frames, table, a, b, common)
         shared += both.rows
         only[0] += int(both.left.rows.sum()) - both.rows
         only[1] += int(both.right.rows.sum()) - both.rows
@@ -155,12 +155,12 @@ def compare(frames: Frames, a: Id, b: Id, told: Common | None = None) -> Compari
             "nothing to compare; give two runs of one problem that record fingerprints"
         )
     fingerprint = points["fingerprints"]
-    values, largest = _nearby(frames, a, b, fingerprint, told)
+    values, largest = _nearby(frames, a, b, fingerprint, common)
     return Comparison(
         a, b, fingerprint, points["values"], _first_order(frames, a, b), values, largest,
         compared=shared, only_a=only[0], only_b=only[1], through=max(through, default=-1),
         lacks_a=lacks[0], lacks_b=lacks[1], lone=min(lone, key=lambda row: row.step, default=None),
-        recordings=told.differ,
+        recordings=common.differ,
     )  # fmt: skip
 
 
@@ -168,16 +168,16 @@ def against_first(frames: Frames, runs: Iterable[Id]) -> list[Comparison]:
     """Each of `runs` but the first against the first; without those that have nothing in common with it."""
     first, *others = runs
     rows = {(row["run"], row["repeat"]): row for row in frames.runs[list(TELLING)].to_dict("records")}
-    found = []
+    comparisons = []
     for other in others:
         try:
-            found.append(compare(frames, first, other, common(rows[first], rows[other])))
+            comparisons.append(compare(frames, first, other, common(rows[first], rows[other])))
         except NothingInCommon:
             continue
-    return found
+    return comparisons
 
 
-def told_of(frames: Frames, a: Id, b: Id) -> Common:
+def common_of(frames: Frames, a: Id, b: Id) -> Common:
     """What two (run, repeat) must both have recorded."""
     runs = frames.runs
     return common(
@@ -193,9 +193,9 @@ def growth(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
     values, NaN for fingerprints, and `undefined` counts the others (analysis.bits).
     """
     pieces = []
-    told = told_of(frames, a, b)
+    common = common_of(frames, a, b)
     for table in ("fingerprints", "values"):
-        both = _Shared(frames, table, a, b, told)
+        both = _Shared(frames, table, a, b, common)
         if both.rows:
             pieces.append(_by_step_and_name(both))
     frame = pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame(columns=list(GROWTH))
@@ -250,12 +250,12 @@ class _Shared:
     block.
     """
 
-    def __init__(self, frames: Frames, table: str, a: Id, b: Id, told: Common):
-        self.frames, self.table, self.a, self.b, self.told = frames, table, a, b, told
+    def __init__(self, frames: Frames, table: str, a: Id, b: Id, common: Common):
+        self.frames, self.table, self.a, self.b, self.common = frames, table, a, b, common
         self.left, self.right = frames.leaves(table, *a), frames.leaves(table, *b)
         self.in_left, self.in_right = _joined(self.left, self.right)
-        self.begin = _both_begun(frames, a, b) if told.restarted else 0
-        kept = self._of(self.left, lambda name: not told.dropped(table, name))[self.in_left]
+        self.begin = _both_begun(frames, a, b) if common.restarted else 0
+        kept = self._of(self.left, lambda name: not common.dropped(table, name))[self.in_left]
         if not kept.all():
             self.in_left, self.in_right = self.in_left[kept], self.in_right[kept]
         pairs = [
@@ -269,12 +269,12 @@ class _Shared:
         self.other_blocks = other_blocks
 
     def missing(self) -> list[tuple[int, Lone | None]]:
-        """For either run, how many rows it has that the other lacks and must have, and the first of them."""
-        found = []
+        """For each run, how many rows it has that the other must have and lacks, and the first of them."""
+        missing_rows = []
         sides = ((self.a, self.left, self.in_left), (self.b, self.right, self.in_right))
         for (run, tree, joined), (_, other, matched) in zip(sides, sides[::-1], strict=True):
-            must = self._of(tree, lambda name: not self.told.may_lack(self.table, name))
-            must &= tree.step <= self.told.until
+            must = self._of(tree, lambda name: not self.common.may_lack(self.table, name))
+            must &= tree.step <= self.common.until
             alone = must.copy()
             alone[joined] = False
             count, first = int(tree.rows[alone].sum()), []
@@ -290,8 +290,8 @@ class _Shared:
                 keys = pd.MultiIndex.from_frame(own[KEY]).isin(pd.MultiIndex.from_frame(theirs[KEY]))
                 count += int((~keys).sum())
                 first += [own[~keys]] if not keys.all() else []
-            found.append((count, _lone(run, pd.concat(first)) if first else None))
-        return found
+            missing_rows.append((count, _lone(run, pd.concat(first)) if first else None))
+        return missing_rows
 
     def _of(self, tree: Leaves, wanted: Callable[[str], bool]) -> np.ndarray:
         """Which leaves of the compared steps have a `wanted` name: bool."""
@@ -405,12 +405,12 @@ def _point(
 
 
 def _nearby(
-    frames: Frames, a: Id, b: Id, at: Point | None, told: Common
+    frames: Frames, a: Id, b: Id, at: Point | None, common: Common
 ) -> tuple[tuple[Point, ...], Point | None]:
     """`values` and `largest` of Comparison."""
     if at is None:
         return (), None
-    both = _Shared(frames, "values", a, b, told)
+    both = _Shared(frames, "values", a, b, common)
     left, right = both.aligned(both.unequal & (both.left.step[both.in_left] == at.step))
     changed = _differ("values", left, right)
     if not changed.any():

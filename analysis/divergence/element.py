@@ -68,21 +68,22 @@ class Element:
     most: float
 
 
-def first_element(frames: Frames, found: Comparison) -> tuple[Element | None, list[str]]:
+def first_element(frames: Frames, comparison: Comparison) -> tuple[Element | None, list[str]]:
     """The first element that differs in the earliest file of both runs, from the first differing step on, that does,
     None where there is no such file or the files are equal; and sentences on files that could not be read before it.
     """
-    if found.first is None:
+    if comparison.first is None:
         return None, []
     runs = frames.runs.set_index(["run", "repeat"])
     unread: list[str] = []
-    rows = [runs.loc[run] for run in (found.a, found.b)]
+    rows = [runs.loc[run] for run in (comparison.a, comparison.b)]
     kept = [
-        _files(Path(row["path"]), run[1], unread) for row, run in zip(rows, (found.a, found.b), strict=True)
+        _files(Path(row["path"]), run[1], unread)
+        for row, run in zip(rows, (comparison.a, comparison.b), strict=True)
     ]
     element, grid = None, _grid(rows[0]["config"])
     for step, name in sorted(set(kept[0]) & set(kept[1])):
-        if step < found.first.step - 1:  # a file of step k holds the state that enters step k + 1
+        if step < comparison.first.step - 1:  # a file of step k holds the state that enters step k + 1
             continue
         paths = kept[0][step, name], kept[1][step, name]
         left, right = (_fields(path, unread) for path in paths)
@@ -98,16 +99,16 @@ def read_fields(path: Path) -> dict[str, np.ndarray]:
     Raises Refused or OSError where it cannot be believed or read; a link is not followed.
     """
     image, _ = read_sealed(path)
-    where, most, found = printable(str(path)), len(image), {}
+    where, most, fields = printable(str(path)), len(image), {}
     with contents.opened(image, where) as root:
         for name in contents.names(root, where):
-            found[name] = contents.array(root, name, where, most)
-            most -= found[name].nbytes
-    return found
+            fields[name] = contents.array(root, name, where, most)
+            most -= fields[name].nbytes
+    return fields
 
 
 def _fields(path: Path, unread: list[str]) -> dict[str, np.ndarray]:
-    """The same; nothing, and a sentence more in `unread`, where it cannot be read."""
+    """The fields of a file; none, and a sentence in `unread`, where it cannot be read."""
     try:
         return read_fields(path)
     except Refused as error:
@@ -119,7 +120,7 @@ def _fields(path: Path, unread: list[str]) -> dict[str, np.ndarray]:
 
 def _files(run: Path, repeat: int, unread: list[str]) -> dict[tuple[float, str], Path]:
     """{(step, kind): path}; a solution comes after all steps."""
-    found: dict[tuple[float, str], Path] = {}
+    files: dict[tuple[float, str], Path] = {}
     for folder in FOLDERS:
         kind = kind_of(run / folder)
         if kind != "a directory":
@@ -135,11 +136,11 @@ def _files(run: Path, repeat: int, unread: list[str]) -> dict[tuple[float, str],
             continue
         for path in paths:
             if (named := OF_A_STEP.fullmatch(path.name)) and int(named[1]) == repeat:
-                found[int(named[2]), folder] = path
+                files[int(named[2]), folder] = path
     solution = run / f"solution-repeat-{repeat}.h5"
     if os.path.lexists(solution):
-        found[np.inf, "solution"] = solution
-    return found
+        files[np.inf, "solution"] = solution
+    return files
 
 
 def _grid(config: str) -> Grid:

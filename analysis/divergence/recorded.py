@@ -78,7 +78,9 @@ def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
     renumbered = bool(only) or len(changed) > len(passing)
     early = not (a["complete"] and b["complete"])
     anything = early or any(known.get(key) not in SAME_STATES for key in others)
-    of_ranks = [rows for told in stated.values() if told.get("of_ranks") for rows in told.get("records", ())]
+    of_ranks = [
+        rows for option in stated.values() if option.get("of_ranks") for rows in option.get("records", ())
+    ]
     counted = [rows for key in restarts for rows in stated[key].get("records", ())]
     own_arrays = any(apart(run["reductions"], run["size"]) for run in (a, b))
 

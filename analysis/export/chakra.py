@@ -127,12 +127,12 @@ def _write_rank(part: Slice, rank: int, own: pd.DataFrame | None, messages: dict
     following = 0
     for piece in tiles(own, talks):
         if piece.row < 0:
-            made = [("COMP_NODE", [("is_cpu_op", "bool_val", on_cpu)])]
+            nodes = [("COMP_NODE", [("is_cpu_op", "bool_val", on_cpu)])]
         elif collective[piece.row] >= 0:
-            made = [("COMM_COLL_NODE", _collective(int(sizes[piece.row])))]
+            nodes = [("COMM_COLL_NODE", _collective(int(sizes[piece.row])))]
         else:
-            made = [(which, _message(*rest)) for which, *rest in messages[piece.row]]
-        for which, attributes in made:
+            nodes = [(which, _message(*rest)) for which, *rest in messages[piece.row]]
+        for which, attributes in nodes:
             node = kinds["Node"](
                 id=following, name=piece.name, type=NODE_TYPES.index(which), data_deps=before,
                 start_time_micros=piece.start // 1000,
@@ -146,7 +146,7 @@ def _write_rank(part: Slice, rank: int, own: pd.DataFrame | None, messages: dict
             )  # fmt: skip
             _append(file, node)
             following += 1
-        before = list(range(following - len(made), following))
+        before = list(range(following - len(nodes), following))
 
 
 def _collective(size: int) -> list[tuple]:
@@ -179,17 +179,17 @@ def _messages_of(part: Slice) -> dict[int, list[tuple]]:
         each = sorted(part.attributes[source].get("partners", {}).get(name, []))
         return size // len(each) + (each.index(target) < size % len(each)) if target in each else 0
 
-    found: dict[int, list[tuple]] = {}
+    messages: dict[int, list[tuple]] = {}
     for row, (i, rank), (name, _) in zip(rows.index, known, known.values(), strict=True):
         for partner in part.attributes[rank].get("partners", {}).get(name, []):
             if (i, partner) not in known:
                 continue
             tag = int(i) % 2**31
-            found.setdefault(row, []).extend([
+            messages.setdefault(row, []).extend([
                 ("COMM_SEND_NODE", rank, partner, tag, share(i, rank, partner)),
                 ("COMM_RECV_NODE", partner, rank, tag, share(i, partner, rank)),
             ])  # fmt: skip
-    return found
+    return messages
 
 
 def _attributes(named: list[tuple]) -> list:
@@ -218,10 +218,10 @@ def classes() -> dict[str, Callable]:
     for number, name in enumerate(NODE_TYPES):
         node_type.value.add(name=name, number=number)
     for message, fields in MESSAGES.items():
-        made = file.message_type.add(name=message)
+        described = file.message_type.add(name=message)
         for name, (number, kind_) in fields.items():
             repeated, plain = kind_.startswith("*"), kind_.lstrip("*|")
-            own = made.field.add(
+            own = described.field.add(
                 name=name, number=number, label=field.LABEL_REPEATED if repeated else field.LABEL_OPTIONAL
             )
             if plain[0].isupper():
@@ -230,8 +230,8 @@ def classes() -> dict[str, Callable]:
             else:
                 own.type = getattr(field, f"TYPE_{plain.upper()}")
             if kind_.startswith("|"):
-                if not made.oneof_decl:
-                    made.oneof_decl.add(name="value")
+                if not described.oneof_decl:
+                    described.oneof_decl.add(name="value")
                 own.oneof_index = 0
     # A pool of its own: in the common one this would clash with an installed chakra package.
     pool = descriptor_pool.DescriptorPool()

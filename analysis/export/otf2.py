@@ -39,15 +39,15 @@ def write(part: Slice, out: Path) -> list[Path]:
     out.mkdir()
     try:
         trace = otf2.writer.Writer(str(out), ARCHIVE, timer_resolution=1_000_000_000)
-        with _errors() as said:
+        with _errors() as messages:
             try:
                 _write(part, trace)
                 trace.close()
             finally:
                 # Or it would be closed once more when it is deleted, which fails after an error.
                 trace._handle = None
-        if said:
-            raise OSError(None, f"OTF2 says {said[0]}")
+        if messages:
+            raise OSError(None, f"OTF2 says {messages[0]}")
     except BaseException as error:
         shutil.rmtree(out)
         if isinstance(error, Error):
@@ -62,10 +62,10 @@ def _errors() -> Iterator[list[str]]:
     from _otf2 import Error_GetDescription, ErrorCode
     from _otf2.Config import conf
 
-    said: list[str] = []
+    messages: list[str] = []
 
     def note(_data, _file, _line, _function, code, _message, _arguments) -> int:
-        said.append(str(Error_GetDescription(ErrorCode(code))))
+        messages.append(str(Error_GetDescription(ErrorCode(code))))
         return code
 
     # OTF2_ErrorCallback (OTF2_ErrorCodes.h); a va_list is passed by address, and left alone.
@@ -78,7 +78,7 @@ def _errors() -> Iterator[list[str]]:
     handler = kind(note)
     before = register(ctypes.cast(handler, ctypes.c_void_p), None)
     try:
-        yield said
+        yield messages
     finally:
         register(before, None)
 
@@ -108,17 +108,17 @@ def _write(part: Slice, trace) -> None:
 def _locations(part: Slice, make) -> dict:
     """{(rank, lane): location}."""
     machine = make.system_tree_node("machine", class_name="machine")
-    nodes, found = {}, {}
+    nodes, locations = {}, {}
     lanes = part.events.groupby("rank")["lane"].max()
     for rank in part.attributes:
         node = part.node(rank)
         if node not in nodes:
             nodes[node] = make.system_tree_node(node, class_name="node", parent=machine)
         group = make.location_group(f"rank {rank}", system_tree_parent=nodes[node])
-        found[rank, 0] = make.location(f"rank {rank}", group=group)
+        locations[rank, 0] = make.location(f"rank {rank}", group=group)
         for lane in range(1, int(lanes.get(rank, 0)) + 1):
-            found[rank, lane] = make.location(f"rank {rank}, overlapping regions {lane}", group=group)
-    return found
+            locations[rank, lane] = make.location(f"rank {rank}, overlapping regions {lane}", group=group)
+    return locations
 
 
 def _region(name: str, waits: str, make):

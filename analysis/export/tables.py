@@ -27,11 +27,11 @@ LINK_MOST = 150_000  # bytes of one link
 
 @dataclass(frozen=True)
 class Link:
-    """A file inside a page: `uri` is all of it; `said` says what it holds."""
+    """A file inside a page: `uri` is all of it; `size` says how many rows it holds."""
 
     file: str
     uri: str
-    said: str
+    size: str
 
 
 def csv_text(frame: pd.DataFrame) -> str:
@@ -45,12 +45,14 @@ def csv_text(frame: pd.DataFrame) -> str:
 
 def texts(frame: pd.DataFrame, change: Callable[[str], str] = printable) -> pd.DataFrame:
     """`frame` with `change` made to all its texts and to the names of its columns, which stay different."""
-    made = frame.set_axis(distinct(map(change, map(str, frame.columns))), axis=1)
-    for column in made.columns[[not pd.api.types.is_numeric_dtype(dtype) for dtype in made.dtypes]]:
-        made[column] = (
-            made[column].astype(object).map(lambda value: change(value) if isinstance(value, str) else value)
+    changed = frame.set_axis(distinct(map(change, map(str, frame.columns))), axis=1)
+    for column in changed.columns[[not pd.api.types.is_numeric_dtype(dtype) for dtype in changed.dtypes]]:
+        changed[column] = (
+            changed[column]
+            .astype(object)
+            .map(lambda value: change(value) if isinstance(value, str) else value)
         )
-    return made
+    return changed
 
 
 def distinct(names: Iterable[str]) -> list[str]:
@@ -78,8 +80,8 @@ def link(name: str, frame: pd.DataFrame) -> Link:
         stride = max(stride + 1, -(-stride * len(uri) // LINK_MOST))
         uri = _uri(frame.iloc[::stride])
     kept = len(range(0, rows, stride))
-    said = f"{kept:,} row{'s' if kept != 1 else ''}"
-    return Link(f"{name}.csv", uri, said if stride == 1 else f"{said} of {rows:,}, evenly chosen")
+    size = f"{kept:,} row{'s' if kept != 1 else ''}"
+    return Link(f"{name}.csv", uri, size if stride == 1 else f"{size} of {rows:,}, evenly chosen")
 
 
 def _uri(frame: pd.DataFrame) -> str:

@@ -1,1 +1,1 @@
-"""How the difference between runs grows with the step: the law, of which runs, as a table."""
+"""How the difference between runs grows with the step: the law, the runs it is fitted to, the table."""

@@ -45,41 +45,41 @@ def law(table: pd.DataFrame, tolerance: float = np.nan) -> dict[str, float | str
     nothing         why there is no rate; empty where there is one
     """
     steps, y = table.index.to_numpy(np.float64), table.to_numpy(np.float64)
-    made = dict.fromkeys(LAW, np.nan) | {
+    fitted = dict.fromkeys(LAW, np.nan) | {
         "samples": y.shape[1], "rates": 0, "power": False, "tolerance": tolerance, "nothing": "",
         **_crossed(steps, y, tolerance),
     }  # fmt: skip
     median = typical(table)
     usable = np.isfinite(median) & (median > 0)
     if not usable.any():
-        return made | {"nothing": "no difference in half of the samples at any step"}
+        return fitted | {"nothing": "no difference in half of the samples at any step"}
     peak = int(np.argmax(np.where(usable, median, 0)))
-    made |= {"largest": median[peak], "largest_at": steps[peak], "settled": _settled(median[usable])}
+    fitted |= {"largest": median[peak], "largest_at": steps[peak], "settled": _settled(median[usable])}
     if y.shape[1] < FEWEST:
-        return made | {"nothing": f"{y.shape[1]} sample{'s' * (y.shape[1] > 1)}, {FEWEST} are needed"}
+        return fitted | {"nothing": f"{y.shape[1]} sample{'s' * (y.shape[1] > 1)}, {FEWEST} are needed"}
     x, logs = steps[usable], np.log(median[usable])
     ends = phase(x, logs)
     if ends is None:
-        return made | {"nothing": f"no growth phase: no steady {RISE:g}-fold rise"}
+        return fitted | {"nothing": f"no growth phase: no steady {RISE:g}-fold rise"}
     i, j = ends
-    made |= {"first": x[i], "last": x[j], "power": _power(x[i : j + 1], logs[i : j + 1])}
-    made["settled"] = _settled(median[usable][j + 1 :])
+    fitted |= {"first": x[i], "last": x[j], "power": _power(x[i : j + 1], logs[i : j + 1])}
+    fitted["settled"] = _settled(median[usable][j + 1 :])
     inside = (steps >= x[i]) & (steps <= x[j])
     top = np.exp(logs[j])
-    lines = [found for column in y[inside].T if (found := _line(steps[inside], column, top))]
-    made["rates"] = len(lines)
+    lines = [line for column in y[inside].T if (line := _line(steps[inside], column, top))]
+    fitted["rates"] = len(lines)
     if len(lines) < FEWEST:
-        return made | {
+        return fitted | {
             "nothing": f"{len(lines)} samples differ throughout the growth phase, {FEWEST} are needed"
         }
     slopes, starts = np.array(lines).T
-    made["rate"], made["rate_low"], made["rate_high"] = median_interval(slopes)
-    made["start"] = float(np.exp(np.median(starts)))
+    fitted["rate"], fitted["rate_low"], fitted["rate_high"] = median_interval(slopes)
+    fitted["start"] = float(np.exp(np.median(starts)))
     rising = slopes > 0
     if tolerance > 0 and rising.sum() >= FEWEST:
         at = (np.log(tolerance) - starts[rising]) / slopes[rising]
-        made["predicted"], made["predicted_low"], made["predicted_high"] = median_interval(at)
-    return made
+        fitted["predicted"], fitted["predicted_low"], fitted["predicted_high"] = median_interval(at)
+    return fitted
 
 
 def typical(table: pd.DataFrame) -> np.ndarray:
@@ -182,8 +182,8 @@ def _crossed(steps: np.ndarray, y: np.ndarray, tolerance: float) -> dict[str, fl
     """`observed` with its interval, and `crossed`, of LAW."""
     reached = y >= tolerance
     some = reached.any(axis=0)
-    made: dict[str, float] = {"crossed": int(some.sum())}
+    crossing: dict[str, float] = {"crossed": int(some.sum())}
     if some.any():
-        found = median_interval(steps[np.argmax(reached[:, some], axis=0)])
-        made |= dict(zip(("observed", "observed_low", "observed_high"), found, strict=True))
-    return made
+        interval = median_interval(steps[np.argmax(reached[:, some], axis=0)])
+        crossing |= dict(zip(("observed", "observed_low", "observed_high"), interval, strict=True))
+    return crossing

@@ -1,4 +1,4 @@
-"""How the difference between runs grows with the step: the law of `growthlaw` for every cell and name.
+"""How the difference between runs grows with the step: the law of `analysis.growth.law` for every cell and name.
 
 Samples are the runs of a cell, each against the first of it. They share that run, so that their interval says how
 sure the rate is for this reference, not for another.
@@ -19,7 +19,7 @@ from analysis.runs import ids, label, samples
 from analysis.variability import comparable
 
 TOLERANCE = 1e-8  # relative: half of the digits of float64 are lost (its epsilon is 2.2e-16)
-HALF = 0.5  # of the blocks, for fingerprints, of which only is known whether they differ
+HALF = 0.5  # of the blocks: fingerprints say whether blocks differ, not how much
 
 CELLS = ["group", "cell", "reference", "runs", "comparable"]
 LAWS = ["group", "cell", "reference", "name", "kind", *LAW, "efold", "tenfold"]
@@ -37,15 +37,15 @@ def cell_growths(frames: Frames, cells: Collection[str] | None = None) -> pd.Dat
         if len(members) < 2 or (cells is not None and cell not in cells):
             continue
         first, *others = ids(members)
-        found = growths(frames, first, others)
-        told = {"group": group, "cell": cell, "reference": label(first), "runs": len(members)}
-        pieces.append(found.assign(**told, comparable=comparable(frames, [first, *others])))
+        own = growths(frames, first, others)
+        place = {"group": group, "cell": cell, "reference": label(first), "runs": len(members)}
+        pieces.append(own.assign(**place, comparable=comparable(frames, [first, *others])))
     if not pieces:
         return pd.DataFrame(columns=[*GROWTH, "run", "repeat", *CELLS])
     return pd.concat(pieces, ignore_index=True)
 
 
-def laws(found: pd.DataFrame, tolerance: float = TOLERANCE) -> pd.DataFrame:
+def laws(differences: pd.DataFrame, tolerance: float = TOLERANCE) -> pd.DataFrame:
     """One row per cell and name that differs anywhere in what `cell_growths` returned; columns LAWS.
 
     Of values the largest relative difference per step is what grows, against `tolerance`; of fingerprints that have
@@ -53,7 +53,7 @@ def laws(found: pd.DataFrame, tolerance: float = TOLERANCE) -> pd.DataFrame:
     difference grows by e and by ten; NaN where there is no rate above 0.
     """
     rows = []
-    for (group, cell), same in found.groupby(["group", "cell"], sort=False):
+    for (group, cell), same in differences.groupby(["group", "cell"], sort=False):
         valued = set(same.loc[same["kind"] == "values", "name"])
         for (kind, name), some in same.groupby(["kind", "name"], sort=False):
             if not some["differing"].any() or (kind == "fingerprints" and name in valued):
@@ -62,14 +62,14 @@ def laws(found: pd.DataFrame, tolerance: float = TOLERANCE) -> pd.DataFrame:
             table = some.pivot(index="step", columns=["run", "repeat"], values=what).sort_index()
             where = {"group": group, "cell": cell, "reference": some["reference"].iloc[0], "name": name}
             rows.append(where | {"kind": kind} | law(table, at))
-    made = pd.DataFrame(rows, columns=LAWS)
-    rate = made["rate"].astype(float).where(made["rate"].astype(float) > 0)
-    return made.assign(efold=1 / rate, tenfold=np.log(10) / rate)
+    frame = pd.DataFrame(rows, columns=LAWS)
+    rate = frame["rate"].astype(float).where(frame["rate"].astype(float) > 0)
+    return frame.assign(efold=1 / rate, tenfold=np.log(10) / rate)
 
 
-def equal_cells(found: pd.DataFrame) -> dict[str, int]:
+def equal_cells(differences: pd.DataFrame) -> dict[str, int]:
     """{cell: its complete runs} of the cells in what `cell_growths` returned in which nothing differs at any step."""
-    by = found.groupby("cell", sort=False)
+    by = differences.groupby("cell", sort=False)
     same = (by["differing"].sum() == 0) & by["comparable"].all()
     return {cell: int(runs) for cell, runs in by["runs"].first()[same].items()}
 

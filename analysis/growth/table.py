@@ -5,13 +5,30 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from analysis.growth.runs import equal_cells
 from analysis.page.sections import Table
-from analysis.terminal import interval, number
+from analysis.page.text import interval, number
+from analysis.power import power_note
+
+
+def growth_tables(fitted: pd.DataFrame, tolerance: float) -> list[tuple[str, Table]]:
+    """(title, table) of the laws `fitted` by cell: values against `tolerance`, and blocks."""
+    tables = []
+    for (cell, reference), same in fitted.groupby(["cell", "reference"], sort=False):
+        for kind, what in (
+            ("values", f"largest relative difference, tolerance {number(tolerance)}"),
+            ("fingerprints", "fraction of blocks that differ, tolerance: half of them"),
+        ):
+            some = same[same["kind"] == kind]
+            if len(some):
+                title = f"{cell}, against {reference}: {what}"
+                tables.append((title, law_table(some, {"name": "name"}, unit="step")))
+    return tables
 
 
 def law_table(laws: pd.DataFrame, keys: dict[str, str], unit: str) -> Table:
-    """One row per row of `laws` (the columns of `growthlaw.LAW` and those of `keys`, {column: its heading}); `unit` is
-    what growth is per, such as "step"."""
+    """One row per row of `laws`, which has the columns `analysis.growth.law.LAW` and those of `keys`, {column:
+    heading}. `unit`: what growth is per, such as "step"."""
     remarks = [remark(row, unit) for row in laws.itertuples(index=False)]
     columns = (*keys.values(), "samples", "growth phase", f"rate per {unit}", "tenfold in", "largest", "settles at",
                "predicted", "observed", *(["remark"] if any(remarks) else []))  # fmt: skip
@@ -24,6 +41,14 @@ def law_table(laws: pd.DataFrame, keys: dict[str, str], unit: str) -> Table:
         for row, text in zip(laws.itertuples(index=False), remarks, strict=True)
     ]  # fmt: skip
     return Table(columns, rows, columns[len(keys) : len(keys) + 8])
+
+
+def equal_lines(differences: pd.DataFrame) -> list[str]:
+    """What there is to say of the cells in which nothing grows since no run differs."""
+    return [
+        f"{cell}: no difference at any step; {power_note(runs)}."
+        for cell, runs in equal_cells(differences).items()
+    ]
 
 
 def remark(row, unit: str) -> str:

@@ -37,11 +37,11 @@ def outside_the_promise(experiment: Experiment) -> Iterator[Finding]:
     """Runs that a guarantee would have equal are of several environments, for which it promises nothing (rule 9)."""
     for (_, cell), same in experiment.runs.groupby(["group", "cell"], sort=False):
         guarantee = same["guarantee"].iloc[0]
-        if told := several(same, guarantee):
+        if entries := several(same, guarantee):
             count = len(by_environment(same, guarantee))
             yield Finding(
                 WARNING, GROUPS, cell,
-                f"{count} environment{'s' * (count != 1)} among {len(same)} runs: {listed(told)}",
+                f"{count} environment{'s' * (count != 1)} among {len(same)} runs: {listed(entries)}",
                 f"{guarantee} holds for one {', one set of '.join(SCOPE[guarantee])}; repeat the runs in one "
                 "environment, or claim nothing across them",
             )  # fmt: skip
@@ -86,15 +86,15 @@ def not_recorded(experiment: Experiment) -> Iterator[Finding]:
 
 def oversubscribed(experiment: Experiment) -> Iterator[Finding]:
     """More threads than cores: ranks take turns, and times are those of the scheduler (rule 9)."""
-    found = []
+    launches = []
     for row in experiment.launches.itertuples():
         shared = _sharing(row.flat, row.size)
         if shared and row.run in set(experiment.timed["run"]):
             unless = "" if row.flat.get("affinity") else ", unless each rank is bound to cores of its own"
-            found.append(f"{row.run}: {shared[0]} threads on {shared[1]} cores{unless}")
-    if found:
+            launches.append(f"{row.run}: {shared[0]} threads on {shared[1]} cores{unless}")
+    if launches:
         yield Finding(
-            WARNING, COST, listed(found),
+            WARNING, COST, listed(launches),
             "ranks share cores: collectives wait for ranks that do not run, and no time says what the code needs",
             "no more ranks times threads than cores; the bits are not concerned",
         )  # fmt: skip

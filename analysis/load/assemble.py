@@ -63,9 +63,9 @@ def assemble(path: Path, pieces: list[Piece]) -> Run:
         pieces = alone(usable)
     first = ranks[0].attributes
     recorded = set().union(*(rank.ends for rank in ranks))
-    if result is not None and (found := contradictions(result, ranks, recorded)):
+    if result is not None and (contradiction := contradictions(result, ranks, recorded)):
         advice = "the run was changed, or files of several are mixed: copy the whole directory again"
-        run.note("contradiction", shown, f"{shown}: {'; '.join(found)}; {advice}", "nothing")
+        run.note("contradiction", shown, f"{shown}: {'; '.join(contradiction)}; {advice}", "nothing")
         return run
     missing = first["size"] - len(ranks)
     if missing:
@@ -139,8 +139,8 @@ def _usable(run: Run, files: list[Head | TraceError], shown: str) -> list[Head]:
             continue
         first, here = next(iter(ranks.values()), head), printable(str(head.path))
         if other := [key for key in SHARED if head.attributes[key] != first.attributes[key]]:
-            told = printable(str(head.attributes[other[0]]))
-            reason = f"{here}: of another launch than {first.path.name} ({other[0]} {told})"
+            other_run = printable(str(head.attributes[other[0]]))
+            reason = f"{here}: of another launch than {first.path.name} ({other[0]} {other_run})"
             run.note("foreign rank", here, f"{reason}; give every run its own directory", "nothing of it")
             continue
         if head.rank in ranks:
@@ -212,10 +212,10 @@ def _row(ranks: list[Head], repeat: int, step: int, complete: bool, result: Resu
 
 def _regions(ranks: list[Head]) -> dict[str, str]:
     """{region: kind} of all ranks; of two kinds that of the lowest rank."""
-    found: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     for rank in ranks:
-        found = rank.attributes.get("regions", {}) | found
-    return found
+        kinds = rank.attributes.get("regions", {}) | kinds
+    return kinds
 
 
 def _tracing_ns(rank: Head) -> float:

@@ -80,9 +80,9 @@ def signature(directory: Path, files: list[Path]) -> str:
     words = []
     for path in (*files, directory / RESULT):
         with contextlib.suppress(OSError):
-            found = os.lstat(path)
+            status = os.lstat(path)
             words.append(
-                f"{os.fsencode(path.name)!r} {found.st_size} {found.st_ino} {found.st_mtime_ns} {found.st_ctime_ns}"
+                f"{os.fsencode(path.name)!r} {status.st_size} {status.st_ino} {status.st_mtime_ns} {status.st_ctime_ns}"
             )
     return xxhash.xxh3_128_hexdigest("\n".join(words).encode())
 

@@ -18,33 +18,33 @@ ENDED = (0, 3)  # exit codes of a run that came to its end: all checks passed, o
 def contradictions(result: Result, heads: Sequence[Head], recorded: Collection[int]) -> list[str]:
     """What `result` says that the traces of its run contradict, a sentence each. `heads`: of all usable ranks;
     `recorded`: the repeats of which there are rows."""
-    told = heads[0].attributes
+    stated = heads[0].attributes
     known = {key: getattr(result, key) for key in SAME}
-    found = [
-        f"{RESULT} says {key} {printable(str(value))}, the traces {printable(str(told[key]))}"
+    sentences = [
+        f"{RESULT} says {key} {printable(str(value))}, the traces {printable(str(stated[key]))}"
         for key, value in known.items()
-        if value not in (None, "", 0) and key in told and value != told[key]
+        if value not in (None, "", 0) and key in stated and value != stated[key]
     ]
     if (result.exit_code in ENDED) != (result.status == "done"):
-        found.append(f"{RESULT} says both {printable(result.status)} and exit code {result.exit_code}")
+        sentences.append(f"{RESULT} says both {printable(result.status)} and exit code {result.exit_code}")
     if result.status != "done":
-        return found
+        return sentences
     changed = sorted({head.path.name for head in heads if result.traces.get(head.path.name) != head.digest})
     if changed:
-        found.append(f"{RESULT} was written for another {changed[0]}")
+        sentences.append(f"{RESULT} was written for another {changed[0]}")
     failed = sum(not check.passed for check in result.checks)
     if (result.exit_code == 0) == bool(failed):
-        found.append(f"{RESULT} says exit code {result.exit_code} and names {failed} checks that failed")
+        sentences.append(f"{RESULT} says exit code {result.exit_code} and names {failed} checks that failed")
     early = next((head.rank for head in heads if not head.attributes["complete"]), None)
     if early is not None:
-        found.append(f"{RESULT} says that the run is done, the trace of rank {early} that it ended early")
-    repeats = told.get("repeats")
+        sentences.append(f"{RESULT} says that the run is done, the trace of rank {early} that it ended early")
+    repeats = stated.get("repeats")
     if repeats and result.fingerprints and len(result.fingerprints) != repeats:
-        found.append(
+        sentences.append(
             f"{RESULT} has {len(result.fingerprints)} final states, the traces are of {repeats} repeats"
         )
     if repeats and recorded and early is None and set(recorded) != set(range(repeats)):
-        found.append(
+        sentences.append(
             f"{RESULT} says that the run is done, the traces hold {len(recorded)} of {repeats} repeats"
         )
-    return found
+    return sentences

@@ -26,7 +26,7 @@ def find_runs(paths: Iterable[str | os.PathLike]) -> list[Path]:
     DEPTH levels, or a glob pattern of such. Links below a directory are not followed: they may lead anywhere, also to
     itself. Raises NoRuns for a path under which there is none.
     """
-    found: dict[Path, None] = {}
+    directories: dict[Path, None] = {}
     for path in paths:
         shown = printable(str(path))
         places = [Path(path)] if os.path.lexists(path) else sorted(map(Path, glob.glob(str(path))))
@@ -40,8 +40,8 @@ def find_runs(paths: Iterable[str | os.PathLike]) -> list[Path]:
                 f"{shown}: no run here, nor in {DEPTH} levels below, where links are not followed; a run is "
                 "a directory with rank-00000.h5, as written by `python -m miniapps.NAME --out DIRECTORY`"
             )
-        found |= dict.fromkeys(runs)
-    return list(found)
+        directories |= dict.fromkeys(runs)
+    return list(directories)
 
 
 def is_run(directory: Path) -> bool:

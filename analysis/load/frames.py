@@ -142,16 +142,16 @@ def _read(
     """Each run with its tables, in order; one run at a time is in memory in full."""
     files = [trace_files(directory) for directory in directories]
     signed = [cache.signature(*run) for run in zip(directories, files, strict=True)]
-    found = [cache.load(*run) if keep else None for run in zip(directories, signed, strict=True)]
+    cached = [cache.load(*run) if keep else None for run in zip(directories, signed, strict=True)]
     tasks = [
         [own[i : i + TOGETHER] for i in range(0, len(own), TOGETHER)] if known is None else []
-        for own, known in zip(files, found, strict=True)
+        for own, known in zip(files, cached, strict=True)
     ]
     few = sum(len(task) for own in tasks for task in own) < POOL_FROM
     with readers(1 if few else sum(map(len, tasks)), processes) as reading:
         pieces = reading(task for own in tasks for task in own)
         for directory, own, known, names, signature in zip(
-            directories, tasks, found, files, signed, strict=True
+            directories, tasks, cached, files, signed, strict=True
         ):
             if known is not None:
                 yield known

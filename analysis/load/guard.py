@@ -161,8 +161,8 @@ def read_run(
         if wanted is not None and rank not in wanted:
             continue
         if path not in held:
-            found = _guarded(read_all, path, None if tables is None else list(tables))
-            held = {path: {trace.attributes["rank"]: trace for trace in found}}
+            traces = _guarded(read_all, path, None if tables is None else list(tables))
+            held = {path: {trace.attributes["rank"]: trace for trace in traces}}
         yield held[path][rank]
 
 

@@ -1,4 +1,4 @@
-"""The rows of one table of one run: in memory, or in a Parquet file of which only what is asked for is read."""
+"""The rows of one table of one run: in memory, or in a Parquet file, from which only what is asked for is read."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Rows:
         import pyarrow.parquet as pq
 
         with self._opened() as file, pq.ParquetFile(file) as parquet:
-            found = self._arrays(parquet.read_row_groups(groups, use_threads=False))
-        self.read += len(found["step"])
+            columns = self._arrays(parquet.read_row_groups(groups, use_threads=False))
+        self.read += len(columns["step"])
         # Where the rows of the groups that were read begin: those between are not there.
         starts = np.cumsum([0, *(bounds[group + 1] - bounds[group] for group in groups)])[:-1]
         moved = []
@@ -66,7 +66,7 @@ class Rows:
             k = np.searchsorted(bounds[groups], begin, side="right") - 1
             shift = int(starts[k] - bounds[groups[k]])
             moved.append((begin + shift, end + shift))
-        return {key: _taken(rows, moved) for key, rows in found.items()}
+        return {key: _taken(rows, moved) for key, rows in columns.items()}
 
     @contextmanager
     def _opened(self) -> Iterator[BinaryIO]:
@@ -100,7 +100,7 @@ class Rows:
     def _arrays(self, table) -> dict[str, np.ndarray]:
         import pyarrow as pa
 
-        found = {}
+        columns = {}
         for key, dtype in self.dtypes.items():
             column = table.column(key)
             table = table.drop_columns(key)
@@ -108,11 +108,11 @@ class Rows:
                 encoded = column.combine_chunks().dictionary_encode()
                 known = np.empty(len(encoded.dictionary), object)
                 known[:] = encoded.dictionary.to_pylist()
-                found[key] = known[encoded.indices.to_numpy()]
+                columns[key] = known[encoded.indices.to_numpy()]
             else:
-                found[key] = column.to_numpy().astype(dtype, copy=False)
+                columns[key] = column.to_numpy().astype(dtype, copy=False)
         pa.default_memory_pool().release_unused()
-        return found
+        return columns
 
 
 def _joined(places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -58,11 +58,11 @@ def timeline(
 
 def partners(run: str | os.PathLike) -> dict[str, dict[int, list[int]]]:
     """{name of a region: {rank: ranks with which it exchanges data there}}; regions that wait for all are not in it."""
-    found: dict[str, dict[int, list[int]]] = {}
+    by_region: dict[str, dict[int, list[int]]] = {}
     for trace in read_run(run, tables=()):
         for name, ranks in trace.attributes.get("partners", {}).items():
-            found.setdefault(name, {})[trace.attributes["rank"]] = ranks
-    return found
+            by_region.setdefault(name, {})[trace.attributes["rank"]] = ranks
+    return by_region
 
 
 def _of_rank(trace: RankTrace) -> pd.DataFrame:

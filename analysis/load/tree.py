@@ -29,16 +29,16 @@ def leaves(columns: dict[str, np.ndarray], payload: tuple[str, ...]) -> dict[str
     LEAVES, in the order of the rows."""
     leaf = columns["block"] // LEAF
     first = np.flatnonzero(changes(*(columns[key] for key in PLACE), leaf))
-    found = {key: columns[key][first].astype(LEAVES[key], copy=False) for key in (*PLACE, "seq")}
-    found |= {"leaf": leaf[first], "begin": first, "rows": np.diff(first, append=len(leaf))}
+    tree = {key: columns[key][first].astype(LEAVES[key], copy=False) for key in (*PLACE, "seq")}
+    tree |= {"leaf": leaf[first], "begin": first, "rows": np.diff(first, append=len(leaf))}
     block = columns["block"].astype(np.uint64)
     words = [columns[key].view(np.uint64) for key in payload]
     keys = _mixed(block)
     hi = _mixed(words[0] ^ keys)
     lo = _mixed((words[1] if len(words) > 1 else words[0]) + hi)
     for name, word in zip(HASHES, (keys, hi, lo), strict=True):
-        found[name] = np.add.reduceat(word, first) if len(first) else np.empty(0, np.uint64)
-    return {key: found[key] for key in LEAVES}
+        tree[name] = np.add.reduceat(word, first) if len(first) else np.empty(0, np.uint64)
+    return {key: tree[key] for key in LEAVES}
 
 
 def _mixed(words: np.ndarray) -> np.ndarray:

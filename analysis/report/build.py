@@ -89,11 +89,11 @@ def build(frames: Frames, against: Id | None = None) -> Report:
 
 def _annotated(overview: Overview) -> list[Section]:
     """All sections, each with the findings that concern it."""
-    found = lint(overview)
+    findings = lint(overview)
     every = [section for sections in SECTIONS for section in sections(overview)]
-    every[-2:-2] = limits_sections(found)  # before environments and what was left out
+    every[-2:-2] = limits_sections(findings)  # before environments and what was left out
     return [
         replace(section, findings=[(row.severity, f"{row.found}; {row.remedy}") for row in same.itertuples()])
         for section in every
-        for same in [found[found["section"] == section.title]]
+        for same in [findings[findings["section"] == section.title]]
     ]

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis import terminal
+from analysis.comparison import facts
 from analysis.groups import ranks_text
 from analysis.load.frames import Frames
 from analysis.matrix import ALL, matrix
 from analysis.overview import Overview
 from analysis.page.sections import OPEN, SIGNS, Mark, Section, Table
+from analysis.page.tables import groups_table, variability_tables
 from analysis.report import figures
 from analysis.report.growth import growth_section
 from analysis.runs import Id, label, samples
-from analysis.terminal import number
 from analysis.variability import variability
 from analysis.verdict import MEANING, counted, place
 
@@ -30,29 +30,21 @@ def groups_sections(overview: Overview) -> list[Section]:
         "same bits, whatever their rank count; under run those of one rank count; under none nothing is "
         "promised. Only complete runs are counted; each repeat of a launch is a run."
     )
-    found = matrix(overview.frames, overview.groups)
-    columns = ("group", "guarantee", "ordering", "incomplete", "final state", "verdict")
-    rows = [
-        (
-            g.label, g.guarantee, g.ordering, g.incomplete, g.state or ("several" if g.distinct > 1 else "-"),
-            Mark(g.verdict, g.verdict),
-        )
-        for g in overview.groups
-    ]  # fmt: skip
-    states = Table(columns, rows, ("incomplete",), folded=True)
+    counts = matrix(overview.frames, overview.groups)
+    _, states = groups_table(overview.groups)
     tables = [
-        ("Different results / runs, by number of ranks", _matrix(found)),
-        ("Final states and verdicts", states),
+        ("Different results / runs, by number of ranks", _matrix(counts)),
+        ("Final states and verdicts", replace(states, folded=True)),
     ]
-    return [Section("Groups", "", intro, tables=tables, notes=_bounds(found))]
+    return [Section("Groups", "", intro, tables=tables, notes=_bounds(counts))]
 
 
-def _matrix(found: pd.DataFrame) -> Table:
+def _matrix(counts: pd.DataFrame) -> Table:
     """`matrix` as a table: a row per group, a column per rank count."""
-    sizes = sorted(set(found["size"]) - {ALL})
+    sizes = sorted(set(counts["size"]) - {ALL})
     names = {size: str(size) for size in sizes} | {ALL: "all"}
     rows = []
-    for group, same in found.groupby("group", sort=False):
+    for group, same in counts.groupby("group", sort=False):
         cells = {row.size: _mark(row, group) for row in same.itertuples(index=False)}
         rows.append((group, *(cells.get(size, "") for size in names)))
     return Table(("group", *names.values()), rows, grid=True)
@@ -74,14 +66,14 @@ def _mark(row, group: str) -> Mark:
     return Mark(text, row.verdict, f"{note}.")
 
 
-def _bounds(found: pd.DataFrame) -> list[str]:
+def _bounds(counts: pd.DataFrame) -> list[str]:
     """What the cells mean, and what equal ones do not tell."""
-    known = dict.fromkeys(found["verdict"])
-    said = [
+    known = dict.fromkeys(counts["verdict"])
+    signs = [
         f"{SIGNS[verdict]} {verdict}: {meaning}" for verdict, meaning in MEANING.items() if verdict in known
     ]
-    notes = [f"{'; '.join(said)}. Without a sign: no promise spans rank counts."] if said else []
-    equal = found[found["bound"].notna()].drop_duplicates("runs").sort_values("runs")
+    notes = [f"{'; '.join(signs)}. Without a sign: no promise spans rank counts."] if signs else []
+    equal = counts[counts["bound"].notna()].drop_duplicates("runs").sort_values("runs")
     if len(equal):
         each = ", ".join(f"{row.bound:.1%} in {row.runs}" for row in equal.itertuples(index=False))
         notes.append(
@@ -98,7 +90,7 @@ def first_sections(overview: Overview) -> list[Section]:
     paths = frames.runs.set_index(["run", "repeat"])["path"]
     for cell, found in ((cell, cell.first) for group in groups for cell in group.cells if cell.first):
         a, b = found.a, found.b
-        lines = [("between", f"{label(a)} and {label(b)}"), *terminal.facts(found, frames)]
+        lines = [("between", f"{label(a)} and {label(b)}"), *facts(found, frames)]
         given = " ".join(shlex.quote(f"{paths[run]}:{run[1]}") for run in (a, b))
         command = f"python -m analysis divergence {given}"
         items.append((f"{cell.label}: {place(found.part)}", lines, command))
@@ -121,43 +113,20 @@ def growth_sections(overview: Overview) -> list[Section]:
 
 def variability_sections(overview: Overview) -> list[Section]:
     """How far runs lie apart at their end."""
-    made = _variability(overview.stepped, overview.against, overview.pairs, overview.labels)
-    return [said(overview, made)]
+    section = _variability(overview.stepped, overview.against, overview.pairs, overview.labels)
+    return [said(overview, section)]
 
 
-def _variability(frames: Frames, against: Id | None, found: pd.DataFrame, labels: list[str]) -> Section:
-    frame = variability(frames, against, found)
-    if found.empty:
+def _variability(frames: Frames, against: Id | None, compared: pd.DataFrame, labels: list[str]) -> Section:
+    frame = variability(frames, against, compared)
+    if compared.empty:
         return Section(
             "Variability", "There are no two complete runs to compare, so nothing can be said about it."
         )
-    columns = (
-        "name",
-        "against",
-        "pairs",
-        "distinct",
-        "effective",
-        "max |V_s|",
-        "V_ermv",
-        "V_c",
-        "max ULP",
-        "p at 95 %",
-    )
-    tables = []
-    for cell, same in frame.groupby("cell", sort=False):
-        rows = [
-            (
-                row.name, row.against, row.pairs, f"{row.distinct} of {row.runs}", number(row.effective),
-                number(row.v_s_max), number(row.v_ermv_mean), number(row.v_c_mean), number(row.ulp_max),
-                f"< {row.bound:.1%}" if row.bound == row.bound else "",
-            )
-            for row in same.itertuples(index=False)
-            if row.pairs
-        ]  # fmt: skip
-        if rows:
-            same_bits = not (same["v_c_max"] > 0).any()
-            title = f"{cell}: no difference in any name" if same_bits else cell
-            tables.append((title, Table(columns, rows, columns[2:], folded=same_bits)))
+    tables = [
+        (f"{cell}: no difference in any name" if table.folded else cell, table)
+        for cell, table in variability_tables(frame[frame["pairs"] > 0])
+    ]
     if len(tables) > OPEN:
         tables = [(title, replace(table, folded=True)) for title, table in tables]
     intro = (
@@ -166,7 +135,7 @@ def _variability(frames: Frames, against: Id | None, found: pd.DataFrame, labels
         "is filled where no difference was seen: with 95 % confidence the probability of one per run is "
         "below it."
     )
-    return Section("Variability", "", intro, figures.variability_figures(found, labels), tables)
+    return Section("Variability", "", intro, figures.variability_figures(compared, labels), tables)
 
 
 def said(overview: Overview, section: Section) -> Section:

@@ -16,14 +16,14 @@ LISTED = 6  # runs named in a cell of a table before "and N more"
 
 def environment_sections(overview: Overview) -> list[Section]:
     """What differs between the machines and software of the runs."""
-    found = differences(overview.frames.runs)
+    entries = differences(overview.frames.runs)
     title = "Differences of environment"
-    if found.empty:
+    if entries.empty:
         return [Section(title, "All launches report the same machine, libraries, versions and variables.")]
-    telling = found[found["telling"]]
+    telling = entries[entries["telling"]]
     rows = [(row.key, row.value, _several(row.runs)) for row in telling.itertuples(index=False)]
     tables = [("", Table(("entry", "value", "launches"), rows))] if rows else []
-    rest = found.loc[~found["telling"], "key"].drop_duplicates().tolist()
+    rest = entries.loc[~entries["telling"], "key"].drop_duplicates().tolist()
     intro = f"Another value in every launch: {', '.join(rest)}." if rest else ""
     return [Section(title, "Nothing else differs.", intro, tables=tables)]
 

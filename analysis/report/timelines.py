@@ -33,12 +33,12 @@ MARKED = "marked"
 
 def timeline_sections(overview: Overview) -> list[Section]:
     """What ran around the first divergence of each cell, in both runs."""
-    found = [(cell.label, cell.first) for group in overview.groups for cell in group.cells if cell.first]
+    cells = [(cell.label, cell.first) for group in overview.groups for cell in group.cells if cell.first]
     title = "Timelines around the first divergence"
-    if not found:
+    if not cells:
         return [Section(title, "No group has runs that differ, so there is no divergence to look at.")]
     figures = []
-    for k, (cell, comparison) in enumerate(found[:DRAWN]):
+    for k, (cell, comparison) in enumerate(cells[:DRAWN]):
         figures += timeline_figure(overview.frames, comparison, f"timeline-{k}", cell)
     nothing = (
         "The runs that differ recorded no events around their first divergence (--trace off), or are gone."
@@ -48,26 +48,26 @@ def timeline_sections(overview: Overview) -> list[Section]:
         "that differs below; an asterisk marks the rank that owns the block. Regions inside others are drawn below "
         "them in the row of their rank."
     )
-    if len(found) > DRAWN:
-        intro += f" Drawn for the first {DRAWN} of {len(found)}."
+    if len(cells) > DRAWN:
+        intro += f" Drawn for the first {DRAWN} of {len(cells)}."
     return [Section(title, nothing, intro if figures else "", figures)]
 
 
-def timeline_figure(frames: Frames, found: Comparison, name: str, cell: str) -> list[Figure]:
-    """The timeline of both runs of `found`, as a list of one figure; empty where no events are left to draw.
+def timeline_figure(frames: Frames, comparison: Comparison, name: str, cell: str) -> list[Figure]:
+    """The timeline of both runs of `comparison`, as a list of one figure; empty where no events are left to draw.
 
     The event in which the difference arose (`divergence.cause`) is framed in the second run, where the traces tell it.
     """
-    at, judged = found.part, cause(frames, found)
+    at, judged = comparison.part, cause(frames, comparison)
     event = judged.event if judged else None
     step = event.step if event else at.step
     pieces = []
-    for run, rank in ((found.a, at.rank_a), (found.b, at.rank_b)):
+    for run, rank in ((comparison.a, at.rank_a), (comparison.b, at.rank_b)):
         bars = _bars_of(frames, run, rank, step)
         if bars is None or bars.empty:
             return []
         bars[MARKED] = False
-        if event and run == found.b:
+        if event and run == comparison.b:
             bars[MARKED] = (bars["rank"] == event.rank) & (bars["index"] == event.index)
         pieces.append((label(run), bars))
     every = pd.concat([bars.assign(run=run) for run, bars in pieces], ignore_index=True)
@@ -79,8 +79,8 @@ def timeline_figure(frames: Frames, found: Comparison, name: str, cell: str) -> 
     legend = [*enumerate(names), *([(GREY, "other regions")] if every["name"].nunique() > NAMES else [])]
     ranks = sorted(set(every["rank"]))
     caption = (
-        f"Step {step} on {len(ranks)} ranks, from {label(found.a)} and {label(found.b)}; each on its own clock from "
-        "the beginning of the step."
+        f"Step {step} on {len(ranks)} ranks, from {label(comparison.a)} and {label(comparison.b)}; each on its own "
+        "clock from the beginning of the step."
         + (
             f" Framed: the event in which the difference arose ({judged.kind}: {judged.name})."
             if judged and every[MARKED].any()

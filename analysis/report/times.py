@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from analysis.groups import grouped
 from analysis.load.frames import Frames
 from analysis.overview import Overview
 from analysis.page.sections import Section, Table
+from analysis.page.tables import region_table
+from analysis.page.text import interval, number
 from analysis.regions import cost_summary, costs, regions, summary
 from analysis.report import figures
 from analysis.report.equality import said
-from analysis.terminal import interval, number
 
 FOLD_FROM = 24  # rows
 
@@ -21,32 +24,14 @@ def times_sections(overview: Overview) -> list[Section]:
     if medians.empty:
         nothing = "No times were recorded (--trace off), or no run is complete."
         return [Section("Wall time per region", nothing)]
-    columns = (
-        "region",
-        "group",
-        "ranks",
-        "runs",
-        "calls",
-        "s inclusive",
-        "s exclusive",
-        "share",
-        "imbalance",
-    )
-    rows = [
-        (
-            row.name, row.group, row.size, row.runs, int(row.calls), number(row.total_s),
-            number(row.exclusive_s), f"{row.share:.1%}", f"{row.imbalance:.1%}",
-        )
-        for row in medians.itertuples(index=False)
-    ]  # fmt: skip
     intro = (
         "Inclusive time is spent inside a region, exclusive time inside it and in no region within it; "
         "both are means over ranks, and medians over runs. Share is exclusive time over the wall time of "
         "the run. Imbalance is the slowest rank over the mean, less one."
     )
-    table = ("All regions", Table(columns, rows, columns[2:], folded=len(rows) > FOLD_FROM))
+    table = replace(region_table(medians), folded=len(medians) > FOLD_FROM)
     drawn = figures.time_figures(measured, overview.labels)
-    return [Section("Wall time per region", "", intro, drawn, [table])]
+    return [Section("Wall time per region", "", intro, drawn, [("All regions", table)])]
 
 
 def costs_sections(overview: Overview) -> list[Section]:

@@ -12,7 +12,7 @@ COLLECTIVES = ("name", "calls", "mean_s", "share", "late_s", "rest_s", "late_sha
 STRAGGLERS = ("rank", "last", "groups", "caused_s", "share", "waited_s", "region", "region_share")
 
 
-def collectives(found: Waits) -> pd.DataFrame:
+def collectives(waits: Waits) -> pd.DataFrame:
     """One row per collective or exchange, most time first; columns COLLECTIVES.
 
     `calls` per rank (mean); seconds are means over ranks: `mean_s` of communication (without local work inside), of
@@ -20,23 +20,25 @@ def collectives(found: Waits) -> pd.DataFrame:
     is of the run time, `late_share` of mean_s. `bytes` are those of all ranks, `gb_per_s` is bytes over the rest of all
     ranks (1e9 bytes per second and rank).
     """
-    table = found.table
+    table = waits.table
     by = table.groupby(table["name"].astype("str"), sort=False)
     sums = by[["own", "late", "bytes"]].sum()
-    mean, late = sums["own"] / found.size / 1e9, sums["late"] / found.size / 1e9
+    mean, late = sums["own"] / waits.size / 1e9, sums["late"] / waits.size / 1e9
     rest = (mean - late).clip(lower=0.0)
-    made = pd.DataFrame(
+    frame = pd.DataFrame(
         {
-            "name": sums.index, "calls": (by.size() / found.size).to_numpy(), "mean_s": mean.to_numpy(),
-            "share": (mean * 1e9 / found.wall).to_numpy(), "late_s": late.to_numpy(), "rest_s": rest.to_numpy(),
+            "name": sums.index, "calls": (by.size() / waits.size).to_numpy(), "mean_s": mean.to_numpy(),
+            "share": (mean * 1e9 / waits.wall).to_numpy(), "late_s": late.to_numpy(), "rest_s": rest.to_numpy(),
             "late_share": (late / mean).where(mean > 0).to_numpy(), "bytes": sums["bytes"].to_numpy(),
-            "gb_per_s": (sums["bytes"] / (rest * found.size) / 1e9).where(rest > 0).to_numpy(),
+            "gb_per_s": (sums["bytes"] / (rest * waits.size) / 1e9).where(rest > 0).to_numpy(),
         }
     )  # fmt: skip
-    return made.sort_values(["mean_s", "name"], ascending=[False, True], ignore_index=True)[list(COLLECTIVES)]
+    return frame.sort_values(["mean_s", "name"], ascending=[False, True], ignore_index=True)[
+        list(COLLECTIVES)
+    ]
 
 
-def stragglers(found: Waits) -> pd.DataFrame:
+def stragglers(waits: Waits) -> pd.DataFrame:
     """One row per rank; columns STRAGGLERS.
 
     `last`: in how many of the `groups` (collectives, and exchanges with its partners) some rank waited for this one;
@@ -44,13 +46,13 @@ def stragglers(found: Waits) -> pd.DataFrame:
     itself. `region` took most of its time since its own last wait, in those cases, weighted by the waiting that
     followed, and `region_share` is its part: why it was late.
     """
-    table = found.table
+    table = waits.table
     held = table[table["late"] > 0]
     by = held.groupby("who")
-    every = np.arange(found.size)
+    every = np.arange(waits.size)
     caused = by["late"].sum().reindex(every, fill_value=0).to_numpy()
     total = caused.sum()
-    why = _reasons(found, held)
+    why = _reasons(waits, held)
     groups = table.groupby("rank")["group"].nunique().reindex(every, fill_value=0).to_numpy()
     return pd.DataFrame(
         {
@@ -58,7 +60,7 @@ def stragglers(found: Waits) -> pd.DataFrame:
             "last": by["group"].nunique().reindex(every, fill_value=0).to_numpy(),
             "groups": groups,
             "caused_s": caused / 1e9,
-            "share": caused / total if total else np.zeros(found.size),
+            "share": caused / total if total else np.zeros(waits.size),
             "waited_s": held.groupby("rank")["late"].sum().reindex(every, fill_value=0).to_numpy() / 1e9,
             "region": [why.get(r, ("", np.nan))[0] for r in every.tolist()],
             "region_share": [why.get(r, ("", np.nan))[1] for r in every.tolist()],
@@ -66,21 +68,21 @@ def stragglers(found: Waits) -> pd.DataFrame:
     )
 
 
-def _reasons(found: Waits, held: pd.DataFrame) -> dict[int, tuple[str, float]]:
+def _reasons(waits: Waits, held: pd.DataFrame) -> dict[int, tuple[str, float]]:
     """{rank: (region, share)}: in what the late ranks of `held` were between their last wait and when they posted."""
-    table, reasons = found.table, {}
+    table, reasons = waits.table, {}
     cost = held.groupby(["who", "group"], as_index=False)["late"].sum()
     for rank, own in cost.groupby("who"):
         rank = int(rank)
-        posted = table["posted"].to_numpy()[found.rows[own["group"].to_numpy(), rank]]
+        posted = table["posted"].to_numpy()[waits.rows[own["group"].to_numpy(), rank]]
         ends = np.sort(table["end"].to_numpy()[(table["rank"] == rank).to_numpy()])
         k = np.searchsorted(ends, posted, side="right") - 1
-        begin = np.where(k >= 0, ends[np.maximum(k, 0)], min(found.begin[rank], posted.min()))
+        begin = np.where(k >= 0, ends[np.maximum(k, 0)], min(waits.begin[rank], posted.min()))
         order = np.argsort(posted, kind="stable")
         begin, posted, late = begin[order], posted[order], own["late"].to_numpy()[order]
         # Posts without a wait between them share what came before: of these only the first has it.
         fresh = np.append(True, begin[1:] >= posted[:-1]) & (posted > begin)
-        parts = between(found, rank, begin[fresh], posted[fresh])
+        parts = between(waits, rank, begin[fresh], posted[fresh])
         if not len(parts):
             continue
         length = (posted - begin)[fresh]

@@ -21,13 +21,13 @@ EFFICIENCY = ("parallel", "load_balance", "communication", "serialisation", "tra
               "acausal_ns")  # fmt: skip
 
 
-def efficiencies(found: Waits) -> dict[str, float]:
+def efficiencies(waits: Waits) -> dict[str, float]:
     """EFFICIENCY of one repeat; `useful_s` is the sum over ranks, `ideal_s` T0, `wall_s` from the first event of any
     rank to the last. `acausal`: of the `waits`, those that ended before a partner had posted, by its clock;
     `acausal_ns`: by how much at most, which says how well the clocks agree."""
-    useful, ideal, wall = useful_times(found), float(replay(found).max()), float(found.wall)
+    useful, ideal, wall = useful_times(waits), float(replay(waits).max()), float(waits.wall)
     most, mean = float(useful.max()), float(useful.mean())
-    early = (found.table["last"] - found.table["end"]).clip(lower=0)
+    early = (waits.table["last"] - waits.table["end"]).clip(lower=0)
     return {
         "parallel": _share(mean, wall),
         "load_balance": _share(mean, most),
@@ -40,7 +40,7 @@ def efficiencies(found: Waits) -> dict[str, float]:
         "useful_s": float(useful.sum()) / 1e9,
         "ideal_s": ideal / 1e9,
         "wall_s": wall / 1e9,
-        "waits": len(found.table),
+        "waits": len(waits.table),
         "acausal": int((early > 0).sum()),
         "acausal_ns": int(early.max()) if len(early) else 0,
     }

@@ -23,9 +23,9 @@ OTHERS = "others"
 RUNS = ["series", "size", "run", "repeat"]
 
 
-def speedup_figures(made: Study) -> list[Figure]:
+def speedup_figures(results: Study) -> list[Figure]:
     """Speedup and efficiency of strong and of weak series against the rank count."""
-    figures, points = [], scaled(made.points)
+    figures, points = [], scaled(results.points)
     for kind in (STRONG, WEAK):
         own = points[points["kind"] == kind]
         names = list(dict.fromkeys(own["series"]))
@@ -34,7 +34,9 @@ def speedup_figures(made: Study) -> list[Figure]:
         more = f" {len(names) - COLOURS} more series are in the table." if len(names) > COLOURS else ""
         names = names[:COLOURS]
         law = (
-            made.fits[made.fits["series"].isin(names) & made.fits["chosen"]] if len(made.fits) else made.fits
+            results.fits[results.fits["series"].isin(names) & results.fits["chosen"]]
+            if len(results.fits)
+            else results.fits
         )
         fitted = (
             " Lines: the law with the smallest AICc, only over the rank counts that were measured."
@@ -51,20 +53,20 @@ def speedup_figures(made: Study) -> list[Figure]:
     return figures
 
 
-def communication_figures(made: Study) -> list[Figure]:
+def communication_figures(results: Study) -> list[Figure]:
     """Share of the run time in each collective and exchange."""
     caption = (
         "Share of the run time that ranks spend in each collective and exchange, mean over ranks, waiting for late "
         "ranks included and local work inside left out; one bar for the median run on each rank count."
     )
-    return _stacked(made.traced["collectives"], "share", "scaling-communication", "Communication by collective",
+    return _stacked(results.traced["collectives"], "share", "scaling-communication", "Communication by collective",
                     "share of the run time", caption)  # fmt: skip
 
 
-def path_figures(made: Study) -> list[Figure]:
+def path_figures(results: Study) -> list[Figure]:
     """What the critical path consists of, of series whose ranks wait for each other somewhere."""
-    table = made.traced["path_regions"]
-    table = table[table["series"].isin(made.traced["collectives"]["series"])]
+    table = results.traced["path_regions"]
+    table = table[table["series"].isin(results.traced["collectives"]["series"])]
     caption = (
         "What the critical path goes through: the chain of work and waits, across ranks, that the run could not be "
         "shorter than. A collective on it is its own cost, after the last rank had come. One bar for the median run on "
@@ -74,11 +76,11 @@ def path_figures(made: Study) -> list[Figure]:
                     "share of the critical path", caption)  # fmt: skip
 
 
-def straggler_figures(made: Study) -> list[Figure]:
+def straggler_figures(results: Study) -> list[Figure]:
     """How long all ranks together waited for each rank, on the most ranks of each series."""
-    rows = [(name, own) for name, own in largest(made.traced["stragglers"]) if (own["caused_s"] > 0).any()][
-        :COLOURS
-    ]
+    rows = [
+        (name, own) for name, own in largest(results.traced["stragglers"]) if (own["caused_s"] > 0).any()
+    ][:COLOURS]
     if not rows:
         return []
     caption = (

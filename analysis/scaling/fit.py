@@ -86,23 +86,24 @@ def fits(points: pd.DataFrame) -> pd.DataFrame:
     for (name, kind), own in points.groupby(["series", "kind"], sort=False):
         p, seconds = own["size"].to_numpy(float), own["wall_s"].to_numpy()
         ends = int(p.min()), int(p.max())
-        told = {"series": name, "kind": kind, "runs": len(own), "p_low": ends[0], "p_high": ends[1]}
+        series = {"series": name, "kind": kind, "runs": len(own), "p_low": ends[0], "p_high": ends[1]}
         counts = len(np.unique(p))
         if counts < FEWEST:
             remark = (
                 f"not fitted: {counts} rank count{'s' if counts > 1 else ''}, at least {FEWEST} are needed"
             )
             rows.append(
-                told | {"model": "", "chosen": False, "parameters": "", "remark": remark, "range": ""}
+                series | {"model": "", "chosen": False, "parameters": "", "remark": remark, "range": ""}
             )
             continue
-        made = sorted((_fitted(model, p, seconds) for model in _models(kind)), key=lambda fit: fit[1])
-        for place, (model, aicc, error, x) in enumerate(made):
+        candidates = sorted((_fitted(model, p, seconds) for model in _models(kind)), key=lambda fit: fit[1])
+        for place, (model, aicc, error, x) in enumerate(candidates):
             drawn = intervals(model, p, seconds) if place == 0 else {}
-            rows.append(told | {
-                "model": model.name, "chosen": place == 0, "aicc": aicc, "delta": aicc - made[0][1] if place else 0.0,
+            rows.append(series | {
+                "model": model.name, "chosen": place == 0, "aicc": aicc,
+                "delta": aicc - candidates[0][1] if place else 0.0,
                 "error": error, "parameters": _told(model.meaning(x), drawn),
-                "range": f"measured: {ends[0]} to {ends[1]} ranks", "remark": _remark(model, x, made, place, p),
+                "range": f"measured: {ends[0]} to {ends[1]} ranks", "remark": _remark(model, x, candidates, place, p),
                 **dict(zip("abc", x, strict=False)),
             })  # fmt: skip
     return pd.DataFrame(rows, columns=list(FITS)).astype({"chosen": "bool"})
@@ -181,10 +182,10 @@ def _told(parameters: dict[str, float], intervals: dict[str, tuple[float, float]
     return ", ".join(parts)
 
 
-def _remark(model: Model, x: np.ndarray, made: list, place: int, p: np.ndarray) -> str:
-    if math.isinf(made[place][1]):
+def _remark(model: Model, x: np.ndarray, candidates: list, place: int, p: np.ndarray) -> str:
+    if math.isinf(candidates[place][1]):
         return "too few runs for as many coefficients"
-    close = [other.name for other, value, _, _ in made[1:] if value - made[0][1] < 2]
+    close = [other.name for other, value, _, _ in candidates[1:] if value - candidates[0][1] < 2]
     remarks = [f"not decided against {', '.join(close)}"] if place == 0 and close else []
     if model.name == "usl" and x[2] > 0 and place == 0:
         best = math.sqrt(x[0] / x[2])

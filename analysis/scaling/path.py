@@ -20,16 +20,16 @@ from analysis.scaling.within import between, exclusive_means
 PIECES = ("rank", "begin", "end", "group")
 
 
-def critical_path(found: Waits) -> pd.DataFrame:
+def critical_path(waits: Waits) -> pd.DataFrame:
     """The pieces of the path in the order of time: columns PIECES; `begin` and `end` int64 ns, `group` the wait that
-    the path then leaves the rank to (-1 for the last). The first begins at 0, the last ends at `found.wall`."""
-    table = found.table
+    the path then leaves the rank to (-1 for the last). The first begins at 0, the last ends at `waits.wall`."""
+    table = waits.table
     rank, who, group = (table[key].to_numpy() for key in ("rank", "who", "group"))
     last, end = (table[key].to_numpy() for key in ("last", "end"))
     # The place of every post and end among those of its rank, as in `order`.
     place_post, place_end = np.empty(len(table), np.int64), np.empty(len(table), np.int64)
-    for place, (g, posts, ends) in enumerate(found.order):
-        rows = found.rows[g]
+    for place, (g, posts, ends) in enumerate(waits.order):
+        rows = waits.rows[g]
         rows = rows[rows >= 0]
         if posts:
             place_post[rows] = 2 * place
@@ -38,13 +38,13 @@ def critical_path(found: Waits) -> pd.DataFrame:
     # Clocks that disagree can show a rank to have posted after others went on: it has delayed nobody.
     held = np.flatnonzero((table["late"].to_numpy() > 0) & (last <= end))
     held = held[np.lexsort([place_end[held], rank[held]])]
-    first = np.searchsorted(rank[held], np.arange(found.size + 1))
+    first = np.searchsorted(rank[held], np.arange(waits.size + 1))
     by_rank = [held[i:j] for i, j in pairwise(first)]
     places = [place_end[rows].tolist() for rows in by_rank]
 
     pieces = []
-    here, until, next_group = int(found.finish.argmax()), found.wall, -1
-    place = 2 * len(found.order) + 2
+    here, until, next_group = int(waits.finish.argmax()), waits.wall, -1
+    place = 2 * len(waits.order) + 2
     while True:
         k = bisect_left(places[here], place) - 1
         if k < 0:
@@ -53,37 +53,37 @@ def critical_path(found: Waits) -> pd.DataFrame:
         row = by_rank[here][k]
         pieces.append((here, int(last[row]), until, next_group))
         next_group, until, here = int(group[row]), int(last[row]), int(who[row])
-        place = int(place_post[found.rows[next_group, here]])
+        place = int(place_post[waits.rows[next_group, here]])
     return pd.DataFrame(pieces[::-1], columns=list(PIECES)).astype("int64")
 
 
-def composition(found: Waits, path: pd.DataFrame) -> pd.DataFrame:
+def composition(waits: Waits, path: pd.DataFrame) -> pd.DataFrame:
     """Time on the `path` by region and rank: columns `rank`, `name`, `path_ns`. The sum is the run time."""
     pieces = []
     for rank, own in path[path["end"] > path["begin"]].groupby("rank"):
-        parts = between(found, int(rank), own["begin"].to_numpy(), own["end"].to_numpy())
+        parts = between(waits, int(rank), own["begin"].to_numpy(), own["end"].to_numpy())
         pieces.append(parts.groupby("name", as_index=False)["ns"].sum().assign(rank=int(rank)))
     whole = pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame(columns=["rank", "name", "ns"])
     return whole.rename(columns={"ns": "path_ns"})[["rank", "name", "path_ns"]]
 
 
-def path_regions(found: Waits, parts: pd.DataFrame) -> pd.DataFrame:
+def path_regions(waits: Waits, parts: pd.DataFrame) -> pd.DataFrame:
     """`parts` (as `composition` returns them) by region, most time first: `name`, `path_s`, `share` of the run time,
     `mean_s` (mean over ranks of the exclusive time of the region), `gain_s` = path_s - mean_s where positive: what an
     even distribution of this region over the ranks could save at most (the critical imbalance of Böhme et al.)."""
     by = parts.groupby("name", as_index=False)["path_ns"].sum()
-    means = exclusive_means(found)
+    means = exclusive_means(waits)
     path_s, mean_s = by["path_ns"] / 1e9, by["name"].map(means).astype("float64").fillna(0.0) / 1e9
     table = pd.DataFrame(
-        {"name": by["name"], "path_s": path_s, "share": by["path_ns"] / found.wall, "mean_s": mean_s,
+        {"name": by["name"], "path_s": path_s, "share": by["path_ns"] / waits.wall, "mean_s": mean_s,
          "gain_s": (path_s - mean_s).clip(lower=0.0)}
     )  # fmt: skip
     return table.sort_values(["path_s", "name"], ascending=[False, True], ignore_index=True)
 
 
-def path_ranks(found: Waits, parts: pd.DataFrame) -> pd.DataFrame:
+def path_ranks(waits: Waits, parts: pd.DataFrame) -> pd.DataFrame:
     """`parts` by rank: `rank` (all), `path_s`, `share` of the run time."""
-    by = parts.groupby("rank")["path_ns"].sum().reindex(range(found.size), fill_value=0).astype("int64")
+    by = parts.groupby("rank")["path_ns"].sum().reindex(range(waits.size), fill_value=0).astype("int64")
     return pd.DataFrame(
-        {"rank": range(found.size), "path_s": by.to_numpy() / 1e9, "share": by.to_numpy() / found.wall}
+        {"rank": range(waits.size), "path_s": by.to_numpy() / 1e9, "share": by.to_numpy() / waits.wall}
     )

@@ -7,7 +7,7 @@ import numpy as np
 from analysis.scaling.waits import NONE, Waits
 
 
-def replay(found: Waits) -> np.ndarray:
+def replay(waits: Waits) -> np.ndarray:
     """(size,) ns at which each rank would have ended if communication cost nothing of its own.
 
     Every rank spends its useful time as measured, beginning with its first event. A collective ends when the last rank
@@ -18,19 +18,19 @@ def replay(found: Waits) -> np.ndarray:
     posted after the wait was over would otherwise delay the replay beyond the run. So by induction the replay never
     takes longer than the run.
     """
-    table = found.table
+    table = waits.table
     rank, posted, end = (table[key].to_numpy() for key in ("rank", "posted", "end"))
     group = table["group"].to_numpy()
-    first = np.searchsorted(group, np.arange(len(found.rows) + 1))
+    first = np.searchsorted(group, np.arange(len(waits.rows) + 1))
     names = table["name"].astype(str).to_numpy()[first[:-1]] if len(table) else []
     at_post, at_end = np.empty(len(table), np.int64), np.empty(len(table), np.int64)
-    for r in range(found.size):
+    for r in range(waits.size):
         mine = np.flatnonzero(rank == r)
-        at_post[mine] = found.useful(r, posted[mine])
-        at_end[mine] = found.useful(r, end[mine])
-    now, done = found.begin.copy(), np.zeros(found.size, np.int64)  # ideal time, useful time spent
-    arrivals = np.full((len(found.rows), found.size), NONE)
-    for g, posts, ends in found.order:
+        at_post[mine] = waits.useful(r, posted[mine])
+        at_end[mine] = waits.useful(r, end[mine])
+    now, done = waits.begin.copy(), np.zeros(waits.size, np.int64)  # ideal time, useful time spent
+    arrivals = np.full((len(waits.rows), waits.size), NONE)
+    for g, posts, ends in waits.order:
         rows = slice(first[g], first[g + 1])
         ranks = rank[rows]
         if posts:
@@ -40,12 +40,12 @@ def replay(found: Waits) -> np.ndarray:
         if ends:
             mine = now[ranks] + at_end[rows] - done[ranks]
             done[ranks] = at_end[rows]
-            partners = found.partners.get(names[g])
+            partners = waits.partners.get(names[g])
             last = arrivals[g].max() if partners is None else arrivals[g][partners[ranks]].max(axis=1)
             now[ranks] = np.minimum(np.maximum(mine, last), end[rows])
-    return now + useful_times(found) - done
+    return now + useful_times(waits) - done
 
 
-def useful_times(found: Waits) -> np.ndarray:
+def useful_times(waits: Waits) -> np.ndarray:
     """(size,) ns of useful time of each rank."""
-    return np.array([found.useful(r, found.finish[r : r + 1])[0] for r in range(found.size)], np.int64)
+    return np.array([waits.useful(r, waits.finish[r : r + 1])[0] for r in range(waits.size)], np.int64)

@@ -21,28 +21,28 @@ IN_ALL = 1_000_000  # events read for the report
 
 def scaling_sections(frames: Frames) -> list[Section]:
     """Speedup, efficiencies, communication, and critical path; little where nothing was timed."""
-    made = study(frames, in_all=IN_ALL)
-    return [_speedup(made), *_traced(made)]
+    results = study(frames, in_all=IN_ALL)
+    return [_speedup(results), *_traced(results)]
 
 
-def _speedup(made: Study) -> Section:
+def _speedup(results: Study) -> Section:
     nothing = "No problem was timed on several rank counts by one method, so nothing is known of its scaling."
-    if made.points.empty:
+    if results.points.empty:
         nothing = "No complete run was timed, so nothing is known of its scaling."
     intro = _sentences(
         "Speedup is T1/Tp, efficiency speedup over p; for weak scaling, where the work per rank is constant, efficiency"
         " is T1/Tp. Runs of a series are alike in all options that could cost time. An interval takes six runs",
-        *base_notes(made),
+        *base_notes(results),
     )
-    figures = speedup_figures(made)
-    tables = folded([*speedup_tables(made), *fit_tables(made)])
+    figures = speedup_figures(results)
+    tables = folded([*speedup_tables(results), *fit_tables(results)])
     return Section("Scaling", nothing, intro if tables else "", figures, tables)
 
 
-def _traced(made: Study) -> list[Section]:
+def _traced(results: Study) -> list[Section]:
     title, title_of_path = "Scaling: where the time of ranks goes", "Scaling: communication and critical path"
-    if made.traced["efficiencies"].empty:
-        nothing = _sentences("No trace of a timed run could be replayed", *made.notes)
+    if results.traced["efficiencies"].empty:
+        nothing = _sentences("No trace of a timed run could be replayed", *results.notes)
         return [Section(title, nothing), Section(title_of_path, "No trace of a timed run could be replayed.")]
     first = _sentences(
         "Of the median run on each rank count. Useful time is spent outside of collectives and exchanges. Parallel "
@@ -50,20 +50,20 @@ def _traced(made: Study) -> list[Section]:
         "over run time), the latter = serialisation x transfer, where transfer is the run time on a network that costs "
         "nothing, found by replay of the trace, over the run time. The same losses as shares of the run time and the "
         "parallel efficiency add up to 1. Computation scaling is useful time against the smallest rank count",
-        *made.notes,
+        *results.notes,
     )
     second = (
         "Waiting for late ranks is the time from when a rank had nothing else to do until the last of its partners had "
         "come; the rest is the communication itself. The gain by balance is the time of a region on the critical path "
         "less its mean over ranks: what spreading it evenly could save at most."
     )
-    tables = folded(efficiency_tables(made))
+    tables = folded(efficiency_tables(results))
     return [
         Section(title, "", first, tables=tables),
         Section(
             title_of_path, "", second,
-            [*communication_figures(made), *straggler_figures(made), *path_figures(made)],
-            folded([*collective_tables(made), *straggler_tables(made), *path_tables(made)]),
+            [*communication_figures(results), *straggler_figures(results), *path_figures(results)],
+            folded([*collective_tables(results), *straggler_tables(results), *path_tables(results)]),
         ),
     ]  # fmt: skip
 

@@ -42,27 +42,27 @@ def series(frames: Frames) -> tuple[pd.DataFrame, list[str]]:
     runs = grouped(frames.runs)
     usable, notes = _usable(runs, frames.excluded)
     usable = usable.reset_index(drop=True)
-    told = zip(usable["method"], usable["options"], strict=True)
-    factored = [factors(*each, IN_LABEL) for each in told]
+    stated = zip(usable["method"], usable["options"], strict=True)
+    factored = [factors(*each, IN_LABEL) for each in stated]
     usable["apart"] = [apart(*each) for each in zip(usable["reductions"], usable["size"], strict=True)]
     key = ["guarantee", "ordering", "conditions"]
     strong = usable.assign(conditions=conditions(usable, but=IN_LABEL), row=range(len(usable)))
-    found = [(STRONG, own["row"].to_numpy()) for _, own in strong.groupby(["problem", *key], sort=False)]
+    members = [(STRONG, own["row"].to_numpy()) for _, own in strong.groupby(["problem", *key], sort=False)]
     weak = strong.assign(conditions=conditions(usable, but=IN_LABEL, sized=False))
     weakly = [(WEAK, rows) for _, own in weak.groupby(key, sort=False) for rows in _constant_work(own)]
     # What is on one rank count only stands for itself, unless it is part of a weak series.
     parts = {row for _, rows in weakly for row in rows.tolist()}
     sizes = usable["size"].to_numpy()
-    found = [
+    members = [
         (kind, rows)
-        for kind, rows in found
+        for kind, rows in members
         if len(set(sizes[rows])) > 1 or not parts.issuperset(rows.tolist())
     ]
-    found += weakly
-    labels = _labels(usable, found, factored)
+    members += weakly
+    labels = _labels(usable, members, factored)
     pieces = [
         _with_speedup(usable.iloc[rows].assign(series=label, kind=kind))
-        for (kind, rows), label in zip(found, labels, strict=True)
+        for (kind, rows), label in zip(members, labels, strict=True)
     ]
     points = pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame(columns=list(POINTS))
     return points[list(POINTS)], notes
@@ -134,14 +134,14 @@ def _constant_work(own: pd.DataFrame) -> list[np.ndarray]:
     return [own["row"].to_numpy()[rows] for _, rows in sets if own["size"].iloc[rows].nunique() > 1]
 
 
-def _labels(usable: pd.DataFrame, found: list, factored: list[dict]) -> list[str]:
-    """Unique names of the series `found`, [(kind, rows)]."""
+def _labels(usable: pd.DataFrame, members: list, factored: list[dict]) -> list[str]:
+    """Unique names of the series `members`, [(kind, rows)]."""
     names = problem_names(usable)
     labels = []
-    for kind, rows in found:
+    for kind, rows in members:
         one = usable.iloc[rows[0]]
         base = f"{one['app']} {one['guarantee']}/{one['ordering'].replace(',', '+')}"
-        alike = [r[0] for _, r in found if _same_base(usable.iloc[r[0]], one)]
+        alike = [r[0] for _, r in members if _same_base(usable.iloc[r[0]], one)]
         telling = told_apart([factored[i] for i in alike])
         extra = [f"{k}={factored[rows[0]][k]}" for k in telling if factored[rows[0]].get(k) not in UNSET]
         if kind == STRONG and names[one["problem"]]:
@@ -167,5 +167,5 @@ def _with_speedup(own: pd.DataFrame) -> pd.DataFrame:
     base = int(own["size"].min())
     ratio = own.loc[own["size"] == base, "wall_s"].median() / own["wall_s"]
     speedup = ratio * (own["size"] if own["kind"].iloc[0] == WEAK else base)
-    made = own.assign(base=base, speedup=speedup, efficiency=speedup / own["size"])
-    return made.sort_values(["size", "run", "repeat"], kind="stable")
+    table = own.assign(base=base, speedup=speedup, efficiency=speedup / own["size"])
+    return table.sort_values(["size", "run", "repeat"], kind="stable")

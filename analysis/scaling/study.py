@@ -51,7 +51,7 @@ def study(frames: Frames, ranks: int = RANKS, events: int = EVENTS, in_all: int 
 
 
 def median_runs(points: pd.DataFrame) -> pd.DataFrame:
-    """Of every series and rank count the run with the lower median of the wall time."""
+    """The run with the lower median of the wall time, for every series and rank count."""
     ordered = points.sort_values(["wall_s", "run", "repeat"], kind="stable")
     groups = ordered.groupby(["series", "size"], sort=False)
     place, count = groups.cumcount(), groups["run"].transform("size")
@@ -63,7 +63,7 @@ def _traced(chosen: pd.DataFrame, ranks: int, events: int, in_all: int | None):
     read = 0
     notes: list[str] = []
     known: dict[tuple[str, int], dict[str, pd.DataFrame] | None] = {}
-    found: dict[str, list[pd.DataFrame]] = {name: [] for name in TRACED}
+    pieces: dict[str, list[pd.DataFrame]] = {name: [] for name in TRACED}
     large, late = 0, 0
     for row in chosen.itertuples(index=False):
         run = (row.run, row.repeat)
@@ -82,7 +82,7 @@ def _traced(chosen: pd.DataFrame, ranks: int, events: int, in_all: int | None):
             continue
         for name, table in tables.items():
             keys = {key: getattr(row, key) for key in KEYS}
-            found[name].append(table.assign(**keys)[[*KEYS, *table.columns]])
+            pieces[name].append(table.assign(**keys)[[*KEYS, *table.columns]])
     if large:
         limits = f"more than {ranks} ranks or {events:,} events"
         notes.append(f"the traces of {counted(large, 'run')} with {limits} were not replayed")
@@ -92,12 +92,12 @@ def _traced(chosen: pd.DataFrame, ranks: int, events: int, in_all: int | None):
             f"the traces of {counted(late, 'run')} were not replayed, to keep the report quick; {advice}"
         )
     frames = {
-        name: pd.concat(found[name], ignore_index=True)
-        if found[name]
+        name: pd.concat(pieces[name], ignore_index=True)
+        if pieces[name]
         else pd.DataFrame(columns=[*KEYS, *columns])
         for name, columns in TRACED.items()
     }
-    if found["efficiencies"]:
+    if pieces["efficiencies"]:
         ordered = frames["efficiencies"].sort_values(["series", "size"], kind="stable", ignore_index=True)
         frames["efficiencies"] = against_base(ordered)
     return frames, notes
@@ -111,13 +111,13 @@ def _of_run(row, notes: list[str]) -> dict[str, pd.DataFrame] | None:
         )
         return None
     try:
-        found = waits(timeline(row.path, row.repeat), int(row.size), partners(row.path))
+        waiting = waits(timeline(row.path, row.repeat), int(row.size), partners(row.path))
     except (TraceError, Unmatched) as error:
         notes.append(f"the trace of {run} was not replayed: {error}")
         return None
-    path = critical_path(found)
-    parts = composition(found, path)
-    known = efficiencies(found)
+    path = critical_path(waiting)
+    parts = composition(waiting, path)
+    known = efficiencies(waiting)
     if known["acausal"]:
         notes.append(
             f"{run}: {known['acausal']:,} of {known['waits']:,} waits ended before a partner had begun, by its clock "
@@ -126,8 +126,8 @@ def _of_run(row, notes: list[str]) -> dict[str, pd.DataFrame] | None:
         )
     return {
         "efficiencies": pd.DataFrame([known]),
-        "collectives": collectives(found),
-        "stragglers": stragglers(found),
-        "path_regions": path_regions(found, parts),
-        "path_ranks": path_ranks(found, parts),
+        "collectives": collectives(waiting),
+        "stragglers": stragglers(waiting),
+        "path_regions": path_regions(waiting, parts),
+        "path_ranks": path_ranks(waiting, parts),
     }

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pandas as pd
 
 from analysis.page.sections import Table
+from analysis.page.text import interval, number
 from analysis.scaling.study import Study
-from analysis.terminal import interval, number
 
 RANKS_SHOWN = 8  # of a table of ranks, those that matter most
 REGIONS_SHOWN = 12
@@ -21,23 +21,23 @@ METRICS = (
 )  # fmt: skip
 
 
-def all_tables(made: Study) -> list[tuple[str, Table]]:
+def all_tables(results: Study) -> list[tuple[str, Table]]:
     """Every table, in the order in which they are read."""
-    return [*speedup_tables(made), *fit_tables(made), *efficiency_tables(made), *collective_tables(made),
-            *straggler_tables(made), *path_tables(made)]  # fmt: skip
+    return [*speedup_tables(results), *fit_tables(results), *efficiency_tables(results), *collective_tables(results),
+            *straggler_tables(results), *path_tables(results)]  # fmt: skip
 
 
-def exported(made: Study) -> dict[str, pd.DataFrame]:
-    """The frames of `made` that are written as CSV, by name."""
+def exported(results: Study) -> dict[str, pd.DataFrame]:
+    """The frames of `results` that are written as CSV, by name."""
     return {
-        "points": made.points.drop(columns="apart"),
-        "speedups": made.speedups,
-        "fits": made.fits,
-        **made.traced,
+        "points": results.points.drop(columns="apart"),
+        "speedups": results.speedups,
+        "fits": results.fits,
+        **results.traced,
     }
 
 
-def speedup_tables(made: Study) -> list[tuple[str, Table]]:
+def speedup_tables(results: Study) -> list[tuple[str, Table]]:
     """Times, speedups and efficiencies of series with several rank counts."""
     columns = ("series", "scaling", "ranks", "runs", "median, s", "95 % interval", "speedup", "95 % of it",
                "efficiency", "95 % of that")  # fmt: skip
@@ -47,21 +47,21 @@ def speedup_tables(made: Study) -> list[tuple[str, Table]]:
             f"{row.speedup:.3g}", interval(row.speedup_low, row.speedup_high), f"{row.efficiency:.1%}",
             interval(row.efficiency_low, row.efficiency_high, "{:.1%}".format),
         )
-        for row in made.speedups.itertuples(index=False)
+        for row in results.speedups.itertuples(index=False)
     ]  # fmt: skip
     return [("Speedup", Table(columns, rows, columns[2:]))] if rows else []
 
 
-def base_notes(made: Study) -> list[str]:
+def base_notes(results: Study) -> list[str]:
     """Sentences on the series whose base is not one rank."""
-    bases = made.speedups[made.speedups["base"] > 1].drop_duplicates("series")
+    bases = results.speedups[results.speedups["base"] > 1].drop_duplicates("series")
     return [
         f"{row.series}: the smallest run has {row.base} ranks, which count as perfectly used"
         for row in bases.itertuples(index=False)
     ]
 
 
-def fit_tables(made: Study) -> list[tuple[str, Table]]:
+def fit_tables(results: Study) -> list[tuple[str, Table]]:
     """All candidates for T(p), best first, or why there are none."""
     columns = ("series", "model of T(p)", "ΔAICc", "error", "parameters (95 %)", "holds for", "remark")
     rows = [
@@ -69,15 +69,15 @@ def fit_tables(made: Study) -> list[tuple[str, Table]]:
             row.series, row.model or "none", number(row.delta), f"{row.error:.1%}" if row.error == row.error else "",
             row.parameters, row.range, row.remark,
         )
-        for row in made.fits.itertuples(index=False)
+        for row in results.fits.itertuples(index=False)
     ]  # fmt: skip
     return [("Laws fitted to the run time", Table(columns, rows, columns[2:4]))] if rows else []
 
 
-def efficiency_tables(made: Study) -> list[tuple[str, Table]]:
+def efficiency_tables(results: Study) -> list[tuple[str, Table]]:
     """POP metrics of each series: rows are metrics, columns rank counts."""
     tables = []
-    for name, own in made.traced["efficiencies"].groupby("series", sort=False):
+    for name, own in results.traced["efficiencies"].groupby("series", sort=False):
         heads = [str(size) for size in own["size"]]
         rows = [
             (2 * level * NO_BREAK + text, *(_percent(x) for x in own[column]))
@@ -88,7 +88,7 @@ def efficiency_tables(made: Study) -> list[tuple[str, Table]]:
     return tables
 
 
-def collective_tables(made: Study) -> list[tuple[str, Table]]:
+def collective_tables(results: Study) -> list[tuple[str, Table]]:
     """Collectives and exchanges on the most ranks of each series."""
     columns = ("collective", "calls", "s", "share", "waiting for late ranks, s", "rest, s", "bytes", "GB/s")
     return [
@@ -100,11 +100,11 @@ def collective_tables(made: Study) -> list[tuple[str, Table]]:
                 for row in own.rename(columns={"run": "_run"}).itertuples(index=False)
             ], columns[1:]),
         )
-        for name, own in largest(made.traced["collectives"])
+        for name, own in largest(results.traced["collectives"])
     ]  # fmt: skip
 
 
-def straggler_tables(made: Study) -> list[tuple[str, Table]]:
+def straggler_tables(results: Study) -> list[tuple[str, Table]]:
     """The ranks that others waited for longest, on the most ranks of each series."""
     columns = (
         "rank",
@@ -117,7 +117,7 @@ def straggler_tables(made: Study) -> list[tuple[str, Table]]:
         "its share",
     )
     tables = []
-    for name, own in largest(made.traced["stragglers"]):
+    for name, own in largest(results.traced["stragglers"]):
         own = own.sort_values(["caused_s", "rank"], ascending=[False, True]).head(RANKS_SHOWN)
         rows = [
             (row.rank, row.last, row.groups, number(row.caused_s), f"{row.share:.1%}", number(row.waited_s), row.region,
@@ -131,12 +131,12 @@ def straggler_tables(made: Study) -> list[tuple[str, Table]]:
     return tables
 
 
-def path_tables(made: Study) -> list[tuple[str, Table]]:
+def path_tables(results: Study) -> list[tuple[str, Table]]:
     """The critical path on the most ranks of each series: by region, and by rank."""
     columns = ("region", "on the path, s", "share", "mean over ranks, s", "gain by balance, s")
     tables = []
-    by_rank = dict(largest(made.traced["path_ranks"]))
-    for name, own in largest(made.traced["path_regions"]):
+    by_rank = dict(largest(results.traced["path_ranks"]))
+    for name, own in largest(results.traced["path_regions"]):
         rows = [
             (row.name, number(row.path_s), f"{row.share:.1%}", number(row.mean_s), number(row.gain_s))
             for row in own.head(REGIONS_SHOWN).itertuples(index=False)

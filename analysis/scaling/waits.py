@@ -118,16 +118,18 @@ def _parents(ranks: np.ndarray, start: np.ndarray, end: np.ndarray, depth: np.nd
         inner, outer = np.flatnonzero(depth == level), np.flatnonzero(depth == level - 1)
         if not len(outer):
             continue
-        found = outer[np.maximum(np.searchsorted(outer, inner) - 1, 0)]
-        inside = (ranks[found] == ranks[inner]) & (start[found] <= start[inner]) & (end[found] >= end[inner])
-        parent[inner] = np.where(inside & (found < inner), found, -1)
+        parents = outer[np.maximum(np.searchsorted(outer, inner) - 1, 0)]
+        inside = (
+            (ranks[parents] == ranks[inner]) & (start[parents] <= start[inner]) & (end[parents] >= end[inner])
+        )
+        parent[inner] = np.where(inside & (parents < inner), parents, -1)
     return parent
 
 
 def _busy(start, end, waiting, parent, first) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """By rank: times, the communication until each, and whether (1 or 0) what follows is communication."""
+    """For each rank: times, the communication until each, and whether communication follows (1 or 0)."""
     change = waiting.astype(np.int64) - (waiting[parent] & (parent >= 0))
-    found = []
+    pieces = []
     for i, j in pairwise(first):
         some = np.flatnonzero(change[i:j]) + i
         at = np.concatenate([start[some], end[some]])
@@ -137,8 +139,8 @@ def _busy(start, end, waiting, parent, first) -> list[tuple[np.ndarray, np.ndarr
         state = np.clip(np.cumsum(np.concatenate([change[some], -change[some]])[order]), 0, 1)
         spent = np.concatenate([[0], np.cumsum(state[:-1] * np.diff(at))]) if len(at) else at
         low = np.array([NONE // 4])
-        found.append((np.append(low, at), np.append([0], spent), np.append([0], state)))
-    return found
+        pieces.append((np.append(low, at), np.append([0], spent), np.append([0], state)))
+    return pieces
 
 
 def _table(events, names, code, waiting, parent) -> pd.DataFrame:

@@ -8,43 +8,43 @@ import pandas as pd
 from analysis.scaling.waits import BEFORE, OUTSIDE, Waits
 
 
-def between(found: Waits, rank: int, begin: np.ndarray, end: np.ndarray) -> pd.DataFrame:
+def between(waits: Waits, rank: int, begin: np.ndarray, end: np.ndarray) -> pd.DataFrame:
     """Time of `rank` in each of the intervals [begin, end) by innermost region: columns `interval` (index into
     `begin`), `name`, `ns` > 0. Intervals (int64 ns) are disjoint and ascending. Time in no region is OUTSIDE, time
     before the first event of the rank BEFORE, and so the parts of an interval add up to it."""
-    times, state = _innermost(found, rank)
+    times, state = _innermost(waits, rank)
     edges = np.unique(np.concatenate([times, begin, end]))
     low, length = edges[:-1], np.diff(edges)
     interval = np.searchsorted(begin, low, side="right") - 1
     inside = (interval >= 0) & (low < end[interval])
     k = np.searchsorted(times, low, side="right") - 1
-    code = np.where(k >= 0, state[k], len(found.names))
-    code[low < found.begin[rank]] = len(found.names) + 1
+    code = np.where(k >= 0, state[k], len(waits.names))
+    code[low < waits.begin[rank]] = len(waits.names) + 1
     table = pd.DataFrame({"interval": interval[inside], "code": code[inside], "ns": length[inside]})
     table = table.groupby(["interval", "code"], as_index=False)["ns"].sum()
-    names = np.array([*found.names, OUTSIDE, BEFORE], object)
+    names = np.array([*waits.names, OUTSIDE, BEFORE], object)
     return pd.DataFrame({"interval": table["interval"], "name": names[table["code"]], "ns": table["ns"]})
 
 
-def exclusive_means(found: Waits) -> dict[str, float]:
+def exclusive_means(waits: Waits) -> dict[str, float]:
     """{region: mean over ranks of the ns in it and in no region within it}, from the first event of any rank to the
     end of the run: with OUTSIDE and BEFORE it adds up to the run time, except what ranks had left when they ended."""
     total: dict[str, float] = {}
-    for rank in range(found.size):
-        whole = between(found, rank, np.array([0]), found.finish[rank : rank + 1])
+    for rank in range(waits.size):
+        whole = between(waits, rank, np.array([0]), waits.finish[rank : rank + 1])
         for name, ns in zip(whole["name"], whole["ns"], strict=True):
-            total[name] = total.get(name, 0.0) + ns / found.size
+            total[name] = total.get(name, 0.0) + ns / waits.size
     return total
 
 
-def _innermost(found: Waits, rank: int) -> tuple[np.ndarray, np.ndarray]:
+def _innermost(waits: Waits, rank: int) -> tuple[np.ndarray, np.ndarray]:
     """(times, index of the region that is innermost from each on; len(names) for none)."""
-    rows = found.of_rank(rank)
-    events, parent = found.events.iloc[rows], found.parent[rows]
+    rows = waits.of_rank(rank)
+    events, parent = waits.events.iloc[rows], waits.parent[rows]
     start, end, depth = (events[key].to_numpy() for key in ("start", "end", "depth"))
     code = events["name"].cat.codes.to_numpy().astype(np.int64)
     some = np.flatnonzero(end > start)
-    around = np.where(parent[some] >= 0, code[np.maximum(parent[some] - rows.start, 0)], len(found.names))
+    around = np.where(parent[some] >= 0, code[np.maximum(parent[some] - rows.start, 0)], len(waits.names))
     times = np.concatenate([start[some], end[some]])
     state = np.concatenate([code[some], around])
     begins = np.repeat([1, 0], len(some))

@@ -1,1 +1,1 @@
-"""The solves of `solver`: histories to frames, pairs, growth of a difference, tables, figures."""
+"""Solves, of runs that recorded a residual: histories to frames, pairs, growth of a difference, tables, figures."""

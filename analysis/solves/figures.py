@@ -11,12 +11,12 @@ from analysis.growth.law import typical
 from analysis.page import svg
 from analysis.page.axes import floor_of, log_axis, powers
 from analysis.page.svg import Figure, figure_of
+from analysis.page.text import interval, number
 from analysis.runs import label
 from analysis.solves.frames import TRUE_RESIDUAL
 from analysis.solves.growth import differences
 from analysis.solves.pairs import drift
 from analysis.solves.tables import Study
-from analysis.terminal import interval, number
 from analysis.variability import EACH_OTHER
 
 DRAWN = 6  # families, and cases with a drift study, that have figures; the tables have all
@@ -28,25 +28,25 @@ MARKS = 24  # of a line
 MEDIAN, FITTED = "median", "fitted"  # lines of a drift study beside the samples
 
 
-def left_out(made: Study) -> int:
+def left_out(results: Study) -> int:
     """How many families have tables only."""
-    return max(0, made.cases["family"].nunique() - DRAWN)
+    return max(0, results.cases["family"].nunique() - DRAWN)
 
 
-def history_figures(made: Study) -> list[Figure]:
+def history_figures(results: Study) -> list[Figure]:
     """The residual of every solve against the iteration, true residuals as marks."""
-    found = []
-    for k, (family, title) in enumerate(_families(made)):
-        names, more = _coloured(made, family)
-        own = made.found.solves[(made.found.solves["family"] == family).to_numpy()]
+    figures = []
+    for k, (family, title) in enumerate(_families(results)):
+        names, more = _coloured(results, family)
+        own = results.recorded.solves[(results.recorded.solves["family"] == family).to_numpy()]
         own = own[own["case"].isin(names)]
         lines, marks, data = [], [], []
         for row in own.itertuples(index=False):
             run, case = (row.run, row.repeat), names.index(row.case)
-            x, y = _thin(*_drawable(*made.found.history(run)), len(own))
+            x, y = _thin(*_drawable(*results.recorded.history(run)), len(own))
             lines.append((case, x, y))
             data.append(_drawn(x, y, case=row.case, solve=label(run), kind="residual"))
-            x, y = _marked(*_drawable(*made.found.history(run, TRUE_RESIDUAL)))
+            x, y = _marked(*_drawable(*results.recorded.history(run, TRUE_RESIDUAL)))
             marks.append((case, x, y))
             data.append(_drawn(x, y, case=row.case, solve=label(run), kind="true residual"))
         if not any(len(x) for _, x, _ in lines):
@@ -71,22 +71,26 @@ def history_figures(made: Study) -> list[Figure]:
         plot = _histories(lines, marks, own["tolerance"].iloc[0])
         legend = tuple(enumerate(names))
         drawn = pd.concat(data, ignore_index=True)
-        found.append(
+        figures.append(
             figure_of(f"solves-history-{k}", f"Residual{title}", plot, caption, 3.3, legend, data=drawn)
         )
-    return found
+    return figures
 
 
-def iteration_figures(made: Study) -> list[Figure]:
+def iteration_figures(results: Study) -> list[Figure]:
     """Iterations of every complete solve and sample, one row per case."""
-    solves = made.found.solves[made.found.solves["complete"] & np.isfinite(made.found.solves["iterations"])]
+    solves = results.recorded.solves[
+        results.recorded.solves["complete"] & np.isfinite(results.recorded.solves["iterations"])
+    ]
     names = ("solves", "injected orders", "not converged")
-    found = []
-    for k, (family, title) in enumerate(_families(made)):
+    figures = []
+    for k, (family, title) in enumerate(_families(results)):
         rows = []
-        for case in made.cases.loc[made.cases["family"] == family, "case"]:
+        for case in results.cases.loc[results.cases["family"] == family, "case"]:
             own = solves[(solves["family"] == family) & (solves["case"] == case)]
-            ends = made.found.ends[(made.found.ends["family"] == family) & (made.found.ends["case"] == case)]
+            ends = results.recorded.ends[
+                (results.recorded.ends["family"] == family) & (results.recorded.ends["case"] == case)
+            ]
             rest = (own["converged"] != 1).to_numpy()
             taken, drawn = own["iterations"].to_numpy(), ends["iterations"].to_numpy()
             points = [taken[~rest], drawn[np.isfinite(drawn)], taken[rest]]
@@ -102,7 +106,7 @@ def iteration_figures(made: Study) -> list[Figure]:
         )
         rows = rows[:ROWS]
         legend = tuple((i, name) for i, name in enumerate(names) if any(len(points[i]) for _, points in rows))
-        found.append(
+        figures.append(
             figure_of(
                 f"solves-iterations-{k}",
                 f"Iterations{title}",
@@ -121,18 +125,18 @@ def iteration_figures(made: Study) -> list[Figure]:
                 ),
             )
         )
-    return found
+    return figures
 
 
-def drift_figures(made: Study) -> list[Figure]:
+def drift_figures(results: Study) -> list[Figure]:
     """Relative difference of residual histories against the iteration, every pair a line."""
-    found = []
-    for k, (family, title) in enumerate(_families(made)):
-        same = made.pairs[(made.pairs["family"] == family).to_numpy()]
+    figures = []
+    for k, (family, title) in enumerate(_families(results)):
+        same = results.pairs[(results.pairs["family"] == family).to_numpy()]
         lines, data = [], []
         for row in same.itertuples(index=False):
             a, b = (row.a_run, row.a_repeat), (row.b_run, row.b_repeat)
-            steps, _, relative = drift(made.found, a, b)
+            steps, _, relative = drift(results.recorded, a, b)
             good = np.isfinite(relative)
             if good.any():
                 x, y = _thin(steps[good], relative[good], len(same))
@@ -148,7 +152,7 @@ def drift_figures(made: Study) -> list[Figure]:
             "different places, though both may converge."
         )
         plot = _drift(lines)
-        found.append(
+        figures.append(
             figure_of(
                 f"solves-drift-{k}",
                 f"Residuals drift apart{title}",
@@ -159,15 +163,15 @@ def drift_figures(made: Study) -> list[Figure]:
                 data=pd.concat(data, ignore_index=True),
             )
         )
-    return found
+    return figures
 
 
-def growth_figures(made: Study) -> list[Figure]:
+def growth_figures(results: Study) -> list[Figure]:
     """The difference of each sample of the drift study against the iteration, their median and the fitted growth."""
-    found = []
-    several = len(made.growth) > 1
-    for k, row in enumerate(made.growth.head(DRAWN).itertuples(index=False)):
-        samples = made.found.samples
+    figures = []
+    several = len(results.growth) > 1
+    for k, row in enumerate(results.growth.head(DRAWN).itertuples(index=False)):
+        samples = results.recorded.samples
         same = samples[((samples["family"] == row.family) & (samples["case"] == row.case)).to_numpy()]
         table = differences(same)
         if not (np.isfinite(table) & (table > 0)).to_numpy().any():
@@ -188,23 +192,23 @@ def growth_figures(made: Study) -> list[Figure]:
             f"Growth of the difference: {row.family}, {row.case}" if several else "Growth of the difference"
         )
         shown = _growth_data(table, row)
-        found.append(
+        figures.append(
             figure_of(
                 f"solves-growth-{k}", title, _growth(shown, row.tolerance), caption, 3.3, legend, data=shown
             )
         )
-    return found
+    return figures
 
 
-def _families(made: Study) -> Iterator[tuple[str, str]]:
+def _families(results: Study) -> Iterator[tuple[str, str]]:
     """(family, end of the title) of the families that have figures."""
-    every = list(dict.fromkeys(made.cases["family"]))
+    every = list(dict.fromkeys(results.cases["family"]))
     return iter([(family, f": {family}" if len(every) > 1 else "") for family in every[:DRAWN]])
 
 
-def _coloured(made: Study, family: str) -> tuple[list[str], str]:
+def _coloured(results: Study, family: str) -> tuple[list[str], str]:
     """The cases of a family that are drawn, and a sentence on the others."""
-    every = made.cases.loc[made.cases["family"] == family, "case"].tolist()
+    every = results.cases.loc[results.cases["family"] == family, "case"].tolist()
     rest = len(every) - COLOURS
     return every[:COLOURS], f" {rest} more cases are in the table." if rest > 0 else ""
 

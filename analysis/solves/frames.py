@@ -1,4 +1,7 @@
-"""Runs of `solver` as frames: what every solve came to, its history, and the study of injected orders.
+"""Runs that recorded a residual as frames: what every solve came to, its history, and the study of injected orders.
+
+A step of such a run is an iteration. Families are named by the options of `solver` (`solve.method`,
+`solve.preconditioner`, `problem`, `grid`), where a run has them.
 
 Runs of one problem by one method, preconditioner and precision are a *family*: in exact arithmetic they would be the
 same, so that whatever differs in it is rounding. A *case* is what is left of a family when guarantee, ordering, matrix
@@ -16,11 +19,10 @@ import numpy as np
 import pandas as pd
 
 from analysis import bits
-from analysis.groups import UNSET, grouped, of_effect, problem_names, ranks_text
+from analysis.groups import UNSET, cases, of_effect, problem_names
 from analysis.load.frames import Frames
-from analysis.runs import Id
+from analysis.runs import Id, ids
 
-APP = "solver"
 RESIDUAL, TRUE_RESIDUAL = "residual", "true_residual"
 DRIFT, DRIFT_RESIDUAL, DRIFT_ITERATIONS = "difference", "drift_residual", "drift_iterations"
 
@@ -37,7 +39,7 @@ ENDS = {"family": "str", "case": "str", "run": "str", "repeat": "int64", "sample
 
 @dataclass(frozen=True)
 class Solves:
-    """What runs of `solver` recorded; runs with an injected fault and repeats without a residual are left out.
+    """What runs with a residual recorded; runs with an injected fault are left out.
 
     solves   one row per repeat of a launch, columns SOLVES, sorted by family, case, run and repeat. `residual` and
              `true_residual` are the last ones; `gap` is |true - recurrence| at the last iteration that has both;
@@ -61,8 +63,9 @@ class Solves:
 
 
 def solves(frames: Frames) -> Solves:
-    """What the runs of `solver` among `frames` recorded; empty frames where there are none."""
-    runs = _cases(frames.runs[(frames.runs["app"] == APP).to_numpy()])
+    """What the runs among `frames` that recorded a residual hold of it; empty frames where there are none."""
+    solving = [RESIDUAL in frames.recorded("values", *run) for run in ids(frames.runs)]
+    runs = _cases(frames.runs[np.array(solving, bool)])
     rows, samples, ends = [], [], []
     for run in runs.to_dict("records"):
         values = frames.of("values", run["run"], run["repeat"])
@@ -89,15 +92,15 @@ def series(values: pd.DataFrame, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _named(values: pd.DataFrame, name: str) -> np.ndarray:
-    """Which rows have that name; of several records of one step the first."""
+    """Which rows have that name; the first where a step has several."""
     return (values["name"] == name).to_numpy() & (values["occurrence"] == 0).to_numpy()
 
 
 def _cases(runs: pd.DataFrame) -> pd.DataFrame:
     """`runs` without injected faults, with the columns `family`, `case` and `tolerance`."""
     configs = [json.loads(config) for config in runs["config"]]
-    told = zip(runs["method"], runs["options"], strict=True)
-    recipes = [_recipe(*each) for each in told]
+    stated = zip(runs["method"], runs["options"], strict=True)
+    recipes = [_recipe(*each) for each in stated]
     families = [
         json.dumps([problem, recipe], sort_keys=True)
         for problem, recipe in zip(runs["problem"], recipes, strict=True)
@@ -105,15 +108,7 @@ def _cases(runs: pd.DataFrame) -> pd.DataFrame:
     labels = _labels(runs["problem"].tolist(), configs, recipes, families)
     tolerances = [_positive(_option(config, "solve", "tolerance")) for config in configs]
     runs = runs.assign(key=families, family=[labels[key] for key in families], tolerance=tolerances)
-    found = []
-    for _, same in runs.groupby(
-        "key", sort=False
-    ):  # a group is then named by what tells it apart in its family
-        same = grouped(same)
-        same = same[~same["faulty"].astype(bool)]
-        on = same["size"].map(ranks_text).astype("str")
-        found.append(same.assign(case=same["group"].str.removeprefix(f"{APP} ") + " on " + on))
-    return pd.concat(found, ignore_index=True) if found else runs.assign(case=pd.Series(dtype="str"))
+    return cases(runs, "key")
 
 
 def _recipe(method: str, options: str) -> dict[str, Any]:
@@ -156,10 +151,10 @@ def _named_problems(problems: list[str], configs: list[dict]) -> dict[str, str]:
     """{problem: the system in words}, with the options that tell it from others of the same name."""
     known = pd.DataFrame({"app": [_problem(config) for config in configs], "problem": problems})
     known["config"] = [json.dumps(_of_the_problem(config)) for config in configs]
-    told = problem_names(known.assign(method="{}", problem_options="{}"))  # an app for each name
+    apart = problem_names(known.assign(method="{}", problem_options="{}"))  # an app for each name
     named = dict(zip(known["problem"], known["app"], strict=True))
     return {
-        problem: f"{what} ({told[problem]})".strip() if told[problem] else what
+        problem: f"{what} ({apart[problem]})".strip() if apart[problem] else what
         for problem, what in named.items()
     }
 
@@ -217,8 +212,8 @@ def _solve(frames: Frames, run: dict[str, Any], values: pd.DataFrame) -> dict[st
 
 
 def _last(values: pd.DataFrame, name: str) -> float:
-    found = series(values, name)[1]
-    return float(found[-1]) if len(found) else np.nan
+    recorded = series(values, name)[1]
+    return float(recorded[-1]) if len(recorded) else np.nan
 
 
 def _solution(frames: Frames, run: dict[str, Any]) -> str:
@@ -233,10 +228,10 @@ def _solution(frames: Frames, run: dict[str, Any]) -> str:
 
 
 def _digest(*parts: bytes) -> str:
-    made = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     for part in parts:
-        made.update(len(part).to_bytes(8, "little") + part)
-    return made.hexdigest()
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()
 
 
 def _blocks(values: pd.DataFrame, name: str, column: str) -> pd.DataFrame:
@@ -260,6 +255,6 @@ def _without_replays(samples: pd.DataFrame) -> tuple[pd.DataFrame, int]:
 
 
 def _frame(pieces: list[pd.DataFrame], columns: dict[str, str]) -> pd.DataFrame:
-    found = [piece for piece in pieces if len(piece)]
-    frame = pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(columns))
+    known = [piece for piece in pieces if len(piece)]
+    frame = pd.concat(known, ignore_index=True) if known else pd.DataFrame(columns=list(columns))
     return frame[list(columns)].astype(columns)

@@ -14,13 +14,13 @@ from analysis.solves.frames import Solves
 GROWTH = ["family", "case", *LAW]
 
 
-def growth(found: Solves) -> pd.DataFrame:
+def growth(solves: Solves) -> pd.DataFrame:
     """One row per case with a drift study; columns GROWTH: `analysis.growth.law.law` of its samples, against
     the tolerance of the solver.
     """
     rows = []
-    for (family, case), same in found.samples.groupby(["family", "case"], sort=False):
-        own = found.solves[(found.solves["family"] == family) & (found.solves["case"] == case)]
+    for (family, case), same in solves.samples.groupby(["family", "case"], sort=False):
+        own = solves.solves[(solves.solves["family"] == family) & (solves.solves["case"] == case)]
         table = differences(same)
         if table.shape[1]:
             rows.append({"family": family, "case": case, **law(table, own["tolerance"].iloc[0])})

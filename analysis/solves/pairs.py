@@ -28,13 +28,13 @@ DECISIONS = ["family", "solves", "cases", "decisions", "changed", "samples", "sa
              "samples_changed"]  # fmt: skip
 
 
-def cases(found: Solves) -> pd.DataFrame:
+def cases(solves: Solves) -> pd.DataFrame:
     """One row per case; columns CASES. `decisions` is {(iterations, converged): solves}, over complete solves that
     recorded one; `histories` and `solutions` count bit patterns over complete solves, and `recorded` is of how many
     solutions something was recorded; `residual` is the smallest of the last residuals, `residual_most`,
     `true_residual`, `gap`, `attained` (see Solves), `error` and `orthogonality` the largest over solves."""
     rows = []
-    for (family, case), same in found.solves.groupby(["family", "case"], sort=False):
+    for (family, case), same in solves.solves.groupby(["family", "case"], sort=False):
         done = same[same["complete"]]
         used = done if len(done) else same
         rows.append(
@@ -60,15 +60,15 @@ def decisions_of(done: pd.DataFrame) -> dict[tuple[int, bool], int]:
     return dict(sorted(Counter(taken).items()))
 
 
-def decisions(found: Solves) -> pd.DataFrame:
+def decisions(solves: Solves) -> pd.DataFrame:
     """One row per family; columns DECISIONS. `changed`: complete solves of it stopped after different numbers of
     iterations, or not all converged; `sample_decisions` {iterations: samples of the drift study}, and whether they
     differ (`samples_changed`)."""
     rows = []
-    for family, same in found.solves.groupby("family", sort=False):
+    for family, same in solves.solves.groupby("family", sort=False):
         done = same[same["complete"]]
         taken = decisions_of(done)
-        ends = found.ends[(found.ends["family"] == family) & np.isfinite(found.ends["iterations"])]
+        ends = solves.ends[(solves.ends["family"] == family) & np.isfinite(solves.ends["iterations"])]
         drawn = ends["iterations"].astype(int).value_counts().sort_index()
         # Samples are of one case each: cases may differ for another reason.
         apart = ends.groupby("case")["iterations"].nunique()
@@ -93,7 +93,7 @@ def reference(family: pd.DataFrame) -> Id | None:
     return None
 
 
-def pairs(found: Solves) -> pd.DataFrame:
+def pairs(solves: Solves) -> pd.DataFrame:
     """One row per comparison of two complete solves; columns PAIRS.
 
     `against` is EACH_OTHER for repeats of one case, else the label of the reference. `compared` iterations have a
@@ -102,7 +102,7 @@ def pairs(found: Solves) -> pd.DataFrame:
     counted.
     """
     rows = []
-    for family, same in found.solves.groupby("family", sort=False):
+    for family, same in solves.solves.groupby("family", sort=False):
         chosen = reference(same)
         for case, members in same[same["complete"]].groupby("case", sort=False):
             first, *others = [(run, int(repeat)) for run, repeat in members[["run", "repeat"]].values]
@@ -112,14 +112,14 @@ def pairs(found: Solves) -> pd.DataFrame:
             for against, a, b in compared:
                 where = {"family": family, "case": case, "against": against, "a_run": a[0], "a_repeat": a[1],
                          "b_run": b[0], "b_repeat": b[1]}  # fmt: skip
-                rows.append(where | _parted(*drift(found, a, b)))
+                rows.append(where | _parted(*drift(solves, a, b)))
     return pd.DataFrame(rows, columns=list(PAIRS)).astype(PAIRS)
 
 
-def drift(found: Solves, a: Id, b: Id) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def drift(solves: Solves, a: Id, b: Id) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(iterations, whether the bits of the residual differ, |r_b - r_a| / |r_a|) where both recorded a residual."""
-    steps, one = found.history(a)
-    other_steps, other = found.history(b)
+    steps, one = solves.history(a)
+    other_steps, other = solves.history(b)
     both, i, j = np.intersect1d(steps, other_steps, return_indices=True)
     return both, bits.differ(one[i], other[j]), bits.relative_difference(one[i], other[j])
 

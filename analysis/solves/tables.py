@@ -9,12 +9,12 @@ import pandas as pd
 
 from analysis.growth.table import law_table
 from analysis.page.sections import Table
-from analysis.power import bounded, percent
+from analysis.page.text import below, number
+from analysis.power import bounded
 from analysis.runs import label
 from analysis.solves.frames import Solves
 from analysis.solves.growth import growth
 from analysis.solves.pairs import cases, decisions, pairs
-from analysis.terminal import number
 from analysis.variability import EACH_OTHER, bound
 from analysis.verdict import DIFFERS, counted
 
@@ -23,10 +23,10 @@ LISTED = 4  # numbers of iterations in a cell before only their range is given
 
 @dataclass(frozen=True)
 class Study:
-    """All that is computed of the runs of `solver`: `found` (the frames), `cases`, `decisions` and `pairs`
-    (solves_pairs), `growth` (solves_growth), and `notes`, sentences on what limits them."""
+    """All that is computed of the solves: `recorded` (the frames), `cases`, `decisions`, `pairs`, `growth`, and
+    `notes`, sentences on what limits them."""
 
-    found: Solves
+    recorded: Solves
     cases: pd.DataFrame
     decisions: pd.DataFrame
     pairs: pd.DataFrame
@@ -34,72 +34,73 @@ class Study:
     notes: list[str]
 
 
-def study(found: Solves) -> Study:
-    """Everything about the solves `found`, of which there must be some."""
-    made = Study(found, cases(found), decisions(found), pairs(found), growth(found), [])
-    if found.replays:
-        made.notes.append(
-            f"{found.replays:,} samples of injected orders were drawn from one seed again: left out"
+def study(solves: Solves) -> Study:
+    """Everything about `solves`, which must not be empty."""
+    results = Study(solves, cases(solves), decisions(solves), pairs(solves), growth(solves), [])
+    if solves.replays:
+        results.notes.append(
+            f"{solves.replays:,} samples of injected orders were drawn from one seed again: left out"
         )
-    if incomplete := int(made.cases["incomplete"].sum()):
-        made.notes.append(
+    if incomplete := int(results.cases["incomplete"].sum()):
+        results.notes.append(
             f"{counted(incomplete, 'solve')} ended early: drawn as far as recorded, and counted nowhere else"
         )
-    if not_finite := int(made.cases["not_finite"].sum()):
-        made.notes.append(f"{counted(not_finite, 'residual')} NaN or infinite: not drawn")
-    return made
+    if not_finite := int(results.cases["not_finite"].sum()):
+        results.notes.append(f"{counted(not_finite, 'residual')} NaN or infinite: not drawn")
+    return results
 
 
-def all_tables(made: Study) -> list[tuple[str, Table]]:
+def all_tables(results: Study) -> list[tuple[str, Table]]:
     """Every table, in the order in which they are read."""
-    return [*case_tables(made), *pair_tables(made), *growth_tables(made)]
+    return [*case_tables(results), *pair_tables(results), *growth_tables(results)]
 
 
-def exported(made: Study) -> dict[str, pd.DataFrame]:
-    """The frames of `made` that are written as CSV, by name."""
+def exported(results: Study) -> dict[str, pd.DataFrame]:
+    """The frames of `results` that are written as CSV, by name."""
     return {
-        "solves": made.found.solves, "cases": made.cases, "decisions": made.decisions, "pairs": made.pairs,
-        "growth": made.growth, "samples": made.found.samples,
+        "solves": results.recorded.solves, "cases": results.cases, "decisions": results.decisions,
+        "pairs": results.pairs, "growth": results.growth, "samples": results.recorded.samples,
     }  # fmt: skip
 
 
-def decision_table(made: Study) -> tuple[str, Table]:
+def decision_table(results: Study) -> tuple[str, Table]:
     """(title, table) of what `said` says, one row per family."""
     rows = [
-        (row.family, row.solves, *[*_clauses(row), ""][:2]) for row in made.decisions.itertuples(index=False)
+        (row.family, row.solves, *[*_clauses(row), ""][:2])
+        for row in results.decisions.itertuples(index=False)
     ]
     return "Decisions", Table(("family", "solves", "decision", "drift study"), rows, ("solves",))
 
 
-def said(made: Study) -> list[str]:
+def said(results: Study) -> list[str]:
     """What there is to say of each family: whether a decision changed."""
-    return [f"{row.family}: {'; '.join(_clauses(row))}." for row in made.decisions.itertuples(index=False)]
+    return [f"{row.family}: {'; '.join(_clauses(row))}." for row in results.decisions.itertuples(index=False)]
 
 
-def changed(made: Study) -> list[tuple[str, str, str]]:
+def changed(results: Study) -> list[tuple[str, str, str]]:
     """(name, verdict, words) of each family in which a decision changed, for the verdict of the report."""
     return [
         (row.family, DIFFERS, "; ".join(_clauses(row)))
-        for row in made.decisions.itertuples(index=False)
+        for row in results.decisions.itertuples(index=False)
         if row.changed or row.samples_changed
     ]
 
 
 def _clauses(row) -> Iterator[str]:
-    told = stops(row.decisions)
+    text = stops(row.decisions)
     if not row.decisions:
         yield "no complete solve recorded its iterations, so nothing is known of a decision"
     elif row.changed:
-        yield f"a decision changed: {told}"
+        yield f"a decision changed: {text}"
     elif row.solves == 1:
-        yield f"1 solve, {told}: nothing to compare with"
+        yield f"1 solve, {text}: nothing to compare with"
     else:
-        yield f"one decision in {row.solves} solves: {told} ({bounded(row.solves)})"
+        yield f"one decision in {row.solves} solves: {text} ({bounded(row.solves)})"
     if row.samples:
         words = "a decision changed" if row.samples_changed else "one decision"
         drawn = {(n, True): count for n, count in row.sample_decisions.items()}
-        told = f"injected orders: {words}, {stops(drawn)} in {counted(row.samples, 'sample')}"
-        yield told + (f" ({bounded(row.samples)})" if row.samples > 1 and not row.samples_changed else "")
+        text = f"injected orders: {words}, {stops(drawn)} in {counted(row.samples, 'sample')}"
+        yield text + (f" ({bounded(row.samples)})" if row.samples > 1 and not row.samples_changed else "")
 
 
 def stops(taken: dict[tuple[int, bool], int]) -> str:
@@ -121,12 +122,12 @@ def stops(taken: dict[tuple[int, bool], int]) -> str:
     return f"{', '.join(words)} iterations"
 
 
-def case_tables(made: Study) -> list[tuple[str, Table]]:
+def case_tables(results: Study) -> list[tuple[str, Table]]:
     """(title, table) per family: what its solves came to. Columns of what no solve recorded are left out."""
     measures = {"true residual": "true_residual", "gap": "gap", "attained": "attained", "error": "error",
                 "orthogonality": "orthogonality"}  # fmt: skip
     tables = []
-    for family, same in made.cases.groupby("family", sort=False):
+    for family, same in results.cases.groupby("family", sort=False):
         shown = {name: column for name, column in measures.items() if same[column].notna().any()}
         columns = ("case", "solves", "iterations", "histories", "solutions", "residual", *shown)
         rows = [
@@ -150,13 +151,13 @@ def _last_residual(row) -> str:
     return text + (f" ({row.not_finite} not finite)" if row.not_finite else "")
 
 
-def pair_tables(made: Study) -> list[tuple[str, Table]]:
+def pair_tables(results: Study) -> list[tuple[str, Table]]:
     """(title, table) per family: where residual histories part, and how far they lie apart, one row for the repeats
     of each case and one for each case against the reference."""
     columns = ("case", "against", "pairs", "differ", "p at 95 %", "first at iteration", "between", "largest difference",
                "at iteration", "undefined")  # fmt: skip
     tables = []
-    for family, same in made.pairs.groupby("family", sort=False):
+    for family, same in results.pairs.groupby("family", sort=False):
         rows = []
         for (case, against), some in same.groupby(["case", "against"], sort=False):
             parted = some[some["differing"] > 0]
@@ -181,13 +182,13 @@ def pair_tables(made: Study) -> list[tuple[str, Table]]:
 def _unseen(some: pd.DataFrame, parted: pd.DataFrame, against: str) -> str:
     """`< 39 %` where no history parts: of so many solves, each other's first included."""
     solves = len(some) + (against == EACH_OTHER)
-    return f"< {percent(bound(solves))}" if parted.empty else ""
+    return below(bound(solves)) if parted.empty else ""
 
 
-def growth_tables(made: Study) -> list[tuple[str, Table]]:
+def growth_tables(results: Study) -> list[tuple[str, Table]]:
     """(title, table) per family: the growth of the difference between solves by injected orders and by exact sums."""
     tables = []
-    for family, same in made.growth.groupby("family", sort=False):
+    for family, same in results.growth.groupby("family", sort=False):
         tolerance = same["tolerance"].iloc[0]
         where = f"; tolerance {number(tolerance)}" if tolerance > 0 else ""
         table = law_table(same, {"case": "case"}, unit="iteration")

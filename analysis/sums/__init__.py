@@ -1,1 +1,1 @@
-"""The sums of `reductions`: samples to frames, statistics, prices, shapes, growth with N, tables, figures."""
+"""Sums of runs that compare variants: samples to frames, statistics, prices, shapes, growth with N, tables, figures."""

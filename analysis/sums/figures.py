@@ -1,4 +1,4 @@
-"""The figures of the sums: a Study in, SVG out. Prices are in sums_price_figures."""
+"""The figures of the sums: a Study in, SVG out. Prices are in price_figures."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pandas as pd
 from analysis.page import svg
 from analysis.page.axes import floor_of, log_axis, powers
 from analysis.page.svg import Figure, figure_of
+from analysis.page.text import interval, number
 from analysis.sums.frames import CELL, SERIES, pieces
 from analysis.sums.shape import FEWEST_SAMPLES, Cells, cells, v_s_and_grid
 from analysis.sums.tables import Study
-from analysis.terminal import interval, number
 
 DRAWN = 6  # cases and operations that have figures; the tables have all
 PANELS = 12  # histograms of one figure
@@ -25,20 +25,20 @@ POINTS = 1500  # of one figure; arrays are thinned evenly beyond
 GREY = len(svg.SERIES) - 1
 
 
-def drawn(made: Study) -> list[tuple[str, str]]:
+def drawn(results: Study) -> list[tuple[str, str]]:
     """The (case, operation) that have figures: the first DRAWN."""
-    return _pairs(made.series)[:DRAWN]
+    return _pairs(results.series)[:DRAWN]
 
 
-def left_out(made: Study) -> int:
+def left_out(results: Study) -> int:
     """How many (case, operation) have tables only."""
-    return len(_pairs(made.series)) - len(drawn(made))
+    return len(_pairs(results.series)) - len(drawn(results))
 
 
-def bits_figures(made: Study) -> list[Figure]:
+def bits_figures(results: Study) -> list[Figure]:
     """Samples against each other, apart from the change of algorithm, at the largest size, every array a point."""
-    found = []
-    for k, (title, arrays) in each_drawn(made, made.arrays):
+    figures = []
+    for k, (title, arrays) in each_drawn(results, results.arrays):
         n = int(arrays["n"].max())
         here = arrays[arrays["n"] == n]
         rows = [
@@ -60,20 +60,20 @@ def bits_figures(made: Study) -> list[Figure]:
             + (f" {hidden} more variants are in the table." if hidden else "")
         )
         legend = ((0, "run to run"), (1, "change of algorithm"))
-        found.append(
+        figures.append(
             figure_of(f"sums-bits-{k}", f"Run to run, and algorithm{title}", _dots(rows), caption,
                     0.8 + 0.31 * len(rows), legend, data=_dots_data(rows, n, [name for _, name in legend]))
         )  # fmt: skip
-    return found
+    return figures
 
 
-def shape_figures(made: Study) -> list[Figure]:
+def shape_figures(results: Study) -> list[Figure]:
     """Histograms of V_s of the first array of each variant and size whose samples differ, as small multiples."""
-    found = []
-    begin = pieces(made.found.samples, CELL)  # a piece is a row of `arrays`
-    end = np.append(begin[1:], len(made.found.samples))
-    values = made.found.samples["value"].to_numpy()
-    for k, (title, arrays) in each_drawn(made, made.arrays):
+    figures = []
+    begin = pieces(results.recorded.samples, CELL)  # a piece is a row of `arrays`
+    end = np.append(begin[1:], len(results.recorded.samples))
+    values = results.recorded.samples["value"].to_numpy()
+    for k, (title, arrays) in each_drawn(results, results.arrays):
         differ = arrays[(arrays["distinct"] > 1) & (arrays["samples"] >= FEWEST_SAMPLES)]
         firsts = differ.groupby(SERIES, observed=True, sort=True).head(1)
         panels = []
@@ -91,22 +91,22 @@ def shape_figures(made: Study) -> list[Figure]:
             "Each panel has its own scale."
         )
         rows = -(-len(panels) // 2)
-        found.append(
+        figures.append(
             figure_of(f"sums-shape-{k}", f"Distribution of V_s{title}", _histograms(panels), caption,
                     0.2 + 1.75 * rows, (), (rows, 2), _bars_data(panels))
         )  # fmt: skip
-    return found
+    return figures
 
 
-def growth_figures(made: Study) -> list[Figure]:
+def growth_figures(results: Study) -> list[Figure]:
     """max |V_s| against N, every array a point, with the fitted power laws and what a search for worst orders
     reached."""
-    found = []
-    for k, (title, fits) in each_drawn(made, made.fits):
+    figures = []
+    for k, (title, fits) in each_drawn(results, results.fits):
         fits = fits[fits["metric"] == "v_s_max"].head(VARIANTS)
         case, operation = fits.iloc[0][["case", "operation"]]
-        arrays = _of(made.arrays, case, operation)
-        worst = _of(made.worst, case, operation)
+        arrays = _of(results.arrays, case, operation)
+        worst = _of(results.worst, case, operation)
         if arrays["n"].nunique() < 2:
             continue
         lines = []
@@ -127,7 +127,7 @@ def growth_figures(made: Study) -> list[Figure]:
         )
         if any(len(reached) for _, _, reached in lines):
             caption += " Large hollow marks: what a search for the worst orders reached over all arrays."
-        found.append(
+        figures.append(
             figure_of(
                 f"sums-growth-{k}",
                 f"Growth with N{title}",
@@ -138,7 +138,7 @@ def growth_figures(made: Study) -> list[Figure]:
                 data=_growth_data(lines, each),
             )
         )
-    return found
+    return figures
 
 
 def _pairs(frame: pd.DataFrame) -> list[tuple[str, str]]:
@@ -150,10 +150,10 @@ def _of(frame: pd.DataFrame, case: str, operation: str) -> pd.DataFrame:
     return frame[((frame["case"] == case) & (frame["operation"] == operation)).to_numpy(bool)]
 
 
-def each_drawn(made: Study, frame: pd.DataFrame) -> Iterator[tuple[int, tuple[str, pd.DataFrame]]]:
+def each_drawn(results: Study, frame: pd.DataFrame) -> Iterator[tuple[int, tuple[str, pd.DataFrame]]]:
     """(number, (end of the title, rows)) of each drawn case and operation that is in `frame`."""
-    every = _pairs(made.series)
-    for k, (case, operation) in enumerate(drawn(made)):
+    every = _pairs(results.series)
+    for k, (case, operation) in enumerate(drawn(results)):
         same = _of(frame, case, operation)
         if len(same):
             yield k, (f": {operation} of {case}" if len(every) > 1 else "", same)
@@ -220,8 +220,8 @@ def _histograms(panels: list[tuple[str, int, np.ndarray, Cells]]) -> Callable:
         for axes in flat[len(panels) :]:
             axes.set_visible(False)
         colours = {name: i % GREY for i, name in enumerate(dict.fromkeys(name for name, *_ in panels))}
-        for j, (axes, (name, n, x, made)) in enumerate(zip(flat, panels, strict=False)):
-            edges, counts = _bars(made)
+        for j, (axes, (name, n, x, histogram)) in enumerate(zip(flat, panels, strict=False)):
+            edges, counts = _bars(histogram)
             unit = 10.0 ** math.floor(math.log10(np.abs(edges).max()))
             axes.stairs(counts, edges / unit, fill=True, color=svg.SERIES[colours[name]], alpha=0.65)
             at = np.linspace(edges[0], edges[-1], 121)
@@ -239,13 +239,13 @@ def _histograms(panels: list[tuple[str, int, np.ndarray, Cells]]) -> Callable:
     return plot
 
 
-def _bars(made: Cells) -> tuple[np.ndarray, np.ndarray]:
+def _bars(histogram: Cells) -> tuple[np.ndarray, np.ndarray]:
     """Edges and counts of at most BARS bars: neighbouring cells together where there are more."""
-    together = -(-len(made.counts) // BARS)
-    begin = np.arange(0, len(made.counts), together)
-    counts = np.add.reduceat(made.counts, begin)
-    width = made.edges[1] - made.edges[0]
-    return made.edges[0] + width * together * np.arange(len(counts) + 1), counts
+    together = -(-len(histogram.counts) // BARS)
+    begin = np.arange(0, len(histogram.counts), together)
+    counts = np.add.reduceat(histogram.counts, begin)
+    width = histogram.edges[1] - histogram.edges[0]
+    return histogram.edges[0] + width * together * np.arange(len(counts) + 1), counts
 
 
 def _dots_data(rows: list[tuple[str, np.ndarray, np.ndarray]], n: int, kinds: list[str]) -> pd.DataFrame:
@@ -260,8 +260,8 @@ def _dots_data(rows: list[tuple[str, np.ndarray, np.ndarray]], n: int, kinds: li
 
 def _bars_data(panels: list[tuple[str, int, np.ndarray, Cells]]) -> pd.DataFrame:
     pieces = []
-    for name, n, _, made in panels:
-        edges, counts = _bars(made)
+    for name, n, _, histogram in panels:
+        edges, counts = _bars(histogram)
         bars = {"variant": name, "n": n, "from": edges[:-1], "to": edges[1:], "samples": counts}
         pieces.append(pd.DataFrame(bars))
     return pd.concat(pieces, ignore_index=True)

@@ -17,12 +17,12 @@ FITS = [*SERIES[:4], "metric", "sizes", "left_out", "arrays", "samples", "sample
 
 
 def fits(arrays: pd.DataFrame) -> pd.DataFrame:
-    """One row per variant and metric of METRICS, for variants of which some samples differ; columns FITS.
+    """One row per variant and metric of METRICS, for variants with samples that differ; columns FITS.
 
     `sizes` were used and `left_out` were not, since the median over arrays is 0 (or not finite) there; `arrays`: the
     fewest of a size; `samples` of an array, from the fewest to the most: the maximum grows with their number, so that
     maxima of different numbers make no power law. `nothing` says why there is no fit. `arrays` is the frame of
-    `sums_statistics.of_arrays`.
+    `analysis.sums.statistics.of_arrays`.
     """
     rows = []
     for key, same in arrays.groupby(SERIES[:4], observed=True, sort=True):
@@ -34,13 +34,13 @@ def fits(arrays: pd.DataFrame) -> pd.DataFrame:
             ]
             used = [(n, y[~np.isnan(y)]) for n, y in points]
             used = [(n, y) for n, y in used if 0 < np.median(y) < np.inf and n > 0]
-            made = power_law([n for n, _ in used], [y for _, y in used])
+            law = power_law([n for n, _ in used], [y for _, y in used])
             rows.append(
                 {
                     **dict(zip(SERIES[:4], key, strict=True)), "metric": metric, "sizes": len(used),
                     "left_out": same["n"].nunique() - len(used),
                     "arrays": min((len(y) for _, y in used), default=0),
-                    "samples": int(same["samples"].min()), "samples_most": int(same["samples"].max()), **made,
+                    "samples": int(same["samples"].min()), "samples_most": int(same["samples"].max()), **law,
                 }
             )  # fmt: skip
     return pd.DataFrame(rows, columns=FITS)
@@ -59,16 +59,16 @@ def power_law(sizes: list[int], samples: list[np.ndarray], seed: int = SEED) -> 
         return {name: np.nan for name in names} | {"nothing": why}
     x = np.log(np.asarray(sizes, np.float64))
     alpha, beta = line(x, np.log([np.median(y) for y in samples]))
-    made = {"alpha": float(alpha), "beta": float(np.exp(beta))}
+    law = {"alpha": float(alpha), "beta": float(np.exp(beta))}
     fewest = min(map(len, samples))
     if fewest < 2:
-        return {name: np.nan for name in names} | made | {"nothing": "no interval: one array of a size"}
+        return {name: np.nan for name in names} | law | {"nothing": "no interval: one array of a size"}
     rng = np.random.default_rng(seed)
     drawn = np.stack([np.median(rng.choice(y, (RESAMPLES, len(y))), axis=1) for y in samples], axis=1)
     with np.errstate(divide="ignore"):
         logs = np.log(drawn)
     alphas, betas = line(x, logs[np.isfinite(logs).all(axis=1)])
     tail = (1 - CONFIDENCE) / 2
-    made["alpha_low"], made["alpha_high"] = map(float, np.quantile(alphas, [tail, 1 - tail]))
-    made["beta_low"], made["beta_high"] = map(float, np.exp(np.quantile(betas, [tail, 1 - tail])))
-    return made | {"nothing": ""}
+    law["alpha_low"], law["alpha_high"] = map(float, np.quantile(alphas, [tail, 1 - tail]))
+    law["beta_low"], law["beta_high"] = map(float, np.exp(np.quantile(betas, [tail, 1 - tail])))
+    return law | {"nothing": ""}

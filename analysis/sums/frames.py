@@ -1,4 +1,4 @@
-"""Runs of `reductions` as frames: every sum that was computed, and how long it took.
+"""Runs that compare variants as frames: every sum that was computed, and how long it took.
 
 Names in their traces are OPERATION:VARIANT:BACKEND:N (docs/architecture.md). A *case* is one problem by one
 method on one rank count: only sums of one case are compared, so that other data, another order of the all-reduce
@@ -14,11 +14,10 @@ import numpy as np
 import pandas as pd
 
 from analysis import bits
-from analysis.groups import grouped, ranks_text
+from analysis.groups import cases
 from analysis.load.frames import Frames
 from analysis.runs import samples as compare_variants
 
-APP = "reductions"
 EMULATED = "emulated"  # the backend that draws orders of arrival from a seed: what it gives has no price
 TRUTH = "truth"
 WORST = ("worst-low", "worst-high")
@@ -36,7 +35,7 @@ class NoReference(Exception):
 
 @dataclass(frozen=True)
 class Sums:
-    """What runs of `reductions` recorded. All frames have `case`; names of cases, operations, variants and
+    """What runs that compare variants recorded. All frames have `case`; names of cases, operations, variants and
     backends are categoricals, in the order of `cases` and as recorded.
 
     cases    case, run, repeat, ranks: which repeats of which launches make up a case. Its name has the data, the group
@@ -72,15 +71,15 @@ def parse(name: str) -> tuple[str, str, str, int] | None:
 
 
 def sums(frames: Frames) -> Sums:
-    """What the runs of `reductions` among `frames` recorded; empty frames where there are none. Runs with an
+    """What the runs among `frames` that compare variants recorded; empty frames where there are none. Runs with an
     injected fault are left out."""
     runs = _cases(frames.runs[compare_variants(frames.runs).to_numpy()])
-    cases = runs[["case", "run", "repeat", "size"]].rename(columns={"size": "ranks"})
-    known = list(dict.fromkeys(cases["case"]))
+    members = runs[["case", "run", "repeat", "size"]].rename(columns={"size": "ranks"})
+    known = list(dict.fromkeys(members["case"]))
     codes = {label: i for i, label in enumerate(known)}
-    numbers = {(run, repeat): codes[c] for c, run, repeat, _ in cases.itertuples(index=False)}
+    numbers = {(run, repeat): codes[c] for c, run, repeat, _ in members.itertuples(index=False)}
     names = enumerate(frames.values["name"].cat.categories)
-    parsed = {i: found for i, name in names if (found := parse(name))}
+    parsed = {i: parts for i, name in names if (parts := parse(name))}
     # Variants are listed as they were run, not as truth and search mention them, which come first.
     parsed = dict(sorted(parsed.items(), key=lambda item: item[1][0] in (TRUTH, *WORST)))
     recorded = _recorded(frames.values, numbers, parsed, known)
@@ -90,7 +89,7 @@ def sums(frames: Frames) -> Sums:
     times = _recorded(frames.events, numbers, parsed, known)
     promises = runs.drop_duplicates("case").set_index("case")["promises"]
     return Sums(
-        cases=cases,
+        cases=members,
         samples=samples,
         times=_times(times[~times["operation"].isin([TRUTH, *WORST]).to_numpy()], runs),
         truth=truth[["case", "n", "array", "value"]].reset_index(drop=True),
@@ -100,7 +99,7 @@ def sums(frames: Frames) -> Sums:
     )
 
 
-def references(found: Sums, wanted: str | None = None) -> tuple[pd.DataFrame, list[str]]:
+def references(sums: Sums, wanted: str | None = None) -> tuple[pd.DataFrame, list[str]]:
     """What S_d is, one row per place: columns PLACE, `value`, `reference` (variant and backend), and what is to be
     said about the choice.
 
@@ -108,12 +107,12 @@ def references(found: Sums, wanted: str | None = None) -> tuple[pd.DataFrame, li
     run, else the variant of the strongest guarantee, else the correctly rounded value. A variant is a reference
     only where all its samples of each array have the same bits. Raises NoReference where `wanted` never does.
     """
-    constant, firsts = _constant(found.samples)
+    constant, firsts = _constant(sums.samples)
     pieces, notes, refused = [], [], []
     for (case, operation), members in constant.groupby(["case", "operation"], observed=True, sort=False):
-        choice = _choose(found, case, operation, members, wanted)
+        choice = _choose(sums, case, operation, members, wanted)
         if choice == TRUTH:
-            values = found.truth[found.truth["case"] == case].assign(operation=operation, reference=TRUTH)
+            values = sums.truth[sums.truth["case"] == case].assign(operation=operation, reference=TRUTH)
             pieces.append(values)
         elif choice is None:
             refused.append((case, operation))
@@ -123,7 +122,7 @@ def references(found: Sums, wanted: str | None = None) -> tuple[pd.DataFrame, li
             values = firsts.merge(members.loc[own, keys].astype("str"), on=keys)
             pieces.append(values.assign(reference=f"{choice[0]} ({choice[1]})"))
     if wanted is not None and not pieces:
-        raise NoReference(_refusal(found, constant, wanted))
+        raise NoReference(_refusal(sums, constant, wanted))
     for case, operation in refused:
         asked = f"no reference {wanted!r}" if wanted else "no variant whose samples all agree, and no truth"
         notes.append(f"{case}, {operation}: {asked}; only differences of a variant from itself are given")
@@ -146,15 +145,8 @@ def _cases(runs: pd.DataFrame) -> pd.DataFrame:
         problem=[key for _, key, _ in data],
         config=[rest for _, _, rest in data],
     )
-    found = []
-    for what, same in runs.groupby(
-        "data", sort=False
-    ):  # one by one: a group is then named by what tells it apart
-        same = grouped(same)
-        same = same[~same["faulty"].astype(bool)]
-        on = same["size"].map(ranks_text).astype("str")
-        found.append(same.assign(case=what + same["group"].str.removeprefix(f"{APP} ") + " on " + on))
-    return pd.concat(found, ignore_index=True) if found else runs.assign(case=pd.Series(dtype="str"))
+    runs = cases(runs, "data")
+    return runs.assign(case=runs["data"].astype("str") + runs["case"])
 
 
 def _data(config: str, problem: str) -> tuple[str, str, str]:
@@ -182,18 +174,18 @@ def _recorded(frame: pd.DataFrame, numbers: dict, parsed: dict, known: list[str]
     meant[list(parsed)] = True
     keep = (case >= 0) & meant[names]
     rows = frame[keep]
-    made = {"case": pd.Categorical.from_codes(case[keep], known)}
+    columns = {"case": pd.Categorical.from_codes(case[keep], known)}
     for k, part in enumerate(("operation", "variant", "backend")):
-        kinds = list(dict.fromkeys(found[k] for found in parsed.values()))
+        kinds = list(dict.fromkeys(parts[k] for parts in parsed.values()))
         code = np.full(len(meant), -1, np.int16)
-        code[list(parsed)] = [kinds.index(found[k]) for found in parsed.values()]
-        made[part] = pd.Categorical.from_codes(code[names[keep]], kinds)
+        code[list(parsed)] = [kinds.index(parts[k]) for parts in parsed.values()]
+        columns[part] = pd.Categorical.from_codes(code[names[keep]], kinds)
     sizes = np.zeros(len(meant), np.int64)
-    sizes[list(parsed)] = [found[3] for found in parsed.values()]
-    made["n"] = sizes[names[keep]]
+    sizes[list(parsed)] = [parts[3] for parts in parsed.values()]
+    columns["n"] = sizes[names[keep]]
     renamed = {"block": "array", "step": "sample"}
     rest = {renamed.get(c, c): rows[c].to_numpy() for c in rows.columns if c not in ("name", "run")}
-    return pd.DataFrame({**made, "run": rows["run"].array, **rest})
+    return pd.DataFrame({**columns, "run": rows["run"].array, **rest})
 
 
 def _samples(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
@@ -274,31 +266,31 @@ def _constant(samples: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _choose(
-    found: Sums, case: str, operation: str, members: pd.DataFrame, wanted: str | None
+    sums: Sums, case: str, operation: str, members: pd.DataFrame, wanted: str | None
 ) -> tuple[str, str] | str | None:
     """(variant, backend) of the reference, TRUTH, or None."""
     from analysis.groups import LEVELS
 
     candidates = members[members["constant"]]
     names = list(zip(candidates["variant"], candidates["backend"], strict=True))
-    truth = TRUTH if (found.truth["case"] == case).any() else None
+    truth = TRUTH if (sums.truth["case"] == case).any() else None
     if wanted == TRUTH:
         return truth
     if wanted is not None:
         return next((name for name in names if wanted in (name[0], "@".join(name))), None)
     if default := [name for name in names if name[0] == DEFAULT_REFERENCE]:
         return default[0]
-    level = {name: found.guarantee(case, operation, *name) for name in names}
+    level = {name: sums.guarantee(case, operation, *name) for name in names}
     promised = [name for name in names if level[name] in LEVELS[1:]]
     return max(promised, key=lambda name: LEVELS.index(level[name]), default=truth)
 
 
-def _refusal(found: Sums, constant: pd.DataFrame, wanted: str) -> str:
+def _refusal(sums: Sums, constant: pd.DataFrame, wanted: str) -> str:
     """Why `wanted` is no reference, and what is."""
     good = [
         f"{v}@{b}" for v, b, c in constant[["variant", "backend", "constant"]].itertuples(index=False) if c
     ]
-    good += [TRUTH] if len(found.truth) else []
+    good += [TRUTH] if len(sums.truth) else []
     can = ", ".join(dict.fromkeys(good)) or "none of these runs has one"
     ran = [wanted in (v, f"{v}@{b}") for v, b in constant[["variant", "backend"]].itertuples(index=False)]
     why = "gave several results for one array, so that it is no reference" if any(ran) else "was not recorded"

@@ -14,7 +14,7 @@ PRICES = [*SERIES, "guarantee", "samples", "median_s", "low_s", "high_s", "gb_pe
           "ratio_high", "base"]  # fmt: skip
 
 
-def prices(found: Sums) -> pd.DataFrame:
+def prices(sums: Sums) -> pd.DataFrame:
     """One row per variant and n; columns PRICES.
 
     `median_s` is the median over samples (of all runs of the case) of the seconds of one call on the slowest of the
@@ -24,10 +24,10 @@ def prices(found: Sums) -> pd.DataFrame:
     the fastest variant without a guarantee, else the fastest library sum, of the same case, operation and n; its
     interval is by bootstrap over samples. Emulated variants have no price: NaN, and they are nobody's base.
     """
-    calls = _calls(found.times)
+    calls = _calls(sums.times)
     begin = pieces(calls, SERIES)
     frame = calls.iloc[begin][SERIES].reset_index(drop=True)
-    frame["guarantee"] = [found.guarantee(*row) for row in frame[SERIES[:4]].itertuples(index=False)]
+    frame["guarantee"] = [sums.guarantee(*row) for row in frame[SERIES[:4]].itertuples(index=False)]
     seconds = np.split(calls["seconds"].to_numpy(), begin[1:]) if len(begin) else []
     nbytes = np.split(calls["nbytes"].to_numpy(), begin[1:]) if len(begin) else []
     runs = np.split(keys(calls, ["run", "repeat"]), begin[1:]) if len(begin) else []
@@ -52,13 +52,13 @@ def prices(found: Sums) -> pd.DataFrame:
 
 def _ratio(x: np.ndarray, x_runs: np.ndarray, y: np.ndarray, y_runs: np.ndarray) -> tuple[float, ...]:
     """Ratios are taken within runs; of several runs their median, and the range that their intervals span."""
-    found = [
+    ratios = [
         ratio_interval(x[x_runs == run], y[y_runs == run], seed=SEED + i)
         for i, run in enumerate(np.intersect1d(x_runs, y_runs))
     ]
-    if not found:
+    if not ratios:
         return (np.nan,) * 3
-    ratio, low, high = np.array(found).T
+    ratio, low, high = np.array(ratios).T
     return float(np.median(ratio)), float(np.min(low)), float(np.max(high))
 
 
@@ -78,7 +78,7 @@ def _calls(times: pd.DataFrame) -> pd.DataFrame:
 
 
 def _bases(frame: pd.DataFrame) -> list[int]:
-    """For each row of prices the row that it is divided by, or -1."""
+    """The row by which each row of prices is divided, or -1."""
     base = np.full(len(frame), -1)
     for _, same in frame.groupby(["case", "operation", "n"], observed=True, sort=False):
         known = same["median_s"].notna()

@@ -20,15 +20,15 @@ LETTER_PT = 8.5  # of labels at points
 HEIGHTS_PT = (10, -10, 19, -19, 28, -28)  # above and below a point, where its label may stand
 
 
-def price_figures(made: Study) -> list[Figure]:
+def price_figures(results: Study) -> list[Figure]:
     """Price against distance from the truth at the largest size that was timed, and time per call against N."""
-    found = []
-    for k, (title, prices) in each_drawn(made, made.prices):
+    figures = []
+    for k, (title, prices) in each_drawn(results, results.prices):
         timed = prices[prices["median_s"].notna() & (prices["n"] > 0)]
         if timed.empty:
             continue
         n = int(timed["n"].max())
-        at = timed[timed["n"] == n].merge(made.series[[*SERIES, "error_max", "v_s_max"]], on=SERIES)
+        at = timed[timed["n"] == n].merge(results.series[[*SERIES, "error_max", "v_s_max"]], on=SERIES)
         known = at["error_max"].notna().any()
         column, label = (
             ("error_max", "largest error, ULP") if known else ("v_s_max", "max |V_s| from the reference")
@@ -43,7 +43,7 @@ def price_figures(made: Study) -> list[Figure]:
             )
             plot = _scatter(at, column, label, n)
             present = [i for i, level in enumerate(GUARANTEES) if (at["guarantee"] == level).any()]
-            found.append(
+            figures.append(
                 figure_of(
                     f"sums-price-{k}", f"Price and error{title}", plot, caption, 3.6,
                     tuple((i, GUARANTEES[i]) for i in present),
@@ -51,8 +51,8 @@ def price_figures(made: Study) -> list[Figure]:
                 )
             )  # fmt: skip
         if timed["n"].nunique() > 1:
-            found.append(_time_figure(k, title, timed))
-    return found
+            figures.append(_time_figure(k, title, timed))
+    return figures
 
 
 def _scatter(at: pd.DataFrame, column: str, label: str, n: int) -> Callable:

@@ -46,36 +46,35 @@ class Cells:
 @dataclass(frozen=True)
 class Shape:
     """Of one sample of `count` finite numbers: `kl` from the normal distribution of its mean and variance, what a
-    sample of a normal distribution gives (`normal_median`, `normal_95`: 95 % are below), `modes` (0: no number;
+    sample of a normal distribution stays below in 95 % (`normal_95`), `modes` (0: no number;
     MOST_MODES + 1: more), and whether it is `discrete`. One value alone has no divergence: NaN."""
 
     count: int
     distinct: int
     discrete: bool
     kl: float
-    normal_median: float
     normal_95: float
     modes: int
 
 
-def shapes(found: Sums, arrays: pd.DataFrame) -> pd.DataFrame:
+def shapes(sums: Sums, arrays: pd.DataFrame) -> pd.DataFrame:
     """The shape of V_s of the first SHAPED arrays that differ and have FEWEST_SAMPLES, one row per variant and n that
     has such: columns SERIES, `shaped` (arrays), `samples` (fewest), `discrete` (arrays that are), `kl` and
     `normal_95` (medians over arrays), `not_normal` (arrays whose kl is above their normal_95), `modes`, `modes_most`
-    (fewest, most). `arrays` is what `sums_statistics.of_arrays` returned."""
+    (fewest, most). `arrays` is what `analysis.sums.statistics.of_arrays` returned."""
     chosen = (arrays["distinct"] > 1) & (arrays["samples"] >= FEWEST_SAMPLES)
     chosen &= chosen.groupby([arrays[key] for key in SERIES], observed=True).cumsum() <= SHAPED
-    begin = pieces(found.samples, CELL)
-    end = np.append(begin[1:], len(found.samples))
-    values = found.samples["value"].to_numpy()
+    begin = pieces(sums.samples, CELL)
+    end = np.append(begin[1:], len(sums.samples))
+    values = sums.samples["value"].to_numpy()
     rows = []
     for i in np.flatnonzero(chosen.to_numpy()):
         one = arrays.iloc[i]
-        made = shape(
+        described = shape(
             *v_s_and_grid(values[begin[i] : end[i]], one["s_d"] if one["reference"] else one["median"])
         )
-        if made.distinct > 1:
-            rows.append({**{key: one[key] for key in SERIES}, **made.__dict__})
+        if described.distinct > 1:
+            rows.append({**{key: one[key] for key in SERIES}, **described.__dict__})
     if not rows:
         return pd.DataFrame(columns=SHAPES)
     frame = pd.DataFrame(rows)
@@ -100,12 +99,17 @@ def shape(x: np.ndarray, grid: float = 0.0) -> Shape:
     """The shape of the finite numbers among `x` float64 (n,), which are multiples of `grid` apart (0: not known)."""
     x = np.sort(x[np.isfinite(x)])
     if not len(x) or x[0] == x[-1]:
-        return Shape(len(x), min(len(x), 1), True, math.nan, math.nan, math.nan, min(len(x), 1))
-    made = cells(x, grid)
-    middle, high = normal_divergence(made)
+        return Shape(len(x), min(len(x), 1), True, math.nan, math.nan, min(len(x), 1))
+    histogram = cells(x, grid)
+    _, high = normal_divergence(histogram)
     distinct = 1 + int((x[1:] != x[:-1]).sum())
     return Shape(
-        len(x), distinct, made.discrete, divergence(made, x.mean(), x.std()), middle, high, modes(made)
+        len(x),
+        distinct,
+        histogram.discrete,
+        divergence(histogram, x.mean(), x.std()),
+        high,
+        modes(histogram),
     )
 
 
@@ -145,24 +149,24 @@ def cells(x: np.ndarray, grid: float = 0.0) -> Cells:
     return Cells(edges, counts, (edges[:-1] + edges[1:]) / 2, False)
 
 
-def divergence(made: Cells, mean: float, deviation: float) -> float:
+def divergence(histogram: Cells, mean: float, deviation: float) -> float:
     """Kullback-Leibler divergence sum p log(p / q), in nats, of the shares p of the cells from their probabilities q
     under the normal distribution of that mean and standard deviation; the outermost cells reach to infinity.
 
     The plug-in estimator: too large by about (k - 1) / 2n for k cells that matter (Miller 1955), so that it has to
     be read beside `normal_divergence`.
     """
-    return float(_kl(made.counts[None], normal_shares(made.edges, mean, deviation))[0])
+    return float(_kl(histogram.counts[None], normal_shares(histogram.edges, mean, deviation))[0])
 
 
-def normal_divergence(made: Cells) -> tuple[float, float]:
+def normal_divergence(histogram: Cells) -> tuple[float, float]:
     """Median and 95 % quantile of `divergence` for normal samples of the same size in the same cells, by DRAWS
     simulations with a fixed seed."""
-    share = made.counts / made.counts.sum()
-    mean = float((share * made.places).sum())
-    deviation = math.sqrt((share * (made.places - mean) ** 2).sum())
-    q = normal_shares(made.edges, mean, deviation)
-    drawn = np.random.default_rng(SEED).multinomial(made.counts.sum(), q / q.sum(), DRAWS)
+    share = histogram.counts / histogram.counts.sum()
+    mean = float((share * histogram.places).sum())
+    deviation = math.sqrt((share * (histogram.places - mean) ** 2).sum())
+    q = normal_shares(histogram.edges, mean, deviation)
+    drawn = np.random.default_rng(SEED).multinomial(histogram.counts.sum(), q / q.sum(), DRAWS)
     middle, high = np.quantile(_kl(drawn, q), [0.5, 0.95])
     return float(middle), float(high)
 
@@ -188,7 +192,7 @@ def _kl(counts: np.ndarray, q: np.ndarray) -> np.ndarray:
     return terms.sum(axis=1)
 
 
-def modes(made: Cells) -> int:
+def modes(histogram: Cells) -> int:
     """The number of modes: the least k that Silverman's test (1981) does not refuse at LEVEL, up to MOST_MODES + 1.
 
     The test: h is the least bandwidth at which the Gaussian kernel density estimate has at most k modes; samples are
@@ -198,7 +202,7 @@ def modes(made: Cells) -> int:
     it is plain, and takes many equal ones in a row for few. Discrete data is compared with samples rounded to the same
     grid.
     """
-    kernel = _Density(made)
+    kernel = _Density(histogram)
     for k in range(1, MOST_MODES + 1):
         h = kernel.bandwidth(k)
         if h == 0.0 or kernel.exceeding(h, k, CALIBRATION if k == 1 else 1.0) >= LEVEL:
@@ -209,21 +213,21 @@ def modes(made: Cells) -> int:
 class _Density:
     """Kernel density estimates of cells on a grid, by FFT; unit of length: the range of the data."""
 
-    def __init__(self, made: Cells):
-        self.unit, self.origin = made.edges[-1] - made.edges[0], made.edges[0]
-        places = (made.places - self.origin) / self.unit
+    def __init__(self, histogram: Cells):
+        self.unit, self.origin = histogram.edges[-1] - histogram.edges[0], histogram.edges[0]
+        places = (histogram.places - self.origin) / self.unit
         # A margin of one range on each side: no bandwidth of interest reaches around the circle of the FFT.
         self.step = 3.0 / GRID
         at = (places + 1.0) / self.step
         left = np.floor(at).astype(np.int64)
         self.left, self.right_share = left, at - left
-        self.edges = (made.edges - self.origin) / self.unit
-        self.counts = made.counts
+        self.edges = (histogram.edges - self.origin) / self.unit
+        self.counts = histogram.counts
         self.places = places
-        share = made.counts / made.counts.sum()
+        share = histogram.counts / histogram.counts.sum()
         self.mean = float((share * places).sum())
         self.variance = float((share * (places - self.mean) ** 2).sum())
-        self.total = int(made.counts.sum())
+        self.total = int(histogram.counts.sum())
         self.frequency = np.fft.rfftfreq(GRID, self.step) * 2 * np.pi
         self.data = np.fft.rfft(self.spread(self.counts[None]))[0]
 

@@ -21,15 +21,15 @@ QUANTILE = 0.95  # of |V_s|, beside its maximum, which grows with the number of 
 CHUNK = 1 << 21  # numbers worked on at once: some ten temporaries of 16 MB
 
 
-def of_arrays(found: Sums, reference: pd.DataFrame) -> pd.DataFrame:
+def of_arrays(sums: Sums, reference: pd.DataFrame) -> pd.DataFrame:
     """One row per variant and array: columns CELL and those of `statistics`, `s_d`, the number that V_s is against,
     and `reference`, which names where that is from (empty where there is none)."""
-    samples = found.samples
+    samples = sums.samples
     begin = pieces(samples, CELL)
     frame = samples.iloc[begin][CELL].reset_index(drop=True)
     plain = frame.astype({key: "str" for key in SERIES[:4]})
     place = plain.merge(reference, on=PLACE, how="left")
-    truth = plain.merge(found.truth.astype({"case": "str"}), on=["case", "n", "array"], how="left")
+    truth = plain.merge(sums.truth.astype({"case": "str"}), on=["case", "n", "array"], how="left")
     against = [column.to_numpy(np.float64, na_value=np.nan) for column in (place["value"], truth["value"])]
     known = [place["reference"].notna().to_numpy(), truth["value"].notna().to_numpy()]
     columns: dict[str, np.ndarray] = {}
@@ -154,7 +154,7 @@ def _extremes(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return low, np.where(some, np.where(defined, x, -np.inf).max(axis=1), np.nan)
 
 
-def worst_orders(found: Sums, arrays: pd.DataFrame) -> pd.DataFrame:
+def worst_orders(sums: Sums, arrays: pd.DataFrame) -> pd.DataFrame:
     """What a search for the worst orders found beside what was seen, one row per variant and array: columns CELL;
     `low` and `high`, the least and largest sum that the search reached; `bound`, the larger |V_s| of the two;
     `v_s_max`, as seen; `share`, the range of the samples over the range of the search; `outside`, whether a sample
@@ -162,7 +162,7 @@ def worst_orders(found: Sums, arrays: pd.DataFrame) -> pd.DataFrame:
     sample. `arrays` is what `of_arrays` returned."""
     keys = {key: "str" for key in SERIES[:4]}
     where = ["case", "variant", "backend", "n", "array"]
-    worst = found.worst.astype({key: "str" for key in where[:3]})
+    worst = sums.worst.astype({key: "str" for key in where[:3]})
     both = arrays.astype(keys).merge(worst, on=where)
     against = both["s_d"].where(both["reference"] != "", both["median"])
     sides = [np.abs(bits.v_s(against.to_numpy(), both[side].to_numpy())) for side in ("low", "high")]

@@ -8,21 +8,21 @@ import pandas as pd
 
 from analysis.groups import LEVELS
 from analysis.page.sections import Table
+from analysis.page.text import below, interval, number
 from analysis.sums.fit import fits
 from analysis.sums.frames import EMULATED, SERIES, Sums, references
 from analysis.sums.price import prices
 from analysis.sums.shape import MOST_MODES, shapes
 from analysis.sums.statistics import QUANTILE, of_arrays, of_series, worst_orders
-from analysis.terminal import interval, number
 
 
 @dataclass(frozen=True)
 class Study:
-    """All that is computed of the runs of `reductions`: `found` (the frames), `arrays`, `series` and `worst`
-    (sums_statistics), `prices` (sums_price), `shapes` (sums_shape), `fits` (sums_fit), and `notes`, sentences on what
-    limits them."""
+    """All that is computed of runs that compare variants: `recorded` (the frames), `arrays`, `series`, `prices`,
+    `shapes`, `fits`, `worst`, each by the module of its name or by `statistics`, and `notes`, sentences on what limits
+    them."""
 
-    found: Sums
+    recorded: Sums
     arrays: pd.DataFrame
     series: pd.DataFrame
     prices: pd.DataFrame
@@ -32,47 +32,49 @@ class Study:
     notes: list[str]
 
 
-def study(found: Sums, wanted: str | None = None) -> Study:
-    """Everything about the sums `found`, of which there must be some; raises NoReference where `wanted` cannot be
+def study(sums: Sums, wanted: str | None = None) -> Study:
+    """Everything about `sums`, which must not be empty; raises NoReference where `wanted` cannot be
     a reference."""
-    reference, notes = references(found, wanted)
-    arrays = of_arrays(found, reference)
-    if found.replays:
+    reference, notes = references(sums, wanted)
+    arrays = of_arrays(sums, reference)
+    if sums.replays:
         notes.append(
-            f"{found.replays:,} emulated samples repeat the orders of an earlier run of the same seed: left out"
+            f"{sums.replays:,} emulated samples repeat the orders of an earlier run of the same seed: left out"
         )
     return Study(
-        found=found,
+        recorded=sums,
         arrays=arrays,
         series=of_series(arrays),
-        prices=prices(found),
-        shapes=shapes(found, arrays),
+        prices=prices(sums),
+        shapes=shapes(sums, arrays),
         fits=fits(arrays),
-        worst=worst_orders(found, arrays),
+        worst=worst_orders(sums, arrays),
         notes=notes,
     )
 
 
-def all_tables(made: Study) -> list[tuple[str, Table]]:
+def all_tables(results: Study) -> list[tuple[str, Table]]:
     """Every table, in the order in which they are read."""
     return [
-        *price_tables(made),
-        *bits_tables(made),
-        *shape_tables(made),
-        *fit_tables(made),
-        *worst_tables(made),
+        *price_tables(results),
+        *bits_tables(results),
+        *shape_tables(results),
+        *fit_tables(results),
+        *worst_tables(results),
     ]
 
 
-def exported(made: Study) -> dict[str, pd.DataFrame]:
-    """The frames of `made` that are written as CSV, by name."""
-    return {name: getattr(made, name) for name in ("arrays", "series", "prices", "shapes", "fits", "worst")}
+def exported(results: Study) -> dict[str, pd.DataFrame]:
+    """The frames of `results` that are written as CSV, by name."""
+    return {
+        name: getattr(results, name) for name in ("arrays", "series", "prices", "shapes", "fits", "worst")
+    }
 
 
-def price_tables(made: Study) -> list[tuple[str, Table]]:
+def price_tables(results: Study) -> list[tuple[str, Table]]:
     """(title, table) per case and operation: time, its ratio, and what is known of the bits."""
-    both = made.series.merge(made.prices.drop(columns=["guarantee", "samples"]), on=SERIES, how="left")
-    both["guarantee"] = [made.found.guarantee(*row) for row in both[SERIES[:4]].itertuples(index=False)]
+    both = results.series.merge(results.prices.drop(columns=["guarantee", "samples"]), on=SERIES, how="left")
+    both["guarantee"] = [results.recorded.guarantee(*row) for row in both[SERIES[:4]].itertuples(index=False)]
     both["base"] = both["base"].fillna("")
     return [(f"Price list: {title}", _price_table(same)) for title, same in _each(both)]
 
@@ -94,18 +96,18 @@ def _price_table(same: pd.DataFrame) -> Table:
     return Table(columns, rows, (columns[0], *columns[3:]))
 
 
-def bits_tables(made: Study) -> list[tuple[str, Table]]:
+def bits_tables(results: Study) -> list[tuple[str, Table]]:
     """(title, table) per case and operation: samples against each other, apart from against the reference."""
     columns = ("n", "variant", "differing arrays", "samples", "results", "effective", "pair median", "pair max",
                "shift", "max |V_s|", "95 % |V_s|", "max ULP", "p at 95 %")  # fmt: skip
     tables = []
-    for title, same in _each(made.series):
+    for title, same in _each(results.series):
         rows = [
             (
                 f"{row.n:,}", f"{row.variant} ({row.backend})", f"{row.differing} of {row.arrays}",
                 number(row.samples), number(row.distinct), number(row.effective), number(row.pair_median),
                 number(row.pair_max), number(row.shift), number(row.v_s_max), number(row.v_s_quantile),
-                number(row.ulp_max), f"< {row.bound:.1%}" if row.bound == row.bound else "",
+                number(row.ulp_max), below(row.bound),
             )
             for row in same.itertuples(index=False)
         ]  # fmt: skip
@@ -115,12 +117,12 @@ def bits_tables(made: Study) -> list[tuple[str, Table]]:
     return tables
 
 
-def shape_tables(made: Study) -> list[tuple[str, Table]]:
+def shape_tables(results: Study) -> list[tuple[str, Table]]:
     """(title, table) per case and operation: how V_s is distributed in the first arrays of each size."""
     columns = ("n", "variant", "arrays", "samples", "values", "KL, nats", "95 % of normal samples", "not normal",
                "modes")  # fmt: skip
     tables = []
-    for title, same in _each(made.shapes):
+    for title, same in _each(results.shapes):
         rows = [
             (
                 f"{row.n:,}", f"{row.variant} ({row.backend})", number(row.shaped), number(row.samples),
@@ -139,13 +141,13 @@ def _modes(count: int) -> str:
     return str(count) if count <= MOST_MODES else f"more than {MOST_MODES}"
 
 
-def fit_tables(made: Study) -> list[tuple[str, Table]]:
+def fit_tables(results: Study) -> list[tuple[str, Table]]:
     """(title, table) per case and operation: the power law of |V_s| in N."""
     columns = ("variant", "|V_s|", "alpha", "95 % interval", "beta", "95 % interval of it", "sizes", "arrays",
                "samples", "remark")  # fmt: skip
     named = {"v_s_max": "largest", "v_s_quantile": f"{QUANTILE:.0%} quantile"}
     tables = []
-    for (case, operation), same in made.fits.groupby(["case", "operation"], sort=False):
+    for (case, operation), same in results.fits.groupby(["case", "operation"], sort=False):
         rows = [
             (
                 f"{row.variant} ({row.backend})", named[row.metric], number(row.alpha),
@@ -167,10 +169,10 @@ def _remark(row) -> str:
     return "; ".join(filter(None, (row.nothing, left)))
 
 
-def worst_tables(made: Study) -> list[tuple[str, Table]]:
+def worst_tables(results: Study) -> list[tuple[str, Table]]:
     """(title, table) per case and operation: what a search for the worst orders reached, over all arrays."""
     columns = ("n", "variant", "arrays", "max |V_s| seen", "max |V_s| by search", "seen / searched range")
-    by = made.worst.groupby(SERIES, observed=True, sort=True)
+    by = results.worst.groupby(SERIES, observed=True, sort=True)
     frame = by.agg(
         arrays=("array", "size"), seen=("v_s_max", "max"), bound=("bound", "max"), share=("share", "median"),
         outside=("outside", "sum"),

@@ -59,8 +59,8 @@ class Ordering:
     @property
     def parameters(self) -> dict[str, Any]:
         """The parameters that a user may give, with their values."""
-        found = inspect.signature(self.function).parameters.values()
-        keyword = {p.name: p.default for p in found if p.kind is p.KEYWORD_ONLY and p.name not in CONTEXT}
+        arguments = inspect.signature(self.function).parameters.values()
+        keyword = {p.name: p.default for p in arguments if p.kind is p.KEYWORD_ONLY and p.name not in CONTEXT}
         return keyword | self.given
 
     def allowed(self, parameter: str) -> str:
@@ -115,12 +115,12 @@ def ordering(
     listed = {parameter: tuple(values) for parameter, values in (choices or {}).items()}
 
     def register(function):
-        made = Ordering(
+        entry = Ordering(
             name, guarantee, why, function, short, choices=listed, contributions_meet=contributions_meet
         )
-        if missing := set(made.parameters) - {*RANGES, *listed}:
+        if missing := set(entry.parameters) - {*RANGES, *listed}:
             raise TypeError(f"ordering {name!r}: what may {', '.join(sorted(missing))} be?")
-        _orderings[name] = made
+        _orderings[name] = entry
         return function
 
     return register
@@ -156,13 +156,13 @@ def get(name: str) -> Ordering:
     base, colon, text = name.partition(":")
     if base in RENAMED:
         raise ChoiceError(f"all-reduce ordering {base!r}: {RENAMED[base]}")
-    found = {o.name: o for o in orderings()}[known("all-reduce ordering", base, names())]
+    entry = {o.name: o for o in orderings()}[known("all-reduce ordering", base, names())]
     if not colon:
-        return found
+        return entry
     given = {}
     for part in text.split(","):
         key, equals, value = part.partition("=")
-        parameters = found.parameters
+        parameters = entry.parameters
         if not parameters:
             raise ChoiceError(f"all-reduce ordering {name!r}: {base} takes no parameters; write {base}")
         if not equals or key not in parameters:
@@ -172,8 +172,8 @@ def get(name: str) -> Ordering:
             )
         try:
             given[key] = (
-                known(key, value, found.choices[key]) if key in found.choices else RANGES[key].read(value)
+                known(key, value, entry.choices[key]) if key in entry.choices else RANGES[key].read(value)
             )
         except ChoiceError as error:
             raise ChoiceError(f"all-reduce ordering {name!r}: {key}: {error}") from None
-    return replace(found, name=name, given=given)
+    return replace(entry, name=name, given=given)

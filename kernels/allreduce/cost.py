@@ -49,7 +49,7 @@ def cost(schedule: Schedule, n: int, itemsize: int) -> Cost:
 
 
 def _part(current: Round, n: int, schedule: Schedule) -> tuple[int, int, int, int, int]:
-    """Of one rank and round: messages and elements sent, messages and elements received, additions."""
+    """Counts of one rank and round: messages and elements sent, messages and elements received, additions."""
     bounds = partial(schedule.bounds, n)
     sent, received = transfers(current.sends, bounds), transfers(current.receives, bounds)
     additions = 0

@@ -268,7 +268,7 @@ def _lengths(shape) -> tuple[int, ...]:
 
 
 def _type(dtype) -> np.dtype:
-    """`dtype`, of which bfloat16 may also be given by its name."""
+    """`dtype`; bfloat16 may also be given by its name."""
     if isinstance(dtype, str) and dtype == "bfloat16":
         import ml_dtypes
 

@@ -31,8 +31,8 @@ def table() -> str:
     for o in orderings():
         text = textwrap.wrap(o.summary, 79) + textwrap.wrap(f"Why: {o.why}.", 79)
         if o.parameters:
-            told = (f"{key}={value} ({o.allowed(key)})" for key, value in o.parameters.items())
-            text += textwrap.wrap(f"Parameters: {', '.join(told)}.", 79)
+            parameters = (f"{key}={value} ({o.allowed(key)})" for key, value in o.parameters.items())
+            text += textwrap.wrap(f"Parameters: {', '.join(parameters)}.", 79)
         lines.append(f"{o.name:<{width}}{o.guarantee:<11}{text[0]}")
         lines += [f"{'':<{width + 11}}{more}" for more in text[1:]]
     lines.append(

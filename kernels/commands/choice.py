@@ -88,28 +88,28 @@ def context(args: argparse.Namespace) -> dict[str, tuple[int, ...]]:
 def chosen(args: argparse.Namespace) -> tuple[Reduction, Schedule]:
     """The reduction and the schedule that the arguments name; raises ChoiceError where there is none."""
     reduction = Reduction.named(args.ordering)
-    found = reduction.entry
+    entry = reduction.entry
     around = context(args)
     for option in CONTEXT:
-        if getattr(args, option) and option not in found.needs:
+        if getattr(args, option) and option not in entry.needs:
             having = ", ".join(o.name for o in orderings() if option in o.needs) or "none so far"
-            raise ChoiceError(f"--{option}: {found.name!r} does not depend on it; these do: {having}")
-    if args.short and not found.short:
+            raise ChoiceError(f"--{option}: {entry.name!r} does not depend on it; these do: {having}")
+    if args.short and not entry.short:
         having = ", ".join(o.name for o in orderings() if o.short)
-        raise ChoiceError(f"--short: {found.name!r} has one schedule for all lengths; two have: {having}")
+        raise ChoiceError(f"--short: {entry.name!r} has one schedule for all lengths; two have: {having}")
     if args.order is not None:
-        if found.name != "arrival":
-            raise ChoiceError(f"--order is for arrival: {found.name!r} has an order of its own")
+        if entry.name != "arrival":
+            raise ChoiceError(f"--order is for arrival: {entry.name!r} has an order of its own")
         try:
             return reduction, in_order(args.ranks, args.order)
         except ValueError as error:
             raise ChoiceError(f"--order {_joined(args.order)}: {error}") from None
-    if not found.scheduled:
+    if not entry.scheduled:
         raise ChoiceError(
-            f"ordering {found.name!r} has no fixed tree: {found.why}. These have one: {scheduled()}; "
+            f"ordering {entry.name!r} has no fixed tree: {entry.why}. These have one: {scheduled()}; "
             "arrival has one when --order gives its order"
         )
-    return reduction, feasible(found, found.schedule(args.ranks, args.short, **around))
+    return reduction, feasible(entry, entry.schedule(args.ranks, args.short, **around))
 
 
 def feasible(ordering: Ordering, schedule: Schedule) -> Schedule:

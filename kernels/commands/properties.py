@@ -114,17 +114,17 @@ def write(file: str, version: str, content: str | None) -> None:
 
 def report(args, tried: Sequence[Reduction], version: str, caption: str, observations) -> int:
     """Print the table and the verdict; write the table where asked to. The exit code."""
-    found = counterexamples(observations)
-    text = table(tried, found, caption)
+    differing = counterexamples(observations)
+    text = table(tried, differing, caption)
     print(text, end="\n\n")
     if args.write:
         write(args.write, version, text)
     if args.show:
-        for pair in found.values():
+        for pair in differing.values():
             print(f"{pair[0].ordering} {sentence(*pair)}")
-    for line in stronger(tried, found):
+    for line in stronger(tried, differing):
         print(f"stronger than declared, as far as tried: {line}")
-    mistakes = broken(tried, found)
+    mistakes = broken(tried, differing)
     for line in mistakes:
         print(line, file=sys.stderr)
     print(f"PROPERTIES: {'FAIL' if mistakes else 'PASS'}")

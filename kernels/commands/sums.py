@@ -89,43 +89,43 @@ def markdown() -> str:
 def tree_text(variant: Variant, n: int, dtype: np.dtype, given: dict, in_full: bool) -> tuple[str, bool]:
     """The tree that is discovered, and whether it is what the variant promises and declares."""
     parameters = _taken(variant, {"threads": 1} | given if "threads" in variant.parameters else given)
-    said = "".join(f", {name} {value}" for name, value in parameters.items())
-    head = f"{variant.operation} {variant.name!r} ({variant.backend}) of {n} {dtype.name}{said}"
+    shape = "".join(f", {name} {value}" for name, value in parameters.items())
+    head = f"{variant.operation} {variant.name!r} ({variant.backend}) of {n} {dtype.name}{shape}"
     try:
-        found = discover(black_box(variant, **parameters), n, dtype, accumulator(dtype))
+        tree = discover(black_box(variant, **parameters), n, dtype, accumulator(dtype))
     except NotATree as error:
         lines = [f"{head}: no tree", *textwrap.wrap(f"{error}.", 118)]
         if not meets(variant.guarantee, "run"):
             lines.append(f"Nothing else is promised: {variant.why}.")
         library = variant.name in NO_TREE and not isinstance(error, DoesNotRepeat)  # it may well be no tree
         return "\n".join(lines), library or not meets(variant.guarantee, "run")
-    if isinstance(found, NoOrder):
-        return f"{head}: {found.kind}\n{_without_order(variant, found)}", True
-    lines = [f"{head}: depth {depth(found)}, so off by at most {depth(found)} u sum|x|"]
-    lines += [expression(found)] if in_full or n <= WRITTEN_OUT else outline(found)
+    if isinstance(tree, NoOrder):
+        return f"{head}: {tree.kind}\n{_without_order(variant, tree)}", True
+    lines = [f"{head}: depth {depth(tree)}, so off by at most {depth(tree)} u sum|x|"]
+    lines += [expression(tree)] if in_full or n <= WRITTEN_OUT else outline(tree)
     stated = of_variant(variant, n, **parameters)
     if stated is None:
         reason = NO_TREE.get(variant.name, "the hardware decides")
         return "\n".join([*lines, f"None is declared: {reason}."]), True
-    agrees = same(found, stated)
+    agrees = same(tree, stated)
     verdict = (
         "This is the tree that the order declares." if agrees else "NOT THE TREE that the order declares."
     )
     return "\n".join([*lines, verdict]), agrees
 
 
-def _without_order(variant: Variant, found: NoOrder) -> str:
-    if found.kind == "order-free":
+def _without_order(variant: Variant, reason: NoOrder) -> str:
+    if reason.kind == "order-free":
         text = "Every permutation gives the same bits: no order shows"
     else:
         text = "Errors are carried along, so that it is more accurate than a tree, but permutations show in the bits"
-    parts = [part for part in found.parts if isinstance(part, tuple)]
+    parts = [part for part in reason.parts if isinstance(part, tuple)]
     lines = textwrap.wrap(f"{text}. {variant.why[0].upper()}{variant.why[1:]}.", 118)
     if parts:
         what = (
             "Its main sum"
-            if len(found.parts) == 1
-            else f"So are combined {len(found.parts)} partial sums; the first"
+            if len(reason.parts) == 1
+            else f"So are combined {len(reason.parts)} partial sums; the first"
         )
         lines += [f"{what}:", *(f"  {line}" for line in outline(parts[0]))]
     return "\n".join(lines)
@@ -153,29 +153,29 @@ def worst_text(name: str, x: np.ndarray, source: str, seed: int, given: dict, sa
             f"--{next(iter(shape))} is not for 'ao', which adds elements one by one: choose --order spa"
         )
     terms, unit = emulated.units(name, x, **shape), emulated.UNITS[name]
-    found = worst.search(terms, unit, seed)
+    extremes = worst.search(terms, unit, seed)
     what = "partial sums" if name == "spa" else "elements"
     together = f", {unit} arriving together" if unit > 1 else ""
     rows = [
-        ("exact", found.exact, ""),
-        ("lowest found", found.lowest.value, found.lowest.method),
-        ("lowest of random", found.random.min(), f"{len(found.random)} orders"),
-        ("highest of random", found.random.max(), f"{len(found.random)} orders"),
-        ("highest found", found.highest.value, found.highest.method),
+        ("exact", extremes.exact, ""),
+        ("lowest found", extremes.lowest.value, extremes.lowest.method),
+        ("lowest of random", extremes.random.min(), f"{len(extremes.random)} orders"),
+        ("highest of random", extremes.random.max(), f"{len(extremes.random)} orders"),
+        ("highest found", extremes.highest.value, extremes.highest.method),
     ]
     lines = [
         f"order of arrival {name!r}: {len(terms)} {what} of type {terms.dtype}{together} ({source})",
         f"{'':<19}{'sum':>25}{'off by':>12}{'of the bound':>15}   how",
     ]
     for title, value, how in rows:
-        error = float(value) - found.exact
-        share = f"{100 * abs(error) / found.bound:.2g} %" if found.bound else "-"
+        error = float(value) - extremes.exact
+        share = f"{100 * abs(error) / extremes.bound:.2g} %" if extremes.bound else "-"
         lines.append(f"{title:<19}{float(value)!r:>25}{error:>12.2e}{share:>15}   {how}".rstrip())
-    lines.append(f"{'bound':<19}{'':>25}{found.bound:>12.2e}{'':>15}   (n - 1) u sum|x|, for any order")
-    lines.append(f"{found.tried} sums tried: the true extremes are at least as far as those found.")
+    lines.append(f"{'bound':<19}{'':>25}{extremes.bound:>12.2e}{'':>15}   (n - 1) u sum|x|, for any order")
+    lines.append(f"{extremes.tried} sums tried: the true extremes are at least as far as those found.")
     if save is not None:
         try:
-            for which, extreme in (("lowest", found.lowest), ("highest", found.highest)):
+            for which, extreme in (("lowest", extremes.lowest), ("highest", extremes.highest)):
                 np.save(f"{save}-{which}.npy", extreme.order)
         except OSError as error:
             raise ChoiceError(f"--save {save}: {error}") from None

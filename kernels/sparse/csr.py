@@ -55,7 +55,7 @@ class Csr:
 
     @property
     def places(self) -> np.ndarray:
-        """Where in y each row goes, int32 (m,)."""
+        """The place in y of each row, int32 (m,)."""
         return np.arange(self.m, dtype=np.int32) if self.rows is None else self.rows
 
     @property
@@ -76,8 +76,8 @@ class Csr:
 
 def _require(name: str, array, types) -> None:
     if not isinstance(array, np.ndarray) or array.dtype.name not in types or not array.dtype.isnative:
-        found = f"{array.dtype.str}" if isinstance(array, np.ndarray) else f"{type(array).__name__}"
-        raise TypeError(f"Csr: {name} is {found}, expected a NumPy array of {' or '.join(types)}")
+        given = f"{array.dtype.str}" if isinstance(array, np.ndarray) else f"{type(array).__name__}"
+        raise TypeError(f"Csr: {name} is {given}, expected a NumPy array of {' or '.join(types)}")
     if array.ndim != 1 or not array.flags.c_contiguous or not array.flags.aligned:
         raise ValueError(
             f"Csr: {name} has shape {array.shape}, expected a vector, contiguous and aligned;"

@@ -61,7 +61,7 @@ class Factors:
 
     @property
     def flops(self) -> int:
-        """Of one `solve`: a multiplication and a subtraction for each entry, a multiplication for each row."""
+        """Operations of one `solve`: a multiplication and a subtraction per entry, a multiplication per row."""
         return 2 * (self.lower.nnz + self.upper.nnz) + len(self.pivots)
 
     @property
@@ -86,13 +86,13 @@ def factor(matrix: Csr, starts: np.ndarray, threads: int = 1, positive: bool = F
         raise ValueError("ILU(0): the matrix has `rows`, expected one that is stored whole")
     _check_starts(starts, matrix.m)
     threads = checked(threads)
-    found = _native.ilu_factor(matrix.indptr, matrix.indices, matrix.data, starts, positive, threads)
-    if len(found) == 2:
-        problem, row = found
+    factors = _native.ilu_factor(matrix.indptr, matrix.indices, matrix.data, starts, positive, threads)
+    if len(factors) == 2:
+        problem, row = factors
         block = int(np.searchsorted(starts, row, side="right")) - 1
         raise FactorError(row, block, PROBLEMS[problem - 1])
-    lower, upper = (Csr(found[k], found[k + 1], found[k + 2], matrix.m) for k in (0, 3))
-    return Factors(starts, lower, upper, found[6], found[7], found[8], threads)
+    lower, upper = (Csr(factors[k], factors[k + 1], factors[k + 2], matrix.m) for k in (0, 3))
+    return Factors(starts, lower, upper, factors[6], factors[7], factors[8], threads)
 
 
 def _check_starts(starts, m: int) -> None:

@@ -42,9 +42,9 @@ class Product:
 
     def _check(self, what: str, v, least: int) -> None:
         if not isinstance(v, self._vector) or v.dtype != self._dtype:
-            found = getattr(v, "dtype", None) or type(v).__name__
+            given = getattr(v, "dtype", None) or type(v).__name__
             raise TypeError(
-                f"spmv {self._name}: {what} is {found} of {type(v).__module__}, expected a"
+                f"spmv {self._name}: {what} is {given} of {type(v).__module__}, expected a"
                 f" {self._vector.__module__} array of {self._dtype}, as the matrix is"
             )
         if v.ndim != 1 or len(v) < least or not v.flags.c_contiguous:

@@ -89,8 +89,8 @@ def _launch(name: str, blocks: int, threads: int, *arguments) -> None:
 def _require(array, name: str, dtype=xp.float64) -> None:
     """A kernel sees bare addresses: anything else than it expects would be read as something else."""
     if not isinstance(array, xp.ndarray) or array.dtype != dtype or not array.flags.c_contiguous:
-        found = f"{array.dtype} {type(array)}" if hasattr(array, "dtype") else f"{type(array)}"
-        raise TypeError(f"{name}: expected a C-contiguous {xp.dtype(dtype)} array on the device, got {found}")
+        given = f"{array.dtype} {type(array)}" if hasattr(array, "dtype") else f"{type(array)}"
+        raise TypeError(f"{name}: expected a C-contiguous {xp.dtype(dtype)} array on the device, got {given}")
 
 
 def _shape(field, pad: int, name: str) -> tuple[int, int, int]:

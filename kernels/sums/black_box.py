@@ -1,4 +1,4 @@
-"""Variants on any backend as functions of a host array, which is how order discovery and comparisons call them."""
+"""Variants on any backend as functions of a host array, for order discovery and comparisons."""
 
 from __future__ import annotations
 

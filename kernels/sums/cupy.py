@@ -41,11 +41,12 @@ def missing() -> str | None:
     try:
         if not cupy.cuda.runtime.getDeviceCount():
             return "no CUDA device is visible to this process (see CUDA_VISIBLE_DEVICES)"
-        found = "" if cupy.cuda.runtime.is_hip else cupy.cuda.Device().compute_capability
+        capability = "" if cupy.cuda.runtime.is_hip else cupy.cuda.Device().compute_capability
     except Exception as error:  # whatever the driver or its absence raises
         return f"CUDA cannot be used: {error}"
-    if found and int(found) < CAPABILITY:
-        return f"the device has compute capability {found[:-1]}.{found[-1]}; atomic additions of float64 need 6.0"
+    if capability and int(capability) < CAPABILITY:
+        has = f"{capability[:-1]}.{capability[-1]}"
+        return f"the device has compute capability {has}; atomic additions of float64 need 6.0"
     return None
 
 
@@ -312,21 +313,21 @@ def _element(what: str, x, dtype: str, xp) -> str:
         raise TypeError(
             f"{what}: expected an array of CuPy, got {type(x)}; cupy.asarray copies it to the device"
         )
-    found = type_name(x, dtype)
-    if found not in ACCUMULATORS:
+    element = type_name(x, dtype)
+    if element not in ACCUMULATORS:
         raise TypeError(
-            f"{what}: cannot sum {found}: convert it to one of {', '.join(ACCUMULATORS)}, or pass the bits of the "
+            f"{what}: cannot sum {element}: convert it to one of {', '.join(ACCUMULATORS)}, or pass the bits of the "
             "last two as uint16 with dtype= naming the type"
         )
-    return found
+    return element
 
 
 def type_name(x, dtype: str = "") -> str:
     """The name of the type of elements: of the array, or `dtype` for bits in uint16 ("float64 as bfloat16" is none)."""
-    found = x.dtype.name
-    if dtype in ("float16", "bfloat16") and found == "uint16":
+    name = x.dtype.name
+    if dtype in ("float16", "bfloat16") and name == "uint16":
         return dtype
-    return found if dtype in ("", found) else f"{found} as {dtype}"
+    return name if dtype in ("", name) else f"{name} as {dtype}"
 
 
 def plain(x):

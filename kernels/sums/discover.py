@@ -156,10 +156,10 @@ class _Counts:
     def require_agreement(self, parts: tuple[Tree, ...]) -> None:
         sizes = _Sizes(parts)
         for i, j in self.pairs(CHECKS):
-            found, expected = self.inside(i, j), sizes.inside(i, j)
-            if found != expected:
+            counted, expected = self.inside(i, j), sizes.inside(i, j)
+            if counted != expected:
                 raise NotATree(
-                    f"elements {i} and {j} are in a subtree of {found} terms, but of {expected} by the other "
+                    f"elements {i} and {j} are in a subtree of {counted} terms, but of {expected} by the other "
                     "counts: the sum does not repeat, or its order depends on the values"
                 )
 
@@ -219,13 +219,13 @@ def _by_count(counts: _Counts, pivot: int, members: list[int]) -> dict[int, list
 
 def _subtrees(counts: _Counts, members: list[int], size: int) -> list[Tree]:
     """The children of one node of `size` leaves, as far as they are made of these members."""
-    found = []
+    subtrees = []
     while members:
         pivot = int(counts.rng.choice(members))
         groups = _by_count(counts, pivot, members)
         members = groups.pop(size, [])  # they meet the pivot in the node itself: its other children
-        found.append(_around(counts, pivot, groups))
-    return found
+        subtrees.append(_around(counts, pivot, groups))
+    return subtrees
 
 
 def _around(counts: _Counts, pivot: int, groups: dict[int, list[int]]) -> Tree:
@@ -278,20 +278,20 @@ def _parts(counts: _Counts) -> list[Tree] | None:
 def _forest(counts: _Counts, groups: dict[int, list[int]], own: int) -> list[Tree]:
     """The trees, if that of element 0 has `own` leaves."""
     near = {size: group for size, group in groups.items() if size <= own}
-    found = [_around(counts, 0, near)]
+    forest = [_around(counts, 0, near)]
     for size, members in groups.items():
         while size > own and members:
             if size - own == 1:
-                found += members
+                forest += members
                 break
             pivot = members[0]
             around = _by_count(counts, pivot, members)
             near = {count: group for count, group in around.items() if count <= size - own}
             if 1 + sum(map(len, near.values())) != size - own:
                 raise NotATree(f"no tree of {size - own} terms holds element {pivot}")
-            found.append(_around(counts, pivot, near))
+            forest.append(_around(counts, pivot, near))
             members = [j for count, group in around.items() if count > size - own for j in group]
-    return found
+    return forest
 
 
 def _rounds_as(counts: _Counts, tree: Tree) -> bool:
@@ -330,8 +330,8 @@ def _keeps_units(counts: _Counts) -> bool:
     digits = np.finfo(accumulator_of(counts.dtype)).nmant + 1
     least = min(counts.large, counts.unit * 2.0 ** (digits + counts.n.bit_length() + 1))
     pairs = list(counts.pairs(CHECKS))
-    found = {counts.inside(i, j) for i, j in pairs}
-    return found == {2} or (found == {counts.n} and all(counts.inside(i, j, least) == 2 for i, j in pairs))
+    inside = {counts.inside(i, j) for i, j in pairs}
+    return inside == {2} or (inside == {counts.n} and all(counts.inside(i, j, least) == 2 for i, j in pairs))
 
 
 def _never_farther(counts: _Counts, tree: Tree) -> bool:

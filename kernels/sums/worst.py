@@ -211,7 +211,7 @@ def _balanced(units: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _step_by_step(best: _Best, order: np.ndarray) -> np.ndarray:
-    """Of the next WINDOW units of an order always the one whose rounding errors go up most."""
+    """Takes, of the next WINDOW units of an order, the one whose rounding errors go up most."""
     window, coming = list(order[:WINDOW]), iter(order[WINDOW:])
     totals = best.totals[window]
     lanes = np.empty((len(window), best.rows.shape[1] + 1), best.rows.dtype)  # the sum so far, and a unit

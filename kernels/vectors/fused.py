@@ -133,8 +133,8 @@ def _refuse_overlap(program: Program, same: dict[str, int], nbytes: int) -> None
 
 
 def _address(array) -> int:
-    found = getattr(array, "__cuda_array_interface__", None) or array.__array_interface__
-    return found["data"][0]
+    interface = getattr(array, "__cuda_array_interface__", None) or array.__array_interface__
+    return interface["data"][0]
 
 
 def _what(value) -> str:

@@ -27,7 +27,7 @@ GRAMMAR = "TARGET = TERM + TERM - ... with TERM = [NUMBER* or SCALAR*] VECTOR [*
 
 @dataclass(frozen=True)
 class Term:
-    """(`by` * scalar) * vectors[0] * vectors[1], of which scalar and second vector may be absent."""
+    """(`by` * scalar) * vectors[0] * vectors[1]; scalar and second vector may be absent."""
 
     by: float  # +1 or -1 where there is a scalar
     scalar: str | None
@@ -113,12 +113,12 @@ def _step(text: str, vectors) -> Step:
     terms: list[Term] = []
     at = 0
     while at < len(right):
-        found = TERM.match(right, at)
-        if not found or (terms and not found[1]):
+        term = TERM.match(right, at)
+        if not term or (terms and not term[1]):
             raise _wrong(text, f"cannot read {right[at:]!r}; expected {GRAMMAR}")
-        sign, first, others = found.groups()
+        sign, first, others = term.groups()
         terms.append(_term(text, sign, first, others, vectors))
-        at = found.end()
+        at = term.end()
     if len(terms) > MOST_TERMS:
         raise _wrong(text, f"it has {len(terms)} terms, at most {MOST_TERMS} are possible: use two steps")
     return Step(target, tuple(terms))

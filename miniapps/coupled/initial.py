@@ -34,10 +34,10 @@ def vorticity(
         weight = weight * (amplitude / math.sqrt(0.5 * float(np.sum(weight * weight))))
         return evaluate(blocks, kx, ky, weight, phase)
 
-    made = field(seed)
+    drawn = field(seed)
     for block, by_seed in (other or {}).items():
-        made[blocks.index(block)] = field(by_seed)[blocks.index(block)]
-    return made
+        drawn[blocks.index(block)] = field(by_seed)[blocks.index(block)]
+    return drawn
 
 
 def evaluate(blocks: Blocks, kx, ky, weight, phase) -> np.ndarray:

@@ -27,7 +27,7 @@ AROUND = 3
 
 
 def factor_of(by: int, bx: int) -> int:
-    """By how much blocks can be coarsened: 1 where no factor divides both edges, half of which the smoother needs."""
+    """By how much blocks can be coarsened; 1: not. A factor divides both edges, and the smoother needs half of it."""
     return next((f for f in FACTORS if by % f == 0 == bx % f and 2 * f <= min(by, bx)), 1)
 
 

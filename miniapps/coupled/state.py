@@ -50,7 +50,7 @@ def state_fingerprint(blocks, comm, state: State, weights: np.ndarray | None) ->
 
 
 def combined(parts: Iterable[bytes], weights: np.ndarray | None) -> str:
-    """The `state_fingerprint` of which `parts` are the fingerprints of vorticity and streamfunction, block by block."""
+    """The `state_fingerprint` from its `parts`: fingerprints of vorticity and streamfunction, block by block."""
     hasher = hashlib.blake2b(digest_size=16)
     for part in parts:
         hasher.update(part)

@@ -1,4 +1,4 @@
-"""Whole fields on rank 0 and their files: gathered from blocks, sealed, and so that a crash leaves no half file.
+"""Whole fields on rank 0 and their files: gathered from blocks, sealed; a crash leaves no half file.
 
 A file holds global arrays `(ny, nx)`, without a trace of who owned which block, so that any number of ranks
 can continue from it. `miniapps.received` reads them back.

@@ -1,4 +1,4 @@
-"""Ghost entries: the elements of a distributed vector that a rank needs and others own, behind its own ones.
+"""Ghost entries: elements of a distributed vector that a rank needs and others own, stored behind its own.
 
 `plan` works out once who sends what to whom. An exchange is then one message per pair of ranks and direction
 (`miniapps.layout.messages`). It moves bits and adds nothing: it cannot affect reproducibility.

@@ -123,7 +123,7 @@ class _Strips:
         self.pitch = blocks.bx + 2 * pad
 
     def ghost(self, block: int, direction):
-        """Where the strip that block receives from `direction` goes."""
+        """The strip of a block that receives from `direction`."""
         return self._at(block, self.place(direction))
 
     def place(self, direction):
@@ -131,7 +131,7 @@ class _Strips:
         return tuple(self._span(*axis)[0] for axis in self._axes(direction))
 
     def edge(self, block: int, direction):
-        """Where the strip that lies in `direction` of its receiver comes from; `block` is the sender."""
+        """The strip of the sender `block`, which lies in `direction` of the receiver."""
         return self._at(block, [self._span(*axis)[1] for axis in self._axes(direction)])
 
     def extent(self, direction):

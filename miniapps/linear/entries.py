@@ -101,10 +101,10 @@ def _entries(points, target: Box, reach, classes, values: np.ndarray) -> Entries
         kind = (classes[0][at[0]] * 2 + classes[1][at[1]]) * 2 + classes[2][at[2]]
         counts = there.sum(axis=1)
         indptr[start + 1 : start + 1 + len(counts)] = counts
-        found = keys[there]
-        stop = end + len(found)
-        columns[end:stop] = found >> bits
-        slot_of = found & ((1 << bits) - 1)
+        keys_there = keys[there]
+        stop = end + len(keys_there)
+        columns[end:stop] = keys_there >> bits
+        slot_of = keys_there & ((1 << bits) - 1)
         data[end:stop] = values[slot_of + np.repeat(kind * len(slots), counts)]
         end = stop
     np.cumsum(indptr, out=indptr)
@@ -112,7 +112,7 @@ def _entries(points, target: Box, reach, classes, values: np.ndarray) -> Entries
 
 
 def _homes(home, reached: np.ndarray):
-    """Of the coordinates reached (k, n): where their blocks begin, the blocks' extents, places within, FAR or 0."""
+    """Of coordinates (k, n): where their blocks begin, extents of the blocks, places within, FAR or 0."""
     first, extent = (array[reached] for array in home)
     outside = reached == NOWHERE
     return first, extent, np.where(outside, 0, reached - first), np.where(outside, FAR, 0)

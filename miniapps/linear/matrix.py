@@ -1,4 +1,4 @@
-"""Sparse matrices over ranks: every rank holds its rows, and the elements that they need of others are exchanged.
+"""Sparse matrices over ranks: every rank holds its rows, and gets the vector elements that they need from others.
 
 A row is one sum whose order is that of the global columns, so the bits of a product do not depend on who owns what.
 Rows that need no ghosts are multiplied while those are on their way.
@@ -172,9 +172,9 @@ def _localised(columns: Rows, at):
 
 def _diagonal(csr):
     row = csr.row_of_entries()
-    found = csr.indices == row
+    on_diagonal = csr.indices == row
     diagonal = np.zeros(csr.m, csr.dtype)
-    diagonal[row[found]] = csr.data[found]
+    diagonal[row[on_diagonal]] = csr.data[on_diagonal]
     return diagonal
 
 

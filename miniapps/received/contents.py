@@ -56,11 +56,11 @@ def most_bytes(image: bytes) -> int:
 
 
 def names(group: Any, where: str) -> list[str]:
-    """The names of the members of `group`, all of which are hard links to groups or datasets."""
+    """The names of the members of `group`. All are hard links to groups or datasets."""
     from h5py import h5l, h5o
 
     _few(group, MEMBERS, where)
-    found = []
+    members = []
     for name in list(group):
         if group.links.get_info(name).type != h5l.TYPE_HARD:
             raise _link(name, where)
@@ -68,8 +68,8 @@ def names(group: Any, where: str) -> list[str]:
             raise Refused(
                 f"{where}: {_shown(name)} is neither a group nor a dataset; it is none of ours: leave it out"
             )
-        found.append(name.decode())
-    return found
+        members.append(name.decode())
+    return members
 
 
 def subgroup(group: Any, name: str, count: int | None, where: str) -> Any:
@@ -155,7 +155,7 @@ def attributes(group: Any, where: str, heap: bool = True) -> dict[str, Any]:
     count = h5a.get_num_attrs(group)
     if count > ATTRIBUTES:
         raise Refused(f"{where}: {count:,} attributes, and at most {ATTRIBUTES} are read; leave it out")
-    found = {}
+    values = {}
     for i in range(count):
         attribute = h5a.open(group, index=i)
         name = attribute.name.decode()
@@ -174,8 +174,8 @@ def attributes(group: Any, where: str, heap: bool = True) -> dict[str, Any]:
             raise Refused(f"{where}: the attribute {_shown(name)} has {numbers:,} elements; leave it out")
         value = np.empty(shape, kind.dtype)
         attribute.read(value)
-        found[name] = _decoded(value.tolist())
-    return found
+        values[name] = _decoded(value.tolist())
+    return values
 
 
 def _hard(group: Any, name: str, where: str) -> None:

@@ -66,8 +66,8 @@ def read_result(run: Path) -> Result:
     content = records.loads(read_bytes(path, MOST), where)
     if not isinstance(content, dict):
         raise Refused(f"{where}: damaged, or none of ours; copy it again")
-    told = content.pop("digest", None)
-    if told != digest_of(content):
+    digest = content.pop("digest", None)
+    if digest != digest_of(content):
         raise Refused(
             f"{where}: damaged: it is not as it was written (another hash); copy it again from where the run wrote it"
         )

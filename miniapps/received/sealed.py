@@ -58,10 +58,10 @@ def sealed(image: bytes, where: str) -> str:
     text = bytes(image[:HEADER]).split(b"\n")[0]
     if image[:HEADER] == header() and len(image) > HEADER:
         return ""
-    found = _CLOSED.fullmatch(text)
-    if found is None or image[:HEADER] != header(text):
+    match = _CLOSED.fullmatch(text)
+    if match is None or image[:HEADER] != header(text):
         raise _not_ours(where)
-    digest, size = found[1].decode(), int(found[2])
+    digest, size = match[1].decode(), int(match[2])
     if size != len(image):
         raise Refused(
             f"{where}: damaged: {len(image):,} bytes, and {size:,} were written; copy it again from where the run "

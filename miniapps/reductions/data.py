@@ -36,15 +36,17 @@ def vectors(problem, seed: int, array: int, parts: Parts) -> list[np.ndarray]:
     no layout. Raises UsageError for numbers that the type cannot hold and for files that cannot be read.
     """
     dtype, count = element_type(problem.dtype), vectors_of(problem.operation)
-    made = [np.empty(parts.elements, dtype) for _ in range(count)]
+    arrays = [np.empty(parts.elements, dtype) for _ in range(count)]
     if problem.distribution == "file":
-        files.read(problem.file, dtype, array, parts, made)
-        return made
+        files.read(problem.file, dtype, array, parts, arrays)
+        return arrays
     for block, (start, stop) in zip(parts.own.tolist(), parts.cuts, strict=True):
         rng = np.random.Generator(np.random.Philox(np.random.SeedSequence((seed, array, parts.n, block))))
-        for vector, drawn in zip(made, _draw(problem, rng, stop - start, parts.n, dtype, count), strict=True):
+        for vector, drawn in zip(
+            arrays, _draw(problem, rng, stop - start, parts.n, dtype, count), strict=True
+        ):
             vector[start:stop] = drawn
-    return made
+    return arrays
 
 
 def _draw(problem, rng, m: int, n: int, dtype: np.dtype, count: int) -> list[np.ndarray]:

@@ -17,7 +17,7 @@ from miniapps.received.regular import Refused, open_regular
 from miniapps.reductions.parts import Parts
 from miniapps.runner.config import closest
 
-MOST = 2**42  # bytes of a file, of which a rank reads its blocks
+MOST = 2**42  # bytes of a file; a rank reads its blocks
 CHUNK = 2**28  # bytes of a chunk of an HDF5 dataset, which HDF5 reads as a whole
 LISTED = 1000  # objects of an HDF5 file that are looked at for the name of a dataset
 SHAPES = {1: "(n,) or (arrays, n)", 2: "(2, n) or (arrays, 2, n)"}
@@ -101,14 +101,14 @@ def _dataset(name: str, file: Any, path: str) -> Any:
         if not last:
             group = contents.subgroup(group, part, None, where)
             continue
-        found = h5py.Dataset(contents.dataset(group, part, where, opaque=True))
-        width = found.dtype.itemsize  # fails here for a type that NumPy has not
-        if found.chunks and math.prod(found.chunks) * width > CHUNK:
+        dataset = h5py.Dataset(contents.dataset(group, part, where, opaque=True))
+        width = dataset.dtype.itemsize  # fails here for a type that NumPy has not
+        if dataset.chunks and math.prod(dataset.chunks) * width > CHUNK:
             raise UsageError(
-                f"{where}: has chunks of the shape {found.chunks}, each of which is read as a whole; store it in "
+                f"{where}: has chunks of the shape {dataset.chunks}, each of which is read as a whole; store it in "
                 f"chunks of at most {CHUNK} bytes"
             )
-        return found
+        return dataset
     raise UsageError(
         f"{where}: no dataset /{path} in {name.removesuffix(f':/{path}')}{closest('/' + path, _datasets(file))}"
     )
@@ -119,16 +119,16 @@ def _datasets(file: Any) -> list[str]:
     import h5py
 
     seen: list[str] = []
-    found: list[str] = []
+    names: list[str] = []
 
     def visit(key: str, item: Any) -> bool | None:
         seen.append(key)
         if isinstance(item, h5py.Dataset):
-            found.append(f"/{key}")
+            names.append(f"/{key}")
         return True if len(seen) == LISTED else None  # which ends the visit
 
     file.visititems(visit)
-    return found
+    return names
 
 
 @contextlib.contextmanager

@@ -71,11 +71,11 @@ def pieces(vectors: list, cuts: list[tuple[int, int]], per_block: bool) -> list[
 
 
 def partial_sums(
-    variant: Variant, parts: list[tuple], told: dict[str, Any], dtype: np.dtype
+    variant: Variant, parts: list[tuple], parameters: dict[str, Any], dtype: np.dtype
 ) -> Callable[[], np.ndarray]:
     """A function that computes the partial sums of `parts`, `dtype` (len(parts),), in an array of its own."""
     sums = np.empty(len(parts), dtype)
-    function = partial(variant.function, **told)
+    function = partial(variant.function, **parameters)
 
     def compute() -> np.ndarray:
         for i, part in enumerate(parts):
@@ -97,8 +97,8 @@ def exact_words(variant: Variant, vectors: list, dtype: str) -> Callable[[], np.
     def on_device() -> np.ndarray:
         from kernels.sums import cupy
 
-        told = dtype if dtype == "bfloat16" else ""
-        return cupy.exact_words(variant.operation, vectors, told) if len(vectors[0]) else words
+        type_name = dtype if dtype == "bfloat16" else ""
+        return cupy.exact_words(variant.operation, vectors, type_name) if len(vectors[0]) else words
 
     return on_device if variant.backend in ON_DEVICE else on_host
 

@@ -44,11 +44,11 @@ class Record:
             self.firsts.setdefault((n, array, name), float(values[0]))
         against = self.firsts[n, array, self.reference]
         for name, values in batch.values.items():
-            found = self.series.setdefault((n, name), Series())
+            series = self.series.setdefault((n, name), Series())
             if name in batch.seconds:
-                found.seconds.append(float(np.median(batch.seconds[name])))
-            self._spread(found, batch, name, values, against)
-            self._verify(found, batch, name, values, name in exact)
+                series.seconds.append(float(np.median(batch.seconds[name])))
+            self._spread(series, batch, name, values, against)
+            self._verify(series, batch, name, values, name in exact)
         for extremes in batch.worst.values():
             self.worst[n] = max(self.worst.get(n, 0.0), _largest(np.array(extremes), against))
 
@@ -57,16 +57,16 @@ class Record:
         keys = sorted(key for key in self.firsts if key[2] in labels)
         return fingerprint(np.array([self.firsts[key] for key in keys])).hex()
 
-    def _spread(self, found: Series, batch: Batch, name: str, values: np.ndarray, against: float) -> None:
+    def _spread(self, series: Series, batch: Batch, name: str, values: np.ndarray, against: float) -> None:
         bits = np.unique(values.view(np.int64))
         if (batch.array, name) in self._patterns:
             bits = np.union1d(self._patterns.pop((batch.array, name)), bits)
         if not batch.last:
             self._patterns[batch.array, name] = bits
-        found.distinct = max(found.distinct, len(bits))
-        found.largest = max(found.largest, _largest(values, against))
+        series.distinct = max(series.distinct, len(bits))
+        series.largest = max(series.largest, _largest(values, against))
 
-    def _verify(self, found: Series, batch: Batch, name: str, values: np.ndarray, exact: bool) -> None:
+    def _verify(self, series: Series, batch: Batch, name: str, values: np.ndarray, exact: bool) -> None:
         where = f"n = {batch.n}, array {batch.array}"
         if exact and (values.view(np.int64) != np.float64(batch.truth).view(np.int64)).any():
             self.inexact.setdefault(
@@ -75,7 +75,7 @@ class Record:
         if not (np.isfinite(batch.truth) and np.isfinite(batch.magnitude) and batch.magnitude):
             return
         error = np.abs(values - batch.truth) / batch.magnitude
-        found.error = max(found.error, float(np.max(error)))
+        series.error = max(series.error, float(np.max(error)))
         if not (error <= self.bound(batch.n)).all():
             self.inaccurate.setdefault(
                 name, f"off by {np.max(error):.3g} of sum |x|, more than {self.bound(batch.n):.3g}, {where}"

@@ -72,7 +72,7 @@ def _begin(study: Study, n: int, array: int | None, step: int, steps: int) -> It
 
 
 def _gathered(study: Study, batch: Batch | None) -> list[Batch]:
-    """On rank 0 the batches to be recorded, elsewhere none; collective. The time of a sum over several ranks is that
+    """The batches to be recorded, on rank 0; none elsewhere. Collective. The time of a sum over several ranks is that
     of the slowest."""
     comm = study.ctx.comm
     if study.whole_arrays or batch is None:

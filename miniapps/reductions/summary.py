@@ -13,28 +13,28 @@ def figures(record: Record, variants: list[Variant], n: int) -> dict[str, tuple[
     """Of the largest size `n`: the rate of the reference, the largest |V_s| of variants without a promise, and that of
     the worst orders, where they were searched."""
     seconds = statistics.median(record.series[n, record.reference].seconds)
-    found = {"reference_rate": (1e-6 * n / seconds if seconds else 0.0, "Melement/s")}
+    figures_of_merit = {"reference_rate": (1e-6 * n / seconds if seconds else 0.0, "Melement/s")}
     if free := [label(v) for v in variants if v.guarantee == "none"]:
-        found["max_abs_vs"] = (max(record.series[n, name].largest for name in free), "")
+        figures_of_merit["max_abs_vs"] = (max(record.series[n, name].largest for name in free), "")
     if record.worst:
-        found["worst_abs_vs"] = (record.worst[n], "")
-    return found
+        figures_of_merit["worst_abs_vs"] = (record.worst[n], "")
+    return figures_of_merit
 
 
 def summary(record: Record, variants: list[Variant], n: int) -> str:
     """A table of the largest size `n`, one row per variant."""
     rows = [("variant", "promises", "us/sum", "results", "max |V_s|", "max error")]
     for variant in variants:
-        found = record.series[n, label(variant)]
-        time = f"{1e6 * statistics.median(found.seconds):.2f}" if found.seconds else "emulated"
+        series = record.series[n, label(variant)]
+        time = f"{1e6 * statistics.median(series.seconds):.2f}" if series.seconds else "emulated"
         rows.append(
             (
                 f"{variant.name} ({variant.backend})",
                 variant.guarantee,
                 time,
-                str(found.distinct),
-                f"{found.largest:.2e}",
-                f"{found.error:.2e}",
+                str(series.distinct),
+                f"{series.largest:.2e}",
+                f"{series.error:.2e}",
             )
         )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]

@@ -135,8 +135,8 @@ def _parser(app: Any, known: list[Option]) -> argparse.ArgumentParser:
         if o.section not in groups:
             title = "common options" if o.section == "run" else f"{app.name}: {o.section}"
             groups[o.section] = parser.add_argument_group(title)
-        told = ", ".join([*decks(app), "or the path of a TOML file"]) if o.key == "run.deck" else _help(o)
-        groups[o.section].add_argument(o.flag, dest=o.key, default=None, help=told, **_action(o))
+        text = ", ".join([*decks(app), "or the path of a TOML file"]) if o.key == "run.deck" else _help(o)
+        groups[o.section].add_argument(o.flag, dest=o.key, default=None, help=text, **_action(o))
     parser.add_argument(
         "--set",
         dest="settings",

@@ -154,15 +154,17 @@ def section(cls: type) -> Any:
 
 def options(config: type) -> list[Option]:
     """All options of a configuration class, in order of declaration. Raises TypeError for a number without a range."""
-    found = []
+    fields_of_options = []
     for name, cls in typing.get_type_hints(config).items():
         hints = typing.get_type_hints(cls)
         for field in dataclasses.fields(cls):
             kind, optional, many = _type(hints[field.name], f"{cls.__name__}.{field.name}")
-            found.append(Option(name, field.name, kind, optional, many, field.default, **field.metadata))
-            if kind in (int, float) and not found[-1].range:
+            fields_of_options.append(
+                Option(name, field.name, kind, optional, many, field.default, **field.metadata)
+            )
+            if kind in (int, float) and not fields_of_options[-1].range:
                 raise TypeError(f"{cls.__name__}.{field.name}: a number needs its minimum and its maximum")
-    return found
+    return fields_of_options
 
 
 def build(config: type, values: Mapping[str, Any]) -> Any:
@@ -219,8 +221,8 @@ def from_deck(known: list[Option], text: str, where: str) -> dict[str, Any]:
         if not isinstance(content, dict):
             raise UsageError(f"deck {where}: {name} must be a section, written [{name}], not a value")
         for key, value in content.items():
-            found = _find(known, f"{name}.{key}", f"deck {where}")
-            values[found.key] = convert(found, value, f"deck {where}, {found.key}")
+            known_option = _find(known, f"{name}.{key}", f"deck {where}")
+            values[known_option.key] = convert(known_option, value, f"deck {where}, {known_option.key}")
     return values
 
 
@@ -231,8 +233,8 @@ def from_environment(known: list[Option], environ: Mapping[str, str]) -> dict[st
     values = {}
     for variable in sorted(v for v in environ if v.startswith(PREFIX)):
         if variable in variables:
-            found = variables[variable]
-            values[found.key] = convert(found, environ[variable], f"environment variable {variable}")
+            text = variables[variable]
+            values[text.key] = convert(text, environ[variable], f"environment variable {variable}")
         elif variable.startswith(prefixes) or difflib.get_close_matches(variable, variables, 1, 0.85):
             raise UsageError(
                 f"environment variable {cut(variable)}: no such option{closest(variable, variables)}"
@@ -247,8 +249,8 @@ def from_settings(known: list[Option], settings: Iterable[str]) -> dict[str, Any
         key, equals, text = setting.partition("=")
         if not equals:
             raise UsageError(f"--set {cut(setting)}: write it as --set section.name=value")
-        found = _find(known, key.strip(), f"--set {cut(setting)}")
-        values[found.key] = convert(found, text, f"--set {cut(setting)}")
+        known_option = _find(known, key.strip(), f"--set {cut(setting)}")
+        values[known_option.key] = convert(known_option, text, f"--set {cut(setting)}")
     return values
 
 

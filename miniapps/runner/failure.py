@@ -132,9 +132,9 @@ def _save(error, code, app, comm, state: State) -> tuple[list[str], bool]:
     )  # two runs began in one directory at once
     if first and place is not None and launch is not None and not others:
         blamed = died if died is not None or isinstance(error, TOLD) else comm.rank
-        told = {"error": message[0], "failed_rank": blamed}
+        error_fields = {"error": message[0], "failed_rank": blamed}
         try:
-            outcome.write(place, launch.result("failed", code if died is None else FAILED) | told)
+            outcome.write(place, launch.result("failed", code if died is None else FAILED) | error_fields)
         except FileExistsError:
             first = False
         except OSError as trouble:

@@ -103,8 +103,8 @@ def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
     try:
         log = console.logger(app.name, rank, options.log_level, log_file)
     except OSError as error:
-        told = f"the log {log_file} cannot be created: {error.strerror}"
-        raise PlaceError(f"{told}; choose a new directory, with room (--out DIR)") from error
+        message = f"the log {log_file} cannot be created: {error.strerror}"
+        raise PlaceError(f"{message}; choose a new directory, with room (--out DIR)") from error
     ranks = "1 rank" if comm.size == 1 else f"{comm.size} ranks"
     log.info("%s, guarantee %s, run %s", ranks, options.guarantee, launch.out)
     environment.set_threads(options.threads)

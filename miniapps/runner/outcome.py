@@ -46,11 +46,11 @@ def all_checks(outcomes: list[Outcome], guarantee: str) -> list[dict[str, Any]]:
 
 def figures(outcomes: list[Outcome]) -> dict[str, dict[str, Any]]:
     """{name: value (median over repeats), unit, values (one per repeat)}."""
-    found = {}
+    merged = {}
     for name, (_, unit) in outcomes[0].fom.items():
         values = [float(outcome.fom[name][0]) for outcome in outcomes]
-        found[name] = {"value": statistics.median(values), "unit": unit, "values": values}
-    return found
+        merged[name] = {"value": statistics.median(values), "unit": unit, "values": values}
+    return merged
 
 
 def lines(result: dict[str, Any]) -> list[str]:

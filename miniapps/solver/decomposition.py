@@ -51,7 +51,7 @@ def rank_grid(size: int, blocks, shape) -> tuple[int, int, int] | None:
     the least surface; None without any."""
     nz, ny, nx = blocks
     divisors = [d for d in range(1, size + 1) if size % d == 0]
-    found = [
+    grids = [
         (pz, py, size // (pz * py))
         for pz, py in product(divisors, divisors)
         if size % (pz * py) == 0 and pz <= nz and py <= ny and size // (pz * py) <= nx
@@ -62,4 +62,4 @@ def rank_grid(size: int, blocks, shape) -> tuple[int, int, int] | None:
         return z * y + y * x + z * x
 
     # Of equals the one with most ranks in z.
-    return min(found, key=lambda p: (surface(p), [-n for n in p]), default=None)
+    return min(grids, key=lambda p: (surface(p), [-n for n in p]), default=None)

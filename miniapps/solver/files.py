@@ -137,10 +137,10 @@ def _require_all(file: MatrixFile, count: int) -> None:
 
 def _require_no_empty_row(file: MatrixFile, comm, rows: Rows, indptr: np.ndarray) -> None:
     empty = rows.global_rows()[np.diff(indptr) == 0]
-    found = comm.allgather((int(empty[0]) if len(empty) else rows.n, len(empty)))
-    count = sum(count for _, count in found)
+    empty_rows = comm.allgather((int(empty[0]) if len(empty) else rows.n, len(empty)))
+    count = sum(count for _, count in empty_rows)
     if count:
-        first = min(first for first, _ in found) + 1
+        first = min(first for first, _ in empty_rows) + 1
         raise FileError(
             f"{file.path}: row {first} has no entry (counted from 1; {count} of {rows.n} rows have none), so the "
             "matrix is singular; leave these unknowns out, or give them a diagonal entry"

@@ -198,7 +198,7 @@ def _raise_for_line(text: Text, number: re.Pattern, at: int, block: bytes) -> No
 
 
 def _place(text: Text, at: int, block: bytes, entry: int) -> str:
-    """Where the entry of a block is that begins at byte `at`."""
+    """The place of the entry of a block that begins at byte `at`, in words."""
     before = [i for i, line in enumerate(block.split(b"\n")) if line.strip()][entry]
     return f"line {_line_number(text, at) + before}"
 
@@ -246,9 +246,9 @@ def _sizes(path: Path, file, names) -> list[int]:
         words = line.split()
         if words and not words[0].startswith(b"%"):
             if len(words) != len(names) or not all(word.isdigit() and len(word) <= DIGITS for word in words):
-                told = line.decode("ascii", "replace").strip()
+                text = line.decode("ascii", "replace").strip()
                 raise FileError(
-                    f"{path}, line {number}: {told[:60]!r} is not '{' '.join(names)}', of at most {DIGITS} "
+                    f"{path}, line {number}: {text[:60]!r} is not '{' '.join(names)}', of at most {DIGITS} "
                     "digits; correct the line"
                 )
             return [int(word) for word in words]

@@ -1,4 +1,4 @@
-"""What is known of the file of a matrix before its entries are read, and the error that tells what is wrong with it."""
+"""The header of a matrix file, read before its entries, and the error that says what is wrong with a file."""
 
 import dataclasses
 from collections.abc import Callable, Iterator

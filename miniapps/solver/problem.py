@@ -66,24 +66,26 @@ def build(ctx) -> LinearSystem:
     if problem.matrix:
         n = ctx.comm.bcast(files.header(problem.matrix).rows if ctx.rank == 0 else None)
         rows = file_rows(n, config.grid, ctx.size, ctx.rank, ctx.options.shuffle_blocks)
-        found = files.read(problem.matrix, ctx.comm, rows, config.solve.reading)
+        entries_of_file = files.read(problem.matrix, ctx.comm, rows, config.solve.reading)
         if asks_for_symmetry(config):
-            _require_symmetry(ctx, rows, found)
+            _require_symmetry(ctx, rows, entries_of_file)
     else:
         box, pattern = box_of(config.grid), stencil_of(problem, config.grid)
         rows = box_rows(box, ctx.size, ctx.rank, ctx.options.shuffle_blocks)
-        found = entries.rows(box, pattern, rows.own)
+        entries_of_file = entries.rows(box, pattern, rows.own)
     if problem.spread:
         other = ctx.other_seeds(
             range(rows.count)
         )  # of all blocks: a rank draws the units of others' columns too
-        found = in_units(rows, found, problem.spread, ctx.seed, other)
-    indptr, _, data = found
+        entries_of_file = in_units(rows, entries_of_file, problem.spread, ctx.seed, other)
+    indptr, _, data = entries_of_file
     starts = indptr[rows.local_starts].tolist()
     record_input(ctx, "matrix", rows, [data[i:j] for i, j in itertools.pairwise(starts)])
-    matrix = matrix_of(ctx, rows, found, config.solve.dtype)
+    matrix = matrix_of(ctx, rows, entries_of_file, config.solve.dtype)
     b, solution = _right_side(ctx, matrix, box)
-    return LinearSystem(matrix, found, *_row_norms(ctx.comm, found), box, pattern, b, solution)
+    return LinearSystem(
+        matrix, entries_of_file, *_row_norms(ctx.comm, entries_of_file), box, pattern, b, solution
+    )
 
 
 def contents_of(problem) -> str:

@@ -1,4 +1,4 @@
-"""Entries of a matrix on their way: from ranks that read them to those that own their rows, and across the diagonal.
+"""Sends entries of a matrix from the ranks that read them to those that own their rows, and across the diagonal.
 
 What goes wrong on one rank is raised on all of them, with the same message.
 """
@@ -90,15 +90,15 @@ def symmetry(comm, rows: Rows, entries: Entries) -> tuple[int, int, float, float
     off = row != column
     away = column[off], row[off], np.ascontiguousarray(value[off], np.float64)
     across, at, other = redistribute(comm, rows, iter([away]))
-    found = _values_at(rows, entries, across, at)
-    differs = found != other
-    across, at, found, other = across[differs], at[differs], found[differs], other[differs]
+    mirrored = _values_at(rows, entries, across, at)
+    differs = mirrored != other
+    across, at, mirrored, other = across[differs], at[differs], mirrored[differs], other[differs]
     upper = across < at
     pairs = (
         np.where(upper, across, at),
         np.where(upper, at, across),
-        np.where(upper, found, other),
-        np.where(upper, other, found),
+        np.where(upper, mirrored, other),
+        np.where(upper, other, mirrored),
     )
     first = np.lexsort((pairs[1], pairs[0]))[:1]
     mine = [

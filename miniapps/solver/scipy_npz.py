@@ -229,7 +229,7 @@ class _Majors:
 
 
 class _Bounded(io.RawIOBase):
-    """A file of which no more than AT_ONCE bytes are read at once."""
+    """A file that is read AT_ONCE bytes at a time."""
 
     def __init__(self, file):
         self._file = file

@@ -142,13 +142,13 @@ def launched() -> Launched | None:
 
 def packages() -> dict[str, str]:
     """Versions of the installed packages that take part in the bits or the time."""
-    found = {}
+    versions = {}
     for name in PACKAGES:
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def cpu_model() -> str:
@@ -214,19 +214,19 @@ def arithmetic() -> dict[str, str]:
     they chose by processor and settings. Loads nothing; to be asked again once a run has loaded what it needs."""
     import numpy as np
 
-    found = {"numpy": " ".join(np.show_config(mode="dicts").get("SIMD Extensions", {}).get("found", []))}
+    libraries = {"numpy": " ".join(np.show_config(mode="dicts").get("SIMD Extensions", {}).get("found", []))}
     with contextlib.suppress(OSError, ValueError, AttributeError):  # another C library
-        found["libc"] = os.confstr("CS_GNU_LIBC_VERSION") or ""
-    found |= _blas()
+        libraries["libc"] = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    libraries |= _blas()
     torch = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "__config__"):  # not one that is being imported
-        found["torch"] = torch.backends.cpu.get_cpu_capability()
+        libraries["torch"] = torch.backends.cpu.get_cpu_capability()
         for line in torch.__config__.show().splitlines():
             for name, begin in (("torch_mkl", "oneAPI Math Kernel Library"), ("torch_onednn", "MKL-DNN")):
                 if begin in line:
                     version = line.partition(begin)[2].partition("(")[0].partition("-Product")[0]
-                    found[name] = version.replace("Version", "").strip()
-    return found
+                    libraries[name] = version.replace("Version", "").strip()
+    return libraries
 
 
 def _blas() -> dict[str, str]:
@@ -236,7 +236,7 @@ def _blas() -> dict[str, str]:
     except OSError:
         return {}
     mapped = {Path(line.split(maxsplit=5)[5]) for line in lines if line.count("/")}
-    found = {}
+    libraries = {}
     for path in sorted(path for path in mapped if path.name.startswith(("libscipy_openblas", "libopenblas"))):
         try:
             library = ctypes.CDLL(str(path))
@@ -250,13 +250,13 @@ def _blas() -> dict[str, str]:
             whose = path.parent.name.removesuffix(".libs")  # numpy.libs, scipy.libs: each brings its own
             words = ask().decode().split()  # OpenBLAS, version, options, kernels, MAX_THREADS=...
             kernels = [word for word in words[2:] if not word.isupper() and "=" not in word]
-            found[f"openblas_{whose}"] = " ".join([*words[1:2], *kernels])
+            libraries[f"openblas_{whose}"] = " ".join([*words[1:2], *kernels])
     others = {
         path.name
         for path in mapped
         if path.name.startswith(("libmkl_rt", "libmkl_core", "libblis", "libflexiblas"))
     }
-    return found | ({"blas": " ".join(sorted(others))} if others else {})
+    return libraries | ({"blas": " ".join(sorted(others))} if others else {})
 
 
 def mpi_library() -> str:

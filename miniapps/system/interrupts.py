@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT as exceptions, held back while a library works that must not be left in the middle."""
+"""SIGTERM and SIGINT as exceptions, delayed while a library runs that must not be interrupted."""
 
 from __future__ import annotations
 

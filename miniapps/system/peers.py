@@ -1,4 +1,4 @@
-"""The other ranks of this node: which of them has died, where one could not say so itself."""
+"""The other ranks of this node: which of them died without saying so."""
 
 from __future__ import annotations
 

@@ -58,8 +58,8 @@ def require_threads(threads: int, size: int, root: Path = ROOT) -> None:
 def ranks_on_node(size: int, environ: Mapping[str, str] = os.environ) -> int:
     """How many of the `size` ranks are on this node: 1 where the launcher does not tell."""
     for variable in LOCAL_SIZES:
-        if found := re.match(r"[0-9]{1,7}", environ.get(variable, "")):
-            return max(1, min(size, int(found[0])))
+        if match := re.match(r"[0-9]{1,7}", environ.get(variable, "")):
+            return max(1, min(size, int(match[0])))
     return 1
 
 
@@ -68,21 +68,21 @@ def free_memory(root: Path = ROOT) -> int | None:
 
     `root`: of the file system, for tests.
     """
-    found = [_available(root), *_free_in_groups(root)]
+    amounts = [_available(root), *_free_in_groups(root)]
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft != resource.RLIM_INFINITY:
-        found.append(soft)
-    return min((n for n in found if n is not None), default=None)
+        amounts.append(soft)
+    return min((n for n in amounts if n is not None), default=None)
 
 
 def most_threads(root: Path = ROOT) -> int | None:
     """How many threads the processes of this user may have here, None where the system does not tell."""
-    found = [_number(root / "proc/sys/kernel/threads-max")]
+    limits = [_number(root / "proc/sys/kernel/threads-max")]
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if soft != resource.RLIM_INFINITY and os.geteuid():  # root is exempt
-        found.append(soft)
-    found += [_number(folder / "pids.max") for folder in _groups(root, "pids")]
-    return min((n for n in found if n is not None), default=None)
+        limits.append(soft)
+    limits += [_number(folder / "pids.max") for folder in _groups(root, "pids")]
+    return min((n for n in limits if n is not None), default=None)
 
 
 def in_words(nbytes: float) -> str:
@@ -95,8 +95,8 @@ def in_words(nbytes: float) -> str:
 
 def _available(root: Path) -> int | None:
     text = _text(root / "proc/meminfo")
-    found = re.search(r"^MemAvailable:\s+([0-9]+) kB", text, re.MULTILINE)
-    return int(found[1]) * 1024 if found else None
+    match = re.search(r"^MemAvailable:\s+([0-9]+) kB", text, re.MULTILINE)
+    return int(match[1]) * 1024 if match else None
 
 
 def _free_in_groups(root: Path) -> Iterator[int | None]:

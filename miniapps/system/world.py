@@ -20,22 +20,22 @@ def world() -> Any:
     Raises UsageError, in rank 0 of the launcher's count first, where mpi4py finds no library or where the
     launcher belongs to another one: then MPI either cannot start or leaves each process alone.
     """
-    told = environment.launched()
+    launched = environment.launched()
     try:
-        return _start(told)
+        return _start(launched)
     except UsageError:
-        if told and told.rank > 0:
+        if launched and launched.rank > 0:
             time.sleep(1)  # the launcher may end the job when the first process ends: rank 0 speaks first
         raise
 
 
 def speaks() -> bool:
     """Whether this process is the one to print what all of them find wrong before there is a communicator."""
-    told = environment.launched()
-    return told is None or told.rank == 0
+    launched = environment.launched()
+    return launched is None or launched.rank == 0
 
 
-def _start(told: environment.Launched | None) -> Any:
+def _start(launched: environment.Launched | None) -> Any:
     try:
         import mpi4py
 
@@ -49,15 +49,15 @@ def _start(told: environment.Launched | None) -> Any:
             f"load the module of this machine's, or correct MPI4PY_MPIABI and MPI4PY_LIBMPI. {ADVICE}"
         ) from error
     library = environment.mpi_library()
-    if told and told.name == "Open MPI" and "MPICH" in library:
-        raise UsageError(_mismatch(told, library))
+    if launched and launched.name == "Open MPI" and "MPICH" in library:
+        raise UsageError(_mismatch(launched, library))
     if not MPI.Is_initialized():
         _wait_politely()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # mpi4py's word on what is an error below
             MPI.Init_thread()
-    if told and told.size > 1 and MPI.COMM_WORLD.size == 1:
-        raise UsageError(_mismatch(told, library))
+    if launched and launched.size > 1 and MPI.COMM_WORLD.size == 1:
+        raise UsageError(_mismatch(launched, library))
     return MPI.COMM_WORLD
 
 
@@ -71,9 +71,9 @@ def _wait_politely() -> None:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 
-def _mismatch(told: environment.Launched, library: str) -> str:
+def _mismatch(launched: environment.Launched, library: str) -> str:
     return (
-        f"the launcher ({told.name}) started {told.size} processes, but it does not belong to the MPI "
+        f"the launcher ({launched.name}) started {launched.size} processes, but it does not belong to the MPI "
         f"library of mpi4py, {library}, in which each process is alone. Use the mpirun of that library, or "
         f"let mpi4py load the launcher's (MPI4PY_MPIABI and MPI4PY_LIBMPI); with srun, choose --mpi. {ADVICE}"
     )

@@ -30,13 +30,13 @@ class Clocks:
         The round trip that took least decides: half of it is how far the answer can have been read from the
         middle (Cristian 1989; SKaMPI).
         """
-        found = None
+        best = None
         for leader in self.leaders:
             if leader != 0 and self.comm.rank == leader:
-                found = self._ask(clock)
+                best = self._ask(clock)
             elif leader != 0 and self.comm.rank == 0:
                 self._answer(leader, clock)
-        return self.node.bcast(found or (0.0, 0.0), root=0)
+        return self.node.bcast(best or (0.0, 0.0), root=0)
 
     def free(self) -> None:
         """Free the communicator of the node."""

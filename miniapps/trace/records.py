@@ -1,4 +1,4 @@
-"""How what passes between records of the state is called in a trace: a prefix, then the name of what it is of.
+"""Names of the records that stand between records of the state: a prefix, then the kernel, exchange or reduction.
 
 `miniapps.runner.watch` says what is recorded under each; `analysis.divergence.cause` goes by it.
 """

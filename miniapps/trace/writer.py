@@ -236,7 +236,7 @@ class Tracer:
                 self._written[key] = text
 
     def _ended(self) -> int:
-        """Events so far, of which those with smaller numbers had ended when a row was recorded."""
+        """Events so far. Those with smaller numbers had ended when a row was recorded."""
         return self._events + len(self._rows) // _EVENT.size
 
     def _write(self, tails: bool) -> None:

@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from analysis import terminal
+from analysis import comparison
 from analysis.divergence.cause import cause
 from analysis.divergence.compare import compare
 from analysis.divergence.element import _block, _grid, first_element, ulp_between
@@ -207,7 +207,7 @@ def test_the_first_element_of_the_first_snapshot_that_differs_is_named(tmp_path)
     assert (element.field, element.index, element.block, element.local) == ("zeta", (5, 9), 5, (1, 1))
     assert (element.a, element.b, element.ulp) == (zeta[5, 9], other[5, 9], 2)
     assert (element.differing, element.elements, element.furthest) == (2, 96, (7, 0))
-    told = dict(terminal.facts(found, frames))["element"]
+    told = dict(comparison.facts(found, frames))["element"]
     assert zeta[5, 9].hex() in told and repr(float(other[5, 9])) in told and "snapshots/" in told
 
 
@@ -221,7 +221,7 @@ def test_nan_and_zeros_of_other_sign_differ_as_bits(tmp_path):
     frames = load([tmp_path])
     element, _ = first_element(frames, compare(frames, ("a", 0), ("b", 0)))
     assert (element.index, element.ulp, element.differing, element.furthest) == ((0, 1), 1, 2, (0, 2))
-    assert np.isnan(element.most) and "NaN" in terminal.element_text(element)
+    assert np.isnan(element.most) and "NaN" in comparison.element_text(element)
 
 
 def test_files_that_are_not_there_or_cut_short_name_no_element(tmp_path):
@@ -301,7 +301,7 @@ def test_a_file_that_cannot_be_believed_is_named_and_the_next_is_compared(tmp_pa
     assert (element.file, element.b) == ("snapshots/repeat-0-step-000003.h5", 3.0)
     assert len(unread) == 1 and str(spoiled).replace("000003", "000002") in unread[0] and told in unread[0]
     assert "\n" not in unread[0]
-    assert ("not compared", unread[0]) in terminal.facts(found, frames)
+    assert ("not compared", unread[0]) in comparison.facts(found, frames)
 
 
 def test_a_folder_that_is_a_link_is_not_followed(tmp_path):
@@ -345,7 +345,7 @@ def test_the_command_says_cause_event_and_why(tmp_path):
     write(tmp_path / "a")
     write(tmp_path / "b", {(2, COMPUTED + "rhs", 4)})
     frames = load([tmp_path])
-    said = dict(terminal.facts(compare(frames, ("a", 0), ("b", 0)), frames))
+    said = dict(comparison.facts(compare(frames, ("a", 0), ("b", 0)), frames))
     assert said["cause"] == "local kernel: rhs in block 4 on rank 1, step 2"
     assert said["event"].startswith("rhs, call 1 of step 2, on rank 1 in b:0: 0.0")
     assert "rhs gave other bits in block 4 (1 of 6)" in said["why"]
@@ -355,7 +355,7 @@ def test_runs_of_unequal_length_say_what_was_compared(tmp_path):
     write_run(tmp_path / "a", steps=6)
     write_run(tmp_path / "b", steps=4, method={"run.method": "another"})
     frames = load([tmp_path])
-    lines = terminal.comparison_lines(compare(frames, ("a", 0), ("b", 0)), frames)
+    lines = comparison.comparison_lines(compare(frames, ("a", 0), ("b", 0)), frames)
     assert "a:0 has steps up to 5, b:0 up to 3: only those in both count" in lines[1]
 
 

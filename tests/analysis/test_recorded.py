@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from analysis import terminal
+from analysis import comparison
 from analysis.__main__ import main
 from analysis.divergence.compare import compare
 from analysis.factors import by_factor
@@ -168,7 +168,7 @@ def test_records_of_messages_may_be_missing_where_only_one_run_was_to_record_the
     frames, found = pair(tmp_path, watched, plain)
     assert found.equal and (found.compared, found.only_a, found.only_b) == (15, 15, 0)
     told = "in what both recorded (15 of 30 and 15 records; run.record: messages, state)"
-    assert told in terminal.comparison_lines(found, frames)[0]
+    assert told in comparison.comparison_lines(found, frames)[0]
     group = only(frames)
     assert group.verdict == HOLDS and told in clause(group)
     assert main(["divergence", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
@@ -250,7 +250,7 @@ def test_a_run_that_stops_before_its_problem_ends_must_have_all_steps_until_then
     frames, found = pair(tmp_path, whole, stopped)
     assert found.equal and found.recordings == ("over steps 0..3",) and found.compared == 24
     told = "b:0 are equal in what both recorded (24 of 40 and 24 records; over steps 0..3)"
-    assert told in terminal.comparison_lines(found, frames)[0]
+    assert told in comparison.comparison_lines(found, frames)[0]
     assert only(frames).verdict == HOLDS and "over steps 0..3" in clause(only(frames))
     write(tmp_path / "c", **stopped | {"lacks": lambda step, name, block: (step, block) == (3, 2)})
     write(tmp_path / "d", **stopped | {"changed": {(4, "u", 1)}})

@@ -175,7 +175,7 @@ def test_a_link_that_would_be_too_large_holds_evenly_chosen_rows_and_says_so():
     kept = pd.read_csv(io.StringIO(unquote(made.uri.partition(",")[2])))
     stride = -(-len(frame) // len(kept))
     assert stride > 1 and kept["x"].tolist() == frame["x"][::stride].tolist()
-    assert made.said == f"{len(kept):,} rows of 20,000, evenly chosen"
+    assert made.size == f"{len(kept):,} rows of 20,000, evenly chosen"
 
 
 def test_text_in_a_csv_is_no_formula_for_a_spreadsheet():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from analysis import terminal
+from analysis import comparison
 from analysis.__main__ import main
 from analysis.divergence.cause import cause
 from analysis.divergence.compare import compare
@@ -202,7 +202,7 @@ def test_the_cause_is_the_environment_before_a_kernel_and_says_both_values(tmp_p
     assert judged.kind == "environment" and judged.instead == "local kernel"
     assert "variables.ATEN_CPU_CAPABILITY is not set in a:0, default in b:0" in judged.why
     assert "arithmetic.torch is AVX512 in a:0, DEFAULT in b:0" in judged.why
-    told = dict(terminal.facts(found, frames))
+    told = dict(comparison.facts(found, frames))
     assert told["cause"].startswith("environment: arithmetic.torch, variables.ATEN_CPU_CAPABILITY")
     assert told["or"].startswith("local kernel: it shows first in ")
 

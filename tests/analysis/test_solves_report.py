@@ -110,7 +110,7 @@ def test_every_solve_is_a_line_of_its_residuals_and_true_ones_are_marks(made):
     assert [name for _, name in figure.legend] == made.cases["case"].tolist()
     assert "true residual" in figure.caption and "tolerance" in figure.caption
     lines = re.findall(r'id="solves-history-0-line2d_\d+"', figure.svg)
-    assert len(lines) > 2 * len(made.found.solves)  # a line and marks each, and ticks
+    assert len(lines) > 2 * len(made.recorded.solves)  # a line and marks each, and ticks
     assert "relative residual</text>" in figure.svg and "iteration</text>" in figure.svg
 
 

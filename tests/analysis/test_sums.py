@@ -115,7 +115,7 @@ def test_an_emulated_run_from_the_same_seed_is_a_replay_and_no_new_sample(tmp_pa
     write_sums(tmp_path / "b", emulated | {SPA: [[4.0, 5.0]]})
     made = study(sums(load([tmp_path])))
     assert row(made.arrays, "spa", backend="emulated")["samples"] == 2
-    assert made.found.replays == 4
+    assert made.recorded.replays == 4
     assert any("4 emulated samples repeat the orders" in note for note in made.notes)
 
 
@@ -185,16 +185,16 @@ def test_the_command_prints_prices_and_bits(tmp_path, capsys):
     )
 
 
-def test_without_runs_of_reductions_the_command_exits_with_2(tmp_path, capsys):
+def test_without_runs_that_compare_variants_the_command_exits_with_2(tmp_path, capsys):
     write_run(tmp_path / "a")
     assert call("sums", tmp_path) == 2
-    assert "no run of reductions among these (coupled); give one" in capsys.readouterr().err
+    assert "no run among these (coupled) recorded sums by variant" in capsys.readouterr().err
 
 
 def test_a_run_without_sums_exits_with_2(tmp_path, capsys):
     write_sums(tmp_path / "r", {"something": [[1.0]]})
     assert call("sums", tmp_path / "r") == 2
-    assert "recorded no sums" in capsys.readouterr().err
+    assert "(reductions) recorded sums by variant" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("wanted, words", [
@@ -230,5 +230,5 @@ def test_single_samples_are_analysed(tmp_path):
 def test_promises_are_those_of_the_trace(tmp_path):
     write_sums(tmp_path / "r", VARYING, promises={"sum:spa:native": "run"})
     made = study(sums(load([tmp_path])))
-    assert made.found.guarantee("uniform float64, none/native on 1 rank", "sum", "spa", "native") == "run"
+    assert made.recorded.guarantee("uniform float64, none/native on 1 rank", "sum", "spa", "native") == "run"
     assert PROMISES["sum:spa:native"] == "none"

@@ -6,7 +6,7 @@ import pytest
 
 from analysis.divergence.cause import Cause
 from analysis.divergence.compare import compare
-from analysis.divergence.trail import event_of
+from analysis.divergence.preceding import event_of
 from analysis.load.frames import load
 from analysis.load.timeline import timeline
 from analysis.overview import Overview

@@ -10,7 +10,7 @@ import pytest
 from jobs import __main__ as jobs_main
 from jobs import campaign, sites
 from jobs import plan as planning
-from jobs.campaign import TASKS, CampaignError, line_of, read
+from jobs.campaign import TASKS, CampaignError, lines_of_keys, read
 from jobs.job import Job, JobError
 from jobs.plan import NAME_MOST, plan
 from tests.jobs.campaigns import SMALL, write
@@ -182,7 +182,7 @@ def counted(monkeypatch):
 )
 def test_the_search_for_a_line_is_bounded_whatever_the_file(monkeypatch, text, line):
     parsed = counted(monkeypatch)
-    assert line_of(text, ("wrong",)) == line
+    assert lines_of_keys(text).get(("wrong",)) == line
     assert sum(parsed) <= len(text) + campaign.SEARCHED
 
 
@@ -191,7 +191,7 @@ def test_the_lines_of_tables_in_arrays_of_tables_and_of_values_in_tables_in_one_
     lines = {("runs",): 2, ("runs", 0): 2, ("runs", 0, "app"): 3, ("runs", 0, "options"): 4,
              ("runs", 0, "options", "x", "y"): 5, ("runs", 1): 8, ("runs", 1, "t", "u", 1, "v"): 9, ("z",): 11,
              ("runs", 2): None}  # fmt: skip
-    assert {keys: line_of(text, keys) for keys in lines} == lines
+    assert {keys: lines_of_keys(text).get(keys) for keys in lines} == lines
 
 
 # --- sites and jobs ---

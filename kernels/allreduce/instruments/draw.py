@@ -78,8 +78,8 @@ def ordering_svg(
         heading += f", {_count(len(set(nodes)), 'node')}"
     if what != "schedule":
         _few_enough(len(owners), LEAVES, "terms")
-        found = distinct(schedule, n, element)
-        shown = found[: TREES if len(owners) <= TREES else TREES // 2]
+        trees = distinct(schedule, n, element)
+        shown = trees[: TREES if len(owners) <= TREES else TREES // 2]
         small = len(shown) > 1
         drawn = [
             tree_piece(d.tree, d.makers, owners, (d.what(n), f"depth {depth(d.tree)}"), small) for d in shown
@@ -87,9 +87,9 @@ def ordering_svg(
         row = svg.flow(drawn, svg.WIDEST, 28)
         if len(owners) <= SPOKEN:
             spoken = [f"{d.what(n)}: {expression(d.tree)}." for d in shown]
-        rest = len(found) - len(shown)
+        rest = len(trees) - len(shown)
         more = f"; {rest} more, of other elements: --element" if rest else ""
-        pieces.append(_titled(f"Reduction {'trees' if found[1:] else 'tree'}{more}", row))
+        pieces.append(_titled(f"Reduction {'trees' if trees[1:] else 'tree'}{more}", row))
         term = "contribution of a rank" if own else "contribution of a block, in the colour of its owner"
         legends.append(tree_signs(term, True, {maker for d in shown for maker in d.makers}))
         palettes["r"] = size
@@ -105,20 +105,20 @@ def ordering_svg(
 
 def distinct(schedule: Schedule, n: int, element: int | None = None) -> list[Distinct]:
     """The different trees of the elements of a vector of n, or that of one element, as rank 0 evaluates them."""
-    found: dict[str, Distinct] = {}
+    trees: dict[str, Distinct] = {}
     for chunk, (tree, makers) in enumerate(made(schedule)):
         start, stop = schedule.bounds(n, chunk)
         if element is not None:
             start, stop = max(start, element), min(stop, element + 1)
         if start >= stop:
             continue
-        before = found.get(expression(tree), Distinct(tree, list(makers), []))
+        before = trees.get(expression(tree), Distinct(tree, list(makers), []))
         both = [a if a == b else None for a, b in zip(before.makers, makers, strict=True)]
         spans = [*before.spans, (start, stop)]
         if before.spans and before.spans[-1][1] == start:
             spans[-2:] = [(before.spans[-1][0], stop)]
-        found[expression(tree)] = Distinct(tree, both, spans)
-    return list(found.values())
+        trees[expression(tree)] = Distinct(tree, both, spans)
+    return list(trees.values())
 
 
 def _counts(schedule: Schedule, n: int, reduction: Reduction) -> str:
@@ -153,12 +153,12 @@ def _page(heading, lines, pieces, legends, palettes, spoken) -> str:
     """The document; `spoken` is only for those who hear it."""
     width = max(360.0, *(piece.width for piece in pieces))
     top = [svg.paragraph(heading, width, 17, "ink bold")]
-    said = [svg.paragraph(line, width, 12, "soft") for line in lines]
+    caption = [svg.paragraph(line, width, 12, "soft") for line in lines]
     y, body = top[0].height, [top[0].body]
-    for paragraph in said:
+    for paragraph in caption:
         body.append(svg.moved(0, y + 2, paragraph.body))
         y += paragraph.height
-    head = Piece(max(p.width for p in top + said), y, "".join(body))
+    head = Piece(max(p.width for p in top + caption), y, "".join(body))
     parts = [head]
     for piece, entries in zip(pieces, legends, strict=True):
         parts += [piece, svg.legend(entries, width)]

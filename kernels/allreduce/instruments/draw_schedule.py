@@ -211,10 +211,10 @@ def _arrow(index: int, arrow: Arrow, path: Path, chunks: int, scale: _Scale) -> 
     line = svg.element("path", d=f"M{_point(x0, y0)}{via}{_point(xe, ye)}", class_=class_)
     head = f"M{_point(x1, y1)}L{_point(*back[0])}L{_point(*back[1])}Z"
     tip = svg.element("path", d=head, class_=f"{_colour(arrow, chunks)} flat")
-    said = f"round {index}: rank {arrow.sender} to rank {arrow.receiver}, {_chunks(arrow, chunks)}, " + (
+    tooltip = f"round {index}: rank {arrow.sender} to rank {arrow.receiver}, {_chunks(arrow, chunks)}, " + (
         "total" if arrow.total else f"of {arrow.count}"
     )
-    return svg.element("g", svg.title(said), line, tip, class_="message")
+    return svg.element("g", svg.title(tooltip), line, tip, class_="message")
 
 
 def _sides(scale: _Scale) -> tuple[float, float]:
@@ -277,10 +277,12 @@ def _row(
             x = xs[rank] + (i % fitting - (len(row) - 1) / 2) * step
             down = y + scale.radius + 2 + i // fitting * (2 * scale.radius + 4)
             verb = f"adds {dot.summands} of" if dot.summands > 1 else "copies"
-            said = f"round {index}: rank {rank} {verb} {_chunks(dot, chunks)}" + (
+            tooltip = f"round {index}: rank {rank} {verb} {_chunks(dot, chunks)}" + (
                 ", total" if dot.total else ""
             )
-            result.append(svg.element("g", svg.title(said), _dot(x, down, dot, chunks, scale), class_="sum"))
+            result.append(
+                svg.element("g", svg.title(tooltip), _dot(x, down, dot, chunks, scale), class_="sum")
+            )
     return result
 
 

@@ -85,7 +85,7 @@ def _leaf(
     x: float, y: float, radius: float, label: str, colour: str, owners: Mapping[int, int] | None
 ) -> str:
     owner = owners.get(int(label)) if owners else None
-    said = (
+    tooltip = (
         [svg.title(f"contribution {label}" + (f" of rank {owner}" if owner is not None else ""))]
         if owners
         else []
@@ -99,19 +99,19 @@ def _leaf(
         rx=0.25 * radius,
         class_=colour,
     )
-    return svg.element("g", *said, square, _label(x, y, radius, label), class_="leaf")
+    return svg.element("g", *tooltip, square, _label(x, y, radius, label), class_="leaf")
 
 
-def _node(x: float, y: float, radius: float, maker: int | None, colour: str, told: bool) -> str:
+def _node(x: float, y: float, radius: float, maker: int | None, colour: str, titled: bool) -> str:
     by = "several ranks, each for its chunks" if maker is None else f"rank {maker}"
-    said = [svg.title(f"added by {by}")] if told else []
+    tooltip = [svg.title(f"added by {by}")] if titled else []
     circle = svg.element("circle", cx=x, cy=y, r=radius, class_=colour)
     return svg.element(
-        "g", *said, circle, _label(x, y, radius, "" if maker is None else str(maker)), class_="node"
+        "g", *tooltip, circle, _label(x, y, radius, "" if maker is None else str(maker)), class_="node"
     )
 
 
 def _label(x: float, y: float, radius: float, label: str) -> str:
-    """In a sign, if there is room."""
+    """The text of a term, if there is room in its sign."""
     size = min(radius + 2, 1.9 * radius / (svg.LETTER * max(1, len(label))))
     return svg.text(x, y + 0.36 * size, label, size, "paper middle bold") if label and size >= 7 else ""

@@ -57,11 +57,11 @@ def _mpich(call: str, environment: Mapping[str, str]) -> list[Forced]:
         return next(((full, environment[full]) for full in given if full in environment), None)
 
     def value(name: str, default: str) -> str:
-        found = find(f"{operation}_{name}")
-        return found[1] if found else default
+        variable = find(f"{operation}_{name}")
+        return variable[1] if variable else default
 
-    found = find(f"{operation}_INTRA_ALGORITHM")
-    if not found:
+    variable = find(f"{operation}_INTRA_ALGORITHM")
+    if not variable:
         return []
     radix = value("RECEXCH_KVAL", "2")
     multiply = value("RECURSIVE_MULTIPLYING_KVAL", "2")
@@ -89,7 +89,7 @@ def _mpich(call: str, environment: Mapping[str, str]) -> list[Forced]:
             "tsp_tree": k_nomial,
         },
     }[operation]
-    return [_entry(*found, known)]
+    return [_entry(*variable, known)]
 
 
 def _openmpi(call: str, environment: Mapping[str, str]) -> list[Forced]:

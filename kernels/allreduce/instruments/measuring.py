@@ -134,7 +134,7 @@ class Subject:
     def once(
         self, x: np.ndarray, blocks: list[list[int]], comm: MPI.Comm | None = None, **more
     ) -> np.ndarray:
-        """The total by a reducer that is kept for more calls, but for long vectors, of which it would fill memory."""
+        """The total by a reducer that is kept for more calls; not kept for long vectors, which would fill memory."""
         n = x.shape[1]
         if n > SHORT:
             with self.plan(n, blocks, comm, **more) as reducer:
@@ -167,7 +167,7 @@ def observe(subject: Subject) -> list[Observation]:
 
 
 def disagreeing(seen: list[Observation], rank: int, digests: bytes) -> Iterator[Observation]:
-    """Pairs of observations, of rank 0 and `rank`, for every total of which they hold different bits."""
+    """Pairs of observations, of rank 0 and `rank`, for every total that has different bits on them."""
     width = len(seen[0].digest) if seen else 0
     for i, o in enumerate(seen):
         own = digests[i * width : (i + 1) * width]

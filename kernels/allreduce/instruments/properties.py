@@ -145,29 +145,29 @@ def packed(sizes: Iterable[int], room: int) -> list[list[int]]:
 
 
 def counterexamples(observations: Iterable[Observation]) -> dict[tuple[str, str], tuple[Observation, ...]]:
-    """By ordering and property the two observations, on the fewest ranks and elements, that disprove it."""
+    """{(ordering, property): the two observations, on the fewest ranks and elements, that disprove it}."""
     first: dict[tuple, Observation] = {}
-    found: dict[tuple[str, str], tuple[Observation, ...]] = {}
+    differing: dict[tuple[str, str], tuple[Observation, ...]] = {}
     for o in sorted(observations, key=lambda o: (o.p, o.n, o.seed)):
         before = first.setdefault(o.same(), o)
         if before.digest != o.digest:
-            found.setdefault((o.ordering, o.property), (before, o))
-    return found
+            differing.setdefault((o.ordering, o.property), (before, o))
+    return differing
 
 
-def shown(name: str, found: dict) -> str:
+def shown(name: str, differing: dict) -> str:
     """The strongest level whose promises were all kept; not `exact`, which rounding decides as well."""
-    levels = [level for level in LEVELS[:3] if not any((name, p) in found for p in PROMISES[level])]
+    levels = [level for level in LEVELS[:3] if not any((name, p) in differing for p in PROMISES[level])]
     return levels[-1] if levels else "less than none"
 
 
-def broken(tried: Sequence[Reduction], found: dict) -> list[str]:
+def broken(tried: Sequence[Reduction], differing: dict) -> list[str]:
     """A sentence for each promise that was not kept, saying how to see it again."""
     return [
-        f"ordering {r.label!r} is declared {r.guarantee!r}, but {sentence(*found[r.label, p])}"
+        f"ordering {r.label!r} is declared {r.guarantee!r}, but {sentence(*differing[r.label, p])}"
         for r in tried
         for p in PROMISES[r.guarantee]
-        if (r.label, p) in found
+        if (r.label, p) in differing
     ]
 
 
@@ -182,23 +182,23 @@ def sentence(one: Observation, other: Observation) -> str:
     )
 
 
-def stronger(tried: Sequence[Reduction], found: dict) -> list[str]:
+def stronger(tried: Sequence[Reduction], differing: dict) -> list[str]:
     """Orderings that kept more than they declare, on what they were tried on."""
     return [
-        f"{r.label} (declared {r.guarantee}) shows {shown(r.label, found)}"
+        f"{r.label} (declared {r.guarantee}) shows {shown(r.label, differing)}"
         for r in tried
-        if (level := shown(r.label, found)) in LEVELS and LEVELS.index(level) > LEVELS.index(r.guarantee)
+        if (level := shown(r.label, differing)) in LEVELS and LEVELS.index(level) > LEVELS.index(r.guarantee)
     ]
 
 
 # Table
 
 
-def table(tried: Sequence[Reduction], found: dict, caption: str) -> str:
+def table(tried: Sequence[Reduction], differing: dict, caption: str) -> str:
     """The caption and a Markdown table: one row per ordering, `no` where there was a counterexample."""
     rows = [["ordering", "declared", *PROPERTIES]]
     rows += [
-        [f"`{r.label}`", r.guarantee, *("no" if (r.label, p) in found else "yes" for p in PROPERTIES)]
+        [f"`{r.label}`", r.guarantee, *("no" if (r.label, p) in differing else "yes" for p in PROPERTIES)]
         for r in tried
     ]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
@@ -215,8 +215,8 @@ def library_key(version: str) -> str:
 def replaced(text: str, library: str, content: str) -> str:
     """`text` with `content` between the markers of a library. ChoiceError where there are none."""
     begin, end = f"<!-- properties:{library} -->", f"<!-- /properties:{library} -->"
-    before, found, rest = text.partition(begin)
+    before, old, rest = text.partition(begin)
     _, closed, after = rest.partition(end)
-    if not (found and closed):
+    if not (old and closed):
         raise ChoiceError(f"no place for the table: write {begin} and {end} into the file, a line each")
     return f"{before}{begin}\n{content}\n{end}{after}"

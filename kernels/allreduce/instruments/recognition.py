@@ -104,7 +104,7 @@ Pieces = tuple[tuple[int, int, Tree], ...]  # first element, element behind the 
 
 def classes(names: Sequence[str], size: int, n: int, context: dict) -> list[tuple[list[str], Pieces]]:
     """Orderings that make the same additions for a vector of n, and these."""
-    found: dict[tuple, tuple[list[str], Pieces]] = {}
+    by_tree: dict[tuple, tuple[list[str], Pieces]] = {}
     for name in names:
         schedule = catalog.get(name).schedule(size, **context)
         pieces: list[tuple[int, int, Tree]] = []
@@ -116,8 +116,8 @@ def classes(names: Sequence[str], size: int, n: int, context: dict) -> list[tupl
                 text = expression(canonical(tree))
                 if not texts or texts[-1][1] != text:
                     texts.append((start, text))
-        found.setdefault(tuple(texts), ([], tuple(pieces)))[0].append(name)
-    return list(found.values())
+        by_tree.setdefault(tuple(texts), ([], tuple(pieces)))[0].append(name)
+    return list(by_tree.values())
 
 
 def evaluate(pieces: Pieces, vectors: np.ndarray) -> np.ndarray:

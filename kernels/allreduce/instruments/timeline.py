@@ -1,4 +1,4 @@
-"""What is to be seen of a schedule, round by round: messages and sums, and which of them give totals."""
+"""A schedule round by round, for drawing: messages and sums, and which of them are totals."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ def bands(schedule: Schedule, n: int) -> list[Band]:
 
 def _dots(rank: int, part: Round, held: dict, there: Sequence[int], everything: int) -> list[Dot]:
     """The sums of a rank in a round; those of neighbouring chunks that are alike are one."""
-    made = []
+    dots = []
     for s in part.sums:
         if s.chunk in there:
             held[s.into, s.chunk] = sum(held[source, s.chunk] for source in s.sources)
             total = s.into == TOTAL and held[s.into, s.chunk] == everything
-            made.append((s, len(s.sources), total))
-    alike = groupby(enumerate(made), lambda item: (item[1][0].chunk - item[0], *item[1][1:]))
+            dots.append((s, len(s.sources), total))
+    alike = groupby(enumerate(dots), lambda item: (item[1][0].chunk - item[0], *item[1][1:]))
     result = []
     for (_, summands, total), same in alike:
         chunks = [s.chunk for _, (s, _, _) in same]

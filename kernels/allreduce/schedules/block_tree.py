@@ -35,10 +35,10 @@ def exchange(size: int, *, owners: Sequence[int] | None = None) -> Schedule:
     """For short vectors. Where every rank owns one subtree, all of one depth, they meet in pairs as in recursive
     doubling. Else every rank sends what it has summed to all others, and each completes the tree."""
     owners = _checked(size, owners)
-    found = roots((0, len(owners)), owners)
-    in_order = [owners[first] for first, _ in found] == list(range(size))
-    if size > 2 and in_order and _balanced((0, len(owners)), set(found)):
-        return _doubling(size, owners, found)
+    own_roots = roots((0, len(owners)), owners)
+    in_order = [owners[first] for first, _ in own_roots] == list(range(size))
+    if size > 2 and in_order and _balanced((0, len(owners)), set(own_roots)):
+        return _doubling(size, owners, own_roots)
     return _schedule(size, owners, whole=True)
 
 
@@ -58,18 +58,18 @@ def block_tree(size: int, *, owners: Sequence[int] | None = None) -> Schedule:
     return _schedule(size, _checked(size, owners), whole=False)
 
 
-def _balanced(node: Node, found: set[Node]) -> bool:
-    """Whether all the subtrees `found` lie equally deep below the node."""
+def _balanced(node: Node, own_roots: set[Node]) -> bool:
+    """Whether all the subtrees `own_roots` lie equally deep below the node."""
     level = [node]
-    while not found.intersection(level):
+    while not own_roots.intersection(level):
         level = [child for parent in level for child in children(parent)]
-    return found.issuperset(level)
+    return own_roots.issuperset(level)
 
 
 def _below(
     node: Node, own: dict[Node, int], chunk: int, places: tuple[int, ...], sums: list[Sum], into=None
 ) -> int:
-    """The slot of a node of which a rank owns everything, after `sums`; by default the first of the slots to be used.
+    """The slot of a node that a rank owns whole, after `sums`; by default the first of the slots to be used.
 
     `into` is written last, when no contribution is to be read any more.
     """
@@ -81,15 +81,15 @@ def _below(
     return sums[-1].into
 
 
-def _doubling(size: int, owners: Sequence[int], found: list[Node]) -> Schedule:
+def _doubling(size: int, owners: Sequence[int], own_roots: list[Node]) -> Schedule:
     """Rank r owns the subtree found[r]; what comes from a partner lies in slot 1."""
 
     def program(rank: int) -> tuple[Round, ...]:
-        first, stop = found[rank]
+        first, stop = own_roots[rank]
         own = {(block, block + 1): OWN - i for i, block in enumerate(range(first, stop))}
         scratch = tuple(range(2, 2 + (stop - first).bit_length()))
         local: list[Sum] = []
-        mine = _below(found[rank], own, 0, scratch, local, into=TOTAL)
+        mine = _below(own_roots[rank], own, 0, scratch, local, into=TOTAL)
         rounds = [Round(sums=tuple(local))] if summed_before else []
         for distance in (1 << i for i in range(size.bit_length() - 1)):
             peer = rank ^ distance
@@ -99,25 +99,25 @@ def _doubling(size: int, owners: Sequence[int], found: list[Node]) -> Schedule:
         return tuple(rounds)
 
     summed_before = len(owners) > size
-    return Schedule(size, 1, program, leaves=lambda rank: tuple(range(*found[rank])))
+    return Schedule(size, 1, program, leaves=lambda rank: tuple(range(*own_roots[rank])))
 
 
 def _schedule(size: int, owners: Sequence[int], whole: bool) -> Schedule:
     """Each chunk is completed by the rank of its number; `whole`: the only chunk by all ranks."""
     top = (0, len(owners))
-    found = roots(top, owners)
-    alone = len(found) == 1
+    own_roots = roots(top, owners)
+    alone = len(own_roots) == 1
     blocks: list[list[int]] = [[] for _ in range(size)]
     for block, owner in enumerate(owners):
         blocks[owner].append(block)
     sent: list[list[Node]] = [[] for _ in range(size)]
-    for node in found:
+    for node in own_roots:
         sent[owners[node[0]]].append(node)
     # A subtree's sum has the same slot wherever it is stored; partial sums on the way to it lie behind all of these.
-    slot = {node: TOTAL if alone else TOTAL + 1 + i for i, node in enumerate(found)}
-    scratch = tuple(TOTAL + 1 + len(found) + i for i in range(len(owners).bit_length()))
+    slot = {node: TOTAL if alone else TOTAL + 1 + i for i, node in enumerate(own_roots)}
+    scratch = tuple(TOTAL + 1 + len(own_roots) + i for i in range(len(owners).bit_length()))
     chunks = 1 if whole else size
-    summed_before = any(stop - first > 1 for first, stop in found)
+    summed_before = any(stop - first > 1 for first, stop in own_roots)
 
     def program(rank: int) -> tuple[Round, ...]:
         own = {(block, block + 1): OWN - i for i, block in enumerate(blocks[rank])}
@@ -125,7 +125,7 @@ def _schedule(size: int, owners: Sequence[int], whole: bool) -> Schedule:
         mine = 0 if whole else rank
 
         def above(node: Node) -> int:
-            """The slot of a node; the sum goes over one of its two sources, of which one at most is a contribution."""
+            """The slot of a node; the sum overwrites one of its two sources. At most one of these is a contribution."""
             if node in slot:
                 return held[node]
             sources = tuple(above(child) for child in children(node))

@@ -1,4 +1,4 @@
-"""Sizes that are no power of k: the ranks too many give their vectors to others before, and get the total after.
+"""Sizes that are no power of k: the surplus ranks give their vectors to others first, and get the total at the end.
 
 What remains are k^m ranks, the places, numbered from 0 in base k. The two ways to choose them are those of the MPI
 libraries.

@@ -31,7 +31,7 @@ def rabenseifner(size: int, *, k: int = 2) -> Schedule:
 
     def inner(place: int, mine: int) -> list[Round]:
         reduce_scatter, allgather = [], []
-        first, length = 0, chunks  # the chunks of which this place holds sums
+        first, length = 0, chunks  # this place holds sums of these chunks
         for distance in (k**step for step in range(folding.digits)):
             digit = place // distance % k
             length //= k

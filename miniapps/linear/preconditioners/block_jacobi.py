@@ -1,4 +1,4 @@
-"""Block Jacobi: incomplete factors of every logical block alone, so that no rank needs anything of another.
+"""Block Jacobi: incomplete factors of each logical block alone, so that ranks exchange nothing.
 
 The blocks are those of the problem, not those of the ranks: M is the same for any number of ranks.
 """

@@ -40,10 +40,10 @@ def gershgorin(matrix, inverse) -> float:
     csr, m = matrix.local, matrix.rows.m
     sums = np.bincount(np.repeat(np.arange(m), np.diff(csr.indptr)), np.abs(csr.data), m)  # entry after entry
     largest = (sums * np.abs(host(inverse))).max(initial=0.0)
-    found = float(np.max(matrix.comm.allgather(float(largest))))  # NaN where there is one
-    if not np.isfinite(found):
+    bound = float(np.max(matrix.comm.allgather(float(largest))))  # NaN where there is one
+    if not np.isfinite(bound):
         raise PreconditionerError(
-            f"the largest sum of |a_ij| / |a_ii| of a row is {found}, but chebyshev needs a matrix of finite elements; "
+            f"the largest sum of |a_ij| / |a_ii| of a row is {bound}, but chebyshev needs a matrix of finite elements; "
             "correct the matrix, or choose another preconditioner"
         )
-    return found
+    return bound

@@ -1,4 +1,4 @@
-"""Fused updates are bound to their vectors when they are planned; here they are planned when vectors first come."""
+"""Fused updates that are planned at the first call with given vectors, since a plan is bound to its vectors."""
 
 from collections.abc import Callable
 

@@ -35,11 +35,14 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Trail:
-    """What leads to a record on one rank. `since`: the last record of the same block before it (of a state: of the same
-    state), as (step, name), None for the first; `ended`: the events that ended in between, in that order; `inside`: the
-    innermost region that was open when it was recorded, None where there is none. `known` is False where the trace has
-    no events, or does not say what came when."""
+class Preceding:
+    """What happened on one rank before it recorded something.
+
+    since   the last record of the same block before it (of a state: of the same state), as (step, name); None: none
+    ended   the events that ended since then, in that order
+    inside  the innermost region that was open when it was recorded; None: none
+    known   False where the trace has no events, or does not say what came when
+    """
 
     since: tuple[int, str] | None
     ended: tuple[Event, ...]
@@ -47,9 +50,9 @@ class Trail:
     known: bool
 
 
-def trail(run: str, repeat: int, rank: int, point: Point) -> Trail:
+def preceding(run: str, repeat: int, rank: int, point: Point) -> Preceding:
     """What `rank` of the directory `run` did before it recorded `point`; nothing known where the trace cannot tell."""
-    nothing = Trail(None, (), None, False)
+    nothing = Preceding(None, (), None, False)
     try:
         (trace,) = read_run(run, ("fingerprints", "values"), [rank])
     except (TraceError, ValueError):
@@ -74,7 +77,7 @@ def trail(run: str, repeat: int, rank: int, point: Point) -> Trail:
     before = events[events["index"] < at["after"]]
     last = before["end"].max() if len(before) else -1
     around = events[(events["index"] >= at["after"]) & (events["start"] <= last)].sort_values("index")
-    return Trail(
+    return Preceding(
         None if since is None else (int(since["step"]), str(since["name"])),
         tuple(event_of(row) for row in ended.to_dict("records")),
         event_of(around.iloc[0]) if len(around) else None,

@@ -1,0 +1,145 @@
+"""Two runs compared, in words: where they part, why, and how much of them was compared."""
+
+from __future__ import annotations
+
+import math
+
+from analysis import bits
+from analysis.divergence.cause import cause, unlike
+from analysis.divergence.compare import Comparison, Point
+from analysis.divergence.element import Element, first_element
+from analysis.divergence.preceding import Event
+from analysis.load.frames import Frames
+from analysis.page.text import number
+from analysis.runs import label
+from analysis.verdict import in_both, lacks, place
+
+
+def comparison_lines(comparison: Comparison, frames: Frames) -> list[str]:
+    """Where two runs part, in words."""
+    a, b = label(comparison.a), label(comparison.b)
+    if not comparison.comparable:
+        return [
+            f"{a} and {b} cannot be compared, since records are missing: {lacks(comparison)}.",
+            f"  {'compared':<15}no difference {in_both(comparison)}",
+        ]
+    if comparison.equal:
+        remarks = _unequal_lengths(comparison, frames)
+        remarks += [("unlike", "; ".join(words))] if (words := unlike(frames, comparison)) else []
+        unequal = [f"  {what:<15}{text}" for what, text in remarks]
+        if comparison.only_a or comparison.only_b:
+            return [
+                f"{a} and {b} are equal {in_both(comparison)}, up to step {comparison.through}.",
+                *unequal,
+            ]
+        return [f"{a} and {b} are equal: the same bits in {compared(comparison)}.", *unequal]
+    head = f"{a} and {b} differ: first at {place(comparison.part)}."
+    return [head, *(f"  {what:<15}{text}" for what, text in facts(comparison, frames))]
+
+
+def facts(comparison: Comparison, frames: Frames) -> list[tuple[str, str]]:
+    """What is known about the first divergence of two runs, as (label, text)."""
+    lines = []
+    if comparison.fingerprint:
+        at = comparison.fingerprint
+        lines.append(("fingerprint", f"{place(at)}: {_owners(at, comparison, frames)}"))
+        if at.recorded > 1:
+            lines.append(("spread", f"{at.differing} of {at.recorded} blocks of {at.name} differ there"))
+    lines += [("value there", difference(point)) for point in comparison.values]
+    if comparison.largest and comparison.largest not in comparison.values:
+        lines.append(("largest there", difference(comparison.largest)))
+    if comparison.value and comparison.value not in comparison.values:
+        lines.append(("first value", f"step {comparison.value.step}: {difference(comparison.value)}"))
+    lines += _cause_lines(comparison, frames)
+    if comparison.order:
+        step, name, call, first, second = comparison.order
+        orders = f"{_sequence(first)} against {_sequence(second)}"
+        lines.append(("arrival order", f"first differs at step {step}, {name}, call {call + 1}: {orders}"))
+    return [*lines, *_unequal_lengths(comparison, frames), ("compared", compared(comparison))]
+
+
+def _cause_lines(comparison: Comparison, frames: Frames) -> list[tuple[str, str]]:
+    """The class of the cause, its event, the reasons, and the first element where files hold it."""
+    lines = []
+    if judged := cause(frames, comparison):
+        who = "" if judged.rank is None else f" on rank {judged.rank}"
+        again = f" in block {judged.at.block}" if judged.at.block >= 0 and judged.rank is not None else ""
+        step = judged.event.step if judged.event else judged.at.step
+        lines.append(("cause", f"{judged.kind}: {judged.name}{again}{who}, step {step}"))
+        if judged.event:
+            lines.append(("event", event_text(judged.event, label(comparison.b))))
+        lines.append(("why", "; ".join(judged.why)))
+        if judged.instead:
+            lines.append(("or", f"{judged.instead}: {judged.instead_why}"))
+    element, unread = first_element(frames, comparison)
+    if element:
+        lines.append(("element", element_text(element)))
+    return lines + [("not compared", sentence) for sentence in unread]
+
+
+def event_text(event: Event, run: str) -> str:
+    """`scalars, call 6 of step 2, rank 0 of b:0: 1.2034 s into the run, 41.2 us long (event 137)`."""
+    return (
+        f"{event.name}, call {event.call + 1} of step {event.step}, on rank {event.rank} in {run}: "
+        f"{event.start / 1e9:.6f} s into the run, {(event.end - event.start) / 1e3:.4g} us long (event {event.index})"
+    )
+
+
+def element_text(element: Element) -> str:
+    """Where, both numbers in decimal and as bits, how far apart, and how many more there are."""
+    block = f", block {element.block} at {_index(element.local)}" if element.block >= 0 else ""
+    a, b = (f"{float(x)!r} ({float(x).hex()})" for x in (element.a, element.b))
+    ulp = "NaN" if math.isnan(element.ulp) else f"{number(element.ulp)} ULP"
+    most = "NaN" if math.isnan(element.most) else f"{number(element.most)} ULP"
+    return (
+        f"{element.field}{_index(element.index)}{block}: {a} against {b}, {ulp}; "
+        f"{element.differing} of {element.elements} differ, most at {_index(element.furthest)} by {most} "
+        f"({element.file})"
+    )
+
+
+def _index(index: tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, index))}]"
+
+
+def _unequal_lengths(comparison: Comparison, frames: Frames) -> list[tuple[str, str]]:
+    """A line that says so where one run has more steps than the other."""
+    last = frames.runs.set_index(["run", "repeat"])["last_step"]
+    a, b = int(last[comparison.a]), int(last[comparison.b])
+    if a == b:
+        return []
+    return [
+        (
+            "steps",
+            f"{label(comparison.a)} has steps up to {a}, {label(comparison.b)} up to {b}: only those in both count",
+        )
+    ]
+
+
+def compared(comparison: Comparison) -> str:
+    """How much of two runs was compared."""
+    rows = ((comparison.only_a, comparison.a), (comparison.only_b, comparison.b))
+    alone = [f"{n} only in {label(run)}" for n, run in rows if n]
+    return "; ".join(
+        [f"{comparison.compared} fingerprints and values up to step {comparison.through}", *alone]
+    )
+
+
+def difference(point: Point) -> str:
+    """`sample[17]: -2.5 against -2.5000000000000004 (1 ULP, relative 1.8e-16)`."""
+    where = f"[{point.block}]" if point.block >= 0 else ""
+    ulp = float(bits.ulp_distance(point.a, point.b))
+    relative = float(bits.relative_difference(point.a, point.b))
+    size = "NaN or infinite" if math.isnan(ulp) else f"{number(ulp)} ULP, relative {number(relative)}"
+    return f"{point.name}{where} {point.a!r} against {point.b!r} ({size})"
+
+
+def _owners(point: Point, comparison: Comparison, frames: Frames) -> str:
+    sizes = frames.runs.set_index(["run", "repeat"])["size"]
+    owners = ((point.rank_a, comparison.a), (point.rank_b, comparison.b))
+    return "owned by " + ", ".join(f"rank {rank} of {sizes[run]} in {label(run)}" for rank, run in owners)
+
+
+def _sequence(order: tuple[int, ...]) -> str:
+    shown = " ".join(map(str, order[:16]))
+    return f"{shown} ..." if len(order) > 16 else shown

@@ -1,0 +1,165 @@
+"""Tables of groups, variability, regions and steps, for the terminal and for the report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pandas as pd
+
+from analysis.load.frames import Frames
+from analysis.page.sections import Mark, Table
+from analysis.page.text import below, number
+from analysis.regions import regions, summary
+from analysis.variability import bound
+from analysis.verdict import HOLDS, SAME, Group
+
+STATE_SHOWN = 12  # characters of a final state
+
+
+def groups_table(groups: list[Group]) -> tuple[str, Table]:
+    """What each group is, how many results it has, and the verdict."""
+    columns = ("group", "ranks", "runs", "distinct", "final state", "verdict", "p at 95 %")
+    rows = [
+        (
+            group.label, ", ".join(map(str, group.sizes)),
+            f"{group.runs}" + (f" + {group.incomplete} incomplete" if group.incomplete else ""),
+            group.distinct, group.state[:STATE_SHOWN] or ("several" if group.distinct > 1 else "-"),
+            Mark(group.verdict, group.verdict),
+            below(bound(group.tested)) if group.verdict in (HOLDS, SAME) else "",
+        )
+        for group in groups
+    ]  # fmt: skip
+    return "Groups of runs", Table(columns, rows, ("distinct", "p at 95 %"))
+
+
+def variability_tables(frame: pd.DataFrame) -> list[tuple[str, Table]]:
+    """(cell, table) of what `variability` returned: runs that are judged against each other. Folded where no difference
+    was seen."""
+    columns = ("name", "of", "step", "against", "pairs", "distinct", "effective", "max |V_s|", "V_ermv",
+               "V_c", "max ULP", "undefined", "p at 95 %")  # fmt: skip
+    tables = []
+    for cell, same in frame.groupby("cell", sort=False):
+        rows = [
+            (
+                row.name,
+                "blocks" if row.kind == "fingerprints" else "values", row.step, row.against, row.pairs,
+                f"{row.distinct} of {row.runs}", number(row.effective), number(row.v_s_max),
+                number(row.v_ermv_mean), number(row.v_c_mean), number(row.ulp_max), row.undefined or "",
+                below(row.bound),
+            )
+            for row in same.itertuples(index=False)
+        ]  # fmt: skip
+        equal = not (same["v_c_max"] > 0).any()
+        tables.append((cell, Table(columns, rows, (columns[2], *columns[4:]), folded=equal)))
+    return tables
+
+
+def factor_table(frame: pd.DataFrame, factor: str) -> tuple[str, Table]:
+    """What `factors.by_factor` returned."""
+    columns = ("app", factor, "against", "distinct", "effective", "pairs that differ", "max |V_s|", "V_ermv", "V_c",
+               "max ULP", "undefined", "no difference seen")  # fmt: skip
+    rows = [
+        (
+            row.app, row.level, row.against,
+            f"{row.distinct:.0f} in {row.runs} runs" + (f", {row.cells} cells" if row.cells > 1 else "")
+            if row.distinct == row.distinct else f"{row.runs} run{'s' * (row.runs != 1)}",
+            number(row.effective), f"{row.differing} of {row.pairs}", number(row.v_s_max), number(row.v_ermv_max),
+            number(row.v_c_max), number(row.ulp_max), row.undefined or "",
+            row.note.partition(";")[0],
+        )
+        for row in frame.itertuples(index=False)
+    ]  # fmt: skip
+    left_out = int(factor == "app")
+    title = f"Variability by {factor}: largest over names, at the last step"
+    return title, Table(columns[left_out:], [row[left_out:] for row in rows], columns[-8:-1])
+
+
+def region_table(medians: pd.DataFrame) -> Table:
+    """What `regions.summary` returned. Group, ranks and runs are columns where there are several groups or rank
+    counts."""
+    columns = (
+        "region",
+        "group",
+        "ranks",
+        "runs",
+        "calls",
+        "s inclusive",
+        "s exclusive",
+        "share",
+        "imbalance",
+    )
+    rows = [
+        (
+            row.name, row.group, row.size, row.runs, int(row.calls), number(row.total_s),
+            number(row.exclusive_s), f"{row.share:.1%}", f"{row.imbalance:.1%}",
+        )
+        for row in medians.itertuples(index=False)
+    ]  # fmt: skip
+    several = len(medians[["group", "size"]].drop_duplicates()) > 1
+    shown = [i for i in range(len(columns)) if several or i not in (1, 2, 3)]
+    heads = tuple(columns[i] for i in shown)
+    return Table(heads, [tuple(row[i] for i in shown) for row in rows], heads[2 if several else 1 :])
+
+
+def steps_table(frame: pd.DataFrame, steps: int = 12) -> tuple[str, Table]:
+    """What `divergence.growth` returned, a row per step: blocks whose fingerprints differ, and the largest relative
+    difference of values. Of the steps where something differs about `steps` are shown, evenly chosen."""
+    known = frame.loc[frame["differing"] > 0, "step"].drop_duplicates().tolist()
+    last = max(1, min(steps, len(known)) - 1)
+    chosen = {known[round(i * (len(known) - 1) / last)] for i in range(min(steps, len(known)))}
+    names = frame["name"].drop_duplicates().tolist()
+    rows = []
+    for step, same in frame[frame["step"].isin(chosen)].groupby("step"):
+        cells = {
+            row.name: f"{row.differing}/{row.elements}"
+            if row.kind == "fingerprints"
+            else number(row.max_relative)
+            for row in same.itertuples(index=False)
+        }
+        rows.append((step, *(cells.get(name, "") for name in names)))
+    columns = ("step", *names)
+    return "Growth: blocks that differ, and the largest relative difference of values", Table(
+        columns, rows, columns
+    )
+
+
+def run_tables(frames: Frames) -> Iterator[tuple[str, Table]]:
+    """What each run of `frames` is, its repeats, what it recorded, and its times."""
+    for run, repeats in frames.runs.groupby("run", sort=False):
+        first = repeats.iloc[0]
+        method = ", ".join(f"{key}={_plain(value)}" for key, value in json.loads(first["method"]).items())
+        rows = [
+            ("path", first["path"]), ("run id", first["run_id"]), ("started", first["started"]),
+            ("application", first["app"]), ("problem", first["problem"]), ("ranks", first["size"]),
+            ("guarantee", first["guarantee"]), ("ordering", first["ordering"]), ("seed", first["seed"]),
+            ("method", method),
+            ("events", f"{first['events']:,} over all ranks; tracing took {number(first['tracing_s'])} s"),
+        ]  # fmt: skip
+        yield f"Run {run}", Table(("", ""), rows)
+        heads = ("repeat", "whole", "last step", "wall time, s", "final state")
+        repeated = [
+            (r.repeat, "yes" if r.complete else "NO", r.last_step, number(r.wall_s), r.state or "-")
+            for r in repeats.itertuples(index=False)
+        ]
+        yield "Repeats", Table(heads, repeated, heads[2:4])
+        heads = ("table", "name", "rows", "steps", "blocks")
+        yield "Recorded", Table(heads, _recorded(frames, run), heads[2:])
+        measured = regions(frames)
+        medians = summary(measured[measured["run"] == run])
+        if len(medians):
+            yield "Wall time per region, mean over ranks, median over repeats", region_table(medians)
+
+
+def _recorded(frames: Frames, run: str) -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = []
+    for table in ("fingerprints", "values", "order", "choices", "usage"):
+        frame = getattr(frames, table)
+        for name, same in frame[(frame["run"] == run).to_numpy()].groupby("name", observed=True):
+            blocks = same["block"][same["block"] >= 0].nunique() if "block" in same else 0
+            rows.append((table, name, len(same), same["step"].nunique(), blocks or "-"))
+    return rows
+
+
+def _plain(value: object) -> str:
+    return json.dumps(value) if isinstance(value, dict | list) else str(value)

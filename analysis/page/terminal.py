@@ -1,0 +1,53 @@
+"""Lines and tables on a terminal, or as plain text elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from analysis.page.sections import Mark, Table
+from analysis.verdict import BROKEN, HOLDS, INCOMPARABLE, OUTSIDE
+from miniapps.received.text import encodable, printable
+
+COLOURS = {HOLDS: "green", BROKEN: "bold red", INCOMPARABLE: "yellow", OUTSIDE: "yellow"}
+PLAIN_WIDTH = 160  # where the output is no terminal: wide enough that no cell is broken
+
+
+def printer() -> Callable[..., None]:
+    """A function that prints a line of text, or a pair (title, Table): in colour and as wide as the terminal, or, where
+    the output is no terminal, as plain text without spaces at the ends of lines. `bold=True` is for the verdict. Only
+    the printer's own colours reach the terminal as control characters."""
+    from rich.console import Console
+
+    plain: dict[str, Any] = {"highlight": False, "emoji": False, "markup": False}
+    terminal = Console(**plain)
+    paper = Console(**plain, width=PLAIN_WIDTH, color_system=None)
+
+    def say(what: str | tuple[str, Table] = "", bold: bool = False) -> None:
+        console = terminal if terminal.is_terminal else paper
+        with console.capture() as captured:
+            shown = printable(what) if isinstance(what, str) else _drawn(*what)
+            console.print(shown, style="bold" if bold else None, soft_wrap=isinstance(what, str))
+        lines = captured.get().removesuffix("\n").split("\n")
+        if console is paper:
+            lines = [line.rstrip() for line in lines]
+        print(encodable("\n".join(lines), sys.stdout))
+
+    return say
+
+
+def _drawn(title: str, table: Table):
+    """`table` for rich, all its text `printable`; of a mark the text, in the colour of its verdict."""
+    from rich import box
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    grid = Grid(title=printable(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in table.columns:
+        right = column in table.numbers
+        grid.add_column(printable(column), justify="right" if right else "left", overflow="fold")
+    for row in table.rows:
+        marks = (cell if isinstance(cell, Mark) else Mark(str(cell), "") for cell in row)
+        grid.add_row(*(Text(printable(mark.text), style=COLOURS.get(mark.verdict, "")) for mark in marks))
+    return grid
