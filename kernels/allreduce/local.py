@@ -5,7 +5,7 @@ They may be evaluated while the contributions come, one by one, so that most nee
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import reduce
 from itertools import count
 
@@ -90,7 +90,8 @@ def _leaves(tree: Tree) -> list[int]:
 
 def left_to_right(k: int) -> list[Tree]:
     """The tree of k contributions that are added one after the other; none where there are none."""
-    return [reduce(lambda a, b: (a, b), range(k))] if k else []
+    numbers: Iterator[Tree] = iter(range(k))
+    return [reduce(lambda a, b: (a, b), numbers)] if k else []
 
 
 def parents(trees: Iterable[Tree], k: int) -> tuple[list[int], dict[int, tuple[int, int]]]:
