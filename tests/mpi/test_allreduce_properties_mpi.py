@@ -39,7 +39,7 @@ def test_promises_that_are_not_kept_are_named(library):
     arguments = (
         "--orderings boastful,egocentric,arrival --ranks 1,3,4 --lengths 1,5,1000 --seeds 1 --dtype float64"
     )
-    run = on_ranks(8, [str(WRONG), "properties", *arguments.split()], library=library)
+    run = run_mpi(8, [str(WRONG), "properties", *arguments.split()], library=library)  # it adds orderings
     assert run.returncode == 3, run.stdout + run.stderr
     assert "PROPERTIES: FAIL" in run.stdout
     found = rows(run.stdout)
