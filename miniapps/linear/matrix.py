@@ -34,7 +34,7 @@ class Matrix:
 
     Attributes: `n` (global rows), `nnz` (of all ranks), `flops` and `nbytes` (of this rank in one product: additions
     and multiplications; the bytes of matrix, operand and result, each once), `comm`, `rows`, `columns`, `dtype`, `xp`
-    (the array module), `trace`, `local` (Csr of the own rows whose columns are those of an operand; None after
+    (the array module), `trace`, `local` (Csr of the own rows whose columns are those of an operand; gone after
     `release()`).
     """
 
