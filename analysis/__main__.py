@@ -95,11 +95,11 @@ def _copies():
     return launcher if launcher and launcher.size > 1 and "mpi4py.futures" not in sys.modules else None
 
 
-def _refused(told) -> int:
-    if told.rank == 0:
+def _refused(launcher) -> int:
+    if launcher.rank == 0:
         tell(
-            f"analysis: started {told.size} times by {told.name}; start it once, or let the ranks read together: "
-            f"mpirun -n {told.size} python -m mpi4py.futures -m analysis ...",
+            f"analysis: started {launcher.size} times by {launcher.name}; start it once, or let the ranks read "
+            f"together: mpirun -n {launcher.size} python -m mpi4py.futures -m analysis ...",
             sys.stderr,
         )
     return BAD_USAGE

@@ -88,7 +88,7 @@ def several(runs: pd.DataFrame, guarantee: str) -> list[str]:
     """What the environments of `runs` differ in, as `cpu: A; B`, of many a few; first that in which ranks of one run
     differ."""
     flat = [json.loads(text) for text in dict.fromkeys(runs["environment"])]
-    found = dict.fromkeys(
+    parts = dict.fromkeys(
         f"{key}: {short(value)} on the ranks of one run"
         for own in flat
         for key, value in mixed(own, guarantee)
@@ -100,8 +100,8 @@ def several(runs: pd.DataFrame, guarantee: str) -> list[str]:
         seen = own | seen
     for key in keys:
         missing = NOT_SET if key.startswith("variables.") else NOT_RECORDED
-        found[f"{key}: {few(map(short, dict.fromkeys(own.get(key, missing) for own in flat)), '; ')}"] = None
-    return list(found) if len(found) <= FEW else [few(found, ", ")]
+        parts[f"{key}: {few(map(short, dict.fromkeys(own.get(key, missing) for own in flat)), '; ')}"] = None
+    return list(parts) if len(parts) <= FEW else [few(parts, ", ")]
 
 
 def few(items: Iterable[str], between: str) -> str:

@@ -91,7 +91,7 @@ def problem_names(runs: pd.DataFrame) -> dict[str, str]:
         options = _defining(problems, same)
         telling = _telling(options)
         words = [
-            ", ".join(f"{key.rpartition('.')[2]}={_told(o.get(key))}" for key in telling) for o in options
+            ", ".join(f"{key.rpartition('.')[2]}={_setting(o.get(key))}" for key in telling) for o in options
         ]
         for problem, text in zip(problems["problem"], words, strict=True):
             alone = text and words.count(text) == 1
@@ -115,7 +115,7 @@ def _defining(problems: pd.DataFrame, runs: pd.DataFrame) -> list[dict[str, Any]
     ]
 
 
-def _told(value: Any) -> Any:
+def _setting(value: Any) -> Any:
     return "default" if value is None else value
 
 

@@ -249,10 +249,10 @@ class _Reader:
                 ("budget_node_hours",),
                 f"budget_node_hours {quoted(budget)}: a number of hours above 0, at most {HOURS_MOST:g}",
             )
-        found = []
+        groups = []
         for number, table in enumerate(runs):
-            found.append(self.runs(table, number, defaults))
-            self.few(sum(one.tasks for one in found), ("runs", number))
+            groups.append(self.runs(table, number, defaults))
+            self.few(sum(one.tasks for one in groups), ("runs", number))
         return Campaign(
             name=name,
             path=self.path.absolute(),
@@ -260,7 +260,7 @@ class _Reader:
             shuffle=self.count(content, "shuffle", (), default=1, least=0),
             budget_node_hours=budget,
             limit_seconds=self.time(content, "limit", ()) if "limit" in content else None,
-            runs=tuple(found),
+            runs=tuple(groups),
             sites=self.sites(content.get("sites", {})),
         )
 

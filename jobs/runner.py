@@ -83,13 +83,13 @@ def here(asked: str | None = None) -> Launcher:
         command = shlex.split(asked)
     else:
         beside = Path(sys.executable).parent / "mpirun"
-        found = str(beside) if beside.exists() else shutil.which("mpirun")
-        if found is None:
+        mpirun = str(beside) if beside.exists() else shutil.which("mpirun")
+        if mpirun is None:
             raise LauncherError(
                 "no mpirun beside this python or on PATH; pip install mpich, load the module of this machine's MPI, or "
                 "name one: --mpirun COMMAND"
             )
-        command = [found]
+        command = [mpirun]
     if not command or shutil.which(command[0]) is None:
         raise LauncherError(f"{asked!r} cannot be run: no such program; name another with --mpirun")
     if len(command) == 1:

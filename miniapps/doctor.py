@@ -45,7 +45,7 @@ class Finding:
     """One line of the table; `remedy` is for what is wrong, `hint` for what could be added."""
 
     what: str
-    found: str
+    fact: str
     remedy: str = ""
     hint: str = ""
 
@@ -56,7 +56,7 @@ def doctor() -> int:
     for finding in findings_here():
         findings.append(finding)
         mark = "!!" if finding.remedy else "  "
-        tell(f"{mark} {finding.what:<16} {finding.found}")
+        tell(f"{mark} {finding.what:<16} {finding.fact}")
         if note := finding.remedy or finding.hint:
             tell(f"   {'':<16} -> {note}")
     wrong = [finding.what for finding in findings if finding.remedy]

@@ -23,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the variance components."""
     from analysis.components.study import components
-    from analysis.components.tables import component_tables, notes, said
+    from analysis.components.tables import component_tables, notes, sentences
     from analysis.load.frames import load
     from analysis.page.terminal import printer
 
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
         raise Usage("no complete run among these, so nothing can be said of their variance; repeat one")
     frame = components(frames)
     say = printer()
-    for line in said(frame):
+    for line in sentences(frame):
         say(line, bold=True)
     for table in component_tables(frame):
         say(table)

@@ -104,7 +104,7 @@ def _written(options: argparse.Namespace, module) -> list[str]:
         files = module.write(part, options.output, mark)
     else:
         files = module.write(part, options.output)
-    return [*_told(part, files, module), *lines]
+    return [*_summary(part, files, module), *lines]
 
 
 def _models(options: argparse.Namespace, module) -> list[str]:
@@ -185,7 +185,7 @@ def _mark(part, directory: Path, repeat: int | None, options: argparse.Namespace
     return mark, f"Marked: {where}, on rank {mark.rank} at {mark.at / 1e9:.6f} s."
 
 
-def _told(part, files: list[Path], module) -> list[str]:
+def _summary(part, files: list[Path], module) -> list[str]:
     from analysis.export.slices import spans
 
     events = part.events

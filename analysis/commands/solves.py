@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
     """Print what is known of the solves."""
     from analysis.page.terminal import printer
     from analysis.solves.frames import solves as frames_of
-    from analysis.solves.tables import all_tables, exported, said, study
+    from analysis.solves.tables import all_tables, exported, sentences, study
 
     frames = frames_for_csv(options)
     solves = frames_of(frames)
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
         raise without(frames, "a residual by iteration, as `solver` does")
     results = study(solves)
     say = printer()
-    for line in said(results):
+    for line in sentences(results):
         say(line, bold=True)
     for table in all_tables(results):
         say(table)

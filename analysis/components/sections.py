@@ -8,7 +8,7 @@ import pandas as pd
 
 from analysis.components.observations import PLURAL
 from analysis.components.study import ALGORITHM, RUN_TO_RUN, components
-from analysis.components.tables import component_tables, notes, problems, said
+from analysis.components.tables import component_tables, notes, problems, sentences
 from analysis.load.frames import Frames
 from analysis.page import svg
 from analysis.page.sections import Section, folded
@@ -16,7 +16,7 @@ from analysis.page.svg import Figure, figure_of
 
 TITLE = "Where the variance is"
 DRAWN = 4  # problems with figures; the tables have all
-SAID = 2  # outcomes of a problem that the introduction speaks of
+OUTCOMES_NAMED = 2  # outcomes of a problem that the introduction speaks of
 ROW_IN = 0.17
 
 
@@ -32,7 +32,7 @@ def components_section(frames: Frames) -> Section:
             "Wall time (its logarithm) and the final value of each global quantity, split by Henderson's method 3 into "
             "what differs between allocations, nodes, launches and repeats of a launch: run-to-run. What changes with "
             "ordering, kernel, guarantee or rank count is taken out before, and given apart.",
-            *said(frame, SAID),
+            *sentences(frame, OUTCOMES_NAMED),
         ]
     )
     return Section(TITLE, "", intro, component_figures(frame), folded(tables), notes=limits)

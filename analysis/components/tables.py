@@ -22,7 +22,7 @@ def problems(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         yield f"{app} {problem}".strip(), same
 
 
-def said(frame: pd.DataFrame, most: int | None = None) -> list[str]:
+def sentences(frame: pd.DataFrame, most: int | None = None) -> list[str]:
     """A sentence per problem and outcome that varies, of the first `most` of each problem (None: all): where its
     variance from run to run lies, largest share first."""
     lines = []

@@ -114,7 +114,7 @@ def _first_shown(scene: _Scene) -> Cause:
     ):  # fmt: skip
         if at.name.startswith(prefix):
             return judge(scene, at.name.removeprefix(prefix))
-    judged = _within if scene.watched else _after_a_step
+    judged = _within if scene.with_messages else _after_a_step
     return judged(scene, at.name.removeprefix(SENT))
 
 
@@ -128,7 +128,7 @@ class _Scene:
         self.rank, self.repeat = at.rank_b, comparison.b[1]
         self.table = "fingerprints" if at is comparison.fingerprint else "values"
         names = frames.recorded("fingerprints", *comparison.b)
-        self.watched = any(name.startswith((SENT, TOTAL)) for name in names)
+        self.with_messages = any(name.startswith((SENT, TOTAL)) for name in names)
 
     def blocks(self) -> pd.DataFrame:
         """Columns block, rank (in the second run), differs: all records of this name and occurrence."""
@@ -188,7 +188,7 @@ def _methods(a: pd.Series, b: pd.Series) -> list[tuple[str, str, str]]:
         | factors(run["method"], run["options"], left_out)
         for run in (a, b)
     )
-    return [(key, _said(one.get(key)), _said(other.get(key))) for key in told_apart([one, other])]
+    return [(key, _text(one.get(key)), _text(other.get(key))) for key in told_apart([one, other])]
 
 
 def _choices(frames: Frames, comparison: Comparison) -> list[tuple[str, str, str]]:
@@ -219,7 +219,7 @@ def _environments(a: pd.Series, b: pd.Series) -> list[tuple[str, str, str]]:
     return list(entries.values())
 
 
-def _said(value: object) -> str:
+def _text(value: object) -> str:
     return "not set" if value in (None, "") else str(value)
 
 

@@ -101,8 +101,8 @@ def nth(run: str, repeat: int, rank: int, step: int, name: str, call: int) -> Ev
     events = numbered(run, repeat, rank, {step})
     if events.empty:
         return None
-    found = events[(events["name"] == name) & (events["call"] == call)]
-    return event_of(found.iloc[0]) if len(found) else None
+    matches = events[(events["name"] == name) & (events["call"] == call)]
+    return event_of(matches.iloc[0]) if len(matches) else None
 
 
 def event_of(row) -> Event:

@@ -100,12 +100,12 @@ def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
             return bool(passing) or bool(others)
         return any(_any_matches(stated[key]["records"], table, name) for key in changed)
 
-    words = [f"{key}: {_told(_of(configs[0], key))}, {_told(_of(configs[1], key))}" for key in changed]
+    words = [f"{key}: {_text(_of(configs[0], key))}, {_text(_of(configs[1], key))}" for key in changed]
     words += ["the layout"] if moved else []
     words += ["the variants"] if only else []
     words += ["where they continue from"] if restarts else []
     words += [f"over steps 0..{until}"] if stops else []
-    words += [f"{key}: {_told(methods[0].get(key))}, {_told(methods[1].get(key))}" for key in others]
+    words += [f"{key}: {_text(methods[0].get(key))}, {_text(methods[1].get(key))}" for key in others]
     return Common(bool(restarts), dropped, may_lack, tuple(words), until)
 
 
@@ -132,5 +132,5 @@ def _of(options: dict[str, Any], key: str) -> Any:
     return values.get(name) if isinstance(values, dict) else None
 
 
-def _told(value: Any) -> str:
+def _text(value: Any) -> str:
     return "not set" if value is None or value == "" else str(value)

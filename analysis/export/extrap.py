@@ -104,9 +104,11 @@ def parameters(runs: list[Measured]) -> list[dict[str, float]]:
                 f"{first.name} is a run of {first.app}, {run.name} of {run.app}; give runs of one"
             )
         if telling := _differing([first.method, run.method]):
-            told = ", ".join(f"{key} {first.method.get(key)} / {run.method.get(key)}" for key in telling)
+            differences = ", ".join(
+                f"{key} {first.method.get(key)} / {run.method.get(key)}" for key in telling
+            )
             raise NotOneExperiment(
-                f"{first.name} and {run.name} differ in method: {told}; give runs of one method"
+                f"{first.name} and {run.name} differ in method: {differences}; give runs of one method"
             )
     telling = _differing([run.options for run in runs]) if len({run.problem for run in runs}) > 1 else []
     for key in telling:

@@ -57,11 +57,11 @@ def texts(frame: pd.DataFrame, change: Callable[[str], str] = printable) -> pd.D
 
 def distinct(names: Iterable[str]) -> list[str]:
     """`names`, those that were there before with ` (2)` and so on after them."""
-    made: dict[str, None] = {}
+    unique: dict[str, None] = {}
     for name in names:
         again = itertools.chain([name], (f"{name} ({i})" for i in itertools.count(2)))
-        made[next(one for one in again if one not in made)] = None
-    return list(made)
+        unique[next(one for one in again if one not in unique)] = None
+    return list(unique)
 
 
 def write_csv(frames: dict[str, pd.DataFrame], directory: Path) -> list[str]:

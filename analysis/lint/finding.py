@@ -25,12 +25,12 @@ LISTED = 3  # groups or values named before "and N more"
 
 @dataclass(frozen=True)
 class Finding:
-    """`found` says what is so and `remedy` what to do; `where` names the runs, `section` the part of the report."""
+    """`fact` says what is so and `remedy` what to do; `where` names the runs, `section` the part of the report."""
 
     severity: str
     section: str
     where: str
-    found: str
+    fact: str
     remedy: str
 
 

@@ -44,7 +44,7 @@ def lint(overview: Overview) -> pd.DataFrame:
     """
     experiment = Experiment(overview)
     rows = [
-        (name_of(rule), f.severity, f.section, f.where, f.found, f.remedy)
+        (name_of(rule), f.severity, f.section, f.where, f.fact, f.remedy)
         for rule in RULES
         for f in rule(experiment)
     ]

@@ -109,8 +109,8 @@ def load(directory: Path, signed: str) -> tuple[Run, dict[str, Rows]] | None:
         run = Run(directory, index.rows, index.names, notes=index.notes)
         for table in PAYLOAD:
             with open_regular(kept / f"{table}-tree.parquet") as file:
-                found = pq.read_table(file, use_threads=False)
-            run.trees[table] = {key: found.column(key).to_numpy() for key in LEAVES}
+                leaves = pq.read_table(file, use_threads=False)
+            run.trees[table] = {key: leaves.column(key).to_numpy() for key in LEAVES}
         return run, _rows(kept, index.lengths)
     except (OSError, Refused, ValueError, KeyError, TypeError):  # ArrowInvalid is a ValueError
         return None

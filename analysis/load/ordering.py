@@ -19,22 +19,22 @@ def assign_orderings(rows: Sequence[dict[str, Any]]) -> None:
     the first of the same options, and all have the words of all.
     """
     families: dict[tuple, list[dict[str, Any]]] = {}
-    found: dict[tuple, dict[str, Any]] = {}
+    family_of: dict[tuple, dict[str, Any]] = {}
     for row in sorted(rows, key=lambda row: row["reductions"] == "{}"):
         key = (*(row[name] for name in SAME), row["reductions"])
         asked = row["method"]
         if row["reductions"] == "{}":
             key += (asked,)
-        if key not in found:
+        if key not in family_of:
             own = json.loads(row["reductions"])
             same = families.setdefault(key[: len(SAME)], [])
             family = next((each for each in same if _agree(each, own, asked)), None)
             if family is None:
                 same.append(family := {"reductions": {}, "asked": set()})
             family["reductions"] |= own
-            found[key] = family
-        found[key]["asked"].add(asked)
-        row["ordering"] = found[key]
+            family_of[key] = family
+        family_of[key]["asked"].add(asked)
+        row["ordering"] = family_of[key]
     for row in rows:
         row["ordering"] = ",".join(orderings(row["ordering"]["reductions"]))
 

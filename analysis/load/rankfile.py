@@ -55,11 +55,11 @@ def read_piece(paths: Iterable[Path]) -> Piece:
     traces: list[RankTrace] = []
     for path in paths:
         try:
-            found = read_all(path)
+            per_rank = read_all(path)
         except TraceError as error:
             heads.append(error)
             continue
-        for trace in found:
+        for trace in per_rank:
             if missing := [key for key in REQUIRED if key not in trace.attributes]:
                 reason = f"{path}: the attribute {', '.join(missing)} is missing; leave this run out"
                 heads.append(TraceError(reason))

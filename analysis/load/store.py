@@ -86,19 +86,21 @@ class Store:
         key = (table, run, repeat)
         if key not in self._parts:
             if run not in self._sources:
-                return self._made(
+                return self._frame_of(
                     table, run, {c: np.empty(0, d) for c, d in STORED[table].items()}, np.empty(0, np.int32)
                 )
             source = self._sources[run]
             columns = source.tables[table].all()
             here = _slice(columns["repeat"], repeat)
-            self._parts[key] = self._made(table, run, {c: v[here] for c, v in columns.items()}, source.codes)
+            self._parts[key] = self._frame_of(
+                table, run, {c: v[here] for c, v in columns.items()}, source.codes
+            )
         return self._parts[key]
 
     def at(self, table: str, run: str, places: list[tuple[int, int]]) -> pd.DataFrame:
         """The rows of a run's table in `places`, (begin, end) each as of its leaves, ascending."""
         source = self._sources[run]
-        return self._made(table, run, source.tables[table].at(places), source.codes)
+        return self._frame_of(table, run, source.tables[table].at(places), source.codes)
 
     def segment(self, table: str, run: str, repeat: int, name: str, step: int) -> pd.DataFrame:
         """The rows that one (run, repeat) recorded as `name` in `step`; no others are read."""
@@ -129,13 +131,15 @@ class Store:
         """How many rows of a table were read from caches so far."""
         return sum(source.tables[table].read for source in self._sources.values())
 
-    def _made(self, table: str, run: str, columns: dict[str, np.ndarray], codes: np.ndarray) -> pd.DataFrame:
+    def _frame_of(
+        self, table: str, run: str, columns: dict[str, np.ndarray], codes: np.ndarray
+    ) -> pd.DataFrame:
         rows = len(columns["repeat"])
         place = self._places.get(run, -1)
-        made = {"run": pd.Categorical.from_codes(np.full(rows, place, np.int32), self.labels)}
+        frame = {"run": pd.Categorical.from_codes(np.full(rows, place, np.int32), self.labels)}
         for key in STORED[table]:
-            made[key] = self._categorical(columns[key], codes) if key in NAMED else columns[key]
-        return pd.DataFrame(made, copy=False)
+            frame[key] = self._categorical(columns[key], codes) if key in NAMED else columns[key]
+        return pd.DataFrame(frame, copy=False)
 
     def _categorical(self, names: np.ndarray, codes: np.ndarray) -> pd.Categorical:
         return pd.Categorical.from_codes(codes[names] if len(names) else names, self.names)
@@ -144,14 +148,14 @@ class Store:
         """Filled run by run, so that beside the frame itself one run is in memory."""
         lengths = [source.tables[table].length for source in self._sources.values()]
         rows, few = sum(lengths), np.int8 if len(self.names) < 128 else np.int32
-        made = {key: np.empty(rows, few if key in NAMED else dtype) for key, dtype in STORED[table].items()}
+        arrays = {key: np.empty(rows, few if key in NAMED else dtype) for key, dtype in STORED[table].items()}
         bounds, begin = {}, 0
         for source, length in zip(self._sources.values(), lengths, strict=True):
             own = source.tables[table]
             columns = own.whole()
             end = begin + length
             for key, column in columns.items():
-                made[key][begin:end] = source.codes[column] if key in NAMED and length else column
+                arrays[key][begin:end] = source.codes[column] if key in NAMED and length else column
             repeats = columns["repeat"]
             for repeat in np.unique(repeats).tolist():
                 here = _slice(repeats, repeat)
@@ -159,7 +163,7 @@ class Store:
             if own.path is not None:
                 own.columns = None
             else:  # the frame holds it now
-                own.columns = {key: column[begin:end] for key, column in made.items()}
+                own.columns = {key: column[begin:end] for key, column in arrays.items()}
                 if length:
                     own.columns |= {key: columns[key] for key in NAMED if key in columns}
             begin = end
@@ -167,7 +171,7 @@ class Store:
             np.arange(len(lengths), dtype=np.int8 if len(lengths) < 128 else np.int32), lengths
         )
         frame = {"run": pd.Categorical.from_codes(places, self.labels)}
-        for key, column in made.items():
+        for key, column in arrays.items():
             frame[key] = pd.Categorical.from_codes(column, self.names) if key in NAMED else column
         return pd.DataFrame(frame, copy=False), bounds
 

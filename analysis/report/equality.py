@@ -88,12 +88,12 @@ def first_sections(overview: Overview) -> list[Section]:
     frames, groups = overview.frames, overview.groups
     items = []
     paths = frames.runs.set_index(["run", "repeat"])["path"]
-    for cell, found in ((cell, cell.first) for group in groups for cell in group.cells if cell.first):
-        a, b = found.a, found.b
-        lines = [("between", f"{label(a)} and {label(b)}"), *facts(found, frames)]
+    for cell, comparison in ((cell, cell.first) for group in groups for cell in group.cells if cell.first):
+        a, b = comparison.a, comparison.b
+        lines = [("between", f"{label(a)} and {label(b)}"), *facts(comparison, frames)]
         given = " ".join(shlex.quote(f"{paths[run]}:{run[1]}") for run in (a, b))
         command = f"python -m analysis divergence {given}"
-        items.append((f"{cell.label}: {place(found.part)}", lines, command))
+        items.append((f"{cell.label}: {place(comparison.part)}", lines, command))
     intro = (
         "The earliest step at which any run of a group has other bits than its first run; within the step "
         "the name that was recorded first, then the lowest block. Where arrival orders were recorded, the "
@@ -108,13 +108,15 @@ def first_sections(overview: Overview) -> list[Section]:
 
 def growth_sections(overview: Overview) -> list[Section]:
     """How the difference grows with the step."""
-    return [said(overview, growth_section(overview.stepped, overview.groups, overview.labels))]
+    return [
+        with_note_on_samples(overview, growth_section(overview.stepped, overview.groups, overview.labels))
+    ]
 
 
 def variability_sections(overview: Overview) -> list[Section]:
     """How far runs lie apart at their end."""
     section = _variability(overview.stepped, overview.against, overview.pairs, overview.labels)
-    return [said(overview, section)]
+    return [with_note_on_samples(overview, section)]
 
 
 def _variability(frames: Frames, against: Id | None, compared: pd.DataFrame, labels: list[str]) -> Section:
@@ -138,7 +140,7 @@ def _variability(frames: Frames, against: Id | None, compared: pd.DataFrame, lab
     return Section("Variability", "", intro, figures.variability_figures(compared, labels), tables)
 
 
-def said(overview: Overview, section: Section) -> Section:
+def with_note_on_samples(overview: Overview, section: Section) -> Section:
     """`section` with a sentence on the runs that compare variants, which it leaves out, where there are such."""
     sampled = samples(overview.frames.runs)
     if not sampled.any():

@@ -12,7 +12,7 @@ from analysis.page.tables import region_table
 from analysis.page.text import interval, number
 from analysis.regions import cost_summary, costs, regions, summary
 from analysis.report import figures
-from analysis.report.equality import said
+from analysis.report.equality import with_note_on_samples
 
 FOLD_FROM = 24  # rows
 
@@ -36,7 +36,7 @@ def times_sections(overview: Overview) -> list[Section]:
 
 def costs_sections(overview: Overview) -> list[Section]:
     """What guarantees cost."""
-    return [said(overview, _costs(overview.stepped, overview.labels))]
+    return [with_note_on_samples(overview, _costs(overview.stepped, overview.labels))]
 
 
 def _costs(frames: Frames, labels: list[str]) -> Section:

@@ -102,7 +102,7 @@ def fits(points: pd.DataFrame) -> pd.DataFrame:
             rows.append(series | {
                 "model": model.name, "chosen": place == 0, "aicc": aicc,
                 "delta": aicc - candidates[0][1] if place else 0.0,
-                "error": error, "parameters": _told(model.meaning(x), drawn),
+                "error": error, "parameters": _parameter_text(model.meaning(x), drawn),
                 "range": f"measured: {ends[0]} to {ends[1]} ranks", "remark": _remark(model, x, candidates, place, p),
                 **dict(zip("abc", x, strict=False)),
             })  # fmt: skip
@@ -173,7 +173,7 @@ def intervals(model: Model, p: np.ndarray, seconds: np.ndarray) -> dict[str, tup
     return {key: tuple(np.quantile(values, [tail, 1 - tail]).tolist()) for key, values in drawn.items()}
 
 
-def _told(parameters: dict[str, float], intervals: dict[str, tuple[float, float]]) -> str:
+def _parameter_text(parameters: dict[str, float], intervals: dict[str, tuple[float, float]]) -> str:
     parts = []
     for key, value in parameters.items():
         low, high = intervals.get(key, (math.nan, math.nan))

@@ -64,7 +64,7 @@ def exported(results: Study) -> dict[str, pd.DataFrame]:
 
 
 def decision_table(results: Study) -> tuple[str, Table]:
-    """(title, table) of what `said` says, one row per family."""
+    """(title, table) of what `sentences` say, one row per family."""
     rows = [
         (row.family, row.solves, *[*_clauses(row), ""][:2])
         for row in results.decisions.itertuples(index=False)
@@ -72,7 +72,7 @@ def decision_table(results: Study) -> tuple[str, Table]:
     return "Decisions", Table(("family", "solves", "decision", "drift study"), rows, ("solves",))
 
 
-def said(results: Study) -> list[str]:
+def sentences(results: Study) -> list[str]:
     """What there is to say of each family: whether a decision changed."""
     return [f"{row.family}: {'; '.join(_clauses(row))}." for row in results.decisions.itertuples(index=False)]
 

@@ -84,11 +84,11 @@ def launched(world, argv: list[str]) -> int:
         require_memory(comm, names, lengths[-1] // asked.dtype.itemsize, asked)
     except ChoiceError as error:  # the same on all ranks
         return refused(error) if comm.rank == 0 else 2
-    found = measured(comm, names, lengths, asked, where, left_out)
+    summary = measured(comm, names, lengths, asked, where, left_out)
     if comm.rank == 0:
-        print(text(found))
+        print(text(summary))
         if asked.json:
-            write(found, asked.json)
+            write(summary, asked.json)
             print(f"written to {asked.json}")
     comm.Free()
     return 0
@@ -101,7 +101,7 @@ def measured(comm, names, lengths, asked, where, left_out, **how) -> dict | None
     from benchmarks.allreduce.measure import measure
 
     cells = [Cell(name, nbytes // asked.dtype.itemsize, nbytes) for nbytes in lengths for name in names]
-    found = measure(comm, cells, asked, **how)
+    measurement = measure(comm, cells, asked, **how)
     if comm.rank:
         return None
     about = {
@@ -123,20 +123,20 @@ def measured(comm, names, lengths, asked, where, left_out, **how) -> dict | None
         {
             "ordering": cell.ordering,
             "bytes": cell.nbytes,
-            "counts": counts(cell, comm.size, found.payload[cell] // cell.count, asked),
-            "rounds": found.rounds[cell],
+            "counts": counts(cell, comm.size, measurement.payload[cell] // cell.count, asked),
+            "rounds": measurement.rounds[cell],
         }
         for cell in cells
     ]
-    return result(listed, about, [found.sync])
+    return result(listed, about, [measurement.sync])
 
 
 def counts(cell: Cell, size: int, itemsize: int, asked) -> tuple[int, int, int] | None:
     """Messages, bytes and additions along the rounds of a cell's schedule; None where it has none."""
-    found = schedule(cell.ordering, size, asked)
-    if found is None:
+    schedule_ = schedule(cell.ordering, size, asked)
+    if schedule_ is None:
         return None
-    c = cost(found, cell.count, itemsize)
+    c = cost(schedule_, cell.count, itemsize)
     return c.critical_messages, c.critical_bytes, c.critical_additions
 
 
@@ -153,12 +153,12 @@ def understood(argv: list[str]) -> tuple[argparse.Namespace | None, int | None]:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    command_line = argparse.ArgumentParser(
         prog="python -m benchmarks.allreduce",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = made.add_argument
+    add = command_line.add_argument
     add(
         "--orderings",
         default="default",
@@ -206,7 +206,7 @@ def parser() -> argparse.ArgumentParser:
     add("--check", action="store_true", help="count wrong elements, on all ranks, once in each round")
     add("--seed", type=int, default=1, help="of the data and of the order of cells (default %(default)s)")
     add("--json", metavar="FILE", help="write the table and all times to this file; one for each launch")
-    return made
+    return command_line
 
 
 def require(asked: argparse.Namespace) -> None:
@@ -306,19 +306,21 @@ def require_memory(comm, names: list[str], count: int, asked) -> None:
 
 def merged(argv: list[str]) -> int:
     """`merge`: several launches, one table."""
-    made = argparse.ArgumentParser(prog="python -m benchmarks.allreduce merge", description=merged.__doc__)
-    made.add_argument(
+    command_line = argparse.ArgumentParser(
+        prog="python -m benchmarks.allreduce merge", description=merged.__doc__
+    )
+    command_line.add_argument(
         "files", nargs="+", metavar="FILE.json", help="as --json wrote them, one for each launch"
     )
-    made.add_argument("--json", metavar="FILE", help="write the joint result to this file")
-    asked = made.parse_args(argv)
+    command_line.add_argument("--json", metavar="FILE", help="write the joint result to this file")
+    asked = command_line.parse_args(argv)
     try:
-        found = merge([read(path) for path in asked.files])
+        summary = merge([read(path) for path in asked.files])
     except ChoiceError as error:
         return refused(error)
-    print(text(found))
+    print(text(summary))
     if asked.json:
-        write(found, asked.json)
+        write(summary, asked.json)
         print(f"written to {asked.json}")
     return 0
 

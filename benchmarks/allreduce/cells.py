@@ -59,11 +59,11 @@ def sizes(least: int, most: int, factor: float, itemsize: int) -> list[int]:
         raise ChoiceError(
             f"--factor {factor:g}: choose more than 1, by which each size exceeds the one before"
         )
-    found, size = [], float(least)
+    lengths, size = [], float(least)
     while size < most:
-        found.append(size)
+        lengths.append(size)
         size *= factor
-    return sorted({max(1, int(nbytes) // itemsize) * itemsize for nbytes in [*found, most]})
+    return sorted({max(1, int(nbytes) // itemsize) * itemsize for nbytes in [*lengths, most]})
 
 
 def shuffled(cells: Sequence[Cell], seed: int, turn: int) -> list[Cell]:
@@ -148,10 +148,10 @@ def library_call(comm, own: np.ndarray, op: str) -> Callable[[], np.ndarray]:
 
 def reduction(name: str, count: int, asked) -> Reduction:
     """The reduction of a label, in the accumulation of the options where it names none."""
-    found = Reduction.named(name, count, asked.dtype, operation=asked.op)
-    if found.accumulation == "working":
-        found = replace(found, accumulation=asked.accumulate)
-    return replace(found, nodes=asked.nodes) if "nodes" in found.entry.needs else found
+    reduction_ = Reduction.named(name, count, asked.dtype, operation=asked.op)
+    if reduction_.accumulation == "working":
+        reduction_ = replace(reduction_, accumulation=asked.accumulate)
+    return replace(reduction_, nodes=asked.nodes) if "nodes" in reduction_.entry.needs else reduction_
 
 
 def extras(comm, name: str, asked) -> dict:
@@ -182,13 +182,13 @@ def memory(name: str, rank: int, size: int, count: int, itemsize: int, asked) ->
         vectors += 2 * exact.WORDS * 8 // itemsize
     elif name.endswith(" in fixed-point"):
         vectors += 2 * 8 // itemsize
-    found = schedule(name, size, asked)
+    schedule_ = schedule(name, size, asked)
     scratch = 0
-    if found is not None:
+    if schedule_ is not None:
         written = {
-            (m.slot, m.chunk) for current in found.program(rank) for m in current.receives if m.slot > 0
+            (m.slot, m.chunk) for current in schedule_.program(rank) for m in current.receives if m.slot > 0
         }
-        bounds = (found.bounds(count, chunk) for _, chunk in written)
+        bounds = (schedule_.bounds(count, chunk) for _, chunk in written)
         scratch = sum(stop - start for start, stop in bounds)
     elif name == "arrival" and rank == 0:
         scratch = (size - 1) * count
@@ -197,17 +197,17 @@ def memory(name: str, rank: int, size: int, count: int, itemsize: int, asked) ->
 
 def available(meminfo: Path = Path("/proc/meminfo"), group: Path = Path("/sys/fs/cgroup")) -> int | None:
     """Bytes of memory that processes of this node may still take, or None where the system does not say."""
-    found = []
+    amounts = []
     try:
         lines = dict(line.split(":") for line in meminfo.read_text().splitlines())
-        found.append(int(lines["MemAvailable"].split()[0]) * 1024)
+        amounts.append(int(lines["MemAvailable"].split()[0]) * 1024)
     except (OSError, KeyError, ValueError):
         pass
     try:
         most = int((group / "memory.max").read_text())
         taken = int((group / "memory.current").read_text())
         kinds = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-        found.append(most - taken + int(kinds["inactive_file"]))  # files are dropped when memory is wanted
+        amounts.append(most - taken + int(kinds["inactive_file"]))  # files are dropped when memory is wanted
     except (OSError, KeyError, ValueError):  # no limit is the word "max"
         pass
-    return min(found, default=None)
+    return min(amounts, default=None)

@@ -170,13 +170,13 @@ class GlobalClock:
         self.failure = self.failure or next(filter(None, self.comm.allgather(complaint)), "")
 
     def _ask(self) -> list[tuple[float, float, float]]:
-        question, answer, found = np.zeros(1), np.zeros(1), []
+        question, answer, exchanges = np.zeros(1), np.zeros(1), []
         for _ in range(EXCHANGES):
             sent = self.now()
             self.comm.Send(question, 0, _TAG)
             self.comm.Recv(answer, 0, _TAG)
-            found.append((sent, float(answer[0]), self.now()))
-        return found
+            exchanges.append((sent, float(answer[0]), self.now()))
+        return exchanges
 
     def _answer(self, rank: int) -> None:
         question, answer = np.zeros(1), np.zeros(1)

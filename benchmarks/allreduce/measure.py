@@ -38,19 +38,19 @@ def measure(comm: MPI.Comm, cells: Sequence[Cell], asked, plan: Callable = plan)
     with undisturbed():
         if not reason:
             clock = GlobalClock(comm, asked.nodes)
-            if found := rounds(comm, cells, data, asked, plan, clock):
-                return found
+            if measurement := rounds(comm, cells, data, asked, plan, clock):
+                return measurement
             reason = clock.failure
         return rounds(comm, cells, data, asked, plan, None, reason)
 
 
 def rounds(comm, cells, data, asked, plan, clock: GlobalClock | None, reason: str = "") -> Measured | None:
     """All rounds, or None as soon as the clock fails; `reason` says why there is no clock."""
-    found = Measured({cell: [] for cell in cells}, {"method": "barrier", "reason": reason}, {})
+    measurement = Measured({cell: [] for cell in cells}, {"method": "barrier", "reason": reason}, {})
     known: dict = {}
     for turn in range(asked.rounds):
-        found.orders.append(shuffled(cells, asked.seed, turn))
-        for cell in found.orders[-1]:
+        measurement.orders.append(shuffled(cells, asked.seed, turn))
+        for cell in measurement.orders[-1]:
             if clock and comm.bcast(clock.due() if comm.rank == 0 else None, 0):
                 clock.refresh()
             if clock and clock.failure:
@@ -58,12 +58,12 @@ def rounds(comm, cells, data, asked, plan, clock: GlobalClock | None, reason: st
             gc.collect()
             with prepared(comm, cell, data, asked, plan) as (call, reducer):
                 visit = repetitions(comm, call, asked, clock)
-                found.payload[cell] = cell.nbytes if reducer is None else reducer.nbytes
+                measurement.payload[cell] = cell.nbytes if reducer is None else reducer.nbytes
                 total = call()
                 visit["wrong"] = wrong(comm, cell, total, reducer, asked, known) if asked.check else None
-            found.rounds[cell].append(visit)
+            measurement.rounds[cell].append(visit)
         if clock:
-            visits = [found.rounds[cell][-1] for cell in cells]
+            visits = [measurement.rounds[cell][-1] for cell in cells]
             late, valid = sum(v["late"] for v in visits), sum(len(v["times"]) for v in visits)
             if late > TOO_LATE * (late + valid):
                 clock.failure = f"{late} of {late + valid} windows began late on some rank"
@@ -71,8 +71,8 @@ def rounds(comm, cells, data, asked, plan, clock: GlobalClock | None, reason: st
         clock.refresh()
         if clock.failure:
             return None
-        found.sync = {"method": "clock", "bounds": clock.errors(), "drifts": clock.drifts()}
-    return found
+        measurement.sync = {"method": "clock", "bounds": clock.errors(), "drifts": clock.drifts()}
+    return measurement
 
 
 def repetitions(comm, call: Callable, asked, clock: GlobalClock | None) -> dict:

@@ -96,5 +96,5 @@ def _piece(points: Sequence[Point], upto: int | None) -> tuple[Piece, float]:
     relative = counts / np.array([[p.seconds] for p in points])
     scale = np.linalg.norm(relative, axis=0)
     scale[scale == 0] = 1.0  # a column of zeros keeps a constant of 0
-    found, rest = nnls(relative / scale, np.ones(len(points)))
-    return Piece(*(float(c) for c in found / scale), upto), float(rest) ** 2
+    constants, rest = nnls(relative / scale, np.ones(len(points)))
+    return Piece(*(float(c) for c in constants / scale), upto), float(rest) ** 2

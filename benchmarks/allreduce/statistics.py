@@ -52,11 +52,11 @@ def figures(rounds: Sequence[dict], nbytes: int, size: int) -> dict:
     the repetitions left out; `wrong`, None where the results were not checked. t_min, t_avg and t_max are over the
     ranks, as in the OSU benchmarks; algbw and busbw are of the median, as nccl-tests define them.
     """
-    times = [t for found in rounds for t in found["times"]]
-    checked = [found["wrong"] for found in rounds if found["wrong"] is not None]
+    times = [t for visit in rounds for t in visit["times"]]
+    checked = [visit["wrong"] for visit in rounds if visit["wrong"] is not None]
     common = {
         "repetitions": len(times),
-        "late": sum(found["late"] for found in rounds),
+        "late": sum(visit["late"] for visit in rounds),
         "wrong": sum(checked) if checked else None,
     }
     if not times:
@@ -79,7 +79,7 @@ def figures(rounds: Sequence[dict], nbytes: int, size: int) -> dict:
 
 def per_repetition(rounds: Sequence[dict], rank: int) -> float:
     """The mean of a rank's own time over all repetitions of all rounds."""
-    valid = [(len(found["times"]), found["own"][rank]) for found in rounds if found["times"]]
+    valid = [(len(visit["times"]), visit["own"][rank]) for visit in rounds if visit["times"]]
     return sum(count * mean for count, mean in valid) / sum(count for count, _ in valid)
 
 

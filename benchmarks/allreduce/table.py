@@ -69,7 +69,7 @@ def merge(results: Sequence[dict]) -> dict:
         same = [r for one in results for r in one["rows"] if (r["ordering"], r["bytes"]) == key]
         cells.append(
             {k: row[k] for k in ("ordering", "bytes", "counts")}
-            | {"rounds": [found for r in same for found in r["rounds"]]}
+            | {"rounds": [visit for r in same for visit in r["rounds"]]}
         )
     return result(cells, first | {"launches": len(results)}, [s for r in results for s in r["syncs"]])
 
@@ -77,27 +77,31 @@ def merge(results: Sequence[dict]) -> dict:
 def read(path: str) -> dict:
     """A result from a JSON file. Raises ChoiceError where it is none."""
     try:
-        found = json.loads(Path(path).read_text())
+        summary = json.loads(Path(path).read_text())
     except OSError as error:
         raise ChoiceError(f"cannot read {path}: {error.strerror}") from None
     except ValueError:
         raise ChoiceError(f"{path} is not JSON") from None
-    if not isinstance(found, dict) or found.get("title") != "allreduce" or found.get("format") != FORMAT:
+    if (
+        not isinstance(summary, dict)
+        or summary.get("title") != "allreduce"
+        or summary.get("format") != FORMAT
+    ):
         raise ChoiceError(f"{path} is no result of benchmarks.allreduce in format {FORMAT}")
-    return found
+    return summary
 
 
-def write(found: dict, path: str) -> None:
+def write(summary: dict, path: str) -> None:
     """Write a result as JSON, a line per row."""
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    head = json.dumps({k: v for k, v in found.items() if k != "rows"}, indent=1)
-    rows = ",\n".join("  " + json.dumps(row, separators=(",", ":")) for row in found["rows"])
+    head = json.dumps({k: v for k, v in summary.items() if k != "rows"}, indent=1)
+    rows = ",\n".join("  " + json.dumps(row, separators=(",", ":")) for row in summary["rows"])
     Path(path).write_text(head.removesuffix("\n}") + f',\n "rows": [\n{rows}\n ]\n}}\n')
 
 
-def text(found: dict) -> str:
+def text(summary: dict) -> str:
     """The table, with what one must know to read it."""
-    about = found["about"]
+    about = summary["about"]
     machine = about["machine"]
     lines = [
         f"all-reduce: {about['op']} of {about['distribution']} {about['dtype']}, {about['size']} ranks, "
@@ -105,14 +109,14 @@ def text(found: dict) -> str:
         f"accumulated in {about['accumulate']}; {about['launches']} launch{'es' * (about['launches'] > 1)}",
         f"{about['mpi']}; {about['node_count']} node{'s' * (about['node_count'] > 1)}, {machine['cores']} cores, "
         f"{machine['cpu']}",
-        *dict.fromkeys(map(_sync_text, found["syncs"])),
+        *dict.fromkeys(map(_sync_text, summary["syncs"])),
         "times in us, [95 % interval of the median]; algbw, busbw in GB/s, of the median; "
         "ratio: to `library`, the MPI library's own Allreduce, by rounds (least to most)",
     ]
     if about["size"] == 1:
         lines.append("one rank: nothing is communicated, so ratios and bandwidths mean nothing")
     lines += [f"left out: {reason}" for reason in about.get("left_out", ())]
-    lines += ["", *_columns(found["rows"]), "", _model_text(found["model"])]
+    lines += ["", *_columns(summary["rows"]), "", _model_text(summary["model"])]
     return "\n".join(lines)
 
 

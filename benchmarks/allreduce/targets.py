@@ -64,10 +64,10 @@ JOBS = (
 
 def main(argv: list[str]) -> int:
     """Launch the jobs, print measured ratios beside their limits; 0 where all are met, else 3."""
-    made = parser()
-    asked = made.parse_args(argv)
+    command_line = parser()
+    asked = command_line.parse_args(argv)
     if min(*asked.ranks, asked.launches) < 1 or asked.many < 0 or not asked.seconds > 0:
-        made.error("--ranks, --launches: choose 1 or more; --many: 0 or more; --seconds: more than 0")
+        command_line.error("--ranks, --launches: choose 1 or more; --many: 0 or more; --seconds: more than 0")
     where, rows = machine(), []
     libraries = LIBRARIES if asked.library == "both" else (asked.library,)
     try:
@@ -88,27 +88,31 @@ def main(argv: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    command_line = argparse.ArgumentParser(
         prog="python -m benchmarks.allreduce targets",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("--library", default="both", choices=(*LIBRARIES, "both"), help="default: %(default)s")
-    made.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8], help="default: 2 4 8")
-    made.add_argument(
+    command_line.add_argument(
+        "--library", default="both", choices=(*LIBRARIES, "both"), help="default: %(default)s"
+    )
+    command_line.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8], help="default: 2 4 8")
+    command_line.add_argument(
         "--many", type=int, default=64, help="ranks on one node; 0: leave out (default %(default)s)"
     )
-    made.add_argument("--launches", type=int, default=3, help="of each job (default %(default)s)")
-    made.add_argument(
+    command_line.add_argument("--launches", type=int, default=3, help="of each job (default %(default)s)")
+    command_line.add_argument(
         "--seconds", type=float, default=0.3, help="for each cell in a launch (default %(default)s)"
     )
-    made.add_argument("--json", metavar="FILE", help="write table and ratios of all launches to this file")
-    return made
+    command_line.add_argument(
+        "--json", metavar="FILE", help="write table and ratios of all launches to this file"
+    )
+    return command_line
 
 
 def few(library: str, ranks: int, asked) -> list[dict]:
     """All TARGETS for one library and number of ranks."""
-    found: dict[tuple[str, str, int], list[float]] = {}
+    ratios: dict[tuple[str, str, int], list[float]] = {}
     for orderings, dtype, least, most in JOBS:
         options = [
             "--orderings",
@@ -124,8 +128,8 @@ def few(library: str, ranks: int, asked) -> list[dict]:
         ]
         options += ["--seconds", str(asked.seconds)]
         for _ in range(asked.launches):
-            collect(found, tried(library, ranks, options))
-    return [judged(target, found, library, ranks) for target in TARGETS]
+            collect(ratios, tried(library, ranks, options))
+    return [judged(target, ratios, library, ranks) for target in TARGETS]
 
 
 def many(library: str, ranks: int, asked) -> list[dict]:
@@ -146,7 +150,7 @@ def many(library: str, ranks: int, asked) -> list[dict]:
     ]
     ended = "yes" if tried(library, ranks, options) else "no"
     rows = [row("every ordering ends, 64 bytes", library, ranks, "-", "-", "-", "-", ended, [])]
-    found: dict[tuple[str, str, int], list[float]] = {}
+    ratios: dict[tuple[str, str, int], list[float]] = {}
     size = str(MANY.least)
     options = [
         "--orderings",
@@ -163,32 +167,34 @@ def many(library: str, ranks: int, asked) -> list[dict]:
         "2",
     ]
     for _ in range(asked.launches):
-        collect(found, tried(library, ranks, [*options, "--seconds", "20"]))
-    return [*rows, judged(MANY, found, library, ranks)]
+        collect(ratios, tried(library, ranks, [*options, "--seconds", "20"]))
+    return [*rows, judged(MANY, ratios, library, ranks)]
 
 
-def collect(found: dict[tuple[str, str, int], list[float]], result: dict | None) -> None:
+def collect(ratios: dict[tuple[str, str, int], list[float]], result: dict | None) -> None:
     """Add a launch's ratios to those found: by ordering, type and bytes."""
     for one in result["rows"] if result else ():
         if one["ratio"]:
             key = one["ordering"], result["about"]["dtype"], one["bytes"]
-            found.setdefault(key, []).append(one["ratio"]["median"])
+            ratios.setdefault(key, []).append(one["ratio"]["median"])
 
 
-def judged(target: Target, found: dict[tuple[str, str, int], list[float]], library: str, ranks: int) -> dict:
+def judged(
+    target: Target, ratios_of: dict[tuple[str, str, int], list[float]], library: str, ranks: int
+) -> dict:
     """The row of a target: the best ordering at each size, then the size where that is worst."""
-    sizes = {b for name, dtype, b in found if name in target.orderings and dtype == target.dtype}
+    sizes = {b for name, dtype, b in ratios_of if name in target.orderings and dtype == target.dtype}
     best = []
     for nbytes in sorted(b for b in sizes if target.least <= b <= target.most):
-        there = [n for n in target.orderings if (n, target.dtype, nbytes) in found]
-        name = min(there, key=lambda n: statistics.median(found[n, target.dtype, nbytes]))
-        best.append((statistics.median(found[name, target.dtype, nbytes]), nbytes, name))
+        there = [n for n in target.orderings if (n, target.dtype, nbytes) in ratios_of]
+        name = min(there, key=lambda n: statistics.median(ratios_of[n, target.dtype, nbytes]))
+        best.append((statistics.median(ratios_of[name, target.dtype, nbytes]), nbytes, name))
     if not best:
         return row(target.text, library, ranks, "-", "-", "not measured", target.limit, "no", [])
     _, nbytes, name = max(best)
-    ratios = found[name, target.dtype, nbytes]
+    ratios = ratios_of[name, target.dtype, nbytes]
     met = "yes" if statistics.median(ratios) <= target.limit else "no"
-    raw = [(n, b, found[n, target.dtype, b]) for _, b, n in best]
+    raw = [(n, b, ratios_of[n, target.dtype, b]) for _, b, n in best]
     return row(target.text, library, ranks, size_text(nbytes), name, spread(ratios), target.limit, met, raw)
 
 

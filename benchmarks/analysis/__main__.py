@@ -50,15 +50,15 @@ def load_rows(asked) -> list[dict]:
         _forget(campaign)
         return _measure("first", campaign)
 
-    found = in_turn({"plain": partial(_measure, "plain", campaign), "first": first}, asked.rounds)
-    seconds = {name: [each["s"] for each in results] for name, results in found.items()}
+    measurements = in_turn({"plain": partial(_measure, "plain", campaign), "first": first}, asked.rounds)
+    seconds = {name: [each["s"] for each in results] for name, results in measurements.items()}
     cached = [_measure("cached", campaign) for _ in range(asked.rounds)]
     query = [_measure("query", campaign) for _ in range(asked.rounds)]
     command = [_command("variability", campaign) for _ in range(asked.rounds)]
     memory = [_measure("memory", campaign) for _ in range(asked.rounds)]
     return [
         _row("load", "first load / plain h5py, 4,096 files x 2,000 events",
-             ratio(seconds["first"], seconds["plain"]), found),
+             ratio(seconds["first"], seconds["plain"]), measurements),
         _row("load", "first load, s", spread(seconds["first"]), []),
         _row("load", "plain h5py, s", spread(seconds["plain"]), []),
         _row("load", "cached load, all frames, s", spread([each["s"] for each in cached]), cached),
@@ -76,12 +76,12 @@ def divergence_rows(asked) -> list[dict]:
     runs = [campaign / f"run-{run:03d}" for run in range(2)]
     _forget(campaign)
     first = _measure("compare", *runs)
-    found = [_measure("compare", *runs) for _ in range(asked.rounds)]
-    assert all(each["place"] == [50, "vorticity", 12345] for each in found), found
+    repeats = [_measure("compare", *runs) for _ in range(asked.rounds)]
+    assert all(each["place"] == [50, "vorticity", 12345] for each in repeats), repeats
     return [
         _row("divergence", f"first divergence of {first['rows']:,} fingerprints, not cached, s", first["s"], first),
-        _row("divergence", "the same, cached, s", spread([each["s"] for each in found]), found),
-        _row("divergence", "share of the fingerprints read", spread([each["read"] for each in found]), []),
+        _row("divergence", "the same, cached, s", spread([each["s"] for each in repeats]), repeats),
+        _row("divergence", "share of the fingerprints read", spread([each["read"] for each in repeats]), []),
         _row("divergence", "the whole command `divergence`, cached, s",
              spread([_command("divergence", *runs) for _ in range(asked.rounds)]), []),
     ]  # fmt: skip
@@ -158,8 +158,8 @@ def query(campaign: Path) -> dict:
     begin = time.perf_counter()
     frames = load([campaign])
     groups = judge(frames)
-    found = variability(frames)
-    return {"s": time.perf_counter() - begin, "groups": len(groups), "rows": len(found)}
+    table = variability(frames)
+    return {"s": time.perf_counter() - begin, "groups": len(groups), "rows": len(table)}
 
 
 def memory(campaign: Path) -> dict:
@@ -189,10 +189,10 @@ def compare(a: Path, b: Path) -> dict:
 
     begin = time.perf_counter()
     frames = load([a, b])
-    found = compare(frames, (a.name, 0), (b.name, 0))
+    comparison = compare(frames, (a.name, 0), (b.name, 0))
     seconds = time.perf_counter() - begin
     rows = [int(frames.leaves("fingerprints", run.name, 0).rows.sum()) for run in (a, b)]
-    at = found.first
+    at = comparison.first
     return {
         "s": seconds, "rows": rows[0], "read": frames.store.rows_read("fingerprints") / sum(rows),
         "place": [at.step, at.name, at.block],

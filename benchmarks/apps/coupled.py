@@ -44,10 +44,10 @@ def efficiency(options) -> list[dict]:
     """Strong scaling of deck M inside one machine."""
     ranks = min(4, len(os.sched_getaffinity(0)))
     common = ("--deck", "M", "--steps", str(options.steps), "--guarantee", "layout")
-    found = in_turn({n: lambda n=n: seconds_per_step(n, *common) for n in (1, ranks)}, options.rounds)
-    value = ratio(found[1], [ranks * t for t in found[ranks]])
+    times = in_turn({n: lambda n=n: seconds_per_step(n, *common) for n in (1, ranks)}, options.rounds)
+    value = ratio(times[1], [ranks * t for t in times[ranks]])
     return [
-        {"part": "efficiency", "what": f"T(1) / ({ranks} T({ranks}))", "figure": value, "raw": found[ranks]}
+        {"part": "efficiency", "what": f"T(1) / ({ranks} T({ranks}))", "figure": value, "raw": times[ranks]}
     ]
 
 
@@ -60,9 +60,9 @@ def sizes(options) -> list[dict]:
         solves[deck].append(fom["cg_iterations"]["value"])
         return 1e3 / fom["updates"]["value"]
 
-    found = in_turn({deck: lambda deck=deck: nanoseconds(deck) for deck in solves}, options.rounds)
+    costs = in_turn({deck: lambda deck=deck: nanoseconds(deck) for deck in solves}, options.rounds)
     rows = []
-    for deck, times in found.items():
+    for deck, times in costs.items():
         rows += [
             {
                 "part": "sizes",
@@ -77,7 +77,7 @@ def sizes(options) -> list[dict]:
                 "raw": times,
             },
         ]
-    return [*rows, {"part": "sizes", "what": "L / M", "figure": ratio(found["L"], found["M"]), "raw": []}]
+    return [*rows, {"part": "sizes", "what": "L / M", "figure": ratio(costs["L"], costs["M"]), "raw": []}]
 
 
 def many(options) -> list[dict]:

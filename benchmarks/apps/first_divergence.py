@@ -147,11 +147,11 @@ def work(path: str) -> int:
     apps = {"coupled": coupled.APP, "solver": solver.APP}
     for app, argv in json.loads(Path(path).read_text()):
         settings = [f"--set={key}={value}" for key, value in SMALL[app].items()]
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said):
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
             code = start(apps[app], [*settings, "--no-progress", "--log-level=error", *argv], MPI.COMM_WORLD)
         if code not in (0, 3):  # 3: a check of the application found the fault too
-            print(argv, said.getvalue(), file=sys.stderr, flush=True)
+            print(argv, output.getvalue(), file=sys.stderr, flush=True)
             return 1
     return 0
 
@@ -166,20 +166,21 @@ def judge(case: Case) -> dict:
     runs = {
         Path(path).name: (run, 0) for run, path in zip(frames.runs["run"], frames.runs["path"], strict=True)
     }
-    found = compare(frames, runs[Path(case.reference).name], runs[Path(case.out).name])
-    told = cause(frames, found)
-    if told is None:
+    comparison = compare(frames, runs[Path(case.reference).name], runs[Path(case.out).name])
+    diagnosis = cause(frames, comparison)
+    if diagnosis is None:
         return asdict(case) | {"masked": True}
-    said = {
-        "class": told.kind, "instead": told.instead, "step": told.step, "name": told.name, "rank": told.rank,
-        "block": told.at.block, "call": None if told.event is None else told.event.call,
+    answer = {
+        "class": diagnosis.kind, "instead": diagnosis.instead, "step": diagnosis.step, "name": diagnosis.name,
+        "rank": diagnosis.rank, "block": diagnosis.at.block,
+        "call": None if diagnosis.event is None else diagnosis.event.call,
     }  # fmt: skip
     truth = place(case, frames)
     shown = {key: sorted(right) if isinstance(right, set) else right for key, right in truth.items()}
     return asdict(case) | {
-        "masked": False, "said": said, "truth": shown,
-        "class_right": told.kind == CLASSES[case.kind],
-        "place_right": all(said[key] in v if isinstance(v, set) else said[key] == v for key, v in truth.items()),
+        "masked": False, "said": answer, "truth": shown,
+        "class_right": diagnosis.kind == CLASSES[case.kind],
+        "place_right": all(answer[key] in v if isinstance(v, set) else answer[key] == v for key, v in truth.items()),
     }  # fmt: skip
 
 
@@ -288,8 +289,8 @@ def main(argv=None) -> None:
         for what in ("class", "place"):
             low, high = row[f"{what}_interval"]
             shares.append(f"{what} {row[f'{what}_right']}/{seen} ({low:.0%} to {high:.0%})")
-        told = f"{row['app']:8} {row['how']:9} {row['kind']:13} masked {row['masked']:2}  {'  '.join(shares)}"
-        print(told, row["said"])
+        line = f"{row['app']:8} {row['how']:9} {row['kind']:13} masked {row['masked']:2}  {'  '.join(shares)}"
+        print(line, row["said"])
     if options.json:
         wrong = [j for j in judged if not j["masked"] and not (j["class_right"] and j["place_right"])]
         content = {

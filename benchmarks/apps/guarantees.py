@@ -8,13 +8,13 @@ from kernels.guarantees import LEVELS
 
 def guarantee_costs(seconds, rounds: int, what: str) -> list[dict]:
     """Rows of the cost of every guarantee over that of none, round by round; seconds(level) is one run."""
-    found = in_turn({level: partial(seconds, level) for level in LEVELS}, rounds)
+    times = in_turn({level: partial(seconds, level) for level in LEVELS}, rounds)
     return [
         {
             "part": "guarantee",
             "what": f"{level} / none{what}",
-            "figure": ratio(found[level], found["none"]),
-            "raw": found[level],
+            "figure": ratio(times[level], times["none"]),
+            "raw": times[level],
         }
         for level in LEVELS[1:]
     ]

@@ -74,12 +74,12 @@ def work(root: Path, cases: list[str]) -> int:
     for place, (case, (app, argv)) in enumerate(CASES.items()):
         if case not in cases:
             continue
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said):
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
             out = f"--out={root / f'case-{place}'}"
             code = start(apps[app], [*argv, out, "--no-progress", "--log-level=error"], MPI.COMM_SELF)
         if code not in (0, 3):
-            print(argv, said.getvalue(), file=sys.stderr, flush=True)
+            print(argv, output.getvalue(), file=sys.stderr, flush=True)
             return 1
     return 0
 
@@ -124,13 +124,13 @@ def judge(root: Path, settings: list[str], cases: list[str]) -> list[dict]:
             other = by_path[paths[name]]
             if name == BASE:
                 continue
-            found = compare(frames, (base.run, 0), (other.run, 0))
-            told = apart(json.loads(base.environment), json.loads(other.environment), "run")
+            comparison = compare(frames, (base.run, 0), (other.run, 0))
+            differences = apart(json.loads(base.environment), json.loads(other.environment), "run")
             rows.append(
                 {
-                    "setting": name, "case": case, "compared": found.compared, "comparable": found.comparable,
-                    "equal": found.equal, "first": where(found.first) if found.differs else "",
-                    "chosen": {key: [a, b] for key, a, b in told if key.startswith("arithmetic.")},
+                    "setting": name, "case": case, "compared": comparison.compared, "comparable": comparison.comparable,
+                    "equal": comparison.equal, "first": where(comparison.first) if comparison.differs else "",
+                    "chosen": {key: [a, b] for key, a, b in differences if key.startswith("arithmetic.")},
                 }
             )  # fmt: skip
     return rows

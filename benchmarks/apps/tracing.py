@@ -58,19 +58,19 @@ def main(argv=None) -> None:
     with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as stack:
         path = Path(comm.bcast(scratch)) / f"rank-{comm.rank:05d}.h5"
         tracer = stack.enter_context(Tracer(path, {"rank": comm.rank}, size=comm.size))
-        found = compare(comm, asked, {"traced": tracer, "untraced": Untraced()})
+        seconds = compare(comm, asked, {"traced": tracer, "untraced": Untraced()})
         per_region = max(comm.allgather(tracer.ns_per_event))
         comm.Barrier()  # the directory goes with rank 0
     if comm.rank == 0:
         rows = [
             {
                 "what": "step traced / untraced",
-                "figure": ratio(found["traced"], found["untraced"]),
-                "raw": found,
+                "figure": ratio(seconds["traced"], seconds["untraced"]),
+                "raw": seconds,
             },
             {
                 "what": "all steps traced / untraced",
-                "figure": sum(found["traced"]) / sum(found["untraced"]),
+                "figure": sum(seconds["traced"]) / sum(seconds["untraced"]),
                 "raw": [],
             },
             {"what": "ns per region, slowest rank", "figure": float(per_region), "raw": []},
@@ -82,7 +82,7 @@ def compare(comm, asked, tracers) -> dict[str, list[float]]:
     """Seconds per step (slowest rank) of one model per tracer, advanced in turn."""
     models = {name: started(comm, asked.deck, tracer) for name, tracer in tracers.items()}
     names = list(models)
-    found = {name: [] for name in names}
+    seconds = {name: [] for name in names}
     for step in range(1, asked.steps + 3):
         for name in names if step % 2 else names[::-1]:
             model = models[name]
@@ -92,11 +92,11 @@ def compare(comm, asked, tracers) -> dict[str, list[float]]:
             model.advance(step)
             wall = comm.allreduce(time.perf_counter() - begin, op=MPI.MAX)
             if step > 2:
-                found[name].append(wall)
+                seconds[name].append(wall)
     for model in models.values():
         model.free()
         model.ctx.end_repeat()
-    return found
+    return seconds
 
 
 def started(comm, deck: str, tracer) -> Model:

@@ -70,10 +70,10 @@ def rows_of(part: str, quick: bool) -> list[dict]:
     """The rows of one part; a single one that says why where it cannot be imported."""
     module, function, _ = PARTS[part]
     try:
-        found = import_module(f"benchmarks.gpu.{module}")
+        benchmark = import_module(f"benchmarks.gpu.{module}")
     except ImportError as error:
         return [{"what": part, "check": f"not run: {error}"}]
-    return getattr(found, function)(quick)
+    return getattr(benchmark, function)(quick)
 
 
 if __name__ == "__main__":

@@ -46,14 +46,14 @@ def scatter_rows(quick: bool) -> list[dict]:
 
 def _check(name: str, x, index, bins: int, on_device) -> str:
     variant = registry.get("scatter_add", name, "cupy")
-    found = {variant(*on_device, bins).get().tobytes() for _ in range(RUNS if name == "atomic" else 2)}
+    results = {variant(*on_device, bins).get().tobytes() for _ in range(RUNS if name == "atomic" else 2)}
     if name == "atomic":
-        return f"{len(found)} results in {RUNS} runs"
-    if len(found) > 1:
+        return f"{len(results)} results in {RUNS} runs"
+    if len(results) > 1:
         return "FAIL repeats differ"
     if name != "sorted":
         return "repeats agree"
-    return "same bits" if found == {reference.ascending(x, index, bins).tobytes()} else "FAIL bits differ"
+    return "same bits" if results == {reference.ascending(x, index, bins).tobytes()} else "FAIL bits differ"
 
 
 def _torch(on_device, bins: int) -> dict:

@@ -54,19 +54,19 @@ def _rows(a: Csr, quick: bool) -> list[dict]:
 def _check(name: str, product, a: Csr, x) -> str:
     import cupy as xp
 
-    found, y = set(), xp.zeros(a.m, a.dtype)
+    results, y = set(), xp.zeros(a.m, a.dtype)
     for _ in range(RUNS if name == "coo-atomic" else 3):
         product(xp.asarray(x), y)
-        found.add(y.get().tobytes())
+        results.add(y.get().tobytes())
     if name == "coo-atomic":
-        return f"{len(found)} results in {RUNS} runs"
-    if len(found) > 1:
+        return f"{len(results)} results in {RUNS} runs"
+    if len(results) > 1:
         return "FAIL repeats differ"
     if name == "merge":
         return "repeats agree"
     expected = np.zeros(a.m, a.dtype)
     native.csr(a)(x, expected)
-    return "same bits" if found == {expected.tobytes()} else "FAIL bits differ"
+    return "same bits" if results == {expected.tobytes()} else "FAIL bits differ"
 
 
 def _cusparse(a: Csr, x) -> dict:

@@ -120,8 +120,8 @@ def _check(operation: str, name: str, hosts, arrays, shape) -> str:
     variant = registry.get(operation, name, "cupy")
     parameters = dict(zip(("block", "items", "grid"), shape, strict=True)) if name != "cu" else {}
     if variant.guarantee == "none" or name == "cu":
-        found = {variant(*arrays, **parameters).tobytes() for _ in range(RUNS)}
-        return f"{len(found)} results in {RUNS} runs"
+        results = {variant(*arrays, **parameters).tobytes() for _ in range(RUNS)}
+        return f"{len(results)} results in {RUNS} runs"
     twin = registry.get(operation, name, "native")
     on_cpu = twin(*hosts, **(parameters if "block" in twin.parameters else {}))
     return "same bits" if variant(*arrays, **parameters).tobytes() == on_cpu.tobytes() else "FAIL bits differ"

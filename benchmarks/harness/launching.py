@@ -41,10 +41,10 @@ def launch(ranks: int, module: str, options, timeout: float = 1800.0) -> dict:
 def mpirun() -> list[str]:
     """The mpirun beside the interpreter, else the one on the PATH."""
     beside = Path(sys.executable).parent / "mpirun"
-    found = str(beside) if beside.exists() else shutil.which("mpirun")
-    if not found:
+    program = str(beside) if beside.exists() else shutil.which("mpirun")
+    if not program:
         raise RuntimeError("no mpirun beside the interpreter or on the PATH; pip install mpich")
-    return [found]
+    return [program]
 
 
 class NotInstalled(RuntimeError):

@@ -64,8 +64,8 @@ def main(argv=None) -> None:
         if name in asked.cases:
             for distribution in asked.distributions:
                 case = (n // asked.shrink, columns, bins, dtype, spread, distribution)
-                found = compare(*case, cores, asked.rounds)
-                rows += [{"case": name, "numbers": distribution} | row for row in found]
+                comparison = compare(*case, cores, asked.rounds)
+                rows += [{"case": name, "numbers": distribution} | row for row in comparison]
     report("scatter_add", rows, machine(), asked.json)
 
 
@@ -81,8 +81,8 @@ def compare(n, columns, bins, dtype, spread, distribution, cores, rounds) -> lis
         for threads in sorted({1, cores}) if "threads" in v.parameters else [1]:
             options = {"threads": threads} if "threads" in v.parameters else {}
             runs[v.name, threads] = timed(v, x, index, bins, options)
-    found = in_turn(runs, rounds)
-    atomics = found["atomic", cores]
+    times = in_turn(runs, rounds)
+    atomics = times["atomic", cores]
     return [
         {
             "variant": name,
@@ -91,7 +91,7 @@ def compare(n, columns, bins, dtype, spread, distribution, cores, rounds) -> lis
             "to atomic": ratio(seconds, atomics),
             "raw": seconds,
         }
-        for (name, threads), seconds in found.items()
+        for (name, threads), seconds in times.items()
     ]
 
 

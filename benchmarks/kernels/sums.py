@@ -102,16 +102,16 @@ def parsed(argv):
 
 def caches() -> list[int]:
     """Bytes of the data caches that the first core sees, from the first level to the last."""
-    found = {}
+    by_level = {}
     for cache in sorted(CACHES.glob("index*")):
         if (cache / "type").read_text().strip() != "Instruction":
             size = (cache / "size").read_text().strip()
-            found[int((cache / "level").read_text())] = (
+            by_level[int((cache / "level").read_text())] = (
                 int(size[:-1]) * {"K": 1 << 10, "M": 1 << 20}[size[-1]]
             )
-    if not found:
+    if not by_level:
         raise SystemExit(f"{CACHES} tells no sizes of caches: choose --sizes")
-    return [found[level] for level in sorted(found)]
+    return [by_level[level] for level in sorted(by_level)]
 
 
 def sizes(by_level: list[int], itemsize: int, quick: bool) -> list[int]:
@@ -201,20 +201,20 @@ def reading(factors, threads: int):
 
 def libraries(operation: str, factors, threads: int) -> dict:
     """The calls that users of the libraries would make."""
-    found = {}
+    calls = {}
     if factors[0].dtype != ml_dtypes.bfloat16:  # NumPy has no loops of its own for it
-        found[f"numpy.{operation}"] = (partial(getattr(np, operation), *factors), LIBRARY)
+        calls[f"numpy.{operation}"] = (partial(getattr(np, operation), *factors), LIBRARY)
     try:
         import torch
     except ImportError:
-        return found
+        return calls
     torch.set_num_threads(threads)
     if factors[0].dtype == ml_dtypes.bfloat16:
         tensors = [torch.from_numpy(x.view(np.int16)).view(torch.bfloat16) for x in factors]
     else:
         tensors = [torch.from_numpy(x) for x in factors]
-    found[f"torch.{operation}"] = (partial(getattr(torch, operation), *tensors), LIBRARY)
-    return found
+    calls[f"torch.{operation}"] = (partial(getattr(torch, operation), *tensors), LIBRARY)
+    return calls
 
 
 def variants(operation: str, factors, threads: int):

@@ -75,7 +75,7 @@ class Ordering:
     @property
     def scheduled(self) -> bool:
         """Whether there is a schedule of ours."""
-        return self._made(1, nodes=(0,), owners=(0,)) is not None
+        return self._schedule(1, nodes=(0,), owners=(0,)) is not None
 
     def schedule(self, size: int, short: bool = False, **context) -> Schedule:
         """The schedule for `size` ranks; of `context` (nodes, owners) what the ordering needs is used.
@@ -83,12 +83,12 @@ class Ordering:
         `short`: the variant for short vectors where there is one. Both make the same additions. Raises ChoiceError for
         an ordering without a schedule (`scheduled`), and for a parameter that this size cannot have.
         """
-        schedule = self._made(size, short, **context)
+        schedule = self._schedule(size, short, **context)
         if schedule is None:
             raise ChoiceError(f"ordering {self.name!r} has no schedule: {self.why}; choose {scheduled()}")
         return schedule
 
-    def _made(self, size: int, short: bool = False, **context) -> Schedule | None:
+    def _schedule(self, size: int, short: bool = False, **context) -> Schedule | None:
         function = self.short if short and self.short else self.function
         arguments = self.given | {name: context[name] for name in self.needs if name in context}
         return function(size, **arguments)

@@ -200,9 +200,9 @@ def _owners(schedule: Schedule) -> list[int] | None:
                     first[s.chunk].add(rank)
         for chunk, ranks in first.items():
             owners[chunk] = owners[chunk] or ranks
-    found = [next(iter(ranks)) for ranks in owners if len(ranks) == 1]
-    each = {found.count(rank) for rank in range(schedule.size)}
-    return found if len(found) == schedule.chunks and len(each) == 1 else None
+    first_ranks = [next(iter(ranks)) for ranks in owners if len(ranks) == 1]
+    each = {first_ranks.count(rank) for rank in range(schedule.size)}
+    return first_ranks if len(first_ranks) == schedule.chunks and len(each) == 1 else None
 
 
 def _gathered(schedule: Schedule, owners: list[int] | None) -> Programs:

@@ -78,14 +78,14 @@ def _read(rounds: Iterable[Round], chunks: int) -> list[tuple[int, int]]:
 
 
 def _leaves(tree: Tree) -> list[int]:
-    found, todo = [], [tree]
+    leaves, todo = [], [tree]
     while todo:
         part = todo.pop()
         if isinstance(part, tuple):
             todo.extend(part)
         else:
-            found.append(part)
-    return found
+            leaves.append(part)
+    return leaves
 
 
 def left_to_right(k: int) -> list[Tree]:

@@ -247,13 +247,13 @@ class Reduction:
 
 def labels(text: str) -> list[str]:
     """Labels between commas; a parameter behind a comma, `fold=wrap`, belongs to the ordering before it."""
-    found: list[str] = []
+    names: list[str] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
-        if "=" in part.partition(":")[0] and found:
-            found[-1] += f",{part}"
+        if "=" in part.partition(":")[0] and names:
+            names[-1] += f",{part}"
         else:
-            found.append(part)
-    return found
+            names.append(part)
+    return names
 
 
 def _shortened(numbers: Sequence[int]) -> str:

@@ -34,7 +34,7 @@ def _pairs(sources: list[Tree]) -> Tree:
     return total
 
 
-def made(schedule: Schedule) -> list[tuple[Tree, tuple[int, ...]]]:
+def trees_with_makers(schedule: Schedule) -> list[tuple[Tree, tuple[int, ...]]]:
     """Of every chunk the tree as rank 0 evaluates it, and the rank that makes each of its additions, in the order
     of `kernels.tree.nodes`."""
     rounds = zip(*schedule.ranks(), strict=True)

@@ -23,8 +23,8 @@ def source(name: str) -> str:
 
 
 def _complete(path: Path, seen: set[Path]) -> str:
-    def header(found: re.Match) -> str:
-        included = (path.parent / found[1]).resolve()
+    def header(match: re.Match) -> str:
+        included = (path.parent / match[1]).resolve()
         if included in seen:
             return ""
         seen.add(included)

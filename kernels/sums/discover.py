@@ -98,8 +98,8 @@ def discover(
     if _keeps_units(counts):
         parts: tuple[Tree, ...] = tuple(range(n))
     else:
-        found = canonical(tuple(_search(counts)))
-        parts = found if isinstance(found, tuple) else (found,)
+        tree = canonical(tuple(_search(counts)))
+        parts = tree if isinstance(tree, tuple) else (tree,)
         counts.require_agreement(parts)
     if len(parts) > 1:
         return NoOrder(COMPENSATED if _shows_order(counts, parts) else ORDER_FREE, parts)

@@ -41,7 +41,7 @@ class Extreme:
 
 
 @dataclass(frozen=True)
-class Found:
+class Extremes:
     """`random` are the sums in random orders; `tried` counts all sums; `exact` and `bound` are float64."""
 
     lowest: Extreme
@@ -73,7 +73,7 @@ def search(
     seed: int = 0,
     random_orders: int = RANDOM_ORDERS,
     exchanges: int = EXCHANGES,
-) -> Found:
+) -> Extremes:
     """Orders that drive the sum of `terms` (n,) furthest down and up, beside `random_orders` random ones.
 
     `unit` consecutive terms arrive together: 32 for `ao` as a GPU serves it. Elements and accumulators as for all
@@ -106,7 +106,7 @@ def search(
             _all_orders(best)
         elif best.units <= EXCHANGED:
             _exchange(best, exchanges, rng)
-    return Found(
+    return Extremes(
         lowest=Extreme(-down.value, down.order, down.method),
         highest=Extreme(up.value, up.order, up.method),
         random=random,

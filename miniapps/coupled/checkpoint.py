@@ -155,17 +155,17 @@ def read_checkpoint(path: str | os.PathLike, most: int = MOST) -> Checkpoint:
     return Checkpoint(head, options, arrays, blocks)
 
 
-def _attributes(told: dict[str, Any], where: str) -> tuple[Head, dict[str, Any], Shapes]:
+def _attributes(attributes: dict[str, Any], where: str) -> tuple[Head, dict[str, Any], Shapes]:
     """(head, options of the run, what of them decides the shapes). Raises Refused."""
-    if told.get("format") != FORMAT or told.get("app") != "coupled":
+    if attributes.get("format") != FORMAT or attributes.get("app") != "coupled":
         raise Refused(f"{where}: not a checkpoint of coupled; give one of RUN/{FOLDER}/*.h5")
-    if isinstance(told.get("schema"), int) and told["schema"] > SCHEMA:
+    if isinstance(attributes.get("schema"), int) and attributes["schema"] > SCHEMA:
         raise Refused(
-            f"{where}: written by a newer version (schema {told['schema']}, known up to {SCHEMA}); update this "
+            f"{where}: written by a newer version (schema {attributes['schema']}, known up to {SCHEMA}); update this "
             "installation"
         )
-    stored = {k.removeprefix("config."): value for k, value in told.items() if k.startswith("config.")}
-    head = conform({k: value for k, value in told.items() if not k.startswith("config.")}, Head, where)
+    stored = {k.removeprefix("config."): value for k, value in attributes.items() if k.startswith("config.")}
+    head = conform({k: value for k, value in attributes.items() if not k.startswith("config.")}, Head, where)
     if not 0.0 <= head.last_dt <= head.time < math.inf or (head.step == 0 and head.time > 0.0):
         raise Refused(
             f"{where}: step {head.step} at time {head.time!r} after a step of {head.last_dt!r} cannot be; it is none "

@@ -30,10 +30,13 @@ def load_checkpoint(ctx, blocks: Blocks, state: State, surrogate) -> None:
     start, arrays = None, {}
     if ctx.rank == 0:
         path = ctx.config.output.restart
-        found = verify(path, ctx.config, ctx.seed)
-        agreed, told = compare_with_trace(path, found)
-        (ctx.log.info if agreed else ctx.log.warning)("%s", told)
-        start, arrays = (found.head.step, found.head.time, found.head.last_dt, found.weights()), found.arrays
+        checkpoint = verify(path, ctx.config, ctx.seed)
+        agreed, message = compare_with_trace(path, checkpoint)
+        (ctx.log.info if agreed else ctx.log.warning)("%s", message)
+        start, arrays = (
+            (checkpoint.head.step, checkpoint.head.time, checkpoint.head.last_dt, checkpoint.weights()),
+            checkpoint.arrays,
+        )
     state.step, state.time, state.last_dt, weights = ctx.comm.bcast(start)
     targets = (view(state.zeta, HALO), view(state.psi, HALO), state.slope, state.curvature)
     for name, target in zip(FIELDS, targets, strict=True):
@@ -60,15 +63,15 @@ def verify(path: str, config, seed: int) -> Checkpoint:
     """
     wanted = problem_of(config) | {"seed": seed}
     need = (len(FIELDS) * config.grid.nx * config.grid.ny + 3 * parameters(config.closure.channels)) * 8
-    found = _read("--restart", path, max(ANY_GRID, 2 * need))
-    _same_problem("--restart", path, found, wanted, tuple(dict.fromkeys((*wanted, *found.options))))
-    if found.head.step > config.time.last:
+    checkpoint = _read("--restart", path, max(ANY_GRID, 2 * need))
+    _same_problem("--restart", path, checkpoint, wanted, tuple(dict.fromkeys((*wanted, *checkpoint.options))))
+    if checkpoint.head.step > config.time.last:
         remedy = "--steps" if config.time.until is None else "--until"
         raise UsageError(
-            f"--restart {printable(path)}: of step {found.head.step}, and this run ends with step "
+            f"--restart {printable(path)}: of step {checkpoint.head.step}, and this run ends with step "
             f"{config.time.last}; raise {remedy}"
         )
-    return found
+    return checkpoint
 
 
 def verify_weights(config) -> Checkpoint:
@@ -77,17 +80,17 @@ def verify_weights(config) -> Checkpoint:
     Raises UsageError naming option, file and remedy.
     """
     path = config.closure.weights
-    found = _read("--weights", path, MOST)
-    if not found.weights():
+    checkpoint = _read("--weights", path, MOST)
+    if not checkpoint.weights():
         raise UsageError(
             f"--weights {printable(path)}: it holds no weights, since its run had no network; give a checkpoint of a "
             "run with --closure surrogate or online"
         )
-    _same_problem("--weights", path, found, problem_of(config), ("closure.channels",))
-    return found
+    _same_problem("--weights", path, checkpoint, problem_of(config), ("closure.channels",))
+    return checkpoint
 
 
-def compare_with_trace(path: str | os.PathLike, found: Checkpoint) -> tuple[bool, str]:
+def compare_with_trace(path: str | os.PathLike, checkpoint: Checkpoint) -> tuple[bool, str]:
     """Compare the blocks with the fingerprints that RUN/rank-*.h5 hold of the same state, if `path` is in
     RUN/checkpoints: (whether some were compared or there is no such trace, what the log should say).
 
@@ -98,17 +101,17 @@ def compare_with_trace(path: str | os.PathLike, found: Checkpoint) -> tuple[bool
     alone = f"restart from {where}: only its own hashes were checked"
     if folder.name != FOLDER:
         return True, f"{alone}, for it is not in RUN/{FOLDER}, beside the trace of its run"
-    run, step, trouble = printable(str(folder.parent)), found.head.step + 1, ""
+    run, step, trouble = printable(str(folder.parent)), checkpoint.head.step + 1, ""
     words = {
         name: np.frombuffer(b"".join(prints), ">u8").reshape(-1, 2)
-        for name, prints in zip(RECORDED, block_prints(found.blocks, found.arrays), strict=True)
+        for name, prints in zip(RECORDED, block_prints(checkpoint.blocks, checkpoint.arrays), strict=True)
     }
     compared, differing, faults = 0, [], False
     try:
         for trace in read_run(folder.parent, tables=["fingerprints"]):
             faults |= _faults(trace.attributes)
             for order, (name, own) in enumerate(words.items()):
-                blocks, theirs = _recorded(trace, found.head.repeat, step, name)
+                blocks, theirs = _recorded(trace, checkpoint.head.repeat, step, name)
                 compared += len(blocks)
                 known = (blocks >= 0) & (blocks < len(own))
                 same = known & (own[np.where(known, blocks, 0)] == theirs).all(axis=1)
@@ -143,8 +146,10 @@ def _read(option: str, path: str, most: int) -> Checkpoint:
         ) from error
 
 
-def _same_problem(option: str, path: str, found: Checkpoint, wanted: dict, keys: tuple[str, ...]) -> None:
-    stored = found.options | {"seed": found.head.seed}
+def _same_problem(
+    option: str, path: str, checkpoint: Checkpoint, wanted: dict, keys: tuple[str, ...]
+) -> None:
+    stored = checkpoint.options | {"seed": checkpoint.head.seed}
     differing = [
         f"{key} = {_shown(stored.get(key, 'unknown'))} there, {_shown(wanted.get(key, 'unknown'))} here"
         for key in keys

@@ -98,13 +98,13 @@ def array(
     from h5py import h5s
 
     opened = dataset(group, name, where)
-    found, shape = opened.dtype, opened.shape
-    if (dtype is not None and found != dtype) or (axes is not None and len(shape) != axes):
+    stored, shape = opened.dtype, opened.shape
+    if (dtype is not None and stored != dtype) or (axes is not None and len(shape) != axes):
         raise Refused(
-            f"{where}: {name} is {found} with {len(shape)} axes, not {np.dtype(dtype) if dtype else 'any type'} with "
+            f"{where}: {name} is {stored} with {len(shape)} axes, not {np.dtype(dtype) if dtype else 'any type'} with "
             f"{axes}; it is none of ours, or damaged: leave it out"
         )
-    nbytes = found.itemsize * math.prod(shape)
+    nbytes = stored.itemsize * math.prod(shape)
     if nbytes > most:
         raise Refused(
             f"{where}: {name} claims {nbytes:,} bytes, and at most {most:,} are read from a file of this size; it is "
@@ -112,7 +112,7 @@ def array(
         )
     if rows is not None:
         shape = (min(rows, shape[0]), *shape[1:])
-    data = np.empty(shape, found)
+    data = np.empty(shape, stored)
     if data.size:
         there = opened.get_space()
         there.select_hyperslab((0,) * len(shape), shape) if shape else there.select_all()

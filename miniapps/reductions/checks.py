@@ -29,7 +29,9 @@ def verify(record: Record, broken: dict[str, str]) -> list[Check]:
     """Checks of a finished repeat, on rank 0. `broken`: variants that broke their promise, and where."""
 
     def check(name: str, failed: dict[str, str]) -> Check:
-        return Check(name, not failed, "; ".join(f"{variant}: {told}" for variant, told in failed.items()))
+        return Check(
+            name, not failed, "; ".join(f"{variant}: {detail}" for variant, detail in failed.items())
+        )
 
     return [
         check("promises", broken),

@@ -60,15 +60,15 @@ def _named(operation: str, name: str, needed: str, device: str, policy: Policy) 
     """The variant called NAME or NAME@BACKEND, which promises what is `needed`: of several backends the first that can
     run on the device."""
     name, at, backend = name.partition("@")
-    found = registry.variants(operation)
-    known(operation, name, dict.fromkeys(v.name for v in found))
-    found = [v for v in found if v.name == name]
+    variants = registry.variants(operation)
+    known(operation, name, dict.fromkeys(v.name for v in variants))
+    variants = [v for v in variants if v.name == name]
     if at:
-        known(f"backend of {operation} {name!r}", backend, [v.backend for v in found])
-        found = [v for v in found if v.backend == backend]
-    here = [v for v in found if _on(device, v)]
+        known(f"backend of {operation} {name!r}", backend, [v.backend for v in variants])
+        variants = [v for v in variants if v.backend == backend]
+    here = [v for v in variants if _on(device, v)]
     if not here:
-        backends = ", ".join(v.backend for v in found)
+        backends = ", ".join(v.backend for v in variants)
         raise ChoiceError(
             f"{operation} {name!r} with backend {backends} does not run with --device {device}; "
             f"choose among {', '.join(dict.fromkeys(v.name for v in _suiting(operation, policy, device)))}"

@@ -38,7 +38,7 @@ def run(ctx) -> Outcome:
                     for batch in _gathered(study, next(batches)):
                         _write(ctx.tracer, batch)
                         record.add(batch, exact)
-    broken = {name: told for rank in ctx.comm.allgather(study.broken) for name, told in rank.items()}
+    broken = {name: where for rank in ctx.comm.allgather(study.broken) for name, where in rank.items()}
     if ctx.rank:
         return Outcome()
     if ctx.repeat == 0:

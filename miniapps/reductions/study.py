@@ -152,13 +152,13 @@ class Study:
             compute = local.exact_words(variant, given, self.problem.dtype)
             total = self.reducer.sum_words
         else:
-            compute = local.partial_sums(variant, pieces, self._told(variant), self.dtype)
+            compute = local.partial_sums(variant, pieces, self._parameters(variant), self.dtype)
             total = self.reducer
         event = self.ctx.tracer.name(f"{name}:{parts.n}")
         nbytes = sum(vector.nbytes for vector in given)
         return Timed(variant, name, event, nbytes, compute, total, not pieces)
 
-    def _told(self, variant: Variant) -> dict:
+    def _parameters(self, variant: Variant) -> dict:
         per_block, threads = self.policy.per_block, self.options.threads
         return local.parameters(variant, self._shape, per_block, threads, self.problem.dtype)
 
@@ -210,8 +210,8 @@ class Study:
         sums = np.empty((count, len(pieces)), self.dtype)
         for i, (x,) in enumerate(pieces):
             seeds = range(first, first + count)
-            told = {"resident": resident, "threads": self.options.threads, **self._shape}
-            sums[:, i] = emulated.samples(variant.name, x, seeds, **told)
+            parameters = {"resident": resident, "threads": self.options.threads, **self._shape}
+            sums[:, i] = emulated.samples(variant.name, x, seeds, **parameters)
         tracer.event(tracer.name("emulate"), start)
         values = batch.values[label(variant)] = np.empty(count)
         for k in range(count):
@@ -227,9 +227,9 @@ class Study:
             start = tracer.clock()
             (x,) = vectors  # of a sum: dot products are not searched
             numbers = emulated.units(variant.name, x, **self._shape)
-            found = worst.search(numbers, emulated.UNITS[variant.name], seed=self.options.seed)
+            result = worst.search(numbers, emulated.UNITS[variant.name], seed=self.options.seed)
             tracer.event(tracer.name("worst"), start)
-            extremes = float(found.lowest.value), float(found.highest.value)
+            extremes = float(result.lowest.value), float(result.highest.value)
             batch.worst[f"{variant.name}:{EMULATED}"] = extremes
 
     def _check_order_free(self, timed: list[Timed], given: list, n: int) -> None:
@@ -238,9 +238,9 @@ class Study:
         for run in timed:
             if run.empty or not meets(run.variant.guarantee, "layout"):
                 continue
-            told = self._told(run.variant)
+            parameters = self._parameters(run.variant)
             forward, backward = (
-                self.dtype.type(run.variant(*(v[::step] for v in part), **told)) for step in (1, -1)
+                self.dtype.type(run.variant(*(v[::step] for v in part), **parameters)) for step in (1, -1)
             )
             if forward.tobytes() != backward.tobytes():
                 where = f"rank {self.ctx.rank}, n = {n}"

@@ -23,7 +23,7 @@ class _Formatter(logging.Formatter):
 class _File(logging.FileHandler):
     """The log file of a rank; one that cannot be written is told once, and is no reason to end a run."""
 
-    told = False
+    reported = False
 
     def handleError(self, record: logging.LogRecord) -> None:
         self._tell(sys.exc_info()[1])
@@ -35,9 +35,9 @@ class _File(logging.FileHandler):
             self._tell(error)
 
     def _tell(self, error: BaseException | None) -> None:
-        if not self.told:
+        if not self.reported:
             tell(f"the log {self.baseFilename} cannot be written: {error}", sys.stderr)
-        self.told = True
+        self.reported = True
 
 
 def logger(app: str, rank: int, level: str, file: Path | None) -> logging.Logger:

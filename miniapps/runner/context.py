@@ -240,11 +240,11 @@ class Context:
 
     def other_seeds(self, blocks: Iterable[int]) -> dict[int, int]:
         """{block: seed} of those `blocks` whose random numbers an injected fault wants drawn by another seed."""
-        found = faults.other_seeds(self.faults, self.repeat, self.seed, blocks) if self.faults else {}
+        seeds = faults.other_seeds(self.faults, self.repeat, self.seed, blocks) if self.faults else {}
         self.struck.update(
-            fault.spec for fault in self.faults if fault.kind == "seed" and fault.block in found
+            fault.spec for fault in self.faults if fault.kind == "seed" and fault.block in seeds
         )
-        return found
+        return seeds
 
     def begin_repeat(self, repeat: int) -> None:
         """Make ready for another repeat."""

@@ -29,7 +29,7 @@ DONE, FAILED, BAD_USAGE, NOT_VERIFIED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130
 USAGE = (UsageError, ChoiceError, BlocksError)
 # Errors that explain themselves: a traceback would only hide what they say.
 CLEAR = (*USAGE, RunError, PlaceError, TraceError, KeyboardInterrupt)
-TOLD = (Terminated, KeyboardInterrupt)  # to end, by others: no failure of the rank that gets it
+INTERRUPTIONS = (Terminated, KeyboardInterrupt)  # by others, to end: no failure of the rank that gets it
 
 HEARD_S = 0.5  # for the launcher to pass on what was said: it drops it when the job is aborted
 PATIENCE_S = 10.0  # how long a rank that failed later leaves the abort to the one that spoke for the run
@@ -131,7 +131,7 @@ def _save(error, code, app, comm, state: State) -> tuple[list[str], bool]:
         isinstance(error.__cause__, FileExistsError) and ctx is None
     )  # two runs began in one directory at once
     if first and place is not None and launch is not None and not others:
-        blamed = died if died is not None or isinstance(error, TOLD) else comm.rank
+        blamed = died if died is not None or isinstance(error, INTERRUPTIONS) else comm.rank
         error_fields = {"error": message[0], "failed_rank": blamed}
         try:
             outcome.write(place, launch.result("failed", code if died is None else FAILED) | error_fields)
@@ -149,7 +149,7 @@ def _died(error: BaseException, state: State) -> int | None:
     """The rank whose death this rank notices by `error`: as the launcher's SIGTERM, or in a call of MPI."""
     from mpi4py import MPI
 
-    return peers.dead(state.peers or {}) if isinstance(error, (*TOLD, MPI.Exception)) else None
+    return peers.dead(state.peers or {}) if isinstance(error, (*INTERRUPTIONS, MPI.Exception)) else None
 
 
 def _keep_traceback(error: BaseException, state: State, rank: int) -> list[str]:

@@ -142,12 +142,12 @@ def directory(out: Path) -> Path:
 def replayed(options: RunOptions, run: str) -> Replay:
     """What `run`, that of --replay, recorded. Where these are orders of arrival they are what is to run:
     `options.allreduce` says so afterwards. Raises UsageError."""
-    found = replay.read(run)
-    if found.orders:
+    record = replay.read(run)
+    if record.orders:
         if options.allreduce not in (None, "arrival"):
             raise UsageError(
                 f"--replay {run}: an order of arrival cannot be repeated with --allreduce "
                 f"{options.allreduce}; leave --allreduce out"
             )
         options.allreduce = "arrival"
-    return found
+    return record

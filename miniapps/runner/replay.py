@@ -77,5 +77,5 @@ def read(run: str) -> Replay:
     orders = {
         (names[name], r): order["ranks"][(order["name"] == name) & (order["repeat"] == r)] for name, r in keys
     }
-    told = trace.attributes
-    return Replay(run, told["app"], told["problem"], told["size"], orders, choices)
+    attributes = trace.attributes
+    return Replay(run, attributes["app"], attributes["problem"], attributes["size"], orders, choices)

@@ -178,18 +178,18 @@ def _raise_for_line(text: Text, number: re.Pattern, at: int, block: bytes) -> No
         if not number.fullmatch(line):
             break
         at += len(line)
-    told = line.decode("ascii", "replace").strip()
-    where = f"{text.path}, line {_line_number(text, at)}: {told[:60]!r}"
-    tokens = told.split()
+    content = line.decode("ascii", "replace").strip()
+    where = f"{text.path}, line {_line_number(text, at)}: {content[:60]!r}"
+    tokens = content.split()
     if text.places and len(tokens) == 3 and NOT_FINITE.fullmatch(tokens[2]):
         raise FileError(
             f"{where}: row {tokens[0]}, column {tokens[1]} is not finite; correct or leave out this entry"
         )
-    if not text.places and NOT_FINITE.fullmatch(told):
+    if not text.places and NOT_FINITE.fullmatch(content):
         raise FileError(f"{where}: an element is not finite; correct it")
     wanted = "row column " * text.places + {"real": "number", "integer": "integer", "pattern": ""}[text.field]
     last = at + len(line) > text.path.stat().st_size  # with the newline that the file lacks
-    if last and (len(tokens) < len(wanted.split()) or told[-1:] in "eE+-"):
+    if last and (len(tokens) < len(wanted.split()) or content[-1:] in "eE+-"):
         raise FileError(f"{where}: the file is cut short in its last line; get it again")
     raise FileError(
         f"{where} is not '{wanted.strip()}', digits as in 12 12 -1.5e-3 (no D for an exponent, no sign +, no comments "

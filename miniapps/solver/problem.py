@@ -114,8 +114,8 @@ def asks_for_symmetry(config) -> bool:
     return any(METHODS[name].symmetric for name in names)
 
 
-def _require_symmetry(ctx, rows: Rows, found) -> None:
-    pair = files.symmetry(ctx.comm, rows, found)
+def _require_symmetry(ctx, rows: Rows, csr) -> None:
+    pair = files.symmetry(ctx.comm, rows, csr)
     if pair:
         i, j, a, b = pair
         raise UsageError(
@@ -125,13 +125,13 @@ def _require_symmetry(ctx, rows: Rows, found) -> None:
 
 
 def in_units(
-    rows: Rows, found: entries.Entries, spread: float, seed: int, other: Mapping[int, int] = NOT_INJECTED
+    rows: Rows, csr: entries.Entries, spread: float, seed: int, other: Mapping[int, int] = NOT_INJECTED
 ) -> entries.Entries:
     """D A D for D = diag(2^k), k = spread g rounded: exact, so that D A D is the same problem in other units.
 
     Every rank draws g, normal, of the blocks that its columns lie in, so nothing travels.
     """
-    indptr, columns, data = found
+    indptr, columns, data = csr
     blocks = np.unique(np.searchsorted(rows.starts, columns, side="right") - 1)
     lengths = rows.starts[blocks + 1] - rows.starts[blocks]
     drawn = by_block(blocks, lengths, (seed, UNITS), np.random.Generator.standard_normal, other)
@@ -146,20 +146,20 @@ def in_units(
     return indptr, columns, data * (of_rows * of(columns))
 
 
-def _row_norms(comm, found) -> tuple[float, int]:
-    indptr, _, data = found
+def _row_norms(comm, csr) -> tuple[float, int]:
+    indptr, _, data = csr
     sums = np.add.reduceat(np.append(np.abs(data), 0.0), indptr[:-1]) * (np.diff(indptr) > 0)
     own = float(sums.max(initial=0.0)), int(np.diff(indptr).max(initial=0))
     return tuple(max(values) for values in zip(*comm.allgather(own), strict=True))
 
 
-def matrix_of(ctx, rows: Rows, found, dtype: str) -> Matrix:
+def matrix_of(ctx, rows: Rows, csr, dtype: str) -> Matrix:
     """The matrix of these entries by the product that was asked for; drawn orders follow seed and repeat."""
     solve, options = ctx.config.solve, ctx.options
     drawn = {"seed": options.seed + ctx.repeat} if solve.spmv == "coo-emulated" else {}
     backend = backend_of(solve.spmv, options.device)
     matrix = Matrix(
-        ctx.comm, rows, rows, found, solve.spmv, backend, dtype, options.threads, ctx.tracer, **drawn
+        ctx.comm, rows, rows, csr, solve.spmv, backend, dtype, options.threads, ctx.tracer, **drawn
     )
     return matrix if ctx.watch is None else matrix.watched(ctx.watch)
 

@@ -11,7 +11,7 @@ from miniapps.trace import fingerprint
 from miniapps.trace.schema import OTHER
 
 # Methods that can tell after every iteration how orthogonal residuals are, if asked to.
-WATCHED = ("cg", "cg-chronopoulos-gear", "cg-pipelined")
+WITH_ORTHOGONALITY = ("cg", "cg-chronopoulos-gear", "cg-pipelined")
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Recorder:
         self.ctx, self.problem, self.system, self.method = ctx, problem, system, method
         self.tracer, self.config, self.history = ctx.tracer, ctx.config.record, History()
         self.rows = problem.matrix.rows
-        self._watches = self.config.orthogonality and ctx.config.solve.method in WATCHED
+        self._watches = self.config.orthogonality and ctx.config.solve.method in WITH_ORTHOGONALITY
         self._event = self.tracer.name("record", OTHER)
         self._copy = system.vector()
         self._product = system.vector()

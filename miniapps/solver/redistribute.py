@@ -20,18 +20,18 @@ def together(comm, work: Callable):
 
     Collective.
     """
-    found = told = None
+    result = message = None
     try:
-        found = work()
+        result = work()
     except FileError as error:
-        told = str(error)
+        message = str(error)
         if isinstance(error.__cause__, OSError) and comm.rank > 0:
-            told += f" (on rank {comm.rank}; every rank that reads must see the file)"
-    of_all = comm.allgather((told, found is not None))
-    for told, _ in of_all:
-        if told is not None:
-            raise FileError(told)
-    return found, any(some for _, some in of_all)
+            message += f" (on rank {comm.rank}; every rank that reads must see the file)"
+    of_all = comm.allgather((message, result is not None))
+    for message, _ in of_all:
+        if message is not None:
+            raise FileError(message)
+    return result, any(some for _, some in of_all)
 
 
 def redistribute(comm, rows: Rows, pieces: Iterator[Triplets]) -> Triplets:

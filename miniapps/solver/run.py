@@ -10,7 +10,7 @@ from miniapps.solver import drift
 from miniapps.solver.checks import verify
 from miniapps.solver.output import fingerprint_of, save_solution
 from miniapps.solver.problem import build, matrix_of
-from miniapps.solver.record import WATCHED, Recorder
+from miniapps.solver.record import WITH_ORTHOGONALITY, Recorder
 from miniapps.trace.records import LEFT
 from miniapps.trace.schema import OTHER
 
@@ -99,7 +99,7 @@ class Workspace:
             "jacobi": dict(omega=tuning.omega),
             "chebyshev": dict(lower=tuning.lower, upper=tuning.upper),
         }.get(name, {})
-        if name in WATCHED:
+        if name in WITH_ORTHOGONALITY:
             options["watch"] = self.config.record.orthogonality
         if name == "refinement":
             options = dict(

@@ -69,9 +69,9 @@ def pieces(file: MatrixFile, part: int, parts: int) -> Iterator[tuple[np.ndarray
         rows, columns = _places(file, archive, first)
         for at in range(first, last, PIECE):
             count = min(PIECE, last - at)
-            found = rows.read(count), columns.read(count), data.read(count).astype(np.float64)
-            first_wrong(file.path, *found, (file.rows, file.columns), partial(_entry, at))
-            yield found[0].astype(np.int64), found[1].astype(np.int64), found[2]
+            piece = rows.read(count), columns.read(count), data.read(count).astype(np.float64)
+            first_wrong(file.path, *piece, (file.rows, file.columns), partial(_entry, at))
+            yield piece[0].astype(np.int64), piece[1].astype(np.int64), piece[2]
         if part == parts - 1:
             for each in (rows, columns, data):
                 each.end()
@@ -106,8 +106,8 @@ def _shown(names: list[str]) -> str:
 
 
 def _format(path: Path, archive) -> str:
-    found = _whole(path, archive, "format")
-    kind = found.reshape(-1)[0] if found.size == 1 else None
+    stored = _whole(path, archive, "format")
+    kind = stored.reshape(-1)[0] if stored.size == 1 else None
     kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
     if kind not in FORMATS:
         raise FileError(
@@ -117,13 +117,13 @@ def _format(path: Path, archive) -> str:
 
 
 def _shape(path: Path, archive) -> tuple[int, int]:
-    found = _whole(path, archive, "shape")
-    if found.shape != (2,) or found.dtype.kind not in "iu":
+    stored = _whole(path, archive, "shape")
+    if stored.shape != (2,) or stored.dtype.kind not in "iu":
         raise FileError(
-            f"{path}: array 'shape' is of type {found.dtype} and shape {found.shape}; two integers are needed: save "
+            f"{path}: array 'shape' is of type {stored.dtype} and shape {stored.shape}; two integers are needed: save "
             "the matrix again"
         )
-    return int(found[0]), int(found[1])
+    return int(stored[0]), int(stored[1])
 
 
 class _Member:
@@ -143,18 +143,18 @@ class _Member:
             )
         self._stream = archive.open(info)
         try:
-            found = npy.header(self._stream)
+            head = npy.header(self._stream)
         except ValueError as error:
             raise FileError(f"{path}: array {name!r}: {error}; save it again") from error
-        if found.fortran and len(found.shape) > 1:
+        if head.fortran and len(head.shape) > 1:
             raise FileError(
                 f"{path}: array {name!r} is stored in a way that SciPy does not use; save it again"
             )
-        self.shape, self.dtype, self.size = found.shape, found.dtype, found.size
+        self.shape, self.dtype, self.size = head.shape, head.dtype, head.size
         there = info.file_size - self._stream.tell()
-        if found.nbytes != there or info.file_size > TIGHTEST * info.compress_size + AT_ONCE:
+        if head.nbytes != there or info.file_size > TIGHTEST * info.compress_size + AT_ONCE:
             raise FileError(
-                f"{path}: array {name!r} announces {found.nbytes} bytes, but the file has {there} of it, in "
+                f"{path}: array {name!r} announces {head.nbytes} bytes, but the file has {there} of it, in "
                 f"{info.compress_size}; get the file again"
             )
         self._stream.seek(first * self.dtype.itemsize, 1)
@@ -191,16 +191,16 @@ class _Majors:
 
     def read(self, count: int) -> np.ndarray:
         """The rows of the next `count` entries."""
-        found = []
+        rows = []
         while count:
             if self._end <= self._at:
                 self._next()
                 continue
             stop = min(self._at + count, self._end)
-            found.append(self._row + np.searchsorted(self._ends, np.arange(self._at, stop), side="right"))
+            rows.append(self._row + np.searchsorted(self._ends, np.arange(self._at, stop), side="right"))
             count -= stop - self._at
             self._at = stop
-        return np.concatenate(found)
+        return np.concatenate(rows)
 
     def end(self) -> None:
         """Behind the last entry: the bounds that are left must be those of empty rows."""

@@ -106,7 +106,7 @@ def _check_preconditioner(config, options, symmetric: bool) -> None:
 
 # Bytes of memory, as measured at the peak: of an entry while a matrix on a box is set up, or one from a file, checked
 # for symmetry or not; of an entry that the solve keeps; of a block in the lists that every rank keeps.
-MADE, READ, READ_ALONE, KEPT, LISTED = 48, 210, 85, 12, 40
+GENERATED, READ, READ_ALONE, KEPT, LISTED = 48, 210, 85, 12, 40
 VECTORS = 12  # of a method and its system, at the least
 
 
@@ -120,7 +120,7 @@ def memory(config, options, size: int) -> Need:
         setup, what = READ if asks_for_symmetry(config) else READ_ALONE, f"--matrix {problem.matrix}"
     else:
         box = box_of(grid)
-        n, blocks, setup = box.n, box.count, MADE
+        n, blocks, setup = box.n, box.count, GENERATED
         entries = float(np.count_nonzero(stencil_of(problem, grid).coefficients[0, 0, 0]))
         what = f"grid.nx = {grid.nx}, grid.ny = {grid.ny}, grid.nz = {grid.nz}"
     vectors = VECTORS

@@ -58,29 +58,29 @@ def adapt(trace, wanted: Iterable[str] = ()) -> None:
     attributes["options"] = options(method, attributes.get("config", {}))
     attributes["regions"] = {name: _kind(name, trace.names) for name in trace.names}
     asked = "option" if method.get("run.allreduce") or method.get("run.replay") else "guarantee"
-    told = [name for name in str(attributes.get("ordering", "")).split(",") if name]
+    orderings = [name for name in str(attributes.get("ordering", "")).split(",") if name]
     if isinstance(known, dict) and {"scalars", "vectors"} <= known.keys():
-        told = [str(known["scalars"]), str(known["vectors"])]
+        orderings = [str(known["scalars"]), str(known["vectors"])]
     accumulation = str(method.get("run.accumulate") or "working")
     common = {
         "accumulation": accumulation,
         "decided": asked,
         "guarantee": attributes.get("guarantee", "none"),
     }
-    attributes["reductions"] = _reductions(trace.names, told, common)
+    attributes["reductions"] = _reductions(trace.names, orderings, common)
 
 
 def options(method: Iterable[str], config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """What the options of `method` (keys) and `config` (by section) are, as a trace of today states it."""
     sections = {section: own for section, own in config.items() if isinstance(own, dict)}
     keys = [*method, *(f"{section}.{name}" for section, own in sections.items() for name in own)]
-    found: dict[str, dict[str, Any]] = {}
+    stated: dict[str, dict[str, Any]] = {}
     for key in keys:
         last = key.rpartition(".")[2]
         effect = OF_METHOD.get(last, "") if key in method else OF_CONFIG.get(key, "")
         if effect or key in RECORDS:
-            found[key] = {"effect": effect, "records": RECORDS.get(key, []), "of_ranks": key in OF_RANKS}
-    return found
+            stated[key] = {"effect": effect, "records": RECORDS.get(key, []), "of_ranks": key in OF_RANKS}
+    return stated
 
 
 def _kind(name: str, names: list[str]) -> str:
@@ -91,26 +91,26 @@ def _kind(name: str, names: list[str]) -> str:
     return AROUND.get(name, COMPUTE)
 
 
-def _reductions(names: list[str], told: list[str], common: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """By name as the trace has it, or one for each ordering that was `told`, where it has none."""
-    if not told:
+def _reductions(names: list[str], orderings: list[str], common: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """By name as the trace has it, or one for each of `orderings`, where it has none."""
+    if not orderings:
         return {}
-    found = {}
+    reductions = {}
     for region in names:
         if (match := REDUCTION.fullmatch(region)) is None:
             continue
         name = match[1]
         number = re.search(r"[a-z](\d{1,9})$", name)
         length = int(number[1]) if number else 1
-        ordering = told[-1] if name == "gradients" or length > SCALARS else told[0]
-        found[name] = common | {"ordering": ordering, "region": region, "shape": [length]}
+        ordering = orderings[-1] if name == "gradients" or length > SCALARS else orderings[0]
+        reductions[name] = common | {"ordering": ordering, "region": region, "shape": [length]}
         if name == "gradients":
-            found[name]["shape"] = [SCALARS + 1]  # more than scalars have: how many was not recorded
+            reductions[name]["shape"] = [SCALARS + 1]  # more than scalars have: how many was not recorded
         if re.fullmatch(r"exact\d+", name):  # the reference of a study, not how the run added
-            found[name] |= {"ordering": "exact", "accumulation": "working", "decided": "application"}
+            reductions[name] |= {"ordering": "exact", "accumulation": "working", "decided": "application"}
     return {
         name: _today(own)
-        for name, own in (found or {name: common | {"ordering": name} for name in told}).items()
+        for name, own in (reductions or {name: common | {"ordering": name} for name in orderings}).items()
     }
 
 

@@ -175,19 +175,19 @@ def rank_files(run: str | os.PathLike) -> list[Path]:
         raise TraceError(
             f"{run}: no rank-*.h5 in it; give the directory of a run (the RUN line of its output)"
         )
-    found = {}
+    by_rank = {}
     for path in files:
         if path.name.startswith("rank-"):
-            found[int(path.stem.removeprefix("rank-"))] = path
+            by_rank[int(path.stem.removeprefix("rank-"))] = path
         else:
-            found |= {trace.attributes["rank"]: path for trace in read_all(path, tables=())}
+            by_rank |= {trace.attributes["rank"]: path for trace in read_all(path, tables=())}
     size = read_all(files[0], tables=())[0].attributes["size"]
-    if missing := [rank_file(rank) for rank in range(size) if rank not in found]:
+    if missing := [rank_file(rank) for rank in range(size) if rank not in by_rank]:
         shown = ", ".join(missing[:4]) + (f" and {len(missing) - 4} more" if len(missing) > 4 else "")
         raise TraceError(
             f"{run}: a run of {size} ranks without {shown}; copy the whole directory, or leave it out"
         )
-    return [found[rank] for rank in range(size)]
+    return [by_rank[rank] for rank in range(size)]
 
 
 def _of_rank(
@@ -298,13 +298,13 @@ def _committed(
     columns = {}
     for column, dtype in growing(schema)[table].items():
         axes = 1 + (column == "ranks")
-        found = contents.array(main, column, shown, most, _little(dtype), axes, rows)
+        values = contents.array(main, column, shown, most, _little(dtype), axes, rows)
         if tail_rows:
             more = contents.array(tail, column, shown, most, _little(dtype), axes, tail_rows)
-            found = np.concatenate([found, more])
-        if len(found) != rows + tail_rows:
-            raise ValueError(f"{table}/{column} has {len(found)} of {rows + tail_rows} committed rows")
-        columns[column] = found
+            values = np.concatenate([values, more])
+        if len(values) != rows + tail_rows:
+            raise ValueError(f"{table}/{column} has {len(values)} of {rows + tail_rows} committed rows")
+        columns[column] = values
     if table_digest(table, columns, schema) != commit.digests[table]:
         raise ValueError(f"the rows of {table} are not those that were written")
     return columns

@@ -74,7 +74,7 @@ class Tracer:
         self._rows.clear()
         self._events = 0
         # What is said of regions and reductions: attributes that are written with the rows.
-        self._told: dict[str, dict[str, Any]] = {"partners": {}, "reductions": {}, "regions": {}}
+        self._descriptions: dict[str, dict[str, Any]] = {"partners": {}, "reductions": {}, "regions": {}}
         self._written: dict[str, str] = {}
         try:
             with held():
@@ -89,7 +89,7 @@ class Tracer:
         ValueError for an unknown kind, and for a region of two."""
         if kind not in KINDS:
             raise ValueError(f"region {name!r}: unknown kind {kind!r}; the kinds are {', '.join(KINDS)}")
-        known = self._told["regions"].setdefault(name, kind)
+        known = self._descriptions["regions"].setdefault(name, kind)
         if known != kind:
             raise ValueError(f"region {name!r} is named {known} and {kind}: give one of the two another name")
         return self._number(name)
@@ -167,13 +167,13 @@ class Tracer:
     def partners(self, name: str, ranks: Iterable[int]) -> None:
         """Say with which `ranks` (of those of the run) the region `name` exchanges data; to be said of regions that
         wait for some ranks and not for all."""
-        known = self._told["partners"].get(name, ())
-        self._told["partners"][name] = sorted({*known, *map(int, ranks)})
+        known = self._descriptions["partners"].get(name, ())
+        self._descriptions["partners"][name] = sorted({*known, *map(int, ranks)})
 
     def reduction(self, name: str, facts: dict[str, Any]) -> None:
         """Say what the reduction `name` is (docs/trace.md); `facts` is read again whenever rows are written, so that
         its number of calls may go up."""
-        self._told["reductions"][name] = facts
+        self._descriptions["reductions"][name] = facts
 
     def attributes(self, **attributes: Any) -> None:
         """Set attributes of the root group after creation, such as the clock drift known at the end."""
@@ -230,9 +230,9 @@ class Tracer:
     def _tell(self) -> None:
         """Write what is said of regions and reductions, as far as it changed: one attribute at a time, so that a kill
         leaves the attributes before or after the change."""
-        for key, told in self._told.items():
-            if (text := json.dumps(told)) != self._written.get(key, "{}"):
-                self.attributes(**{key: told})
+        for key, entries in self._descriptions.items():
+            if (text := json.dumps(entries)) != self._written.get(key, "{}"):
+                self.attributes(**{key: entries})
                 self._written[key] = text
 
     def _ended(self) -> int:

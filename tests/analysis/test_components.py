@@ -11,7 +11,7 @@ from analysis.components.design import design
 from analysis.components.henderson import estimate, rows_of
 from analysis.components.observations import LAUNCH, REPEAT, WALL, observations
 from analysis.components.study import ALGORITHM, FEWEST, RUN_TO_RUN, components
-from analysis.components.tables import notes, said
+from analysis.components.tables import notes, sentences
 from analysis.load.frames import load
 from tests.analysis.synthetic import write_run, write_timed
 
@@ -182,7 +182,7 @@ def test_shares_of_a_campaign_with_known_variances(campaign):
 
 
 def test_the_sentence_says_where_the_variance_is(campaign):
-    (line,) = said(components(campaign, resamples=99))
+    (line,) = sentences(components(campaign, resamples=99))
     assert (
         line.startswith("coupled: of the run-to-run variance of wall time 9")
         and "is between allocations" in line

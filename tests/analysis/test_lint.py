@@ -74,7 +74,7 @@ def frames_of(rows, excluded=()):
 def found(rule, rows, excluded=()):
     """The findings of one rule on runs."""
     look = {name_of(known): known for known in RULES}[rule]
-    return [f"{f.where}: {f.found}" for f in look(Experiment(Overview(frames_of(rows, excluded))))]
+    return [f"{f.where}: {f.fact}" for f in look(Experiment(Overview(frames_of(rows, excluded))))]
 
 
 def fires(rule, rows, *words, excluded=()):
@@ -130,7 +130,7 @@ def test_a_growth_that_is_used_beyond_its_fit_is_an_extrapolation():
         overview = Given
 
     (finding,) = sampling.extrapolated(Looked)
-    assert "iterations 5 to 20 is used at iteration 31" in finding.found
+    assert "iterations 5 to 20 is used at iteration 31" in finding.fact
     for inside in (20.0, np.nan):
         Solved.growth = Solved.growth.assign(predicted=inside)
         assert list(sampling.extrapolated(Looked)) == []

@@ -6,7 +6,7 @@ import pytest
 from analysis.__main__ import main
 from analysis.load.frames import load
 from analysis.solves.frames import solves
-from analysis.solves.tables import changed, said, stops, study
+from analysis.solves.tables import changed, sentences, stops, study
 from analysis.variability import EACH_OTHER
 from tests.analysis.solves_runs import FALLING, TOLERANCE, solve, write_solves
 from tests.analysis.synthetic import write_run
@@ -131,7 +131,7 @@ def test_histories_of_other_methods_are_never_compared(tmp_path):
 def test_a_changed_decision_is_said(tmp_path):
     write_solves(tmp_path / "r", [falling(), falling(), falling(9), falling(5, converged=False)])
     made = made_of(tmp_path)
-    (sentence,) = said(made)
+    (sentence,) = sentences(made)
     assert sentence == (
         "poisson27 8 x 8 x 8, cg: a decision changed: 5 not converged (1 x), 8 (2 x), 9 (1 x) iterations."
     )
@@ -140,11 +140,11 @@ def test_a_changed_decision_is_said(tmp_path):
 
 def test_one_decision_and_one_solve_are_told_apart(tmp_path):
     write_solves(tmp_path / "a", [falling()])
-    assert said(made_of(tmp_path)) == [
+    assert sentences(made_of(tmp_path)) == [
         "poisson27 8 x 8 x 8, cg: 1 solve, 8 iterations: nothing to compare with."
     ]
     write_solves(tmp_path / "b", [changed_at(2)], size=2)
-    assert said(made_of(tmp_path)) == [
+    assert sentences(made_of(tmp_path)) == [
         "poisson27 8 x 8 x 8, cg: one decision in 2 solves: 8 iterations (p < 78 % at 95 %)."
     ]
 
@@ -152,14 +152,14 @@ def test_one_decision_and_one_solve_are_told_apart(tmp_path):
 def test_decisions_of_injected_orders_are_said(tmp_path):
     drawn = {"difference": np.zeros((3, 9)), "drift_residual": np.ones((3, 9))}
     write_solves(tmp_path / "same", [falling(drift_iterations=[8, 8, 8], **drawn)])
-    assert said(made_of(tmp_path))[0].endswith(
+    assert sentences(made_of(tmp_path))[0].endswith(
         "; injected orders: one decision, 8 iterations in 3 samples (p < 63 % at 95 %)."
     )
     write_solves(
         tmp_path / "other", [falling(drift_iterations=[8, 9, 8], **drawn)], problem="p1", kind="poisson7"
     )
     made = made_of(tmp_path / "other")
-    assert "a decision changed, 8 (2 x), 9 (1 x) iterations in 3 samples" in said(made)[0]
+    assert "a decision changed, 8 (2 x), 9 (1 x) iterations in 3 samples" in sentences(made)[0]
     assert len(changed(made)) == 1
 
 

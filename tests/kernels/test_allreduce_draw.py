@@ -20,7 +20,7 @@ from kernels.allreduce.instruments import svg
 from kernels.allreduce.instruments.draw import distinct, ordering_svg, tree_svg
 from kernels.allreduce.reduction import Reduction
 from kernels.allreduce.schedule import Message, Round, Schedule, Sum, transfers
-from kernels.allreduce.tree import made, trees
+from kernels.allreduce.tree import trees, trees_with_makers
 from kernels.commands.allreduce import main
 from kernels.guarantees import ChoiceError
 from kernels.tree import expression, leaves, nodes
@@ -178,16 +178,16 @@ def titles_if_any(root, class_):
 @sizes
 def test_the_trees_with_their_makers_are_those_of_rank_0(name, size):
     schedule = schedule_of(name, size)
-    for chunk, (tree, makers) in enumerate(made(schedule)):
+    for chunk, (tree, makers) in enumerate(trees_with_makers(schedule)):
         start, stop = schedule.bounds(1000, chunk)
         assert len(makers) == len(nodes(tree))
         assert start == stop or expression(tree) == expression(trees(schedule, start, 1000)[0])
 
 
 def test_the_rank_that_makes_an_addition_is_the_one_of_the_schedule():
-    assert made(schedule_of("ring", 4))[1] == ((((1, 2), 3), 0), (2, 3, 0))
-    assert made(schedule_of("recursive-doubling", 4))[0] == (((0, 1), (2, 3)), (0, 2, 0))
-    assert made(schedule_of("direct", 3)) == [(((0, 1), 2), (rank, rank)) for rank in range(3)]
+    assert trees_with_makers(schedule_of("ring", 4))[1] == ((((1, 2), 3), 0), (2, 3, 0))
+    assert trees_with_makers(schedule_of("recursive-doubling", 4))[0] == (((0, 1), (2, 3)), (0, 2, 0))
+    assert trees_with_makers(schedule_of("direct", 3)) == [(((0, 1), 2), (rank, rank)) for rank in range(3)]
 
 
 def test_elements_of_one_tree_are_one_picture():

@@ -93,8 +93,8 @@ class Route:
         ready = []
         for step in self._steps:
             view = self._memory.view(own, total, step.segment)
-            requests = _made(self._comm.Recv_init, step.receives, view)
-            requests += _made(self._comm.Send_init, step.sends, view)
+            requests = _persistent_requests(self._comm.Recv_init, step.receives, view)
+            requests += _persistent_requests(self._comm.Send_init, step.sends, view)
             self._requests.extend(requests)
             sums = [
                 self._operation.prepared(
@@ -143,7 +143,7 @@ class Flight:
         return True
 
 
-def _made(make: Callable, transfers: Sequence[Transfer], view: View) -> list[MPI.Prequest]:
+def _persistent_requests(make: Callable, transfers: Sequence[Transfer], view: View) -> list[MPI.Prequest]:
     """Both ends cut a message into the same pieces, with tags of their own: MPI may start a group in any order."""
     requests = []
     for t in transfers:

@@ -14,7 +14,7 @@ from kernels.allreduce.instruments.draw_tree import signs as tree_signs
 from kernels.allreduce.instruments.svg import Piece
 from kernels.allreduce.reduction import Reduction
 from kernels.allreduce.schedule import Schedule
-from kernels.allreduce.tree import made
+from kernels.allreduce.tree import trees_with_makers
 from kernels.guarantees import MEANINGS, ChoiceError
 from kernels.tree import Tree, depth, expression, leaves
 
@@ -106,7 +106,7 @@ def ordering_svg(
 def distinct(schedule: Schedule, n: int, element: int | None = None) -> list[Distinct]:
     """The different trees of the elements of a vector of n, or that of one element, as rank 0 evaluates them."""
     trees: dict[str, Distinct] = {}
-    for chunk, (tree, makers) in enumerate(made(schedule)):
+    for chunk, (tree, makers) in enumerate(trees_with_makers(schedule)):
         start, stop = schedule.bounds(n, chunk)
         if element is not None:
             start, stop = max(start, element), min(stop, element + 1)

@@ -32,7 +32,7 @@ def tree_piece(
     left = (width - (count - 1) * across) / 2
     first = max(up, leaf_radius + radius + 5)  # the lowest additions stay clear of the terms
     floor = radius + 4 + (first + (steps - 1) * up if steps else 0)
-    made = iter(makers or [None] * len(nodes(tree)))
+    node_makers = iter(makers or [None] * len(nodes(tree)))
     lines: list[str] = []
     signs: list[str] = []
     place = iter(range(count))
@@ -47,7 +47,7 @@ def tree_piece(
 
     def node(children: list) -> tuple[float, float, str]:
         x, height = sum(c[0] for c in children) / len(children), 1 + max(c[1] for c in children)
-        maker = next(made)
+        maker = next(node_makers)
         colour, y = _colour(maker), level(height)
         for from_x, below, of in children:
             path = f"M{svg.number(from_x)} {svg.number(level(below))}V{svg.number(y)}H{svg.number(x)}"

@@ -246,16 +246,16 @@ def _trees(comm, n: int, dtype, total: Total) -> tuple[list[OneOrder], int]:
             break
         element = min(new)
         try:
-            found = discover(partial(ask, element=element), comm.size, dtype)
+            order = discover(partial(ask, element=element), comm.size, dtype)
         except NotATree as error:
             asked[element] = None, f"no order: {error}"
         else:
             text = (
-                f"{found.kind}, of {len(found.parts)} parts"
-                if isinstance(found, NoOrder)
-                else expression(found)
+                f"{order.kind}, of {len(order.parts)} parts"
+                if isinstance(order, NoOrder)
+                else expression(order)
             )
-            asked[element] = None if isinstance(found, NoOrder) else found, text
+            asked[element] = None if isinstance(order, NoOrder) else order, text
     checks = []
     for seed in range(VERIFIED):
         vectors = _all_numbers(seed, comm.size, n, dtype)

@@ -52,11 +52,11 @@ def number(x: float) -> str:
 
 def element(name: str, *content: str, **attributes) -> str:
     """`<name attributes>content</name>`; `content` is SVG, `attributes` are numbers or text. `class_` is class."""
-    said = "".join(
+    attribute_text = "".join(
         f" {key.rstrip('_').replace('_', '-')}={quoteattr(_clean(value) if isinstance(value, str) else number(value))}"
         for key, value in attributes.items()
     )
-    return f"<{name}{said}>{''.join(content)}</{name}>" if content else f"<{name}{said}/>"
+    return f"<{name}{attribute_text}>{''.join(content)}</{name}>" if content else f"<{name}{attribute_text}/>"
 
 
 def text(x: float, y: float, string: str, size: float = 12, class_: str = "ink") -> str:

@@ -63,28 +63,32 @@ class Preconditioner:
             owner = owned[-1].owner[parents(fine, coarse)]
             owned.append(Rows(coarse.starts, owned[-1].size, owned[-1].rank, owner=owner))
 
-        def made(below, above, entries):
+        def matrix_of(below, above, entries):
             return Matrix(
                 matrix.comm, below, above, entries, backend=backend, dtype=matrix.dtype, threads=threads,
                 trace=matrix.trace,
             )  # fmt: skip
 
         coarser = list(zip(self.boxes, stencils, owned, strict=True))[1:-1]
-        operators = [matrix] + [made(own, own, rows(b, of, own.own)) for b, of, own in coarser]
-        self._inverse = made(owned[-1], owned[-1], _inverse(self.boxes[-1], stencils[-1], owned[-1]))
+        operators = [matrix] + [matrix_of(own, own, rows(b, of, own.own)) for b, of, own in coarser]
+        self._inverse = matrix_of(owned[-1], owned[-1], _inverse(self.boxes[-1], stencils[-1], owned[-1]))
         self._last = self._inverse.operand()
         self._levels = []
         for level, (fine, coarse) in enumerate(pairwise(self.boxes)):
             above, below = owned[level : level + 2]
-            down = made(below, above, restriction(fine, coarse, below.own))
-            up = made(above, below, interpolation(fine, coarse, above.own))
+            down = matrix_of(below, above, restriction(fine, coarse, below.own))
+            up = matrix_of(above, below, interpolation(fine, coarse, above.own))
             operator, bound, q = operators[level], stencils[level].bound(), down.operand()
             inverse = inverse_diagonal(operator, "multigrid", positive=True)
             smoother = Polynomial(operator, inverse, bound, degree, ratio, threads, backend, q)
             b = down.result() if level + 2 < len(owned) else self._last
             self._levels.append(_Level(smoother, down, up, b, up.operand()))
-        self._made = [*operators[1:], self._inverse, *(m for at in self._levels for m in (at.down, at.up))]
-        for one in self._made:
+        self._matrices = [
+            *operators[1:],
+            self._inverse,
+            *(m for at in self._levels for m in (at.down, at.up)),
+        ]
+        for one in self._matrices:
             one.release()
         self._m = matrix.rows.m
         self.flops, self.nbytes = (
@@ -111,7 +115,7 @@ class Preconditioner:
 
     def free(self) -> None:
         """Release what MPI holds for the coarser boxes. Collective."""
-        for matrix in self._made:
+        for matrix in self._matrices:
             matrix.free()
 
 

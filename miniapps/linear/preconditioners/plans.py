@@ -10,14 +10,14 @@ class Plans:
 
     def __init__(self, make: Callable):
         self._make = make
-        self._made: dict[tuple[int, int], tuple] = {}
+        self._plans: dict[tuple[int, int], tuple] = {}
 
     def __call__(self, r, z):
         key = (id(r), id(z))  # the plan keeps both alive, so no others can have their places
-        made = self._made.pop(key, None)
-        if made is None:
-            if len(self._made) == MOST:
-                del self._made[next(iter(self._made))]
-            made = (r, z, self._make(r, z))
-        self._made[key] = made
-        return made[2]
+        entry = self._plans.pop(key, None)
+        if entry is None:
+            if len(self._plans) == MOST:
+                del self._plans[next(iter(self._plans))]
+            entry = (r, z, self._make(r, z))
+        self._plans[key] = entry
+        return entry[2]

@@ -51,14 +51,14 @@ class Polynomial:
         def plan(b, x):
             bound = {**own, "b": b, "x": x}
 
-            def made(all_steps):
+            def passes(all_steps):
                 fused = [fuse(bound, steps, starts=starts, threads=threads) for steps in all_steps]
                 return [
                     (f, {name: k[name] for name in f.scalars})
                     for f, k in zip(fused, self._scalars[: len(fused)], strict=True)
                 ]
 
-            return made(smooth), made([last])[0], made(correct)
+            return passes(smooth), passes([last])[0], passes(correct)
 
         self._plans = Plans(plan)
         self._counted = plan(matrix.xp.empty_like(self._w), matrix.xp.empty_like(self._w))
