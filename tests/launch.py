@@ -113,15 +113,15 @@ def kill_tree(process):
 
 def descendants(pid):
     """Process ids below `pid`, parents first, as far as /proc tells (empty elsewhere)."""
-    found = []
+    pids = []
     for children in Path("/proc").glob(f"{pid}/task/*/children"):
         try:
             direct = [int(child) for child in children.read_text().split()]
         except OSError:  # it ended meanwhile
             continue
         for child in direct:
-            found += [child, *descendants(child)]
-    return found
+            pids += [child, *descendants(child)]
+    return pids
 
 
 def signal_quietly(send, pid):

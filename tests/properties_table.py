@@ -9,12 +9,12 @@ DOCS = Path(__file__).resolve().parent.parent / "docs" / "allreduce.md"
 
 def rows(text):
     """{ordering: {"declared": level, property: "yes" or "no"}} of a table of properties in Markdown."""
-    found = {}
+    table = {}
     for line in text.splitlines():
         cells = [cell.strip(" `") for cell in line.strip("|").split("|")]
         if line.startswith("| `") and len(cells) == 2 + len(PROPERTIES):
-            found[cells[0]] = dict(zip(("declared", *PROPERTIES), cells[1:], strict=True))
-    return found
+            table[cells[0]] = dict(zip(("declared", *PROPERTIES), cells[1:], strict=True))
+    return table
 
 
 def documented(library):

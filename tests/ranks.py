@@ -71,9 +71,9 @@ class Job:
                 shown = "\n".join(self.printed(before))
                 pytest.fail(f"no end after {timeout} s on {n} ranks: {' '.join(argv)}\n{shown}")
             time.sleep(0.005)
-        told = json.loads(answer.read_text())
+        outcome = json.loads(answer.read_text())
         answer.unlink()
-        return subprocess.CompletedProcess(argv, *told)
+        return subprocess.CompletedProcess(argv, *outcome)
 
     def printed(self, before=(0, 0)):
         """Standard output and standard error of the job, from these characters on."""

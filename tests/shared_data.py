@@ -5,5 +5,5 @@ from pathlib import Path
 
 def shared_data(name: str) -> Path | None:
     """The path of a file of shared/data, or None."""
-    found = (folder / "shared" / "data" / name for folder in Path(__file__).resolve().parents)
-    return next((path for path in found if path.exists()), None)
+    paths = (folder / "shared" / "data" / name for folder in Path(__file__).resolve().parents)
+    return next((path for path in paths if path.exists()), None)

@@ -40,10 +40,10 @@ def commit_again(path: Path) -> None:
         for table, columns in GROWING.items():
             rows[table] = 0
             with contextlib.suppress(*UNREADABLE):
-                found = {column: file[table][column] for column in columns}
-                rows[table] = len(found.get("repeat", next(iter(found.values()))))
+                datasets = {column: file[table][column] for column in columns}
+                rows[table] = len(datasets.get("repeat", next(iter(datasets.values()))))
                 if rows[table] < MOST:
-                    arrays = {column: dataset[...] for column, dataset in found.items()}
+                    arrays = {column: dataset[...] for column, dataset in datasets.items()}
                     digests[table] = table_digest(table, arrays)
         file["committed"][...] = Commit(rows, dict.fromkeys(GROWING, 0), digests, changes).record()
 

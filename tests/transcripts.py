@@ -22,16 +22,16 @@ def renewed(text: str) -> tuple[str, dict[str, str]]:
     """The page with what its commands print now, and the pictures that they draw, by their place."""
     lines, pictures, stale = [], {}, False
     for line in text.splitlines():
-        found = _COMMAND.match(line)
+        match = _COMMAND.match(line)
         stale = stale and line.startswith("    ") and not line.startswith("    $")
-        if found:
-            command = shlex.split(found[1] or "")
+        if match:
+            command = shlex.split(match[1] or "")
             if command[:1] == ["draw"]:
                 *command, place = command
                 pictures[place] = printed([*command, "-"])
             lines.append(line)
             if command[:1] != ["draw"]:
-                lines += [f"    {said}".rstrip() for said in printed(command).splitlines()]
+                lines += [f"    {row}".rstrip() for row in printed(command).splitlines()]
             stale = True
         elif not stale:
             lines.append(line)

@@ -30,6 +30,7 @@ from analysis import bits
 from analysis.divergence import preceding
 from analysis.divergence.compare import Comparison, Point
 from analysis.divergence.preceding import NO_WORK, Event, Preceding
+from analysis.divergence.recorded import value_text
 from analysis.environment import NOT_SET, apart, mixed, short
 from analysis.groups import FREE, IN_LABEL, SPANS_LAYOUTS, factors, told_apart
 from analysis.load.frames import Frames
@@ -188,7 +189,7 @@ def _methods(a: pd.Series, b: pd.Series) -> list[tuple[str, str, str]]:
         | factors(run["method"], run["options"], left_out)
         for run in (a, b)
     )
-    return [(key, _text(one.get(key)), _text(other.get(key))) for key in told_apart([one, other])]
+    return [(key, value_text(one.get(key)), value_text(other.get(key))) for key in told_apart([one, other])]
 
 
 def _choices(frames: Frames, comparison: Comparison) -> list[tuple[str, str, str]]:
@@ -217,10 +218,6 @@ def _environments(a: pd.Series, b: pd.Series) -> list[tuple[str, str, str]]:
     for key, _ in (*mixed(one, "run"), *mixed(other, "run")):
         entries.setdefault(key, (key, short(one.get(key, NOT_SET)), short(other.get(key, NOT_SET))))
     return list(entries.values())
-
-
-def _text(value: object) -> str:
-    return "not set" if value in (None, "") else str(value)
 
 
 def _input(scene: _Scene, name: str) -> Cause:

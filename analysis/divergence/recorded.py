@@ -100,12 +100,16 @@ def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
             return bool(passing) or bool(others)
         return any(_any_matches(stated[key]["records"], table, name) for key in changed)
 
-    words = [f"{key}: {_text(_of(configs[0], key))}, {_text(_of(configs[1], key))}" for key in changed]
+    words = [
+        f"{key}: {value_text(_of(configs[0], key))}, {value_text(_of(configs[1], key))}" for key in changed
+    ]
     words += ["the layout"] if moved else []
     words += ["the variants"] if only else []
     words += ["where they continue from"] if restarts else []
     words += [f"over steps 0..{until}"] if stops else []
-    words += [f"{key}: {_text(methods[0].get(key))}, {_text(methods[1].get(key))}" for key in others]
+    words += [
+        f"{key}: {value_text(methods[0].get(key))}, {value_text(methods[1].get(key))}" for key in others
+    ]
     return Common(bool(restarts), dropped, may_lack, tuple(words), until)
 
 
@@ -132,5 +136,6 @@ def _of(options: dict[str, Any], key: str) -> Any:
     return values.get(name) if isinstance(values, dict) else None
 
 
-def _text(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """An option's value as sentences name it."""
     return "not set" if value is None or value == "" else str(value)

@@ -81,18 +81,18 @@ def look(report, tmp_path, width, dark=False):
         ],
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip
-    found = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout, flags=re.S)
-    assert found, done.stderr
-    return json.loads(html.unescape(found[1])), done.stderr
+    match = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout, flags=re.S)
+    assert match, done.stderr
+    return json.loads(html.unescape(match[1])), done.stderr
 
 
 @pytest.mark.parametrize("width", [400, 1600])
 def test_the_page_fits_its_window_and_is_quiet(report, tmp_path, width):
-    seen, said = look(report, tmp_path, width)
+    seen, log = look(report, tmp_path, width)
     assert seen["width"] == width
     assert seen["content"] <= width
     assert seen["fetched"] == 0
-    assert "CONSOLE" not in said
+    assert "CONSOLE" not in log
     assert all(200 < figure <= width for figure in seen["figures"]) and len(seen["figures"]) >= 5
     assert len(seen["links"]) == len(seen["figures"])
     assert all(name.endswith(".csv") and kind == "data:" and shown for name, kind, shown in seen["links"])

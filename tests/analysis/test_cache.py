@@ -159,9 +159,9 @@ def test_a_damaged_cache_is_made_anew(tmp_path, harm, reads):
     expected = {table: getattr(expected, table).copy() for table in TABLES}
     HARMS[harm](kept(run), other)
     reads.clear()
-    found = load([run])
+    data = load([run])
     for table in TABLES:
-        pd.testing.assert_frame_equal(getattr(found, table), expected[table])
+        pd.testing.assert_frame_equal(getattr(data, table), expected[table])
     assert len(reads) == 2
     load([run])
     assert len(reads) == 2  # it was made anew
@@ -208,8 +208,8 @@ def test_a_link_in_the_place_of_the_cache_is_not_followed(tmp_path, again):
         (run / cache.DIRECTORY).rmdir()
     (run / cache.DIRECTORY).symlink_to(home)
     before = sorted((path.relative_to(home), path.lstat().st_mtime_ns) for path in home.rglob("*"))
-    found = load([run])
-    assert len(found.fingerprints) and found.excluded.empty
+    data = load([run])
+    assert len(data.fingerprints) and data.excluded.empty
     assert before == sorted((path.relative_to(home), path.lstat().st_mtime_ns) for path in home.rglob("*"))
     assert (run / cache.DIRECTORY).is_symlink()
 
@@ -253,9 +253,9 @@ def test_a_moved_run_is_named_by_its_new_place(tmp_path):
     run = write_run(tmp_path / "old", size=2, stop={0: 3})
     load([run])
     shutil.move(run, tmp_path / "new")
-    found = load([tmp_path / "new"])
-    assert found.runs["path"].tolist() == [str(tmp_path / "new")]
-    assert "old" not in " ".join(found.excluded["reason"])
+    data = load([tmp_path / "new"])
+    assert data.runs["path"].tolist() == [str(tmp_path / "new")]
+    assert "old" not in " ".join(data.excluded["reason"])
 
 
 def test_a_run_where_nothing_can_be_written_is_loaded_all_the_same(tmp_path, monkeypatch):
@@ -265,8 +265,8 @@ def test_a_run_where_nothing_can_be_written_is_loaded_all_the_same(tmp_path, mon
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(cache, "_write_file", full)
-    found = load([run])
-    assert len(found.fingerprints) and found.excluded.empty
+    data = load([run])
+    assert len(data.fingerprints) and data.excluded.empty
     assert not list((run / cache.DIRECTORY).glob("*.json"))
 
 
@@ -290,9 +290,9 @@ def test_a_file_that_vanishes_while_runs_are_read_is_named(tmp_path, monkeypatch
 
     original = frames.readers
     monkeypatch.setattr(frames, "readers", vanishing)
-    found = load([run])
-    assert "rank-00002.h5: no such file" in " ".join(found.excluded["reason"])
-    assert not found.runs["complete"].any()
+    data = load([run])
+    assert "rank-00002.h5: no such file" in " ".join(data.excluded["reason"])
+    assert not data.runs["complete"].any()
     assert not (run / cache.DIRECTORY).exists()
 
 
@@ -300,14 +300,14 @@ def test_only_the_row_groups_that_hold_what_is_asked_for_are_read(tmp_path, monk
     monkeypatch.setattr(cache, "GROUP", 10)
     run = write_run(tmp_path / "r", blocks=40)
     load([run])
-    found = load([run])
-    tree = found.leaves("fingerprints", "r", 0)
+    data = load([run])
+    tree = data.leaves("fingerprints", "r", 0)
     third = np.flatnonzero(tree.step == 3)[:1]
-    rows = found.at("fingerprints", "r", tree.places(third))
+    rows = data.at("fingerprints", "r", tree.places(third))
     assert rows["step"].tolist() == [3] * 40 and rows["block"].tolist() == list(range(40))
-    assert found.store.rows_read("fingerprints") == 40
-    scattered = found.at("fingerprints", "r", [(1, 3), (25, 26), (99, 102)])
-    whole = found.of("fingerprints", "r", 0)
+    assert data.store.rows_read("fingerprints") == 40
+    scattered = data.at("fingerprints", "r", [(1, 3), (25, 26), (99, 102)])
+    whole = data.of("fingerprints", "r", 0)
     pd.testing.assert_frame_equal(
         scattered.reset_index(drop=True), whole.iloc[[1, 2, 25, 99, 100, 101]].reset_index(drop=True)
     )

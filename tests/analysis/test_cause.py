@@ -31,8 +31,8 @@ def write(out, changed=(), size=2, orders=None, watched=True, level="regions", *
     owner = owners(BLOCKS, size)
     for rank in range(size):
         own = np.flatnonzero(owner == rank)
-        told = attributes(rank, size, "run", "ring", run_id=str(out), **more)
-        with Tracer(out / f"rank-{rank:05d}.h5", told, size=size, level=level) as tracer:
+        metadata = attributes(rank, size, "run", "ring", run_id=str(out), **more)
+        with Tracer(out / f"rank-{rank:05d}.h5", metadata, size=size, level=level) as tracer:
 
             def record(name, blocks, step, tracer=tracer):
                 if watched or name in (STATE, INPUT + STATE):
@@ -86,20 +86,20 @@ def judged(tmp_path, changed, other=None, **options):
     ],
 )
 def test_the_first_record_that_differs_names_class_and_event(tmp_path, name, block, kind, event):
-    found = judged(tmp_path, {(2, name, block), (3, STATE, 0), (3, STATE, 4)})
-    assert (found.kind, found.at.step, found.at.block) == (kind, 2, block)
-    assert found.rank == (None if block < 0 else owners(BLOCKS, 2)[4])
+    verdict = judged(tmp_path, {(2, name, block), (3, STATE, 0), (3, STATE, 4)})
+    assert (verdict.kind, verdict.at.step, verdict.at.block) == (kind, 2, block)
+    assert verdict.rank == (None if block < 0 else owners(BLOCKS, 2)[4])
     if event is None:
-        assert found.event is None
+        assert verdict.event is None
     else:
-        assert (found.event.name, found.event.step, found.event.call) == (event, 2, 0)
-        assert found.event.rank == (0 if block < 0 else 1)
-        assert 0 <= found.event.start <= found.event.end
+        assert (verdict.event.name, verdict.event.step, verdict.event.call) == (event, 2, 0)
+        assert verdict.event.rank == (0 if block < 0 else 1)
+        assert 0 <= verdict.event.start <= verdict.event.end
 
 
 def test_the_same_place_is_named_when_the_rank_counts_differ(tmp_path):
-    found = judged(tmp_path, {(2, COMPUTED + "rhs", 5)}, other={"size": 3})
-    assert (found.kind, found.name, found.at.block, found.rank) == ("local kernel", "rhs", 5, 2)
+    verdict = judged(tmp_path, {(2, COMPUTED + "rhs", 5)}, other={"size": 3})
+    assert (verdict.kind, verdict.name, verdict.at.block, verdict.rank) == ("local kernel", "rhs", 5, 2)
 
 
 @pytest.mark.parametrize("other, kind", [([1, 0, 2], "message order"), ([0, 1, 2], "collective")])
@@ -110,32 +110,32 @@ def test_another_total_of_equal_contributions_is_the_order_only_where_the_orders
         return lambda step: at_2 if step == 2 else usual
 
     orders = {"orders": in_step([0, 1, 2], other)}
-    found = judged(
+    verdict = judged(
         tmp_path, {(2, TOTAL + "scalars", -1)}, orders, size=3, orders=in_step([0, 1, 2], [0, 1, 2])
     )
-    assert (found.kind, found.name, found.instead) == (kind, "scalars", "")
+    assert (verdict.kind, verdict.name, verdict.instead) == (kind, "scalars", "")
 
 
 def test_a_total_whose_order_nobody_recorded_may_be_either(tmp_path):
-    found = judged(tmp_path, {(2, TOTAL + "scalars", -1)})
-    assert (found.kind, found.instead) == ("collective", "message order")
-    assert "--allreduce arrival" in found.instead_why
+    verdict = judged(tmp_path, {(2, TOTAL + "scalars", -1)})
+    assert (verdict.kind, verdict.instead) == ("collective", "message order")
+    assert "--allreduce arrival" in verdict.instead_why
 
 
 def test_what_a_run_starts_from_is_the_input(tmp_path):
-    found = judged(tmp_path, {(0, INPUT + STATE, 3), (1, STATE, 3), (2, STATE, 0)}, watched=False)
-    assert (found.kind, found.name, found.at.block) == ("input", STATE, 3)
+    verdict = judged(tmp_path, {(0, INPUT + STATE, 3), (1, STATE, 3), (2, STATE, 0)}, watched=False)
+    assert (verdict.kind, verdict.name, verdict.at.block) == ("input", STATE, 3)
 
 
 def test_without_messages_one_block_after_a_sum_is_memory_and_says_what_else_it_may_be(tmp_path):
-    found = judged(tmp_path, {(2, STATE, 4)}, watched=False)
-    assert (found.kind, found.at.step, found.at.block, found.rank) == ("memory", 2, 4, 1)
-    assert found.instead == "local kernel" and "--record messages" in found.instead_why
+    verdict = judged(tmp_path, {(2, STATE, 4)}, watched=False)
+    assert (verdict.kind, verdict.at.step, verdict.at.block, verdict.rank) == ("memory", 2, 4, 1)
+    assert verdict.instead == "local kernel" and "--record messages" in verdict.instead_why
 
 
 def test_without_messages_all_blocks_by_little_are_a_collective_and_the_kernel_is_second(tmp_path):
-    found = judged(tmp_path, {(2, STATE, block) for block in range(BLOCKS)}, watched=False)
-    assert (found.kind, found.event.name, found.instead) == (
+    verdict = judged(tmp_path, {(2, STATE, block) for block in range(BLOCKS)}, watched=False)
+    assert (verdict.kind, verdict.event.name, verdict.instead) == (
         "collective",
         "allreduce.scalars",
         "local kernel",
@@ -143,24 +143,24 @@ def test_without_messages_all_blocks_by_little_are_a_collective_and_the_kernel_i
 
 
 def test_without_messages_sums_of_another_number_of_ranks_are_named_before_kernels(tmp_path):
-    found = judged(tmp_path, {(2, STATE, block) for block in range(BLOCKS)}, {"size": 3}, watched=False)
-    assert (found.kind, found.event.name, found.instead) == (
+    verdict = judged(tmp_path, {(2, STATE, block) for block in range(BLOCKS)}, {"size": 3}, watched=False)
+    assert (verdict.kind, verdict.event.name, verdict.instead) == (
         "collective",
         "allreduce.scalars",
         "local kernel",
     )
-    assert any("2 and 3 ranks group the contributions to allreduce.scalars" in line for line in found.why)
+    assert any("2 and 3 ranks group the contributions to allreduce.scalars" in line for line in verdict.why)
 
 
 def test_without_messages_the_blocks_of_one_rank_are_a_halo_and_the_kernel_is_second(tmp_path):
-    found = judged(tmp_path, {(2, STATE, 0), (2, STATE, 1)}, watched=False)
-    assert (found.kind, found.rank, found.instead) == ("halo exchange", 0, "local kernel")
+    verdict = judged(tmp_path, {(2, STATE, 0), (2, STATE, 1)}, watched=False)
+    assert (verdict.kind, verdict.rank, verdict.instead) == ("halo exchange", 0, "local kernel")
 
 
 @pytest.mark.parametrize("name", [COMPUTED + "rhs", STATE, ADDED + "scalars"])
 def test_without_events_there_is_a_class_and_no_event(tmp_path, name):
-    found = judged(tmp_path, {(2, name, 4)}, level="off")
-    assert found.kind == "local kernel" and found.event is None
+    verdict = judged(tmp_path, {(2, name, 4)}, level="off")
+    assert verdict.kind == "local kernel" and verdict.event is None
 
 
 def test_equal_runs_have_no_cause(tmp_path):
@@ -201,14 +201,14 @@ def test_the_first_element_of_the_first_snapshot_that_differs_is_named(tmp_path)
         keep(a, step, zeta=zeta, psi=psi)
         keep(b, step, zeta=other if step == 3 else zeta, psi=-psi if step == 3 else psi)
     frames = load([tmp_path])
-    found = compare(frames, ("a", 0), ("b", 0))
-    element, unread = first_element(frames, found)
+    divergence = compare(frames, ("a", 0), ("b", 0))
+    element, unread = first_element(frames, divergence)
     assert not unread
     assert (element.field, element.index, element.block, element.local) == ("zeta", (5, 9), 5, (1, 1))
     assert (element.a, element.b, element.ulp) == (zeta[5, 9], other[5, 9], 2)
     assert (element.differing, element.elements, element.furthest) == (2, 96, (7, 0))
-    told = dict(comparison.facts(found, frames))["element"]
-    assert zeta[5, 9].hex() in told and repr(float(other[5, 9])) in told and "snapshots/" in told
+    text = dict(comparison.facts(divergence, frames))["element"]
+    assert zeta[5, 9].hex() in text and repr(float(other[5, 9])) in text and "snapshots/" in text
 
 
 def test_nan_and_zeros_of_other_sign_differ_as_bits(tmp_path):
@@ -227,11 +227,11 @@ def test_nan_and_zeros_of_other_sign_differ_as_bits(tmp_path):
 def test_files_that_are_not_there_or_cut_short_name_no_element(tmp_path):
     a, b = write_run(tmp_path / "a", config=GRID), write_run(tmp_path / "b", **flipped(1, config=GRID))
     frames = load([tmp_path])
-    found = compare(frames, ("a", 0), ("b", 0))
-    assert first_element(frames, found) == (None, [])
+    divergence = compare(frames, ("a", 0), ("b", 0))
+    assert first_element(frames, divergence) == (None, [])
     keep(a, 2, psi=np.zeros((8, 12)))
     keep(b, 2, psi=np.ones((8, 12))).write_bytes(b"\x89HDF")
-    assert first_element(frames, found)[0] is None
+    assert first_element(frames, divergence)[0] is None
 
 
 def flip(path):
@@ -276,7 +276,7 @@ def fifo(path):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "reason"),
     [
         (flip, "another hash"),
         (without_seal, "without a seal"),
@@ -288,7 +288,7 @@ def fifo(path):
         (fifo, "is a fifo"),
     ],
 )
-def test_a_file_that_cannot_be_believed_is_named_and_the_next_is_compared(tmp_path, spoil, told):
+def test_a_file_that_cannot_be_believed_is_named_and_the_next_is_compared(tmp_path, spoil, reason):
     a, b = write_run(tmp_path / "a", config=GRID), write_run(tmp_path / "b", **flipped(1, config=GRID))
     for step in (2, 3):
         keep(a, step, psi=np.zeros((8, 12)))
@@ -296,12 +296,12 @@ def test_a_file_that_cannot_be_believed_is_named_and_the_next_is_compared(tmp_pa
         if step == 2:
             spoil(spoiled)
     frames = load([a, b])
-    found = compare(frames, ("a", 0), ("b", 0))
-    element, unread = first_element(frames, found)
+    divergence = compare(frames, ("a", 0), ("b", 0))
+    element, unread = first_element(frames, divergence)
     assert (element.file, element.b) == ("snapshots/repeat-0-step-000003.h5", 3.0)
-    assert len(unread) == 1 and str(spoiled).replace("000003", "000002") in unread[0] and told in unread[0]
+    assert len(unread) == 1 and str(spoiled).replace("000003", "000002") in unread[0] and reason in unread[0]
     assert "\n" not in unread[0]
-    assert ("not compared", unread[0]) in comparison.facts(found, frames)
+    assert ("not compared", unread[0]) in comparison.facts(divergence, frames)
 
 
 def test_a_folder_that_is_a_link_is_not_followed(tmp_path):
@@ -345,10 +345,10 @@ def test_the_command_says_cause_event_and_why(tmp_path):
     write(tmp_path / "a")
     write(tmp_path / "b", {(2, COMPUTED + "rhs", 4)})
     frames = load([tmp_path])
-    said = dict(comparison.facts(compare(frames, ("a", 0), ("b", 0)), frames))
-    assert said["cause"] == "local kernel: rhs in block 4 on rank 1, step 2"
-    assert said["event"].startswith("rhs, call 1 of step 2, on rank 1 in b:0: 0.0")
-    assert "rhs gave other bits in block 4 (1 of 6)" in said["why"]
+    facts = dict(comparison.facts(compare(frames, ("a", 0), ("b", 0)), frames))
+    assert facts["cause"] == "local kernel: rhs in block 4 on rank 1, step 2"
+    assert facts["event"].startswith("rhs, call 1 of step 2, on rank 1 in b:0: 0.0")
+    assert "rhs gave other bits in block 4 (1 of 6)" in facts["why"]
 
 
 def test_runs_of_unequal_length_say_what_was_compared(tmp_path):
@@ -370,8 +370,8 @@ ALWAYS_SEEN = {"kernel-bit", "bitflip", "lost-halo", "seed"}
     [("solver", "messages", 29, ALWAYS_SEEN | {"swap-order"}), ("coupled", "ranks", 4, ALWAYS_SEEN)],
 )
 def test_every_injected_fault_is_named_exactly(tmp_path, app, how, seed, kinds):
-    found = first_divergence.measure([app], faults=1, seed=seed, root=tmp_path, hows=(how,))
-    seen = [judgement for judgement in found if not judgement["masked"]]
+    judgements = first_divergence.measure([app], faults=1, seed=seed, root=tmp_path, hows=(how,))
+    seen = [judgement for judgement in judgements if not judgement["masked"]]
     assert {judgement["kind"] for judgement in seen} >= kinds
     wrong = [j for j in seen if not (j["class_right"] and j["place_right"])]
     assert not wrong, wrong

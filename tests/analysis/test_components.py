@@ -85,9 +85,9 @@ def test_unbalanced_and_crossed_estimates_are_unbiased():
     y = sum(s * rng.normal(size=(count, 2000))[codes] for s, count, codes in (
         (1.0, 7, allocation), (0.7, 5, node), (0.5, 24, launch)
     )) + 0.3 * rng.normal(size=(len(launch), 2000)) + 5.0 * (launch % 2)[:, None]  # fmt: skip
-    found = fitted([launch % 2, node, allocation, launch], y)[1:]
-    error = found.std(axis=1) / np.sqrt(2000)
-    assert (abs(found.mean(axis=1) - [0.49, 1.0, 0.25, 0.09]) < 4 * error).all()
+    estimates = fitted([launch % 2, node, allocation, launch], y)[1:]
+    error = estimates.std(axis=1) / np.sqrt(2000)
+    assert (abs(estimates.mean(axis=1) - [0.49, 1.0, 0.25, 0.09]) < 4 * error).all()
 
 
 def test_intervals_cover_nearly_as_often_as_they_say():
@@ -169,8 +169,8 @@ def campaign(tmp_path_factory):
 
 
 def test_shares_of_a_campaign_with_known_variances(campaign):
-    made = components(campaign, resamples=199)
-    rows = made[made["outcome"] == WALL].set_index("factor")
+    table = components(campaign, resamples=199)
+    rows = table[table["outcome"] == WALL].set_index("factor")
     assert rows.loc["allocation", "kind"] == RUN_TO_RUN and rows.loc["ordering", "kind"] == ALGORITHM
     assert rows.loc["allocation", "share"] > 0.9
     assert rows.loc["allocation", "low"] <= 0.09 <= rows.loc["allocation", "high"]
@@ -197,19 +197,19 @@ def test_the_same_seed_gives_the_same_intervals(campaign):
 def test_too_few_units_have_no_interval_and_the_reason(tmp_path):
     for k in range(FEWEST - 1):
         timed(tmp_path / f"r{k}", 1 + 0.1 * k, allocation_id="7")
-    made = components(load([tmp_path]))
-    row = made[made["factor"] == REPEAT].iloc[0]
+    table = components(load([tmp_path]))
+    row = table[table["factor"] == REPEAT].iloc[0]
     assert np.isnan(row["low"]) and f"{FEWEST - 1} launches" in row["refused"] and row["variance"] > 0
-    assert any("no interval" in line for line in notes(made)) and any(
-        "one allocation only" in line for line in notes(made)
+    assert any("no interval" in line for line in notes(table)) and any(
+        "one allocation only" in line for line in notes(table)
     )
 
 
 def test_equal_values_have_no_variance_and_a_bound(tmp_path):
     for name in "ab":
         write_run(tmp_path / name)
-    made = components(load([tmp_path]))
-    (row,) = made[made["outcome"] == "energy"].to_dict("records")
+    table = components(load([tmp_path]))
+    (row,) = table[table["outcome"] == "energy"].to_dict("records")
     assert np.isnan(row["variance"]) and row["remark"].startswith("no difference: 0 of 2 differ: p < 78 %")
 
 
@@ -218,18 +218,18 @@ def test_numbers_that_are_not_finite_are_left_out_and_counted(tmp_path):
         field[0, 0] = np.nan if repeat == 2 else repeat
 
     write_run(tmp_path / "r", repeats=4, change=change)
-    made = components(load([tmp_path]))
-    row = made[(made["outcome"] == "energy") & (made["factor"] == REPEAT)].iloc[0]
+    table = components(load([tmp_path]))
+    row = table[(table["outcome"] == "energy") & (table["factor"] == REPEAT)].iloc[0]
     assert row["observations"] == 3 and row["left_out"] == 1
-    assert any("1 of 4 runs have no finite number" in line for line in notes(made))
+    assert any("1 of 4 runs have no finite number" in line for line in notes(table))
 
 
 def test_final_values_are_relative_to_their_median(tmp_path):
     write_run(tmp_path / "r", repeats=3, change=lambda repeat, step, field: field.__imul__(1 + repeat))
-    (found,) = observations(load([tmp_path]))
+    (problem,) = observations(load([tmp_path]))
     assert (
-        found.outcomes["energy"].tolist() == pytest.approx([1 / 4 - 1, 0, 9 / 4 - 1])
-        and found.steps["energy"] == 5
+        problem.outcomes["energy"].tolist() == pytest.approx([1 / 4 - 1, 0, 9 / 4 - 1])
+        and problem.steps["energy"] == 5
     )
 
 

@@ -40,16 +40,16 @@ def test_one_flipped_bit_is_named_exactly(good, tmp_path_factory, sizes, step, b
     bad = write_run(tmp_path_factory.mktemp("bad") / "bad", size=sizes[1], change=change, shuffle=shuffle)
     frames = load([good[sizes[0]], bad])
     a, b = sorted(frames.runs["run"], key=lambda run: run.endswith("bad"))
-    found = compare(frames, (a, 0), (b, 0))
-    at = found.fingerprint
+    divergence = compare(frames, (a, 0), (b, 0))
+    at = divergence.fingerprint
     assert (at.step, at.name, at.block) == (step, "vorticity", block)
     assert at.rank_a == owners(BLOCKS, sizes[0])[block]
     assert at.rank_b == owners(BLOCKS, sizes[1], shuffle)[block]
     assert (at.differing, at.recorded) == (1, BLOCKS)
-    (value,) = [point for point in found.values if point.name == "sample"]
+    (value,) = [point for point in divergence.values if point.name == "sample"]
     assert (value.step, value.block, value.a) == (step, block, field_at(step)[block, 0])
     assert bits.ulp_distance(value.a, value.b) == 2**bit
-    assert not found.equal and found.first == at
+    assert not divergence.equal and divergence.first == at
 
 
 @pytest.mark.parametrize("lost", [np.nan, 0.5])
@@ -63,28 +63,33 @@ def test_where_all_blocks_differ_the_largest_difference_is_named(good, tmp_path,
     bad = write_run(tmp_path / "bad", change=change)
     frames = load([good[1], bad])
     a, b = sorted(frames.runs["run"], key=lambda run: run.endswith("bad"))
-    found = compare(frames, (a, 0), (b, 0))
-    assert (found.first.step, found.first.block, found.first.differing) == (3, 0, BLOCKS)
-    assert (found.largest.step, found.largest.name, found.largest.block) == (3, "sample", 7)
+    divergence = compare(frames, (a, 0), (b, 0))
+    assert (divergence.first.step, divergence.first.block, divergence.first.differing) == (3, 0, BLOCKS)
+    assert (divergence.largest.step, divergence.largest.name, divergence.largest.block) == (3, "sample", 7)
 
 
 def test_equal_runs_are_equal_whatever_their_rank_count(good):
     frames = load(good.values())
     runs = [(run, 0) for run in frames.runs["run"]]
     for other in runs[1:]:
-        found = compare(frames, runs[0], other)
-        assert found.equal and found.first is None and found.order is None and found.values == ()
-        assert (found.only_a, found.only_b) == (0, 0)
-        assert found.compared == STEPS * (3 * BLOCKS + 1)
-        assert found.through == STEPS - 1
+        divergence = compare(frames, runs[0], other)
+        assert (
+            divergence.equal
+            and divergence.first is None
+            and divergence.order is None
+            and divergence.values == ()
+        )
+        assert (divergence.only_a, divergence.only_b) == (0, 0)
+        assert divergence.compared == STEPS * (3 * BLOCKS + 1)
+        assert divergence.through == STEPS - 1
 
 
 def test_a_difference_that_vanishes_again_is_found(good, tmp_path):
     bad = write_run(tmp_path / "bad", change=flip(2, 5, element=3, lasting=False))
     frames = load([good[2], bad])
     a, b = frames.runs["run"]
-    found = compare(frames, (a, 0), (b, 0))
-    assert (found.first.step, found.first.block) == (2, 5)
+    divergence = compare(frames, (a, 0), (b, 0))
+    assert (divergence.first.step, divergence.first.block) == (2, 5)
 
 
 def write_names(out, size, step_names, changed=()):
@@ -145,9 +150,14 @@ def test_a_value_that_differs_before_any_fingerprint_is_the_first_divergence(tmp
 
     write(tmp_path / "a", 0.1)
     write(tmp_path / "b", -0.1)
-    found = compare(load([tmp_path]), ("a", 0), ("b", 0))
-    assert (found.first.step, found.first.name, found.first.a, found.first.b) == (1, "dt", 0.1, -0.1)
-    assert found.fingerprint.step == 2
+    divergence = compare(load([tmp_path]), ("a", 0), ("b", 0))
+    assert (divergence.first.step, divergence.first.name, divergence.first.a, divergence.first.b) == (
+        1,
+        "dt",
+        0.1,
+        -0.1,
+    )
+    assert divergence.fingerprint.step == 2
 
 
 @pytest.mark.parametrize("x, y", [(0.0, -0.0), (np.nan, 1.0), (np.inf, -np.inf)])
@@ -191,9 +201,13 @@ def test_a_restarted_run_is_compared_where_both_recorded(tmp_path):
     write_run(tmp_path / "b", first_step=3, config=restart)
     write_run(tmp_path / "c", first_step=3, change=flip(4, 1), config=restart)
     frames = load([tmp_path])
-    found = compare(frames, ("a", 0), ("b", 0))
+    divergence = compare(frames, ("a", 0), ("b", 0))
     per_step = 3 * BLOCKS + 1
-    assert found.equal and (found.compared, found.only_a, found.only_b) == (3 * per_step, 3 * per_step, 0)
+    assert divergence.equal and (divergence.compared, divergence.only_a, divergence.only_b) == (
+        3 * per_step,
+        3 * per_step,
+        0,
+    )
     assert compare(frames, ("a", 0), ("c", 0)).first.step == 4
 
 

@@ -24,7 +24,7 @@ def varint(data, at):
 
 def fields(data):
     """[(number, value)] of one message; integers, and bytes of what has a length."""
-    found, at = [], 0
+    pairs, at = [], 0
     while at < len(data):
         key, at = varint(data, at)
         value, at = varint(data, at)
@@ -32,8 +32,8 @@ def fields(data):
             value, at = data[at : at + value], at + value
         else:
             assert key & 7 == VARINT
-        found.append((key >> 3, value))
-    return found
+        pairs.append((key >> 3, value))
+    return pairs
 
 
 def attribute(data):
@@ -44,11 +44,11 @@ def attribute(data):
 
 def packed(data):
     """The integers of a packed field."""
-    found, at = [], 0
+    integers, at = [], 0
     while at < len(data):
         value, at = varint(data, at)
-        found.append(value)
-    return found
+        integers.append(value)
+    return integers
 
 
 NODE = {1: ("id", int), 2: ("name", bytes.decode), 3: ("type", int), 5: ("deps", packed), 6: ("start", int),
@@ -57,14 +57,14 @@ NODE = {1: ("id", int), 2: ("name", bytes.decode), 3: ("type", int), 5: ("deps",
 
 def node(data):
     """A node as a dict; what is 0 or empty is not in the file."""
-    found = {"id": 0, "start": 0, "duration": 0, "deps": [], "attributes": {}}
+    entry = {"id": 0, "start": 0, "duration": 0, "deps": [], "attributes": {}}
     for number, value in fields(data):
         if number == 10:
-            found["attributes"] |= [attribute(value)]
+            entry["attributes"] |= [attribute(value)]
         else:
             name, decoded = NODE[number]
-            found[name] = decoded(value)
-    return found
+            entry[name] = decoded(value)
+    return entry
 
 
 def read(path):
@@ -129,9 +129,9 @@ def test_nodes_of_a_rank_follow_one_another(solver):
 def test_all_reduces_are_collectives_as_the_feeder_reads_them(solver):
     calls = STEPS * (IN_A_STEP["allreduce.cg"] + IN_A_STEP["allreduce.budget"])
     for nodes in solver[1]:
-        found = [one for one in nodes if one["type"] == COLLECTIVE]
-        assert len(found) == calls
-        for one in found:
+        collectives = [one for one in nodes if one["type"] == COLLECTIVE]
+        assert len(collectives) == calls
+        for one in collectives:
             assert one["attributes"]["comm_type"] == ("int64", 0)  # ALL_REDUCE
             assert one["attributes"]["comm_size"] == ("int64", 96)
             assert one["attributes"]["is_cpu_op"] == ("bool", 0)

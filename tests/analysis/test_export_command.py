@@ -40,10 +40,10 @@ def test_each_format_writes_and_says_what_and_nothing_is_written_over(run, tmp_p
     out.parent.mkdir()
     assert export(form, run, "-o", out) == 0
     assert sorted(path.name for path in out.parent.iterdir()) == wrote
-    said = capsys.readouterr().out
-    assert f"Written to {out}" in said
+    output = capsys.readouterr().out
+    assert f"Written to {out}" in output
     if form != "extrap":
-        assert f"{2 * EVENTS} events of ranks 0-1, steps 0-2, {3 * STEPS} collectives" in said
+        assert f"{2 * EVENTS} events of ranks 0-1, steps 0-2, {3 * STEPS} collectives" in output
     assert export(form, run, "-o", out) == 2
     assert "exists, and nothing is written over; name another" in capsys.readouterr().err
 
@@ -89,9 +89,9 @@ def test_usage_errors_say_what_is_known(capsys, arguments):
     with pytest.raises(SystemExit) as end:
         export(*arguments)
     assert end.value.code == 2
-    said = capsys.readouterr().err
+    message = capsys.readouterr().err
     if arguments[0] == "frobnicate":
-        assert all(name in said for name in FORMATS)
+        assert all(name in message for name in FORMATS)
 
 
 def test_a_run_without_events_or_with_a_missing_rank_says_so(run, tmp_path, capsys):
@@ -108,8 +108,8 @@ def test_one_run_at_a_time_except_for_models(run, tmp_path, capsys):
     assert export("perfetto", run, tmp_path / "more", "-o", tmp_path / "out") == 2
     assert "perfetto takes one run, and these are 2" in capsys.readouterr().err
     assert export("extrap", run, tmp_path / "more", "-o", tmp_path / "out") == 0
-    said = capsys.readouterr().out
-    assert "2 runs" in said and "of p there are 2: 1, 2" in said
+    output = capsys.readouterr().out
+    assert "2 runs" in output and "of p there are 2: 1, 2" in output
 
 
 def test_a_run_that_ended_early_is_exported_with_a_word_but_not_modelled(tmp_path, capsys):
@@ -149,8 +149,8 @@ def differ(repeat, step, field):
 def test_the_first_divergence_is_marked_between_the_events_around_its_record(tmp_path, capsys):
     a, b = write_run(tmp_path / "a"), write_run(tmp_path / "b", change=differ)
     assert export("perfetto", a, "-o", tmp_path / "out.json", "--against", b) == 0
-    said = capsys.readouterr().out
-    assert "Marked: a:0 and b:0 part at step 3, vorticity, block 8, on rank 1 at " in said
+    output = capsys.readouterr().out
+    assert "Marked: a:0 and b:0 part at step 3, vorticity, block 8, on rank 1 at " in output
     [mark] = instants(tmp_path / "out.json")
     events = part_of(a).events
     before = events[

@@ -36,7 +36,7 @@ def written(part, out):
 
 def regions(trace):
     """{location: [(name, start, end, attributes)]} of regions that were entered and left as calls are."""
-    found, still_open = {}, {}
+    calls, still_open = {}, {}
     for location, event in trace.events:
         stack = still_open.setdefault(location.name, [])
         if isinstance(event, otf2.events.Enter):
@@ -46,20 +46,20 @@ def regions(trace):
         elif isinstance(event, otf2.events.Leave):
             region, start, attributes = stack.pop()
             assert region is event.region
-            found.setdefault(location.name, []).append((region.name, start, event.time, attributes))
+            calls.setdefault(location.name, []).append((region.name, start, event.time, attributes))
     assert not any(still_open.values())
-    return found
+    return calls
 
 
 def test_every_region_is_entered_and_left_at_its_nanoseconds(tmp_path):
     part = part_of(solver_run(tmp_path / "run", size=3))
     with written(part, tmp_path / "out") as trace:
-        found = regions(trace)
-    assert {name: len(own) for name, own in found.items()} == {f"rank {rank}": EVENTS for rank in range(3)}
+        calls = regions(trace)
+    assert {name: len(own) for name, own in calls.items()} == {f"rank {rank}": EVENTS for rank in range(3)}
     for rank, own in part.events.groupby("rank"):
         expected = own[["name", "start", "end"]].values.tolist()
-        assert sorted(list(region[:3]) for region in found[f"rank {rank}"]) == sorted(expected)
-    for name, start, end, attributes in found["rank 1"]:
+        assert sorted(list(region[:3]) for region in calls[f"rank {rank}"]) == sorted(expected)
+    for name, start, end, attributes in calls["rank 1"]:
         assert end - start == INCLUSIVE_NS[name]
         assert attributes.keys() == {"repeat", "step", "bytes"} and attributes["step"] in range(STEPS)
 
@@ -101,12 +101,12 @@ def test_a_collective_that_is_cut_is_a_region_only(tmp_path):
 def test_definitions_say_where_and_when_and_what(tmp_path):
     run = solver_run(tmp_path / "run", started="2026-01-02T03:04:05+00:00")
     with written(part_of(run), tmp_path / "out") as trace:
-        made = trace.definitions
-        clock = made.clock_properties
+        definitions = trace.definitions
+        clock = definitions.clock_properties
         assert (clock.timer_resolution, clock.global_offset) == (10**9, 0)
         assert clock.realtime_timestamp == 1_767_323_045 * 10**9
-        roles = {region.name: (region.region_role, region.paradigm) for region in made.regions}
-        [location, _] = made.locations
+        roles = {region.name: (region.region_role, region.paradigm) for region in definitions.regions}
+        [location, _] = definitions.locations
         process = location.group
         assert (process.name, process.system_tree_parent.name) == ("rank 0", "n1")
         assert process.system_tree_parent.parent.parent is None
@@ -117,9 +117,9 @@ def test_definitions_say_where_and_when_and_what(tmp_path):
 
 def test_regions_that_overlap_are_on_a_location_of_their_own(tmp_path):
     with written(part_of(overlapping_run(tmp_path / "run")), tmp_path / "out") as trace:
-        found = regions(trace)
+        calls = regions(trace)
         assert len({location.group.name for location in trace.definitions.locations}) == 1
-    named = {location: [region[0] for region in own] for location, own in found.items()}
+    named = {location: [region[0] for region in own] for location, own in calls.items()}
     assert named == {"rank 0": ["a", "inside"], "rank 0, overlapping regions 1": ["b"]}
 
 

@@ -23,10 +23,10 @@ def test_a_run_packed_into_files_of_nodes_is_the_same(tmp_path):
     run = solver_run(tmp_path / "run", size=3)
     expected = part_of(run)
     node.pack(sorted(run.glob("*.h5")), run / "node-00000.h5")
-    found = part_of(run)
-    assert found.attributes == expected.attributes
-    assert [own["rank"] for own in found.attributes.values()] == [0, 1, 2]
-    assert found.events.equals(expected.events)
+    part = part_of(run)
+    assert part.attributes == expected.attributes
+    assert [own["rank"] for own in part.attributes.values()] == [0, 1, 2]
+    assert part.events.equals(expected.events)
 
 
 def test_every_collective_is_found_on_every_rank(tmp_path):

@@ -32,13 +32,13 @@ def frames(tmp_path_factory):
 
 
 def row(frame, level, against=EACH_OTHER):
-    (found,) = frame[(frame["level"] == level) & (frame["against"] == against)].to_dict("records")
-    return found
+    (record,) = frame[(frame["level"] == level) & (frame["against"] == against)].to_dict("records")
+    return record
 
 
 def test_run_to_run_and_change_of_algorithm_are_apart(frames):
-    made = by_factor(frames, "ordering")
-    own, changed = row(made, "ring"), row(made, "ring", REFERENCE)
+    table = by_factor(frames, "ordering")
+    own, changed = row(table, "ring"), row(table, "ring", REFERENCE)
     assert (own["distinct"], own["runs"], own["differing"], own["v_c_max"]) == (1, 2, 0, 0)
     assert own["note"].startswith("0 of 2 differ: p < 78 %") and own["bound"] == pytest.approx(1 - 0.05**0.5)
     assert (changed["pairs"], changed["differing"], changed["note"]) == (2, 2, "") and changed["v_c_max"] > 0
@@ -46,24 +46,24 @@ def test_run_to_run_and_change_of_algorithm_are_apart(frames):
 
 
 def test_distinct_and_effective_outcomes_are_of_whole_runs(frames):
-    found = row(by_factor(frames, "ordering"), "arrival")
-    assert (found["distinct"], found["runs"], found["effective"]) == (3, 3, pytest.approx(3))
-    assert (found["pairs"], found["differing"]) == (3, 3) and found["ulp_max"] >= 1
+    arrival = row(by_factor(frames, "ordering"), "arrival")
+    assert (arrival["distinct"], arrival["runs"], arrival["effective"]) == (3, 3, pytest.approx(3))
+    assert (arrival["pairs"], arrival["differing"]) == (3, 3) and arrival["ulp_max"] >= 1
 
 
 def test_rank_counts_of_one_group_are_no_run_to_run_variation(frames):
-    made = by_factor(frames, "ranks")
-    one = row(made, "1")
+    table = by_factor(frames, "ranks")
+    one = row(table, "1")
     assert (one["cells"], one["runs"], one["distinct"]) == (1, 2, 1)
-    across = row(made, "1", "other ranks")
+    across = row(table, "1", "other ranks")
     assert (across["pairs"], across["differing"]) == (2, 0) and across["note"].startswith("0 of 2 differ")
 
 
 def test_the_kernel_is_what_is_left_of_the_method(tmp_path):
     for name, kernel in (("a", "csr"), ("b", "csr"), ("c", "atomic"), ("d", "atomic")):
         write_run(tmp_path / name, method={"solver.spmv": kernel}, change=differ(1) if name == "d" else None)
-    made = by_factor(load([tmp_path]), "kernel")
-    assert row(made, "spmv=csr")["distinct"] == 1 and row(made, "spmv=atomic")["distinct"] == 2
+    table = by_factor(load([tmp_path]), "kernel")
+    assert row(table, "spmv=csr")["distinct"] == 1 and row(table, "spmv=atomic")["distinct"] == 2
 
 
 def test_without_a_kernel_to_tell_apart_it_says_so(frames):
@@ -72,11 +72,11 @@ def test_without_a_kernel_to_tell_apart_it_says_so(frames):
 
 def test_a_single_run_is_not_tested(tmp_path):
     write_run(tmp_path / "r")
-    (found,) = by_factor(load([tmp_path]), "app").to_dict("records")
+    (record,) = by_factor(load([tmp_path]), "app").to_dict("records")
     assert (
-        found["note"] == "1 run, no two of one cell: not tested"
-        and np.isnan(found["bound"])
-        and found["pairs"] == 0
+        record["note"] == "1 run, no two of one cell: not tested"
+        and np.isnan(record["bound"])
+        and record["pairs"] == 0
     )
 
 

@@ -107,8 +107,8 @@ def test_what_its_guarantee_decides_does_not_keep_times_from_being_compared(laun
 
 def test_its_regions_are_timed_by_their_kinds(launch, tmp_path):
     place = launch("a")
-    found = collectives(waits(timeline(place, 0), 1, partners(place)))
-    assert dict(zip(found["name"], found["calls"], strict=True)) == {"allreduce.harvest": 3, "hedge": 3}
+    table = collectives(waits(timeline(place, 0), 1, partners(place)))
+    assert dict(zip(table["name"], table["calls"], strict=True)) == {"allreduce.harvest": 3, "hedge": 3}
     assert load([place]).events.groupby("name", observed=True)["flops"].sum()["dig"] == 12
 
 
@@ -121,8 +121,8 @@ def test_its_cpu_time_is_recorded_by_step_and_makes_no_difference(launch, tmp_pa
     usage = frames.usage[["run", "rank", "step", "name", "value"]].astype({"run": str, "name": str})
     rows = [(run, 0, step, "cpu_time", used) for run, used in (("a", 0.25), ("b", 0.5)) for step in range(3)]
     assert usage.to_records(index=False).tolist() == rows
-    found = compare(frames, ("a", 0), ("b", 0))
-    assert found.equal and (found.only_a, found.only_b) == (0, 0)
+    divergence = compare(frames, ("a", 0), ("b", 0))
+    assert divergence.equal and (divergence.only_a, divergence.only_b) == (0, 0)
 
 
 @pytest.fixture
@@ -147,11 +147,11 @@ def test_what_it_decides_from_a_clock_is_recorded_and_replayed(launch, tools, tm
     tools("spade", "fork", "spade")
     launch("c", *TIMED)
     frames = load([tmp_path])
-    found = frames.choices[["run", "step", "name", "block", "choice", "score"]].astype({"run": "str"})
-    assert found[found["run"] == "a"].to_numpy().tolist() == [
+    choices = frames.choices[["run", "step", "name", "block", "choice", "score"]].astype({"run": "str"})
+    assert choices[choices["run"] == "a"].to_numpy().tolist() == [
         ["a", step, "tool", -1, tool, 0.25] for step, tool in enumerate(("spade", "fork", "fork"))
     ]
-    replayed = found[found["run"] == "b"]
+    replayed = choices[choices["run"] == "b"]
     assert replayed["choice"].tolist() == ["spade", "fork", "fork"] and replayed["score"].isna().all()
     assert compare(frames, ("a", 0), ("b", 0)).equal
     assert [group.label.split(" (")[0] for group in judge(frames)] == [
@@ -168,13 +168,13 @@ def test_what_it_decides_from_a_clock_is_recorded_and_replayed(launch, tools, tm
 def test_choices_that_cannot_be_replayed_or_promised_are_refused(launch, tools, tmp_path, capsys):
     tools("spade", "spade", "spade")
     recorded = str(launch("a", *TIMED))
-    for name, argv, told in (
+    for name, argv, message in (
         ("b", ["--replay", recorded, "--repeats", "2"], f"{recorded}: no choice 'tool' in repeat 1, step 0;"),
         ("c", ["--guarantee", "run"], "--guarantee run: 'tool' is decided from a clock"),
         ("d", ["--replay", recorded, "--set", "garden.rows=2"], "its problem (hash of the options"),
     ):
         assert main(APP, ["--out", str(tmp_path / name), *TIMED, *argv], MPI.COMM_SELF) == 2
-        assert told in capsys.readouterr().err
+        assert message in capsys.readouterr().err
 
 
 def test_what_it_says_of_its_size_and_sources_decides_which_times_are_compared(launch, tmp_path):

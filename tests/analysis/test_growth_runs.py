@@ -32,8 +32,8 @@ def drift(tmp_path_factory):
 
 def test_a_known_rate_is_found_and_the_crossing_predicted(drift):
     frames = load([drift])
-    made = laws(cell_growths(frames), tolerance=1e-8).set_index("name")
-    row = made.loc["sample"]
+    table = laws(cell_growths(frames), tolerance=1e-8).set_index("name")
+    row = table.loc["sample"]
     assert row["samples"] == 6 and row["reference"] == "r:0" and row["nothing"] == ""
     assert row["rate"] == pytest.approx(0.8, rel=0.03) and row["rate_low"] <= row["rate"] <= row["rate_high"]
     assert row["efold"] == pytest.approx(1 / row["rate"]) and row["tenfold"] == pytest.approx(
@@ -46,16 +46,16 @@ def test_a_known_rate_is_found_and_the_crossing_predicted(drift):
 
 
 def test_blocks_without_values_are_counted_against_half_of_them(drift):
-    made = laws(cell_growths(load([drift]))).set_index("name")
-    assert made.loc["vorticity", "kind"] == "fingerprints" and made.loc["vorticity", "tolerance"] == HALF
-    assert made.loc["vorticity", "largest"] == 1.0 and np.isnan(made.loc["vorticity", "rate"])
+    table = laws(cell_growths(load([drift]))).set_index("name")
+    assert table.loc["vorticity", "kind"] == "fingerprints" and table.loc["vorticity", "tolerance"] == HALF
+    assert table.loc["vorticity", "largest"] == 1.0 and np.isnan(table.loc["vorticity", "rate"])
 
 
 def test_cells_that_are_equal_or_alone_have_no_law(drift):
     frames = load([drift])
-    found = cell_growths(frames)
-    assert set(laws(found)["cell"]) == {"coupled none/arrival on 1 rank"}
-    assert equal_cells(found) == {"coupled run/ring on 1 rank": 3}
+    growths = cell_growths(frames)
+    assert set(laws(growths)["cell"]) == {"coupled none/arrival on 1 rank"}
+    assert equal_cells(growths) == {"coupled run/ring on 1 rank": 3}
     assert alone(frames) == ["coupled none/arrival on 2 ranks"]
 
 

@@ -31,8 +31,8 @@ def table(columns, steps=None):
     (np.where(K < 4, -46 + 2.5 * K, -37 + 0.1 * K), 4, 199),  # the first iterations jump
 ])  # fmt: skip
 def test_the_growth_phase_is_found(logs, first, last, seed):
-    found = phase(K, noisy(logs, seed))
-    assert abs(found[0] - first) <= 4 and abs(found[1] - last) <= 4
+    span = phase(K, noisy(logs, seed))
+    assert abs(span[0] - first) <= 4 and abs(span[1] - last) <= 4
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -74,17 +74,17 @@ def test_pieces_cover_everything_once_and_are_as_few_as_the_data_needs():
 def test_an_exact_law_is_recovered():
     rates = 0.2 + 0.01 * np.arange(7)
     samples = np.minimum(-36 + rates[:, None] * K, -4)
-    made = law(table(samples), tolerance=1e-8)
-    assert made["rate"] == pytest.approx(0.23, rel=0.01) and made["rates"] == 7 and made["nothing"] == ""
-    assert made["rate_low"] == pytest.approx(0.2, rel=0.01) and made["rate_high"] == pytest.approx(
+    fit = law(table(samples), tolerance=1e-8)
+    assert fit["rate"] == pytest.approx(0.23, rel=0.01) and fit["rates"] == 7 and fit["nothing"] == ""
+    assert fit["rate_low"] == pytest.approx(0.2, rel=0.01) and fit["rate_high"] == pytest.approx(
         0.26, rel=0.02
     )
-    assert made["start"] == pytest.approx(np.exp(-36), rel=0.5)
-    assert made["settled"] == pytest.approx(np.exp(-4)) and made["largest"] == pytest.approx(np.exp(-4))
+    assert fit["start"] == pytest.approx(np.exp(-36), rel=0.5)
+    assert fit["settled"] == pytest.approx(np.exp(-4)) and fit["largest"] == pytest.approx(np.exp(-4))
     at = (np.log(1e-8) + 36) / rates
-    assert made["predicted"] == pytest.approx(np.median(at), rel=0.02)
-    assert made["observed"] == np.median(np.ceil(at)) and made["crossed"] == 7
-    assert not made["power"]
+    assert fit["predicted"] == pytest.approx(np.median(at), rel=0.02)
+    assert fit["observed"] == np.median(np.ceil(at)) and fit["crossed"] == 7
+    assert not fit["power"]
 
 
 def test_the_interval_covers_as_often_as_it_says():
@@ -93,22 +93,22 @@ def test_the_interval_covers_as_often_as_it_says():
     covered = 0
     for _ in range(60):
         rates = rng.normal(0.3, 0.02, 9)[:, None]
-        made = law(table(-36 + rates * K[:60] + rng.normal(0, 0.3, (9, 60))))
-        covered += made["rate_low"] <= 0.3 <= made["rate_high"]
+        fit = law(table(-36 + rates * K[:60] + rng.normal(0, 0.3, (9, 60))))
+        covered += fit["rate_low"] <= 0.3 <= fit["rate_high"]
     assert covered >= 50
 
 
 def test_what_is_left_when_both_solves_have_converged_is_no_peak():
     rise_and_fall = np.maximum(-36 + 0.3 * np.minimum(K, 80) - 0.3 * np.maximum(K - 80, 0), -34)
-    made = law(table(np.tile(rise_and_fall, (6, 1))))
-    assert made["largest"] == pytest.approx(np.exp(-12)) and made["largest_at"] == 80
-    assert made["settled"] == pytest.approx(np.exp(-34)) and made["rate"] == pytest.approx(0.3)
+    fit = law(table(np.tile(rise_and_fall, (6, 1))))
+    assert fit["largest"] == pytest.approx(np.exp(-12)) and fit["largest_at"] == 80
+    assert fit["settled"] == pytest.approx(np.exp(-34)) and fit["rate"] == pytest.approx(0.3)
 
 
 def test_without_growth_the_level_is_that_of_the_second_half():
-    made = law(table(np.tile(-36 + 0.5 * np.minimum(K, 4), (6, 1))))
-    assert made["nothing"] == "no growth phase: no steady 100-fold rise" and np.isnan(made["rate"])
-    assert made["settled"] == pytest.approx(np.exp(-34))
+    fit = law(table(np.tile(-36 + 0.5 * np.minimum(K, 4), (6, 1))))
+    assert fit["nothing"] == "no growth phase: no steady 100-fold rise" and np.isnan(fit["rate"])
+    assert fit["settled"] == pytest.approx(np.exp(-34))
 
 
 def test_fewer_than_six_samples_have_no_interval_and_fewer_than_three_no_rate():
@@ -120,34 +120,34 @@ def test_fewer_than_six_samples_have_no_interval_and_fewer_than_three_no_rate():
 
 
 def test_a_tolerance_that_is_not_crossed_is_not_observed():
-    made = law(table(np.minimum(-36 + 0.2 * K, -20) + np.zeros((6, 1))), tolerance=1e-3)
-    assert made["crossed"] == 0 and np.isnan(made["observed"]) and made["predicted"] > 100
+    fit = law(table(np.minimum(-36 + 0.2 * K, -20) + np.zeros((6, 1))), tolerance=1e-3)
+    assert fit["crossed"] == 0 and np.isnan(fit["observed"]) and fit["predicted"] > 100
 
 
 def test_without_a_tolerance_nothing_is_predicted():
-    made = law(table(np.tile(-36 + 0.1 * K, (6, 1))))
-    assert np.isnan(made["predicted"]) and np.isnan(made["observed"]) and made["crossed"] == 0
+    fit = law(table(np.tile(-36 + 0.1 * K, (6, 1))))
+    assert np.isnan(fit["predicted"]) and np.isnan(fit["observed"]) and fit["crossed"] == 0
 
 
 def test_equal_solves_have_no_difference():
-    made = law(pd.DataFrame(np.zeros((20, 6))), tolerance=1e-8)
-    assert made["nothing"] == "no difference in half of the samples at any step" and made["crossed"] == 0
+    fit = law(pd.DataFrame(np.zeros((20, 6))), tolerance=1e-8)
+    assert fit["nothing"] == "no difference in half of the samples at any step" and fit["crossed"] == 0
 
 
 def test_samples_that_do_not_differ_are_left_out_of_the_rate():
     samples = np.exp(np.tile(-36 + 0.2 * K, (6, 1)))
     samples[0] = 0
     samples[1] = np.nan
-    made = law(pd.DataFrame(samples.T))
-    assert made["rates"] == 4 and made["rate"] == pytest.approx(0.2)
+    fit = law(pd.DataFrame(samples.T))
+    assert fit["rates"] == 4 and fit["rate"] == pytest.approx(0.2)
 
 
 def test_infinite_and_undefined_differences_are_left_out():
     samples = np.exp(np.tile(-36 + 0.2 * K, (6, 1)))
     samples[:, 150:] = np.inf
     samples[2, 30:40] = np.nan
-    made = law(pd.DataFrame(samples.T))
-    assert made["last"] == 149 and made["rate"] == pytest.approx(0.2)
+    fit = law(pd.DataFrame(samples.T))
+    assert fit["last"] == 149 and fit["rate"] == pytest.approx(0.2)
 
 
 def test_a_power_of_the_iteration_is_said_to_be_one():
@@ -157,5 +157,5 @@ def test_a_power_of_the_iteration_is_said_to_be_one():
 
 def test_recorded_iterations_count_not_places():
     steps = np.arange(0, 400, 10)
-    made = law(table(np.tile(-36 + 0.05 * steps, (6, 1)), steps))
-    assert made["rate"] == pytest.approx(0.05) and (made["first"], made["last"]) == (0, 390)
+    fit = law(table(np.tile(-36 + 0.05 * steps, (6, 1)), steps))
+    assert fit["rate"] == pytest.approx(0.05) and (fit["first"], fit["last"]) == (0, 390)

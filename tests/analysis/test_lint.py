@@ -66,26 +66,26 @@ def recorded(tmp_path_factory):
 
 
 def frames_of(rows, excluded=()):
-    made = pd.DataFrame(rows, columns=list(RUNS)).astype(RUNS)
+    runs = pd.DataFrame(rows, columns=list(RUNS)).astype(RUNS)
     left_out = pd.DataFrame(list(excluded), columns=list(EXCLUDED)).astype("str")
-    return replace(frames_of.recorded, runs=made, excluded=left_out)
+    return replace(frames_of.recorded, runs=runs, excluded=left_out)
 
 
-def found(rule, rows, excluded=()):
+def findings(rule, rows, excluded=()):
     """The findings of one rule on runs."""
     look = {name_of(known): known for known in RULES}[rule]
     return [f"{f.where}: {f.fact}" for f in look(Experiment(Overview(frames_of(rows, excluded))))]
 
 
 def fires(rule, rows, *words, excluded=()):
-    said = found(rule, rows, excluded)
-    assert len(said) == 1, (rule, said)
+    lines = findings(rule, rows, excluded)
+    assert len(lines) == 1, (rule, lines)
     for word in words:
-        assert word in said[0], said
+        assert word in lines[0], lines
 
 
 def silent(rule, rows, excluded=()):
-    assert found(rule, rows, excluded) == []
+    assert findings(rule, rows, excluded) == []
 
 
 def test_a_run_that_nothing_repeats_is_said_to_prove_nothing():
@@ -279,8 +279,8 @@ def test_the_gravest_come_first_and_every_finding_concerns_a_section(tmp_path):
 def test_the_command_prints_findings_and_succeeds(tmp_path, capsys):
     write_run(tmp_path / "a")
     assert main(["lint", str(tmp_path / "a"), "--csv", str(tmp_path / "csv")]) == 0
-    said = capsys.readouterr().out
-    assert "few-repeats" in said and f"of {len(RULES)} rules." in said
+    output = capsys.readouterr().out
+    assert "few-repeats" in output and f"of {len(RULES)} rules." in output
     assert "few-repeats" in (tmp_path / "csv" / "findings.csv").read_text()
     assert main(["lint", str(tmp_path / "a"), "--csv", str(tmp_path / "a" / "result.json")]) == 2
 

@@ -55,9 +55,9 @@ def test_columns_and_types_are_those_documented_also_without_rows(tmp_path):
     for frames in (load([tmp_path / "r"]), empty):
         assert frames.runs.dtypes.astype(str).to_dict() == RUNS
         for table, columns in COLUMNS.items():
-            found = getattr(frames, table).dtypes.astype(str).to_dict()
+            types = getattr(frames, table).dtypes.astype(str).to_dict()
             expected = {key: "category" if dtype == "name" else dtype for key, dtype in columns.items()}
-            assert found == {"run": "category"} | expected, table
+            assert types == {"run": "category"} | expected, table
 
 
 @pytest.mark.parametrize("pattern", ["{0}", "{0}/a/run-1", "{0}/a/*", "{0}/*/run-[12]"])
@@ -65,10 +65,10 @@ def test_a_path_is_a_run_a_directory_of_runs_or_a_pattern(tmp_path, pattern):
     write_run(tmp_path / "a" / "run-1")
     write_run(tmp_path / "b" / "deeper" / "run-2")
     write_run(tmp_path / ".hidden" / "run-3")
-    found = set(load([pattern.format(tmp_path)]).runs["run_id"])
-    assert str(tmp_path / "a" / "run-1") in found
-    assert not any(".hidden" in run for run in found)
-    assert (str(tmp_path / "b" / "deeper" / "run-2") in found) == (pattern == "{0}")
+    runs = set(load([pattern.format(tmp_path)]).runs["run_id"])
+    assert str(tmp_path / "a" / "run-1") in runs
+    assert not any(".hidden" in run for run in runs)
+    assert (str(tmp_path / "b" / "deeper" / "run-2") in runs) == (pattern == "{0}")
 
 
 def test_a_run_named_twice_is_loaded_once(tmp_path):
@@ -90,10 +90,10 @@ def test_a_run_packed_into_files_of_nodes_is_found_and_is_the_same(tmp_path):
     node.pack([paths[0], paths[2]], run / "node-00000.h5")
     node.pack([paths[1]], run / "node-00001.h5")
     for where in (tmp_path, run, run / "node-00001.h5"):
-        found = load([where], keep=False)
-        assert found.excluded.empty and found.runs["complete"].all()
+        frames = load([where], keep=False)
+        assert frames.excluded.empty and frames.runs["complete"].all()
         for table in ("events", "values", "fingerprints"):
-            pd.testing.assert_frame_equal(getattr(found, table), getattr(expected, table))
+            pd.testing.assert_frame_equal(getattr(frames, table), getattr(expected, table))
 
 
 def test_labels_tell_runs_apart_by_their_place(tmp_path):
@@ -148,8 +148,8 @@ def test_a_run_without_a_usable_file_is_left_out_and_the_others_stay(tmp_path):
     write_run(tmp_path / "good")
     frames = load([tmp_path])
     assert frames.runs["run"].tolist() == ["good"]
-    found = reasons(frames, "unreadable")
-    assert len(found) == 5 and "3 more files" in found[-1]
+    lines = reasons(frames, "unreadable")
+    assert len(lines) == 5 and "3 more files" in lines[-1]
 
 
 def test_an_incomplete_run_is_kept_up_to_the_last_step_of_all_ranks(tmp_path):

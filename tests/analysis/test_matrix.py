@@ -11,8 +11,8 @@ from tests.analysis.synthetic import flip_bit, write_run
 def cells(root):
     """{(guarantee, ranks or ALL): (distinct, runs, verdict)} of all runs below `root`."""
     frames = load([root])
-    found = matrix(frames, judge(frames))
-    return {(row.guarantee, row.size): (row.distinct, row.runs, row.verdict) for row in found.itertuples()}
+    table = matrix(frames, judge(frames))
+    return {(row.guarantee, row.size): (row.distinct, row.runs, row.verdict) for row in table.itertuples()}
 
 
 def flipped(block, only=None):

@@ -51,8 +51,8 @@ def test_pieces_come_in_order_from_as_many_processes_as_wanted(tmp_path, process
     run = write_run(tmp_path / "r", size=12)
     tasks = [[run / f"rank-{rank:05d}.h5"] for rank in range(12)]
     with pool.readers(12, processes) as reading:
-        found = [piece.heads[0].rank for pieces in reading(tasks) for piece in pieces]
-    assert found == list(range(12))
+        ranks = [piece.heads[0].rank for pieces in reading(tasks) for piece in pieces]
+    assert ranks == list(range(12))
 
 
 @pytest.mark.parametrize(

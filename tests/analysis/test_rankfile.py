@@ -55,8 +55,8 @@ def test_events_are_summed_over_step_and_name():
         "step": np.array([0, 0, 0, 1]), "name": np.array([1, 0, 1, 1]), "bytes": np.array([1, 2, 4, 8]),
         "flops": np.array([0, 1, 2, 3]),
     }  # fmt: skip
-    found = summed(events)
-    columns = (found[key] for key in ("step", "name", "count", "total_ns", "bytes", "flops"))
+    sums = summed(events)
+    columns = (sums[key] for key in ("step", "name", "count", "total_ns", "bytes", "flops"))
     assert list(zip(*columns, strict=True)) == [(0, 0, 1, 5, 2, 1), (0, 1, 2, 9, 5, 2), (1, 1, 1, 9, 8, 3)]
 
 
@@ -85,10 +85,10 @@ def test_rows_know_their_place_in_the_step_and_repeated_rows_are_counted(tmp_pat
     data = read_piece([tmp_path / "rank-00000.h5"])
     rows = data.tables["values"]
     names = [data.names[code] for code in rows["name"]]
-    found = list(
+    places = list(
         zip(rows["step"].tolist(), names, rows["occurrence"].tolist(), rows["seq"].tolist(), strict=True)
     )
-    assert found == [
+    assert places == [
         (0, "a", 0, 0), (0, "a", 0, 0), (0, "b", 0, 1), (0, "b", 0, 1),
         (1, "b", 0, 0), (1, "b", 0, 0), (1, "a", 0, 1), (1, "a", 0, 1), (1, "b", 1, 2), (1, "b", 1, 2),
     ]  # fmt: skip

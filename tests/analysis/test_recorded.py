@@ -77,18 +77,22 @@ def test_a_run_that_lacks_records_is_not_comparable_and_the_first_is_named(
     tmp_path, lacks, at, count, first, size
 ):
     damaged = {"lacks": lacks, "size": size}
-    frames, found = pair(tmp_path, *((damaged, {}) if first else ({}, damaged)))
-    assert not (found.equal or found.differs or found.comparable)
-    assert (found.lacks_a, found.lacks_b) == ((count, 0) if first else (0, count))
-    assert (found.lone.step, found.lone.name, found.lone.block) == at
-    assert found.lone.run == (("b", 0) if first else ("a", 0))
+    frames, divergence = pair(tmp_path, *((damaged, {}) if first else ({}, damaged)))
+    assert not (divergence.equal or divergence.differs or divergence.comparable)
+    assert (divergence.lacks_a, divergence.lacks_b) == ((count, 0) if first else (0, count))
+    assert (divergence.lone.step, divergence.lone.name, divergence.lone.block) == at
+    assert divergence.lone.run == (("b", 0) if first else ("a", 0))
     assert only(frames).verdict == INCOMPARABLE
 
 
 def test_where_common_records_differ_the_runs_differ_whatever_is_missing(tmp_path):
     lacks = {"lacks": lambda step, name, block: step == 2}
-    frames, found = pair(tmp_path, lacks, {"changed": {(1, "u", 3)}})
-    assert found.differs and found.comparable and (found.first.step, found.first.block) == (1, 3)
+    frames, divergence = pair(tmp_path, lacks, {"changed": {(1, "u", 3)}})
+    assert (
+        divergence.differs
+        and divergence.comparable
+        and (divergence.first.step, divergence.first.block) == (1, 3)
+    )
     assert only(frames).verdict == BROKEN
 
 
@@ -96,16 +100,16 @@ def test_other_names_of_what_was_recorded_are_no_equality(tmp_path, capsys):
     write_run(tmp_path / "a", guarantee="layout")
     write_run(tmp_path / "b", guarantee="layout", names=("vorticitx", "streamfunctiom"))
     assert main(["divergence", str(tmp_path / "a"), str(tmp_path / "b")]) == 2
-    told = capsys.readouterr()
+    streams = capsys.readouterr()
     lost = STEPS * 2 * BLOCKS
-    assert f"b:0 ({ROWS} records) lacks {lost} of the {ROWS} of a:0" in told.out
-    assert f"a:0 ({ROWS} records) lacks {lost} of the {ROWS} of b:0" in told.out
-    assert "is at step 0, vorticity, block 0" in told.out and "are equal" not in told.out
-    assert "no verdict" in told.err
+    assert f"b:0 ({ROWS} records) lacks {lost} of the {ROWS} of a:0" in streams.out
+    assert f"a:0 ({ROWS} records) lacks {lost} of the {ROWS} of b:0" in streams.out
+    assert "is at step 0, vorticity, block 0" in streams.out and "are equal" not in streams.out
+    assert "no verdict" in streams.err
     frames = load([tmp_path])
-    said = sentence(judge(frames), frames)
-    assert "cannot be compared" in said and "1 group with runs that lack records" in said
-    assert "one hash" not in said
+    summary = sentence(judge(frames), frames)
+    assert "cannot be compared" in summary and "1 group with runs that lack records" in summary
+    assert "one hash" not in summary
 
 
 @pytest.mark.parametrize("guarantee, whole", [("none", SAME), ("layout", HOLDS)])
@@ -117,12 +121,12 @@ def test_a_run_cut_short_but_marked_complete_is_neither_equal_nor_broken(tmp_pat
     frames = load([tmp_path])
     group = only(frames)
     assert group.verdict == INCOMPARABLE and "c:0 (148 records) lacks 74 of the 222 of a:0" in clause(group)
-    found = matrix(frames, [group])
-    assert found["verdict"].tolist() == [INCOMPARABLE, INCOMPARABLE if guarantee == "layout" else ""]
-    assert found["bound"].isna().all() and set(found["size"]) == {2, ALL}
+    table = matrix(frames, [group])
+    assert table["verdict"].tolist() == [INCOMPARABLE, INCOMPARABLE if guarantee == "layout" else ""]
+    assert table["bound"].isna().all() and set(table["size"]) == {2, ALL}
     if guarantee == "layout":
-        made = build(frames)
-        assert "not comparable" in made.html and "cannot be compared" in made.html
+        report = build(frames)
+        assert "not comparable" in report.html and "cannot be compared" in report.html
     assert main(["divergence", *(str(tmp_path / name) for name in "ac")]) == 2
     assert main(["variability", str(tmp_path)]) == 0
     assert "cannot be compared" in capsys.readouterr().out
@@ -139,10 +143,10 @@ def test_a_final_record_that_one_run_lacks_is_no_other_result(tmp_path):
 
 
 def test_a_run_that_lacks_all_that_the_other_has_is_not_comparable(tmp_path):
-    frames, found = pair(
+    frames, divergence = pair(
         tmp_path, {"lacks": lambda *row: row[1] == "u"}, {"lacks": lambda *row: row[1] != "u"}
     )
-    assert (found.compared, found.comparable) == (0, False)
+    assert (divergence.compared, divergence.comparable) == (0, False)
     assert only(frames).verdict == INCOMPARABLE
 
 
@@ -165,30 +169,30 @@ def test_repeats_of_one_run_must_have_the_same_records(tmp_path):
 def test_records_of_messages_may_be_missing_where_only_one_run_was_to_record_them(tmp_path, capsys):
     watched = {"config": {"run": {"seed": 1, "record": "messages"}}, "extra": (LEFT + "u", TOTAL + "s")}
     plain = {"config": {"run": {"seed": 1, "record": "state"}}}
-    frames, found = pair(tmp_path, watched, plain)
-    assert found.equal and (found.compared, found.only_a, found.only_b) == (15, 15, 0)
-    told = "in what both recorded (15 of 30 and 15 records; run.record: messages, state)"
-    assert told in comparison.comparison_lines(found, frames)[0]
+    frames, divergence = pair(tmp_path, watched, plain)
+    assert divergence.equal and (divergence.compared, divergence.only_a, divergence.only_b) == (15, 15, 0)
+    phrase = "in what both recorded (15 of 30 and 15 records; run.record: messages, state)"
+    assert phrase in comparison.comparison_lines(divergence, frames)[0]
     group = only(frames)
-    assert group.verdict == HOLDS and told in clause(group)
+    assert group.verdict == HOLDS and phrase in clause(group)
     assert main(["divergence", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
-    assert told in capsys.readouterr().out
+    assert phrase in capsys.readouterr().out
 
 
 def test_records_of_messages_must_be_in_both_where_both_were_to_record_them(tmp_path):
     watched = {"config": {"run": {"seed": 1, "record": "messages"}}, "extra": (LEFT + "u", TOTAL + "s")}
-    _, found = pair(
+    _, divergence = pair(
         tmp_path, watched, watched | {"size": 2, "lacks": lambda *row: row[:2] == (1, TOTAL + "s")}
     )
-    assert not found.comparable and found.lone.name == TOTAL + "s"
+    assert not divergence.comparable and divergence.lone.name == TOTAL + "s"
 
 
 def test_contributions_of_whole_ranks_belong_to_a_layout(tmp_path):
     whole = (ADDED + "s by rank {rank} of {size}",)
     shuffled = {"method": {"run.shuffle_blocks": 3}}
     changed = {(1, whole[0], -1)}
-    frames, found = pair(tmp_path, {"extra": whole}, {"extra": whole, "size": 3})
-    assert found.equal and found.recordings == ("the layout",)
+    frames, divergence = pair(tmp_path, {"extra": whole}, {"extra": whole, "size": 3})
+    assert divergence.equal and divergence.recordings == ("the layout",)
     for name, more in (("c", shuffled), ("d", {})):
         write(tmp_path / name, extra=whole, changed=changed, **more)
     frames = load([tmp_path])
@@ -235,8 +239,8 @@ def test_a_restarted_run_must_have_all_later_steps(tmp_path):
     write_run(tmp_path / "c", first_step=3, config=restart, steps=5)
     frames = load([tmp_path])
     assert compare(frames, ("a", 0), ("b", 0)).equal
-    found = compare(frames, ("a", 0), ("c", 0))
-    assert not found.comparable and (found.lone.run, found.lone.step) == (("a", 0), 5)
+    divergence = compare(frames, ("a", 0), ("c", 0))
+    assert not divergence.comparable and (divergence.lone.run, divergence.lone.step) == (("a", 0), 5)
 
 
 def test_a_run_that_stops_before_its_problem_ends_must_have_all_steps_until_then(tmp_path):
@@ -247,10 +251,10 @@ def test_a_run_that_stops_before_its_problem_ends_must_have_all_steps_until_then
 
     whole = stopping(None) | {"steps": 8}  # step 4 of a run until step 3 is the state that it ends with
     stopped = stopping(3) | {"steps": 5, "lacks": lambda step, name, block: (step, name) == (4, "energy")}
-    frames, found = pair(tmp_path, whole, stopped)
-    assert found.equal and found.recordings == ("over steps 0..3",) and found.compared == 24
-    told = "b:0 are equal in what both recorded (24 of 40 and 24 records; over steps 0..3)"
-    assert told in comparison.comparison_lines(found, frames)[0]
+    frames, divergence = pair(tmp_path, whole, stopped)
+    assert divergence.equal and divergence.recordings == ("over steps 0..3",) and divergence.compared == 24
+    phrase = "b:0 are equal in what both recorded (24 of 40 and 24 records; over steps 0..3)"
+    assert phrase in comparison.comparison_lines(divergence, frames)[0]
     assert only(frames).verdict == HOLDS and "over steps 0..3" in clause(only(frames))
     write(tmp_path / "c", **stopped | {"lacks": lambda step, name, block: (step, block) == (3, 2)})
     write(tmp_path / "d", **stopped | {"changed": {(4, "u", 1)}})
@@ -291,8 +295,8 @@ def test_another_ordering_keeps_the_states_and_another_method_need_not(tmp_path)
     write(tmp_path / "c", lacks=lacks, method={"solve.method": "cg-pipelined"})
     frames = load([tmp_path])
     assert not compare(frames, ("a", 0), ("b", 0)).comparable
-    found = compare(frames, ("a", 0), ("c", 0))
-    assert found.equal and any("cg-pipelined" in said for said in found.recordings)
+    divergence = compare(frames, ("a", 0), ("c", 0))
+    assert divergence.equal and any("cg-pipelined" in recording for recording in divergence.recordings)
 
 
 def test_an_incomplete_run_lacks_nothing_that_counts_and_differs_where_it_does(tmp_path):

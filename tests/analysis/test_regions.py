@@ -77,12 +77,12 @@ def test_cost_is_relative_to_the_fastest_group_of_the_weakest_guarantee(tmp_path
         timed(tmp_path / f"exact{i}", ms, guarantee="exact", ordering="exact")
     points = costs(load([tmp_path]))
     assert set(points["base"]) == {"coupled none/native"}
-    found = cost_summary(points).set_index("group")
-    assert found["relative"].to_dict() == pytest.approx(
+    table = cost_summary(points).set_index("group")
+    assert table["relative"].to_dict() == pytest.approx(
         {"coupled none/native": 1, "coupled none/arrival": 20 / 11, "coupled exact/exact": 2.5}
     )
-    assert found.loc["coupled exact/exact", ["runs", "base_runs"]].tolist() == [2, 3]
-    assert found.loc["coupled exact/exact", ["lowest", "highest"]].tolist() == pytest.approx([2, 3])
+    assert table.loc["coupled exact/exact", ["runs", "base_runs"]].tolist() == [2, 3]
+    assert table.loc["coupled exact/exact", ["lowest", "highest"]].tolist() == pytest.approx([2, 3])
 
 
 def test_only_runs_of_one_problem_rank_count_and_device_are_priced_together(tmp_path):

@@ -170,12 +170,12 @@ def test_the_numbers_of_a_link_have_all_their_bits(campaign, report):
 
 def test_a_link_that_would_be_too_large_holds_evenly_chosen_rows_and_says_so():
     frame = pd.DataFrame({"x": np.random.default_rng(1).random(20_000)})
-    made = link("points", frame)
-    assert len(made.uri) <= LINK_MOST
-    kept = pd.read_csv(io.StringIO(unquote(made.uri.partition(",")[2])))
+    download = link("points", frame)
+    assert len(download.uri) <= LINK_MOST
+    kept = pd.read_csv(io.StringIO(unquote(download.uri.partition(",")[2])))
     stride = -(-len(frame) // len(kept))
     assert stride > 1 and kept["x"].tolist() == frame["x"][::stride].tolist()
-    assert made.size == f"{len(kept):,} rows of 20,000, evenly chosen"
+    assert download.size == f"{len(kept):,} rows of 20,000, evenly chosen"
 
 
 def test_text_in_a_csv_is_no_formula_for_a_spreadsheet():

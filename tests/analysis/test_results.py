@@ -70,12 +70,12 @@ def written(campaign, tmp_path_factory):
 
 
 def test_tables_are_read_back_bit_by_bit(campaign, written):
-    made = results(Overview(load([campaign])))
+    table = results(Overview(load([campaign])))
     for read in (pd.read_csv(written / "results.csv"), pd.read_parquet(written / "results.parquet")):
-        assert list(read.columns) == list(made.columns)
-        assert read["run"].tolist() == made["run"].tolist()
+        assert list(read.columns) == list(table.columns)
+        assert read["run"].tolist() == table["run"].tolist()
         for column in ("wall_s", "value:energy", "distance:energy"):
-            assert np.array_equal(read[column], made[column], equal_nan=True)
+            assert np.array_equal(read[column], table[column], equal_nan=True)
 
 
 def test_every_figure_is_a_table_a_drawing_and_a_picture(written):

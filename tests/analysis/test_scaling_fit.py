@@ -90,8 +90,10 @@ def test_weak_scaling_that_communication_slows_down(name, law):
 def test_intervals_hold_the_truth_about_as_often_as_they_say():
     held = 0
     for seed in range(30):
-        made = points(LAWS["amdahl"][0], noise=0.05, seed=seed)
-        low, high = intervals(STRONG_MODELS[0], made["size"].to_numpy(float), made["wall_s"].to_numpy())["s"]
+        sample = points(LAWS["amdahl"][0], noise=0.05, seed=seed)
+        low, high = intervals(STRONG_MODELS[0], sample["size"].to_numpy(float), sample["wall_s"].to_numpy())[
+            "s"
+        ]
         held += low <= 0.1 <= high
     assert (
         held >= 24

@@ -43,7 +43,7 @@ def frames(campaign):
 
 
 @pytest.fixture(scope="module")
-def made(frames):
+def results(frames):
     return study(frames)
 
 
@@ -77,28 +77,30 @@ def test_csv_holds_every_table(campaign, tmp_path, capsys):
     assert path.groupby("size")["path_s"].sum().to_dict() == pytest.approx(walls.to_dict())
 
 
-def test_the_trace_of_the_median_run_is_replayed(made):
-    assert median_runs(made.points)["run"].tolist() == ["r1-0", "r2-0", "r4-0", "r8-0"]
-    found = made.traced["efficiencies"].set_index("size")
+def test_the_trace_of_the_median_run_is_replayed(results):
+    assert median_runs(results.points)["run"].tolist() == ["r1-0", "r2-0", "r4-0", "r8-0"]
+    efficiencies = results.traced["efficiencies"].set_index("size")
     for size in (2, 4, 8):
         mean, most = 64 / size + 1 / size, 64 / size + 1
-        assert found.loc[size, "load_balance"] == pytest.approx(mean / most)
-        assert found.loc[size, "transfer"] == pytest.approx(most / (most + 0.5))
-        assert found.loc[size, "computation"] == pytest.approx(1)
-    assert found.loc[1, ["global", "computation"]].tolist() == pytest.approx([65 / 65.5, 1])
+        assert efficiencies.loc[size, "load_balance"] == pytest.approx(mean / most)
+        assert efficiencies.loc[size, "transfer"] == pytest.approx(most / (most + 0.5))
+        assert efficiencies.loc[size, "computation"] == pytest.approx(1)
+    assert efficiencies.loc[1, ["global", "computation"]].tolist() == pytest.approx([65 / 65.5, 1])
 
 
 def test_what_would_take_too_long_is_left_out_and_said(frames):
-    made = study(frames, ranks=4)
-    assert made.traced["efficiencies"]["size"].tolist() == [1, 2, 4]
-    assert made.notes == ["the traces of 1 run with more than 4 ranks or 2,000,000 events were not replayed"]
-    made = study(frames, in_all=10)  # 3 events of 1 rank, 6 of 2
-    assert made.traced["efficiencies"]["size"].tolist() == [1, 2]
-    assert made.notes[0].startswith("the traces of 2 runs were not replayed, to keep the report quick")
+    results = study(frames, ranks=4)
+    assert results.traced["efficiencies"]["size"].tolist() == [1, 2, 4]
+    assert results.notes == [
+        "the traces of 1 run with more than 4 ranks or 2,000,000 events were not replayed"
+    ]
+    results = study(frames, in_all=10)  # 3 events of 1 rank, 6 of 2
+    assert results.traced["efficiencies"]["size"].tolist() == [1, 2]
+    assert results.notes[0].startswith("the traces of 2 runs were not replayed, to keep the report quick")
 
 
-def test_the_table_of_efficiencies_has_a_column_for_each_rank_count(made):
-    ((title, table),) = efficiency_tables(made)
+def test_the_table_of_efficiencies_has_a_column_for_each_rank_count(results):
+    ((title, table),) = efficiency_tables(results)
     assert title == "Efficiencies: coupled none/arrival"
     assert table.columns == ("ranks", "1", "2", "4", "8")
     assert table.rows[1][0].strip() == "parallel efficiency"
@@ -147,9 +149,9 @@ def test_without_a_complete_run_there_is_a_sentence(tmp_path, capsys):
 def test_a_trace_whose_ranks_contradict_each_other_costs_one_sentence(tmp_path):
     a, b = ("allreduce.a", 1, []), ("allreduce.b", 1, [])
     write_timed(tmp_path / "r", lambda rank, step: [a, b] if rank else [b, a], size=2)
-    made = study(load([tmp_path]))
-    assert made.traced["efficiencies"].empty
-    assert "the trace of r:0 was not replayed: its ranks went through" in made.notes[0]
+    results = study(load([tmp_path]))
+    assert results.traced["efficiencies"].empty
+    assert "the trace of r:0 was not replayed: its ranks went through" in results.notes[0]
 
 
 def test_arrays_dealt_whole_have_no_collectives(tmp_path):
@@ -170,9 +172,9 @@ def test_only_runs_that_agree_in_all_but_the_guarantee_are_priced_together(tmp_p
     priced(tmp_path / "a", 10, "none", **{"solve.preconditioner": "multigrid"})
     priced(tmp_path / "b", 40, "none")
     priced(tmp_path / "c", 60, "layout")
-    found = cost_summary(costs(load([tmp_path])))
-    assert found["relative"].tolist() == pytest.approx([1, 1.5])
-    assert "jacobi" in found["base"].iloc[0]
+    summary = cost_summary(costs(load([tmp_path])))
+    assert summary["relative"].tolist() == pytest.approx([1, 1.5])
+    assert "jacobi" in summary["base"].iloc[0]
 
 
 def test_what_a_guarantee_chooses_makes_no_other_experiment(tmp_path):

@@ -22,9 +22,9 @@ def found_in(tmp_path, trees, partners=None):
     return waits(timeline(run), len(trees), partners or {})
 
 
-def on_path(found):
+def on_path(delays):
     """{(rank, region): ms on the critical path}."""
-    parts = composition(found, critical_path(found))
+    parts = composition(delays, critical_path(delays))
     return {(row.rank, row.name): row.path_ns / MS for row in parts.itertuples(index=False)}
 
 
@@ -91,10 +91,10 @@ def test_an_exchange_waits_for_its_partners_alone(tmp_path):
         [("work", 2, []), ("halo", 8, []), ("end", 1, [])],
         [("work", 10, []), ("halo", 0, []), ("end", 0.5, [])],
     ]
-    found = found_in(tmp_path, trees, {"halo": {0: [1], 1: [0, 2], 2: [1]}})
-    assert (found.table["who"].tolist(), (found.table["late"] / MS).tolist()) == ([1, 2, 2], [1, 8, 0])
-    assert (replay(found) / MS).tolist() == [3, 11, 10.5]
-    assert on_path(found) == {(2, "work"): 10, (1, "end"): 1}
+    delays = found_in(tmp_path, trees, {"halo": {0: [1], 1: [0, 2], 2: [1]}})
+    assert (delays.table["who"].tolist(), (delays.table["late"] / MS).tolist()) == ([1, 2, 2], [1, 8, 0])
+    assert (replay(delays) / MS).tolist() == [3, 11, 10.5]
+    assert on_path(delays) == {(2, "work"): 10, (1, "end"): 1}
 
 
 def test_without_partners_an_exchange_waits_for_all(tmp_path):
@@ -109,11 +109,11 @@ def test_messages_of_a_product_leave_when_it_begins(tmp_path):
         return ("spmv", outer, [("inner", inner, []), ("halo", waiting, [])])
 
     trees = [[("work", 4, []), product(5, 0, 1)], [product(1, 3.5, 1)]]
-    found = found_in(tmp_path, trees, {"halo": {0: [1], 1: [0]}})
-    of_1 = found.table[found.table["rank"] == 1].iloc[0]
+    delays = found_in(tmp_path, trees, {"halo": {0: [1], 1: [0]}})
+    of_1 = delays.table[delays.table["rank"] == 1].iloc[0]
     assert (of_1["posted"] / MS, of_1["last"] / MS, of_1["late"] / MS) == (0, 4, 3)
-    assert (replay(found) / MS).tolist() == [10, 5]
-    assert (useful_times(found) / MS).tolist() == [10, 2]
+    assert (replay(delays) / MS).tolist() == [10, 5]
+    assert (useful_times(delays) / MS).tolist() == [10, 2]
 
 
 def test_work_inside_a_collective_is_useful(tmp_path):
@@ -122,20 +122,20 @@ def test_work_inside_a_collective_is_useful(tmp_path):
         [("work", 6, []), ("allreduce.dots", 0.5, [("spmv", 3, [])])],
         [("allreduce.dots", 2.5, [("spmv", 4, [])]), ("end", 1, [])],
     ]
-    found = found_in(tmp_path, trees)
-    assert (useful_times(found) / MS).tolist() == [9, 5]
-    assert ((found.table["idle"] - found.table["posted"]) / MS).tolist() == [3, 4]
-    assert (found.table["late"] / MS).tolist() == [0, 2]
-    assert (found.table["own"] / MS).tolist() == [0.5, 2.5]
-    assert (replay(found) / MS).tolist() == [9, 7]
-    assert on_path(found) == {(0, "work"): 6, (0, "allreduce.dots"): 0.5, (0, "spmv"): 3}
+    delays = found_in(tmp_path, trees)
+    assert (useful_times(delays) / MS).tolist() == [9, 5]
+    assert ((delays.table["idle"] - delays.table["posted"]) / MS).tolist() == [3, 4]
+    assert (delays.table["late"] / MS).tolist() == [0, 2]
+    assert (delays.table["own"] / MS).tolist() == [0.5, 2.5]
+    assert (replay(delays) / MS).tolist() == [9, 7]
+    assert on_path(delays) == {(0, "work"): 6, (0, "allreduce.dots"): 0.5, (0, "spmv"): 3}
 
 
 def test_an_exchange_inside_a_sum_under_way_is_no_work(tmp_path):
     tree = [("allreduce.dots", 1, [("spmv", 2, [("halo", 3, [])])])]
-    found = found_in(tmp_path, [tree, tree], {"halo": {0: [1], 1: [0]}})
-    assert (useful_times(found) / MS).tolist() == [2, 2]
-    assert efficiencies(found)["transfer"] == pytest.approx(2 / 6)
+    delays = found_in(tmp_path, [tree, tree], {"halo": {0: [1], 1: [0]}})
+    assert (useful_times(delays) / MS).tolist() == [2, 2]
+    assert efficiencies(delays)["transfer"] == pytest.approx(2 / 6)
 
 
 def test_time_in_no_region_is_named(tmp_path):
@@ -144,9 +144,9 @@ def test_time_in_no_region_is_named(tmp_path):
     second = (events["rank"] == 1).to_numpy()
     events.loc[second, ["start", "end"]] += 3 * MS
     again = events[second].assign(start=6 * MS, end=7 * MS)
-    found = waits(pd.concat([events, again], ignore_index=True), 2, {})
-    assert on_path(found) == {(1, BEFORE): 3, (1, "work"): 3, (1, OUTSIDE): 1}
-    assert efficiencies(found)["useful_s"] == pytest.approx(0.002 + 0.004)
+    delays = waits(pd.concat([events, again], ignore_index=True), 2, {})
+    assert on_path(delays) == {(1, BEFORE): 3, (1, "work"): 3, (1, OUTSIDE): 1}
+    assert efficiencies(delays)["useful_s"] == pytest.approx(0.002 + 0.004)
 
 
 def test_one_rank_loses_only_the_cost_of_its_collectives(tmp_path):
@@ -155,11 +155,11 @@ def test_one_rank_loses_only_the_cost_of_its_collectives(tmp_path):
 
 
 def test_ranks_that_never_wait(tmp_path):
-    found = found_in(tmp_path, [[("work", 2, [])], [("work", 4, [])]])
-    assert efficiencies(found)["parallel"] == pytest.approx(0.75)
-    assert on_path(found) == {(1, "work"): 4}
-    assert collectives(found).empty
-    assert stragglers(found)["caused_s"].tolist() == [0, 0]
+    delays = found_in(tmp_path, [[("work", 2, [])], [("work", 4, [])]])
+    assert efficiencies(delays)["parallel"] == pytest.approx(0.75)
+    assert on_path(delays) == {(1, "work"): 4}
+    assert collectives(delays).empty
+    assert stragglers(delays)["caused_s"].tolist() == [0, 0]
 
 
 def test_clocks_that_disagree_never_make_the_replay_longer_than_the_run(tmp_path):
@@ -168,11 +168,11 @@ def test_clocks_that_disagree_never_make_the_replay_longer_than_the_run(tmp_path
         [("work", 5, []), ("allreduce.a", 0.1, []), ("end", 1, [])],
         [("work", 3, []), ("allreduce.a", 1, []), ("end", 2, [])],
     ]
-    found = found_in(tmp_path, trees)
-    known = efficiencies(found)
+    delays = found_in(tmp_path, trees)
+    known = efficiencies(delays)
     assert (known["acausal"], known["acausal_ns"]) == (1, MS)
-    assert (replay(found) <= found.finish).all()
-    assert sum(on_path(found).values()) == pytest.approx(found.wall / MS)
+    assert (replay(delays) <= delays.finish).all()
+    assert sum(on_path(delays).values()) == pytest.approx(delays.wall / MS)
 
 
 def test_ranks_that_wait_in_different_orders_are_refused(tmp_path):
@@ -200,26 +200,26 @@ def program(seed, ranks=5, length=30):
 
 def graph(kinds, local, costs):
     """The program as a graph: nodes (i, rank, "post" or "end"); edges carry ms of work, or a wait for others."""
-    made, ranks = networkx.DiGraph(), range(local.shape[1])
+    dag, ranks = networkx.DiGraph(), range(local.shape[1])
     for rank in ranks:
         before = ("start", rank)
         for i, kind in enumerate(kinds):
             post, end = (i, rank, "post"), (i, rank, "end")
             inside = local[i, rank, 1] if kind in ("spmv", "pipelined") else 0.0
-            made.add_edge(before, post, ms=local[i, rank, 0])
-            made.add_edge(post, end, ms=inside + costs[i, rank])
+            dag.add_edge(before, post, ms=local[i, rank, 0])
+            dag.add_edge(post, end, ms=inside + costs[i, rank])
             for other in RING[rank] if kind in ("halo", "spmv") else set(ranks) - {rank}:
-                made.add_edge((i, other, "post"), end, ms=costs[i, rank])
+                dag.add_edge((i, other, "post"), end, ms=costs[i, rank])
             before = end
-        made.add_edge(before, ("stop", rank), ms=local[len(kinds), rank, 0])
-    return made
+        dag.add_edge(before, ("stop", rank), ms=local[len(kinds), rank, 0])
+    return dag
 
 
-def times(made):
-    """{node: ms} when each node of `made` is reached."""
+def times(dag):
+    """{node: ms} when each node of `dag` is reached."""
     reached = {}
-    for node in networkx.topological_sort(made):
-        reached[node] = max((reached[u] + d["ms"] for u, _, d in made.in_edges(node, data=True)), default=0.0)
+    for node in networkx.topological_sort(dag):
+        reached[node] = max((reached[u] + d["ms"] for u, _, d in dag.in_edges(node, data=True)), default=0.0)
     return reached
 
 
@@ -241,24 +241,26 @@ def test_replay_is_the_longest_path_of_the_graph_without_costs(tmp_path, seed):
     kinds, local, costs = program(seed)
     reached = times(graph(kinds, local, costs))
     trees = [tree_of(kinds, local, reached, rank) for rank in range(5)]
-    found = found_in(tmp_path, trees, {"halo": RING})
+    delays = found_in(tmp_path, trees, {"halo": RING})
     free = times(graph(kinds, local, 0 * costs))
-    assert (replay(found) / MS).tolist() == pytest.approx([free["stop", rank] for rank in range(5)], abs=1e-3)
-    assert found.wall / MS == pytest.approx(max(reached["stop", rank] for rank in range(5)), abs=1e-3)
-    assert (replay(found) <= found.finish).all()
+    assert (replay(delays) / MS).tolist() == pytest.approx(
+        [free["stop", rank] for rank in range(5)], abs=1e-3
+    )
+    assert delays.wall / MS == pytest.approx(max(reached["stop", rank] for rank in range(5)), abs=1e-3)
+    assert (replay(delays) <= delays.finish).all()
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_critical_path_is_the_longest_path_of_the_graph(tmp_path, seed):
     kinds, local, costs = program(seed)
-    made = graph(kinds, local, costs)
-    reached = times(made)
+    dag = graph(kinds, local, costs)
+    reached = times(dag)
     trees = [tree_of(kinds, local, reached, rank) for rank in range(5)]
-    found = found_in(tmp_path, trees, {"halo": RING})
-    longest = networkx.dag_longest_path(made, weight="ms")
-    path = critical_path(found)
+    delays = found_in(tmp_path, trees, {"halo": RING})
+    longest = networkx.dag_longest_path(dag, weight="ms")
+    path = critical_path(delays)
     jumps = [(u[1], v[1]) for u, v in pairwise(longest) if u[1] != v[1]]
     assert list(pairwise(path["rank"])) == jumps
     assert path["begin"].tolist() == [0, *path["end"].tolist()[:-1]]
-    assert (path["end"] - path["begin"]).sum() == found.wall
-    assert composition(found, path)["path_ns"].sum() == found.wall
+    assert (path["end"] - path["begin"]).sum() == delays.wall
+    assert composition(delays, path)["path_ns"].sum() == delays.wall

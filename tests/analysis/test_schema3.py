@@ -53,8 +53,8 @@ def test_it_is_labelled_by_what_ran_and_its_waits_are_found(run):
     own = frames.runs.iloc[0]
     assert set(factors(own["method"], own["options"], (*CHOSEN, *FREE))) >= {"device", "preconditioner"}
     assert frames.usage.empty and not frames.events.empty
-    found = collectives(waits(timeline(run, 0), 2, partners(run)))
-    assert {"halo", "allreduce.dots1"} <= set(found["name"])
+    table = collectives(waits(timeline(run, 0), 2, partners(run)))
+    assert {"halo", "allreduce.dots1"} <= set(table["name"])
 
 
 def test_the_file_of_a_rank_has_no_more_tables_and_columns_than_it_had(tmp_path):
@@ -73,9 +73,9 @@ def test_the_file_of_a_rank_has_no_more_tables_and_columns_than_it_had(tmp_path)
         rows = {table: {column: file[table][column][...] for column in known[table]} for table in known}
         lengths = {table: len(next(iter(columns.values()))) for table, columns in rows.items()}
         digests = {table: table_digest(table, columns, 3) for table, columns in rows.items()}
-        told = (attributes_digest(contents.attributes(file.id, "test")),) * 2
+        attribute_digests = (attributes_digest(contents.attributes(file.id, "test")),) * 2
         del file["committed"]
-        file["committed"] = Commit(lengths, dict.fromkeys(known, 0), digests, told).record()
+        file["committed"] = Commit(lengths, dict.fromkeys(known, 0), digests, attribute_digests).record()
     reseal(path)
     trace = read(path)
     assert trace.complete and trace.tables["values"]["value"].tolist() == [1.5]
@@ -103,11 +103,11 @@ def test_what_was_a_vector_had_the_ordering_for_vectors():
         "allreduce.dt",
         "x",
     ]
-    found = old(names, "exact,fixed-point", **both)
-    assert {name: own["accumulation"] for name, own in found.items()} == {
+    entries = old(names, "exact,fixed-point", **both)
+    assert {name: own["accumulation"] for name, own in entries.items()} == {
         "scalars": "exact", "gradients": "fixed-point", "dots17": "fixed-point", "dots16": "exact"
     }  # fmt: skip
-    assert orderings(found) == ["direct in exact", "direct in fixed-point"]
+    assert orderings(entries) == ["direct in exact", "direct in fixed-point"]
     study = old(["allreduce.dots1", "allreduce.exact1"], "arrival", **{"run.allreduce": "arrival"})
     assert orderings(study) == ["arrival"] and study["exact1"]["decided"] == "application"
     unnamed = old([], "exact,fixed-point", **both)  # nothing else is known

@@ -31,10 +31,10 @@ SETTING = {"variables": {"ATEN_CPU_CAPABILITY": "default"}, "arithmetic": {"torc
 
 def machine(**changed):
     """The environment HERE with some entries changed, those of dicts one by one."""
-    made = json.loads(json.dumps(HERE))
+    environment = json.loads(json.dumps(HERE))
     for key, value in changed.items():
-        made[key] = made[key] | value if isinstance(value, dict) else value
-    return {"environment": made}
+        environment[key] = environment[key] | value if isinstance(value, dict) else value
+    return {"environment": environment}
 
 
 def flip(block, at=2):
@@ -64,9 +64,9 @@ def test_runs_of_another_environment_neither_keep_nor_break_a_promise(tmp_path, 
     write_run(tmp_path / "b", guarantee="layout", change=flip(3) if differ else None, **machine(**other))
     group = only(load([tmp_path]))
     assert group.verdict == OUTSIDE
-    said = clause(group)
-    assert "2 environments, for which nothing is promised" in said
-    assert ("first at step 2, vorticity, block 3" in said) == differ and ("one hash" in said) != differ
+    text = clause(group)
+    assert "2 environments, for which nothing is promised" in text
+    assert ("first at step 2, vorticity, block 3" in text) == differ and ("one hash" in text) != differ
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ def test_runs_that_keep_a_promise_in_each_of_several_environments_are_not_said_t
     frames = load([tmp_path])
     group = only(frames)
     assert (group.verdict, group.distinct) == (OUTSIDE, 2)
-    said = sentence([group], frames)
-    assert "variables.ATEN_CPU_CAPABILITY: not set; default" in said and "BROKEN" not in said
+    summary = sentence([group], frames)
+    assert "variables.ATEN_CPU_CAPABILITY: not set; default" in summary and "BROKEN" not in summary
     assert set(matrix(frames, [group])["verdict"]) == {OUTSIDE}
     assert set(SIGNS) == set(MEANING)
     assert set(results(Overview(frames))["verdict"]) == {OUTSIDE}
@@ -197,14 +197,14 @@ def test_the_cause_is_the_environment_before_a_kernel_and_says_both_values(tmp_p
     write_run(tmp_path / "a", guarantee="layout", **machine())
     write_run(tmp_path / "b", guarantee="layout", change=flip(3), **machine(**SETTING))
     frames = load([tmp_path])
-    found = compare(frames, ("a", 0), ("b", 0))
-    judged = cause(frames, found)
+    divergence = compare(frames, ("a", 0), ("b", 0))
+    judged = cause(frames, divergence)
     assert judged.kind == "environment" and judged.instead == "local kernel"
     assert "variables.ATEN_CPU_CAPABILITY is not set in a:0, default in b:0" in judged.why
     assert "arithmetic.torch is AVX512 in a:0, DEFAULT in b:0" in judged.why
-    told = dict(comparison.facts(found, frames))
-    assert told["cause"].startswith("environment: arithmetic.torch, variables.ATEN_CPU_CAPABILITY")
-    assert told["or"].startswith("local kernel: it shows first in ")
+    facts = dict(comparison.facts(divergence, frames))
+    assert facts["cause"].startswith("environment: arithmetic.torch, variables.ATEN_CPU_CAPABILITY")
+    assert facts["or"].startswith("local kernel: it shows first in ")
 
 
 def test_equal_runs_of_several_environments_are_said_to_be_unlike(tmp_path, capsys):
@@ -246,8 +246,8 @@ def test_the_linter_names_environments_under_a_promise(tmp_path):
     for name, there in (("a", {}), ("b", SETTING)):
         write_run(tmp_path / name, guarantee="layout", **machine(**there))
         write_run(tmp_path / f"none-{name}", **machine(**there))
-    found = lint(Overview(load([tmp_path])))
-    (row,) = found[found["rule"] == "outside-the-promise"].itertuples()
+    findings = lint(Overview(load([tmp_path])))
+    (row,) = findings[findings["rule"] == "outside-the-promise"].itertuples()
     assert row.where == "coupled layout/arrival" and "ATEN_CPU_CAPABILITY: not set; default" in row.found
     assert "one processor, one set of libraries, one set of settings" in row.remedy
 
@@ -265,10 +265,10 @@ def test_a_real_setting_is_recorded_puts_the_run_outside_and_is_its_cause(tmp_pa
     a, b = (json.loads(text) for text in frames.runs["environment"])
     assert b["variables.ATEN_CPU_CAPABILITY"] == "default" and b["arithmetic.torch"] == "DEFAULT"
     assert "variables.ATEN_CPU_CAPABILITY" not in a
-    found = compare(frames, *zip(frames.runs["run"], frames.runs["repeat"], strict=True))
-    assert found.differs == (
+    divergence = compare(frames, *zip(frames.runs["run"], frames.runs["repeat"], strict=True))
+    assert divergence.differs == (
         a["arithmetic.torch"] != "DEFAULT"
     )  # where the processor has more, it enters the bits
-    if found.differs:
-        judged = cause(frames, found)
+    if divergence.differs:
+        judged = cause(frames, divergence)
         assert judged.kind == "environment" and "variables.ATEN_CPU_CAPABILITY" in judged.name

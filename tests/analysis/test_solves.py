@@ -55,9 +55,9 @@ def test_a_method_or_a_preconditioner_makes_a_family_and_the_rest_makes_cases(tm
         write_solves(tmp_path / f"r{k}", [falling()], method=method)
     write_solves(tmp_path / "ranks", [falling()], size=2)
     write_solves(tmp_path / "exact", [falling()], guarantee="exact", ordering="exact")
-    found = solves(load([tmp_path])).solves
+    table = solves(load([tmp_path])).solves
     box = "poisson27 8 x 8 x 8"
-    assert {family: set(same["case"]) for family, same in found.groupby("family")} == {
+    assert {family: set(same["case"]) for family, same in table.groupby("family")} == {
         f"{box}, cg, restart=30": {
             "none/arrival (spmv=csr) on 1 rank", "none/arrival (spmv=merge) on 1 rank",
             "none/arrival (spmv=csr) on 2 ranks", "exact/exact on 1 rank",
@@ -110,32 +110,32 @@ def test_repeats_and_cases_are_compared_apart(tmp_path):
     write_solves(tmp_path / "none", [changed_at(3), changed_at(4)])
     write_solves(tmp_path / "layout", [falling()] * 2, guarantee="layout", ordering="exact")
     pairs = made_of(tmp_path).pairs
-    found = {(row.case, row.against): row.first for row in pairs.itertuples()}
-    assert list(found) == [
+    firsts = {(row.case, row.against): row.first for row in pairs.itertuples()}
+    assert list(firsts) == [
         ("none/arrival on 1 rank", EACH_OTHER), ("none/arrival on 1 rank", "layout:0"),
         ("layout/exact on 1 rank", EACH_OTHER),
     ]  # fmt: skip
-    assert found["none/arrival on 1 rank", EACH_OTHER] == 3
-    assert found["none/arrival on 1 rank", "layout:0"] == 3 and np.isnan(
-        found["layout/exact on 1 rank", EACH_OTHER]
+    assert firsts["none/arrival on 1 rank", EACH_OTHER] == 3
+    assert firsts["none/arrival on 1 rank", "layout:0"] == 3 and np.isnan(
+        firsts["layout/exact on 1 rank", EACH_OTHER]
     )
 
 
 def test_histories_of_other_methods_are_never_compared(tmp_path):
     write_solves(tmp_path / "a", [falling()])
     write_solves(tmp_path / "b", [falling(6, converged=True)], method={"solve.method": "bicgstab"})
-    made = made_of(tmp_path)
-    assert made.pairs.empty and not changed(made)
+    results = made_of(tmp_path)
+    assert results.pairs.empty and not changed(results)
 
 
 def test_a_changed_decision_is_said(tmp_path):
     write_solves(tmp_path / "r", [falling(), falling(), falling(9), falling(5, converged=False)])
-    made = made_of(tmp_path)
-    (sentence,) = sentences(made)
+    results = made_of(tmp_path)
+    (sentence,) = sentences(results)
     assert sentence == (
         "poisson27 8 x 8 x 8, cg: a decision changed: 5 not converged (1 x), 8 (2 x), 9 (1 x) iterations."
     )
-    assert changed(made)[0][:2] == ("poisson27 8 x 8 x 8, cg", "differs")
+    assert changed(results)[0][:2] == ("poisson27 8 x 8 x 8, cg", "differs")
 
 
 def test_one_decision_and_one_solve_are_told_apart(tmp_path):
@@ -158,9 +158,9 @@ def test_decisions_of_injected_orders_are_said(tmp_path):
     write_solves(
         tmp_path / "other", [falling(drift_iterations=[8, 9, 8], **drawn)], problem="p1", kind="poisson7"
     )
-    made = made_of(tmp_path / "other")
-    assert "a decision changed, 8 (2 x), 9 (1 x) iterations in 3 samples" in sentences(made)[0]
-    assert len(changed(made)) == 1
+    results = made_of(tmp_path / "other")
+    assert "a decision changed, 8 (2 x), 9 (1 x) iterations in 3 samples" in sentences(results)[0]
+    assert len(changed(results)) == 1
 
 
 @pytest.mark.parametrize("taken, words", [
@@ -177,11 +177,11 @@ def test_the_drift_study_is_read_by_sample(tmp_path):
         tmp_path / "r",
         [falling(difference=difference, drift_residual=-difference, drift_iterations=[5, 6, 7])],
     )
-    found = solves(load([tmp_path]))
-    assert found.samples["sample"].tolist() == [0] * 9 + [1] * 9 + [2] * 9
-    assert found.samples["difference"].tolist() == difference.ravel().tolist()
-    assert (found.samples["residual"] == -found.samples["difference"]).all()
-    assert found.ends[["sample", "iterations"]].to_numpy().tolist() == [[0, 5], [1, 6], [2, 7]]
+    records = solves(load([tmp_path]))
+    assert records.samples["sample"].tolist() == [0] * 9 + [1] * 9 + [2] * 9
+    assert records.samples["difference"].tolist() == difference.ravel().tolist()
+    assert (records.samples["residual"] == -records.samples["difference"]).all()
+    assert records.ends[["sample", "iterations"]].to_numpy().tolist() == [[0, 5], [1, 6], [2, 7]]
 
 
 def test_a_sample_drawn_again_from_one_seed_is_no_new_sample(tmp_path):
@@ -189,21 +189,23 @@ def test_a_sample_drawn_again_from_one_seed_is_no_new_sample(tmp_path):
     other = {"difference": np.full((2, 9), 2.0), "drift_iterations": [8, 9]}
     write_solves(tmp_path / "a", [falling(**drawn), falling(**other)])
     write_solves(tmp_path / "b", [falling(**other)], seed=2)
-    made = made_of(tmp_path)
-    assert made.recorded.replays == 2 and len(made.recorded.ends) == 4
-    assert sorted(made.recorded.samples["difference"].unique()) == [1, 2]
-    assert any("2 samples of injected orders were drawn from one seed again" in note for note in made.notes)
+    results = made_of(tmp_path)
+    assert results.recorded.replays == 2 and len(results.recorded.ends) == 4
+    assert sorted(results.recorded.samples["difference"].unique()) == [1, 2]
+    assert any(
+        "2 samples of injected orders were drawn from one seed again" in note for note in results.notes
+    )
 
 
 def test_incomplete_solves_are_drawn_and_counted_nowhere(tmp_path):
     write_solves(tmp_path / "a", [falling()])
     cut = {"residual": FALLING[:4]}
     write_solves(tmp_path / "b", [cut], complete=False, result=False)
-    made = made_of(tmp_path)
-    (row,) = made.cases.to_dict("records")
+    results = made_of(tmp_path)
+    (row,) = results.cases.to_dict("records")
     assert (row["solves"], row["incomplete"], row["decisions"]) == (1, 1, {(8, True): 1})
-    assert made.pairs.empty and len(made.recorded.solves) == 2
-    assert any("1 solve ended early" in note for note in made.notes)
+    assert results.pairs.empty and len(results.recorded.solves) == 2
+    assert any("1 solve ended early" in note for note in results.notes)
 
 
 def test_residuals_that_are_no_numbers_are_counted_and_compared_by_their_bits(tmp_path):
@@ -211,13 +213,13 @@ def test_residuals_that_are_no_numbers_are_counted_and_compared_by_their_bits(tm
     residual[6:] = np.nan
     bad = solve(residual, converged=False)
     write_solves(tmp_path / "r", [bad, bad, falling()])
-    made = made_of(tmp_path)
-    (row,) = made.cases.to_dict("records")
+    results = made_of(tmp_path)
+    (row,) = results.cases.to_dict("records")
     assert row["not_finite"] == 6 and row["histories"] == 2
-    same, other = made.pairs.to_dict("records")
+    same, other = results.pairs.to_dict("records")
     assert same["differing"] == 0 and same["undefined"] == 0
     assert (other["first"], other["undefined"]) == (6, 3)
-    assert any("6 residuals NaN or infinite" in note for note in made.notes)
+    assert any("6 residuals NaN or infinite" in note for note in results.notes)
 
 
 def test_runs_with_a_fault_are_left_out(tmp_path):

@@ -30,11 +30,11 @@ def test_samples_of_several_runs_of_one_case_are_one_study(tmp_path):
 def test_conjugate_gradients_in_drawn_orders_grow_until_the_solves_have_nothing_in_common(tmp_path):
     """A badly conditioned system; the rate, found by the phase, agrees with the one between two fixed levels."""
     write_solves(tmp_path / "r", [studied(samples=8, limit=110, contrast=100.0)])
-    found = solves(load([tmp_path]))
-    (row,) = study(found).growth.to_dict("records")
+    records = solves(load([tmp_path]))
+    (row,) = study(records).growth.to_dict("records")
     assert row["nothing"] == "" and row["largest"] > 1e-6 and row["crossed"] == 8
     assert abs(row["predicted"] - row["observed"]) <= 3
-    for _, sample in found.samples.groupby("sample"):
+    for _, sample in records.samples.groupby("sample"):
         y = sample["difference"].to_numpy()
         i, j = np.argmax(y >= 1e-13), np.argmax(y >= 1e-7)
         assert np.log(y[j] / y[i]) / (j - i) == pytest.approx(row["rate"], rel=0.25)

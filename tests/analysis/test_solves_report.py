@@ -62,7 +62,7 @@ def frames(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def made(frames):
+def results(frames):
     return study(solves(frames))
 
 
@@ -105,39 +105,39 @@ def test_decisions_that_agree_are_not_in_the_verdict(tmp_path):
     assert "one decision in 2 solves: 9 iterations" in section(report.html, SOLVES[0])
 
 
-def test_every_solve_is_a_line_of_its_residuals_and_true_ones_are_marks(made):
-    (figure,) = history_figures(made)
-    assert [name for _, name in figure.legend] == made.cases["case"].tolist()
+def test_every_solve_is_a_line_of_its_residuals_and_true_ones_are_marks(results):
+    (figure,) = history_figures(results)
+    assert [name for _, name in figure.legend] == results.cases["case"].tolist()
     assert "true residual" in figure.caption and "tolerance" in figure.caption
     lines = re.findall(r'id="solves-history-0-line2d_\d+"', figure.svg)
-    assert len(lines) > 2 * len(made.recorded.solves)  # a line and marks each, and ticks
+    assert len(lines) > 2 * len(results.recorded.solves)  # a line and marks each, and ticks
     assert "relative residual</text>" in figure.svg and "iteration</text>" in figure.svg
 
 
-def test_iterations_are_points_by_case(made):
-    (figure,) = iteration_figures(made)
+def test_iterations_are_points_by_case(results):
+    (figure,) = iteration_figures(results)
     assert [name for _, name in figure.legend] == ["solves", "injected orders"]
-    for case in made.cases["case"]:
+    for case in results.cases["case"]:
         assert f">{case}</text>" in figure.svg
     assert points_of(figure.svg) >= 8 + 8  # solves and samples
 
 
-def test_residuals_that_drift_apart_are_drawn_by_what_is_compared(made):
-    (figure,) = drift_figures(made)
+def test_residuals_that_drift_apart_are_drawn_by_what_is_compared(results):
+    (figure,) = drift_figures(results)
     assert [name for _, name in figure.legend] == ["repeats of a case", "cases against the reference"]
     assert ">equal</text>" in figure.svg
 
 
-def test_the_growth_has_samples_median_and_fit(made):
-    (figure,) = growth_figures(made)
-    (row,) = made.growth.itertuples()
+def test_the_growth_has_samples_median_and_fit(results):
+    (figure,) = growth_figures(results)
+    (row,) = results.growth.itertuples()
     assert f"exp({row.rate:.3g} k)" in figure.legend[1][1] and "8 solves" in figure.caption
     thin = [width for width in re.findall(r"stroke-width: ([\d.]+)", figure.svg) if width == "0.6"]
     assert len(thin) >= 8
 
 
-def test_columns_of_what_was_not_recorded_are_left_out(tmp_path, made):
-    ((_, table),) = case_tables(made)
+def test_columns_of_what_was_not_recorded_are_left_out(tmp_path, results):
+    ((_, table),) = case_tables(results)
     assert table.columns[-2:] == ("attained", "error") and "gap" in table.columns
     write_solves(tmp_path / "r", [solve(FALLING)])
     ((_, bare),) = case_tables(study(solves(load([tmp_path]))))
@@ -205,9 +205,11 @@ def test_many_families_and_cases_have_tables_and_the_first_have_figures(tmp_path
     for k in range(4):
         pair = [solve(FALLING), solve(FALLING * 1.1)]
         write_solves(tmp_path / f"r{k}", pair, problem=f"p{k}", kind=f"kind{k}")
-    made = study(solves(load([tmp_path])))
-    assert len(history_figures(made)) == 2 == len(drift_figures(made)) and len(case_tables(made)) == 4
-    first, second, _ = solves_sections.solves_sections(made)
+    results = study(solves(load([tmp_path])))
+    assert (
+        len(history_figures(results)) == 2 == len(drift_figures(results)) and len(case_tables(results)) == 4
+    )
+    first, second, _ = solves_sections.solves_sections(results)
     assert "first 2 families; 2 more have tables only" in first.intro
     assert all(table.folded for _, table in [*first.tables[1:], *second.tables])
 
@@ -216,18 +218,18 @@ def test_cases_beyond_the_colours_and_rows_are_in_the_table(tmp_path, monkeypatc
     monkeypatch.setattr(solves_figures, "ROWS", COLOURS)
     for size in range(1, COLOURS + 3):
         write_solves(tmp_path / f"s{size}", [solve(FALLING)], size=size)
-    made = study(solves(load([tmp_path])))
-    assert "2 more cases are in the table" in iteration_figures(made)[0].caption
-    (figure,) = history_figures(made)
+    results = study(solves(load([tmp_path])))
+    assert "2 more cases are in the table" in iteration_figures(results)[0].caption
+    (figure,) = history_figures(results)
     assert len(figure.legend) == COLOURS and "2 more cases are in the table" in figure.caption
 
 
 def test_long_histories_are_thinned_and_solves_are_not(tmp_path):
     rng = np.random.default_rng(1)
     long = [solve(np.exp(-np.linspace(0, 20, 5000)) * rng.uniform(0.9, 1.1, 5000)) for _ in range(4)]
-    made = study(solves(load([write_solves(tmp_path / "r", long)])))
-    (history,) = history_figures(made)
-    (drift,) = drift_figures(made)
+    results = study(solves(load([write_solves(tmp_path / "r", long)])))
+    (history,) = history_figures(results)
+    (drift,) = drift_figures(results)
     assert len(history.svg) < 400_000 and points_of(drift.svg) <= POINTS + 100
     assert len(re.findall(r"stroke-width: 1;|stroke: var\(--s0", history.svg)) >= 4
 
@@ -235,7 +237,7 @@ def test_long_histories_are_thinned_and_solves_are_not(tmp_path):
 @pytest.mark.skipif(test_browser.CHROMIUM is None, reason="no chromium on PATH")
 @pytest.mark.parametrize("width", [400, 1600])
 def test_the_page_fits_its_window_and_is_quiet(report, tmp_path, width):
-    seen, said = test_browser.look(report, tmp_path, width)
+    seen, log = test_browser.look(report, tmp_path, width)
     assert seen["content"] <= width == seen["width"]
-    assert seen["fetched"] == 0 and "CONSOLE" not in said
+    assert seen["fetched"] == 0 and "CONSOLE" not in log
     assert seen["smallest"] >= 9  # CSS pixels of the smallest letters in any figure

@@ -21,11 +21,11 @@ def call(*arguments):
 
 def row(frame, variant, **where):
     """The one row of `frame` of that variant."""
-    found = frame[frame["variant"] == variant]
+    rows = frame[frame["variant"] == variant]
     for column, value in where.items():
-        found = found[found[column] == value]
-    assert len(found) == 1
-    return found.iloc[0]
+        rows = rows[rows[column] == value]
+    assert len(rows) == 1
+    return rows.iloc[0]
 
 
 @pytest.mark.parametrize("name, parts", [
@@ -42,8 +42,8 @@ def test_frames_hold_every_sample_time_truth_and_bound(tmp_path):
     times = {SPA: [1.0, 2.0, 3.0], SPTR: [[2.0, 2.0, 2.0], [4.0, 4.0, 4.0]]}
     worst = {"worst-low:spa:native:8": [3.5, 1.0], "worst-high:spa:native:8": [6.0, 4.0]}
     write_sums(tmp_path / "r", VARYING | FIXED, times, size=2, truth={8: [4.25, 2.0]}, worst=worst, nbytes=64)
-    found = sums(load([tmp_path]))
-    samples = found.samples
+    records = sums(load([tmp_path]))
+    samples = records.samples
     assert list(samples.columns) == [
         "case", "operation", "variant", "backend", "n", "array", "run", "repeat", "sample", "value",
     ]  # fmt: skip
@@ -58,15 +58,15 @@ def test_frames_hold_every_sample_time_truth_and_bound(tmp_path):
     assert spa["array"].tolist() == [0, 0, 0, 1, 1, 1] and spa["sample"].tolist() == [0, 1, 2] * 2
     assert len(samples) == 18 and set(samples["case"]) == {"uniform float64, none/native on 2 ranks"}
     assert list(samples["variant"].cat.categories) == ["spa", "sptr", "exact"]  # as they were run
-    sptr = found.times[found.times["variant"] == "sptr"]
+    sptr = records.times[records.times["variant"] == "sptr"]
     assert sptr[["rank", "sample", "calls", "seconds", "nbytes"]].to_numpy().tolist() == [
         [rank, sample, 2, seconds, 64.0] for rank, seconds in ((0, 0.002), (1, 0.004)) for sample in range(3)
     ]
-    assert found.truth[["n", "array", "value"]].to_numpy().tolist() == [[8, 0, 4.25], [8, 1, 2.0]]
-    assert found.worst[["array", "low", "high"]].to_numpy().tolist() == [[0, 3.5, 6.0], [1, 1.0, 4.0]]
-    assert found.guarantee("uniform float64, none/native on 2 ranks", "sum", "sptr", "native") == "run"
+    assert records.truth[["n", "array", "value"]].to_numpy().tolist() == [[8, 0, 4.25], [8, 1, 2.0]]
+    assert records.worst[["array", "low", "high"]].to_numpy().tolist() == [[0, 3.5, 6.0], [1, 1.0, 4.0]]
+    assert records.guarantee("uniform float64, none/native on 2 ranks", "sum", "sptr", "native") == "run"
     assert (
-        found.guarantee("uniform float64, none/native on 2 ranks", "sum", "new", "native") == "not recorded"
+        records.guarantee("uniform float64, none/native on 2 ranks", "sum", "new", "native") == "not recorded"
     )
 
 
@@ -81,9 +81,9 @@ def test_runs_of_one_problem_are_samples_of_one_case_and_others_are_kept_apart(t
     write_sums(tmp_path / "c", {SPA: [[9.0], [9.0]]}, **other(distribution="normal"))
     write_sums(tmp_path / "d", {SPA: [[8.0], [8.0]]}, size=2)
     write_sums(tmp_path / "e", {SPA: [[8.0], [8.0]]}, guarantee="run", ordering="direct")
-    made = study(sums(load([tmp_path])))
-    found = made.arrays[made.arrays["array"] == 0].set_index("case")[["samples", "distinct"]]
-    assert {case: row.tolist() for case, row in found.iterrows()} == {
+    results = study(sums(load([tmp_path])))
+    counts = results.arrays[results.arrays["array"] == 0].set_index("case")[["samples", "distinct"]]
+    assert {case: row.tolist() for case, row in counts.iterrows()} == {
         "uniform float64, none/native on 1 rank": [6, 3],
         "uniform float64, none/native on 2 ranks": [1, 1],
         "uniform float64, run/direct on 1 rank": [1, 1],
@@ -104,19 +104,19 @@ def test_a_parameter_of_the_distribution_tells_cases_apart(tmp_path):
 def test_sizes_may_be_spread_over_runs(tmp_path):
     write_sums(tmp_path / "a", VARYING)
     write_sums(tmp_path / "b", {"sum:spa:native:80": [[1.0, 2.0]] * 3}, **other(sizes=[80], arrays=3))
-    made = study(sums(load([tmp_path])))
-    assert made.series[["n", "arrays"]].to_numpy().tolist() == [[8, 2], [80, 3]]
-    assert made.series["case"].nunique() == 1
+    results = study(sums(load([tmp_path])))
+    assert results.series[["n", "arrays"]].to_numpy().tolist() == [[8, 2], [80, 3]]
+    assert results.series["case"].nunique() == 1
 
 
 def test_an_emulated_run_from_the_same_seed_is_a_replay_and_no_new_sample(tmp_path):
     emulated = {"sum:spa:emulated:8": [[4.0, 5.0]]}
     write_sums(tmp_path / "a", emulated, repeats=2)
     write_sums(tmp_path / "b", emulated | {SPA: [[4.0, 5.0]]})
-    made = study(sums(load([tmp_path])))
-    assert row(made.arrays, "spa", backend="emulated")["samples"] == 2
-    assert made.recorded.replays == 4
-    assert any("4 emulated samples repeat the orders" in note for note in made.notes)
+    results = study(sums(load([tmp_path])))
+    assert row(results.arrays, "spa", backend="emulated")["samples"] == 2
+    assert results.recorded.replays == 4
+    assert any("4 emulated samples repeat the orders" in note for note in results.notes)
 
 
 def test_samples_of_a_killed_run_count_and_those_with_a_fault_do_not(tmp_path):
@@ -156,11 +156,11 @@ def test_the_truth_is_the_reference_where_no_variant_can_be_or_where_it_is_asked
 
 def test_without_any_reference_only_samples_against_each_other_are_given(tmp_path):
     write_sums(tmp_path / "a", VARYING)
-    made = study(sums(load([tmp_path])))
-    spa = row(made.series, "spa")
+    results = study(sums(load([tmp_path])))
+    spa = row(results.series, "spa")
     assert spa["pair_max"] == 0.2 and np.isnan(spa["v_s_max"]) and np.isnan(spa["error_max"])
     assert spa["undefined"] == 0 and spa["reference"] == ""
-    assert "no variant whose samples all agree, and no truth" in made.notes[0]
+    assert "no variant whose samples all agree, and no truth" in results.notes[0]
 
 
 def test_the_named_reference_decides(tmp_path):
@@ -220,15 +220,17 @@ def test_a_place_for_csv_that_cannot_be_exits_with_2(tmp_path, capsys):
 
 def test_single_samples_are_analysed(tmp_path):
     write_sums(tmp_path / "r", {SPA: [[4.0]], SPTR: [[4.5]]}, {SPA: [1.0], SPTR: [2.0]})
-    made = study(sums(load([tmp_path])))
-    spa = row(made.series, "spa")
+    results = study(sums(load([tmp_path])))
+    spa = row(results.series, "spa")
     assert (spa["samples"], spa["distinct"], spa["pair_max"]) == (1, 1, 0) and np.isnan(spa["pair_median"])
     assert spa["v_s_max"] == spa["shift"] == 0.5 / 4.5
-    assert row(made.prices, "sptr")["ratio"] == 2 and np.isnan(row(made.prices, "sptr")["ratio_low"])
+    assert row(results.prices, "sptr")["ratio"] == 2 and np.isnan(row(results.prices, "sptr")["ratio_low"])
 
 
 def test_promises_are_those_of_the_trace(tmp_path):
     write_sums(tmp_path / "r", VARYING, promises={"sum:spa:native": "run"})
-    made = study(sums(load([tmp_path])))
-    assert made.recorded.guarantee("uniform float64, none/native on 1 rank", "sum", "spa", "native") == "run"
+    results = study(sums(load([tmp_path])))
+    assert (
+        results.recorded.guarantee("uniform float64, none/native on 1 rank", "sum", "spa", "native") == "run"
+    )
     assert PROMISES["sum:spa:native"] == "none"

@@ -40,14 +40,14 @@ def test_ranks_with_arrays_of_their_own_are_timed_apart(tmp_path):
 
 def test_the_base_is_the_fastest_variant_without_a_guarantee(tmp_path):
     write(tmp_path / "r", {SPA: [2.0] * 3, SPTR: [3.0] * 3, NUMPY: [1.0] * 3})
-    found = of(tmp_path)
-    assert found["ratio"].to_dict() == {
+    table = of(tmp_path)
+    assert table["ratio"].to_dict() == {
         ("spa", "native"): 1.0,
         ("sptr", "native"): 1.5,
         ("numpy", "numpy"): 0.5,
     }
-    assert set(found["base"]) == {"spa (native)"}
-    assert found["guarantee"].tolist() == ["none", "run", "run"]
+    assert set(table["base"]) == {"spa (native)"}
+    assert table["guarantee"].tolist() == ["none", "run", "run"]
 
 
 def test_without_one_it_is_the_sum_of_a_library(tmp_path):
@@ -87,8 +87,8 @@ def test_the_median_lies_between_order_statistics():
 def test_the_interval_of_the_median_covers_as_often_as_it_says():
     rng = np.random.default_rng(5)
     for size in (8, 51):
-        found = [median_interval(x)[1:] for x in rng.lognormal(size=(1000, size))]
-        inside = np.mean([low <= 1.0 <= high for low, high in found])
+        intervals = [median_interval(x)[1:] for x in rng.lognormal(size=(1000, size))]
+        inside = np.mean([low <= 1.0 <= high for low, high in intervals])
         assert inside >= 0.95 - 3 * (0.05 * 0.95 / 1000) ** 0.5
 
 

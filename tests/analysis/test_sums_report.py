@@ -63,7 +63,7 @@ def frames(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def made(frames):
+def results(frames):
     return study(sums(frames))
 
 
@@ -137,8 +137,8 @@ def test_reductions_that_differ_and_another_app_make_one_report(tmp_path):
     assert "sum:spa" not in variability
 
 
-def test_price_is_drawn_against_error_by_guarantee(made):
-    price, time = price_figures(made)
+def test_price_is_drawn_against_error_by_guarantee(results):
+    price, time = price_figures(results)
     assert {name for _, name in price.legend} == {"none", "run", "exact"}
     assert "N = 1,000" in price.caption
     for name in ("spa", "sptr", "exact"):
@@ -161,8 +161,8 @@ def test_where_names_have_no_room_the_best_trades_are_named(tmp_path):
     assert {"cheapest", "closest", "both"} <= named < set(points)
 
 
-def test_every_array_is_a_point_of_run_to_run_and_of_algorithm(made):
-    (figure,) = bits_figures(made)
+def test_every_array_is_a_point_of_run_to_run_and_of_algorithm(results):
+    (figure,) = bits_figures(results)
     assert "every array a point" in figure.caption
     # 4 variants, 3 arrays, pair and shift; what else is marked are ticks.
     points = [
@@ -175,8 +175,8 @@ def test_every_array_is_a_point_of_run_to_run_and_of_algorithm(made):
     assert figure.svg.index(">ao (emulated)<") < figure.svg.index(">exact (native)<")
 
 
-def test_histograms_are_few_and_of_variants_that_differ(made):
-    (figure,) = shape_figures(made)
+def test_histograms_are_few_and_of_variants_that_differ(results):
+    (figure,) = shape_figures(results)
     titles = re.findall(r">(\w+ \(\w+\))</text>", figure.svg)
     assert set(titles) == {"ao (emulated)", "spa (native)"}
     assert len(titles) == 2 * len(SIZES) <= PANELS
@@ -205,8 +205,8 @@ def test_no_histogram_has_more_panels_and_bars_than_can_be_read(tmp_path):
     assert max(bars) <= 2 * BARS + 10
 
 
-def test_the_growth_has_alpha_in_its_legend_and_marks_of_the_search(made):
-    (figure,) = growth_figures(made)
+def test_the_growth_has_alpha_in_its_legend_and_marks_of_the_search(results):
+    (figure,) = growth_figures(results)
     (ao, spa) = (text for _, text in figure.legend)
     assert re.fullmatch(r"ao \(emulated\): alpha = 0\.\d+ \(0\.\d+ to 0\.\d+\)", ao)
     assert 0.3 < float(re.search(r"alpha = ([\d.]+)", spa)[1]) < 0.7
@@ -297,7 +297,7 @@ def test_other_data_never_make_one_group(tmp_path):
 @pytest.mark.skipif(test_browser.CHROMIUM is None, reason="no chromium on PATH")
 @pytest.mark.parametrize("width", [400, 1600])
 def test_the_page_fits_its_window_and_is_quiet(report, tmp_path, width):
-    seen, said = test_browser.look(report, tmp_path, width)
+    seen, log = test_browser.look(report, tmp_path, width)
     assert seen["content"] <= width == seen["width"]
-    assert seen["fetched"] == 0 and "CONSOLE" not in said
+    assert seen["fetched"] == 0 and "CONSOLE" not in log
     assert seen["smallest"] >= 9  # CSS pixels of the smallest letters in any figure

@@ -32,8 +32,8 @@ def mixture(seed, places, n=600):
     "x", [normal(1), mixture(2, [0, 9]), np.array([1.0, 2.0]), np.repeat([0.0, 1.0, 5.0], 40)]
 )
 def test_a_histogram_counts_every_number(x):
-    made = cells(np.sort(x))
-    assert made.counts.sum() == len(x) and len(made.edges) == len(made.counts) + 1
+    histogram = cells(np.sort(x))
+    assert histogram.counts.sum() == len(x) and len(histogram.edges) == len(histogram.counts) + 1
 
 
 def test_cells_are_as_wide_as_freedman_and_diaconis_say():
@@ -46,9 +46,9 @@ def test_cells_are_as_wide_as_freedman_and_diaconis_say():
 
 def test_numbers_on_a_grid_that_shows_have_a_cell_for_each_of_its_points():
     x = np.sort(np.repeat([0.0, 0.25, 1.0], [10, 20, 30]))
-    made = cells(x, grid=0.25)
-    assert made.discrete and made.counts.tolist() == [10, 20, 0, 0, 30]
-    assert made.places.tolist() == [0.0, 0.25, 0.5, 0.75, 1.0]
+    histogram = cells(x, grid=0.25)
+    assert histogram.discrete and histogram.counts.tolist() == [10, 20, 0, 0, 30]
+    assert histogram.places.tolist() == [0.0, 0.25, 0.5, 0.75, 1.0]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -65,10 +65,10 @@ def test_v_s_and_its_grid_are_relative_to_the_reference():
 
 
 def test_the_divergence_is_that_of_the_formula():
-    made = cells(np.sort(np.repeat([0.0, 1.0], [30, 10])), grid=1.0)
+    histogram = cells(np.sort(np.repeat([0.0, 1.0], [30, 10])), grid=1.0)
     q = 0.5 * math.erfc(-(0.5 - 0.25) / math.sqrt(2))  # below the edge at 0.5, for mean 0.25 and deviation 1
     expected = 0.75 * math.log(0.75 / q) + 0.25 * math.log(0.25 / (1 - q))
-    assert divergence(made, 0.25, 1.0) == pytest.approx(expected, rel=1e-12)
+    assert divergence(histogram, 0.25, 1.0) == pytest.approx(expected, rel=1e-12)
 
 
 def test_shares_of_the_normal_distribution_keep_their_digits_in_both_tails():
@@ -81,12 +81,12 @@ def test_shares_of_the_normal_distribution_keep_their_digits_in_both_tails():
 
 def test_normal_samples_are_seldom_above_their_own_bound_and_others_always():
     """5 % of normal samples should be; of 20, five or more have a probability of 0.3 %."""
-    above = [found.kl > found.normal_95 for found in (shape(normal(seed)) for seed in SEEDS)]
+    above = [form.kl > form.normal_95 for form in (shape(normal(seed)) for seed in SEEDS)]
     assert sum(above) < 5
     for seed in SEEDS:
         for x in (np.random.default_rng(seed).exponential(size=500), mixture(seed, [0, 6])):
-            found = shape(x)
-            assert found.kl > found.normal_95
+            form = shape(x)
+            assert form.kl > form.normal_95
 
 
 def test_the_bound_of_normal_samples_grows_as_they_become_few():
@@ -96,8 +96,8 @@ def test_the_bound_of_normal_samples_grows_as_they_become_few():
 
 @pytest.mark.parametrize("places", [[0], [0, 6], [0, 6, 12]])
 def test_modes_of_a_known_mixture_are_counted(places):
-    found = [modes(cells(np.sort(mixture(seed, places)))) for seed in range(8)]
-    assert np.median(found) == len(places) and max(found) <= len(places) + 1
+    counts = [modes(cells(np.sort(mixture(seed, places)))) for seed in range(8)]
+    assert np.median(counts) == len(places) and max(counts) <= len(places) + 1
 
 
 def test_discrete_values_far_apart_are_modes_and_a_grid_alone_is_none():
@@ -120,5 +120,5 @@ def test_normal_samples_have_one_mode_as_often_as_the_level_says():
 
 @pytest.mark.parametrize("x, count", [([], 0), ([2.0, 2.0], 2), ([np.nan, np.inf, 1.0], 1)])
 def test_without_two_different_numbers_there_is_no_shape(x, count):
-    found = shape(np.array(x))
-    assert (found.count, found.modes) == (count, min(count, 1)) and math.isnan(found.kl)
+    form = shape(np.array(x))
+    assert (form.count, form.modes) == (count, min(count, 1)) and math.isnan(form.kl)

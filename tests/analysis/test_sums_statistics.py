@@ -15,23 +15,23 @@ NAN, INF = math.nan, math.inf
 
 def of(samples, reference=NAN, truth=NAN):
     """Statistics of one array."""
-    made = statistics(np.array([samples], np.float64), np.array([reference]), np.array([truth]))
-    assert {column.shape for column in made.values()} == {(1,)}
-    return {name: float(column[0]) for name, column in made.items()}
+    columns = statistics(np.array([samples], np.float64), np.array([reference]), np.array([truth]))
+    assert {column.shape for column in columns.values()} == {(1,)}
+    return {name: float(column[0]) for name, column in columns.items()}
 
 
 def test_by_hand():
-    found = of([4.0, 5.0, 4.0, 2.0], reference=4.0, truth=np.nextafter(4.0, 5.0))
-    assert found["samples"] == 4 and found["distinct"] == 3
-    assert found["effective"] == 16 / (4 + 1 + 1)
-    assert found["median"] == 4.0 and found["shift"] == 0
-    assert found["pair_max"] == 3 / 5
-    assert found["pair_median"] == 0.25  # of |1 - 5/4| and |1 - 2/4|, the lower
-    assert found["v_s_max"] == 0.5 and found["v_s_median"] == 0  # of 0, 0.25, 0, 0.5
-    assert found["ulp_max"] == bits.ulp_distance(4.0, 2.0)
-    assert found["own_ulp"] == bits.ulp_distance(2.0, 5.0)
-    assert found["error_median"] == 1
-    assert math.isnan(found["bound"]) and found["undefined"] == 0
+    row = of([4.0, 5.0, 4.0, 2.0], reference=4.0, truth=np.nextafter(4.0, 5.0))
+    assert row["samples"] == 4 and row["distinct"] == 3
+    assert row["effective"] == 16 / (4 + 1 + 1)
+    assert row["median"] == 4.0 and row["shift"] == 0
+    assert row["pair_max"] == 3 / 5
+    assert row["pair_median"] == 0.25  # of |1 - 5/4| and |1 - 2/4|, the lower
+    assert row["v_s_max"] == 0.5 and row["v_s_median"] == 0  # of 0, 0.25, 0, 0.5
+    assert row["ulp_max"] == bits.ulp_distance(4.0, 2.0)
+    assert row["own_ulp"] == bits.ulp_distance(2.0, 5.0)
+    assert row["error_median"] == 1
+    assert math.isnan(row["bound"]) and row["undefined"] == 0
 
 
 def test_the_bound_is_given_where_nothing_differs():
@@ -39,9 +39,9 @@ def test_the_bound_is_given_where_nothing_differs():
 
 
 def test_the_change_of_algorithm_is_apart_from_run_to_run_variation():
-    found = of([8.0, 8.0, 8.0], reference=4.0)
-    assert (found["distinct"], found["pair_max"], found["pair_median"]) == (1, 0, 0)
-    assert found["shift"] == found["v_s_max"] == 1.0
+    row = of([8.0, 8.0, 8.0], reference=4.0)
+    assert (row["distinct"], row["pair_max"], row["pair_median"]) == (1, 0, 0)
+    assert row["shift"] == row["v_s_max"] == 1.0
 
 
 @pytest.mark.parametrize("samples, reference, v_s_max, undefined, distinct", [
@@ -58,9 +58,9 @@ def test_the_change_of_algorithm_is_apart_from_run_to_run_variation():
     ([5e-324, 1e-323], 5e-324, 1.0, 0, 2),
 ])  # fmt: skip
 def test_cases_that_the_formula_leaves_open(samples, reference, v_s_max, undefined, distinct):
-    found = of(samples, reference)
-    np.testing.assert_equal(found["v_s_max"], v_s_max)
-    assert (found["undefined"], found["distinct"]) == (undefined, distinct)
+    row = of(samples, reference)
+    np.testing.assert_equal(row["v_s_max"], v_s_max)
+    assert (row["undefined"], row["distinct"]) == (undefined, distinct)
 
 
 def test_against_a_plain_loop():
@@ -68,18 +68,18 @@ def test_against_a_plain_loop():
     values = rng.integers(-3, 9, (50, 31)) / 8 + 1.0
     values[rng.random(values.shape) < 0.02] = NAN
     reference, truth = rng.integers(1, 9, 50) / 8, rng.integers(1, 9, 50) / 8
-    made = statistics(values, reference, truth)
+    columns = statistics(values, reference, truth)
     for i, row in enumerate(values):
         counts = np.unique(row.view(np.uint64), return_counts=True)[1]
-        assert made["distinct"][i] == len(counts)
-        assert made["effective"][i] == pytest.approx(1 / ((counts / 31) ** 2).sum())
+        assert columns["distinct"][i] == len(counts)
+        assert columns["effective"][i] == pytest.approx(1 / ((counts / 31) ** 2).sum())
         known = row[~np.isnan(row)]
         size = np.sort(np.abs(1 - np.abs(known / reference[i])))
-        assert made["v_s_max"][i] == pytest.approx(size[-1])
-        assert made["v_s_quantile"][i] == pytest.approx(size[math.ceil(0.95 * len(size)) - 1])
+        assert columns["v_s_max"][i] == pytest.approx(size[-1])
+        assert columns["v_s_quantile"][i] == pytest.approx(size[math.ceil(0.95 * len(size)) - 1])
         every = [1 - abs(a) / abs(b) for a, b in itertools.permutations(known, 2)]
-        assert made["pair_max"][i] == pytest.approx(max(every))
-        assert made["error_max"][i] == np.nanmax(bits.ulp_distance(truth[i], row))
+        assert columns["pair_max"][i] == pytest.approx(max(every))
+        assert columns["error_max"][i] == np.nanmax(bits.ulp_distance(truth[i], row))
 
 
 def test_quantiles_are_elements_and_leave_the_undefined_out():
@@ -94,12 +94,12 @@ def test_stretches_of_any_length_are_worked_on_together(monkeypatch):
     monkeypatch.setattr("analysis.sums.statistics.CHUNK", 4)
     values = np.arange(12.0)
     begin = np.array([0, 2, 3, 5, 10])
-    found = {
+    stretches = {
         int(row): block.tolist()
         for rows, many in blocks(values, begin)
         for row, block in zip(rows, many, strict=True)
     }
-    assert found == {0: [0, 1], 1: [2], 2: [3, 4], 3: [5, 6, 7, 8, 9], 4: [10, 11]}
+    assert stretches == {0: [0, 1], 1: [2], 2: [3, 4], 3: [5, 6, 7, 8, 9], 4: [10, 11]}
 
 
 def test_numbers_undoes_ranks():

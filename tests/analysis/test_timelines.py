@@ -42,12 +42,12 @@ def test_the_events_of_the_step_of_all_ranks_and_both_runs_are_drawn(frames):
 
 
 def test_the_event_in_which_the_difference_arose_is_framed(frames, monkeypatch):
-    found = compare(frames, ("r", 0), ("r", 1))
+    divergence = compare(frames, ("r", 0), ("r", 1))
     path = frames.runs["path"].iloc[0]
     event = event_of(timeline(path, 1, [3], [2]).assign(call=0).iloc[0])
-    judged = Cause("local kernel", found.first, "rhs", 2, event, ())
-    monkeypatch.setattr(timelines, "cause", lambda frames, found: judged)
-    (figure,) = timeline_figure(frames, found, "t", "cell")
+    judged = Cause("local kernel", divergence.first, "rhs", 2, event, ())
+    monkeypatch.setattr(timelines, "cause", lambda frames, divergence: judged)
+    (figure,) = timeline_figure(frames, divergence, "t", "cell")
     marked = figure.data[figure.data[MARKED]]
     assert marked[["run", "rank"]].to_numpy().tolist() == [["r:1", 2]]
     assert "Framed: the event in which the difference arose (local kernel: rhs)" in figure.caption
@@ -55,9 +55,9 @@ def test_the_event_in_which_the_difference_arose_is_framed(frames, monkeypatch):
 
 def test_of_many_ranks_the_owner_and_the_slowest_are_drawn(tmp_path):
     frames = load([write_run(tmp_path / "r", size=12, repeats=2, change=at_step_3)])
-    found = compare(frames, ("r", 0), ("r", 1))
-    (figure,) = timeline_figure(frames, found, "t", "cell")
-    assert found.first.rank_b == 7
+    divergence = compare(frames, ("r", 0), ("r", 1))
+    (figure,) = timeline_figure(frames, divergence, "t", "cell")
+    assert divergence.first.rank_b == 7
     for repeat in (0, 1):
         events = frames.of("events", "r", repeat)
         slowest = events[events["step"] == 3].groupby("rank")["exclusive_ns"].sum().idxmax()

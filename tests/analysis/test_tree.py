@@ -33,13 +33,13 @@ rows = st.dictionaries(
 
 @settings(deadline=None)
 @given(rows, st.data())
-def test_leaves_cover_all_rows_and_change_with_every_bit(found, data):
-    made = columns([(*key, *value) for key, value in found.items()])
-    leaves = tree.leaves(made, PAYLOAD["fingerprints"])
-    assert leaves["rows"].sum() == len(found)
+def test_leaves_cover_all_rows_and_change_with_every_bit(entries, data):
+    table = columns([(*key, *value) for key, value in entries.items()])
+    leaves = tree.leaves(table, PAYLOAD["fingerprints"])
+    assert leaves["rows"].sum() == len(entries)
     assert np.array_equal(leaves["begin"], np.cumsum([0, *leaves["rows"]])[:-1])
-    row, bit = data.draw(st.integers(0, len(found) - 1)), data.draw(st.integers(0, 127))
-    changed = {**made, "hi": made["hi"].copy(), "lo": made["lo"].copy()}
+    row, bit = data.draw(st.integers(0, len(entries) - 1)), data.draw(st.integers(0, 127))
+    changed = {**table, "hi": table["hi"].copy(), "lo": table["lo"].copy()}
     changed["hi" if bit < 64 else "lo"][row] ^= np.uint64(1 << (bit % 64))
     other = tree.leaves(changed, PAYLOAD["fingerprints"])
     differ = (leaves["hi"] != other["hi"]) | (leaves["lo"] != other["lo"])
@@ -81,9 +81,9 @@ def test_the_first_divergence_and_the_growth_are_those_of_every_row_compared(tmp
         write_run(tmp_path / "c", size=3, blocks=25, steps=6, change=change)
     frames = load([tmp_path])
     a, b = ("a", 0), ("c" if seed == 5 else "b", 0)
-    found, grown = compare(frames, a, b), growth(frames, a, b)
+    divergence, grown = compare(frames, a, b), growth(frames, a, b)
     shared = 0
-    for table, point in (("fingerprints", found.fingerprint), ("values", found.value)):
+    for table, point in (("fingerprints", divergence.fingerprint), ("values", divergence.value)):
         both = plainly(frames, table, a, b)
         shared += len(both)
         changed = both[both["differs"]]
@@ -99,7 +99,7 @@ def test_the_first_divergence_and_the_growth_are_those_of_every_row_compared(tmp
         assert {key: tuple(row) for key, row in mine.T.items()} == {
             key: tuple(row) for key, row in expected.T.items()
         }
-    assert found.compared == shared
+    assert divergence.compared == shared
 
 
 def test_equal_runs_are_compared_without_reading_a_row(tmp_path):
@@ -119,8 +119,14 @@ def test_one_block_that_differs_is_found_by_reading_its_neighbours_alone(tmp_pat
               change=lambda repeat, step, field: flip_bit(field, 300, element=3) if step == 4 else None)  # fmt: skip
     load([tmp_path])
     frames = load([tmp_path])
-    found = compare(frames, ("a", 0), ("b", 0)).first
-    assert (found.step, found.name, found.block, found.differing, found.recorded) == (
+    difference = compare(frames, ("a", 0), ("b", 0)).first
+    assert (
+        difference.step,
+        difference.name,
+        difference.block,
+        difference.differing,
+        difference.recorded,
+    ) == (
         4,
         "vorticity",
         300,

@@ -72,15 +72,15 @@ def test_distinct_outcomes_are_counted_per_name(mixed):
 
 
 def test_run_to_run_is_apart_from_the_distance_to_the_reference(mixed):
-    found = pairs(mixed).query("name == 'vorticity'")
-    assert found.groupby(["cell", "against"]).size().to_dict() == {
+    distances = pairs(mixed).query("name == 'vorticity'")
+    assert distances.groupby(["cell", "against"]).size().to_dict() == {
         ("coupled layout/exact", EACH_OTHER): 1,
         ("coupled none/arrival on 2 ranks", EACH_OTHER): 3,
         ("coupled none/arrival on 2 ranks", "layout1:0"): 3,
     }
-    within = found.query("against == 'each other' and a == 'n1:0'").set_index("b")["v_c"]
+    within = distances.query("against == 'each other' and a == 'n1:0'").set_index("b")["v_c"]
     assert within.to_dict() == {"n2:0": 0, "n3:0": 2 / BLOCKS}
-    outside = found.query("against == 'layout1:0'").set_index("b")["v_c"]
+    outside = distances.query("against == 'layout1:0'").set_index("b")["v_c"]
     assert outside.to_dict() == {"n1:0": 1 / BLOCKS, "n2:0": 1 / BLOCKS, "n3:0": 1 / BLOCKS}
 
 
@@ -89,8 +89,8 @@ def test_metrics_of_a_vector_are_those_of_its_definition(mixed):
     a, b = field_at(STEPS - 1), field_at(STEPS - 1)
     flip_bit(b, 5, bit=30)
     terms = abs(a[:, 0] - b[:, 0]) / abs(a[:, 0])
-    found = row[["elements", "v_c", "max_ulp", "mean_ulp"]].tolist()
-    assert found == [BLOCKS, 1 / BLOCKS, 2**30, 2**30 / BLOCKS]
+    metrics = row[["elements", "v_c", "max_ulp", "mean_ulp"]].tolist()
+    assert metrics == [BLOCKS, 1 / BLOCKS, 2**30, 2**30 / BLOCKS]
     assert row["v_ermv"] == terms.mean()
     assert math.isnan(row["v_s"])
 

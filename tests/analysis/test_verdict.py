@@ -190,9 +190,9 @@ def test_layout_spans_rank_counts_ownership_and_threads_and_run_does_not(tmp_pat
         write_run(
             tmp_path / guarantee / "c", guarantee=guarantee, size=2, shuffle=3, method={"run.threads": 4}
         )
-    found = cells(load([tmp_path]))
-    assert found.pop("coupled layout/arrival") == ["layout/a", "layout/b", "layout/c"]
-    assert sorted(found.values()) == [["run/a"], ["run/b"], ["run/c"]]
+    groups = cells(load([tmp_path]))
+    assert groups.pop("coupled layout/arrival") == ["layout/a", "layout/b", "layout/c"]
+    assert sorted(groups.values()) == [["run/a"], ["run/b"], ["run/c"]]
 
 
 def test_groups_that_share_guarantee_and_ordering_are_told_apart_by_their_method(tmp_path):
@@ -231,9 +231,9 @@ def test_grouping_keeps_every_row_and_the_callers_frame(tmp_path):
     write_run(tmp_path / "b", guarantee="exact")
     runs = load([tmp_path]).runs
     before = runs.copy()
-    found = grouped(runs)
+    table = grouped(runs)
     pd.testing.assert_frame_equal(runs, before)
-    assert sorted(zip(found["run"], found["repeat"], strict=True)) == [("a", 0), ("a", 1), ("b", 0)]
+    assert sorted(zip(table["run"], table["repeat"], strict=True)) == [("a", 0), ("a", 1), ("b", 0)]
 
 
 def test_what_differs_within_a_problem_or_by_method_does_not_name_it(tmp_path):

@@ -87,7 +87,7 @@ def test_orderings_are_listed_by_commas_also_within_their_parameters():
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "message"),
     [
         (["--orderings", "rign"], "unknown all-reduce ordering 'rign': choose one of"),
         (["--orderings", "library:k=4"], "library takes no parameters"),
@@ -102,9 +102,9 @@ def test_orderings_are_listed_by_commas_also_within_their_parameters():
         (["--dtype", "float8"], "invalid choice: 'float8'"),
     ],
 )
-def test_wrong_options_are_explained(argv, said, capsys):
+def test_wrong_options_are_explained(argv, message, capsys):
     assert allreduce.understood(argv) == (None, 2)
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def asked(**options):
@@ -181,10 +181,10 @@ def test_all_ranks_measure_the_same_shuffles(library):
 
 @libraries
 def test_repetitions_that_begin_late_are_counted_and_left_out(library):
-    found = measured(library)["overrun"]
+    overrun = measured(library)["overrun"]
     # Only the first can begin in time: the others are due while rank 1 still sleeps.
-    assert found["late"] >= 4 and len(found["times"]) == 5 - found["late"]
-    assert len(found["own"]) == 3 and all(t >= 0.005 for t in found["times"])
+    assert overrun["late"] >= 4 and len(overrun["times"]) == 5 - overrun["late"]
+    assert len(overrun["own"]) == 3 and all(t >= 0.005 for t in overrun["times"])
 
 
 @libraries
@@ -222,19 +222,19 @@ def test_a_launch_writes_all_there_is(library, tmp_path):
     options = ["--orderings", ",".join(names), "-b", "8", "-e", "1K", "-f", "128", "--check", *TINY]
     run = on_ranks(3, [*MODULE, *options, "--json", str(tmp_path / "one.json")], library=library, timeout=120)
     assert run.returncode == 0, run.stderr
-    found = read(tmp_path / "one.json")
-    assert {(row["ordering"], row["bytes"]) for row in found["rows"]} == {
+    report = read(tmp_path / "one.json")
+    assert {(row["ordering"], row["bytes"]) for row in report["rows"]} == {
         (n, b) for n in names for b in (8, 1024)
     }
-    for row in found["rows"]:
+    for row in report["rows"]:
         assert row["wrong"] == 0
         assert [len(r["own"]) for r in row["rounds"]] == [3, 3]
         assert sum(len(r["times"]) + r["late"] for r in row["rounds"]) >= 2
         assert row["repetitions"] == sum(len(r["times"]) for r in row["rounds"])
-    assert found["about"]["size"] == 3 and found["about"]["options"]["seed"] == 1
-    assert ("Open MPI" in found["about"]["mpi"]) == (library == "openmpi")
-    assert found["syncs"][0]["method"] in ("clock", "barrier")
-    assert text(found) in run.stdout and all(name in run.stdout for name in HEAD)
+    assert report["about"]["size"] == 3 and report["about"]["options"]["seed"] == 1
+    assert ("Open MPI" in report["about"]["mpi"]) == (library == "openmpi")
+    assert report["syncs"][0]["method"] in ("clock", "barrier")
+    assert text(report) in run.stdout and all(name in run.stdout for name in HEAD)
 
 
 @libraries
@@ -314,7 +314,7 @@ def test_merge_reads_and_writes_files(tmp_path, capsys):
 
 def test_a_target_is_judged_by_the_better_ordering_at_the_worst_size():
     target = Target(FAST, "float64", 8, 64, 1.5)
-    found = {
+    ratios = {
         ("direct", "float64", 8): [1.0, 1.2, 1.4],
         ("block-tree", "float64", 8): [1.1, 1.3, 1.5],
         ("direct", "float64", 64): [9.0, 1.4, 1.6],
@@ -322,11 +322,11 @@ def test_a_target_is_judged_by_the_better_ordering_at_the_worst_size():
         ("direct", "float64", 128): [5.0, 5.0, 5.0],
         ("direct", "float32", 8): [7.0, 7.0, 7.0],
     }
-    row = judged(target, found, "mpich", 4)
+    row = judged(target, ratios, "mpich", 4)
     assert (row["by"], row["worst at"], row["met"]) == ("block-tree", "64 bytes", "yes")
     assert row["ratio"] == {"median": 1.5, "min": 1.4, "max": 3.0, "n": 3}
-    found["block-tree", "float64", 64] = found["direct", "float64", 64] = [1.4, 1.51, 3.0]
-    assert judged(target, found, "mpich", 4)["met"] == "no"
+    ratios["block-tree", "float64", 64] = ratios["direct", "float64", 64] = [1.4, 1.51, 3.0]
+    assert judged(target, ratios, "mpich", 4)["met"] == "no"
     assert judged(target, {}, "mpich", 4)["met"] == "no"
 
 

@@ -12,14 +12,14 @@ SIZES = [8 << k for k in range(0, 20, 2)]
 
 def points(seconds):
     """One point for each ordering with a schedule and size; `seconds(bytes, Cost)` is its time."""
-    found = []
+    measurements = []
     for ordering in orderings():
         if ordering.name in ("direct", "linear", "ring", "recursive-doubling"):
             for nbytes in SIZES:
                 c = cost(ordering.schedule(4), nbytes // 8, 8)
                 counts = c.critical_messages, c.critical_bytes, c.critical_additions
-                found.append(Point(nbytes, *counts, seconds(nbytes, c)))
-    return found
+                measurements.append(Point(nbytes, *counts, seconds(nbytes, c)))
+    return measurements
 
 
 def test_the_constants_are_found():

@@ -35,12 +35,12 @@ def test_a_quantile_is_one_of_the_values():
     assert quantile([3.0, 1.0, 2.0], 0.0) == 1.0
 
 
-def found(times, own, late=0, wrong=None):
+def visit(times, own, late=0, wrong=None):
     return {"times": times, "own": own, "late": late, "wrong": wrong}
 
 
 def test_columns_follow_their_definitions():
-    rounds = [found([4.0, 6.0, 8.0], [3.0, 5.0], 1, 0), found([5.0], [7.0, 1.0], 2, 3)]
+    rounds = [visit([4.0, 6.0, 8.0], [3.0, 5.0], 1, 0), visit([5.0], [7.0, 1.0], 2, 3)]
     columns = figures(rounds, nbytes=1100, size=2)
     assert (columns["repetitions"], columns["late"], columns["wrong"]) == (4, 3, 3)
     assert columns["median"] == 5.5 and columns["interval"] == (4.0, 8.0) and columns["p99"] == 8.0
@@ -51,17 +51,17 @@ def test_columns_follow_their_definitions():
 
 @pytest.mark.parametrize(("size", "factor"), [(1, 0), (2, 1), (4, 1.5), (8, 1.75)])
 def test_the_bus_bandwidth_does_not_depend_on_the_number_of_ranks(size, factor):
-    columns = figures([found([2.0], [2.0] * size)], nbytes=64, size=size)
+    columns = figures([visit([2.0], [2.0] * size)], nbytes=64, size=size)
     assert (columns["algbw"], columns["busbw"]) == (32.0, 32.0 * factor)
 
 
 def test_a_cell_whose_windows_all_began_late_has_no_times():
-    columns = figures([found([], [0.0, 0.0], late=9)], 8, 2)
+    columns = figures([visit([], [0.0, 0.0], late=9)], 8, 2)
     assert (columns["repetitions"], columns["late"], columns["median"]) == (0, 9, None)
 
 
 def test_ratios_are_taken_round_by_round():
-    one = [found([2.0, 4.0, 9.0], []), found([10.0], []), found([], []), found([3.0], [])]
-    other = [found([2.0], []), found([5.0, 5.0], []), found([1.0], []), found([3.0], [])]
+    one = [visit([2.0, 4.0, 9.0], []), visit([10.0], []), visit([], []), visit([3.0], [])]
+    other = [visit([2.0], []), visit([5.0, 5.0], []), visit([1.0], []), visit([3.0], [])]
     assert against(one, other) == {"median": 2.0, "min": 1.0, "max": 2.0, "n": 3}
-    assert against([found([], [])], [found([1.0], [])]) is None
+    assert against([visit([], [])], [visit([1.0], [])]) is None

@@ -20,16 +20,16 @@ SHOWN = 500  # characters of the end of what a violation says; --case shows all
 
 def parser() -> argparse.ArgumentParser:
     """The options."""
-    made = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    made.add_argument("--minutes", type=float, help="for so long")
-    made.add_argument("--cases", type=int, help="so many (1000, where no time is given either)")
-    made.add_argument("--seed", type=int, help="of the first case of each kind; others follow (drawn)")
-    made.add_argument("--kind", help=f"of {', '.join(KINDS)}, separated by commas (all)")
-    made.add_argument("--jobs", type=int, default=1, help="workers (1)")
-    made.add_argument(
+    options = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    options.add_argument("--minutes", type=float, help="for so long")
+    options.add_argument("--cases", type=int, help="so many (1000, where no time is given either)")
+    options.add_argument("--seed", type=int, help="of the first case of each kind; others follow (drawn)")
+    options.add_argument("--kind", help=f"of {', '.join(KINDS)}, separated by commas (all)")
+    options.add_argument("--jobs", type=int, default=1, help="workers (1)")
+    options.add_argument(
         "--case", action="append", metavar="KIND:SEED", help="this one alone, with all that was said"
     )
-    return made
+    return options
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -118,9 +118,9 @@ class Base:
         """The same of good runs."""
         box = fresh(self.case)
         self.copy(box, *names)
-        said = self.answer(box, command, names, target)
+        answer = self.answer(box, command, names, target)
         written = sorted(path for path in box.out.iterdir() if path.is_file() and path.suffix != ".html")
-        return Said(said.code, said.out + "".join(str(path.read_bytes()) for path in written), said.err)
+        return Said(answer.code, answer.out + "".join(str(path.read_bytes()) for path in written), answer.err)
 
 
 def words(name: str, box: Sandbox, names: tuple[str, ...], target: str) -> list[str]:
@@ -156,11 +156,11 @@ class Trial:
         box.note(f"{self.command.name} of {', '.join(self.names)}")
         box.note(str(harm(box.runs / self.target)))
         with box.watched():
-            said = self.base.answer(box, self.command, self.names, self.target)
+            answer = self.base.answer(box, self.command, self.names, self.target)
         if bound():
-            return judge(self.command, said, self.good, self.others)
-        require_code(said)
-        return "damaged" if said.code == 2 else "free"
+            return judge(self.command, answer, self.good, self.others)
+        require_code(answer)
+        return "damaged" if answer.code == 2 else "free"
 
 
 def drawn(rng: random.Random, base: Base, pair: str = "") -> Trial:
@@ -180,35 +180,35 @@ def drawn(rng: random.Random, base: Base, pair: str = "") -> Trial:
     )
 
 
-def judge(command: Command, said: Said, good: Said, others: Said | None) -> str:
-    """`same`, `damaged` or `others`: what `said` is, compared with the answers about all good runs and about the
+def judge(command: Command, answer: Said, good: Said, others: Said | None) -> str:
+    """`same`, `damaged` or `others`: what `answer` is, compared with the answers about all good runs and about the
     others alone. Raises Violation for anything else."""
-    require_code(said)
+    require_code(answer)
     if command.name == "divergence":
-        if DIFFERS in said.out and DIFFERS not in good.out:
-            raise Violation(f"damage looks like a difference: {said.out[:500]}")
-        if EQUAL in said.out and EQUAL not in good.out:
-            raise Violation(f"damage looks like equality: {said.out[:500]}")
-        if (said.code, heads(said)) == (good.code, heads(good)):
+        if DIFFERS in answer.out and DIFFERS not in good.out:
+            raise Violation(f"damage looks like a difference: {answer.out[:500]}")
+        if EQUAL in answer.out and EQUAL not in good.out:
+            raise Violation(f"damage looks like equality: {answer.out[:500]}")
+        if (answer.code, heads(answer)) == (good.code, heads(good)):
             return "same"
-        if said.code != 2:
+        if answer.code != 2:
             raise Violation(
-                f"another verdict: {heads(said)}, code {said.code}; it was {heads(good)}, {good.code}"
+                f"another verdict: {heads(answer)}, code {answer.code}; it was {heads(good)}, {good.code}"
             )
         return "damaged"
     if command.judged:
-        first, before = said.out.partition("\n")[0], good.out.partition("\n")[0]
-        if said.code == 2 and not first:
+        first, before = answer.out.partition("\n")[0], good.out.partition("\n")[0]
+        if answer.code == 2 and not first:
             return "damaged"
         if first == before:
             return "same"
         known = [verdict_in(each.out) for each in (good, others) if each is not None]
-        if verdict_in(said.out) not in known:
+        if verdict_in(answer.out) not in known:
             raise Violation(f"another verdict: {first!r}; it was {before!r}")
-        if not said.err.strip():
+        if not answer.err.strip():
             raise Violation(f"a run is left out without a word: {first!r}; it was {before!r}")
         return "others"
-    return "damaged" if said.code == 2 else "same" if said.out == good.out else "else"
+    return "damaged" if answer.code == 2 else "same" if answer.out == good.out else "else"
 
 
 def verdict_in(text: str) -> str:
@@ -216,18 +216,18 @@ def verdict_in(text: str) -> str:
     line = re.sub(r"\d+ runs? on [\d, ]+ ranks?", "runs", text.partition("\n")[0])
     line = re.sub(r"; \d+ runs? (left out|with damaged or missing files)", "", line)
     return re.sub(
-        r" \((\d+) of \d+ differ[^)]*\)", lambda found: "" if found[1] == "0" else " (some differ)", line
+        r" \((\d+) of \d+ differ[^)]*\)", lambda match: "" if match[1] == "0" else " (some differ)", line
     )
 
 
-def require_code(said: Said) -> None:
+def require_code(answer: Said) -> None:
     """Raises Violation for an exit code that is neither a verdict nor said to be none."""
-    if said.code not in (0, 2, 3):
-        raise Violation(f"exit code {said.code}: {said.err[-500:]}")
-    if said.code == 2 and not said.err.strip():
+    if answer.code not in (0, 2, 3):
+        raise Violation(f"exit code {answer.code}: {answer.err[-500:]}")
+    if answer.code == 2 and not answer.err.strip():
         raise Violation("exit code 2 without a word")
 
 
-def heads(said: Said) -> tuple[str, ...]:
+def heads(answer: Said) -> tuple[str, ...]:
     """The lines of `divergence` that are verdicts."""
-    return tuple(re.findall(rf"^.*(?:{EQUAL}|{DIFFERS}).*$", said.out, re.MULTILINE))
+    return tuple(re.findall(rf"^.*(?:{EQUAL}|{DIFFERS}).*$", answer.out, re.MULTILINE))

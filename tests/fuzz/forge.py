@@ -112,9 +112,9 @@ def _plain(value):
 
 def _dataset(rng: random.Random, file) -> str:
     """The path of a dataset that traces have."""
-    found: list[str] = []
-    file.visititems(lambda name, place: found.append(name) if isinstance(place, h5py.Dataset) else None)
-    return rng.choice(found)
+    paths: list[str] = []
+    file.visititems(lambda name, place: paths.append(name) if isinstance(place, h5py.Dataset) else None)
+    return rng.choice(paths)
 
 
 def attribute(rng, file, outside):
@@ -298,14 +298,14 @@ def names(rng, file, outside):
     if file["tail/names/text"].size and not len(text):
         place = file["tail/names/text"]
         text = place[...].tobytes().rstrip(b"\0")
-    made = rng.choice((
+    lines = rng.choice((
         b"", b"\n" * 1000, b"[]\n", b'"\\ud800"\n' * 9, b'"\xff"\n', b'"a"\n' * 9, b"1\n2\n3\n", b'"' + b"a" * 10**6,
         b"[" * 3000 + b"\n", b'"\\u001b[31m"\n"=1"\n"\\r\\n"\n"\\u202e"\n' * 3, text + text, text[: len(text) // 2],
     ))  # fmt: skip
-    data = np.frombuffer(made, np.uint8)
+    data = np.frombuffer(lines, np.uint8)
     del file["names/text"]
     file["names"].create_dataset("text", data=data, maxshape=(None,), chunks=(4096,))
-    return ascii(made[:20])
+    return ascii(lines[:20])
 
 
 def numbers(rng, file, outside):
@@ -354,8 +354,8 @@ def name_lengths(rng, file, outside):
     kind.set_size(rng.choice((1, 5, 2**16)))
     if "app" in file.attrs:
         del file.attrs["app"]
-    made = h5py.h5a.create(file["/"].id, b"app", kind, space)
-    made.write(np.array([struct.pack("5s", b"a\0b\xff\xff")], dtype=f"S{kind.get_size()}"))
+    item = h5py.h5a.create(file["/"].id, b"app", kind, space)
+    item.write(np.array([struct.pack("5s", b"a\0b\xff\xff")], dtype=f"S{kind.get_size()}"))
 
 
 OF_ANY_FILE: tuple[Callable, ...] = (

@@ -66,26 +66,26 @@ def checkpoint(rng: random.Random, base: Base) -> str:
     elif how < 0.6:
         box.note(mutate.damage(rng, rng.choice([each for each in run.iterdir() if each.is_file()])))
     else:
-        box.note(said := craft_any(rng, path, outside))
-        bound = ", loose: " in said
+        box.note(forgery := craft_any(rng, path, outside))
+        bound = ", loose: " in forgery
     option = "--weights" if closure == "online" and rng.random() < 0.2 else "--restart"
     with box.watched():
-        said = box.say(
+        answer = box.say(
             lambda: _run(
                 "coupled", [*FLOW, "--closure", closure, option, str(path), "--out", str(box.out / "r")]
             )
         )
-    if said.code not in (0, 2) and bound:
-        raise Violation(f"exit code {said.code}: {said.err[-500:]}")
-    if bound and option == "--restart" and said.code == 0 and state_of(said.out) != good:
-        raise Violation(f"other bits from a damaged checkpoint: {state_of(said.out)}, not {good}")
-    return "damaged" if said.code else "same" if state_of(said.out) == good else "free"
+    if answer.code not in (0, 2) and bound:
+        raise Violation(f"exit code {answer.code}: {answer.err[-500:]}")
+    if bound and option == "--restart" and answer.code == 0 and state_of(answer.out) != good:
+        raise Violation(f"other bits from a damaged checkpoint: {state_of(answer.out)}, not {good}")
+    return "damaged" if answer.code else "same" if state_of(answer.out) == good else "free"
 
 
 def state_of(text: str) -> str:
     """The fingerprint of the final state in what a run prints."""
-    found = re.search(r"FINGERPRINT state=(\w+)", text)
-    return found[1] if found else ""
+    match = re.search(r"FINGERPRINT state=(\w+)", text)
+    return match[1] if match else ""
 
 
 def _run(app: str, argv: list[str]) -> int:
@@ -105,10 +105,10 @@ def _checkpointed(base: Base, closure: str) -> tuple[Path, str]:
     clear(place)
     box = fresh(base.case)
     options = [*FLOW, "--closure", closure, "--checkpoint-every", "2", "--out", str(place)]
-    said = box.say(lambda: _run("coupled", options))
-    if said.code:
-        raise RuntimeError(said.err)
-    return place, state_of(said.out)
+    answer = box.say(lambda: _run("coupled", options))
+    if answer.code:
+        raise RuntimeError(answer.err)
+    return place, state_of(answer.out)
 
 
 def deck(rng: random.Random, base: Base) -> str:
@@ -124,8 +124,8 @@ def deck(rng: random.Random, base: Base) -> str:
     path = _text(rng, box, "deck.toml", text)
     options = [f"--deck={path}"] + (["--list"] if rng.random() < 0.3 else [])
     with box.watched():
-        said = box.say(lambda: _checked(app, options))
-    return "damaged" if said.code == 2 else "free"
+        answer = box.say(lambda: _checked(app, options))
+    return "damaged" if answer.code == 2 else "free"
 
 
 def _checked(app, argv: list[str]) -> int:
@@ -158,10 +158,10 @@ def campaign(rng: random.Random, base: Base) -> str:
     box = fresh(base.case)
     path = _text(rng, box, "campaign.toml", CAMPAIGN)
     with box.watched():
-        said = box.say(lambda: _jobs(["plan", str(path)]))
-    if said.code not in (0, 1, 2):
-        raise Violation(f"exit code {said.code}")
-    return "damaged" if said.code else "free"
+        answer = box.say(lambda: _jobs(["plan", str(path)]))
+    if answer.code not in (0, 1, 2):
+        raise Violation(f"exit code {answer.code}")
+    return "damaged" if answer.code else "free"
 
 
 def journal(rng: random.Random, base: Base) -> str:
@@ -189,12 +189,12 @@ def journal(rng: random.Random, base: Base) -> str:
         box.note(mutate.damage(rng, path))
     command = rng.choice((["status"], ["status"], ["plan", "--tasks"]))
     with box.watched():
-        said = box.say(lambda: _jobs([*command, str(box.runs / "campaign" / "campaign.toml")]))
-    if said.code not in (0, 1, 2):
-        raise Violation(f"exit code {said.code}")
-    if command[0] == "status" and said.code == 0 and finished(said.out) > finished(good):
-        raise Violation(f"more is finished than was: {said.out[:1000]}")
-    return "damaged" if said.code or said.err.strip() else "same"
+        answer = box.say(lambda: _jobs([*command, str(box.runs / "campaign" / "campaign.toml")]))
+    if answer.code not in (0, 1, 2):
+        raise Violation(f"exit code {answer.code}")
+    if command[0] == "status" and answer.code == 0 and finished(answer.out) > finished(good):
+        raise Violation(f"more is finished than was: {answer.out[:1000]}")
+    return "damaged" if answer.code or answer.err.strip() else "same"
 
 
 def finished(text: str) -> int:
@@ -224,10 +224,10 @@ def _campaigned(base: Base) -> tuple[Path, str]:
     place.mkdir()
     (place / "campaign.toml").write_text(CAMPAIGN)
     box = fresh(base.case)
-    made = plan(read(place / "campaign.toml"))
-    state = State(made.campaign.out, 0)
+    workload = plan(read(place / "campaign.toml"))
+    state = State(workload.campaign.out, 0)
     state.create()
-    for task, outcome in zip(made.tasks, (DONE, DONE, CHECK_FAILED, FAILED, ""), strict=False):
+    for task, outcome in zip(workload.tasks, (DONE, DONE, CHECK_FAILED, FAILED, ""), strict=False):
         state.begin(task, 1, "17")
         state.started(task, 1, os.getpid())
         state.log(task, 1).write_text("VERIFICATION: PASS\n")
@@ -239,8 +239,8 @@ def _campaigned(base: Base) -> tuple[Path, str]:
     with state.lock():
         held = state.lock_file.read_bytes()
     state.lock_file.write_bytes(held)
-    said = box.say(lambda: _jobs(["status", str(place / "campaign.toml")]))
-    return place, said.out
+    answer = box.say(lambda: _jobs(["status", str(place / "campaign.toml")]))
+    return place, answer.out
 
 
 def matrix(rng: random.Random, base: Base) -> str:
@@ -254,14 +254,16 @@ def matrix(rng: random.Random, base: Base) -> str:
 
     box = fresh(base.case)
     n = rng.randrange(2, 9)
-    made = scipy.sparse.random(n, n, 0.5, random_state=rng.randrange(2**31)) + scipy.sparse.identity(n)
+    system = scipy.sparse.random(n, n, 0.5, random_state=rng.randrange(2**31)) + scipy.sparse.identity(n)
     buffer = io.BytesIO()
     kind = rng.choice(("mtx", "npz", "npy", "vector.mtx"))
     if kind == "mtx":
-        scipy.io.mmwrite(buffer, made.tocoo(), symmetry="general")
+        scipy.io.mmwrite(buffer, system.tocoo(), symmetry="general")
     elif kind == "npz":
         scipy.sparse.save_npz(
-            buffer, rng.choice((made.tocsr(), made.tocsc(), made.tocoo())), compressed=rng.random() < 0.5
+            buffer,
+            rng.choice((system.tocsr(), system.tocsc(), system.tocoo())),
+            compressed=rng.random() < 0.5,
         )
     elif kind == "npy":
         np.save(buffer, np.arange(float(n)))

@@ -192,13 +192,13 @@ def crafted(rng: random.Random, base: Base) -> str:
     trial = drawn(rng, base)
     box = _copied(rng, base, trial.names, CRAFTED_MEMORY)
     outside = base.put_outside(box)
-    said: list[str] = []
+    notes: list[str] = []
 
     def harm(run: Path) -> str:
         path = rng.choice(sorted(run.glob("*.h5")))
-        said.append(craft(rng, path, outside))
-        if ", forged: " in said[0] and rng.random() < 0.8:  # or result.json tells that the trace is another
+        notes.append(craft(rng, path, outside))
+        if ", forged: " in notes[0] and rng.random() < 0.8:  # or result.json tells that the trace is another
             (run / "result.json").unlink(missing_ok=True)
-        return said[0]
+        return notes[0]
 
-    return trial.play(box, harm, lambda: ", loose: " in said[0])
+    return trial.play(box, harm, lambda: ", loose: " in notes[0])

@@ -45,7 +45,7 @@ def broken(rng: random.Random, base: Base) -> str:
             (box.work / "more").touch()
         if how == "writes what is outside":
             (box.out / "page.html").write_text(SECRET)
-        said = {"repeats what is outside": SECRET, "prints control characters": "\x1b[31m",
-                "prints a traceback": "Traceback (most recent call last):"}  # fmt: skip
-        box.say(lambda: print(said.get(how, ""), file=sys.stderr))
+        texts = {"repeats what is outside": SECRET, "prints control characters": "\x1b[31m",
+                 "prints a traceback": "Traceback (most recent call last):"}  # fmt: skip
+        box.say(lambda: print(texts.get(how, ""), file=sys.stderr))
     return how

@@ -18,11 +18,11 @@ ODD = (
 
 def flip(rng: random.Random, data: bytes) -> bytes:
     """One to eight bits are others."""
-    made = bytearray(data)
+    content = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 8))):
-        if made:
-            made[rng.randrange(len(made))] ^= 1 << rng.randrange(8)
-    return bytes(made)
+        if content:
+            content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    return bytes(content)
 
 
 def overwrite(rng: random.Random, data: bytes) -> bytes:

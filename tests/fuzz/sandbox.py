@@ -202,22 +202,22 @@ def _family() -> list[int]:
 
 def _most(pid: int) -> int:
     try:
-        found = re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+        match = re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     except OSError:
         return 0
-    return int(found[1]) * 1024 if found else 0
+    return int(match[1]) * 1024 if match else 0
 
 
 def _state(place: Path) -> dict[Path, tuple]:
     """What is below `place`: kind, size, time of change, targets of links; no content, which would be a reading."""
-    found = {}
+    entries = {}
     for folder, names, files in os.walk(place):
         for name in (*names, *files):
             path = Path(folder, name)
             about = path.lstat()
             times = () if stat.S_ISDIR(about.st_mode) else (about.st_size, about.st_mtime_ns)
-            found[path] = (about.st_mode, *times, os.readlink(path) if stat.S_ISLNK(about.st_mode) else "")
-    return found
+            entries[path] = (about.st_mode, *times, os.readlink(path) if stat.S_ISLNK(about.st_mode) else "")
+    return entries
 
 
 def _age(place: Path) -> None:

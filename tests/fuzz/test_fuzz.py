@@ -48,9 +48,9 @@ def test_the_fuzzer_sees_every_way_to_break_the_criterion(monkeypatch):
         seeds.setdefault(random.Random(f"self:{seed}").choice(HOW), seed)
     assert set(seeds) == set(HOW)
     answers = played([("self", seeds["nothing"]), *(("self", seeds[how]) for how in HOW)])
-    found = dict(zip(HOW, (answer["violated"] for answer in answers[1:]), strict=True))
-    assert not found.pop("nothing")
-    assert all(found.values()), found
+    violations = dict(zip(HOW, (answer["violated"] for answer in answers[1:]), strict=True))
+    assert not violations.pop("nothing")
+    assert all(violations.values()), violations
     for how, word in (("hangs", "no end"), ("dies", "code 3"), ("raises", "a defect"), ("takes memory", "MiB"),
                       ("reads outside", "read outside"), ("removes outside", "removed")):  # fmt: skip
-        assert word in found[how], found[how]
+        assert word in violations[how], violations[how]

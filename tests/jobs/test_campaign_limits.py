@@ -33,21 +33,21 @@ NUMBERS = ["problem.arrays", "problem.block", "problem.sizes", "method.samples",
 
 
 @pytest.mark.parametrize(
-    ("names", "values", "told"),
+    ("names", "values", "count"),
     [(NUMBERS[:2], 216, "10,077,696 tasks"), (NUMBERS, 10**4, r"more than 10\^15 tasks")],
     ids=["10^7", "10^36"],
 )
-def test_tasks_are_counted_before_one_is_made(tmp_path, monkeypatch, names, values, told):
-    def made(*_):
+def test_tasks_are_counted_before_one_is_made(tmp_path, monkeypatch, names, values, count):
+    def guard(*_):
         raise AssertionError("a product was built")
 
-    monkeypatch.setattr(planning, "product", made)
+    monkeypatch.setattr(planning, "product", guard)
     some = ", ".join(map(str, range(1, values + 1)))
     options = ", ".join(f'"{name}" = [{some}]' for name in names)
     text = SMALL.replace(SMALL[SMALL.index("options =") :].strip(), f"options = {{ {options} }}")
     text = text.replace('["none", "layout"]', '"none"').replace("ranks = [2]", f"ranks = [{some}]")
     assert re.search(
-        f"line 7: {told} up to here, and a campaign has at most {TASKS:,}", refused(tmp_path, text)
+        f"line 7: {count} up to here, and a campaign has at most {TASKS:,}", refused(tmp_path, text)
     )
 
 
@@ -142,21 +142,21 @@ def test_a_directory_behind_links_in_a_circle_is_refused(tmp_path):
 
 
 def test_names_that_no_directory_can_have_are_refused(tmp_path, monkeypatch):
-    found = {}
+    messages = {}
 
     class Long(planning.Task):
         id = property(lambda self: "x" * (NAME_MOST + 1))
 
     monkeypatch.setattr(planning, "Task", Long)
-    found["long"] = refused(tmp_path, SMALL)
+    messages["long"] = refused(tmp_path, SMALL)
 
     class Same(planning.Task):
         id = "same"
 
     monkeypatch.setattr(planning, "Task", Same)
-    found["same"] = refused(tmp_path, SMALL)
-    assert f"line 7: names of {NAME_MOST + 1} bytes" in found["long"]
-    assert "line 7: a task has the name of one of line 7, same" in found["same"]
+    messages["same"] = refused(tmp_path, SMALL)
+    assert f"line 7: names of {NAME_MOST + 1} bytes" in messages["long"]
+    assert "line 7: a task has the name of one of line 7, same" in messages["same"]
 
 
 # --- lines of mistakes ---
@@ -235,9 +235,9 @@ def test_a_site_that_would_write_or_show_what_it_must_not_is_refused(old, new, m
     assert old in SITE
     with pytest.raises(JobError) as error:
         sites.read("ours", SITE.replace(old, new, 1), "ours.toml")
-    told = str(error.value)
-    assert told.startswith("site ours.toml: ") and message in told
-    assert told.isprintable() and len(told) < 3000
+    text = str(error.value)
+    assert text.startswith("site ours.toml: ") and message in text
+    assert text.isprintable() and len(text) < 3000
 
 
 @pytest.mark.parametrize(

@@ -37,13 +37,13 @@ def test_reframe_runs_the_reductions_test(tmp_path):
         str(HARNESSES / "reframe_reductions.py"),
         "-r",
     ]
-    told = {"PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
+    variables = {"PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
     options = ["-S", f"python={sys.executable}", "--performance-report"]
-    good = run_command([*command, *options], told, 120, tmp_path)
+    good = run_command([*command, *options], variables, 120, tmp_path)
     assert good.returncode == 0, good.stdout
     assert "Ran 1/1 test case(s) from 1 check(s) (0 failure(s)" in good.stdout
     assert re.search(r"reference_rate: [0-9.]+ Melement/s", good.stdout)
-    bad = run_command([*command, *options, "-S", f"fingerprint={'0' * 32}"], told, 120, tmp_path)
+    bad = run_command([*command, *options, "-S", f"fingerprint={'0' * 32}"], variables, 120, tmp_path)
     assert bad.returncode != 0, "other bits than those of a run before fail the test"
 
 
@@ -156,11 +156,11 @@ def spack_package():
         yield
         conditions.pop()
 
-    found = []
+    dependencies = []
 
     def depends_on(*args, **kwargs):
         bound = inspect.signature(_depends_on).bind(*args, **kwargs).arguments
-        found.append((bound["spec"], bound.get("when") or (conditions[-1] if conditions else None)))
+        dependencies.append((bound["spec"], bound.get("when") or (conditions[-1] if conditions else None)))
 
     names = {
         directive.__name__[1:]: recorder(directive, calls) for directive in (_license, _version, _variant)
@@ -175,7 +175,7 @@ def spack_package():
         },
     )
     assert {call["name"] for call in calls["variant"]} == {"analysis", "torch"}
-    return found
+    return dependencies
 
 
 def recorder(directive, calls):
@@ -191,12 +191,12 @@ def recorder(directive, calls):
 
 def load(path, modules):
     """Execute a file with `modules` ({name: contents}) in place of those that it imports."""
-    made = {}
+    stand_ins = {}
     for name, contents in modules.items():
-        made[name] = types.ModuleType(name)
-        vars(made[name]).update(contents)
+        stand_ins[name] = types.ModuleType(name)
+        vars(stand_ins[name]).update(contents)
     with pytest.MonkeyPatch.context() as patch:
-        for name, module in made.items():
+        for name, module in stand_ins.items():
             patch.setitem(sys.modules, name, module)
         spec = importlib.util.spec_from_file_location("harness", path)
         spec.loader.exec_module(importlib.util.module_from_spec(spec))

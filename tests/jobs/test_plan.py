@@ -24,14 +24,14 @@ def of(tmp_path, text=SMALL, where=None, **replaced):
 
 def test_every_value_is_crossed_with_every_other(tmp_path):
     tasks = of(tmp_path, MANY).tasks
-    found = {(t.ranks, t.seed, t.allocation, dict(t.options)["run.guarantee"]) for t in tasks}
-    assert len(tasks) == len(found) == 3 * 2 * 3 * 2
+    combinations = {(t.ranks, t.seed, t.allocation, dict(t.options)["run.guarantee"]) for t in tasks}
+    assert len(tasks) == len(combinations) == 3 * 2 * 3 * 2
     assert len({t.id for t in tasks}) == len(tasks)
 
 
 def test_the_order_is_shuffled_by_the_seed_and_differs_between_allocations(tmp_path):
-    def order(made, allocation):
-        return [(t.configuration, t.seed) for t in made.of(allocation)]
+    def order(workload, allocation):
+        return [(t.configuration, t.seed) for t in workload.of(allocation)]
 
     first, again = of(tmp_path, MANY), of(tmp_path, MANY)
     other = of(tmp_path, "shuffle = 2\n" + MANY)
@@ -53,22 +53,22 @@ def test_a_task_keeps_its_name_when_others_are_added_and_loses_it_when_it_change
 
 def test_the_cost_is_all_nodes_up_to_the_limit_of_every_allocation(tmp_path):
     text = MANY.replace("[defaults]", "[sites.generic-slurm]\nranks_per_node = 2\n[defaults]")
-    made = of(tmp_path, text, site("generic-slurm"))
-    assert made.nodes == 2, "4 ranks, 2 per node"
-    assert [made.nodes_of(t) for t in made.tasks if t.ranks == 1] == [1] * 12
-    assert made.seconds == (12 * 60 + START_SECONDS,) * 3
-    assert made.node_hours() == pytest.approx(3 * 2 * 13 / 60)
+    workload = of(tmp_path, text, site("generic-slurm"))
+    assert workload.nodes == 2, "4 ranks, 2 per node"
+    assert [workload.nodes_of(t) for t in workload.tasks if t.ranks == 1] == [1] * 12
+    assert workload.seconds == (12 * 60 + START_SECONDS,) * 3
+    assert workload.node_hours() == pytest.approx(3 * 2 * 13 / 60)
 
 
 def test_a_budget_that_does_not_suffice_refuses(tmp_path):
     of(tmp_path, "budget_node_hours = 0.05\n" + SMALL).require_budget()
-    made = of(tmp_path, "budget_node_hours = 0.04\n" + SMALL)
+    workload = of(tmp_path, "budget_node_hours = 0.04\n" + SMALL)
     with pytest.raises(
         CampaignError, match=r"0.05 node-hours at most on local, and budget_node_hours is 0.04"
     ):
-        made.require_budget()
+        workload.require_budget()
     assert "MORE THAN the budget of 0.04; will not be submitted" in plan_text(
-        made, survey(tmp_path, made.tasks)
+        workload, survey(tmp_path, workload.tasks)
     )
 
 
@@ -112,11 +112,11 @@ def test_the_batch_job_runs_one_allocation_per_element_and_the_report_follows(tm
     text = MANY.replace(
         "[defaults]", '[sites.generic-slurm]\nranks_per_node = 2\naccount = "lab"\n[defaults]'
     )
-    made = of(tmp_path, text, site("generic-slurm"))
-    job = job_of(made, environment="/env", queue="debug")
-    report = report_job(made, job)
+    workload = of(tmp_path, text, site("generic-slurm"))
+    job = job_of(workload, environment="/env", queue="debug")
+    report = report_job(workload, job)
     assert (job.nodes, job.ranks_per_node, job.threads, job.array) == (2, 2, 1, 3)
-    assert (job.account, job.queue, job.seconds) == ("lab", "debug", made.seconds[0])
+    assert (job.account, job.queue, job.seconds) == ("lab", "debug", workload.seconds[0])
     assert job.commands == (
         f'python -m jobs run {tmp_path}/campaign.toml --site generic-slurm --allocation "$FPNA_ARRAY_INDEX"',
     )
@@ -128,8 +128,8 @@ def test_a_job_names_the_file_of_its_site_so_that_it_is_found_from_anywhere(tmp_
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.toml").write_text((SITES / "generic-slurm.toml").read_text())
     text = SMALL.replace("[defaults]", "[sites.mine]\nranks_per_node = 2\n[defaults]")
-    made = plan(read(write(tmp_path, text)), site("./mine.toml"), "./mine.toml")
-    assert f" --site {tmp_path}/mine.toml " in job_of(made, environment="/env").commands[0]
+    workload = plan(read(write(tmp_path, text)), site("./mine.toml"), "./mine.toml")
+    assert f" --site {tmp_path}/mine.toml " in job_of(workload, environment="/env").commands[0]
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)

@@ -15,10 +15,10 @@ from jobs.runner import _judge, run
 from jobs.state import CHECK_FAILED, FAILED, look
 from tests.jobs.campaigns import MPIRUN, SMALL, write
 from tests.jobs.test_records import BEGIN, END, SUBMISSION
-from tests.jobs.test_recovery import made, state, task
+from tests.jobs.test_recovery import state, task, workload
 from tests.jobs.test_state import finish
 
-__all__ = ["made", "state", "task"]  # fixtures
+__all__ = ["state", "task", "workload"]  # fixtures
 
 HOSTILE = "\x1b]0;gone\x07\x1b[2J\x9b31m[red]\u202egnp.exe\u2028\r\n[1/1] all done"
 
@@ -38,35 +38,35 @@ def main(capsys, *argv):
     return code, printed.out + printed.err
 
 
-def test_what_journals_say_is_shown_and_not_obeyed(made, state, task, capsys):
+def test_what_journals_say_is_shown_and_not_obeyed(workload, state, task, capsys):
     lines = [END | {"task": task.id, "reason": HOSTILE, "moved": "failed/" + HOSTILE.replace("/", "")}]
     lines += [BEGIN | {"task": task.id, "attempt": HOSTILE}, {HOSTILE: HOSTILE}]
     with to_append(state.journal) as file:
         file.write("".join(json.dumps(line) + "\n" for line in lines).encode())
     for command in ("status", "plan", "collect"):
-        code, printed = main(capsys, command, made.campaign.path)
+        code, printed = main(capsys, command, workload.campaign.path)
         assert clean(printed), command
         assert code == (1 if command == "collect" else 0)
-    code, printed = main(capsys, "status", made.campaign.path)
+    code, printed = main(capsys, "status", workload.campaign.path)
     assert r"[red]\u202egnp.exe\u2028\x0d\x0a[1/1] all done" in printed
     assert "not believed: " in printed and "a0.jsonl, line 2: " in printed and "line 3: " in printed
 
 
-def test_a_lock_is_shown_and_not_obeyed(made, state, capsys):
+def test_a_lock_is_shown_and_not_obeyed(workload, state, capsys):
     state.lock_file.write_text(json.dumps({"host": HOSTILE, "pid": 7, "since": HOSTILE}))
-    code, printed = main(capsys, "local", made.campaign.path, "--mpirun", "true")
+    code, printed = main(capsys, "local", workload.campaign.path, "--mpirun", "true")
     assert (code, clean(printed)) == (1, True) and "process 7 on \\x1b]0;gone" in printed
 
 
-def test_the_register_is_shown_and_not_obeyed(made, state, capsys):
+def test_the_register_is_shown_and_not_obeyed(workload, state, capsys):
     (state.out / "jobs").mkdir()
     entry = SUBMISSION | {"id": HOSTILE, "name": HOSTILE}
     (state.out / "jobs" / "submitted.jsonl").write_text(json.dumps(entry))
-    code, printed = main(capsys, "status", made.campaign.path)
+    code, printed = main(capsys, "status", workload.campaign.path)
     assert (code, clean(printed)) == (0, True) and "submitted.jsonl, line 1: " in printed
 
 
-def test_what_a_scheduler_says_is_shown_and_not_obeyed(made, state, capsys, monkeypatch):
+def test_what_a_scheduler_says_is_shown_and_not_obeyed(workload, state, capsys, monkeypatch):
     psij = pytest.importorskip("psij", reason="the extra `jobs`: pip install psij-python")
     from jobs import executors
 
@@ -77,7 +77,7 @@ def test_what_a_scheduler_says_is_shown_and_not_obeyed(made, state, capsys, monk
     )
     status = psij.JobStatus(psij.JobState.QUEUED, message=HOSTILE)
     monkeypatch.setattr(executors, "statuses", lambda *_: {"41": status})
-    code, printed = main(capsys, "status", made.campaign.path)
+    code, printed = main(capsys, "status", workload.campaign.path)
     assert (code, clean(printed)) == (0, True)
     assert [line for line in printed.splitlines() if line.startswith("job 41 ")]
     assert "\n[1/1]" not in printed, "a message makes no lines of its own"
@@ -85,12 +85,12 @@ def test_what_a_scheduler_says_is_shown_and_not_obeyed(made, state, capsys, monk
 
 def test_what_a_result_says_is_shown_and_not_obeyed(state, task):
     run = finish(state, task, status="failed", exit_code=1, error=HOSTILE)
-    found, reason = look(run, task.ranks)
-    assert found == FAILED and clean(reason) and "\n" not in reason
+    outcome, reason = look(run, task.ranks)
+    assert outcome == FAILED and clean(reason) and "\n" not in reason
     run.rename(state.out / "elsewhere")
     run = finish(state, task, exit_code=3, checks=[{"name": HOSTILE, "passed": False}])
-    found, reason = look(run, task.ranks)
-    assert found == CHECK_FAILED and clean(reason) and "\n" not in reason
+    outcome, reason = look(run, task.ranks)
+    assert outcome == CHECK_FAILED and clean(reason) and "\n" not in reason
 
 
 @pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun beside the interpreter (pip install mpich)")
@@ -101,10 +101,10 @@ def test_what_a_program_prints_before_it_fails_is_shown_and_not_obeyed(tmp_path)
     hostile = tmp_path / "hostile"
     hostile.write_text("#!/bin/sh\nprintf 'error: \\033]0;gone\\007[red]\\n'; exit 9\n")
     hostile.chmod(0o755)
-    made, said = plan(read(write(tmp_path, SMALL, ranks="[1]"))), []
-    run(made, 0, here(str(hostile)), said.append, allocation_id="a")
-    assert r"exit code 9: error: \x1b]0;gone\x07[red]" in said[1]
-    assert clean("\n".join(said))
+    workload, lines = plan(read(write(tmp_path, SMALL, ranks="[1]"))), []
+    run(workload, 0, here(str(hostile)), lines.append, allocation_id="a")
+    assert r"exit code 9: error: \x1b]0;gone\x07[red]" in lines[1]
+    assert clean("\n".join(lines))
 
 
 def test_a_log_is_judged_by_its_last_bytes_and_only_if_it_is_one(state, task, tmp_path):
@@ -132,11 +132,11 @@ def test_names_of_files_are_shown_and_not_obeyed(tmp_path, capsys):
         assert code in (1, 2) and clean(printed) and r"\x1b" in printed, argv
 
 
-def test_a_report_is_not_written_through_a_link(made, state, task, tmp_path, capsys):
+def test_a_report_is_not_written_through_a_link(workload, state, task, tmp_path, capsys):
     finish(state, task)
     state.begin(task, 1, "a")
     state.end(task, 1, "done", "")
     (state.out / "report.html").symlink_to(tmp_path / "outside")
-    code, printed = main(capsys, "collect", made.campaign.path)
+    code, printed = main(capsys, "collect", workload.campaign.path)
     assert code == 2 and "report.html: is a symbolic link, and the report is not written there" in printed
     assert not (tmp_path / "outside").exists()

@@ -10,9 +10,9 @@ from jobs.files import add, append, to_append
 from jobs.records import Begin, End, Submission, cut_off, read_journal, read_register
 from jobs.state import LEFT, survey
 from miniapps.received.regular import Refused
-from tests.jobs.test_recovery import made, state, task
+from tests.jobs.test_recovery import state, task, workload
 
-__all__ = ["made", "state", "task"]  # fixtures
+__all__ = ["state", "task", "workload"]  # fixtures
 
 BEGIN = {"task": "t", "attempt": 1, "at": "noon", "host": "here", "allocation_id": "a"}
 PROCESS = {
@@ -81,9 +81,9 @@ def test_a_line_that_is_none_of_ours_is_named_and_the_others_are_read(tmp_path, 
     path = journal(tmp_path, BEGIN, b"\n", line, b"\n", END, b"\n")
     entries, doubts = read_journal(path)
     assert [type(entry) for entry in entries] == [Begin, End]
-    (told,) = doubts
-    assert told.startswith(f"not believed: {path}, line 2: ")
-    assert told.isprintable() and len(told) < 1000
+    (doubt,) = doubts
+    assert doubt.startswith(f"not believed: {path}, line 2: ")
+    assert doubt.isprintable() and len(doubt) < 1000
 
 
 def test_many_bad_lines_are_counted_and_not_all_named(tmp_path):
@@ -106,8 +106,8 @@ def test_a_file_of_nothing_but_bad_lines_is_no_journal_and_is_not_read_to_its_en
 
 def test_a_line_longer_than_any_of_ours_is_named_without_its_text(tmp_path):
     path = journal(tmp_path, b'{"task": "' + b"x" * 2**20 + b'"}\n', BEGIN, b"\n")
-    entries, (told,) = read_journal(path)
-    assert len(entries) == 1 and "line 1: 1,048,588 bytes in one line" in told and len(told) < 300
+    entries, (doubt,) = read_journal(path)
+    assert len(entries) == 1 and "line 1: 1,048,588 bytes in one line" in doubt and len(doubt) < 300
 
 
 def test_unknown_tasks_and_paths_of_a_journal_lead_nowhere(state, task):

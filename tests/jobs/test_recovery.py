@@ -25,20 +25,20 @@ OLD, LATER = "2001-01-01T00:00:00+00:00", "2999-01-01T00:00:00+00:00"
 
 
 @pytest.fixture
-def made(tmp_path):
+def workload(tmp_path):
     return plan(read(write(tmp_path)))
 
 
 @pytest.fixture
-def task(made):
-    return made.tasks[0]
+def task(workload):
+    return workload.tasks[0]
 
 
 @pytest.fixture
-def state(made):
-    found = State(made.campaign.out, 0)
-    found.create()
-    return found
+def state(workload):
+    store = State(workload.campaign.out, 0)
+    store.create()
+    return store
 
 
 def sleeping(*arguments, **options):
@@ -70,9 +70,9 @@ def forge(state, task, process):
 
 def recover(state, task):
     """What the next runner says."""
-    said = []
-    _recover(state, survey(state.out, [task], doubt=said.append), said.append)
-    return "\n".join(said)
+    lines = []
+    _recover(state, survey(state.out, [task], doubt=lines.append), lines.append)
+    return "\n".join(lines)
 
 
 CHANGES = {
@@ -90,13 +90,13 @@ CHANGES = {
 def test_a_process_that_may_be_another_is_left_alone_and_named(state, task, unrelated, changes):
     known = msgspec.to_builtins(identity(unrelated.pid))
     forge(state, task, known | changes)
-    told = recover(state, task)
+    report = recover(state, task)
     assert unrelated.poll() is None
     assert (
-        f"process {unrelated.pid} on {(known | changes)['host']} may be the launch of its attempt 1" in told
+        f"process {unrelated.pid} on {(known | changes)['host']} may be the launch of its attempt 1" in report
     )
-    assert f"left alone, because {'its host' if changes else str(state.out)}" in told
-    assert f"kill -- -{unrelated.pid}" in told
+    assert f"left alone, because {'its host' if changes else str(state.out)}" in report
+    assert f"kill -- -{unrelated.pid}" in report
     assert state.record(task).last.outcome == INTERRUPTED, "the attempt is over all the same"
 
 
@@ -110,7 +110,7 @@ def test_a_later_process_of_the_same_number_is_no_case_of_doubt_and_lives(state,
 @pytest.mark.parametrize("pid", [0, -1, -(10**30), 10**30, "7", 1.5, True, None, [], {}])
 def test_a_pid_that_is_none_is_named_with_its_line_and_not_believed(state, task, unrelated, pid):
     forge(state, task, msgspec.to_builtins(identity(unrelated.pid)) | {"pid": pid})
-    assert "not believed: " in (told := recover(state, task)) and "a0.jsonl, line 2: " in told
+    assert "not believed: " in (report := recover(state, task)) and "a0.jsonl, line 2: " in report
     assert unrelated.poll() is None
 
 
@@ -143,8 +143,8 @@ def test_the_launch_of_the_task_itself_is_ended(state, task, unrelated):
     try:
         state.begin(task, 1, "a")
         state.started(task, 1, process.pid)
-        told = recover(state, task)
-        assert f"{task.id}: still runs without its runner as process {process.pid}; it is ended" in told
+        report = recover(state, task)
+        assert f"{task.id}: still runs without its runner as process {process.pid}; it is ended" in report
         assert process.wait(10) == -signal.SIGTERM
         assert unrelated.poll() is None
     finally:
@@ -268,16 +268,16 @@ def contents(folder):
     return sorted(path.relative_to(folder) for path in folder.rglob("*"))
 
 
-def attempt(made):
+def attempt(workload):
     """Begin to run the campaign, with a launcher that would write if it were called."""
     launcher = Launcher(lambda ranks, threads: ["false"], {})
-    return run(made, 0, launcher, lambda _: None, allocation_id="a")
+    return run(workload, 0, launcher, lambda _: None, allocation_id="a")
 
 
 @pytest.mark.parametrize("name", ["state", "logs", "failed", "TASK"])
 @pytest.mark.parametrize("kind", ["link", "dangling link", "file"])
 def test_a_link_in_place_of_a_directory_is_refused_and_nothing_is_written_behind_it(
-    made, state, task, tmp_path, name, kind
+    workload, state, task, tmp_path, name, kind
 ):
     outside = tmp_path / "outside"
     if kind != "dangling link":
@@ -288,7 +288,7 @@ def test_a_link_in_place_of_a_directory_is_refused_and_nothing_is_written_behind
         place.rmdir()
     place.symlink_to(outside) if kind != "file" else place.write_text("")
     with pytest.raises(Refused, match=rf"{place}: is a (symbolic link|file), .*move it away"):
-        attempt(made)
+        attempt(workload)
     if kind == "link":
         assert [path.name for path in outside.iterdir()] == ["mine"]
     assert outside.exists() == (kind != "dangling link")

@@ -199,12 +199,12 @@ def test_an_element_of_an_array_knows_its_number_and_has_a_name_of_its_own(name,
     scheduler = site(name).scheduler
     run = machine(say_variables(name, tmp_path), HERE[scheduler])
     assert (run.returncode, run.stderr) == (0, "")
-    said = [line.split()[1:] for line in run.stdout.splitlines() if line.startswith("here: ")]
+    elements = [line.split()[1:] for line in run.stdout.splitlines() if line.startswith("here: ")]
     if scheduler == "local":
-        assert [index for _, index in said] == ["0", "1", "2"]
-        assert len({name for name, _ in said}) == 3
+        assert [index for _, index in elements] == ["0", "1", "2"]
+        assert len({name for name, _ in elements}) == 3
     else:
-        assert said == [["79" if scheduler == "slurm" else "77_3" if scheduler == "sge" else "77_2", "2"]]
+        assert elements == [["79" if scheduler == "slurm" else "77_3" if scheduler == "sge" else "77_2", "2"]]
     assert run.stdout.startswith("nodes: ")
     assert (tmp_path / "pythons").read_text() == f"{tmp_path}/environment/bin/python: -m miniapps doctor\n"
 

@@ -26,12 +26,12 @@ ONE = SMALL.replace('["none", "layout"]', '["layout"]')
 
 def local(path, mpirun=None, where=None, **options):
     """Run allocation 0 as `python -m jobs local` does; (Ended, what was said, where the tasks stand)."""
-    made = plan(read(path), where)
-    said = []
+    workload = plan(read(path), where)
+    lines = []
     ended = run(
-        made, 0, here(str(mpirun) if mpirun else None), said.append, allocation_id="here-a0", **options
+        workload, 0, here(str(mpirun) if mpirun else None), lines.append, allocation_id="here-a0", **options
     )
-    return ended, said, survey(made.campaign.out, made.tasks)
+    return ended, lines, survey(workload.campaign.out, workload.tasks)
 
 
 def launches(out):
@@ -73,10 +73,10 @@ def test_a_killed_runner_is_resumed_without_repeating_what_is_finished(tmp_path)
     assert alive(orphan)
     written = (tmp_path / "out" / first.task.id / "result.json").stat().st_mtime_ns
 
-    ended, said, standings = local(path)
+    ended, lines, standings = local(path)
     assert (ended.failed, ended.left) == (0, 0)
-    assert "removed the lock of a runner that is gone" in said[0]
-    assert f"{second.task.id}: still runs without its runner as process {orphan.pid}; it is ended" in said[1]
+    assert "removed the lock of a runner that is gone" in lines[0]
+    assert f"{second.task.id}: still runs without its runner as process {orphan.pid}; it is ended" in lines[1]
     assert not alive(orphan)
     assert [s.state for s in standings] == [DONE, DONE]
     assert launches(tmp_path / "out") == 3, "two by the first runner, one by the second"
@@ -93,12 +93,12 @@ def test_a_task_that_fails_once_is_tried_again_after_the_others(tmp_path):
     flaky = wrapper(
         tmp_path, f"[ -e {tmp_path}/failed ] || {{ touch {tmp_path}/failed; echo Network error; exit 9; }}"
     )
-    ended, said, standings = local(write(tmp_path), flaky)
+    ended, lines, standings = local(write(tmp_path), flaky)
     assert ended.failed == 0
     assert [s.state for s in standings] == [DONE, DONE]
     first, second = (s.task.id for s in standings)
-    assert [line.split()[1] for line in said[1:]] == [first, second, first]
-    assert "exit code 9: Network error" in said[1]
+    assert [line.split()[1] for line in lines[1:]] == [first, second, first]
+    assert "exit code 9: Network error" in lines[1]
     assert [end.outcome for end in standings[0].record.ended] == [FAILED, DONE]
 
 
@@ -125,9 +125,9 @@ def test_a_task_that_always_fails_ends_as_failed_with_its_traces_kept_and_does_n
 
 def test_a_task_that_does_not_end_in_its_time_is_ended_and_has_failed(tmp_path):
     path = write(tmp_path, ONE.replace("[defaults]", "[defaults]\nretries = 0"), time='"00:00:01"')
-    ended, said, _ = local(path, wrapper(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 600"))
+    ended, lines, _ = local(path, wrapper(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 600"))
     assert ended.failed == 1
-    assert "no end after its time of 1 s" in said[-1]
+    assert "no end after its time of 1 s" in lines[-1]
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
@@ -182,10 +182,10 @@ def test_a_spoilt_result_is_moved_aside_and_run_again(tmp_path):
 def test_no_task_begins_that_would_not_end_within_the_allocation(tmp_path, monkeypatch):
     path = write(tmp_path)
     monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + 60))
-    ended, said, standings = local(path, limited=True)
+    ended, lines, standings = local(path, limited=True)
     assert (ended.failed, ended.left) == (0, 2)
     assert [s.state for s in standings] == [LEFT, LEFT]
-    assert "2 left for want of time: submit this allocation again" in said[-1]
+    assert "2 left for want of time: submit this allocation again" in lines[-1]
 
 
 def test_options_in_the_environment_do_not_get_into_a_campaign(monkeypatch):
@@ -200,5 +200,5 @@ def test_a_site_starts_ranks_as_its_file_says(tmp_path):
 
     text = SMALL.replace("[defaults]", "[sites.generic-slurm]\nranks_per_node = 2\n[defaults]")
     where = site("generic-slurm")
-    made = plan(read(write(tmp_path, text)), where)
-    assert of_site(where, made).command(4, 1) == where.command(4, 2, 1)
+    workload = plan(read(write(tmp_path, text)), where)
+    assert of_site(where, workload).command(4, 1) == where.command(4, 2, 1)

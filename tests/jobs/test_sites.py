@@ -146,9 +146,9 @@ def test_directives_say_what_was_asked_exactly_once(name):
     ],
 )
 def test_account_and_queue_in_each_sites_own_words(name, account, queue):
-    said = [" ".join(words) for words in directives(script(name, queue="extended"), site(name).scheduler)]
-    said = [line.replace("=", " ", 1) if line.startswith("--") else line for line in said]
-    assert said.count(account) == said.count(queue) == 1
+    lines = [" ".join(words) for words in directives(script(name, queue="extended"), site(name).scheduler)]
+    lines = [line.replace("=", " ", 1) if line.startswith("--") else line for line in lines]
+    assert lines.count(account) == lines.count(queue) == 1
 
 
 def test_grid_engine_is_told_the_group_on_the_command_line():

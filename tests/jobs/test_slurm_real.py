@@ -72,8 +72,8 @@ def assert_salvaged(run):
 
 def runs_of(place, name):
     """The runs below the directory `name`, by the allocation that each of them recorded."""
-    found = [list(read_run(directory)) for directory in sorted((place / name).iterdir())]
-    return {ranks[0].attributes["allocation_id"]: ranks for ranks in found}
+    runs = [list(read_run(directory)) for directory in sorted((place / name).iterdir())]
+    return {ranks[0].attributes["allocation_id"]: ranks for ranks in runs}
 
 
 def flushed(run, output, seconds=60):

@@ -43,9 +43,9 @@ def task(tmp_path):
 
 @pytest.fixture
 def state(tmp_path):
-    made = State(tmp_path / "out", 0)
-    made.create()
-    return made
+    store = State(tmp_path / "out", 0)
+    store.create()
+    return store
 
 
 def finish(state, task, **changed):
@@ -99,8 +99,8 @@ def test_a_task_whose_check_failed_is_finished_and_its_run_is_kept(state, task):
 def test_a_result_that_cannot_be_read_is_a_failure_that_names_it(state, task, text):
     run = finish(state, task)
     (run / "result.json").write_text(text, encoding="latin-1")
-    found, reason = look(run, 2)
-    assert found == FAILED
+    outcome, reason = look(run, 2)
+    assert outcome == FAILED
     assert f"{run}/result.json: " in reason
 
 
@@ -121,16 +121,16 @@ def test_a_result_that_cannot_be_read_is_a_failure_that_names_it(state, task, te
     ],
 )
 def test_a_result_that_does_not_fit_its_traces_or_itself_is_a_failure(state, task, changed, why):
-    found, reason = look(finish(state, task, **changed), task.ranks)
-    assert found == FAILED and why in reason
+    outcome, reason = look(finish(state, task, **changed), task.ranks)
+    assert outcome == FAILED and why in reason
 
 
 def test_a_trace_that_was_copied_over_that_of_another_rank_is_a_failure(state, task):
     run = finish(state, task)
     (run / "rank-00001.h5").write_bytes((run / "rank-00000.h5").read_bytes())
     result(run)
-    found, reason = look(run, task.ranks)
-    assert found == FAILED and "rank" in reason
+    outcome, reason = look(run, task.ranks)
+    assert outcome == FAILED and "rank" in reason
 
 
 @pytest.mark.parametrize("kind", ["fifo", "directory", "link", "sparse"])
@@ -146,8 +146,8 @@ def test_a_result_that_is_no_regular_file_is_a_failure_that_names_it(state, task
     else:
         with open(place, "wb") as file:
             file.truncate(40 * 2**30)
-    found, reason = look(place.parent, task.ranks)
-    assert found == FAILED and f"{place}: " in reason
+    outcome, reason = look(place.parent, task.ranks)
+    assert outcome == FAILED and f"{place}: " in reason
 
 
 def test_a_failure_is_retried_as_often_as_told_and_an_interruption_does_not_count(state, task):

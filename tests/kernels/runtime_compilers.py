@@ -52,8 +52,8 @@ def nvrtc() -> Compiler | None:
     wheels = [
         p for root in (spec.submodule_search_locations if spec else ()) for p in Path(root).glob("cu*/lib")
     ]
-    found = [str(p) for folder in wheels for p in sorted(folder.glob("libnvrtc.so*"))]
-    return _load("nvrtc", [*found, ctypes.util.find_library("nvrtc")])
+    paths = [str(p) for folder in wheels for p in sorted(folder.glob("libnvrtc.so*"))]
+    return _load("nvrtc", [*paths, ctypes.util.find_library("nvrtc")])
 
 
 @functools.cache

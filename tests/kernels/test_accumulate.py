@@ -121,9 +121,9 @@ def test_integers_have_the_bits_of_their_definition_over_any_schedule(name, orde
 
 
 def test_integers_promise_more_than_the_ordering():
-    found = {name: Reduction("ring", accumulation=name).guarantee for name in accumulate.ACCUMULATIONS}
-    assert found == {"working": "run", "float64": "run", "compensated": "run", "fixed-point": "layout",
-                     "exact": "exact"}  # fmt: skip
+    guarantees = {name: Reduction("ring", accumulation=name).guarantee for name in accumulate.ACCUMULATIONS}
+    assert guarantees == {"working": "run", "float64": "run", "compensated": "run", "fixed-point": "layout",
+                          "exact": "exact"}  # fmt: skip
     assert Reduction("block-tree", accumulation="compensated").guarantee == "layout"
 
 
@@ -174,8 +174,10 @@ def test_what_is_not_taken_is_named():
 
 
 def test_words_per_element():
-    found = {(n, d): accumulate.get(n, d) for n in accumulate.ACCUMULATIONS for d in ("float64", "float32")}
-    assert {key: (a.width, a.travels.name) for key, a in found.items()} == {
+    accumulators = {
+        (n, d): accumulate.get(n, d) for n in accumulate.ACCUMULATIONS for d in ("float64", "float32")
+    }
+    assert {key: (a.width, a.travels.name) for key, a in accumulators.items()} == {
         ("working", "float64"): (1, "float64"), ("working", "float32"): (1, "float32"),
         ("float64", "float64"): (1, "float64"), ("float64", "float32"): (1, "float64"),
         ("compensated", "float64"): (2, "float64"), ("compensated", "float32"): (2, "float32"),

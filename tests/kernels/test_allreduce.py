@@ -171,8 +171,10 @@ def test_the_trees_are_those_of_the_literature(name, expected):
 @pytest.mark.parametrize("size", [p for p in SIZES if p > 2])
 def test_only_the_ring_depends_on_the_place_in_the_vector(name, depends, size):
     schedule = get(name).schedule(size)
-    found = {expression(trees(schedule, element, n)[0]) for n in (1, size, 2 * size) for element in range(n)}
-    assert len(found) == (size if depends else 1)
+    expressions = {
+        expression(trees(schedule, element, n)[0]) for n in (1, size, 2 * size) for element in range(n)
+    }
+    assert len(expressions) == (size if depends else 1)
 
 
 @scheduled

@@ -40,12 +40,12 @@ def test_no_command_lists_the_orderings(capsys):
 
 
 def test_the_list_is_there_for_programs_too(capsys):
-    found = json.loads(printed(capsys, "list --json"))
-    entries = {entry["name"]: entry for entry in found["orderings"]}
+    listing = json.loads(printed(capsys, "list --json"))
+    entries = {entry["name"]: entry for entry in listing["orderings"]}
     assert list(entries) == [o.name for o in orderings()]
     assert entries["direct"]["short"] and entries["direct"]["scheduled"]
     assert not entries["library"]["scheduled"] and entries["library"]["guarantee"] == "none"
-    held = {entry["name"]: entry["guarantee"] for entry in found["accumulations"]}
+    held = {entry["name"]: entry["guarantee"] for entry in listing["accumulations"]}
     assert list(held) == list(ACCUMULATIONS) and held["exact"] == "exact" and held["working"] is None
 
 
@@ -117,8 +117,8 @@ def test_the_formulas_of_the_documentation_are_what_the_schedules_do(name, formu
         n = 6 * size
         context = {"nodes": [2 * rank // size for rank in range(size)], "owners": range(size)}
         c = cost(get(name).schedule(size, **context), n, 1)
-        found = c.critical_messages, c.critical_bytes / n, c.critical_additions / n
-        assert found == pytest.approx(formula(size), rel=1e-12)
+        costs = c.critical_messages, c.critical_bytes / n, c.critical_additions / n
+        assert costs == pytest.approx(formula(size), rel=1e-12)
 
 
 ROUNDS = {

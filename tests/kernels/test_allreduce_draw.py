@@ -107,16 +107,18 @@ def test_every_message_is_an_arrow(name, size):
         for index, part in enumerate(schedule.program(rank))
         for t in transfers(part.sends, partial(schedule.bounds, n))
     )
-    told = (re.match(r"round (\d+): rank (\d+) to rank (\d+), ", title) for title in titles(root, "message"))
-    assert Counter(tuple(map(int, found.groups())) for found in told) == sent
+    matches = (
+        re.match(r"round (\d+): rank (\d+) to rank (\d+), ", title) for title in titles(root, "message")
+    )
+    assert Counter(tuple(map(int, match.groups())) for match in matches) == sent
 
 
 def numbers_of(text, chunks):
     """The chunks that a title names."""
     if "the whole vector" in text:
         return range(chunks)
-    found = re.search(r"chunks? (\d+)(?:\u2026(\d+))?", text)
-    return range(int(found[1]), int(found[2] or found[1]) + 1)
+    match = re.search(r"chunks? (\d+)(?:\u2026(\d+))?", text)
+    return range(int(match[1]), int(match[2] or match[1]) + 1)
 
 
 @scheduled
@@ -131,12 +133,12 @@ def test_every_sum_is_a_dot(name, size):
         for s in part.sums
         if schedule.bounds(n, s.chunk)[0] < schedule.bounds(n, s.chunk)[1]
     )
-    told = Counter()
+    dots = Counter()
     for title in titles(root, "sum"):
         index, rank, summands = re.match(r"round (\d+): rank (\d+) (?:adds (\d+) of|copies) ", title).groups()
         for chunk in numbers_of(title, schedule.chunks):
-            told[int(index), int(rank), chunk, int(summands or 1)] += 1
-    assert told == wanted
+            dots[int(index), int(rank), chunk, int(summands or 1)] += 1
+    assert dots == wanted
 
 
 @scheduled
@@ -170,8 +172,8 @@ def test_every_term_and_addition_of_a_tree_is_a_sign(name, size):
 
 
 def titles_if_any(root, class_):
-    found = (part.find(f"{SVG}title") for part in of_class(root, class_))
-    return [title.text for title in found if title is not None]
+    elements = (part.find(f"{SVG}title") for part in of_class(root, class_))
+    return [title.text for title in elements if title is not None]
 
 
 @scheduled
@@ -192,7 +194,7 @@ def test_the_rank_that_makes_an_addition_is_the_one_of_the_schedule():
 
 def test_elements_of_one_tree_are_one_picture():
     ring = distinct(schedule_of("ring", 3), 7)
-    assert [found.spans for found in ring] == [[(0, 3)], [(3, 5)], [(5, 7)]]
+    assert [picture.spans for picture in ring] == [[(0, 3)], [(3, 5)], [(5, 7)]]
     (direct,) = distinct(schedule_of("direct", 3), 7)
     assert direct.spans == [(0, 7)] and direct.makers == [None, None]
     (one,) = distinct(schedule_of("direct", 3), 7, element=6)
@@ -288,8 +290,8 @@ def test_it_says_what_it_is():
     root, _ = drawn("ring", 2, n=4)
     assert root.get("role") == "img"
     assert root.find(f"{SVG}title").text == "ring on 2 ranks"
-    said = root.find(f"{SVG}desc").text
-    assert said == (
+    description = root.find(f"{SVG}desc").text
+    assert description == (
         "Promises 'run': same bits on repeats with the same layout. 2 rounds, 4 messages; a vector of 4 elements in "
         "2 chunks; round by round, the busiest rank moves 1 times the vector. elements 0\u20261: (x[0] + x[1]). "
         "elements 2\u20263: (x[1] + x[0])."

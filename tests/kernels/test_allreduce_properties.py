@@ -257,10 +257,10 @@ def test_a_level_is_broken_by_what_it_promises_and_nothing_else(level, promised)
     ],
 )
 def test_the_level_that_was_shown(failed, level):
-    found = {("ring", property): () for property in failed}
-    assert shown("ring", found) == level
+    failures = {("ring", property): () for property in failed}
+    assert shown("ring", failures) == level
     named = [f"ring (declared run) shows {level}"] if level == "layout" else []
-    assert stronger([Reduction("ring")], found) == named
+    assert stronger([Reduction("ring")], failures) == named
 
 
 def test_a_table_has_the_counterexamples_as_no():
@@ -301,8 +301,8 @@ def test_a_table_replaces_what_is_between_its_markers():
 
 @pytest.mark.parametrize("library", ["mpich", "openmpi"])
 def test_the_docs_have_every_ordering_as_it_is_declared(library):
-    found = rows(documented(library))
-    assert {name: row["declared"] for name, row in found.items()} == {
+    listing = rows(documented(library))
+    assert {name: row["declared"] for name, row in listing.items()} == {
         name: Reduction.named(name).guarantee for name in every()
     }
 

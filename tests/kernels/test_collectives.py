@@ -32,14 +32,14 @@ def at_ranks(schedule: Schedule, vectors, n):
     """What lies where the total would, by rank: (n,), with NaN where nothing is."""
     cuts = [slice(*schedule.bounds(n, chunk)) for chunk in range(schedule.chunks)]
     own = [[[vector[cut] for cut in cuts]] for vector in vectors]
-    found = []
+    totals = []
     for values in carry_out(schedule, own, lambda xs: sum(xs[1:], start=xs[0])):
         total = np.full(n, np.nan)
         for cut, value in zip(cuts, values, strict=True):
             if value is not None:
                 total[cut] = value
-        found.append(total)
-    return found
+        totals.append(total)
+    return totals
 
 
 @scheduled
@@ -88,8 +88,8 @@ def test_reduce_scatter_in_given_parts_has_the_bits_of_the_all_reduce(name, size
 def test_direct_sends_what_is_not_one_s_own_whatever_the_parts(size):
     n = 100
     for bounds in bounds_of(size, n):
-        made = reduce_scatter(get("direct").schedule(size), bounds)
-        assert (cost(made, n, 8).rounds, cost(made, n, 8).bytes) == (1, (size - 1) * n * 8)
+        schedule = reduce_scatter(get("direct").schedule(size), bounds)
+        assert (cost(schedule, n, 8).rounds, cost(schedule, n, 8).bytes) == (1, (size - 1) * n * 8)
 
 
 def test_bounds_that_do_not_fit_are_refused():
@@ -126,12 +126,12 @@ def works(schedule: Schedule, ranks, chunks) -> bool:
     """Whether each chunk is complete at its rank: the sum of every contribution once."""
     own = [[[(rank,)] * schedule.chunks] for rank in range(schedule.size)]
     try:
-        found = carry_out(schedule, own, lambda xs: sum(xs, start=()))
+        values = carry_out(schedule, own, lambda xs: sum(xs, start=()))
     except ScheduleError:
         return False
     everything = list(range(schedule.size))
     return all(
-        sorted(found[rank][chunk] or ()) == everything for rank, chunk in zip(ranks, chunks, strict=True)
+        sorted(values[rank][chunk] or ()) == everything for rank, chunk in zip(ranks, chunks, strict=True)
     )
 
 
@@ -163,17 +163,17 @@ def test_every_message_is_needed(name, size):
         owners = [chunk * size // scattered.chunks for chunk in range(scattered.chunks)]
     else:
         owners = [chunk % size for chunk in range(scattered.chunks)]
-    for made, ranks, chunks in (
+    for collective, ranks, chunks in (
         (reduce(schedule, size - 1), [size - 1] * schedule.chunks, all_chunks),
         (scattered, owners, range(scattered.chunks)),
     ):
-        assert works(made, ranks, chunks)
-        for number, current in enumerate(zip(*made.ranks(), strict=True)):
+        assert works(collective, ranks, chunks)
+        for number, current in enumerate(zip(*collective.ranks(), strict=True)):
             assert any(part.sends or part.sums for part in current)
             sent = {(rank, m.peer, m.chunk) for rank, part in enumerate(current) for m in part.sends}
             # Chunks are alike but for their turn: a few stand for all.
             for sender, receiver, chunk in sorted(sent)[:: 1 + len(sent) // 8]:
-                assert not works(without(made, number, sender, receiver, chunk), ranks, chunks)
+                assert not works(without(collective, number, sender, receiver, chunk), ranks, chunks)
 
 
 def counts(schedule, n=840):
@@ -208,17 +208,17 @@ def test_costs_of_the_parts(size):
     }
     make = {"reduce": lambda s: reduce(s, 0), "reduce-scatter": reduce_scatter, "allgather": allgather}
     for (name, collective), (rounds, messages, nbytes) in expected.items():
-        found = counts(make[collective](get(name).schedule(size)), n)
-        assert found[0] == rounds, (name, collective)
-        assert found[1] == messages, (name, collective)
-        assert nbytes is None or found[2] == nbytes, (name, collective)
+        tally = counts(make[collective](get(name).schedule(size)), n)
+        assert tally[0] == rounds, (name, collective)
+        assert tally[1] == messages, (name, collective)
+        assert nbytes is None or tally[2] == nbytes, (name, collective)
 
 
 @pytest.mark.parametrize("start, hops", [(0, 1), (1, 0)])
 @pytest.mark.parametrize("size", [3, 4, 5, 7, 8])
 def test_a_ring_scatters_in_its_first_half_or_one_hop_more(size, start, hops):
-    made = reduce_scatter(get(f"ring:start={start}").schedule(size))
-    assert cost(made, 840, 1).bytes == (size - 1 + hops) * 840
+    schedule = reduce_scatter(get(f"ring:start={start}").schedule(size))
+    assert cost(schedule, 840, 1).bytes == (size - 1 + hops) * 840
 
 
 @pytest.mark.parametrize("size", [2, 4, 8])

@@ -70,10 +70,10 @@ def test_negative_zero_and_values_that_are_not_finite(gpu):
     gpu.block_dots(gpu.xp.asarray(a), 0, gpu.xp.asarray(np.ones_like(a)), 0, out)
     with np.errstate(invalid="ignore"):
         reference.block_dots(a, 0, np.ones_like(a), 0, expected)
-    found = out.get()
+    dots = out.get()
     number = ~np.isnan(expected)  # the payload of a NaN is the processor's choice
-    assert number.any() and (~number).any() and np.isnan(found[~number]).all()
-    assert found[number].tobytes() == expected[number].tobytes()
+    assert number.any() and (~number).any() and np.isnan(dots[~number]).all()
+    assert dots[number].tobytes() == expected[number].tobytes()
 
 
 def test_strided_copies(gpu):

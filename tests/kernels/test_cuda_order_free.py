@@ -106,8 +106,8 @@ def test_the_unit_of_fixed_point_is_that_of_the_largest_wherever_it_is(operation
     x[::100] = np.random.default_rng(7).uniform(-0.5, 0.5, len(x[::100]))
     x[place] = largest
     given = [on_device(x)[0]] + ([on_device(np.ones_like(x))[0]] if operation == "dot" else [])
-    found = registry.get(operation, "fixed-point", "cupy")(*given, 32, 512, 1)
-    assert bits(found) == bits(as_stated("fixed-point", x[x != 0].tolist(), True))
+    result = registry.get(operation, "fixed-point", "cupy")(*given, 32, 512, 1)
+    assert bits(result) == bits(as_stated("fixed-point", x[x != 0].tolist(), True))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -128,8 +128,8 @@ def test_the_unit_of_fixed_point_is_that_of_the_largest_wherever_it_is(operation
 def test_ieee_rules(name, operation, x, expected):
     x = np.array(x)
     arrays = [on_device(v)[0] for v in ((x,) if operation == "sum" else (x, np.ones_like(x)))]
-    found = registry.get(operation, name, "cupy")(*arrays)
-    assert bits(found) == bits(np.float64(expected))
+    result = registry.get(operation, name, "cupy")(*arrays)
+    assert bits(result) == bits(np.float64(expected))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -139,8 +139,8 @@ def test_all_nans_give_one_pattern(name, kind):
     for turned in (x, x[::-1].copy()):
         for operation, count in (("sum", 1), ("dot", 2), ("norm", 1)):
             arguments, named = on_device(turned)
-            found = registry.get(operation, name, "cupy")(*[arguments] * count, **named)
-            assert bits(found) == bits(found.dtype.type(np.nan)), operation
+            result = registry.get(operation, name, "cupy")(*[arguments] * count, **named)
+            assert bits(result) == bits(result.dtype.type(np.nan)), operation
 
 
 def test_a_product_beyond_the_largest_number_is_an_infinity():

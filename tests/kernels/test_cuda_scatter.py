@@ -59,8 +59,10 @@ def as_stated(name, x, index, bins):
     return out
 
 
-def same_bits(found, expected):
-    return found.dtype == expected.dtype and found.shape == expected.shape and bits(found) == bits(expected)
+def same_bits(result, expected):
+    return (
+        result.dtype == expected.dtype and result.shape == expected.shape and bits(result) == bits(expected)
+    )
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -127,8 +129,8 @@ def test_parts_of_the_input_and_of_the_cells_add_up(monkeypatch):
 def test_words_are_carried_before_they_overflow():
     """2**21 elements of nearly 2**42 units: more than an int64 holds."""
     x = np.full(2**21 + 5, np.float32(2.0 - 2.0**-23))
-    found = run("fixed-point", x, np.zeros(len(x), np.int32), 1)
-    assert same_bits(found, np.array([rounded(Fraction(float(x[0])) * len(x), np.float32)]))
+    sums = run("fixed-point", x, np.zeros(len(x), np.int32), 1)
+    assert same_bits(sums, np.array([rounded(Fraction(float(x[0])) * len(x), np.float32)]))
 
 
 def test_strided_arrays_are_added_like_their_copies():

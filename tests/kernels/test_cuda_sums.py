@@ -38,8 +38,8 @@ def twin(operation, name, *arrays, **shape):
     return registry.get(operation, name, "native")(*arrays, **shape)
 
 
-def same_bits(found, expected):
-    return found.dtype == expected.dtype and found.tobytes() == expected.tobytes()
+def same_bits(result, expected):
+    return result.dtype == expected.dtype and result.tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("name", TREES)
@@ -69,8 +69,8 @@ NARROW = ["float16", "bfloat16"]
 @pytest.mark.parametrize("dtype", NARROW)
 def test_narrow_types_have_the_bits_of_the_twin(name, dtype):
     x = sample(4097, np.float32, decades=3).astype(getattr(ml_dtypes, dtype, np.float16))
-    found = registry.get("sum", name, "cupy")(on_device(x.view(np.uint16)), dtype=dtype)
-    assert same_bits(found, twin("sum", name, x))
+    total = registry.get("sum", name, "cupy")(on_device(x.view(np.uint16)), dtype=dtype)
+    assert same_bits(total, twin("sum", name, x))
 
 
 @pytest.mark.parametrize("name", [*TREES, "spa", "ao", "cu"])
@@ -93,8 +93,8 @@ def test_narrow_types_are_widened_to_float32_whether_they_come_as_numbers_or_as_
 def test_ieee_rules(name, x):
     x = np.array(x)
     with np.errstate(all="ignore"):
-        found, expected = registry.get("sum", name, "cupy")(on_device(x)), 0.0 + x.sum()
-    assert np.isnan(found) if np.isnan(expected) else same_bits(found, expected)
+        total, expected = registry.get("sum", name, "cupy")(on_device(x)), 0.0 + x.sum()
+    assert np.isnan(total) if np.isnan(expected) else same_bits(total, expected)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -102,8 +102,8 @@ def test_dot_products_have_the_bits_of_their_twin_and_atomic_ones_add_all_produc
     for n in LENGTHS:
         x, y = sample(n, dtype), sample(n, dtype, decades=2, seed=1)
         for shape in SHAPES:
-            found = registry.get("dot", "sptr", "cupy")(on_device(x), on_device(y), **shape)
-            assert same_bits(found, twin("dot", "sptr", x, y, **shape))
+            product = registry.get("dot", "sptr", "cupy")(on_device(x), on_device(y), **shape)
+            assert same_bits(product, twin("dot", "sptr", x, y, **shape))
         whole = np.random.default_rng(n).integers(-9, 10, n).astype(dtype)
         for name in ("spa", "cu"):
             assert (

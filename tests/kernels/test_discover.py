@@ -84,8 +84,8 @@ def test_deep_trees_cost_no_more_than_n_log_n_questions(make):
 def test_narrow_types_count_more_units_than_they_hold_in_several_questions(dtype):
     """bfloat16 holds 256 units exactly, and a total in float16 2048."""
     n = 600 if dtype is ml_dtypes.bfloat16 else 2500
-    found = discover(lambda x: np.cumsum(x.astype(np.float32))[-1].astype(dtype), n, dtype)
-    assert same(found, chain(n))
+    tree = discover(lambda x: np.cumsum(x.astype(np.float32))[-1].astype(dtype), n, dtype)
+    assert same(tree, chain(n))
 
 
 def test_a_sum_in_a_wider_type_is_found_all_the_same():
@@ -107,9 +107,9 @@ def test_errors_added_up_apart_are_recognised(n):
 
 @pytest.mark.parametrize("n", [5, 10, 300])
 def test_errors_handed_on_are_recognised_with_the_order_of_the_sum(n):
-    found = discover(kahan, n)
-    assert found.kind == COMPENSATED
-    assert [expression(part) for part in found.parts] == [expression(chain(n))]
+    order = discover(kahan, n)
+    assert order.kind == COMPENSATED
+    assert [expression(part) for part in order.parts] == [expression(chain(n))]
 
 
 @pytest.mark.parametrize(
@@ -207,8 +207,8 @@ def test_what_is_discovered_is_what_is_declared(variant, dtype):
     precision = np.float64 if dtype is np.float64 else np.float32
     for k, parameters in enumerate(choices(variant, threads=1)):
         for n in (*lengths, longer) if k == 0 else lengths:
-            found = discover(black_box(variant, **parameters), n, dtype, precision)
-            assert same(found, declared(variant.name, n, **parameters)), (n, parameters)
+            tree = discover(black_box(variant, **parameters), n, dtype, precision)
+            assert same(tree, declared(variant.name, n, **parameters)), (n, parameters)
 
 
 @fixed
@@ -227,18 +227,18 @@ def test_the_bits_are_those_of_the_declared_tree_also_where_discovery_would_take
 def test_what_states_no_tree_is_recognised_for_what_it_is(variant):
     if variant.unavailable():
         pytest.skip(variant.unavailable())
-    found = discover(black_box(variant), 300)
+    order = discover(black_box(variant), 300)
     if variant.name in ("numpy", "torch", "cu"):
-        assert sorted(leaves(found)) == list(range(300))
+        assert sorted(leaves(order)) == list(range(300))
     elif variant.name == "kahan":
-        assert found.kind == COMPENSATED and same(found.parts[0], chain(300))
+        assert order.kind == COMPENSATED and same(order.parts[0], chain(300))
     elif variant.name == "sp-neumaier":
-        found = discover(black_box(variant, block=32, items=1), 300)
+        order = discover(black_box(variant, block=32, items=1), 300)
         blocks = [lanes(range(start, min(start + 32, 300)), 32) for start in range(0, 300, 32)]
-        assert found == NoOrder(COMPENSATED, canonical(tuple(blocks)))
+        assert order == NoOrder(COMPENSATED, canonical(tuple(blocks)))
     else:
         kind = COMPENSATED if variant.guarantee == "run" else ORDER_FREE
-        assert found == NoOrder(kind, tuple(range(300)))
+        assert order == NoOrder(kind, tuple(range(300)))
 
 
 @pytest.mark.parametrize("resident", [0, 2])
@@ -246,11 +246,11 @@ def test_what_states_no_tree_is_recognised_for_what_it_is(variant):
 def test_the_tree_of_an_injected_order_of_arrival_is_found(seed, resident):
     order = emulated.arrivals(5, resident, seed)
     ao, spa = registry.get("sum", "ao", "emulated"), registry.get("sum", "spa", "emulated")
-    found = discover(lambda x: ao(x, seed=seed, resident=resident), 150)
-    assert same(found, declared("ao", 150, order=order))
+    tree = discover(lambda x: ao(x, seed=seed, resident=resident), 150)
+    assert same(tree, declared("ao", 150, order=order))
     shape = {"block": 32, "items": 2}
-    found = discover(lambda x: spa(x, seed=seed, resident=resident, **shape), 300)
-    assert same(found, declared("spa", 300, order=order, **shape))
+    tree = discover(lambda x: spa(x, seed=seed, resident=resident, **shape), 300)
+    assert same(tree, declared("spa", 300, order=order, **shape))
 
 
 def test_wrong_declarations_are_refused():

@@ -28,11 +28,11 @@ def test_dot2_is_as_exact_as_with_twice_the_digits(kind, seed):
     x, y = np.concatenate([x, x[::-1]]), np.concatenate([y, -y[::-1]])
     y[::7] *= TYPES[kind](1.125)
     products = exact_terms([x, y])
-    found = registry.get("dot", "dot2")(x, y)
-    u = float(np.finfo(found.dtype).eps) / 2
+    result = registry.get("dot", "dot2")(x, y)
+    u = float(np.finfo(result.dtype).eps) / 2
     gamma = len(x) * u / (1 - len(x) * u)
     bound = u * abs(sum(products)) + gamma**2 * sum(map(abs, products))
-    assert abs(float(found) - sum(products)) <= bound
+    assert abs(float(result) - sum(products)) <= bound
 
 
 @named(DOTS)

@@ -60,8 +60,8 @@ def test_products_of_float32_are_exact():
 def test_what_is_not_finite_stays_in_its_pair(threads):
     given = vectors(50_000)
     given["w"][-1] = np.inf
-    found = exact.round(together(given, threads))
-    assert np.isinf(found[1]) and np.isfinite(found[[0, 2]]).all()
+    totals = exact.round(together(given, threads))
+    assert np.isinf(totals[1]) and np.isfinite(totals[[0, 2]]).all()
     given["r"][7] = np.nan
     assert np.isnan(exact.round(together(given, threads))).tolist() == [True, False, True]
 

@@ -43,18 +43,18 @@ def leaves_named(tree, names):
 def test_what_is_added_ahead_leaves_every_total_the_tree_that_it_had(owned, short, collective):
     size, owner = owned
     schedule = COLLECTIVES[collective](get("block-tree").schedule(size, short, owners=owner))
-    made = [ahead(schedule, rank) for rank in range(size)]
+    handovers = [ahead(schedule, rank) for rank in range(size)]
     own = [[[leaf] * schedule.chunks for leaf in schedule.leaves(rank)] for rank in range(size)]
     sums = [
-        [[leaves_named(tree, schedule.leaves(rank))] * schedule.chunks for tree in made[rank][0]]
+        [[leaves_named(tree, schedule.leaves(rank))] * schedule.chunks for tree in handovers[rank][0]]
         for rank in range(size)
     ]
-    rest = replace(schedule, program=lambda rank: made[rank][1])
-    wanted, found = carry_out(schedule, own, pairs), carry_out(rest, sums, pairs)
+    rest = replace(schedule, program=lambda rank: handovers[rank][1])
+    wanted, totals = carry_out(schedule, own, pairs), carry_out(rest, sums, pairs)
     each = schedule.chunks // size
     for rank in range(size - 1 if collective == "reduce" else 0, size):
         asked = slice(rank * each, (rank + 1) * each) if collective == "reduce-scatter" else slice(None)
-        assert found[rank][asked] == wanted[rank][asked]
+        assert totals[rank][asked] == wanted[rank][asked]
 
 
 def test_blocks_in_a_row_become_one_tree_on_every_rank():

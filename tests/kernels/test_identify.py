@@ -80,19 +80,19 @@ def left_to_right(vectors, order):
 )
 def test_a_library_that_adds_by_a_schedule_is_recognised_and_its_trees_are_found(name, n, dtype):
     size = 5
-    found = identify(Library(size, by_schedule(name)), n, dtype, names=candidates(size), tree=True)
-    assert name in found.orderings
+    finding = identify(Library(size, by_schedule(name)), n, dtype, names=candidates(size), tree=True)
+    assert name in finding.orderings
     same = next(names for names, _ in classes(candidates(size), size, n, {}) if name in names)
-    assert found.orderings == same and found.repeats and found.ranks_agree
-    assert all(one.verified for one in found.trees)
-    assert sorted(i for one in found.trees for a, b in one.elements for i in range(a, b + 1)) == list(
+    assert finding.orderings == same and finding.repeats and finding.ranks_agree
+    assert all(one.verified for one in finding.trees)
+    assert sorted(i for one in finding.trees for a, b in one.elements for i in range(a, b + 1)) == list(
         range(n)
     )
 
 
 def test_the_trees_of_a_ring_are_those_of_its_chunks():
-    found = identify(Library(4, by_schedule("ring")), 6, names=candidates(4), tree=True)
-    assert [(one.elements, one.tree) for one in found.trees] == [
+    finding = identify(Library(4, by_schedule("ring")), 6, names=candidates(4), tree=True)
+    assert [(one.elements, one.tree) for one in finding.trees] == [
         ([(0, 1)], "(((x[0] + x[1]) + x[2]) + x[3])"),
         ([(2, 3)], "(x[0] + ((x[1] + x[2]) + x[3]))"),
         ([(4, 4)], "((x[0] + (x[2] + x[3])) + x[1])"),
@@ -102,37 +102,39 @@ def test_the_trees_of_a_ring_are_those_of_its_chunks():
 
 def test_an_order_that_is_none_of_ours_is_shown_as_its_tree():
     order = (3, 0, 5, 1, 4, 2)
-    found = identify(Library(6, lambda v, call: left_to_right(v, order)), 4, names=candidates(6))
-    assert found.orderings == []
-    text = report([found], [], 6)
+    finding = identify(Library(6, lambda v, call: left_to_right(v, order)), 4, names=candidates(6))
+    assert finding.orderings == []
+    text = report([finding], [], 6)
     assert "no ordering of ours" in text
     assert "all elements: (((((x[0] + x[3]) + x[5]) + x[1]) + x[4]) + x[2])" in text
 
 
 def test_sums_that_change_from_call_to_call_are_told_and_have_no_tree():
     orders = ((0, 1, 2, 3), (3, 1, 0, 2))
-    found = identify(Library(4, lambda v, call: left_to_right(v, orders[call % 2])), 50, names=candidates(4))
-    assert not found.repeats and found.orderings == []
-    text = report([found], [], 4)
+    finding = identify(
+        Library(4, lambda v, call: left_to_right(v, orders[call % 2])), 50, names=candidates(4)
+    )
+    assert not finding.repeats and finding.orderings == []
+    text = report([finding], [], 4)
     assert "NO      agree   no ordering: the same numbers have other sums from call to call" in text
     assert re.search("all elements: no order: .*does not repeat", text)
 
 
 def test_ranks_with_different_bits_are_told():
     library = Library(4, by_schedule("linear"), others=(True, b"other bits"))
-    found = identify(library, 50, names=candidates(4))
-    assert not found.ranks_agree
+    finding = identify(library, 50, names=candidates(4))
+    assert not finding.ranks_agree
     assert "DIFFER  no ordering: each rank adds in an order of its own, rank 0 in that of" in report(
-        [found], [], 4
+        [finding], [], 4
     )
 
 
 def test_a_correctly_rounded_sum_has_no_order():
     exact = black_box(variant("sum", "exact"))
     add = lambda v, call: np.array([exact(np.ascontiguousarray(column)) for column in v.T])  # noqa: E731
-    found = identify(Library(4, add), 3, names=candidates(4))
-    assert found.orderings == []
-    assert [one.tree for one in found.trees] == ["order-free, of 4 parts"]
+    finding = identify(Library(4, add), 3, names=candidates(4))
+    assert finding.orderings == []
+    assert [one.tree for one in finding.trees] == ["order-free, of 4 parts"]
 
 
 def test_nothing_is_said_of_no_elements_and_two_ranks_have_one_sum():

@@ -43,10 +43,10 @@ def test_every_rank_gets_the_tree_of_every_element_for_any_size_and_length(name)
             first, *others = simulate_schedule(schedule, [[v] for v in vectors])
             assert all(other.tobytes() == first.tobytes() for other in others)
             for element in {0, n // 2, n - 1} & set(range(n)):
-                found = trees(schedule, element, n)[0]
-                assert sorted(leaves(found)) == list(range(size))
+                order = trees(schedule, element, n)[0]
+                assert sorted(leaves(order)) == list(range(size))
                 assert (
-                    eval(expression(found), {"x": vectors[:, element]}).tobytes() == first[element].tobytes()
+                    eval(expression(order), {"x": vectors[:, element]}).tobytes() == first[element].tobytes()
                 )
 
 

@@ -72,11 +72,11 @@ def test_a_norm_is_off_by_little_at_the_ends_of_the_range(variant, kind):
         [info.tiny, info.smallest_subnormal],
     ):
         x = np.array(x, TYPES[kind])
-        found = variant(x)
+        norm = variant(x)
         true = root(sum(exact_terms([x, x])))
-        number = np.finfo(found.dtype)
+        number = np.finfo(norm.dtype)
         relative = Fraction(float(number.eps)) * (len(x) + 2) / 4
-        assert abs(Fraction(float(found)) - true) <= relative * true + Fraction(
+        assert abs(Fraction(float(norm)) - true) <= relative * true + Fraction(
             float(number.smallest_subnormal)
         )
 
@@ -88,11 +88,11 @@ def test_the_exact_norm_is_less_than_one_unit_from_the_true_one(kind, x):
     with np.errstate(all="ignore"):
         x = x.astype(TYPES[kind])
     x = x[np.isfinite(x.astype(np.float64))]
-    found = registry.get("norm", "exact")(x)
+    norm = registry.get("norm", "exact")(x)
     true = root(sum(exact_terms([x, x])))
     with np.errstate(over="ignore"):
-        near = [float(np.nextafter(found, found.dtype.type(end))) for end in (-1, np.inf)]
-    assert found == true or (near[0] < true and (near[1] == np.inf or true < near[1]))
+        near = [float(np.nextafter(norm, norm.dtype.type(end))) for end in (-1, np.inf)]
+    assert norm == true or (near[0] < true and (near[1] == np.inf or true < near[1]))
 
 
 @named([v for v in NORMS if v.guarantee in ("layout", "exact")])
@@ -126,9 +126,9 @@ def test_nan_infinities_and_zeros(variant, kind):
         ([np.inf, np.nan], np.nan),
         ([1.0, np.nan], np.nan),
     ):
-        found = variant(np.array(x, TYPES[kind]))
-        assert found.dtype == number
-        assert np.isnan(found) if np.isnan(expected) else bits(found) == bits(number(expected))
+        norm = variant(np.array(x, TYPES[kind]))
+        assert norm.dtype == number
+        assert np.isnan(norm) if np.isnan(expected) else bits(norm) == bits(number(expected))
 
 
 @named(NORMS)

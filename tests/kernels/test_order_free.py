@@ -211,7 +211,7 @@ def test_the_largest_element_may_be_anywhere(operation, tile, largest):
         )
         for threads in (1, 3):
             if operation == "sum":
-                found = total("fixed-point", terms, threads=threads)
+                result = total("fixed-point", terms, threads=threads)
             else:
-                found = dot("fixed-point", terms, ones, threads=threads)
-            assert bits(found) == bits(expected)
+                result = dot("fixed-point", terms, ones, threads=threads)
+            assert bits(result) == bits(expected)

@@ -206,8 +206,8 @@ def test_a_promise_of_run_is_no_understatement(variant):
 
 def test_an_emulated_order_of_arrival_is_that_of_its_seed():
     x, index = sample(5000, 7, np.float32)
-    found = {bits(emulated.atomic(x, index, 7, seed)) for seed in range(20)}
-    assert len(found) > 1
+    results = {bits(emulated.atomic(x, index, 7, seed)) for seed in range(20)}
+    assert len(results) > 1
     assert bits(emulated.atomic(x, index, 7, 3)) == bits(emulated.atomic(x, index, 7, 3))
     assert bits(emulated.atomic(x, index, 7, 3, resident=1)) == bits(reference.ascending(x, index, 7))
 

@@ -136,14 +136,14 @@ def test_the_tree_over_blocks_knows_neither_ranks_nor_owners(drawn, short):
 def test_block_sums_have_one_set_of_bits_for_all_sizes_and_owners(count, dtype):
     rng = np.random.default_rng(count)
     blocks = (rng.standard_normal((count, 13)) * 10.0 ** rng.integers(-2, 3, (count, 1))).astype(dtype)
-    found = set()
+    patterns = set()
     for size in range(1, 9):
         for owners in (np.arange(count) * size // count, rng.integers(0, size, count)):
             dealt = [blocks[owners == rank] for rank in range(size)]
             for short in (False, True):
                 totals = simulate("block-tree", dealt, short=short, owners=owners.tolist())
-                found |= {total.tobytes() for total in totals}
-    assert len(found) == 1
+                patterns |= {total.tobytes() for total in totals}
+    assert len(patterns) == 1
 
 
 def test_ranks_without_blocks_get_the_total():
@@ -325,8 +325,8 @@ def test_each_half_of_the_vector_has_a_tree_of_its_own(size, first, second):
     assert [tree("double-tree", size, element, 2) for element in (0, 1)] == [first, second]
     for segments in (1, 3, 8):
         for n in (1, 2, 5, 12):
-            found = [tree(f"double-tree:segments={segments}", size, e, n) for e in range(n)]
-            assert found == [first] * (n // 2) + [second] * (n - n // 2)
+            expressions = [tree(f"double-tree:segments={segments}", size, e, n) for e in range(n)]
+            assert expressions == [first] * (n // 2) + [second] * (n - n // 2)
 
 
 @pytest.mark.parametrize("size", SIZES[1:])

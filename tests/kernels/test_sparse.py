@@ -101,9 +101,9 @@ def test_only_cut_rows_follow_the_number_of_pieces():
     """The row of 4000 is cut by every number of threads above 1, the short ones beside it by none."""
     a = matrix([5, 4000, 5], 4000, seed=3)
     x = vector(4000)
-    found = [product(native.merge, a, x, threads=threads) for threads in THREADS]
-    assert len({bits(y[1]) for y in found}) > 1
-    assert len({bits(y[[0, 2]]) for y in found}) == 1
+    products = [product(native.merge, a, x, threads=threads) for threads in THREADS]
+    assert len({bits(y[1]) for y in products}) > 1
+    assert len({bits(y[[0, 2]]) for y in products}) == 1
 
 
 @each_type
@@ -144,11 +144,11 @@ def test_an_emulated_order_is_that_of_its_seed_and_call(dtype):
     x = vector(400, dtype)
 
     def calls(seed):
-        y, p, found = np.empty(a.m, dtype), emulated.coo(a, seed=seed), []
+        y, p, results = np.empty(a.m, dtype), emulated.coo(a, seed=seed), []
         for _ in range(4):
             p(x, y)
-            found.append(bits(y))
-        return found
+            results.append(bits(y))
+        return results
 
     assert calls(3) == calls(3)
     assert len(set(calls(3) + calls(4))) == 8

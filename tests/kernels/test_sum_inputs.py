@@ -62,7 +62,7 @@ ORDER_FREE = [
 def test_a_promise_of_layout_holds_for_nans_too_which_give_one_pattern(variant, kind):
     """Whatever their payloads and signs, wherever they stand, alone, with others or beside infinities."""
     expected = bits(accumulated(kind, np.nan))
-    found = set()
+    patterns = set()
     for n in (6, 300, 5000):
         places = np.linspace(0, n - 1, 6).astype(int)
         for turn in range(6):
@@ -73,12 +73,12 @@ def test_a_promise_of_layout_holds_for_nans_too_which_give_one_pattern(variant, 
                     x[2] = np.inf
                 for order in (x, x[::-1]):
                     with np.errstate(invalid="ignore"):
-                        found.add(
+                        patterns.add(
                             bits(variant(order) if variant.operation == "norm" else total(variant, order))
                         )
     if variant.operation != "norm":
-        found.add(bits(total(variant, np.array([np.inf, 1.0, -np.inf], TYPES[kind]))))
-    assert found == {expected}
+        patterns.add(bits(total(variant, np.array([np.inf, 1.0, -np.inf], TYPES[kind]))))
+    assert patterns == {expected}
 
 
 @in_each_type([v for v in HERE if v.operation == "dot"])
@@ -109,11 +109,11 @@ def test_a_sum_beyond_the_largest_number_is_infinite(variant, kind):
 def test_partial_sums_beyond_the_largest_number_touch_orders_of_additions_alone(variant, kind):
     x = np.full(16384, ml_dtypes.finfo(TYPES[kind]).max, TYPES[kind])
     x[8192:] *= -1
-    found = total(variant, x)
+    result = total(variant, x)
     if variant in promising("layout", "exact"):
-        assert bits(found) == bits(accumulated(kind, 0.0))
+        assert bits(result) == bits(accumulated(kind, 0.0))
     else:
-        assert not np.isfinite(found)
+        assert not np.isfinite(result)
 
 
 @in_each_type([v for v in HERE if v.operation == "dot"], FAR)

@@ -191,12 +191,12 @@ def test_worst_orders_of_partial_sums_follow_the_launch_shape(capsys):
 def test_every_variant_that_can_run_is_compared(capsys):
     text = printed(capsys, "compare", "--distribution", "lognormal", "-n", "300", "--threads", "2")
     for v in registry.variants("sum"):
-        found = re.search(
+        match = re.search(
             rf"^{v.name} +{v.backend} +{v.guarantee} +(\S+) +(\S+) +(-?\d+) +(\S+) ", text, re.MULTILINE
         )
-        assert bool(found) == (not v.unavailable())
-        if found:
-            value, hexadecimal, off, at_most = found.groups()
+        assert bool(match) == (not v.unavailable())
+        if match:
+            value, hexadecimal, off, at_most = match.groups()
             assert float(value) == float.fromhex(hexadecimal)
             assert at_most == "-" or abs(int(off)) <= float(at_most) + 1
             assert v.name != "exact" or off == "0"
@@ -269,15 +269,15 @@ MISTAKES = {
 @pytest.mark.parametrize("command, message", MISTAKES.items())
 def test_mistakes_are_answered_with_what_is_allowed(capsys, command, message):
     assert main(shlex.split(command)) == 2
-    told = capsys.readouterr()
-    assert re.search(message, told.err) and told.err.count("\n") == 1 and not told.out
+    streams = capsys.readouterr()
+    assert re.search(message, streams.err) and streams.err.count("\n") == 1 and not streams.out
 
 
 def test_a_file_is_not_believed_beyond_what_it_holds(capsys, tmp_path):
     path = tmp_path / "x.npy"
     np.save(path, np.ones(3))
     damaged = path.read_bytes()
-    for told, content in (
+    for message, content in (
         (
             "announces 8000000000000 bytes of elements, and 2. follow",
             damaged.replace(b"(3,), }          ", b"(1000000000000,), }", 1),
@@ -289,7 +289,7 @@ def test_a_file_is_not_believed_beyond_what_it_holds(capsys, tmp_path):
     ):
         path.write_bytes(content)
         assert main(["compare", str(path)]) == 2
-        assert re.search(told, capsys.readouterr().err), told
+        assert re.search(message, capsys.readouterr().err), message
     path.write_bytes(damaged.replace(b"(3,), } ", b"(3L,), }"))  # as Python 2 wrote it
     assert main(["compare", str(path)]) == 0
     assert not capsys.readouterr().err

@@ -40,10 +40,10 @@ def test_the_definition_is_one_rounding_for_each_operation(module, dtype):
         return dtype(float(value)) if dtype is np.float64 else _nearest_float32(value)
 
     got = outcome(module, given, "r = r - alpha*s*w", alpha=0.3)["r"]
-    for r, s, w, found in zip(*(given[name] for name in "rsw"), got, strict=True):
+    for r, s, w, element in zip(*(given[name] for name in "rsw"), got, strict=True):
         product = rounded(Fraction(float(-alpha)) * Fraction(float(s)))
         product = rounded(Fraction(float(product)) * Fraction(float(w)))
-        assert found == rounded(Fraction(float(r)) + Fraction(float(product)))
+        assert element == rounded(Fraction(float(r)) + Fraction(float(product)))
 
 
 def _nearest_float32(value: Fraction) -> np.float32:
@@ -104,10 +104,10 @@ def test_scalars_and_elements_that_are_zero_or_not_finite(dtype, scalar):
     values = np.array([-0.0, 0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 1e-38, 3e38], dtype)
     x, y = (np.ascontiguousarray(a.reshape(-1)) for a in np.meshgrid(values, values))
     steps, dots = "y = x - a*y; z = a*x; x = a*x*y - x", "x.y z.z"
-    found = [outcome(m, dict(x=x, y=y, z=y), steps, dots, a=scalar) for m in (reference, native)]
-    assert same(*found)
+    outcomes = [outcome(m, dict(x=x, y=y, z=y), steps, dots, a=scalar) for m in (reference, native)]
+    assert same(*outcomes)
     if scalar == 0.0:
-        assert math.copysign(1.0, found[1]["z"][5]) == math.copysign(1.0, scalar)
+        assert math.copysign(1.0, outcomes[1]["z"][5]) == math.copysign(1.0, scalar)
 
 
 @pytest.mark.parametrize("module", [reference, native])
@@ -243,5 +243,5 @@ def test_any_program_has_the_bits_of_the_definition(program, n, dtype, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, n), max_size=4)))
     blocks = np.array([0, *cuts, n], np.int64)
     scalars = {name: data.draw(st.floats(-1e3, 1e3)) for name in "ab" if f"{name}*" in program[0]}
-    found = [outcome(m, vectors(n, dtype), *program, blocks, **scalars) for m in (reference, native)]
-    assert same(*found)
+    outcomes = [outcome(m, vectors(n, dtype), *program, blocks, **scalars) for m in (reference, native)]
+    assert same(*outcomes)

@@ -42,32 +42,32 @@ def replayed(x, order, unit):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_what_is_found_is_the_sum_in_that_order(draw, n, unit, dtype):
     x = draw(np.random.default_rng(n), n).astype(dtype)
-    found = worst.search(x, unit, random_orders=4, exchanges=50)
-    for extreme in (found.lowest, found.highest):
+    search = worst.search(x, unit, random_orders=4, exchanges=50)
+    for extreme in (search.lowest, search.highest):
         assert sorted(extreme.order) == list(range(-(-n // unit)))
         assert bits(extreme.value) == bits(replayed(x, extreme.order, unit))
         assert bits(extreme.value) == bits(worst.in_order(x, extreme.order, unit))
-        assert abs(Fraction(float(extreme.value)) - Fraction(found.exact)) <= Fraction(found.bound) * (
+        assert abs(Fraction(float(extreme.value)) - Fraction(search.exact)) <= Fraction(search.bound) * (
             1 + n * 2**-20
         )
-    assert found.lowest.value <= found.random.min() <= found.random.max() <= found.highest.value
+    assert search.lowest.value <= search.random.min() <= search.random.max() <= search.highest.value
 
 
 @given(st.integers(0, 2**32), st.integers(1, 7), st.sampled_from(sorted(DISTRIBUTIONS)))
 @settings(max_examples=20, deadline=None)
 def test_of_a_few_units_no_order_goes_further(seed, n, name):
     x = DISTRIBUTIONS[name](np.random.default_rng(seed), n)
-    found = worst.search(x)
+    search = worst.search(x)
     sums = [replayed(x, order, 1) for order in permutations(range(n))]
-    assert (found.lowest.value, found.highest.value) == (min(sums), max(sums))
+    assert (search.lowest.value, search.highest.value) == (min(sums), max(sums))
 
 
 @pytest.mark.parametrize("name", ["normal", "uniform", "centred", "lognormal", "negative"])
 def test_orders_made_on_purpose_go_many_times_as_far_as_random_ones(name):
     x = DISTRIBUTIONS[name](np.random.default_rng(3), 20_000)
-    found = worst.search(x)
-    spread = found.random.max() - found.random.min()
-    assert found.highest.value - found.lowest.value > 10 * spread > 0
+    search = worst.search(x)
+    spread = search.random.max() - search.random.min()
+    assert search.highest.value - search.lowest.value > 10 * spread > 0
 
 
 def test_one_seed_gives_one_result():
@@ -79,19 +79,19 @@ def test_one_seed_gives_one_result():
 
 def test_the_order_found_is_that_of_a_tree():
     x = np.random.default_rng(0).standard_normal(100)
-    found = worst.search(x, unit=32)
-    tree = declared("ao", 100, order=found.highest.order)
-    assert bits(evaluate(tree, x)[0]) == bits(found.highest.value)
+    search = worst.search(x, unit=32)
+    tree = declared("ao", 100, order=search.highest.order)
+    assert bits(evaluate(tree, x)[0]) == bits(search.highest.value)
 
 
 def test_exact_value_bound_and_count_are_as_said():
     x = np.array([1.0, 2.0**-53, 2.0**-53, -0.5])
-    found = worst.search(x, random_orders=3)
-    assert found.exact == 0.5 + 2.0**-52
-    assert found.bound == 3 * 2.0**-53 * (1.5 + 2.0**-52)
-    assert found.tried >= 3 + 2 * 24 and len(found.random) == 3
-    assert (found.lowest.value, found.lowest.method) == (0.5, "as given")
-    assert found.highest.value == 0.5 + 2.0**-52
+    search = worst.search(x, random_orders=3)
+    assert search.exact == 0.5 + 2.0**-52
+    assert search.bound == 3 * 2.0**-53 * (1.5 + 2.0**-52)
+    assert search.tried >= 3 + 2 * 24 and len(search.random) == 3
+    assert (search.lowest.value, search.lowest.method) == (0.5, "as given")
+    assert search.highest.value == 0.5 + 2.0**-52
 
 
 @pytest.mark.parametrize(

@@ -30,17 +30,17 @@ def model(tmp_path, settings, **options):
         ctx = Context(
             MPI.COMM_SELF, configured(settings), RunOptions(**options), tracer, logging.getLogger(), tmp_path
         )
-        made = Model(ctx)
+        simulation = Model(ctx)
         try:
-            made.start()
-            made.measure()
-            yield made
+            simulation.start()
+            simulation.measure()
+            yield simulation
         finally:
-            made.free()
+            simulation.free()
             ctx.end_repeat()
 
 
-def advance(made, steps: int) -> None:
+def advance(simulation, steps: int) -> None:
     """`steps` further time steps."""
-    for step in range(made.state.step + 1, made.state.step + steps + 1):
-        made.advance(step)
+    for step in range(simulation.state.step + 1, simulation.state.step + steps + 1):
+        simulation.advance(step)

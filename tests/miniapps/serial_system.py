@@ -65,9 +65,9 @@ class Fused:
 
 def history(method, b, x, tolerance, limit):
     """(all iterations, the end)."""
-    run, told = method.iterate(b, x, tolerance, limit), []
+    run, iterations = method.iterate(b, x, tolerance, limit), []
     while True:
         try:
-            told.append(next(run))
+            iterations.append(next(run))
         except StopIteration as end:
-            return told, end.value
+            return iterations, end.value

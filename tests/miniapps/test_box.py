@@ -18,8 +18,8 @@ BLOCKS = [(3, 4, 2), (4, 4, 4), (1, 1, 1), (8, 2, 16)]
 SYMMETRIC = ("poisson27", "poisson7", "anisotropic")
 
 
-def matrix(made, columns):
-    indptr, indices, data = made
+def matrix(arrays, columns):
+    indptr, indices, data = arrays
     return sparse.csr_matrix((data, indices, indptr), (len(indptr) - 1, columns))
 
 
@@ -104,12 +104,12 @@ def test_rows_are_the_same_whoever_makes_them_and_sorted(make, monkeypatch):
     fine = Box(9, 8, 12, (4, 3, 5))
     coarse, _ = coarser(fine)
     of = galerkin(stencil("poisson7"), fine.shape)
-    box, made = {
+    box, maker = {
         "rows": (coarse, lambda blocks: rows(coarse, of, blocks)),
         "interpolation": (fine, lambda blocks: interpolation(fine, coarse, blocks)),
         "restriction": (coarse, lambda blocks: restriction(fine, coarse, blocks)),
     }[make]
-    indptr, columns, data = made(everything(box))
+    indptr, columns, data = maker(everything(box))
     assert indptr.dtype == columns.dtype == np.int64 and data.dtype == np.float64
     inside = np.ones(len(columns) - 1, bool)
     inside[indptr[1:-1] - 1] = False
@@ -118,7 +118,7 @@ def test_rows_are_the_same_whoever_makes_them_and_sorted(make, monkeypatch):
     for some in ([0], [box.count - 1], list(range(0, box.count, 2)), []):
         mine = np.concatenate([np.arange(box.starts[b], box.starts[b + 1]) for b in some] or [[]]).astype(int)
         which = np.concatenate([np.arange(indptr[i], indptr[i + 1]) for i in mine] or [[]]).astype(int)
-        got = made(some)
+        got = maker(some)
         assert np.array_equal(got[0], np.concatenate([[0], np.cumsum(np.diff(indptr)[mine])]))
         assert np.array_equal(got[1], columns[which]) and np.array_equal(got[2], data[which])
 
@@ -223,8 +223,8 @@ def test_errors_fall_with_the_order_of_the_differences(kind, parameters, order):
         a = matrix(rows(box, stencil(kind, box.h, **parameters), everything(box)), box.n)
         solution, right_side = manufactured(kind, box, **parameters)
         at = box.coordinates(everything(box))
-        found, expected = linalg.spsolve(a.tocsc(), right_side(*at)), solution(*at)
-        errors.append(np.abs(found - expected).max() / np.abs(expected).max())
+        answer, expected = linalg.spsolve(a.tocsc(), right_side(*at)), solution(*at)
+        errors.append(np.abs(answer - expected).max() / np.abs(expected).max())
     observed = np.log2(errors[0] / errors[1])
     assert abs(observed - order) < 0.3, (errors, observed)
     assert errors[1] < 0.1

@@ -72,7 +72,7 @@ def test_a_repeatable_option_collects():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "parts"),
     [
         ("[wrok]\nsteps = 1", ["own.toml", "[wrok]", "did you mean work?", "run"]),
         ("[work]\nstep = 1", ["own.toml", "work.step", "did you mean work.steps?"]),
@@ -87,9 +87,9 @@ def test_a_repeatable_option_collects():
         ("[work\nsteps = 1", ["own.toml", "TOML", "line 1"]),
     ],
 )
-def test_a_wrong_deck_is_refused_with_file_key_and_what_would_do(tmp_path, text, told):
+def test_a_wrong_deck_is_refused_with_file_key_and_what_would_do(tmp_path, text, parts):
     message = refusal("--deck", deck(tmp_path, text))
-    assert all(part in message for part in told), message
+    assert all(part in message for part in parts), message
 
 
 def test_an_unknown_deck_is_refused_with_those_there_are(tmp_path):
@@ -99,7 +99,7 @@ def test_an_unknown_deck_is_refused_with_those_there_are(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("argv", "told"),
+    ("argv", "parts"),
     [
         (["--guarante", "run"], ["--guarante", "did you mean --guarantee?"]),
         (["--guarantee", "layot"], ["--guarantee", "did you mean layout?", "none, run, layout, exact"]),
@@ -118,9 +118,9 @@ def test_an_unknown_deck_is_refused_with_those_there_are(tmp_path):
         (["surplus"], ["surplus"]),
     ],
 )
-def test_a_wrong_command_line_is_refused_with_what_would_do(argv, told):
+def test_a_wrong_command_line_is_refused_with_what_would_do(argv, parts):
     message = refusal(*argv)
-    assert all(part in message for part in told), message
+    assert all(part in message for part in parts), message
 
 
 def test_a_misspelt_variable_is_refused_and_a_foreign_one_ignored():

@@ -39,7 +39,7 @@ def test_rank_0_says_what_was_asked_for_and_others_warn(capsys, tmp_path):
         log.info("from %d", rank)
         log.warning("careful")
         console.close(log)
-    said = [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()]
-    assert said == ["app rank 0 INFO: from 0", "app rank 0 WARNING: careful", "app rank 1 WARNING: careful"]
+    lines = [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert lines == ["app rank 0 INFO: from 0", "app rank 0 WARNING: careful", "app rank 1 WARNING: careful"]
     assert "rank 1 INFO: from 1" in (tmp_path / "1.log").read_text()
     assert logging.getLogger("miniapps.app.rank1").handlers == []

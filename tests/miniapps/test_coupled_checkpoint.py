@@ -96,12 +96,12 @@ def refused(path, config=None, seed=SEED):
 
 
 def test_what_was_written_is_read(checkpoint):
-    found = restart.verify(str(checkpoint), config_of(), SEED)
-    assert (found.head.step, found.head.time, found.head.last_dt) == (STEP, 0.25, 0.125)
-    assert found.options == problem_of(config_of())
-    assert sorted(found.weights()) == ["first_moment", "second_moment", "steps", "theta"]
+    contents = restart.verify(str(checkpoint), config_of(), SEED)
+    assert (contents.head.step, contents.head.time, contents.head.last_dt) == (STEP, 0.25, 0.125)
+    assert contents.options == problem_of(config_of())
+    assert sorted(contents.weights()) == ["first_moment", "second_moment", "steps", "theta"]
     with h5py.File(checkpoint) as file:
-        assert file["zeta"][...].tobytes() == found.arrays["zeta"].tobytes()
+        assert file["zeta"][...].tobytes() == contents.arrays["zeta"].tobytes()
 
 
 def test_every_flipped_byte_and_every_cut_is_refused(checkpoint):
@@ -235,8 +235,8 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_sealed_file_that_none_of_ours_could_be_is_refused(checkpoint, change):
-    make, told = CHANGES[change]
-    assert told in refused(rewritten(checkpoint, make))
+    make, reason = CHANGES[change]
+    assert reason in refused(rewritten(checkpoint, make))
 
 
 def test_another_number_in_the_state_is_told_by_its_fingerprint(checkpoint):
@@ -265,7 +265,7 @@ def without_seal(path):
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "reason"),
     [
         (os.mkdir, "is a directory"),
         (os.mkfifo, "is a fifo"),
@@ -277,9 +277,9 @@ def without_seal(path):
         (lambda path: None, "cannot read it: No such file or directory; give one of RUN/checkpoints/*.h5"),
     ],
 )
-def test_what_is_no_file_of_ours_is_refused_without_reading_it(tmp_path, make, told):
+def test_what_is_no_file_of_ours_is_refused_without_reading_it(tmp_path, make, reason):
     make(tmp_path / "given.h5")
-    assert told in refused(tmp_path / "given.h5")
+    assert reason in refused(tmp_path / "given.h5")
 
 
 def test_a_path_that_cannot_be_is_refused():
@@ -380,10 +380,14 @@ def test_a_restart_is_compared_with_the_trace_and_ends_as_the_straight_run(run, 
     assert launched(tmp_path / "straight") == 0
     straight = capsys.readouterr().out
     assert launched(tmp_path / "restarted", f"--restart={at(run, 2)}") == 0
-    told = capsys.readouterr()
-    lines = [[x for x in text.splitlines() if x.startswith("FINGERPRINT")] for text in (straight, told.out)]
+    streams = capsys.readouterr()
+    lines = [
+        [x for x in text.splitlines() if x.startswith("FINGERPRINT")] for text in (straight, streams.out)
+    ]
     assert lines[0] == lines[1] and len(lines[0]) == 1
-    assert f"restart from {at(run, 2)}: whole, and as the trace of {run} has it (12 fingerprints)" in told.err
+    assert (
+        f"restart from {at(run, 2)}: whole, and as the trace of {run} has it (12 fingerprints)" in streams.err
+    )
     assert lines[0] == [f"FINGERPRINT state={read_checkpoint(at(run, 3)).head.fingerprint}"]
     frames = load([tmp_path / "straight", tmp_path / "restarted"])
     assert compare(frames, ("straight", 0), ("restarted", 0)).equal
@@ -398,16 +402,16 @@ def test_a_run_until_a_step_is_part_of_the_whole_and_is_continued_from_there(run
     frames = load([run, tmp_path / "part", tmp_path / "rest"])
     assert frames.runs["problem"].nunique() == 1
     assert frames.runs.set_index("run")["last_step"].to_dict() == {"part": 3, "rest": 4, "run": 4}
-    found = compare(frames, ("run", 0), ("part", 0))
-    assert found.equal and found.recordings == ("over steps 0..2",) and found.through == 3
+    divergence = compare(frames, ("run", 0), ("part", 0))
+    assert divergence.equal and divergence.recordings == ("over steps 0..2",) and divergence.through == 3
     assert compare(frames, ("run", 0), ("rest", 0)).equal
     capsys.readouterr()
-    for told, refused_ in (
+    for message, refused_ in (
         ("--until 4: this problem has 3 steps (time.steps); choose 0 to 3", ["--until=4"]),
         ("of step 2, and this run ends with step 1; raise --until", ["--until=1", f"--restart={at(run, 2)}"]),
     ):
         assert launched(tmp_path / "refused", *refused_) == 2
-        assert told in capsys.readouterr().err
+        assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -423,8 +427,8 @@ def test_a_forged_checkpoint_contradicts_the_trace(run, tmp_path, capsys, field,
     with pytest.raises(UsageError, match=rf"step 3, {name}, block {block} has other bits there \(1 of 12 "):
         compared(at(run, 2))
     assert launched(tmp_path / "second", f"--restart={at(run, 2)}") == 2
-    told = capsys.readouterr().err
-    assert told.count("contradicts the trace") == 1 and len(told.splitlines()) == 1
+    message = capsys.readouterr().err
+    assert message.count("contradicts the trace") == 1 and len(message.splitlines()) == 1
     assert not (tmp_path / "second").exists()
 
 
@@ -438,28 +442,28 @@ def test_a_checkpoint_of_another_run_contradicts_the_trace(run, tmp_path):
 
 def test_a_fault_that_was_injected_after_the_checkpoint_contradicts_nothing(tmp_path):
     assert launched(tmp_path / "run", "--checkpoint-every=1", "--fault=bitflip@step=3,block=4") == 0
-    agreed, told = compared(at(tmp_path / "run", 2))
-    assert not agreed and "faults were injected" in told and "only its own hashes" in told
-    agreed, told = compared(at(tmp_path / "run", 1))
-    assert agreed and "12 fingerprints" in told
+    agreed, remark = compared(at(tmp_path / "run", 2))
+    assert not agreed and "faults were injected" in remark and "only its own hashes" in remark
+    agreed, remark = compared(at(tmp_path / "run", 1))
+    assert agreed and "12 fingerprints" in remark
 
 
 def test_without_a_trace_of_the_step_only_its_own_hashes_are_checked(run, tmp_path):
     shutil.copy(at(run, 2), tmp_path / "alone.h5")
-    agreed, told = compared(tmp_path / "alone.h5")
-    assert agreed and "only its own hashes were checked" in told and "not in RUN/checkpoints" in told
-    agreed, told = compared(rewritten(at(run, 2), attribute(repeat=5)))
-    assert agreed and "has no fingerprints of step 3" in told
+    agreed, remark = compared(tmp_path / "alone.h5")
+    assert agreed and "only its own hashes were checked" in remark and "not in RUN/checkpoints" in remark
+    agreed, remark = compared(rewritten(at(run, 2), attribute(repeat=5)))
+    assert agreed and "has no fingerprints of step 3" in remark
     (run / "rank-00000.h5").unlink()
-    agreed, told = compared(at(run, 2))
-    assert not agreed and "only its own hashes were checked" in told and "cannot be used" in told
+    agreed, remark = compared(at(run, 2))
+    assert not agreed and "only its own hashes were checked" in remark and "cannot be used" in remark
 
 
 def test_a_damaged_trace_refuses_no_checkpoint(run, tmp_path, capsys):
     trace = run / "rank-00000.h5"
     trace.write_bytes(trace.read_bytes()[:-100])
-    agreed, told = compared(at(run, 2))
-    assert not agreed and "cannot be used" in told and "\n" not in told
+    agreed, remark = compared(at(run, 2))
+    assert not agreed and "cannot be used" in remark and "\n" not in remark
     assert launched(tmp_path / "second", f"--restart={at(run, 2)}") == 0
     assert "WARNING: restart from" in capsys.readouterr().err
 

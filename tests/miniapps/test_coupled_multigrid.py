@@ -45,14 +45,14 @@ class Cycle:
 
 @pytest.fixture
 def cycle():
-    made = []
+    cycles = []
 
     def of(*shape, **options):
-        made.append(Cycle(*shape, **options))
-        return made[-1]
+        cycles.append(Cycle(*shape, **options))
+        return cycles[-1]
 
     yield of
-    for one in made:
+    for one in cycles:
         one.free()
 
 
@@ -84,10 +84,10 @@ def test_grids_are_coarsened_until_they_are_small_or_cannot_be():
         1,
         2,
     ]
-    found = [
+    grids = [
         coarsest(Blocks(*shape)) for shape in ((128, 128, 16, 16), (512, 512, 32, 32), (2048, 2048, 64, 64))
     ]
-    assert [(last.ny, last.by) for last in found] == [(32, 4), (32, 2), (64, 2)]
+    assert [(last.ny, last.by) for last in grids] == [(32, 4), (32, 2), (64, 2)]
     assert coarsest(Blocks(350, 350, 5, 7)).ny == 350
 
 
@@ -110,16 +110,18 @@ def test_iterations_do_not_grow_with_the_grid(tmp_path):
     first, later = [], []
     for n, block in ((32, 8), (128, 16), (320, 16), (1024, 64)):
         settings = {"grid.nx": n, "grid.ny": n, "grid.bx": block, "grid.by": block, "closure.kind": "none"}
-        with model(tmp_path, settings) as made:
-            advance(made, 2)
-            first.append(made.record.iterations[0])
-            later += made.record.iterations[1:]
+        with model(tmp_path, settings) as simulation:
+            advance(simulation, 2)
+            first.append(simulation.record.iterations[0])
+            later += simulation.record.iterations[1:]
     assert max(first) <= 8 and max(first) - min(first) <= 1, first
     assert max(later) < min(first), later
 
 
 @pytest.mark.parametrize("guarantee", LEVELS)
 def test_a_tight_tolerance_is_reached(tmp_path, guarantee):
-    with model(tmp_path, {"closure.kind": "none", "poisson.tolerance": 1e-12}, guarantee=guarantee) as made:
-        advance(made, 2)
-        assert made.record.failed_solves == 0 and max(made.record.iterations) <= 12
+    with model(
+        tmp_path, {"closure.kind": "none", "poisson.tolerance": 1e-12}, guarantee=guarantee
+    ) as simulation:
+        advance(simulation, 2)
+        assert simulation.record.failed_solves == 0 and max(simulation.record.iterations) <= 12

@@ -27,10 +27,10 @@ def test_second_order_against_an_exact_decaying_solution(tmp_path):
             "flow.amplitude": 2.0,
         }
         steps = 10 * n // 32
-        with model(tmp_path, {**settings, "time.dt": 0.5 / steps, "poisson.tolerance": 1e-10}) as made:
-            advance(made, steps)
-            assert made.state.time == pytest.approx(0.5)
-            errors.append(decaying_error(made))
+        with model(tmp_path, {**settings, "time.dt": 0.5 / steps, "poisson.tolerance": 1e-10}) as simulation:
+            advance(simulation, steps)
+            assert simulation.state.time == pytest.approx(0.5)
+            errors.append(decaying_error(simulation))
     orders = np.log2(np.array(errors[:-1]) / errors[1:])
     assert (orders > 1.9).all(), (errors, orders)
 
@@ -39,10 +39,12 @@ def test_energy_and_enstrophy_of_the_inviscid_limit_are_conserved_to_the_order_o
     drifts = []
     for steps in (16, 32, 64):
         settings = {**UNFORCED, **square(32), "flow.viscosity": 0.0, "time.dt": 0.8 / steps}
-        with model(tmp_path, {**settings, "poisson.tolerance": 1e-12}) as made:
-            energy, enstrophy = made.energy, made.enstrophy
-            advance(made, steps)
-            drifts.append((abs(made.energy / energy - 1.0), abs(made.enstrophy / enstrophy - 1.0)))
+        with model(tmp_path, {**settings, "poisson.tolerance": 1e-12}) as simulation:
+            energy, enstrophy = simulation.energy, simulation.enstrophy
+            advance(simulation, steps)
+            drifts.append(
+                (abs(simulation.energy / energy - 1.0), abs(simulation.enstrophy / enstrophy - 1.0))
+            )
     orders = np.log2(np.array(drifts[:-1]) / np.array(drifts[1:]))
     assert (orders > 2.7).all(), (drifts, orders)
 
@@ -84,12 +86,15 @@ def test_linear_growth_of_a_perturbed_kolmogorov_flow(tmp_path):
             "closure.kind": "none",
             "poisson.tolerance": 1e-10,
         }
-        with model(tmp_path, {**settings, "time.dt": 0.02}) as made:
+        with model(tmp_path, {**settings, "time.dt": 0.02}) as simulation:
             sizes = []
             for _ in range(2):
-                advance(made, 150)
+                advance(simulation, 150)
                 zeta = (
-                    view(made.state.zeta, HALO).reshape(n // 16, n // 16, 16, 16).swapaxes(1, 2).reshape(n, n)
+                    view(simulation.state.zeta, HALO)
+                    .reshape(n // 16, n // 16, 16, 16)
+                    .swapaxes(1, 2)
+                    .reshape(n, n)
                 )
                 sizes.append(np.abs(np.fft.fft2(zeta)).sum(axis=0)[1:4])
         measured = np.log(sizes[1] / sizes[0]) / 3.0
@@ -101,22 +106,22 @@ def test_linear_growth_of_a_perturbed_kolmogorov_flow(tmp_path):
 
 def test_the_surrogate_learns_the_physics_while_the_flow_runs(tmp_path):
     """After 120 steps it is closer to the dynamic closure than the best constant coefficient, and than 0.72."""
-    with model(tmp_path, {**square(64), "closure.kind": "online", "closure.every": 1}) as made:
-        advance(made, 120)
-        made.fill_wide(made.state.zeta)
-        made.fill_wide(made.state.psi)
-        coefficient, magnitude = made.closure._physics(made.state)
+    with model(tmp_path, {**square(64), "closure.kind": "online", "closure.every": 1}) as simulation:
+        advance(simulation, 120)
+        simulation.fill_wide(simulation.state.zeta)
+        simulation.fill_wide(simulation.state.psi)
+        coefficient, magnitude = simulation.closure._physics(simulation.state)
         inner = (slice(None), slice(1, -1), slice(1, -1))
         physics, strain = (coefficient * magnitude)[inner], magnitude[inner]
         constant = np.sum(physics * strain) / np.sum(strain * strain)
         best_constant = np.linalg.norm(physics - constant * strain) / np.linalg.norm(physics)
-        history = [error for _, error in made.record.closure_errors]
+        history = [error for _, error in simulation.record.closure_errors]
     assert history[-1] < best_constant and history[-1] < 0.72, (history[::10], best_constant)
 
 
 @pytest.mark.parametrize("closure", ["none", "physics", "surrogate", "online"])
 def test_the_energy_budget_closes_for_every_closure(tmp_path, closure):
-    with model(tmp_path, {**square(64), "closure.kind": closure, "closure.every": 2}) as made:
-        advance(made, 10)
-        assert made.record.worst_budget < 1e-5 and made.record.failed_solves == 0
-        assert np.isfinite(made.energy) and made.energy > 0.0
+    with model(tmp_path, {**square(64), "closure.kind": closure, "closure.every": 2}) as simulation:
+        advance(simulation, 10)
+        assert simulation.record.worst_budget < 1e-5 and simulation.record.failed_solves == 0
+        assert np.isfinite(simulation.energy) and simulation.energy > 0.0

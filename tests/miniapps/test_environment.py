@@ -19,7 +19,7 @@ print(json.dumps([environment.own(1, "cpu"), sorted({"torch", "scipy", "cupy"} &
 """
 
 
-def told(**settings):
+def account(**settings):
     """What a new process records under `settings`, and which of the large libraries it loaded for that."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith(environment.SETTINGS)}
     done = subprocess.run(
@@ -30,7 +30,7 @@ def told(**settings):
 
 def test_settings_are_recorded_with_what_they_made_libraries_choose():
     dispatched = np.show_config(mode="dicts")["SIMD Extensions"]["found"]
-    own, loaded = told(
+    own, loaded = account(
         NPY_DISABLE_CPU_FEATURES=" ".join(dispatched), OPENBLAS_CORETYPE="Haswell", MKL_CBWR="AVX2"
     )
     assert loaded == []
@@ -52,8 +52,12 @@ def test_what_is_loaded_says_what_it_chose(monkeypatch):
         backends=SimpleNamespace(cpu=SimpleNamespace(get_cpu_capability=lambda: "AVX2")),
     )
     monkeypatch.setitem(sys.modules, "torch", torch)
-    found = environment.arithmetic()
-    assert (found["torch"], found["torch_mkl"], found["torch_onednn"]) == ("AVX2", "2024.2", "v3.7.1")
+    arithmetic = environment.arithmetic()
+    assert (arithmetic["torch"], arithmetic["torch_mkl"], arithmetic["torch_onednn"]) == (
+        "AVX2",
+        "2024.2",
+        "v3.7.1",
+    )
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace())  # being imported
     assert "torch" not in environment.arithmetic()
 

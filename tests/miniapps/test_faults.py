@@ -65,7 +65,7 @@ def test_raise_raises_on_its_rank_alone():
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         ("nun@step=1,block=0", "did you mean nan?.*nan, bitflip, raise, kill"),
         ("kernel-bit@block=1", r"step missing; write kernel-bit@step=N,block=N"),
@@ -85,8 +85,8 @@ def test_raise_raises_on_its_rank_alone():
         ("kill@step=1,rank=0,repeat=2", "repeat 2 of a run with 2 repeats"),
     ],
 )
-def test_a_wrong_description_is_refused_with_what_would_do(spec, told):
-    with pytest.raises(UsageError, match=told):
+def test_a_wrong_description_is_refused_with_what_would_do(spec, message):
+    with pytest.raises(UsageError, match=message):
         faults.parse(spec, 4, 2)
 
 
@@ -137,8 +137,8 @@ def test_the_records_hold_what_the_fault_made(tmp_path):
     rows = trace.tables["fingerprints"]
     assert [trace.names[name] for name in rows["name"]] == ["computed:rhs"] * 2
     assert rows["block"].tolist() == [4, 7]
-    found = [f"{hi:016x}{lo:016x}" for hi, lo in zip(rows["hi"], rows["lo"], strict=True)]
-    assert found == [fingerprint(np.ones(4)).hex(), fingerprint(results[1]).hex()] and found[0] != found[1]
+    hashes = [f"{hi:016x}{lo:016x}" for hi, lo in zip(rows["hi"], rows["lo"], strict=True)]
+    assert hashes == [fingerprint(np.ones(4)).hex(), fingerprint(results[1]).hex()] and hashes[0] != hashes[1]
 
 
 def test_the_numbers_of_the_block_alone_are_drawn_by_another_seed():
@@ -156,21 +156,21 @@ def test_a_watch_exists_only_where_it_was_asked_for_and_changes_no_bits(tmp_path
     states = {}
     for record in ("state", "messages"):
         (tmp_path / record).mkdir()
-        with model(tmp_path / record, settings, record=record) as made:
-            assert (made.ctx.watch is None) == (record == "state")
-            advance(made, 2)
-            states[record] = made.state.zeta.tobytes() + made.state.psi.tobytes()
+        with model(tmp_path / record, settings, record=record) as simulation:
+            assert (simulation.ctx.watch is None) == (record == "state")
+            advance(simulation, 2)
+            states[record] = simulation.state.zeta.tobytes() + simulation.state.psi.tobytes()
     assert states["state"] == states["messages"]
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         ("nan@step=3,block=9", "no rank has a block 9"),
         ("nan@step=3,block=2,index=5", "has 5 elements"),
         ("bitflip@step=3,block=2,bit=64", "float64 has the bits 0 to 63"),
     ],
 )
-def test_a_fault_that_finds_no_place_is_an_error(spec, told):
-    with pytest.raises(UsageError, match=told):
+def test_a_fault_that_finds_no_place_is_an_error(spec, message):
+    with pytest.raises(UsageError, match=message):
         strike(spec, np.ones(5))

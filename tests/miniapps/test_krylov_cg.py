@@ -26,11 +26,11 @@ def test_it_solves(name, preconditioned):
     matrix = well_conditioned()
     system = SerialSystem(matrix, diagonal_inverse(matrix) if preconditioned else None)
     b, x = random().standard_normal(system.n), np.zeros(system.n)
-    told, end = history(METHODS[name](system), b, x, 1e-11, 500)
+    iterations, end = history(METHODS[name](system), b, x, 1e-11, 500)
     assert end.converged and end.reason == "converged" and end.residual <= 1e-11
     np.testing.assert_allclose(x, np.linalg.solve(matrix, b), rtol=1e-8)
-    assert [iteration.number for iteration in told] == list(range(end.iterations + 1))
-    assert told[-1].residual == end.residual
+    assert [iteration.number for iteration in iterations] == list(range(end.iterations + 1))
+    assert iterations[-1].residual == end.residual
 
 
 @every_cg
@@ -87,8 +87,8 @@ def test_it_starts_from_what_x_holds(name):
     matrix = well_conditioned()
     answer = random().standard_normal(len(matrix))
     b, x = matrix @ answer, answer.copy()
-    told, end = history(METHODS[name](SerialSystem(matrix)), b, x, 1e-12, 100)
-    assert end.iterations == 0 and end.converged and len(told) == 1 and told[0].scalars == {}
+    iterations, end = history(METHODS[name](SerialSystem(matrix)), b, x, 1e-12, 100)
+    assert end.iterations == 0 and end.converged and len(iterations) == 1 and iterations[0].scalars == {}
     near = solve(METHODS[name](SerialSystem(matrix)), b, answer * (1.0 + 1e-9), 1e-11, 500)
     far = solve(METHODS[name](SerialSystem(matrix)), b, np.zeros(len(b)), 1e-11, 500)
     assert near.converged and near.iterations < far.iterations
@@ -111,8 +111,8 @@ def test_nothing_is_left_of_an_earlier_solve(name):
 @every_cg
 def test_the_right_side_zero_has_the_answer_zero(name):
     x = np.ones(4)
-    told, end = history(METHODS[name](SerialSystem(np.eye(4))), np.zeros(4), x, 1e-8, 10)
-    assert end == Solve(0, 0.0, True, "converged") and not x.any() and len(told) == 1
+    iterations, end = history(METHODS[name](SerialSystem(np.eye(4))), np.zeros(4), x, 1e-8, 10)
+    assert end == Solve(0, 0.0, True, "converged") and not x.any() and len(iterations) == 1
 
 
 @every_cg
@@ -243,20 +243,20 @@ def test_on_a_real_matrix_it_is_scipys():
     n = matrix.shape[0]
     inverse = diagonal_inverse(matrix)
     b = matrix @ np.ones(n)
-    told = []
+    calls = []
     scipy.sparse.linalg.cg(
         matrix,
         b,
         rtol=1e-10,
         maxiter=2000,
         M=scipy.sparse.linalg.LinearOperator((n, n), inverse),
-        callback=lambda x: told.append(0),
+        callback=lambda x: calls.append(0),
     )
     direct = scipy.sparse.linalg.spsolve(matrix.tocsc(), b)
     for name in FAMILY:
         x = np.zeros(n)
         end = solve(METHODS[name](SerialSystem(matrix, inverse, kernels="native")), b, x, 1e-10, 2000)
-        assert end.converged and abs(end.iterations - len(told)) <= 0.02 * len(told)
+        assert end.converged and abs(end.iterations - len(calls)) <= 0.02 * len(calls)
         assert np.linalg.norm(x - direct) < 1e-6 * np.linalg.norm(direct)
 
 

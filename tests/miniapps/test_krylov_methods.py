@@ -60,11 +60,11 @@ def right_side(matrix):
 def test_it_solves(name, preconditioned):
     matrix = PROBLEMS[name]()
     b, x = right_side(matrix), np.zeros(len(matrix))
-    told, end = history(planned(name, matrix, preconditioned), b, x, 1e-11, 400)
+    iterations, end = history(planned(name, matrix, preconditioned), b, x, 1e-11, 400)
     assert end.converged and end.reason == "converged" and end.residual <= 1e-11
     assert relative_residual(matrix, b, x) == pytest.approx(end.residual, rel=1e-2)
     np.testing.assert_allclose(x, np.linalg.solve(matrix, b), rtol=1e-7, atol=1e-11)
-    assert [iteration.number for iteration in told] == list(range(end.iterations + 1))
+    assert [iteration.number for iteration in iterations] == list(range(end.iterations + 1))
 
 
 @every_method
@@ -85,8 +85,8 @@ def test_the_solution_is_that_of_the_iteration(name, preconditioned):
 @every_method
 def test_the_right_side_zero_has_the_answer_zero(name):
     x = np.ones(60)
-    told, end = history(planned(name, well_conditioned()), np.zeros(60), x, 1e-8, 10)
-    assert end == Solve(0, 0.0, True, "converged") and not x.any() and len(told) == 1
+    iterations, end = history(planned(name, well_conditioned()), np.zeros(60), x, 1e-8, 10)
+    assert end == Solve(0, 0.0, True, "converged") and not x.any() and len(iterations) == 1
 
 
 @every_method
@@ -164,17 +164,17 @@ def test_every_iteration_costs_the_sums_that_the_class_says(name, preconditioned
 
 def test_bicgstab_is_scipys():
     matrix = nonsymmetric()
-    b, told = right_side(matrix), []
-    scipy.sparse.linalg.bicgstab(matrix, b, rtol=1e-8, callback=lambda x: told.append(0))
+    b, calls = right_side(matrix), []
+    scipy.sparse.linalg.bicgstab(matrix, b, rtol=1e-8, callback=lambda x: calls.append(0))
     end = solve(planned("bicgstab", matrix), b, np.zeros(len(b)), 1e-8, 200)
-    assert abs(end.iterations - len(told)) <= 1
+    assert abs(end.iterations - len(calls)) <= 1
 
 
 def test_bicgstab_ends_with_half_an_iteration_where_that_is_enough():
     b, x = np.array([1.0, 2.0]), np.zeros(2)
-    told, end = history(planned("bicgstab", 2.0 * np.eye(2)), b, x, 1e-8, 10)
+    iterations, end = history(planned("bicgstab", 2.0 * np.eye(2)), b, x, 1e-8, 10)
     assert end == Solve(1, 0.0, True, "converged") and x.tolist() == [0.5, 1.0]
-    assert "omega" not in told[-1].scalars
+    assert "omega" not in iterations[-1].scalars
 
 
 @pytest.mark.parametrize(
@@ -188,8 +188,8 @@ def test_bicgstab_ends_with_half_an_iteration_where_that_is_enough():
 )
 def test_bicgstab_names_the_scalar_that_is_zero(matrix, b, detail):
     matrix, b, x = np.array(matrix), np.array(b), np.zeros(len(b))
-    told, end = history(planned("bicgstab", matrix), b, x, 1e-8, 10)
-    assert (end.reason, end.detail) == ("breakdown", detail) and end.iterations == len(told) - 1
+    iterations, end = history(planned("bicgstab", matrix), b, x, 1e-8, 10)
+    assert (end.reason, end.detail) == ("breakdown", detail) and end.iterations == len(iterations) - 1
     assert relative_residual(matrix, b, x) == pytest.approx(end.residual, rel=1e-12)
 
 
@@ -201,27 +201,29 @@ def test_gmres_ends_in_n_iterations(name):
     n = 12
     matrix = random().standard_normal((n, n))
     b, x = right_side(matrix), np.zeros(n)
-    told, end = history(planned(name, matrix), b, x, 1e-9, 100)
-    assert end.converged and end.iterations == n and told[-2].residual > 1e-3
+    iterations, end = history(planned(name, matrix), b, x, 1e-9, 100)
+    assert end.converged and end.iterations == n and iterations[-2].residual > 1e-3
 
 
 @every_gmres
 def test_the_residual_of_gmres_never_grows(name):
-    told, _ = history(
+    iterations, _ = history(
         planned(name, nonsymmetric(skew=4.0), restart=7), right_side(nonsymmetric()), np.zeros(60), 0.0, 60
     )
-    residuals = [iteration.residual for iteration in told]
+    residuals = [iteration.residual for iteration in iterations]
     assert all(later <= earlier * (1.0 + 1e-12) for earlier, later in pairwise(residuals))
 
 
 @every_gmres
 def test_gmres_is_scipys(name):
     matrix = nonsymmetric()
-    b, told = right_side(matrix), []
-    scipy.sparse.linalg.gmres(matrix, b, rtol=1e-8, restart=10, callback=told.append, callback_type="pr_norm")
+    b, residuals = right_side(matrix), []
+    scipy.sparse.linalg.gmres(
+        matrix, b, rtol=1e-8, restart=10, callback=residuals.append, callback_type="pr_norm"
+    )
     ours, end = history(planned(name, matrix, restart=10), b, np.zeros(len(b)), 1e-8, 200)
-    assert abs(end.iterations - len(told)) <= 1
-    assert [iteration.residual for iteration in ours[1:20]] == pytest.approx(told[:19], rel=1e-8)
+    assert abs(end.iterations - len(residuals)) <= 1
+    assert [iteration.residual for iteration in ours[1:20]] == pytest.approx(residuals[:19], rel=1e-8)
 
 
 @every_gmres
@@ -294,8 +296,10 @@ def test_jacobi_converges_as_its_spectrum_says():
     for k in (0, 20, 39):
         answer = right_side(matrix)
         start = answer + 100.0 * vectors[:, k]
-        told, _ = history(planned("jacobi", matrix, omega=0.8), matrix @ answer, start, 0.0, 5)
-        assert told[5].residual / told[0].residual == pytest.approx(abs(1.0 - 0.2 * values[k]) ** 5, rel=1e-9)
+        iterations, _ = history(planned("jacobi", matrix, omega=0.8), matrix @ answer, start, 0.0, 5)
+        assert iterations[5].residual / iterations[0].residual == pytest.approx(
+            abs(1.0 - 0.2 * values[k]) ** 5, rel=1e-9
+        )
 
 
 def test_jacobi_stagnates_where_x_repeats():
@@ -324,13 +328,13 @@ def test_jacobi_ends_where_it_diverges_and_where_it_cannot_begin():
 def test_chebyshev_converges_as_its_bounds_say():
     values = np.linspace(1.0, 9.0, 60)
     matrix = with_spectrum(values)
-    told, _ = history(
+    iterations, _ = history(
         planned("chebyshev", matrix, lower=1.0, upper=9.0), right_side(matrix), np.zeros(60), 0.0, 25
     )
     sigma = 10.0 / 8.0
     for k in (10, 25):  # |r| <= |r0| / T_k(sigma), Saad 2003, section 12.3
         bound = 1.0 / np.cosh(k * np.arccosh(sigma))
-        assert 0.01 * bound < told[k].residual < bound * (1.0 + 1e-9)
+        assert 0.01 * bound < iterations[k].residual < bound * (1.0 + 1e-9)
 
 
 @either
@@ -376,9 +380,9 @@ def test_chebyshev_ends_where_its_bounds_are_wrong_or_the_matrix_is():
 def test_refinement_reaches_what_float32_cannot(inner):
     matrix = tridiagonal()
     b, x = right_side(matrix), np.zeros(40)
-    told, end = history(planned("refinement", matrix, inner=inner), b, x, 1e-14, 20)
+    iterations, end = history(planned("refinement", matrix, inner=inner), b, x, 1e-14, 20)
     assert end.converged and relative_residual(matrix, b, x) < 1e-14
-    assert all(iteration.scalars["inner"] > 0 for iteration in told[1:])
+    assert all(iteration.scalars["inner"] > 0 for iteration in iterations[1:])
     alone = np.zeros(40, np.float32)
     solve(METHODS[inner](SerialSystem(matrix, dtype=np.float32)), b.astype(np.float32), alone, 0.0, 200)
     assert relative_residual(matrix, b, alone) > 1e-9

@@ -37,12 +37,12 @@ def result(out):
     return json.loads((Path(out) / "result.json").read_text())
 
 
-def refused(run, *told):
-    """It ended with code 2 and one line (of ours) that holds all of `told`."""
+def refused(run, *parts):
+    """It ended with code 2 and one line (of ours) that holds all of `parts`."""
     ours = [line for line in run.stderr.splitlines() if line.startswith("tiny:")]
     assert run.returncode == 2, run.stderr
     assert len(ours) == 1, run.stderr
-    assert all(part in ours[0] for part in told), ours[0]
+    assert all(part in ours[0] for part in parts), ours[0]
     assert run.stdout == ""
 
 
@@ -55,25 +55,32 @@ def test_a_run_prints_its_lines_and_writes_trace_and_result(library, tmp_path):
     assert [line.split()[-1] for line in lines(run, "FINGERPRINT")] == ["repeat=0", "repeat=1"]
     assert lines(run, "VERIFICATION:") == ["VERIFICATION: PASS"]
     assert lines(run, "RUN") == [f"RUN {out}"]
-    found = result(out)
-    assert (found["status"], found["exit_code"], found["size"], found["app"]) == ("done", 0, 3, "tiny")
-    assert found["fingerprints"] == states(run)
-    assert found["config"]["work"]["steps"] == 6
-    told = {name: (each["ordering"], each["accumulation"]) for name, each in found["reductions"].items()}
-    assert told == {"total": ("direct", "exact")}
-    assert len(found["fom"]["total"]["values"]) == 2
+    outcome = result(out)
+    assert (outcome["status"], outcome["exit_code"], outcome["size"], outcome["app"]) == (
+        "done",
+        0,
+        3,
+        "tiny",
+    )
+    assert outcome["fingerprints"] == states(run)
+    assert outcome["config"]["work"]["steps"] == 6
+    orderings = {
+        name: (each["ordering"], each["accumulation"]) for name, each in outcome["reductions"].items()
+    }
+    assert orderings == {"total": ("direct", "exact")}
+    assert len(outcome["fom"]["total"]["values"]) == 2
     traces = [read(path) for path in rank_files(out)]
     assert [trace.attributes["rank"] for trace in traces] == [0, 1, 2]
     for trace in traces:
         assert trace.complete
-        assert trace.attributes["problem"] == found["problem"]
+        assert trace.attributes["problem"] == outcome["problem"]
         assert trace.attributes["reductions"]["total"] == {
             "region": "allreduce.total", "ordering": "direct", "parameters": {}, "accumulation": "exact",
             "wire": "as is", "collective": "allreduce", "operation": "sum", "shape": [], "dtype": "float64",
             "guarantee": "exact", "ranks": 3, "decided": "guarantee", "calls": 2 * 6,
         }  # fmt: skip
         assert trace.attributes["options"]["run.shuffle_blocks"]["effect"] == "ownership"
-        assert trace.attributes["run_id"] == found["run_id"]
+        assert trace.attributes["run_id"] == outcome["run_id"]
         assert ("Open MPI" in trace.attributes["environment"]["mpi"]) == (library == "openmpi")
         events = trace.tables["events"]
         reductions = events["name"] == trace.names.index("allreduce.total")
@@ -102,9 +109,9 @@ def test_a_guarantee_is_kept_over_rank_counts_ownership_and_tracing(tmp_path):
 def test_without_out_the_run_goes_below_runs(tmp_path):
     run = run_python(TINY, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
-    (made,) = (tmp_path / "runs").iterdir()
-    assert lines(run, "RUN") == [f"RUN runs/{made.name}"]
-    assert made.name == result(made)["run_id"]
+    (directory,) = (tmp_path / "runs").iterdir()
+    assert lines(run, "RUN") == [f"RUN runs/{directory.name}"]
+    assert directory.name == result(directory)["run_id"]
     assert "rank 0 INFO" in run.stderr
 
 
@@ -129,7 +136,7 @@ def test_repeats_that_differ_under_a_guarantee_fail_and_without_one_do_not(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("argv", "told"),
+    ("argv", "parts"),
     [
         (["--deck", "XL"], ["unknown deck XL", "There are: M, S"]),
         (["--allreduce", "rings"], ["did you mean ring?"]),
@@ -147,8 +154,8 @@ def test_repeats_that_differ_under_a_guarantee_fail_and_without_one_do_not(tmp_p
         (["--replay", "nowhere"], ["--replay nowhere", "no rank-*.h5"]),
     ],
 )
-def test_what_cannot_be_run_is_refused_once_and_nothing_is_created(argv, told, tmp_path):
-    refused(on_ranks(3, [*TINY, "--out", tmp_path / "run", *argv]), *told)
+def test_what_cannot_be_run_is_refused_once_and_nothing_is_created(argv, parts, tmp_path):
+    refused(on_ranks(3, [*TINY, "--out", tmp_path / "run", *argv]), *parts)
     assert not (tmp_path / "run").exists()
 
 
@@ -204,9 +211,9 @@ def test_one_rank_that_raises_ends_the_job_with_one_message(library, tmp_path):
     assert f"trace: {out / 'rank-00001.h5'} (marked incomplete)" in run.stderr
     assert "Traceback" not in run.stderr
     assert "InjectedFault" in (out / "error-rank-00001.txt").read_text()
-    found = result(out)
-    assert (found["status"], found["exit_code"], found["failed_rank"]) == ("failed", 1, 1)
-    assert found["error"] == message
+    outcome = result(out)
+    assert (outcome["status"], outcome["exit_code"], outcome["failed_rank"]) == ("failed", 1, 1)
+    assert outcome["error"] == message
     trace = read(out / "rank-00001.h5")
     assert not trace.complete
     assert max(trace.tables["events"]["step"]) == 3
@@ -327,13 +334,13 @@ def test_a_rank_that_is_alone_ends_with_the_code_of_the_signal(number, code, tmp
         assert "guarantee none" in job.stderr.readline()
         time.sleep(0.2)
         job.send_signal(number)
-        said = job.communicate(timeout=60)[1]
+        errors = job.communicate(timeout=60)[1]
     finally:
         job.kill()
         job.wait()
-    assert job.returncode == code, said
-    assert "rank 0 of 1" in said
-    assert "Traceback" not in said
+    assert job.returncode == code, errors
+    assert "rank 0 of 1" in errors
+    assert "Traceback" not in errors
 
 
 def test_a_recorded_order_of_arrival_is_replayed_bit_for_bit(tmp_path):
@@ -387,8 +394,8 @@ def test_a_nan_in_the_state_fails_the_check_and_result_is_still_strict_json(tmp_
     def refuse(name):
         raise AssertionError(f"{name} is not JSON")
 
-    found = json.loads((tmp_path / "run" / "result.json").read_text(), parse_constant=refuse)
-    assert found["fom"]["total"]["value"] == "nan"
+    outcome = json.loads((tmp_path / "run" / "result.json").read_text(), parse_constant=refuse)
+    assert outcome["fom"]["total"]["value"] == "nan"
 
 
 def test_every_rank_can_write_its_own_log(tmp_path):

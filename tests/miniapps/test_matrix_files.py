@@ -63,14 +63,14 @@ def pieces_of(path, parts):
     """The entries that `parts` ranks read, one rank after the other."""
     file = files.header(path)
     if file.kind == "Matrix Market":
-        found = [
+        pieces = [
             p
             for part in range(parts)
             for p in matrix_market.pieces(matrix_market.entries_of(file), part, parts)
         ]
     else:
-        found = [p for part in range(parts) for p in scipy_npz.pieces(file, part, parts)]
-    return [np.concatenate(column) for column in zip(*found, strict=True)]
+        pieces = [p for part in range(parts) for p in scipy_npz.pieces(file, part, parts)]
+    return [np.concatenate(column) for column in zip(*pieces, strict=True)]
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -124,9 +124,9 @@ def test_scipys_files_are_what_scipy_reads(tmp_path, monkeypatch, kind, compress
 
 def test_a_header_is_told_without_reading_the_entries(write):
     path = write("%%MatrixMarket matrix coordinate integer symmetric\n% note\n5 5 9\n")
-    found = files.header(str(path))
-    assert (found.kind, found.field, found.symmetry) == ("Matrix Market", "integer", "symmetric")
-    assert (found.rows, found.columns, found.entries, found.path) == (5, 5, 9, path)
+    header = files.header(str(path))
+    assert (header.kind, header.field, header.symmetry) == ("Matrix Market", "integer", "symmetric")
+    assert (header.rows, header.columns, header.entries, header.path) == (5, 5, 9, path)
 
 
 def test_duplicates_are_added_in_the_order_of_the_file(write):
@@ -139,7 +139,7 @@ def test_duplicates_are_added_in_the_order_of_the_file(write):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reason"),
     [
         ("", "line 1: no Matrix Market file, which begins with %%MatrixMarket"),
         ("3 3 3\n1 1 1\n", "line 1: no Matrix Market file"),
@@ -167,10 +167,10 @@ def test_duplicates_are_added_in_the_order_of_the_file(write):
         (b"PK\x03\x04 and nothing", "the file is cut short or damaged"),
     ],
 )
-def test_what_is_no_matrix_is_refused_with_what_would_be(write, content, told):
+def test_what_is_no_matrix_is_refused_with_what_would_be(write, content, reason):
     path = write(content)
     message = refusal(files.header, path)
-    assert told in message and str(path) in message
+    assert reason in message and str(path) in message
 
 
 def test_files_that_cannot_be_opened(tmp_path):
@@ -207,7 +207,7 @@ def test_a_number_of_another_field_is_refused(write, field, line, wanted):
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "reason"),
     [
         ("1 1 1\n2 4 1\n3 3 3\n", "line 5: row 2, column 4 is outside of the 3 x 3 matrix"),
         (f"1 1 1\n{'9' * 400} 1 1\n3 3 3\n", "line 5: row inf, column 1 is outside of the 3 x 3 matrix"),
@@ -224,11 +224,11 @@ def test_a_number_of_another_field_is_refused(write, field, line, wanted):
     ],
 )
 @pytest.mark.parametrize("piece", [8, 1 << 22])
-def test_entries_that_cannot_be_used_are_named(write, monkeypatch, lines, told, piece):
+def test_entries_that_cannot_be_used_are_named(write, monkeypatch, lines, reason, piece):
     monkeypatch.setattr(matrix_market, "PIECE", piece)
     path = write(REAL + "%\n3 3 3\n" + lines)
     message = refusal(files.read, path, COMM, rows_of(3))
-    assert told in message and str(path) in message
+    assert reason in message and str(path) in message
 
 
 def npz(path, **arrays):
@@ -240,7 +240,7 @@ def test_npz_files_that_cannot_be_used_are_named(tmp_path):
     path = tmp_path / "matrix.npz"
     good = {"format": b"csr", "shape": [2, 2], "data": [1.0, 2.0], "indices": [0, 1], "indptr": [0, 1, 2]}
     coo = {"format": b"coo", "shape": [2, 2], "data": [1.0, 2.0], "row": [0, 1], "col": [0, 1]}
-    for change, told in (
+    for change, reason in (
         ({"format": b"bsr"}, "format 'bsr'; what can be read: csr, csc, coo"),
         ({"data": np.array([1j, 2])}, "entries of type complex128; real ones are needed"),
         ({"shape": [2, 3]}, "2 x 3; a system to solve"),
@@ -257,7 +257,7 @@ def test_npz_files_that_cannot_be_used_are_named(tmp_path):
         ({"indptr": [0, 2, 2]}, "row 2 has no entry (counted from 1; 1 of 2 rows have none)"),
     ):
         message = refusal(files.read, npz(path, **good | change), COMM, rows_of(2))
-        assert told in message and str(path) in message
+        assert reason in message and str(path) in message
     assert "no array 'col'" in refusal(
         files.read, npz(path, **{k: v for k, v in coo.items() if k != "col"}), COMM, rows_of(2)
     )
@@ -274,7 +274,7 @@ def test_npz_files_that_cannot_be_used_are_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reason"),
     [
         (
             REAL + f"{10**12} {10**12} {10**12}\n1 1 1\n",
@@ -292,11 +292,11 @@ def test_npz_files_that_cannot_be_used_are_named(tmp_path):
     ids=["entries", "rows", "digits", "comments", "room", "vector"],
 )
 def test_a_header_that_claims_more_than_the_file_holds_is_refused_by_itself(
-    write, monkeypatch, content, told
+    write, monkeypatch, content, reason
 ):
     monkeypatch.setattr(matrix_market, "HEADER", 1 << 16)
     path = write(content)
-    assert told in refusal(files.check_vector if content.startswith(ARRAY) else files.header, path)
+    assert reason in refusal(files.check_vector if content.startswith(ARRAY) else files.header, path)
 
 
 def test_a_line_without_an_end_is_not_read_to_its_end(write, monkeypatch):
@@ -339,7 +339,7 @@ def test_arrays_of_an_archive_are_not_believed_beyond_what_it_holds(tmp_path):
         "indptr": [0, 1, 2],
     }
     assert files.header(zipped(path, **good)).entries == 2
-    for change, told in (
+    for change, reason in (
         (
             {"data": claimed(np.ones(2), (10**12,))},
             "'data' announces 8000000000000 bytes, but the file has 16 of it",
@@ -365,7 +365,7 @@ def test_arrays_of_an_archive_are_not_believed_beyond_what_it_holds(tmp_path):
         ({f"x{i}": [1] for i in range(200)}, "205 arrays"),
         ({"data": np.array([{}, {}], object).tobytes()}, "array 'data': it does not begin"),
     ):
-        assert told in refusal(files.header, zipped(path, **good | change)), told
+        assert reason in refusal(files.header, zipped(path, **good | change)), reason
     for kind in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
         assert "stored in a way that SciPy does not use" in refusal(files.header, zipped(path, kind, **good))
 
@@ -429,7 +429,7 @@ def test_vectors_come_from_matrix_market_and_numpy(write, tmp_path, monkeypatch,
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reason"),
     [
         (REAL + "3 3 1\n1 1 1\n", "'coordinate real general' is no vector; 'array real general' is needed"),
         (ARRAY + "3 2\n" + 6 * "1\n", "an array of 3 x 2; a vector has one column"),
@@ -447,14 +447,14 @@ def test_vectors_come_from_matrix_market_and_numpy(write, tmp_path, monkeypatch,
         (np.zeros(()), "an array of shape ()"),
     ],
 )
-def test_what_is_no_vector_is_refused(write, content, told):
+def test_what_is_no_vector_is_refused(write, content, reason):
     if isinstance(content, np.ndarray):
         stream = io.BytesIO()
         np.save(stream, content)
         content = stream.getvalue()
     path = write(content)
     message = refusal(files.vector, path, COMM, rows_of(3))
-    assert told in message and str(path) in message
+    assert reason in message and str(path) in message
 
 
 def test_a_vector_cut_short_is_told(write):

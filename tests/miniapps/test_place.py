@@ -89,18 +89,20 @@ MISHAPS = [
     (unlinked, "the trace of rank 0, .*rank-00000.h5, was removed while", {"run": ["result.json"]}),
     (unwritable, r"can no longer be written to \(mode drwx", {"run": ["rank-00000.h5", "result.json"]}),
 ]
-each_mishap = pytest.mark.parametrize("happen, told, left", MISHAPS, ids=[m[0].__name__ for m in MISHAPS])
+each_mishap = pytest.mark.parametrize("happen, reason, left", MISHAPS, ids=[m[0].__name__ for m in MISHAPS])
 
 
 @each_mishap
-def test_it_is_noticed_when_rows_are_written(happen, told, left, tmp_path, monkeypatch, capsys):
+def test_it_is_noticed_when_rows_are_written(happen, reason, left, tmp_path, monkeypatch, capsys):
     mishap = Mishap(happen, step=3)
     assert started(mishap, tmp_path / "run", monkeypatch) == 1
     assert mishap.steps == [1, 2, 3]
     out, err = capsys.readouterr()
     assert out == ""
     message, where, *_ = err.splitlines()
-    assert re.match(f"vanishing: rank 0 of 1, repeat 0, step 4: .*{told}.*leave its directory alone", message)
+    assert re.match(
+        f"vanishing: rank 0 of 1, repeat 0, step 4: .*{reason}.*leave its directory alone", message
+    )
     assert "Traceback" not in err
     assert {folder.name: names(folder) for folder in tmp_path.iterdir()} == left
     for run in (folder for folder in tmp_path.iterdir() if "result.json" in names(folder)):
@@ -114,13 +116,13 @@ def test_it_is_noticed_when_rows_are_written(happen, told, left, tmp_path, monke
 
 @each_mishap
 def test_at_the_end_the_results_are_printed_without_a_verdict(
-    happen, told, left, tmp_path, monkeypatch, capsys
+    happen, reason, left, tmp_path, monkeypatch, capsys
 ):
     assert started(Mishap(happen, step=6), tmp_path / "run", monkeypatch, often=False) == 1
     out, err = capsys.readouterr()
     assert re.fullmatch(f"FOM steps=6\n{STATE}\n", out)
     message, *more = err.splitlines()
-    assert re.match(f"vanishing: rank 0 of 1: .*{told}.*leave its directory alone", message)
+    assert re.match(f"vanishing: rank 0 of 1: .*{reason}.*leave its directory alone", message)
     assert more == ["  results: on standard output, for the run came to its end"]
     assert {folder.name: names(folder) for folder in tmp_path.iterdir()} == left
     for run in (folder for folder in tmp_path.iterdir() if "result.json" in names(folder)):
@@ -225,13 +227,13 @@ def test_a_directory_is_new_or_empty_also_behind_a_link(tmp_path):
         (tmp_path / f"to-{name}").symlink_to(name)
     (tmp_path / "file").touch()
     assert launch.directory(tmp_path / "to-empty") == tmp_path / "to-empty"
-    for name, told in (
+    for name, reason in (
         ("used", "hidden is in it already"),
         ("to-used", "hidden is in it already"),
         ("to-nowhere", "cannot be created: File exists"),
         ("file", "cannot be created: File exists"),
     ):
-        with pytest.raises(UsageError, match=f"--out .*{name}: .*{told}"):
+        with pytest.raises(UsageError, match=f"--out .*{name}: .*{reason}"):
             launch.directory(tmp_path / name)
     assert names(tmp_path) == ["empty", "file", "to-empty", "to-nowhere", "to-used", "used"]
 
@@ -254,8 +256,8 @@ def test_a_log_that_cannot_be_written_is_told_once_and_ends_no_run(tmp_path, cap
         log.info("x" * 1000)
         log.info("y" * 1000)
         console.close(log)
-    told = [line for line in capsys.readouterr().err.splitlines() if "INFO" not in line]
-    assert told == [f"the log {path} cannot be written: [Errno 27] File too large"]
+    lines = [line for line in capsys.readouterr().err.splitlines() if "INFO" not in line]
+    assert lines == [f"the log {path} cannot be written: [Errno 27] File too large"]
     assert "before" in path.read_text()
     with pytest.raises(FileExistsError):
         console.logger("test", 0, "info", path)
@@ -316,14 +318,14 @@ def failed(error, tmp_path, seen):
     """result.json, and the message, of rank 0 of 3 that fails while rank 1 is the process with the id `seen`."""
     pids = [os.getpid(), seen, 2**30]  # rank 2 cannot be seen from here
     node = SimpleNamespace(allgather=lambda own: [(r, pid, peers._alive(pid)) for r, pid in enumerate(pids)])
-    found = peers.peers_of(node, 0)
-    assert sorted(found) == [0, 1]
-    told = SimpleNamespace(
+    processes = peers.peers_of(node, 0)
+    assert sorted(processes) == [0, 1]
+    context = SimpleNamespace(
         result=lambda status, code: {"status": status, "exit_code": code},
         options=SimpleNamespace(log_level="info"),
     )
     yield
-    state = failure.State(told, Place(tmp_path), found)
+    state = failure.State(context, Place(tmp_path), processes)
     with pytest.raises(Gone):
         failure.fail(error, "test", ranks(0, 3), state)
     yield result(tmp_path)
@@ -336,12 +338,13 @@ def test_a_rank_that_was_killed_is_blamed_and_not_the_one_that_notices(error, tm
         next(run)
         os.kill(other.pid, signal.SIGKILL)
         os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)  # dead, and listed as long as nobody asks
-        found = next(run)
-    assert (found["failed_rank"], found["exit_code"]) == (1, 1)
+        outcome = next(run)
+    assert (outcome["failed_rank"], outcome["exit_code"]) == (1, 1)
     assert (
-        "rank 1 of 3 died without a word: killed, or out of memory; noticed by rank 0 of 3" in found["error"]
+        "rank 1 of 3 died without a word: killed, or out of memory; noticed by rank 0 of 3"
+        in outcome["error"]
     )
-    assert capsys.readouterr().err.startswith(found["error"])
+    assert capsys.readouterr().err.startswith(outcome["error"])
 
 
 @pytest.mark.parametrize(
@@ -350,8 +353,8 @@ def test_a_rank_that_was_killed_is_blamed_and_not_the_one_that_notices(error, tm
 def test_a_rank_that_is_told_to_end_blames_nobody_and_one_that_fails_itself(error, blamed, tmp_path):
     run = failed(error, tmp_path, os.getppid())
     next(run)
-    found = next(run)
-    assert found["failed_rank"] == blamed and "rank 0 of 3: " in found["error"]
+    outcome = next(run)
+    assert outcome["failed_rank"] == blamed and "rank 0 of 3: " in outcome["error"]
 
 
 def only(word, text):
@@ -366,8 +369,8 @@ def test_the_ranks_that_the_launcher_ends_say_which_one_was_killed(tmp_path):
     assert re.match(
         r"vanishing: rank 1 of 3 died without a word: .*noticed by rank [02] of 3, .*SIGTERM", message
     )
-    found = result(tmp_path / "killed")
-    assert (found["failed_rank"], found["exit_code"], found["error"]) == (1, 1, message)
+    outcome = result(tmp_path / "killed")
+    assert (outcome["failed_rank"], outcome["exit_code"], outcome["error"]) == (1, 1, message)
 
 
 @pytest.mark.parametrize(("library", "last"), [("mpich", "mid-all"), ("openmpi", "mid-one")])

@@ -58,21 +58,21 @@ class Problem:
 
 def columns(apply, matrix):
     """The dense matrix of `apply`, unit vector by unit vector."""
-    found = np.empty((matrix.n, matrix.n))
+    dense = np.empty((matrix.n, matrix.n))
     x, y = matrix.operand(), matrix.operand()
     for j in range(matrix.n):
         x[:], y[:] = 0.0, np.nan  # what y held before must not matter
         x[j] = 1.0
         apply(x, y)
-        found[:, j] = y
-    return found
+        dense[:, j] = y
+    return dense
 
 
-def dense_entries(made, shape):
-    indptr, at, data = made
-    found = np.zeros(shape)
-    found[np.repeat(np.arange(shape[0]), np.diff(indptr)), at] = data
-    return found
+def dense_entries(arrays, shape):
+    indptr, at, data = arrays
+    dense = np.zeros(shape)
+    dense[np.repeat(np.arange(shape[0]), np.diff(indptr)), at] = data
+    return dense
 
 
 def test_none_is_none():
@@ -100,8 +100,8 @@ def test_chebyshev_is_the_polynomial_of_its_name(kind, degree):
         return polynomials.chebval((upper + lower - 2.0 * x) / (upper - lower), [0.0] * degree + [1.0])
 
     expected = vectors @ np.diag((1.0 - at(values) / at(0.0)) / values) @ vectors.T / np.outer(root, root)
-    found = columns(precondition.apply, problem.matrix)
-    assert np.abs(found - expected).max() <= 1e-13 * np.abs(expected).max()
+    operator = columns(precondition.apply, problem.matrix)
+    assert np.abs(operator - expected).max() <= 1e-13 * np.abs(expected).max()
 
 
 def test_block_jacobi_solves_blocks_that_have_no_fill_in():
@@ -110,8 +110,8 @@ def test_block_jacobi_solves_blocks_that_have_no_fill_in():
     expected = np.zeros_like(a)
     for first, last in pairwise(starts):
         expected[first:last, first:last] = np.linalg.inv(a[first:last, first:last])
-    found = columns(problem.make("block-jacobi").apply, problem.matrix)
-    assert np.abs(found - expected).max() <= 1e-14 * np.abs(expected).max()
+    operator = columns(problem.make("block-jacobi").apply, problem.matrix)
+    assert np.abs(operator - expected).max() <= 1e-14 * np.abs(expected).max()
 
 
 def test_block_jacobi_shifts_where_pivots_would_not_be_positive_if_the_diagonal_is():
@@ -123,10 +123,10 @@ def test_block_jacobi_shifts_where_pivots_would_not_be_positive_if_the_diagonal_
         data = entries[2].copy()
         data[negative] = -1.0
         matrix = Matrix(MPI.COMM_SELF, owned, owned, (*entries[:2], data))
-        found = make("block-jacobi", matrix)
-        assert found.shifts.tolist() == [0.0]
+        indefinite = make("block-jacobi", matrix)
+        assert indefinite.shifts.tolist() == [0.0]
         assert np.allclose(
-            columns(found.apply, matrix) @ columns(matrix.apply, matrix), np.eye(2), atol=1e-15
+            columns(indefinite.apply, matrix) @ columns(matrix.apply, matrix), np.eye(2), atol=1e-15
         )
 
 
@@ -159,8 +159,8 @@ def test_multigrid_is_a_v_cycle(kind, degree):
         return smoothed(a, of.bound(), x, b)
 
     expected = cycle(0, np.eye(problem.box.n))
-    found = columns(problem.make("multigrid", degree=degree).apply, problem.matrix)
-    assert np.abs(found - expected).max() <= 1e-12 * np.abs(expected).max()
+    operator = columns(problem.make("multigrid", degree=degree).apply, problem.matrix)
+    assert np.abs(operator - expected).max() <= 1e-12 * np.abs(expected).max()
 
 
 @pytest.mark.parametrize("kind", SYMMETRIC)
@@ -223,15 +223,15 @@ def test_the_others_save_iterations_too(name):
 
 @pytest.mark.parametrize("name", REAL)
 def test_bits_depend_on_neither_backend_nor_threads(name):
-    found = set()
+    patterns = set()
     for backend, threads in (("reference", 1), ("native", 1), ("native", 2)):
         problem = Problem((7, 9, 10), (4, 3, 5), "poisson27", backend=backend, threads=threads)
         r, z = problem.vector(), problem.matrix.operand()
         before = r.tobytes()
         problem.make(name).apply(r, z)
         assert r.tobytes() == before
-        found.add(z.tobytes())
-    assert len(found) == 1
+        patterns.add(z.tobytes())
+    assert len(patterns) == 1
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -265,20 +265,20 @@ def test_any_number_of_vectors_may_come_and_come_again(name):
 
 
 def test_plans_are_made_once_for_a_pair_of_vectors():
-    made = []
-    plans = Plans(lambda r, z: made.append((r, z)))
+    pairs = []
+    plans = Plans(lambda r, z: pairs.append((r, z)))
     vectors = [np.zeros(3) for _ in range(3)]
     for _ in range(3):
         plans(vectors[0], vectors[1])
         plans(vectors[1], vectors[2])
-    assert len(made) == 2
+    assert len(pairs) == 2
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (4, 4, 4), (2, 1, 3)])
 def test_multigrid_on_a_box_too_small_to_coarsen_is_the_inverse(shape):
     problem = Problem(shape, (2, 2, 2), "poisson27")
-    found = columns(problem.make("multigrid").apply, problem.matrix)
-    assert np.abs(found @ problem.dense() - np.eye(problem.box.n)).max() < 1e-13
+    operator = columns(problem.make("multigrid").apply, problem.matrix)
+    assert np.abs(operator @ problem.dense() - np.eye(problem.box.n)).max() < 1e-13
 
 
 def test_axes_are_coarsened_along_which_points_are_coupled():
@@ -296,9 +296,9 @@ def test_axes_are_coarsened_along_which_points_are_coupled():
 def test_the_inverse_is_one_and_symmetric_to_the_bit():
     a = np.random.default_rng(3).standard_normal((40, 40))
     a = a @ a.T + np.eye(40)
-    found = inverted(a)
-    assert np.array_equal(found, found.T)
-    assert np.abs(found @ a - np.eye(40)).max() <= 1e-15 * np.linalg.cond(a) * 40
+    inverse = inverted(a)
+    assert np.array_equal(inverse, inverse.T)
+    assert np.abs(inverse @ a - np.eye(40)).max() <= 1e-15 * np.linalg.cond(a) * 40
 
 
 @pytest.mark.parametrize("name", ["jacobi", "chebyshev", "multigrid"])

@@ -32,10 +32,10 @@ def refused(tmp_path, monkeypatch, capsys):
         for variable, value in environ.items():
             monkeypatch.setenv(variable, value)
         assert main.main(APPS[name], list(argv), MPI.COMM_SELF) == 2
-        told = capsys.readouterr()
-        assert told.out == "" and told.err.count("\n") == 1 and told.err.startswith(f"{name}: ")
-        assert len(told.err) < 1200 and os.listdir() == []
-        return told.err
+        streams = capsys.readouterr()
+        assert streams.out == "" and streams.err.count("\n") == 1 and streams.err.startswith(f"{name}: ")
+        assert len(streams.err) < 1200 and os.listdir() == []
+        return streams.err
 
     return refused
 
@@ -140,7 +140,7 @@ def test_values_nobody_means_are_refused_with_what_is_accepted(refused, line):
 
 
 def test_the_environment_passes_the_same_checks(refused):
-    for variable, value, told in (
+    for variable, value, message in (
         (
             "FPNA_RUN_THREADS",
             "1000000",
@@ -151,12 +151,12 @@ def test_the_environment_passes_the_same_checks(refused):
         ("FPNA_RUN_OUT", "a\x1b[2Jb", "environment variable FPNA_RUN_OUT: run.out takes text of at most"),
         ("FPNA_RUN_FAULT", " ".join(["x"] * 2000), "run.fault takes 0 to 1000 values, not 2000"),
     ):
-        assert told in refused("tiny", **{variable: value})
+        assert message in refused("tiny", **{variable: value})
         os.environ.pop(variable)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reason"),
     [
         (f"[run]\nseed = {NINES}", "a number of more than 400 digits in line 2"),
         (
@@ -173,11 +173,11 @@ def test_the_environment_passes_the_same_checks(refused):
     ],
     ids=["digits", "float", "nested", "dotted", "long", "zero", "escape", "many", "bytes"],
 )
-def test_a_deck_is_bounded(refused, tmp_path, text, told):
+def test_a_deck_is_bounded(refused, tmp_path, text, reason):
     path = tmp_path / "own.toml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     message = refused("tiny", "--deck", str(path))
-    assert told in message and "own.toml" in message
+    assert reason in message and "own.toml" in message
 
 
 def odd_files(folder):
@@ -233,8 +233,8 @@ def test_a_right_side_of_another_length_is_refused_before_the_run(refused, tmp_p
 
 def test_a_file_of_too_many_arrays_is_refused(refused, tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((100_001, 1)))
-    told = refused("reductions", "--distribution", "file", "--file", str(tmp_path / "x.npy"))
-    assert "holds 100001 arrays, and at most 100000 are added up" in told
+    message = refused("reductions", "--distribution", "file", "--file", str(tmp_path / "x.npy"))
+    assert "holds 100001 arrays, and at most 100000 are added up" in message
 
 
 def test_a_matrix_beyond_memory_is_refused(refused, tmp_path, monkeypatch):
@@ -304,8 +304,8 @@ def test_ranks_of_a_node_share_its_memory(tmp_path, monkeypatch):
     resources.require_memory(need, 64, root)  # who knows on how many nodes
     monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", "4(x2),3")
     resources.require_memory(need, 3, root)
-    told = "grid.nx = 7: takes about 300 MiB of memory on a rank, and this node has 1.0 GiB free, which 4 ranks share; "
-    with pytest.raises(UsageError, match=re.escape(told + f"choose {2**28}")):
+    text = "grid.nx = 7: takes about 300 MiB of memory on a rank, and this node has 1.0 GiB free, which 4 ranks share; "
+    with pytest.raises(UsageError, match=re.escape(text + f"choose {2**28}")):
         resources.require_memory(need, 64, root)
 
 

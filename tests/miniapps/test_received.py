@@ -119,12 +119,12 @@ def test_a_result_is_read_back_and_no_byte_of_it_may_change(tmp_path):
     for place in range(len(whole)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         try:
-            found = read_result(tmp_path)
+            outcome = read_result(tmp_path)
         except Refused as error:
             assert "result.json" in str(error)
             noticed += 1
         else:  # white space, which says nothing
-            assert whole[place : place + 1].isspace() and found.status == "done"
+            assert whole[place : place + 1].isspace() and outcome.status == "done"
     assert noticed > 0.7 * len(whole)
 
 

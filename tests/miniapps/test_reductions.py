@@ -122,8 +122,8 @@ def test_ill_conditioned_numbers_have_the_condition_number_asked_for(operation, 
         distribution="ill-conditioned", condition=wanted, dtype=dtype, block=block, operation=operation
     )
     for array in range(3):
-        found = condition(whole(problem, array, n))
-        assert abs(found / wanted - 1) < 1 / 16, found
+        number = condition(whole(problem, array, n))
+        assert abs(number / wanted - 1) < 1 / 16, number
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -184,7 +184,7 @@ class TestFiles:
         assert whole(problem, 0, 40)[0].tobytes() == x.tobytes()
 
     @pytest.mark.parametrize(
-        ("make", "told"),
+        ("make", "reason"),
         [
             (lambda path: None, r"cannot be read: No such file"),
             (lambda path: path.write_bytes(b"\x93NUMPY"), "cannot be read"),
@@ -198,22 +198,22 @@ class TestFiles:
             (lambda path: truncated(path), "cannot be read"),
         ],
     )
-    def test_a_file_that_is_not_what_it_says_is_refused(self, tmp_path, make, told):
+    def test_a_file_that_is_not_what_it_says_is_refused(self, tmp_path, make, reason):
         path = tmp_path / "x.npy"
         make(path)
-        with pytest.raises(UsageError, match=told) as caught:
+        with pytest.raises(UsageError, match=reason) as caught:
             data.extent(Problem(distribution="file", file=str(path)))
         assert str(path) in str(caught.value)
 
     def test_an_hdf5_file_without_the_dataset_says_what_it_has(self, tmp_path):
         with h5py.File(tmp_path / "x.h5", "w") as file:
             file["group/values"] = np.zeros(3)
-        for name, told in (
+        for name, reason in (
             (":/group/value", "did you mean /group/values"),
             (":/group", "no dataset /group .* There are: /group/values"),
             ("", "name the dataset too"),
         ):
-            with pytest.raises(UsageError, match=told):
+            with pytest.raises(UsageError, match=reason):
                 data.extent(Problem(distribution="file", file=f"{tmp_path}/x.h5{name}"))
         with h5py.File(tmp_path / "many.h5", "w") as file:
             for i in range(1500):
@@ -226,7 +226,7 @@ class TestFiles:
             data.extent(Problem(distribution="file", file=f"{tmp_path}/y.h5:/x"))
 
     @pytest.mark.parametrize(
-        ("name", "told"),
+        ("name", "reason"),
         [
             ("soft", "soft is a link to another place"),
             ("external", "external is a link to another place"),
@@ -241,7 +241,7 @@ class TestFiles:
             ("chunks", "has chunks of the shape .*store it in chunks of at most"),
         ],
     )
-    def test_a_dataset_lies_in_the_file_itself(self, tmp_path, name, told):
+    def test_a_dataset_lies_in_the_file_itself(self, tmp_path, name, reason):
         secret = tmp_path / "secret"
         secret.write_bytes(np.ones(3).tobytes())
         with h5py.File(tmp_path / "other.h5", "w") as file:
@@ -266,7 +266,7 @@ class TestFiles:
             file.create_dataset("deflated", data=np.arange(300.0), compression="gzip", shuffle=True)
         problem = Problem(distribution="file", file=f"{tmp_path}/x.h5:/deflated")
         assert whole(problem, 0, 300)[0].tolist() == list(range(300))
-        with pytest.raises(UsageError, match=told) as caught:
+        with pytest.raises(UsageError, match=reason) as caught:
             data.extent(Problem(distribution="file", file=f"{tmp_path}/x.h5:/{name}"))
         assert f"--file {tmp_path}/x.h5:/{name}" in str(caught.value)
 
@@ -301,7 +301,7 @@ class TestChoice:
         assert [label(v) for v in chosen] == ["sum:pairwise:native", "sum:numpy:numpy", "sum:lanes:native"]
 
     @pytest.mark.parametrize(
-        ("wanted", "reference", "guarantee", "device", "told"),
+        ("wanted", "reference", "guarantee", "device", "reason"),
         [
             (("lames",), None, "none", "cpu", "unknown sum 'lames'.*lanes"),
             (("lanes@torch",), None, "none", "cpu", "unknown backend.*native"),
@@ -311,8 +311,8 @@ class TestChoice:
             ((), "omp-atomic", "none", "cpu", "promises 'none'"),
         ],
     )
-    def test_what_cannot_be_chosen_is_told_with_what_can(self, wanted, reference, guarantee, device, told):
-        with pytest.raises(ChoiceError, match=told):
+    def test_what_cannot_be_chosen_is_told_with_what_can(self, wanted, reference, guarantee, device, reason):
+        with pytest.raises(ChoiceError, match=reason):
             choose("sum", wanted, reference, policy(guarantee), device)
 
     def test_numpys_dot_product_is_not_had_over_blocks(self):
@@ -323,7 +323,7 @@ class TestChoice:
 
 
 @pytest.mark.parametrize(
-    ("settings", "options", "told"),
+    ("settings", "options", "reason"),
     [
         (dict(problem__distribution="file"), {}, "--file"),
         (dict(problem__file="x.npy"), {}, "--file"),
@@ -351,8 +351,8 @@ class TestChoice:
         ),
     ],
 )
-def test_what_cannot_be_run_is_refused_with_what_to_do(settings, options, told):
-    with pytest.raises(UsageError, match=told):
+def test_what_cannot_be_run_is_refused_with_what_to_do(settings, options, reason):
+    with pytest.raises(UsageError, match=reason):
         validate(configured(**settings), RunOptions(**options), 2)
 
 

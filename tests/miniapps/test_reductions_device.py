@@ -28,13 +28,13 @@ def sums(ranks, out, *options, env=None):
     argv = ["-m", "miniapps.reductions", *SMALL, *options, f"--out={out}"]
     run = on_ranks(ranks, argv, env=env, timeout=200)
     assert run.returncode == 0, run.stdout + run.stderr
-    trace, found = read(rank_files(out)[0]), {}
+    trace, totals = read(rank_files(out)[0]), {}
     table = trace.tables["values"]
     for name, array, value in zip(*(table[c].tolist() for c in ("name", "block", "value")), strict=True):
         operation, variant, _, n = trace.names[name].split(":")
         if operation in ("sum", "dot"):
-            found.setdefault((variant, n, array), []).append(value)
-    return found
+            totals.setdefault((variant, n, array), []).append(value)
+    return totals
 
 
 def same_as_on_the_cpu(tmp_path, ranks, options, env=None):
@@ -81,12 +81,12 @@ def test_exact_sums_of_several_devices_are_correctly_rounded(tmp_path, options):
 @needs_compiler
 def test_atomic_sums_are_those_of_the_device_and_timed(tmp_path):
     options = ["--device=cuda", "--variant=spa", "--set=launch.block=32", "--set=launch.items=1"]
-    found = sums(1, tmp_path / "run", *options, env=STAND_IN | {"FPNA_HOST_ORDER": "5"})
+    totals = sums(1, tmp_path / "run", *options, env=STAND_IN | {"FPNA_HOST_ORDER": "5"})
     trace = read(rank_files(tmp_path / "run")[0])
     assert trace.attributes["promises"] == {"sum:sptr:cupy": "run", "sum:spa:cupy": "none"}
     timed = trace.tables["events"]["name"] == trace.names.index("sum:spa:cupy:3000")
     assert timed.sum() == 4 and "emulate" not in trace.names
-    assert np.allclose(found["spa", "3000", 0], found["sptr", "3000", 0], rtol=1e-12)
+    assert np.allclose(totals["spa", "3000", 0], totals["sptr", "3000", 0], rtol=1e-12)
 
 
 class TestOnADevice:

@@ -78,8 +78,8 @@ def test_a_variant_that_does_not_repeat_is_found_out_with_place(tmp_path):
             tmp_path, method__variants=("wavering", "numpy"), problem__sizes=(10,), problem__arrays=3
         )
         assert list(failed(outcome)) == ["promises"]
-        told = failed(outcome)["promises"]
-        assert told.startswith(
+        message = failed(outcome)["promises"]
+        assert message.startswith(
             "sum:wavering:native: other partial sums than before on rank 0, n = 10, array 2, sample 1"
         )
 
@@ -112,8 +112,8 @@ def test_numbers_that_are_no_numbers_are_added_and_recorded(tmp_path):
     assert failed(outcome) == {}
     table = trace.tables["values"]
     for array, expected in enumerate((np.nan, np.inf, np.nan)):
-        found = table["value"][table["block"] == array]
-        assert len(found) > 4 and np.array_equal(found, np.full(len(found), expected), equal_nan=True)
+        values = table["value"][table["block"] == array]
+        assert len(values) > 4 and np.array_equal(values, np.full(len(values), expected), equal_nan=True)
 
 
 def test_worst_orders_are_those_of_the_search_and_bound_what_was_sampled(tmp_path):
@@ -132,9 +132,9 @@ def test_worst_orders_are_those_of_the_search_and_bound_what_was_sampled(tmp_pat
         (x,) = data.vectors(problem, 1, array, Parts(2000, 300))
         for name in emulated.UNITS:
             numbers = emulated.units(name, x, 32, 1)
-            found = worst.search(numbers, emulated.UNITS[name], seed=1)
+            search = worst.search(numbers, emulated.UNITS[name], seed=1)
             low, high = (recorded[f"worst-{side}:{name}:emulated:2000", array] for side in ("low", "high"))
-            assert (low, high) == (found.lowest.value, found.highest.value) and low < high
+            assert (low, high) == (search.lowest.value, search.highest.value) and low < high
             assert low <= recorded[f"sum:{name}:emulated:2000", array] <= high
     assert outcome.fom["worst_abs_vs"][0] >= outcome.fom["max_abs_vs"][0] > 0
 
@@ -172,8 +172,8 @@ def test_results_are_counted_for_each_array_by_itself_over_all_its_batches():
             batch = Batch(10, array, 2 * k, k == 1, truth=1.0, magnitude=1e20)
             batch.values = {"sum:sptr:native": np.full(2, 2.0), "sum:spa:emulated": np.array(values[k])}
             record.add(batch, set())
-    found = record.series[10, "sum:spa:emulated"]
-    assert (found.distinct, found.largest) == (3, 1.5)  # 2, 4, 5 of array 1; |1 - 5/2|
+    series = record.series[10, "sum:spa:emulated"]
+    assert (series.distinct, series.largest) == (3, 1.5)  # 2, 4, 5 of array 1; |1 - 5/2|
 
 
 def test_the_bound_of_roundoff_is_that_of_the_type():

@@ -33,8 +33,8 @@ def tracer(path, **options):
 
 def rows(trace, table, *columns):
     """The rows of a table as tuples, names spelt out."""
-    found = trace.tables[table]
-    spelt = found | {key: [trace.names[i] for i in found[key]] for key in NAMED if key in found}
+    arrays = trace.tables[table]
+    spelt = arrays | {key: [trace.names[i] for i in arrays[key]] for key in NAMED if key in arrays}
     return list(zip(*(np.asarray(spelt[column]).tolist() for column in columns), strict=True))
 
 
@@ -177,9 +177,9 @@ def test_a_series_is_one_value_per_step_and_is_not_kept_in_memory(tmp_path):
         assert len(t._pending["values"]["value"]) <= 6
         t.series("sums", 0, [])
         t.value("other", 2.0)
-    found = rows(read(path), "values", "repeat", "step", "name", "block", "value")
+    records = rows(read(path), "values", "repeat", "step", "name", "block", "value")
     expected = [(2, 4 + i, "sums", 7, number) for i, number in enumerate(numbers.tolist())]
-    assert found == [(2, 9, "other", -1, 1.0), *expected, (2, 9, "other", -1, 2.0)]
+    assert records == [(2, 9, "other", -1, 1.0), *expected, (2, 9, "other", -1, 2.0)]
 
 
 def test_the_tracer_states_its_own_cost(tmp_path):
@@ -441,9 +441,9 @@ def test_fingerprints_in_bulk_are_those_one_by_one(tmp_path):
             t.fingerprint("state", block, fingerprint(array))
         with pytest.raises(ValueError, match="got 2 for 3 blocks"):
             t.fingerprints("state", [1, 2, 3], arrays)
-    found = rows(read(t.path), "fingerprints", "name", "block", "hi", "lo")
-    assert found[:2] == found[2:]
-    assert found[0][2:] != found[1][2:]
+    records = rows(read(t.path), "fingerprints", "name", "block", "hi", "lo")
+    assert records[:2] == records[2:]
+    assert records[0][2:] != records[1][2:]
 
 
 def test_a_fingerprint_is_of_the_bits_not_of_the_memory_layout():

@@ -28,10 +28,10 @@ def measured(library, size, *arguments, timeout=120):
 def test_few_lengths_on_few_ranks_give_the_table_of_the_docs(library):
     """Three and five ranks are measured beside each other."""
     text = measured(library, 8, "--ranks", "3,5", "--lengths", "5,1000", "--seeds", "1", "--dtype", "float64")
-    found, expected = rows(text), rows(documented(library))
-    assert list(found) == NAMES
-    for name in (found.keys() & expected.keys()) - {LIBRARY_S}:
-        assert found[name] == expected[name], name
+    table, expected = rows(text), rows(documented(library))
+    assert list(table) == NAMES
+    for name in (table.keys() & expected.keys()) - {LIBRARY_S}:
+        assert table[name] == expected[name], name
 
 
 @libraries
@@ -42,8 +42,8 @@ def test_promises_that_are_not_kept_are_named(library):
     run = run_mpi(8, [str(WRONG), "properties", *arguments.split()], library=library)  # it adds orderings
     assert run.returncode == 3, run.stdout + run.stderr
     assert "PROPERTIES: FAIL" in run.stdout
-    found = rows(run.stdout)
-    cells = {name: {p for p in PROPERTIES if found[name][p] == "no"} for name in found}
+    table = rows(run.stdout)
+    cells = {name: {p for p in PROPERTIES if table[name][p] == "no"} for name in table}
     assert cells["boastful"] == {SIZE, COUNT}
     assert cells["egocentric"] == {RANKS, PLACEMENT, COUNT}
     assert cells["arrival"] == {RUN, SIZE, PLACEMENT, COUNT}
@@ -79,11 +79,11 @@ def test_a_mistake_is_reported_once():
 @libraries
 def test_all_numbers_of_ranks_give_the_table_of_the_docs(library):
     """The command writes the page by more seeds and longer vectors, which take it minutes."""
-    found = rows(measured(library, 8, "--seeds", "1", "--lengths", "0,1,p,1000", timeout=280))
+    table = rows(measured(library, 8, "--seeds", "1", "--lengths", "0,1,p,1000", timeout=280))
     expected = rows(documented(library))
-    assert list(found) == list(expected) == NAMES
-    for name in found.keys() - {LIBRARY_S}:
-        assert found[name] == expected[name], name
+    assert list(table) == list(expected) == NAMES
+    for name in table.keys() - {LIBRARY_S}:
+        assert table[name] == expected[name], name
 
 
 @pytest.mark.slow

@@ -196,10 +196,10 @@ def test_a_forced_algorithm_has_the_bits_of_the_schedule_expected(case):
     library, env, call, expected = CASES[case]
     run = run_mpi(8, [PROGRAM, call], library=library, env=env, timeout=250)
     assert run.returncode == 0, run.stdout + run.stderr
-    found = json.loads(run.stdout)
-    assert found.keys() == {f"{p} {n} {dtype}" for p, n, dtype in conformance.cases()}
+    digests = json.loads(run.stdout)
+    assert digests.keys() == {f"{p} {n} {dtype}" for p, n, dtype in conformance.cases()}
     for p, n, dtype in conformance.cases():
-        digest = found[f"{p} {n} {dtype}"]
+        digest = digests[f"{p} {n} {dtype}"]
         ran = [name for name in expected(p, n) if signature(name, p, n, dtype) == digest]
         assert ran, f"{p} ranks, {n} {dtype}: not the bits of {' or '.join(expected(p, n))}"
         same = {name for name in OTHERS if signature(name, p, n, dtype) == digest}
@@ -210,8 +210,8 @@ def test_a_forced_algorithm_has_the_bits_of_the_schedule_expected(case):
 def test_an_exchange_in_which_each_rank_adds_its_own_number_last_leaves_the_ranks_with_different_bits():
     env = mpich("tsp_recexch_single_buffer", "IALLREDUCE", RECEXCH_KVAL=3)
     run = run_mpi(8, [PROGRAM, "persistent"], library="mpich", env=env, timeout=250)
-    found = json.loads(run.stdout)
-    assert all(isinstance(found[f"{p} 1000 float64"], list) for p in (3, 4, 5, 7, 8))
+    digests = json.loads(run.stdout)
+    assert all(isinstance(digests[f"{p} 1000 float64"], list) for p in (3, 4, 5, 7, 8))
 
 
 # The command

@@ -172,8 +172,8 @@ def test_a_restarted_run_ends_with_the_bits_of_the_straight_one(tmp_path, refere
     straight = tmp_path / "straight"
     coupled(2, *layout, "--checkpoint-every", "3", out=straight)
     checkpoint = straight / "checkpoints" / "repeat-0-step-000003.h5"
-    told = ["--restart", str(checkpoint), "--log-all-ranks"]
-    prints, _ = coupled(ranks, *layout, *told, out=tmp_path / "restarted")
+    options = ["--restart", str(checkpoint), "--log-all-ranks"]
+    prints, _ = coupled(ranks, *layout, *options, out=tmp_path / "restarted")
     assert prints == [reference("layout")]
     log = (tmp_path / "restarted" / "rank-00000.log").read_text()
     assert f"{checkpoint}: whole, and as the trace of {straight} has it (32 fingerprints)" in log
@@ -237,13 +237,13 @@ def test_a_checkpoint_of_another_problem_or_a_damaged_one_is_refused_in_one_sent
     damaged = bytearray(checkpoint.read_bytes())
     damaged[-1] ^= 1
     (tmp_path / "damaged.h5").write_bytes(damaged)
-    for path, more, told in (
+    for path, more, reason in (
         (checkpoint, ["--set", "flow.drag=0.5"], "flow.drag = 0.05 there, 0.5 here"),
         (tmp_path / "damaged.h5", [], "its bytes are not those that were written"),
     ):
         options = ["--restart", str(path), *more, "--out", str(tmp_path / "second")]
         run = on_ranks(2, ["-m", "miniapps.coupled", *SMALL, *options])
-        assert run.returncode == 2 and told in run.stderr, run.stderr
+        assert run.returncode == 2 and reason in run.stderr, run.stderr
         assert [line for line in run.stderr.splitlines() if line.startswith("coupled:")] == [
             run.stderr.splitlines()[0]
         ]

@@ -44,15 +44,15 @@ def values(out, pattern=""):
     """{(name, array): values by sample} as rank 0 recorded them."""
     trace = read(rank_files(out)[0])
     table = trace.tables["values"]
-    found = {}
+    samples = {}
     for name, array, sample, value in zip(
         *(table[column].tolist() for column in ("name", "block", "step", "value")), strict=True
     ):
         if re.match(pattern, trace.names[name]):
-            series = found.setdefault((trace.names[name], array), [])
+            series = samples.setdefault((trace.names[name], array), [])
             assert sample == len(series)
             series.append(value)
-    return found
+    return samples
 
 
 @pytest.fixture(scope="module")
@@ -112,19 +112,19 @@ def test_sums_of_narrow_types_are_correctly_rounded_for_any_number_of_ranks(tmp_
     options = ["--guarantee=exact", f"--dtype={dtype}"]
     states = {reductions(n, *options, out=tmp_path / str(n))[0] for n in (1, 3)}
     assert len(states) == 1
-    for (name, array), found in values(tmp_path / "3", "sum:exact").items():
+    for (name, array), series in values(tmp_path / "3", "sum:exact").items():
         (truth,) = values(tmp_path / "3")[name.replace("sum", "truth"), array]
-        assert found == [truth] * 3 and truth == np.float32(truth)
+        assert series == [truth] * 3 and truth == np.float32(truth)
 
 
 def test_a_run_records_every_sum_once_and_every_timed_call(tmp_path):
     _, result = reductions(2, "--variant=numpy", "--variant=lanes", "--reference=exact", out=tmp_path / "run")
-    found = values(tmp_path / "run")
+    samples = values(tmp_path / "run")
     labels = ["sum:exact:native", "sum:numpy:numpy", "sum:lanes:native"]
-    assert {name for name, _ in found} == {
+    assert {name for name, _ in samples} == {
         f"{label}:{n}" for label in (*labels, "truth:exact:native") for n in (10, 5000)
     }
-    assert {len(series) for (name, _), series in found.items() if name.startswith("sum")} == {3}
+    assert {len(series) for (name, _), series in samples.items() if name.startswith("sum")} == {3}
     traces = [read(path) for path in rank_files(tmp_path / "run")]
     assert len(traces[1].tables["values"]["value"]) == 0
     for trace in traces:
@@ -151,13 +151,15 @@ def test_emulated_orders_of_arrival_are_those_of_the_samples_and_have_no_time(tm
     ]
     _, result = reductions(1, *emulated, "--samples=50", out=tmp_path / "run")
     (x,) = data.vectors(Problem(distribution="centred", block=512), 1, 2, Parts(5000, 512))
-    found = values(tmp_path / "run")
+    samples = values(tmp_path / "run")
     shape = {"block": 32, "items": 1}
-    for name, told in (("ao", {}), ("spa", shape)):
+    for name, parameters in (("ao", {}), ("spa", shape)):
         variant = registry.get("sum", name, "emulated")
-        expected = [float(variant(x, seed=sample, **told)) for sample in range(50)]
-        assert found[f"sum:{name}:emulated:5000", 2] == expected and len(set(expected)) > 5
-    assert found["sum:sptr:native:5000", 2] == [float(registry.get("sum", "sptr", "native")(x, **shape))] * 50
+        expected = [float(variant(x, seed=sample, **parameters)) for sample in range(50)]
+        assert samples[f"sum:{name}:emulated:5000", 2] == expected and len(set(expected)) > 5
+    assert (
+        samples["sum:sptr:native:5000", 2] == [float(registry.get("sum", "sptr", "native")(x, **shape))] * 50
+    )
     trace = read(rank_files(tmp_path / "run")[0])
     timed = {trace.names[name] for name in trace.tables["events"]["name"].tolist()}
     assert "emulate" in timed and not any(":emulated:" in name for name in timed)
@@ -176,8 +178,10 @@ def test_truth_is_the_correctly_rounded_sum_and_layout_does_not_depend_on_the_or
 @pytest.mark.parametrize("guarantee, states", [("layout", 1), ("none", 2)])
 def test_sums_over_blocks_depend_on_the_ranks_only_where_blocks_are_theirs(tmp_path, guarantee, states):
     options = ["--variant=lanes", "--arrays=20", f"--guarantee={guarantee}", "--allreduce=block-tree"]
-    found = {reductions(n, *options, f"--shuffle-blocks={n - 2}", out=tmp_path / str(n))[0] for n in (2, 4)}
-    assert len(found) == states
+    fingerprints = {
+        reductions(n, *options, f"--shuffle-blocks={n - 2}", out=tmp_path / str(n))[0] for n in (2, 4)
+    }
+    assert len(fingerprints) == states
 
 
 IN_EXACT = ["--allreduce", "direct", "--accumulate", "exact"]

@@ -294,6 +294,6 @@ def test_a_flipped_bit_is_found_at_its_step_and_block(tmp_path):
     solver(2, *options, out=tmp_path / "sound")
     fault = ["--fault=bitflip@step=6,block=7", "--out", str(tmp_path / "flipped")]
     assert on_ranks(2, ["-m", "miniapps.solver", *SMALL, *options, *fault]).returncode in (0, 3)
-    told = run_python(["-m", "analysis", "divergence", str(tmp_path / "sound"), str(tmp_path / "flipped")])
-    assert told.returncode == 3
-    assert re.search(r"step 6\b", told.stdout) and re.search(r"block 7\b", told.stdout), told.stdout
+    report = run_python(["-m", "analysis", "divergence", str(tmp_path / "sound"), str(tmp_path / "flipped")])
+    assert report.returncode == 3
+    assert re.search(r"step 6\b", report.stdout) and re.search(r"block 7\b", report.stdout), report.stdout

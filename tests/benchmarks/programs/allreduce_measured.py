@@ -69,8 +69,8 @@ def wrong(comm, orderings, fault=None):
         return Faulty(reducer, comm.rank, FAULTS[fault]) if fault else reducer
 
     cells = [Cell(name, COUNT, 8 * COUNT) for name in orderings]
-    found = measure(comm, cells, options(comm, rounds=1), faulty).rounds
-    return {cell.ordering: visit["wrong"] for cell, (visit,) in found.items()}
+    rounds = measure(comm, cells, options(comm, rounds=1), faulty).rounds
+    return {cell.ordering: visit["wrong"] for cell, (visit,) in rounds.items()}
 
 
 def options(comm, **more):
@@ -84,8 +84,8 @@ def options(comm, **more):
 def shuffles(comm):
     """The orders of the cells of each round, as every rank had them."""
     cells = [Cell(name, n, 8 * n) for name in ("bare", "library") for n in (1, 2, 3)]
-    found = measure(comm, cells, options(comm, rounds=3), plan)
-    mine = [[(c.ordering, c.count) for c in order] for order in found.orders]
+    measurement = measure(comm, cells, options(comm, rounds=3), plan)
+    mine = [[(c.ordering, c.count) for c in order] for order in measurement.orders]
     return comm.gather(mine)
 
 
@@ -115,8 +115,8 @@ def fallback(comm):
 
     cells = [Cell("ring", COUNT, 8 * COUNT)]
     asked = options(comm, rounds=1, repetitions=4, seconds=100.0, sync="clock")
-    found = measure(comm, cells, asked, slow)
-    return found.sync, len(found.rounds[cells[0]][0]["times"])
+    measurement = measure(comm, cells, asked, slow)
+    return measurement.sync, len(measurement.rounds[cells[0]][0]["times"])
 
 
 def clocks(comm):

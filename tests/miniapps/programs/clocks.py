@@ -12,10 +12,10 @@ clocks = Clocks(comm, node=comm.Split(comm.rank))
 ahead = comm.rank * 1_000_000_000
 offset, bound = clocks.offset(lambda: time.perf_counter_ns() + ahead)
 clocks.free()
-found = comm.gather(abs(offset - ahead) <= bound < 10_000_000_000)
+agreements = comm.gather(abs(offset - ahead) <= bound < 10_000_000_000)
 whole = Clocks(comm)
 same_node = comm.gather(whole.offset() == (0.0, 0.0))
 whole.free()
 if comm.rank == 0:
-    print(found, same_node)
-    sys.exit(0 if all(found) and all(same_node) else 1)
+    print(agreements, same_node)
+    sys.exit(0 if all(agreements) and all(same_node) else 1)

@@ -89,9 +89,9 @@ def every_ordering_has_the_bits_of_the_host():
         name = chosen["ordering"]
         for n in LENGTHS[:2] if chosen.get("accumulation") == "exact" else LENGTHS:
             x = for_library(numbers(n, (2, n))) if name == "library" else numbers(n, (2, n))
-            found = differs(*both(x, **chosen, **ON_BLOCKS.get(name, {})))
-            if found:
-                yield f"{chosen} {n}: {found}"
+            difference = differs(*both(x, **chosen, **ON_BLOCKS.get(name, {})))
+            if difference:
+                yield f"{chosen} {n}: {difference}"
 
 
 @section
@@ -108,9 +108,9 @@ def every_type_accumulation_and_collective_has_the_bits_of_the_host():
         for shape in ((7,), (), (0,), (3, 1000)):
             x = numbers(5, (1, *shape), dtype)
             x = for_library(x) if arguments["ordering"] == "library" else x
-            found = differs(*both(x, **arguments))
-            if found:
-                yield f"{dtype} {shape} {arguments}: {found}"
+            difference = differs(*both(x, **arguments))
+            if difference:
+                yield f"{dtype} {shape} {arguments}: {difference}"
 
 
 @section
@@ -118,9 +118,9 @@ def the_number_of_contributions_may_change():
     with plan(COMM, "direct", (50,)) as reducer:
         for k in (1, 3, 0, 2):
             x = numbers(k, (k, 50))
-            found = differs(reducer(cupy.asarray(x)), reducer(x))
-            if found:
-                yield f"k = {k}: {found}"
+            difference = differs(reducer(cupy.asarray(x)), reducer(x))
+            if difference:
+                yield f"k = {k}: {difference}"
 
 
 @section
@@ -163,9 +163,9 @@ def arrays_that_are_not_contiguous_or_of_another_library():
     with plan(COMM, "direct", (40,)) as reducer:
         x = numbers(2, (2, 80))
         expected = reducer(x[:, ::2]).copy()
-        found = differs(reducer(cupy.asarray(x)[:, ::2]), expected)
-        if found:
-            yield f"strided: {found}"
+        difference = differs(reducer(cupy.asarray(x)[:, ::2]), expected)
+        if difference:
+            yield f"strided: {difference}"
         out = Foreign(cupy.empty(40))
         if reducer(Foreign(cupy.asarray(x[:, ::2].copy())), out=out) is not out or differs(
             out.held, expected
@@ -187,9 +187,9 @@ def a_reduction_may_be_under_way():
             replay = {"replay": log} if name == "arrival" else {}
             with plan(COMM, shape=(n,), **chosen, **ON_BLOCKS.get(name, {}), **replay) as reducer:
                 reducer.start(x)
-                found = differs(device, reducer.finish())
-                if found:
-                    yield f"{name} {n}: {found}"
+                difference = differs(device, reducer.finish())
+                if difference:
+                    yield f"{name} {n}: {difference}"
                 if name != "arrival":
                     out = cupy.empty(n)
                     reducer.start(cupy.asarray(x), out)
@@ -227,9 +227,9 @@ def a_library_that_takes_gpu_memory_gets_it():
         library.gpu_aware, cupy.ndarray.get = known, get
     for x, operation, total in totals:
         with plan(COMM, "library", x.shape[1:], x.dtype, operation=operation) as reducer:
-            found = differs(total, reducer(x, out=np.empty(x.shape[1:], x.dtype)))
-            if found:
-                yield f"{x.dtype} {x.shape} {operation}: {found}"
+            difference = differs(total, reducer(x, out=np.empty(x.shape[1:], x.dtype)))
+            if difference:
+                yield f"{x.dtype} {x.shape} {operation}: {difference}"
 
 
 @section

@@ -47,7 +47,7 @@ def main(call):
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
-    found = {}
+    digests = {}
     for size in SIZES:
         comm = world.Split(0 if world.rank < size else MPI.UNDEFINED)
         if comm == MPI.COMM_NULL:
@@ -59,10 +59,10 @@ def main(call):
                 for own, total in zip(send, totals, strict=True):
                     allreduce(comm, own, total, call)
                 everywhere = sorted(set(comm.allgather(digest(totals))))
-                found[f"{size} {n} {dtype}"] = everywhere[0] if len(everywhere) == 1 else everywhere
+                digests[f"{size} {n} {dtype}"] = everywhere[0] if len(everywhere) == 1 else everywhere
         comm.Free()
     if world.rank == 0:
-        print(json.dumps(found))
+        print(json.dumps(digests))
 
 
 if __name__ == "__main__":

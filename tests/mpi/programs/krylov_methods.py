@@ -101,11 +101,11 @@ def every_method_has_the_bits_of_one_rank():
         a = random_matrix(name not in NOT_SYMMETRIC)
         for what, (ordering, options, layout) in KINDS.items():
             rows = Rows(STARTS, COMM.size, COMM.rank, **LAYOUTS[layout])
-            x, *told = solved(MPI.COMM_SELF, alone, name, a, ordering, **options)
-            mine, *found = solved(COMM, rows, name, a, ordering, **options)
-            if not told[-1].converged:
-                yield f"{name}, {what}: {told[-1]}"
-            if mine.tobytes() != x[rows.global_rows()].tobytes() or found != told:
+            x, *expected = solved(MPI.COMM_SELF, alone, name, a, ordering, **options)
+            mine, *history = solved(COMM, rows, name, a, ordering, **options)
+            if not expected[-1].converged:
+                yield f"{name}, {what}: {expected[-1]}"
+            if mine.tobytes() != x[rows.global_rows()].tobytes() or history != expected:
                 yield f"{name}, {what}, {layout}"
 
 

@@ -54,13 +54,13 @@ def layouts(n, step):
     yield "all on the last rank", Rows(starts, COMM.size, COMM.rank, owner=last)
 
 
-def differs(found, rows, expected):
+def differs(entries, rows, expected):
     """Whether these are other entries than those of the SciPy matrix."""
     mine = expected[rows.global_rows()]
     return (
-        not np.array_equal(found[0], mine.indptr)
-        or not np.array_equal(found[1], mine.indices)
-        or found[2].tobytes() != mine.data.tobytes()
+        not np.array_equal(entries[0], mine.indptr)
+        or not np.array_equal(entries[1], mine.indices)
+        or entries[2].tobytes() != mine.data.tobytes()
     )
 
 
@@ -73,12 +73,12 @@ def random_matrix(n, seed):
 
 def other_words(call, *expected):
     """What is wrong with the error that `call()` raises: not the same on all ranks, or without the expected words."""
-    told = raised(FileError, call)
-    if len(set(COMM.allgather(told))) > 1:
-        yield f"the ranks raise different errors, this one {told!r}"
+    message = raised(FileError, call)
+    if len(set(COMM.allgather(message))) > 1:
+        yield f"the ranks raise different errors, this one {message!r}"
     for words in expected:
-        if words not in told:
-            yield f"{words!r} is not in {told!r}"
+        if words not in message:
+            yield f"{words!r} is not in {message!r}"
 
 
 @section
@@ -91,10 +91,10 @@ def the_real_matrices_are_those_that_scipy_reads():
         expected.sort_indices()
         for layout, rows in list(layouts(expected.shape[0], 100))[chosen]:
             for how in HOW:
-                found = files.read(path, COMM, rows, how)
-                if differs(found, rows, expected):
+                entries = files.read(path, COMM, rows, how)
+                if differs(entries, rows, expected):
                     yield f"{name}, {how}, {layout}"
-            if (not_symmetric := files.symmetry(COMM, rows, found)) is not None:
+            if (not_symmetric := files.symmetry(COMM, rows, entries)) is not None:
                 yield f"{name} is not symmetric at {not_symmetric}"
 
 
@@ -271,11 +271,11 @@ def the_first_pair_across_the_diagonal_is_the_same_on_all_ranks():
         expected = (*different[0], dense[different[0]], dense[different[0][::-1]]) if different else None
         for layout, rows in layouts(40, 3):
             mine = matrix[rows.global_rows()]
-            found = files.symmetry(
+            pair = files.symmetry(
                 COMM, rows, (mine.indptr.astype(np.int64), mine.indices.astype(np.int64), mine.data)
             )
-            if found != expected:
-                yield f"{changes}, {layout}: {found} instead of {expected}"
+            if pair != expected:
+                yield f"{changes}, {layout}: {pair} instead of {expected}"
 
 
 if __name__ == "__main__":

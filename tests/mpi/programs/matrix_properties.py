@@ -99,8 +99,8 @@ def a_product_of_integers_is_that_of_scipy_by_every_variant():
         if (v.backend == "cupy") != (BACKEND == "cupy") or v.unavailable():
             continue
         for name, rows in layouts(starts):
-            found = product(rows, rows, a, x, variant=v.name, backend=v.backend)
-            if not np.array_equal(found, (a @ x)[rows.global_rows()]):
+            result = product(rows, rows, a, x, variant=v.name, backend=v.backend)
+            if not np.array_equal(result, (a @ x)[rows.global_rows()]):
                 yield f"{v.name} ({v.backend}), {name}"
 
 
@@ -114,8 +114,8 @@ def a_rectangular_matrix_has_operands_of_its_own():
         x = np.random.default_rng(9).standard_normal(of_columns[-1])
         expected = whole_product(matrix, x)
         for (name, rows), (_, columns) in zip(layouts(of_rows), layouts(of_columns), strict=True):
-            found = product(rows, columns, matrix, x)
-            if found.tobytes() != expected[rows.global_rows()].tobytes():
+            result = product(rows, columns, matrix, x)
+            if result.tobytes() != expected[rows.global_rows()].tobytes():
                 yield f"{matrix.shape}, {name}"
 
 
@@ -221,9 +221,9 @@ def wrong_entries_are_refused():
         (([0, 1, 3], [0, 1, 1], [1.0] * 3), f"the columns of row {2 * COMM.rank + 1} are not ascending"),
         (([0, 2, 3], [1, 0, 1], [1.0] * 3), f"the columns of row {2 * COMM.rank} are not ascending"),
     ):
-        told = raised(ValueError, lambda entries=entries: Matrix(COMM, rows, rows, entries, backend=BACKEND))
-        if message not in told:
-            yield f"{entries}: {told!r}"
+        error = raised(ValueError, lambda entries=entries: Matrix(COMM, rows, rows, entries, backend=BACKEND))
+        if message not in error:
+            yield f"{entries}: {error!r}"
     rectangular = Matrix(COMM, rows, other, ([0, 0, 0], [], []), backend=BACKEND)
     if "has a diagonal" not in raised(ValueError, rectangular.diagonal):
         yield "a rectangular matrix has a diagonal"

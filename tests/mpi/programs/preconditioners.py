@@ -69,10 +69,10 @@ def differences(name, cases=CASES, **options):
             yield f"{name} {where} {kind} {dtype}: not finite"
         for owners, given in OWNERS.items():
             matrix = matrix_of(COMM, box, of, dtype, **given(box))
-            mine, found, again = applied(matrix, name, box, of, options)
+            mine, result, again = applied(matrix, name, box, of, options)
             matrix.free()
-            if found.tobytes() != expected[mine].tobytes() or not again:
-                yield f"{name} {where} {kind} {dtype} {owners}: {(found != expected[mine]).sum()} rows differ"
+            if result.tobytes() != expected[mine].tobytes() or not again:
+                yield f"{name} {where} {kind} {dtype} {owners}: {(result != expected[mine]).sum()} rows differ"
 
 
 @section

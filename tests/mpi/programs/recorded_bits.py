@@ -43,11 +43,11 @@ PRECONDITIONERS = ("none", "jacobi", "block-jacobi", "chebyshev", "multigrid")
 
 def cases():
     """{name: (app, arguments)}: what can be chosen without a guarantee of the MPI library."""
-    found = {}
+    table = {}
 
     def add(name, app, options, settings):
         sets = [word for setting in settings.split() for word in ("--set", setting)]
-        found[name] = (app, [*options.split(), *sets])
+        table[name] = (app, [*options.split(), *sets])
 
     sums = " ".join([SUMS, *(f"method.variants={name}" for name in VARIANTS)])
     for level in ("run", "layout", "exact"):
@@ -73,37 +73,37 @@ def cases():
         add(f"flow {closure} layout", "coupled", f"--guarantee layout --closure {closure}", FLOW)
     add("flow shuffled", "coupled", "--guarantee layout --closure physics --shuffle-blocks 5", FLOW)
     add("flow by block-tree", "coupled", "--allreduce block-tree --closure none", FLOW)
-    return found
+    return table
 
 
 def run(app, arguments, comm, place):
     """The stable lines of a run, on rank 0; of one that is refused, its exit code and what it says."""
-    printed, told = io.StringIO(), io.StringIO()
+    printed, errors = io.StringIO(), io.StringIO()
     out = comm.bcast(tempfile.mkdtemp(dir=place) if comm.rank == 0 else None)
     options = [*arguments, "--out", f"{out}/run", "--log-level", "warning", "--trace", "off"]
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(told):
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
         code = main(import_module(f"miniapps.{app}").APP, options, comm)
     lines = [line for line in printed.getvalue().splitlines() if line.startswith(STABLE)]
-    return [f"exit code {code}", *lines, *([told.getvalue().strip()] if code == 2 else [])]
+    return [f"exit code {code}", *lines, *([errors.getvalue().strip()] if code == 2 else [])]
 
 
 def measure(wanted, sizes):
     """{case on so many ranks: stable lines}, on rank 0 of the world."""
     place = WORLD.bcast(tempfile.mkdtemp() if WORLD.rank == 0 else None)
-    found = {}
+    results = {}
     try:
         for size in sizes:
             comm = WORLD.Split(0 if WORLD.rank < size else MPI.UNDEFINED)
             if comm != MPI.COMM_NULL:
                 for name, (app, arguments) in cases().items():
                     if not wanted or name in wanted:
-                        found[f"{name} on {size}"] = run(app, arguments, comm, place)
+                        results[f"{name} on {size}"] = run(app, arguments, comm, place)
                 comm.Free()
             WORLD.Barrier()
     finally:
         if WORLD.rank == 0:
             shutil.rmtree(place, ignore_errors=True)
-    return found
+    return results
 
 
 if __name__ == "__main__":

@@ -79,12 +79,12 @@ def raised(error, call):
 def report():
     """Run the sections on all ranks and print {name: failures}; any other error ends all ranks."""
     try:
-        found = {}
+        results = {}
         for run in _sections:
             failures = COMM.gather([f"rank {COMM.rank}: {failure}" for failure in run()], 0)
-            found[run.__name__] = [failure for part in failures or [] for failure in part]
+            results[run.__name__] = [failure for part in failures or [] for failure in part]
         if COMM.rank == 0:
-            print(json.dumps(found), flush=True)
+            print(json.dumps(results), flush=True)
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()

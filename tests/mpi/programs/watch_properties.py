@@ -94,12 +94,12 @@ with Tracer(scratch_dir / f"{comm.rank}.h5", {"rank": comm.rank}, size=comm.size
                 require(changed.sum() == strips, "not the one message was lost")
     require(seen._struck == {"lost-halo@step=2,rank=1,call=1,message=1"}, "it did not strike once")
     tracer.at(0, 4)
-    told = raised(
+    message = raised(
         lambda: watch(tracer, "lost-halo@step=4,rank=1,message=5").exchange(
             blocks.own, exchange, field, lambda: exchange(field)
         )
     )
-    require("rank 1 receives 2 messages" in told, told)
+    require("rank 1 receives 2 messages" in message, message)
     exchange.free()
 
     # Of a matrix: the same, and what a block needs is told in one order whoever owns it.
