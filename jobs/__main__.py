@@ -108,20 +108,20 @@ def main(argv: list[str] | None = None) -> int:
         with interrupts.raising():
             return COMMANDS[options.command](options)
     except (CampaignError, JobError, LauncherError, Refused) as error:
-        raise SystemExit(_exit_code(error, BAD_USAGE)) from None
+        raise SystemExit(_report_error(error, BAD_USAGE)) from None
     except StateError as error:
-        return _exit_code(error, NOT_DONE)
+        return _report_error(error, NOT_DONE)
     except KeyboardInterrupt:
-        return _exit_code("interrupted; the same command goes on where this one stopped", INTERRUPTED)
+        return _report_error("interrupted; the same command goes on where this one stopped", INTERRUPTED)
     except interrupts.Terminated:
-        return _exit_code(
+        return _report_error(
             "ended by SIGTERM or SIGHUP; the same command goes on where this one stopped", TERMINATED
         )
     except BrokenPipeError:  # the reader of the output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NOT_DONE if options.command in ("local", "run") else DONE
     except OSError as error:  # of a directory, where a file's own errors are told where it is opened
-        return _exit_code(f"{error.filename or 'a file'}: {error.strerror or error}", NOT_DONE)
+        return _report_error(f"{error.filename or 'a file'}: {error.strerror or error}", NOT_DONE)
 
 
 def show_plan(options: argparse.Namespace) -> int:
@@ -240,7 +240,7 @@ def _summary(planned: Plan, ended: Ended, then: str) -> int:
     return DONE
 
 
-def _exit_code(what: object, code: int) -> int:
+def _report_error(what: object, code: int) -> int:
     tell(f"jobs: {what}", sys.stderr, keep="\n")
     return code
 
