@@ -212,9 +212,9 @@ def place(case: Case, frames) -> dict:
             "call": given["call"],
         }
     events = timeline(case.reference, 0, [given["step"]], [0])
-    # Maxima are no sums.
-    reducers = json.loads((Path(case.reference) / "result.json").read_text())["reductions"]
-    known = {f"allreduce.{name}" for name in reducers}
+    reductions = json.loads((Path(case.reference) / "result.json").read_text())["reductions"]
+    # Maxima are not swapped.
+    known = {each["region"] for each in reductions.values() if each["operation"] == "sum"}
     sums = [name for name in events.sort_values("index")["name"] if name in known]
     name = sums[given["call"]]
     call = sums[: given["call"]].count(name)
