@@ -6,6 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -43,7 +45,11 @@ def state(workload):
 
 def sleeping(*arguments, **options):
     """A process that does nothing for ten minutes, with `arguments` on its command line."""
-    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", *arguments], **options)
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", *arguments], **options)
+    # Popen returns when the program is replaced, a moment before /proc has its command line.
+    while not Path(f"/proc/{process.pid}/cmdline").read_bytes():
+        time.sleep(0.01)
+    return process
 
 
 def ended(process):
