@@ -2,14 +2,12 @@
 
 import pytest
 
-from tests.launch import LIBRARIES
-from tests.mpi.sectioned import launched, sections
+from tests.mpi.sectioned import layouts, reported, sections
 
 PROGRAM = "added.py"
 
 
-@pytest.mark.parametrize("size", (1, 2, 3, 4))
-@pytest.mark.parametrize("library", LIBRARIES)
+@layouts(1, 2, 3, 4)
 @pytest.mark.parametrize("section", sections(PROGRAM))
 def test_section(section, library, size):
-    assert launched(PROGRAM, library, size)[0][section] == []
+    assert reported(PROGRAM, library, size)[section] == []
