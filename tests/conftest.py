@@ -1,6 +1,7 @@
 """Settings common to all tests: the checkout importable from any directory, and one thread per process."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -26,6 +27,15 @@ LONG = (
     "tests/jobs/test_slurm_real.py",
     "tests/miniapps/test_main.py",
 )
+
+
+HANDLERS = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+
+def pytest_runtest_teardown():
+    """A run that failed in this process leaves signals ignored, and so would every process that a later test starts."""
+    for number, handler in HANDLERS.items():
+        signal.signal(number, handler)
 
 
 def pytest_sessionfinish():

@@ -89,7 +89,7 @@ def crash_on_rank_1(paths):
     return rankfile.read_piece(paths)
 
 
-@pytest.mark.parametrize("size", [3, 40])
+@pytest.mark.parametrize("size", [3, pytest.param(40, marks=pytest.mark.slow)])
 def test_a_file_that_ends_the_process_that_reads_it_is_named_and_the_others_are_used(
     tmp_path, monkeypatch, size
 ):

@@ -29,14 +29,13 @@ STATE = "FINGERPRINT state=[0-9a-f]{32}"
 
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch):
-    """A run that fails leaves signals ignored; what happens to it here may be an answer of the system."""
-    handlers = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM)}
+    """What happens to a run here may be an answer of the system."""
+    alarm = signal.getsignal(signal.SIGALRM)
     monkeypatch.setattr(failure, "HEARD_S", 0.0)
     monkeypatch.setattr(os, "access", os.access)
     yield
     signal.alarm(0)
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
+    signal.signal(signal.SIGALRM, alarm)
 
 
 @contextlib.contextmanager

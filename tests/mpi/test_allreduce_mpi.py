@@ -2,15 +2,13 @@
 
 import pytest
 
-from tests.launch import LIBRARIES, libraries, run_mpi
-from tests.mpi.sectioned import PROGRAMS, reported, sections
+from tests.launch import libraries, run_mpi
+from tests.mpi.sectioned import PROGRAMS, layouts, reported, sections
 
 PROGRAM = "allreduce_properties.py"
-SIZES = (1, 2, 3, 4, 8)
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("library", LIBRARIES)
+@layouts(1, 2, 3, 4, 8)
 @pytest.mark.parametrize("section", sections(PROGRAM))
 def test_section(section, library, size):
     assert reported(PROGRAM, library, size)[section] == []

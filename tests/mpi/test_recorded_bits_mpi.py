@@ -5,7 +5,6 @@ anew, in a commit of its own that says why.
 """
 
 import json
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,9 +16,9 @@ RECORDED = json.loads((HERE / "recorded_bits.json").read_text())
 LEARNED = ("surrogate", "online")  # bits of these belong to a version of torch and what the processor can do
 
 
-@cache
-def runs(library):
-    done = run_mpi(4, [str(HERE / "programs" / "recorded_bits.py")], library, timeout=290)
+def runs(library, ranks):
+    program = str(HERE / "programs" / "recorded_bits.py")
+    done = run_mpi(max(ranks), [program, *map(str, ranks)], library, timeout=290)
     assert done.returncode == 0, done.stdout + done.stderr
     return {name: " | ".join(lines) for name, lines in json.loads(done.stdout).items()}
 
@@ -29,14 +28,26 @@ def learned():
     return {"torch": torch.__version__, "capability": torch.backends.cpu.get_cpu_capability()}
 
 
-@pytest.mark.parametrize("library", ["mpich", pytest.param("openmpi", marks=pytest.mark.slow)])
-def test_every_run_has_the_recorded_bits(library):
+@pytest.mark.parametrize(
+    ("library", "ranks"),
+    [
+        ("mpich", (3,)),
+        pytest.param("mpich", (1, 2, 4), marks=pytest.mark.slow),
+        pytest.param("openmpi", (1, 2, 3, 4), marks=pytest.mark.slow),
+    ],
+)
+def test_every_run_has_the_recorded_bits(library, ranks):
     same_torch = learned() == RECORDED["learned"]
-    here = runs(library)
-    assert here.keys() == RECORDED["runs"].keys()
+    here = runs(library, ranks)
+    recorded = {
+        name: lines
+        for name, lines in RECORDED["runs"].items()
+        if name.endswith(tuple(f" on {n}" for n in ranks))
+    }
+    assert recorded and here.keys() == recorded.keys()
     differ = {
         name: (lines, here[name])
-        for name, lines in RECORDED["runs"].items()
+        for name, lines in recorded.items()
         if here[name] != lines and (same_torch or not any(word in name for word in LEARNED))
     }
     assert not differ

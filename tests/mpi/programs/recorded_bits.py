@@ -1,7 +1,8 @@
 """Runs of the applications whose bits were recorded, each on a communicator of its own.
 
-Run by tests/mpi/test_recorded_bits_mpi.py as `mpirun -n P python recorded_bits.py [CASE ...]`: prints JSON,
-{case: its stable lines}. Standard output of the runs themselves is kept apart.
+Run by tests/mpi/test_recorded_bits_mpi.py as `mpirun -n P python recorded_bits.py [CASE ...] [RANKS ...]`, without
+names all cases, without numbers on 1 to 4 ranks: prints JSON, {case: its stable lines}. Standard output of the runs
+themselves is kept apart.
 """
 
 import contextlib
@@ -107,6 +108,10 @@ def measure(wanted, sizes):
 
 
 if __name__ == "__main__":
-    answer = measure(sys.argv[1:], [size for size in (1, 2, 3, 4) if size <= WORLD.size])
+    words = sys.argv[1:]
+    numbers = [int(word) for word in words if word.isdigit()] or [1, 2, 3, 4]
+    answer = measure(
+        [word for word in words if not word.isdigit()], [size for size in numbers if size <= WORLD.size]
+    )
     if WORLD.rank == 0:
         print(json.dumps(answer, indent=1))
