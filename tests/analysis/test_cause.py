@@ -367,7 +367,10 @@ ALWAYS_SEEN = {"kernel-bit", "bitflip", "lost-halo", "seed"}
 
 @pytest.mark.parametrize(
     ("app", "how", "seed", "kinds"),
-    [("solver", "messages", 29, ALWAYS_SEEN | {"swap-order"}), ("coupled", "ranks", 4, ALWAYS_SEEN)],
+    [
+        ("solver", "messages", 29, ALWAYS_SEEN | {"swap-order"}),
+        pytest.param("coupled", "ranks", 4, ALWAYS_SEEN, marks=pytest.mark.slow),
+    ],
 )
 def test_every_injected_fault_is_named_exactly(tmp_path, app, how, seed, kinds):
     judgements = first_divergence.measure([app], faults=1, seed=seed, root=tmp_path, hows=(how,))

@@ -105,6 +105,7 @@ def test_a_file_that_ends_the_process_that_reads_it_is_named_and_the_others_are_
     assert not frames.runs["complete"].any() and set(frames.runs["run"]) == {"good", "bad"}
 
 
+@pytest.mark.slow
 def test_the_ranks_of_an_mpi_job_read_together(tmp_path):
     for run in "ab":
         write_run(tmp_path / run, size=36, blocks=40)

@@ -18,13 +18,19 @@ from kernels.vectors.generate import macros
 
 from .runtime_compilers import hiprtc, nvrtc
 
-ARCHITECTURES = ("80", "90")
+ARCHITECTURES = (pytest.param("80", marks=pytest.mark.slow), "90")
 SOURCES = sorted(path.stem for path in cuda.HERE.glob("*.cu"))
 TYPED = [(n, "ELEMENT", e) for n in SOURCES if "ELEMENT" in cuda.source(n) for e in ELEMENTS.values()]
 TYPED += [
     (n, "NUMBER", e) for n in SOURCES if "#ifndef NUMBER" in cuda.source(n) for e in ("double", "float")
 ]
-each = pytest.mark.parametrize(("name", "arch"), [(n, a) for n in SOURCES for a in ARCHITECTURES])
+
+
+def each(test):
+    """Decorator: the arguments `name` and `arch`."""
+    return pytest.mark.parametrize("name", SOURCES)(pytest.mark.parametrize("arch", ARCHITECTURES)(test))
+
+
 each_type = pytest.mark.parametrize(("name", "macro", "element"), TYPED)
 
 

@@ -41,7 +41,8 @@ def solver(ranks, out, *arguments, env=None):
 @needs_compiler
 @pytest.mark.parametrize(
     ("case", "guarantee", "ranks"),
-    [(case, "layout", 1) for case in CASES] + [("cg", "exact", 2), ("multigrid", "layout", 3)],
+    [("cg", "exact", 2), ("multigrid", "layout", 3)]
+    + [pytest.param(case, "layout", 1, marks=pytest.mark.slow) for case in CASES],
 )
 def test_the_device_path_gives_the_bits_of_the_cpu(tmp_path, case, guarantee, ranks):
     arguments = [f"--guarantee={guarantee}", *CASES[case]]

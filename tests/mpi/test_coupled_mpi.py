@@ -12,6 +12,7 @@ from analysis.load.frames import load
 from miniapps.coupled.checkpoint import read_checkpoint
 from miniapps.trace import read
 from tests.launch import libraries, run_mpi, run_python
+from tests.mpi.sectioned import layouts
 from tests.ranks import on_ranks
 
 SMALL = ["--steps", "6", "--set", "grid.nx=64", "--set", "grid.ny=64", "--no-progress"]
@@ -40,12 +41,11 @@ def reference(tmp_path_factory):
     return of
 
 
-@libraries
+@layouts(2, 3, 8, slow=(4,))
 @pytest.mark.parametrize("guarantee", ["layout", "exact"])
-@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
-def test_one_hash_for_any_number_of_ranks(tmp_path, reference, ranks, guarantee, library):
-    by = run_mpi if (ranks, guarantee) == (3, "layout") else on_ranks
-    prints, _ = coupled(ranks, "--guarantee", guarantee, out=tmp_path / "run", library=library, by=by)
+def test_one_hash_for_any_number_of_ranks(tmp_path, reference, library, size, guarantee):
+    by = run_mpi if (size, guarantee) == (3, "layout") else on_ranks
+    prints, _ = coupled(size, "--guarantee", guarantee, out=tmp_path / "run", library=library, by=by)
     assert prints == [reference(guarantee)]
 
 

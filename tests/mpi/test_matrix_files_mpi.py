@@ -2,14 +2,12 @@
 
 import pytest
 
-from tests.mpi.sectioned import reported, sections
+from tests.mpi.sectioned import layouts, reported, sections
 
 PROGRAM = "matrix_files.py"
 
 
-@pytest.mark.parametrize(
-    ("library", "size"), [*(("mpich", size) for size in (1, 2, 3, 4, 8)), ("openmpi", 3)]
-)
+@layouts(1, 2, 3, slow=(4, 8))
 @pytest.mark.parametrize("section", sections(PROGRAM))
 def test_section(section, library, size):
     assert reported(PROGRAM, library, size)[section] == []

@@ -17,6 +17,7 @@ from miniapps.runner.policy import resolve
 from miniapps.system.environment import no_cuda
 from miniapps.trace import rank_files, read
 from tests.launch import libraries, run_mpi
+from tests.mpi.sectioned import layouts
 from tests.ranks import on_ranks
 
 # All that are registered and run here, but torch, which takes longer to import than all else in these tests.
@@ -70,13 +71,12 @@ def reference(tmp_path_factory):
     return of
 
 
-@libraries
+@layouts(1, 3, 8, slow=(2, 4))
 @pytest.mark.parametrize("guarantee", ["layout", "exact"])
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
-def test_one_hash_for_any_number_of_ranks(tmp_path, reference, ranks, guarantee, library):
+def test_one_hash_for_any_number_of_ranks(tmp_path, reference, library, size, guarantee):
     options = ["--guarantee", guarantee, *(VARIANTS if guarantee == "layout" else [])]
-    by = run_mpi if (ranks, guarantee) == (3, "layout") else on_ranks
-    state, _ = reductions(ranks, *options, out=tmp_path / "run", library=library, by=by)
+    by = run_mpi if (size, guarantee) == (3, "layout") else on_ranks
+    state, _ = reductions(size, *options, out=tmp_path / "run", library=library, by=by)
     assert (state, values(tmp_path / "run")) == reference(guarantee)
 
 

@@ -12,7 +12,8 @@ import scipy.sparse
 from miniapps.linear.box import Box
 from miniapps.solver.manufactured import manufactured
 from miniapps.trace import rank_files, read
-from tests.launch import libraries, run_mpi, run_python
+from tests.launch import run_mpi, run_python
+from tests.mpi.sectioned import layouts
 from tests.ranks import on_ranks
 
 SMALL = [
@@ -72,13 +73,12 @@ def reference(tmp_path_factory):
     return of
 
 
-@libraries
+@layouts(2, 3, 8, slow=(4,))
 @pytest.mark.parametrize("guarantee", ["layout", "exact"])
-@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
-def test_one_history_for_any_number_of_ranks(tmp_path, reference, ranks, guarantee, library):
+def test_one_history_for_any_number_of_ranks(tmp_path, reference, library, size, guarantee):
     options = ["--guarantee", guarantee, "--preconditioner=chebyshev"]
-    by = run_mpi if (ranks, guarantee) == (3, "layout") else on_ranks
-    prints, _ = solver(ranks, *options, out=tmp_path / "run", library=library, by=by)
+    by = run_mpi if (size, guarantee) == (3, "layout") else on_ranks
+    prints, _ = solver(size, *options, out=tmp_path / "run", library=library, by=by)
     assert (prints, history(tmp_path / "run")) == reference(*options)
 
 
