@@ -23,7 +23,7 @@ from threading import Lock
 from typing import Any
 
 from miniapps.received.text import printable
-from miniapps.trace import RankTrace, TraceError, rank_files, read_all
+from miniapps.trace import RankTrace, TraceError, reader
 
 START_S = 120.0  # to start a process on a busy machine
 CALL_S = 60.0  # that a call may take, and beside it
@@ -154,16 +154,7 @@ def read_run(
     run: str | os.PathLike, tables: Iterable[str] | None = None, ranks: Iterable[int] | None = None
 ) -> Iterator[RankTrace]:
     """As `miniapps.trace.read_run`, which reads in this process."""
-    wanted = None if ranks is None else set(ranks)
-    places = dict(enumerate(_guarded(rank_files, Path(run))))
-    held: dict[Path, dict[int, RankTrace]] = {}
-    for rank, path in places.items():
-        if wanted is not None and rank not in wanted:
-            continue
-        if path not in held:
-            traces = _guarded(read_all, path, None if tables is None else list(tables))
-            held = {path: {trace.attributes["rank"]: trace for trace in traces}}
-        yield held[path][rank]
+    return reader.read_run(run, tables, ranks, call=_guarded)
 
 
 class Guards:

@@ -97,8 +97,8 @@ def array(
     """
     from h5py import h5s
 
-    opened = dataset(group, name, where)
-    stored, shape = opened.dtype, opened.shape
+    opened, kind = _plain(group, name, where)
+    stored, shape = kind.dtype, opened.shape
     if (dtype is not None and stored != dtype) or (axes is not None and len(shape) != axes):
         raise Refused(
             f"{where}: {name} is {stored} with {len(shape)} axes, not {np.dtype(dtype) if dtype else 'any type'} with "
@@ -110,13 +110,16 @@ def array(
             f"{where}: {name} claims {nbytes:,} bytes, and at most {most:,} are read from a file of this size; it is "
             "none of ours, or damaged: leave it out"
         )
-    if rows is not None:
-        shape = (min(rows, shape[0]), *shape[1:])
-    data = np.empty(shape, stored)
+    if rows is None or rows >= shape[0]:
+        data = np.empty(shape, stored)
+        if data.size:
+            opened.read(h5s.ALL, h5s.ALL, data)
+        return data
+    data = np.empty((rows, *shape[1:]), stored)
     if data.size:
         there = opened.get_space()
-        there.select_hyperslab((0,) * len(shape), shape) if shape else there.select_all()
-        opened.read(h5s.create_simple(shape) if shape else h5s.ALL, there, data)
+        there.select_hyperslab((0,) * len(shape), data.shape)
+        opened.read(h5s.create_simple(data.shape), there, data)
     return data
 
 
@@ -125,6 +128,11 @@ def dataset(group: Any, name: str, where: str, opaque: bool = False) -> Any:
 
     `opaque`: also bytes without a type, as h5py writes bfloat16.
     """
+    return _plain(group, name, where, opaque)[0]
+
+
+def _plain(group: Any, name: str, where: str, opaque: bool = False) -> tuple[Any, Any]:
+    """The dataset of `dataset`, and its type (h5py.h5t.TypeID)."""
     from h5py import h5d, h5t, h5z
 
     _hard(group, name, where)
@@ -137,12 +145,12 @@ def dataset(group: Any, name: str, where: str, opaque: bool = False) -> Any:
             raise Refused(
                 f"{where}: {name} needs a filter other than deflate and shuffle, which is not run; leave it out"
             )
-    plain = (h5t.INTEGER, h5t.FLOAT, *((h5t.OPAQUE,) if opaque else ()))
-    if opened.get_type().get_class() not in plain:
+    kind = opened.get_type()
+    if kind.get_class() not in (h5t.INTEGER, h5t.FLOAT, *((h5t.OPAQUE,) if opaque else ())):
         raise Refused(
             f"{where}: {name} does not hold plain numbers; it is none of ours, or damaged: leave it out"
         )
-    return opened
+    return opened, kind
 
 
 def attributes(group: Any, where: str, heap: bool = True) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from miniapps.received.regular import open_regular
 from miniapps.received.sealed import sealed
 from miniapps.received.text import printable, whole
 from miniapps.trace import older
-from miniapps.trace.commits import Commit, attributes_digest, parse, table_digest
+from miniapps.trace.commits import Commit, Hasher, attributes_digest, parse, table_digest
 from miniapps.trace.head import check
 from miniapps.trace.schema import (
     FORMAT,
@@ -147,20 +147,30 @@ def trace_files(run: str | os.PathLike) -> list[Path]:
 
 
 def read_run(
-    run: str | os.PathLike, tables: Iterable[str] | None = None, ranks: Iterable[int] | None = None
+    run: str | os.PathLike,
+    tables: Iterable[str] | None = None,
+    ranks: Iterable[int] | None = None,
+    call: Callable[..., Any] = lambda function, *arguments: function(*arguments),
 ) -> Iterator[RankTrace]:
     """The traces of all ranks of the directory `run`, or of some, rank 0 first; one file is in memory at a time.
 
-    Raises TraceError when there are none, when the trace of a rank is missing or when one cannot be read.
+    `call(function, path, *arguments)` carries out what opens files. Raises TraceError when there are none, when the
+    trace of a rank is missing, when one cannot be read or is of another rank than its name says.
     """
     wanted = None if ranks is None else set(ranks)
-    places = dict(enumerate(rank_files(run)))
+    columns = None if tables is None else list(tables)
     held: dict[Path, dict[int, RankTrace]] = {}
-    for rank, path in places.items():
+    for rank, path in enumerate(call(rank_files, Path(run))):
         if wanted is not None and rank not in wanted:
             continue
         if path not in held:
-            held = {path: {trace.attributes["rank"]: trace for trace in read_all(path, tables)}}
+            held = {path: {trace.attributes["rank"]: trace for trace in call(read_all, path, columns)}}
+        if rank not in held[path]:
+            theirs = ", ".join(map(str, held[path]))
+            raise TraceError(
+                f"{printable(str(path))}: the trace of rank {theirs}, not of rank {rank} as its name says; copy the whole "
+                "directory again, or leave this run out"
+            )
         yield held[path][rank]
 
 
@@ -295,9 +305,14 @@ def _committed(
 ) -> dict[str, np.ndarray]:
     """The committed rows of a table, those in full chunks, then those of the tail; their hash is checked."""
     rows, tail_rows = commit.rows[table], commit.tail_rows[table]
+    # Most runs have tables without rows, and opening a dataset takes long.
+    empty = not rows + tail_rows and commit.digests[table] == Hasher(table, schema).digest()
     columns = {}
     for column, dtype in growing(schema)[table].items():
         axes = 1 + (column == "ranks")
+        if empty and axes == 1:
+            columns[column] = np.empty(0, dtype)
+            continue
         values = contents.array(main, column, shown, most, _little(dtype), axes, rows)
         if tail_rows:
             more = contents.array(tail, column, shown, most, _little(dtype), axes, tail_rows)

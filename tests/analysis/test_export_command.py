@@ -1,6 +1,7 @@
 """`python -m analysis export`: what it writes, says and refuses."""
 
 import json
+import shutil
 from decimal import Decimal
 
 import pytest
@@ -101,6 +102,12 @@ def test_a_run_without_events_or_with_a_missing_rank_says_so(run, tmp_path, caps
     (run / "rank-00001.h5").unlink()
     assert export("perfetto", run, "-o", tmp_path / "out") == 2
     assert "a run of 2 ranks without rank-00001.h5" in capsys.readouterr().err
+    shutil.copy(run / "rank-00000.h5", run / "rank-00001.h5")
+    assert export("perfetto", run, "-o", tmp_path / "out") == 2
+    assert (
+        "rank-00001.h5: the trace of rank 0, not of rank 1 as its name says; copy the"
+        in capsys.readouterr().err
+    )
 
 
 def test_one_run_at_a_time_except_for_models(run, tmp_path, capsys):
