@@ -168,8 +168,8 @@ def read_run(
         if rank not in held[path]:
             theirs = ", ".join(map(str, held[path]))
             raise TraceError(
-                f"{printable(str(path))}: the trace of rank {theirs}, not of rank {rank} as its name says; copy the whole "
-                "directory again, or leave this run out"
+                f"{printable(str(path))}: the trace of rank {theirs}, not of rank {rank} as its name says; copy "
+                "the whole directory again, or leave this run out"
             )
         yield held[path][rank]
 
