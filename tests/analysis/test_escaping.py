@@ -131,7 +131,9 @@ COMMANDS = ["report", "variability", "divergence", "growth", "components", "sums
 FORMATS = ["perfetto", "extrap", "chakra", "otf2"]
 
 
-@pytest.mark.parametrize("command", COMMANDS + FORMATS)
+@pytest.mark.parametrize(
+    "command", [pytest.param(COMMANDS[0], marks=pytest.mark.slow), *COMMANDS[1:], *FORMATS]
+)
 def test_what_is_printed_and_written_has_no_control_characters(runs, command, tmp_path, monkeypatch):
     words = [command] if command in COMMANDS else ["export", command]
     if command == "otf2":

@@ -117,6 +117,7 @@ def test_collect_of_a_campaign_that_never_ran_says_so(tmp_path, capsys):
 
 
 @mpi
+@pytest.mark.slow
 def test_an_interrupted_campaign_goes_on_and_its_report_shows_groups_and_failed_attempts(tmp_path, capfd):
     """Ctrl-C in the first task; then both, of which the first fails once; then the report."""
     path = write(tmp_path)
