@@ -58,7 +58,7 @@ def _crafted(rng: random.Random, path: Path, outside: Path, changes: tuple[Calla
                 change = rng.choice(changes)
                 try:
                     done.append(f"{change.__name__} {change(rng, file, outside) or ''}".strip())
-                except (OSError, KeyError, ValueError, TypeError, RuntimeError, AttributeError) as error:
+                except (OSError, LookupError, ValueError, TypeError, RuntimeError, AttributeError) as error:
                     done.append(f"{change.__name__} is not possible: {type(error).__name__}")
     if how == "forged":
         done.append(_vouched(path))
