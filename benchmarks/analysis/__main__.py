@@ -13,7 +13,6 @@ Every measurement runs in a process of its own, in turn with what it is compared
 
 import argparse
 import json
-import os
 import resource
 import shutil
 import subprocess
@@ -23,10 +22,9 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.analysis.campaign import write
+from benchmarks.analysis.plain import PROCESSES, plain
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import in_turn, ratio
-
-PROCESSES = len(os.sched_getaffinity(0))
 
 
 def main(argv=None) -> None:
@@ -103,29 +101,6 @@ def report_rows(asked) -> list[dict]:
 
 
 PARTS = {"load": load_rows, "divergence": divergence_rows, "report": report_rows}
-
-
-def plain(campaign: Path) -> dict:
-    """Every dataset and attribute of every file, by h5py as its manual shows it."""
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
-    files = sorted(campaign.glob("*/rank-*.h5"))
-    begin = time.perf_counter()
-    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
-        total = sum(pool.map(_read_plainly, files, chunksize=32))
-    return {"s": time.perf_counter() - begin, "bytes": total}
-
-
-def _read_plainly(path: Path) -> int:
-    import h5py
-
-    with h5py.File(path, "r") as file:
-        total = len(dict(file.attrs)) + len(file["names/text"][:]) + len(file["committed"][:])
-        for table in ("events", "values", "fingerprints", "order"):
-            for dataset in file[table].values():
-                total += dataset[:].nbytes
-    return total
 
 
 def first(campaign: Path) -> dict:
@@ -224,7 +199,7 @@ def _forget(campaign: Path) -> None:
 
 def _measure(name: str, *arguments: Path) -> dict:
     command = [sys.executable, "-m", "benchmarks.analysis", "--measure", name, *map(str, arguments)]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
 def _command(*arguments) -> float:
