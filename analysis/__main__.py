@@ -59,10 +59,10 @@ class _Parser(argparse.ArgumentParser):
         super()._print_message(encodable(printable(message, keep="\n"), file), file)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line of all commands."""
+def parser(prog: str = "python -m analysis") -> argparse.ArgumentParser:
+    """The command line of all commands; `prog` is what the user typed before the command."""
     top = _Parser(
-        prog="python -m analysis", description=DESCRIPTION, epilog=f"{EXAMPLES}\n{EXIT_CODES}",
+        prog=prog, description=DESCRIPTION, epilog=f"{EXAMPLES}\n{EXIT_CODES}",
         formatter_class=_layout,
     )  # fmt: skip
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
@@ -105,9 +105,9 @@ def _refused(launcher) -> int:
     return BAD_USAGE
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None, prog: str = "python -m analysis") -> int:
     """Run one command; returns the exit code."""
-    options = parser().parse_args(argv)
+    options = parser(prog).parse_args(argv)
     if missing := [package for package in PACKAGES if find_spec(package) is None]:
         tell(f"analysis: not installed: {', '.join(missing)}; pip install {' '.join(missing)}", sys.stderr)
         return BAD_USAGE

@@ -41,9 +41,9 @@ exit codes: 0 done; 1 not all done: tasks failed for good, or are left; 2 usage;
 """
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line of all commands."""
-    top = argparse.ArgumentParser(prog="python -m jobs", description=DESCRIPTION, epilog=EXAMPLES,
+def parser(prog: str = "python -m jobs") -> argparse.ArgumentParser:
+    """The command line of all commands; `prog` is what the user typed before the command."""
+    top = argparse.ArgumentParser(prog=prog, description=DESCRIPTION, epilog=EXAMPLES,
                                   formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
 
@@ -100,9 +100,9 @@ def _environment() -> str | None:
     return sys.prefix if Path(sys.prefix, "bin/activate").exists() else None
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None, prog: str = "python -m jobs") -> int:
     """Run one command; returns the exit code. Bad usage raises SystemExit, as argparse does."""
-    options = parser().parse_args(argv)
+    options = parser(prog).parse_args(argv)
     _hear_hangup()
     try:
         with interrupts.raising():

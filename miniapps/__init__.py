@@ -1,3 +1,23 @@
 """MPI mini-apps in which the order of floating-point additions is an explicit, recorded choice."""
 
+from importlib.util import find_spec
+from pathlib import Path
+
 __version__ = "0.1.0"
+
+
+def require_own(*names: str) -> None:
+    """Raise ImportError unless the packages `names` are those installed beside this one: Python prefers a file or
+    package of that name in the current directory, or beside the program that is run."""
+    beside = Path(__file__).resolve().parent.parent
+    for name in names:
+        spec = find_spec(name)
+        origin = spec.origin if spec else None
+        if origin is not None and Path(origin).resolve() != beside / name / "__init__.py":
+            raise ImportError(
+                f"{origin} hides the package {name} of fpna-miniapps, which is in {beside}: rename it, start "
+                "elsewhere, or use the command fpna (or python -P), which does not look into the current directory"
+            )
+
+
+require_own("kernels")

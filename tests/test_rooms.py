@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-TOPS = ("kernels", "miniapps", "analysis", "jobs")
+TOPS = ("kernels", "miniapps", "analysis", "jobs", "fpna")
 # Who may import whom among the top packages.
 ALLOWED = {
     "kernels": set(),
     "miniapps": {"kernels"},
     "analysis": {"kernels", "miniapps"},
     "jobs": {"miniapps", "kernels"},
+    "fpna": {"kernels", "miniapps", "analysis", "jobs"},
 }
 # Of other packages, what `analysis` and `jobs` may know: what a file is and what a promise is, and no application.
 OPEN_TO = {

@@ -67,9 +67,9 @@ def _list(args: argparse.Namespace) -> int:
     return 0
 
 
-def parser(command: str | None) -> argparse.ArgumentParser:
+def parser(command: str | None, prog: str = "python -m kernels.allreduce") -> argparse.ArgumentParser:
     """The arguments of all commands; of those under MPI only of the one that is called."""
-    top = Parser(prog="python -m kernels.allreduce", description=__doc__)
+    top = Parser(prog=prog, description=__doc__)
     top.set_defaults(run=_list, json=False)
     commands = top.add_subparsers(metavar="COMMAND")
     shown = commands.add_parser(
@@ -88,10 +88,11 @@ def parser(command: str | None) -> argparse.ArgumentParser:
     return top
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None, prog: str = "python -m kernels.allreduce") -> int:
+    """Run one command; returns the exit code. `prog` is what the user typed before the command."""
     argv = sys.argv[1:] if argv is None else argv
     command = argv[0] if argv else None
-    top = parser(command)
+    top = parser(command, prog)
     try:
         args = top.parse_args(argv)
     except ChoiceError as error:

@@ -217,9 +217,9 @@ def _dtype(name: str | None) -> np.dtype:
     return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name or "float64")
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(prog: str = "python -m kernels.sums") -> argparse.ArgumentParser:
     """The arguments of all commands."""
-    top = Parser(prog="python -m kernels.sums", description=__doc__)
+    top = Parser(prog=prog, description=__doc__)
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
 
     shown = commands.add_parser(
@@ -298,8 +298,9 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def main(argv: list[str] | None = None) -> int:
-    top = parser()
+def main(argv: list[str] | None = None, prog: str = "python -m kernels.sums") -> int:
+    """Run one command; returns the exit code. `prog` is what the user typed before the command."""
+    top = parser(prog)
     try:
         args = top.parse_args(argv)
         given = {p: getattr(args, p) for p in PARAMETERS if getattr(args, p, None) is not None}

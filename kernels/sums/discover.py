@@ -12,14 +12,18 @@ Some sums have no such tree. What the counts look like then, and what `discover`
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from kernels.progress import Progress
 from kernels.sums.elements import accumulator as accumulator_of
 from kernels.tree import Tree, canonical, depth, evaluate, leaves, nodes
 
@@ -75,16 +79,26 @@ class NoOrder:
 
 
 def discover(
-    f: Callable[[np.ndarray], float], n: int, dtype=np.float64, precision=None, seed: int = 0
+    f: Callable[[np.ndarray], float],
+    n: int,
+    dtype=np.float64,
+    precision=None,
+    seed: int = 0,
+    *,
+    comm: Any = None,
+    progress: bool = False,
 ) -> Tree | NoOrder:
     """The order in which `f` adds the n elements of an array; `f` takes a NumPy array (n,) and returns a number.
 
     `dtype` of the elements: float64, float32, float16 or bfloat16. `precision`: the narrowest type in which f
     holds partial sums and returns the total, by default that of the elements; naming a wider one saves counts,
-    since no more units are counted at once than it holds exactly. Left and right operands cannot be told apart:
+    since no more units are counted at once than it holds exactly. Left and right operands cannot be asking apart:
     trees come with the least index first (`kernels.tree.canonical`), pairs or, where terms are added at once,
     longer tuples. For a dot product wrap f with an array of ones; float16 elements in float64 accumulators
     cannot be masked and look like a sum without order.
+
+    `comm`: all its ranks call `discover` with an `f` that adds over them, each given the whole array; what `f` returns
+    on rank 0 counts. `progress`: show on rank 0 how many sums were asked for, of about how many.
 
     The result is tested: the counts of pairs drawn at random must agree, and where the tree is of pairs it must
     give f's bits for random arrays, in one of the usual accumulators. Raises NotATree otherwise: a sum that does
@@ -93,7 +107,9 @@ def discover(
     """
     if n < 1:
         raise ValueError(f"n = {n}: an order of additions needs at least one element")
-    counts = _Counts(f, n, np.dtype(dtype), precision, np.random.default_rng(seed))
+    counts = _Counts(
+        _asking(f, n, comm, progress), n, np.dtype(dtype), precision, np.random.default_rng(seed)
+    )
     counts.require_repeats()
     if _keeps_units(counts):
         parts: tuple[Tree, ...] = tuple(range(n))
@@ -106,6 +122,21 @@ def discover(
     if _rounds_as(counts, parts[0]):
         return parts[0]
     return NoOrder(COMPENSATED, parts)
+
+
+def _asking(f: Callable, n: int, comm: Any, progress: bool) -> Callable[[np.ndarray], float]:
+    """`f`, with the value of rank 0 on all ranks, and its calls shown."""
+    if progress and (comm is None or comm.rank == 0):
+        expected, shown = CHECKS * 3 + 1.4 * n * math.log2(max(n, 2)), Progress("discover")
+        count = itertools.count(1)
+
+        def asking(x: np.ndarray) -> float:
+            number = next(count)
+            shown.show(number / max(expected, number + 1), f"sum {number} of about {expected:.0f}")
+            return f(x)
+    else:
+        asking = f
+    return asking if comm is None else lambda x: comm.bcast(asking(x))
 
 
 class _Counts:
@@ -131,6 +162,11 @@ class _Counts:
             x = mask.copy()
             x[i], x[j] = large, -large
             outside += float(self.f(x)) / self.unit
+        if not math.isfinite(outside):
+            raise NotATree(
+                f"with {large:g} at {i} and minus that at {j} the sum is {outside}: they are beyond the range of "
+                f"what f adds in; where that is not {self.dtype}, name it: discover(f, n, dtype=np.float32)"
+            )
         if not (outside.is_integer() and 0 <= outside <= self.n - 2):
             raise NotATree(
                 f"with {large:g} at {i}, minus that at {j} and {self.unit:g} elsewhere the sum is "

@@ -29,13 +29,13 @@ DECK_BYTES = 4 * TOML_MOST  # the bytes of so many characters of UTF-8
 
 EXAMPLES = """\
 examples:
-  mpirun -n 4 python -m {module}
+  mpirun -n 4 {command}
       {first}, no guarantee
-  mpirun -n 4 python -m {module} --guarantee layout
+  mpirun -n 4 {command} --guarantee layout
       the same bits on any number of ranks
-  mpirun -n 4 python -m {module} --allreduce arrival --repeats 3
+  mpirun -n 4 {command} --allreduce arrival --repeats 3
       three repeats that may differ in their bits
-  python -m {module} --list
+  {command} --list
       everything that can be chosen
 
 Every option can also be given as --set section.name=value, as environment variable FPNA_SECTION_NAME, or in a
@@ -118,13 +118,12 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 def _parser(app: Any, known: list[Option]) -> argparse.ArgumentParser:
-    module = app.package
     first = "deck S" if _default_deck(app) else "the defaults"
     parser = _Parser(
-        prog=f"python -m {module}",
-        usage=f"[mpirun -n N] python -m {module} [options]",
+        prog=app.command,
+        usage=f"[mpirun -n N] {app.command} [options]",
         description=textwrap.fill(app.summary, 110),
-        epilog=EXAMPLES.format(module=module, first=first),
+        epilog=EXAMPLES.format(command=app.command, first=first),
         formatter_class=_Formatter,
         allow_abbrev=False,
     )

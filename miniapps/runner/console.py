@@ -1,16 +1,15 @@
-"""What a person sees while a run goes on: the log and the progress bar."""
+"""What a person sees while a run goes on: the log and the progress."""
 
 from __future__ import annotations
 
 import logging
 import sys
-import time
 from pathlib import Path
 
+from kernels.progress import Progress
 from miniapps.received.text import printable, tell
 
 FORMAT = "%(asctime)s %(name)s rank %(rank)d %(levelname)s: %(message)s"
-REDRAW_S = 0.2
 
 
 class _Formatter(logging.Formatter):
@@ -69,7 +68,7 @@ def close(log: logging.Logger) -> None:
 
 
 class NoProgress:
-    """What takes the place of the bar on other ranks and without a terminal."""
+    """What takes the place of progress on other ranks, and where nobody wants it."""
 
     def show(self, repeat: int, step: int, steps: int) -> None:
         """Nothing."""
@@ -78,36 +77,23 @@ class NoProgress:
         """Nothing."""
 
 
-class Progress:
-    """A bar of one line on a terminal, redrawn at most five times a second."""
+class StepProgress:
+    """Progress over the steps of all repeats."""
 
-    def __init__(self, stream, repeats: int, width: int = 40):
-        self.stream, self.repeats, self.width = stream, repeats, width
-        self.drawn = 0.0
-        self.begin: float | None = None
+    def __init__(self, shown: Progress, repeats: int):
+        self._shown, self._repeats = shown, repeats
 
     def show(self, repeat: int, step: int, steps: int) -> None:
-        """Draw that `step` of `steps` begins in `repeat`."""
-        now = time.monotonic()
-        self.begin = self.begin or now
-        if now - self.drawn < REDRAW_S:
-            return
-        self.drawn = now
-        done = (repeat + min(1.0, step / max(1, steps))) / self.repeats
-        bar = "#" * int(done * self.width)
-        left = f", {(now - self.begin) * (1 - done) / done:.0f} s left" if done > 0 else ""
-        which = f"repeat {repeat + 1}/{self.repeats}, " if self.repeats > 1 else ""
-        self.stream.write(f"\r\x1b[K[{bar:<{self.width}}] {which}step {step}/{steps}{left}")
-        self.stream.flush()
+        """Say that `step` of `steps` begins in `repeat`."""
+        done = (repeat + min(1.0, step / max(1, steps))) / self._repeats
+        which = f"repeat {repeat + 1}/{self._repeats}, " if self._repeats > 1 else ""
+        self._shown.show(done, f"{which}step {step}/{steps}")
 
     def clear(self) -> None:
-        """Wipe the line, before other output."""
-        if self.drawn:
-            self.stream.write("\r\x1b[K")
-            self.stream.flush()
+        """Wipe it, before other output."""
+        self._shown.clear()
 
 
-def progress(rank: int, wanted: bool, repeats: int, stream=None) -> Progress | NoProgress:
-    """The bar of rank 0 where `stream` (default: stderr) is a terminal, else what does nothing."""
-    stream = stream or sys.stderr
-    return Progress(stream, repeats) if rank == 0 and wanted and stream.isatty() else NoProgress()
+def progress(app: str, rank: int, wanted: bool, repeats: int, stream=None) -> StepProgress | NoProgress:
+    """What rank 0 shows on `stream` (default: stderr), else what does nothing."""
+    return StepProgress(Progress(app, stream), repeats) if rank == 0 and wanted else NoProgress()

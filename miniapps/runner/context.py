@@ -14,84 +14,14 @@ import numpy as np
 
 from miniapps.errors import UsageError
 from miniapps.runner import faults
-from miniapps.runner.console import NoProgress, Progress
+from miniapps.runner.console import NoProgress, StepProgress
 from miniapps.runner.options import RunOptions
 from miniapps.runner.replay import Replay
+from miniapps.runner.traced import Reducer, traced
 from miniapps.runner.watch import Watch
 from miniapps.system.place import Place
 from miniapps.trace import Tracer
-from miniapps.trace.schema import COLLECTIVE, CPU_TIME
-
-
-class Reducer:
-    """A planned reduction that leaves an event `COLLECTIVE.NAME`, such as `allreduce.dots1`, in the trace and counts
-    its calls; otherwise as `kernels.allreduce.plan`.
-
-    `reducer(contributions)`: (k, *shape) of this rank's k blocks -> (*shape,), valid until the next call.
-    `reducer.start(contributions)`, `reducer.finish()`: the same with the sums under way; one event, of both and what
-    is between. `reducer.add(block, contribution)` of each own block, `reducer.finish()`: the same with contributions
-    handed over one by one; one event, of `finish`.
-    """
-
-    __slots__ = (
-        "_begun", "_calls", "_clock", "_event", "_inner", "_name", "guarantee", "name", "nbytes", "reduction", "region",
-    )  # fmt: skip
-
-    def __init__(self, name: str, inner: Any, tracer: Tracer):
-        self.name, self._inner, self._calls = name, inner, 0
-        self.reduction, self.guarantee, self.nbytes = inner.reduction, inner.guarantee, inner.nbytes
-        self.region = f"{self.reduction.collective}.{name}"
-        self._name = tracer.name(self.region, COLLECTIVE)
-        self._clock, self._event, self._begun = tracer.clock, tracer.event, 0
-
-    def __call__(self, contributions: np.ndarray) -> np.ndarray:
-        start = self._clock()
-        total = self._inner(contributions)
-        self._calls += 1
-        self._event(self._name, start, self.nbytes)
-        return total
-
-    def start(self, contributions: np.ndarray) -> None:
-        """Begin a sum; leave `contributions` alone until `finish`."""
-        self._begun = self._clock()
-        self._inner.start(contributions)
-
-    def progress(self) -> bool:
-        """Go on with what was started, without waiting; whether `finish()` would return at once."""
-        return self._inner.progress()
-
-    def add(self, block: int, contribution: np.ndarray) -> None:
-        """Hand over the contribution (*shape) of one of this rank's blocks; when all are there, `finish()`."""
-        self._inner.add(block, contribution)
-
-    def finish(self) -> np.ndarray:
-        """The total of what was started or added."""
-        start, self._begun = self._begun or self._clock(), 0
-        total = self._inner.finish()
-        self._calls += 1
-        self._event(self._name, start, self.nbytes)
-        return total
-
-    def sum_words(self, words: np.ndarray) -> np.ndarray:
-        """The sum of superaccumulators, int64 (*shape, WORDS), rounded once; in accumulation `exact` only."""
-        start = self._clock()
-        total = self._inner.sum_words(words)
-        self._calls += 1
-        self._event(self._name, start, self.nbytes)
-        return total
-
-    def drain_orders(self) -> list[np.ndarray]:
-        """The orders in which contributions were added since the last drain (rank 0, `arrival` only)."""
-        return self._inner.drain_orders()
-
-    def drain_calls(self) -> int:
-        """How many reductions were made since the last drain."""
-        calls, self._calls = self._calls, 0
-        return calls
-
-    def free(self) -> None:
-        """Free the plan."""
-        self._inner.free()
+from miniapps.trace.schema import CPU_TIME
 
 
 @dataclass
@@ -107,7 +37,7 @@ class Context:
     repeat: int = 0
     faults: list[faults.Fault] = field(default_factory=list)
     replay: Replay | None = None
-    progress: Progress | NoProgress = field(default_factory=NoProgress)
+    progress: StepProgress | NoProgress = field(default_factory=NoProgress)
     struck: set[str] = field(default_factory=set)
     # What each reducer is, as in the trace.
     reductions: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -178,14 +108,7 @@ class Context:
             blocks=blocks,
             replay=self.replay.order(name, self.repeat) if self.replay and ordering == "arrival" else None,
         )
-        reducer = Reducer(name, inner, self.tracer)
-        self.reductions[name] = reduction.json() | {
-            "region": reducer.region,
-            "ranks": comm.size,
-            "decided": decided,
-            "calls": self.reductions.get(name, {}).get("calls", 0),
-        }
-        self.tracer.reduction(name, self.reductions[name])
+        reducer = traced(name, inner, self.tracer, self.reductions, decided)
         if watched and self.watch is not None:
             reducer = self.watch.reducer(reducer, comm, blocks)
         self._reducers[name] = reducer

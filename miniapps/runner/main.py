@@ -12,7 +12,7 @@ from typing import Any
 
 from miniapps.errors import RunError, UsageError
 from miniapps.received.text import tell
-from miniapps.runner import console, outcome
+from miniapps.runner import console, outcome, together
 from miniapps.runner.context import Context
 from miniapps.runner.failure import BAD_USAGE, DONE, FAILED, NOT_VERIFIED, USAGE, State, fail
 from miniapps.runner.launch import Launch, prepare
@@ -22,7 +22,7 @@ from miniapps.system import environment, interrupts, peers
 from miniapps.system.place import Place, PlaceError
 from miniapps.system.resources import Need
 from miniapps.system.world import speaks, world
-from miniapps.trace import TraceError, Tracer
+from miniapps.trace import Tracer
 from miniapps.trace.clocks import Clocks
 from miniapps.trace.node import pack_node
 from miniapps.trace.schema import rank_file
@@ -37,8 +37,8 @@ class App:
     `validate(config, options, size)` is called on rank 0 before anything is created and raises UsageError,
     ChoiceError or BlocksError for what cannot be run. `complete(config, options, size)`, before it, writes into the
     configuration what guarantee and number of ranks decide, so that the recorded one is complete. `memory(config,
-    options, size)`, after both, says what a rank will need. `package` holds the folder `decks` and is what `python -m`
-    is given.
+    options, size)`, after both, says what a rank will need. `package` holds the folder `decks`; `command` is what
+    starts it, `python -m PACKAGE` unless another is given.
     """
 
     name: str
@@ -49,9 +49,11 @@ class App:
     complete: Callable[[Any, RunOptions, int], None] | None = None
     memory: Callable[[Any, RunOptions, int], Need] | None = None
     package: str = ""
+    command: str = ""
 
     def __post_init__(self):
         object.__setattr__(self, "package", self.package or f"miniapps.{self.name}")
+        object.__setattr__(self, "command", self.command or f"python -m {self.package}")
 
 
 def main(app: App, argv: list[str] | None = None, comm: Any = None) -> int:
@@ -98,7 +100,7 @@ def _agree(app: App, argv: list[str], comm: Any) -> tuple[int, Launch | None]:
 def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
     """Set up, run the repeats, agree on the verdict, and write it down."""
     options, rank = launch.options, comm.rank
-    state.place = place = _open(launch, comm)
+    state.place = place = together.open_place(comm, launch.out)
     log_file = launch.out / f"rank-{rank:05d}.log" if options.log_all_ranks else None
     try:
         log = console.logger(app.name, rank, options.log_level, log_file)
@@ -125,7 +127,7 @@ def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
         out=launch.out,
         faults=launch.faults,
         replay=launch.replay,
-        progress=console.progress(rank, options.progress, options.repeats),
+        progress=console.progress(app.name, rank, options.progress, options.repeats),
         place=place,
     )
     outcomes = state.outcomes
@@ -141,7 +143,7 @@ def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
     later, _ = clocks.offset()
     checks = comm.bcast(outcome.all_checks(outcomes, options.guarantee), root=0)
     code = DONE if all(check["passed"] for check in checks) else NOT_VERIFIED
-    lost, seals = _close(ctx, (later - offset) / wall)
+    lost, seals = together.close_trace(comm, ctx.tracer, (later - offset) / wall)
     if options.trace_files == "node" and not lost:
         seals, trouble = pack_node(launch.out, clocks.node, rank, seals)
         if trouble:
@@ -165,44 +167,6 @@ def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
     console.close(log)
     place.close()
     return comm.bcast(code, root=0)  # no rank ends, which may end the job, before rank 0 has spoken
-
-
-def _open(launch: Launch, comm: Any) -> Place:
-    """The directory of the run. Collective; raises PlaceError on all ranks where one of them cannot open it."""
-    try:
-        place, trouble = Place(launch.out), ""
-    except PlaceError as error:
-        place, trouble = None, str(error)
-    lost = _first(comm, trouble)
-    if place is not None and lost is None:
-        return place
-    rank, why = lost or (comm.rank, trouble)
-    raise PlaceError(f"rank {rank}: {why}")
-
-
-def _close(ctx: Context, clock_drift: float) -> tuple[tuple[int, str] | None, dict[str, str]]:
-    """Close the traces of all ranks, complete if each of them is where it was and could be written. Collective.
-
-    Returns (rank, what happened) of the first that is not, if any, and the seal of this rank's file by its name.
-    """
-    trouble, seals = "", {}
-    try:
-        ctx.tracer.attributes(clock_drift=clock_drift)
-        ctx.tracer.flush()
-    except TraceError as error:
-        trouble = str(error)
-    lost = _first(ctx.comm, trouble)
-    try:
-        if seal := ctx.tracer.close(complete=lost is None):
-            seals[rank_file(ctx.rank)] = seal
-    except TraceError as error:
-        trouble = str(error)
-    return lost or _first(ctx.comm, trouble), seals
-
-
-def _first(comm: Any, trouble: str) -> tuple[int, str] | None:
-    """(rank, trouble) of the first rank that has any. Collective."""
-    return next(((rank, text) for rank, text in enumerate(comm.allgather(trouble)) if text), None)
 
 
 def _conclude(app: App, place: Place, result: dict[str, Any], lost: tuple[int, str] | None) -> int:

@@ -133,13 +133,13 @@ class WatchedReducer:
     def __getattr__(self, name: str):
         return getattr(self._inner, name)
 
-    def __call__(self, contributions):
-        return self._total(self._inner(self._take(contributions)))
+    def __call__(self, contributions, out=None):
+        return self._total(self._inner(self._take(contributions), out))
 
-    def start(self, contributions) -> None:
+    def start(self, contributions, out=None) -> None:
         """As the reducer's."""
         self._given = self._take(contributions)  # to be left alone until the end
-        self._inner.start(self._given)
+        self._inner.start(self._given, out)
 
     def add(self, block: int, contribution) -> None:
         """As the reducer's, but all contributions are kept until the end: a fault may swap them."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels import registry
+from kernels import progress, registry
 from kernels.guarantees import ChoiceError
 from kernels.sums import emulated
 from kernels.sums.black_box import black_box
@@ -152,7 +152,7 @@ def test_partial_sums_of_several_types_are_told():
 
 @pytest.mark.parametrize("f", [lambda x: x.max(), lambda x: 1.5, lambda x: np.nan])
 def test_what_is_no_sum_is_no_tree(f):
-    with pytest.raises(NotATree, match=r"whole number of units|no tree has such counts"):
+    with pytest.raises(NotATree, match=r"whole number of units|no tree has such counts|beyond the range"):
         discover(f, 10)
 
 
@@ -265,3 +265,16 @@ def test_wrong_declarations_are_refused():
     with pytest.raises(ValueError, match="threads 0"):
         declared("omp-ordered", 5, threads=0)
     assert declared("ao", 5) is None and declared("spa", 5) is None
+
+
+def test_a_sum_in_a_narrower_type_is_told_how_to_be_asked():
+    with np.errstate(all="ignore"), pytest.raises(NotATree, match=r"dtype=np\.float32"):
+        discover(lambda x: x.astype(np.float32).sum(), 16)
+    assert discover(lambda x: x.astype(np.float32).sum(), 4, np.float32) == (((0, 1), 2), 3)
+
+
+def test_progress_counts_the_sums_that_are_asked_for(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "LINE_S", 0.0)
+    discover(np.sum, 9, progress=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) > 64 and all(line.startswith("discover: sum ") for line in lines)

@@ -1,8 +1,10 @@
-"""What a person sees: a bar on a terminal and nowhere else, a log with ranks."""
+"""What a person sees: a bar on a terminal, lines elsewhere, a log with ranks."""
 
 import io
 import logging
+import re
 
+from kernels import progress
 from miniapps.runner import console
 
 
@@ -11,19 +13,27 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_the_bar_is_for_rank_0_on_a_terminal_only():
-    assert isinstance(console.progress(0, True, 1, Terminal()), console.Progress)
+def test_progress_is_shown_by_rank_0_where_it_is_wanted():
     for rank, wanted, stream in ((1, True, Terminal()), (0, False, Terminal()), (0, True, io.StringIO())):
-        bar = console.progress(rank, wanted, 1, stream)
+        bar = console.progress("app", rank, wanted, 1, stream)
         bar.show(0, 1, 10)
         bar.clear()
-        assert stream.getvalue() == ""
+        assert stream.getvalue() == ""  # without a terminal nothing in the first seconds
+
+
+def test_without_a_terminal_a_line_says_what_is_done_and_left(monkeypatch):
+    monkeypatch.setattr(progress, "LINE_S", 0.0)
+    stream = io.StringIO()
+    lines = console.progress("app", 0, True, 1, stream)
+    lines.show(0, 10, 40)
+    lines.clear()
+    assert re.fullmatch(r"app: step 10/40, 25%, \d+ s so far, \d+ s left\n", stream.getvalue())
 
 
 def test_the_bar_counts_steps_and_repeats_and_wipes_itself(monkeypatch):
-    monkeypatch.setattr(console, "REDRAW_S", 0.0)
+    monkeypatch.setattr(progress, "REDRAW_S", 0.0)
     stream = Terminal()
-    bar = console.progress(0, True, 2, stream)
+    bar = console.progress("app", 0, True, 2, stream)
     bar.show(1, 5, 10)
     drawn = stream.getvalue()
     assert "[" + "#" * 30 + " " * 10 + "]" in drawn

@@ -44,6 +44,7 @@ class Reducer:
         )
         self._staged = False  # whether what was started is
         self._comm = comm.Dup()
+        self.ranks = comm.size
         self._requests: list[MPI.Prequest] = []
         # Also when the reducer is never freed: MPICH complains about persistent requests left at its end. The
         # communicator cannot be freed here, because that takes all ranks.

@@ -1,0 +1,62 @@
+"""Sums whose order is chosen, recordings that show where bits part: what a program of your own takes from this suite.
+
+    from mpi4py import MPI
+    import fpna
+
+    comm = fpna.wrap(MPI.COMM_WORLD, guarantee="layout")
+    comm.Allreduce(rows, total, op=MPI.SUM, axis=0)         # every row, on whatever rank, is one contribution
+
+    with fpna.record("runs/mine", comm) as r:
+        r.step(1)
+        r.fingerprint("density", density, block=0)
+
+`wrap`       a communicator of mpi4py whose reductions keep a guarantee
+`record`     a trace of the program, which `fpna report` and `fpna divergence` read
+`discover`   the order in which a function adds, from its values alone; `expression` writes it down
+`kernels` and `miniapps` hold the rest, and docs/own-programs.md explains it. Names are imported when they are used:
+`import fpna` starts no MPI.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from miniapps import __version__
+
+if TYPE_CHECKING:
+    from kernels.guarantees import ChoiceError as ChoiceError
+    from kernels.sums.discover import NoOrder as NoOrder
+    from kernels.sums.discover import NotATree as NotATree
+    from kernels.sums.discover import discover as discover
+    from kernels.sums.outline import outline as outline
+    from kernels.tree import expression as expression
+    from miniapps.programs.communicator import Communicator as Communicator
+    from miniapps.programs.communicator import LayoutWarning as LayoutWarning
+    from miniapps.programs.communicator import wrap as wrap
+    from miniapps.programs.recording import Recording as Recording
+    from miniapps.programs.recording import record as record
+
+HOMES = {
+    "ChoiceError": "kernels.guarantees",
+    "Communicator": "miniapps.programs.communicator",
+    "LayoutWarning": "miniapps.programs.communicator",
+    "NoOrder": "kernels.sums.discover",
+    "NotATree": "kernels.sums.discover",
+    "Recording": "miniapps.programs.recording",
+    "discover": "kernels.sums.discover",
+    "expression": "kernels.tree",
+    "outline": "kernels.sums.outline",
+    "record": "miniapps.programs.recording",
+    "wrap": "miniapps.programs.communicator",
+}  # in which module each name lives
+
+__all__ = [*HOMES, "__version__"]
+
+
+def __getattr__(name: str):
+    if name not in HOMES:
+        raise AttributeError(f"fpna has no {name!r}; it has {', '.join(HOMES)}")
+    return getattr(import_module(HOMES[name]), name)
+
+
+def __dir__():
+    return __all__

@@ -1,0 +1,75 @@
+"""The command `fpna`: every command of the suite by one name. It does not import from the current directory, so that
+files there cannot hide ours.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from difflib import get_close_matches
+from importlib import import_module
+
+from miniapps import __version__, require_own
+
+APPLICATIONS = ("coupled", "reductions", "solver")  # packages of miniapps
+ANALYSIS = ("report", "divergence", "variability", "growth", "components", "sums", "solves", "scaling", "lint", "show",
+            "export")  # fmt: skip
+OTHERS = {
+    "jobs": "campaigns and batch scripts: fpna jobs --help",
+    "kernels": "orderings and sums as instruments: fpna kernels allreduce|sums --help",
+    "doctor": "what this machine has, what is missing, and how to get it",
+    "demo": "runs that differ and runs that agree, and the report on them",
+}
+
+
+def text() -> str:
+    """What can be called, as plain text."""
+    lines = [
+        "usage: fpna COMMAND [options]",
+        "",
+        "applications, under mpirun: mpirun -n 4 fpna coupled --help",
+    ]
+    lines += [f"  {name:12} {_application(name).summary}" for name in APPLICATIONS]
+    lines += ["", "what traces say"]
+    lines += [f"  {name:12} {import_module(f'analysis.commands.{name}').SUMMARY}" for name in ANALYSIS]
+    lines += ["", "more", *(f"  {name:12} {summary}" for name, summary in OTHERS.items())]
+    return "\n".join([*lines, "", "fpna COMMAND --help   options and examples of each", "fpna --version"])
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    name, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
+    require_own("analysis", "jobs")
+    if name in ("-h", "--help"):
+        print(text())
+        return 0
+    if name == "--version":
+        print(f"fpna {__version__}")
+        return 0
+    run = _command(name)
+    if run is None:
+        close = get_close_matches(name, (*APPLICATIONS, *ANALYSIS, *OTHERS), 1)
+        hint = f"; did you mean {close[0]}?" if close else "; fpna --help lists them"
+        print(f"fpna: no command {name!r}{hint}", file=sys.stderr)
+        return 2
+    return run(rest)
+
+
+def _command(name: str) -> Callable[[list[str]], int] | None:
+    """What runs a command by the arguments after its name."""
+    if name in APPLICATIONS:
+        from miniapps.runner.main import main as run
+
+        return lambda argv: run(replace(_application(name), command=f"fpna {name}"), argv)
+    if name in ANALYSIS:
+        return lambda argv: import_module("analysis.__main__").main([name, *argv], "fpna")
+    if name in ("jobs", "kernels"):
+        return lambda argv: import_module(f"{name}.__main__").main(argv, f"fpna {name}")
+    if name == "doctor":
+        return lambda argv: import_module("miniapps.__main__").main(["doctor", *argv])
+    return import_module("miniapps.demo").main if name == "demo" else None
+
+
+def _application(name: str):
+    return import_module(f"miniapps.{name}").APP

@@ -1,0 +1,32 @@
+"""`python -m kernels`: the instruments of the kernels, by name."""
+
+import sys
+from importlib import import_module
+
+COMMANDS = {
+    "allreduce": "orderings of all-reduces: lists, trees, prices, pictures, measured properties",
+    "sums": "ways of adding numbers: lists, trees found from values, worst orders, errors and times",
+}  # modules of kernels.commands
+
+
+def text(prog: str) -> str:
+    """What can be called, as plain text."""
+    lines = [f"usage: {prog} NAME [COMMAND] [options]", ""]
+    lines += [f"  {name:9}  {summary}" for name, summary in COMMANDS.items()]
+    return "\n".join([*lines, "", f"{prog} NAME --help   the commands of each"])
+
+
+def main(argv: list[str] | None = None, prog: str = "python -m kernels") -> int:
+    """Run what `argv` names; returns the exit code."""
+    name, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
+    if name in ("-h", "--help"):
+        print(text(prog))
+        return 0
+    if name not in COMMANDS:
+        print(f"{prog}: no {name!r} here: choose {' or '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    return import_module(f"kernels.commands.{name}").main(rest, f"{prog} {name}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""What of long work is done and what is left: a bar on a terminal, elsewhere a line every ten seconds."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TextIO
+
+REDRAW_S = 0.2
+LINE_S = 10.0
+WIDTH = 40
+
+
+class Progress:
+    """Shows on `stream` (default: stderr) how far the work called `what` has come; nothing in the first ten seconds
+    where that is no terminal."""
+
+    def __init__(self, what: str, stream: TextIO | None = None):
+        self.what, self.stream = what, stream or sys.stderr
+        self.terminal = self.stream.isatty()
+        self._begin = time.monotonic()
+        self._shown = self._begin - (REDRAW_S if self.terminal else 0)
+        self._drawn = False
+
+    def show(self, done: float, text: str) -> None:
+        """Say that the fraction `done`, 0 to 1, of the work is done, and in `text` what that is: `step 3/40`."""
+        now = time.monotonic()
+        if now - self._shown < (REDRAW_S if self.terminal else LINE_S):
+            return
+        self._shown = now
+        spent, done = now - self._begin, min(1.0, max(0.0, done))
+        left = f", {spent * (1 - done) / done:.0f} s left" if done > 0 else ""
+        if self.terminal:
+            bar = "#" * int(done * WIDTH)
+            self.stream.write(f"\r\x1b[K[{bar:<{WIDTH}}] {text}{left}")
+            self._drawn = True
+        else:
+            self.stream.write(f"{self.what}: {text}, {done:.0%}, {spent:.0f} s so far{left}\n")
+        self.stream.flush()
+
+    def clear(self) -> None:
+        """Wipe the bar, before other output."""
+        if self._drawn:
+            self.stream.write("\r\x1b[K")
+            self.stream.flush()
+            self._drawn = False

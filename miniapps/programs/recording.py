@@ -1,0 +1,254 @@
+"""A program of the user's records what it computes, as the applications do: `with record("runs/mine", comm) as r: ...`.
+
+The trace is theirs (docs/trace.md), so that everything in `analysis` works on it. What a rank records of arrays of its
+own, without the number of a block, is compared with the same rank of as many only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from kernels.guarantees import LEVELS, known
+from miniapps.errors import RunError, UsageError
+from miniapps.programs.buffers import as_array
+from miniapps.programs.communicator import Communicator
+from miniapps.runner import config, launch, outcome, together
+from miniapps.runner.traced import traced
+from miniapps.runner.watch import Watch
+from miniapps.system import environment
+from miniapps.system.device import host
+from miniapps.system.place import Place
+from miniapps.trace import TraceError, Tracer, fingerprint
+from miniapps.trace.clocks import Clocks
+from miniapps.trace.records import ADDED, TOTAL
+from miniapps.trace.schema import COMPUTE, CPU_TIME, rank_file
+
+
+def record(
+    out: str | os.PathLike,
+    comm: Any = None,
+    *,
+    name: str | None = None,
+    problem: Mapping[str, Any] | None = None,
+    method: Mapping[str, Any] | None = None,
+    guarantee: str | None = None,
+    seed: int = 0,
+    reductions: bool = False,
+) -> Recording:
+    """A recording of this run into the new or empty directory `out`, of all ranks of `comm` (default: of the world).
+
+    `name` of the program, by default that of its file. `problem`: what defines what is computed, such as {"n": 100};
+    runs of one name and problem are compared, others are not. `method`: what may change bits and not the problem, such
+    as {"solver": "cg"}. `guarantee`: what is promised of the bits of this program; by default what the wrapped
+    communicator promises of its sums, "none" without one. `seed` of the program's random numbers, part of the problem.
+    `reductions`: fingerprint the contributions and totals of the wrapped communicator's reductions too, so that the
+    first of them that differs is named.
+
+    Use it as a context manager on all ranks. At its end each rank's trace is closed and sealed, and rank 0 writes
+    result.json; where the program raises, the traces are kept, marked incomplete. Raises UsageError on all ranks for a
+    directory that is in use or cannot be written to, and TraceError or PlaceError where that happens later.
+    """
+    from miniapps.system.world import world
+
+    comm = world() if comm is None else comm
+    level = guarantee or (comm.guarantee if isinstance(comm, Communicator) else "none")
+    known("guarantee", level, LEVELS)
+    name = name or _own_name()
+    return Recording(Path(out), comm, name, dict(problem or {}), dict(method or {}), level, seed, reductions)
+
+
+class Recording:
+    """A run under way; made by `record`, whose context manager gives it.
+
+    A record belongs to the step that was last begun, 0 before the first. `block` is the global number of the part of
+    the data that a record is of; the parts must not depend on the number of ranks.
+    """
+
+    def __init__(self, out, comm, name, problem, method, guarantee, seed, reductions):
+        self._wrapped = comm if isinstance(comm, Communicator) else None
+        self._comm = comm.plain if isinstance(comm, Communicator) else comm
+        self._out, self._name, self._guarantee = out, name, guarantee
+        self._problem = {"run.seed": seed} | {f"problem.{key}": value for key, value in problem.items()}
+        self._method = {f"method.{key}": value for key, value in method.items()} | {
+            "run.guarantee": guarantee
+        }
+        self._seed, self._messages = seed, reductions
+        self._reductions: dict[str, dict[str, Any]] = {}
+        self._observed: dict[int, Any] = {}
+        self._steps: tuple[int, float] | None = None
+
+    def __enter__(self) -> Recording:
+        comm = self._comm
+        self._attributes = comm.bcast(self._prepared() if comm.rank == 0 else None)
+        if isinstance(self._attributes, str):
+            raise UsageError(self._attributes)
+        self._place: Place = together.open_place(comm, self._out)
+        self._clocks = Clocks(comm)
+        self._offset, _ = self._clocks.offset()
+        own = self._attributes["environment"] | environment.own(0, "cpu")
+        self._tracer = Tracer(
+            self._out / rank_file(comm.rank),
+            self._attributes | {"rank": comm.rank, "environment": own, "clock_offset_ns": self._offset},
+            size=comm.size,
+            directory=self._place,
+        )
+        self._environment = own
+        self._watch = Watch(comm, self._tracer, [], set(), recording=True) if self._messages else None
+        self._regions: dict[str, int] = {}
+        self._begin = time.perf_counter()
+        if self._wrapped is not None:
+            self._wrapped.observer = self
+        return self
+
+    def __exit__(self, kind, error, traceback) -> None:
+        if self._wrapped is not None:
+            self._wrapped.observer = None
+        if kind is not None:
+            with contextlib.suppress(TraceError):  # the program's own error is the one to tell
+                self._tracer.close(complete=False)
+            self._place.close()
+            return
+        self._end_step()
+        self._conclude()
+
+    def step(self, number: int) -> None:
+        """Say that step `number` begins; what follows is recorded as its. Steps ascend."""
+        now = self._end_step()
+        self._steps = (int(number), now)
+        self._tracer.at(0, int(number))
+
+    def fingerprint(self, name: str, array: Any, block: int | None = None) -> None:
+        """Record 128 bits of hash of `array` (any shape; NumPy's, torch's, CuPy's) as `name`.
+
+        `block`: of which block it is. Without one it is of the whole on a single rank, and of this rank's part
+        on several: such records are compared between runs of as many ranks only.
+        """
+        digest = fingerprint(host(as_array(array, f"fingerprint {name!r}")))
+        if block is not None:
+            self._tracer.fingerprint(name, int(block), digest)
+        elif self._comm.size == 1:
+            self._tracer.fingerprint(name, -1, digest)
+        else:
+            self._tracer.fingerprint(f"{name} of {self._comm.size} ranks", self._comm.rank, digest)
+
+    def fingerprints(self, name: str, arrays: Any, blocks: Sequence[int]) -> None:
+        """As `fingerprint`, of `arrays[i]` as block `blocks[i]`; one array with a row for each block is fastest."""
+        if hasattr(arrays, "shape"):
+            self._tracer.fingerprints(name, blocks, host(as_array(arrays, f"fingerprints {name!r}")))
+        else:
+            for array, block in zip(arrays, blocks, strict=True):
+                self.fingerprint(name, array, block)
+
+    def value(self, name: str, value: float, block: int | None = None) -> None:
+        """Record one number: of a `block`, or of the whole, which rank 0 alone records."""
+        if block is not None:
+            self._tracer.value(name, float(value), int(block))
+        elif self._comm.rank == 0:
+            self._tracer.value(name, float(value))
+
+    @contextlib.contextmanager
+    def region(self, name: str, kind: str = COMPUTE, nbytes: int = 0, flops: int = 0) -> Iterator[None]:
+        """Record how long the body takes. `kind`: compute, collective, exchange, wait, file or other
+        (docs/trace.md); `nbytes` that pass, `flops` that are done, 0 where that is not known."""
+        number = self._tracer.name(name, kind)
+        start = self._tracer.clock()
+        try:
+            yield
+        finally:
+            self._tracer.event(number, start, nbytes, flops)
+
+    def reducer(self, name: str, planned: Any, comm: Any, blocks: tuple[int, ...] | None) -> Any:
+        """`planned` under observation, for the wrapped communicator."""
+        observed = self._observed.get(id(planned))
+        if observed is None or observed[0] is not planned or observed[2] != blocks:
+            decided = "option" if self._wrapped and self._wrapped.policy.by_option else "guarantee"
+            reducer = traced(name, planned, self._tracer, self._reductions, decided)
+            if self._watch is not None:
+                reducer = self._watch.reducer(reducer, comm, blocks)
+            observed = self._observed[id(planned)] = planned, reducer, blocks
+        return observed[1]
+
+    def _prepared(self) -> dict[str, Any] | str:
+        """What the traces of all ranks share, the directory created; or why not. On rank 0."""
+        name, now = self._name, datetime.now(UTC)
+        try:
+            launch.directory(self._out)
+        except UsageError as error:
+            return str(error).replace("--out ", "record: ", 1)
+        except OSError as error:
+            return f"record: {self._out}: {error.strerror}; choose another directory"
+        settings: dict[str, dict[str, Any]] = {"recording": {"reductions": self._messages, "of_ranks": True}}
+        for key, value in (self._problem | self._method).items():
+            section, _, option = key.partition(".")
+            settings.setdefault(section, {})[option] = value
+        stated = {
+            "run.guarantee": {"effect": "reduction"},
+            "recording.reductions": {"records": [f"fingerprints:{prefix}*" for prefix in (ADDED, TOTAL)]},
+            "recording.of_ranks": {"records": ["fingerprints:* of * ranks"], "of_ranks": True},
+        }
+        return {
+            "app": name,
+            "config": settings,
+            "problem": config.problem_hash(name, self._problem),
+            "problem_options": self._problem,
+            "method": self._method,
+            "options": stated,
+            "guarantee": self._guarantee,
+            "seed": self._seed,
+            "repeats": 1,
+            "run_id": f"{name}-{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}",
+            "allocation_id": environment.allocation_id(),
+            "started": now.isoformat(timespec="milliseconds"),
+            "environment": environment.shared(),
+        }
+
+    def _end_step(self) -> float:
+        """Record what belongs to the step that ends; the CPU time of this process now."""
+        now = time.process_time()
+        if self._steps is not None:
+            step, before = self._steps
+            self._tracer.usage(CPU_TIME, step, now - before)
+        for _, reducer, _ in self._observed.values():
+            facts = self._reductions[reducer.name]
+            facts["calls"] += reducer.drain_calls()
+            self._tracer.order(reducer.name, reducer.drain_orders())
+        return now
+
+    def _conclude(self) -> None:
+        """Close the traces of all ranks and write result.json; collective."""
+        comm, tracer = self._comm, self._tracer
+        wall = time.perf_counter() - self._begin
+        tracer.attributes(environment=self._environment | {"arithmetic": environment.arithmetic()})
+        later, _ = self._clocks.offset()
+        lost, seals = together.close_trace(comm, tracer, (later - self._offset) / wall)
+        gathered = comm.gather(seals)
+        self._clocks.free()
+        trouble = "" if lost is None else f"record: rank {lost[0]} of {comm.size}: {lost[1]}"
+        if comm.rank == 0:
+            result = self._attributes | {
+                "status": "failed" if lost else "done", "exit_code": 1 if lost else 0, "run": str(self._out),
+                "size": comm.size, "fom": {}, "checks": [], "fingerprints": [], "reductions": self._reductions,
+                "traces": {name: seal for own in gathered or () for name, seal in own.items()}, "wall_s": wall,
+            }  # fmt: skip
+            if lost:
+                result |= {"error": trouble, "failed_rank": lost[0]}
+            try:
+                outcome.write(self._place, result)
+            except OSError as error:
+                trouble = trouble or f"record: {self._out}: result.json cannot be written: {error.strerror}"
+        self._place.close()
+        if trouble := comm.bcast(trouble):
+            raise RunError(trouble)
+
+
+def _own_name() -> str:
+    """The program's name: that of its file."""
+    return Path(sys.argv[0] or "program").stem or "program"

@@ -1,0 +1,100 @@
+"""Reductions that the trace knows: what each is, its calls, and an event for every one of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kernels.allreduce.execution import reducer as planned
+from miniapps.trace import Tracer
+from miniapps.trace.schema import COLLECTIVE
+
+
+class Reducer:
+    """A planned reduction that leaves an event `COLLECTIVE.NAME`, such as `allreduce.dots1`, in the trace and counts
+    its calls; otherwise as `kernels.allreduce.plan`.
+
+    `reducer(contributions)`: (k, *shape) of this rank's k blocks -> (*shape,), valid until the next call.
+    `reducer.start(contributions)`, `reducer.finish()`: the same with the sums under way; one event, of both and what
+    is between. `reducer.add(block, contribution)` of each own block, `reducer.finish()`: the same with contributions
+    handed over one by one; one event, of `finish`.
+    """
+
+    __slots__ = (
+        "_begun", "_calls", "_clock", "_event", "_inner", "_name", "guarantee", "name", "nbytes", "reduction", "region",
+    )  # fmt: skip
+
+    def __init__(self, name: str, inner: Any, tracer: Tracer):
+        self.name, self._inner, self._calls = name, inner, 0
+        self.reduction, self.guarantee, self.nbytes = inner.reduction, inner.guarantee, inner.nbytes
+        self.region = f"{self.reduction.collective}.{name}"
+        self._name = tracer.name(self.region, COLLECTIVE)
+        self._clock, self._event, self._begun = tracer.clock, tracer.event, 0
+
+    def __call__(self, contributions: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        start = self._clock()
+        total = self._inner(contributions, out)
+        self._calls += 1
+        self._event(self._name, start, self.nbytes)
+        return total
+
+    def start(self, contributions: np.ndarray, out: np.ndarray | None = None) -> None:
+        """Begin a sum; leave `contributions` and `out` alone until `finish`."""
+        self._begun = self._clock()
+        self._inner.start(contributions, out)
+
+    def progress(self) -> bool:
+        """Go on with what was started, without waiting; whether `finish()` would return at once."""
+        return self._inner.progress()
+
+    def add(self, block: int, contribution: np.ndarray) -> None:
+        """Hand over the contribution (*shape) of one of this rank's blocks; when all are there, `finish()`."""
+        self._inner.add(block, contribution)
+
+    def finish(self) -> np.ndarray:
+        """The total of what was started or added."""
+        start, self._begun = self._begun or self._clock(), 0
+        total = self._inner.finish()
+        self._calls += 1
+        self._event(self._name, start, self.nbytes)
+        return total
+
+    def sum_words(self, words: np.ndarray) -> np.ndarray:
+        """The sum of superaccumulators, int64 (*shape, WORDS), rounded once; in accumulation `exact` only."""
+        start = self._clock()
+        total = self._inner.sum_words(words)
+        self._calls += 1
+        self._event(self._name, start, self.nbytes)
+        return total
+
+    def drain_orders(self) -> list[np.ndarray]:
+        """The orders in which contributions were added since the last drain (rank 0, `arrival` only)."""
+        return self._inner.drain_orders()
+
+    def drain_calls(self) -> int:
+        """How many reductions were made since the last drain."""
+        calls, self._calls = self._calls, 0
+        return calls
+
+    def free(self) -> None:
+        """Free the plan."""
+        self._inner.free()
+
+
+def traced(
+    name: str, inner: planned.Reducer, tracer: Tracer, reductions: dict[str, dict[str, Any]], decided: str
+) -> Reducer:
+    """`inner` as the reduction `name` of a run, whose trace is told what it is.
+
+    `reductions`: what each of the run is, by name; `decided`: by what the ordering was (a `trace.schema.Decider`).
+    """
+    reducer = Reducer(name, inner, tracer)
+    reductions[name] = inner.reduction.json() | {
+        "region": reducer.region,
+        "ranks": inner.ranks,
+        "decided": decided,
+        "calls": reductions.get(name, {}).get("calls", 0),
+    }
+    tracer.reduction(name, reductions[name])
+    return reducer
