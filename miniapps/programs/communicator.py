@@ -240,7 +240,7 @@ class Communicator(MPI.Intracomm):
         ):  # fmt: skip
             self._warned = True
             if self.plain.rank == 0:
-                warnings.warn(TRAP.format(name=call.name, level=self.guarantee), LayoutWarning, stacklevel=4)
+                warnings.warn(TRAP.format(name=call.name, level=self.guarantee), LayoutWarning, stacklevel=3)
         return (*label, collective, call.operation, call.contributions.dtype, call.n, root, bounds)
 
     def _label(self, call: Call, collective: str) -> tuple[str, str] | None:
@@ -356,7 +356,8 @@ class Pending:
         self.comm, self.place, self.call, self.reducer = comm, place, call, reducer
         self.contributions = contributions  # kept alive
         self.done = False
-        self._moves = len(contributions) == 1 and type(reducer)._progress is not Reducer._progress
+        # The same on all ranks: with rows on some of them, the others have to wait for their sums.
+        self._moves = not call.rows and type(comm._plans[place])._progress is not Reducer._progress
 
     def Wait(self, status=None) -> bool:
         """Wait until the total is in the receive buffer; those that were started before are finished, too."""

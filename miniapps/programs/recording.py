@@ -128,16 +128,14 @@ class Recording:
     def fingerprint(self, name: str, array: Any, block: int | None = None) -> None:
         """Record 128 bits of hash of `array` (any shape; NumPy's, torch's, CuPy's) as `name`.
 
-        `block`: of which block it is. Without one it is of the whole on a single rank, and of this rank's part
-        on several: such records are compared between runs of as many ranks only.
+        `block`: of which block it is. Without one it is this rank's part, recorded as `NAME by rank`, which is compared
+        between runs on as many ranks only.
         """
         digest = fingerprint(host(as_array(array, f"fingerprint {name!r}")))
         if block is not None:
             self._tracer.fingerprint(name, int(block), digest)
-        elif self._comm.size == 1:
-            self._tracer.fingerprint(name, -1, digest)
         else:
-            self._tracer.fingerprint(f"{name} of {self._comm.size} ranks", self._comm.rank, digest)
+            self._tracer.fingerprint(f"{name} by rank", self._comm.rank, digest)
 
     def fingerprints(self, name: str, arrays: Any, blocks: Sequence[int]) -> None:
         """As `fingerprint`, of `arrays[i]` as block `blocks[i]`; one array with a row for each block is fastest."""
@@ -192,7 +190,7 @@ class Recording:
         stated = {
             "run.guarantee": {"effect": "reduction"},
             "recording.reductions": {"records": [f"fingerprints:{prefix}*" for prefix in (ADDED, TOTAL)]},
-            "recording.of_ranks": {"records": ["fingerprints:* of * ranks"], "of_ranks": True},
+            "recording.of_ranks": {"records": ["fingerprints:* by rank"], "of_ranks": True},
         }
         return {
             "app": name,
