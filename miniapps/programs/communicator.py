@@ -18,7 +18,6 @@ from mpi4py import MPI
 from kernels.allreduce import Reduction, plan
 from kernels.allreduce.errors import CallMismatch, by_rank
 from kernels.allreduce.execution.reducer import Reducer, agree, digest_of
-from kernels.allreduce.reduction import LIBRARY_NUMBERS
 from kernels.guarantees import LEVELS, ChoiceError, known, meets
 from miniapps.programs.buffers import buffer
 from miniapps.programs.calls import Call, call_of, floating, operation_of
@@ -28,7 +27,8 @@ from miniapps.runner.policy import Policy, resolve
 PLANS = 64  # kept by a communicator: each has a communicator of its own, of which MPI libraries have some thousands
 SLOTS = 4  # reductions of one signature that can be under way at once
 ORDER_FREE = ("fixed-point", "exact")
-WORKING = "float32"  # in which narrower numbers are added where an accumulation does not take them
+WIDE = (np.dtype(np.float64), np.dtype(np.float32))  # which the library and every accumulation take
+WORKING = np.dtype(np.float32)  # in which narrower numbers are added where an accumulation does not take them
 
 TRAP = (
     "{name} under guarantee {level!r}: every rank brings one array. Where a rank has added it up from rows or blocks "
@@ -207,6 +207,8 @@ class Communicator(MPI.Intracomm):
         """What is asked for; None where the library may do it. In checked mode all ranks raise where one does."""
         if self.guarantee == "none" and axis is None and blocks is None and operation_of(op) is None:
             return None
+        if not self._check:
+            return call_of(name, sendbuf, recvbuf, op, axis, blocks, parts=parts)
         failure: Exception | None = None
         call = None
         try:
@@ -216,16 +218,13 @@ class Communicator(MPI.Intracomm):
             )
         except (TypeError, ValueError) as error:  # a ChoiceError is a ValueError
             failure, asked = error, f"{type(error).__name__}: {error}"
-        self._agree_on(name, asked, failure)
-        return call
-
-    def _agree_on(self, name: str, asked: str, failure: Exception | None) -> None:
-        if self._check and not agree(self.plain, digest_of(f"{name} {asked}".encode())):
+        if not agree(self.plain, digest_of(f"{name} {asked}".encode())):
             raise CallMismatch(
                 f"ranks ask for different things: {by_rank(self.plain.allgather(f'{name}, {asked}'))}"
             ) from failure
         if failure is not None:
             raise failure
+        return call
 
     def _key(
         self, call: Call, collective: str, root: int = 0, bounds: tuple[int, ...] | None = None
@@ -246,9 +245,9 @@ class Communicator(MPI.Intracomm):
     def _label(self, call: Call, collective: str) -> tuple[str, str] | None:
         """(ordering, accumulation) of a call; None where the library does it without a promise."""
         ordering, accumulation = self._policy.of(call.n)
-        dtype = call.contributions.dtype.name
+        wide = call.contributions.dtype in WIDE
         if ordering == "library":
-            if collective == "allreduce" and dtype in LIBRARY_NUMBERS:
+            if collective == "allreduce" and wide:
                 return ordering, accumulation
             return ("direct", "working") if call.rows else None
         if call.operation in ("min", "max"):
@@ -258,9 +257,9 @@ class Communicator(MPI.Intracomm):
                 f"{call.name}: a product has no form that is free of order, as guarantee {self.guarantee!r} would "
                 "need; add logarithms, or wrap the communicator with guarantee 'run'"
             )
-        if self.guarantee == "exact" and dtype not in LIBRARY_NUMBERS:
+        if self.guarantee == "exact" and not wide:
             raise ChoiceError(
-                f"{call.name}: no sum of {dtype} is correctly rounded here; pass float32 or float64"
+                f"{call.name}: no sum of {call.contributions.dtype} is correctly rounded here; pass float32 or float64"
             )
         return ordering, accumulation
 
@@ -276,8 +275,7 @@ class Communicator(MPI.Intracomm):
                 self._finish(len(self._under_way))
                 self._blocks.pop(old, None)
                 oldest.free()
-            narrow = accumulation in ORDER_FREE and dtype.name not in LIBRARY_NUMBERS
-            held = np.dtype(WORKING) if narrow else dtype
+            held = WORKING if accumulation in ORDER_FREE and dtype not in WIDE else dtype
             reduction = Reduction(
                 ordering, (n,), held, accumulation=accumulation, operation=operation, collective=collective,
                 root=root, bounds=bounds, check=self._check,
@@ -390,8 +388,8 @@ def _record_name(key: tuple, slot: int) -> str:
 
 def _as_planned(call: Call, key: tuple):
     """The contributions in the type in which they are added."""
-    held = key[1] in ORDER_FREE and call.contributions.dtype.name not in LIBRARY_NUMBERS
-    return call.contributions.astype(WORKING) if held else call.contributions
+    narrow = key[1] in ORDER_FREE and call.contributions.dtype not in WIDE
+    return call.contributions.astype(WORKING) if narrow else call.contributions
 
 
 def _same_nan(call: Call, out) -> None:
