@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from jobs.tables import failures_text, short
 from jobs.words import cut
 from miniapps.received.regular import Refused, kind_of
 from miniapps.received.text import printable
+from miniapps.system.python import module
 
 
 def collect(
@@ -45,7 +45,7 @@ def collect(
             f"{printable(str(report))}: is {kind}, and the report is not written there; move it away, or name another "
             "file with -o"
         )
-    command = [sys.executable, "-m", "analysis", "report", str(out), f"--output={report}"]
+    command = module("analysis", "report", str(out), f"--output={report}")
     if results:
         command.append(f"--results={results}")
     return subprocess.run(command, stdin=subprocess.DEVNULL).returncode

@@ -44,6 +44,7 @@ from jobs.words import cut
 from miniapps import doctor
 from miniapps.received.regular import Refused, open_regular
 from miniapps.system import environment, interrupts
+from miniapps.system.python import module
 
 ROOT = Path(miniapps.__file__).resolve().parent.parent
 GRACE_S = 10  # between SIGTERM, at which the ranks save what they have, and SIGKILL
@@ -182,7 +183,7 @@ def _attempt(
     log = state.log(task, attempt)
     command = [
         *launcher.command(task.ranks, task.threads),
-        *(sys.executable, "-m", f"miniapps.{task.app}", *task.arguments, "--out", str(state.out / task.id)),
+        *module(f"miniapps.{task.app}", *task.arguments, "--out", str(state.out / task.id)),
     ]
     state.begin(task, attempt, env["FPNA_ALLOCATION_ID"])
     limit = task.seconds if room is None else min(task.seconds, room)

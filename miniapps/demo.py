@@ -16,6 +16,8 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
+from miniapps.system.python import module
+
 FREE = ("--guarantee", "none", "--allreduce", "arrival")
 FREE_RANKS = 4
 PROMISED = ("--guarantee", "layout")
@@ -107,10 +109,10 @@ def demonstrate(mpirun: list[str], out: Path, launches: int, arguments: tuple[st
 
 def coupled(mpirun: list[str], ranks: int, arguments: tuple[str, ...], path: Path, count: str) -> str:
     """Run `coupled` on that many ranks and return the fingerprint of its final state."""
-    module = ["-m", "miniapps.coupled", *arguments, "--out", str(path)]
-    command = [*mpirun, "-n", str(ranks), sys.executable, *module]
+    words = ["miniapps.coupled", *arguments, "--out", str(path)]
+    command = [*mpirun, "-n", str(ranks), *module(*words)]
     begin = time.monotonic()
-    output = run(command, shown=["mpirun", "-n", str(ranks), "python", *module], before=f"[{count}] ")
+    output = run(command, shown=["mpirun", "-n", str(ranks), "python", "-m", *words], before=f"[{count}] ")
     states = [line.partition("state=")[2] for line in output.splitlines() if line.startswith("FINGERPRINT ")]
     if not (states and states[-1]):
         raise DemoError(
@@ -122,8 +124,7 @@ def coupled(mpirun: list[str], ranks: int, arguments: tuple[str, ...], path: Pat
 
 def analysis(*arguments: str) -> None:
     """Run `python -m analysis`, its output shown indented; exit code 3 means that something differs."""
-    module = ["-m", "analysis", *arguments]
-    output = run([sys.executable, *module], shown=["python", *module], fine=(0, 3))
+    output = run(module("analysis", *arguments), shown=["python", "-m", "analysis", *arguments], fine=(0, 3))
     say("\n".join(f"  {line}".rstrip() for line in output.rstrip().splitlines()))
 
 

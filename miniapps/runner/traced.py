@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernels.allreduce.execution import reducer as planned
 from miniapps.trace import Tracer
 from miniapps.trace.schema import COLLECTIVE
+
+if TYPE_CHECKING:
+    from kernels.allreduce.execution import reducer as planned  # which loads MPI
 
 
 class Reducer:

@@ -1,5 +1,6 @@
 """The wheel holds all that the program needs, and works away from the checkout."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -8,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+import miniapps
 from tests.launch import run_mpi, run_python
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("kernels", "miniapps", "analysis", "jobs")
+ROOMS = ("fpna", "kernels", "miniapps", "analysis", "jobs")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
@@ -77,7 +79,7 @@ def test_every_package_and_every_data_file_is_in_the_wheel(copy, wheel):
     } <= packed
 
 
-def test_the_wheel_holds_the_four_rooms_and_nothing_else(wheel):
+def test_the_wheel_holds_the_rooms_and_nothing_else(wheel):
     packed = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in packed}
     assert {top for top in tops if not top.endswith(".dist-info")} == set(ROOMS)
@@ -105,3 +107,53 @@ def test_the_installed_wheel_runs_the_main_job_and_reports(installed, tmp_path):
 
     job = ["-m", "jobs", "render", "--app", "coupled", "--account", "a", "--site", "fugaku"]
     assert "miniapps.coupled" in run_python(job, env, cwd=tmp_path).stdout
+
+
+@pytest.fixture
+def crowded(installed, tmp_path):
+    """A user's directory in which files are called as our packages are, and the variables to use the wheel there."""
+    (tmp_path / "jobs").mkdir()
+    for name in ("kernels.py", "analysis.py", "jobs/__init__.py"):
+        (tmp_path / name).write_text("raise SystemExit('a file of the user has been run')\n")
+    return tmp_path, {"PYTHONPATH": str(installed), "PATH": f"{installed / 'bin'}:{os.environ['PATH']}"}
+
+
+def test_the_command_does_not_see_files_that_are_called_as_ours(installed, crowded):
+    here, env = crowded
+    fpna = str(installed / "bin" / "fpna")
+
+    def run(*arguments, code=0):
+        done = run_python([fpna, *arguments], env, cwd=here)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+    assert run("--version") == f"fpna {miniapps.__version__}\n"
+    assert "divergence" in run("--help")
+    assert "mpi4py" in run("doctor")
+    assert "ring" in run("kernels", "allreduce", "list")
+    assert "x[0]" in run("kernels", "sums", "tree", "numpy", "-n", "4")
+    for ranks in (1, 2):
+        options = ["--steps", "2", "--guarantee", "layout", "--out", f"runs/{ranks}"]
+        done = run_mpi(ranks, [fpna, "coupled", *options], env=env, cwd=here)
+        assert done.returncode == 0, done.stdout + done.stderr
+    run("divergence", "runs/1", "runs/2")
+    run("report", "runs", "-o", "report.html")
+    assert "miniapps.coupled" in run(
+        "jobs", "render", "--app", "coupled", "--account", "a", "--site", "fugaku"
+    )
+
+
+def test_a_file_that_hides_one_of_our_packages_is_named(installed, crowded):
+    here, env = crowded
+    for module in ("miniapps.coupled", "fpna"):
+        done = run_python(["-m", module, "--help"], env, cwd=here)
+        assert done.returncode != 0
+        assert f"{here / 'kernels.py'} hides the package kernels" in done.stderr
+        assert "use the command fpna" in done.stderr
+
+
+def test_the_installed_wheel_serves_a_program_of_the_user(installed, tmp_path):
+    program = ROOT / "tests" / "mpi" / "programs" / "recorded.py"
+    done = run_mpi(2, [str(program), "mine"], env={"PYTHONPATH": str(installed)}, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "mine" / "result.json").exists()
