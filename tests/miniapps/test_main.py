@@ -130,9 +130,16 @@ def test_repeats_that_differ_under_a_guarantee_fail_and_without_one_do_not(tmp_p
     run = on_ranks(2, [*argv, "--out", tmp_path / "run", "--guarantee", "run"])
     assert run.returncode == 3
     assert "CHECK FAIL repeats: 2 different states in 2 repeats under --guarantee run" in run.stdout
+    assert lines(run, "NOTE") == []
     run = on_ranks(2, [*argv, "--out", tmp_path / "none"])
     assert run.returncode == 0
     assert len(set(states(run))) == 2
+    assert run.stdout.splitlines()[-3:] == [
+        "NOTE 2 repeats have 2 different states: nothing was promised (--guarantee none); "
+        "--guarantee run promises equal repeats",
+        "VERIFICATION: PASS",
+        f"RUN {tmp_path / 'none'}",
+    ]
 
 
 @pytest.mark.parametrize(
