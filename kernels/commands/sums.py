@@ -25,6 +25,7 @@ from kernels.sums.orders import ORDERS
 from kernels.sums.outline import outline
 from kernels.sums.trees import NO_TREE, of_variant
 from kernels.threads import MOST as MOST_THREADS
+from kernels.threads import cores
 from kernels.tree import depth, expression, same
 
 TERMS = Number(1, 2**16)  # of a tree that is discovered: takes seconds, and memory for every term
@@ -316,6 +317,12 @@ def main(argv: list[str] | None = None, prog: str = "python -m kernels.sums") ->
         if args.command == "worst":
             print(worst_text(args.order, x, source, args.seed, given, args.save))
         else:
+            if args.threads and args.threads > (own := cores()):
+                print(
+                    f"{top.prog}: --threads {args.threads}: this process may use {own} "
+                    f"core{'s' * (own > 1)}, so threads wait for each other and times say little",
+                    file=sys.stderr,
+                )
             print(compare(x, source, args.threads or 0))
     except ValueError as error:  # ChoiceError is one, and what kernels say of wrong parameters
         print(f"{top.prog}: {error}", file=sys.stderr)
