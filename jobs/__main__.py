@@ -14,7 +14,7 @@ from jobs.job import JobError
 from jobs.plan import Plan, job, plan, report_job
 from jobs.runner import Ended, LauncherError, here, name_allocation, of_site, run
 from jobs.script import DESCRIPTION as DESCRIBED
-from jobs.script import render_arguments, render_command
+from jobs.script import render_arguments, render_command, warn
 from jobs.sites import site
 from jobs.state import State, StateError, survey
 from jobs.tables import plan_text, status_text
@@ -186,6 +186,8 @@ def submit_campaign(options: argparse.Namespace) -> int:
         return DONE
     first = job(planned, account=options.account, queue=options.queue, environment=options.environment)
     wanted = [first] if options.no_report else [first, report_job(planned, first)]
+    if doubt := where.doubt(first):
+        warn(doubt)
     say(budget(wanted))
     if not options.yes:
         say("nothing is submitted without --yes")
@@ -220,11 +222,6 @@ COMMANDS = {
 def say(text: str) -> None:
     """Print at once, whatever stdout is connected to."""
     tell(text, keep="\n")
-
-
-def warn(text: str) -> None:
-    """Print on stderr what is no part of what was asked for."""
-    tell(f"jobs: {text}", sys.stderr)
 
 
 def _plan(options: argparse.Namespace) -> Plan:
