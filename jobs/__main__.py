@@ -8,6 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
+from jobs import example
 from jobs.campaign import CampaignError, read
 from jobs.files import is_folder
 from jobs.job import JobError
@@ -31,11 +32,12 @@ report. See docs/campaigns.md.
 """
 EXAMPLES = """\
 examples:
-  python -m jobs plan   jobs/examples/demo.toml         what it is and what it may cost; runs nothing
-  python -m jobs local  jobs/examples/demo.toml         run it on this machine; again: go on where it stopped
-  python -m jobs status jobs/examples/demo.toml         what is done, failed, running, left
-  python -m jobs submit jobs/examples/scaling.toml --site generic-slurm --account LAB --yes
-  python -m jobs collect jobs/examples/demo.toml        the report
+  python -m jobs example demo         write the example demo.toml into this directory
+  python -m jobs plan    demo.toml    what it is and what it may cost; runs nothing
+  python -m jobs local   demo.toml    run it on this machine; again: go on where it stopped
+  python -m jobs status  demo.toml    what is done, failed, running, left
+  python -m jobs collect demo.toml    the report
+  python -m jobs submit  scaling.toml --site generic-slurm --account LAB --yes
 
 exit codes: 0 done; 1 not all done: tasks failed for good, or are left; 2 usage; 130 SIGINT, 143 SIGTERM
 """
@@ -55,6 +57,12 @@ def parser(prog: str = "python -m jobs") -> argparse.ArgumentParser:
                 "" if site else "; without: this machine"))  # fmt: skip
         return subparser
 
+    subparser = commands.add_parser(
+        "example", help="list the examples, or write one into this directory",
+        description="List the campaigns that come with the program, or write one into this directory, to change and to "
+        "run. Nothing is written over.",
+    )  # fmt: skip
+    subparser.add_argument("name", nargs="?", metavar="NAME", help="which; without: list them")
     subparser = command("plan", "show what would run and what it may cost", site=False)
     subparser.add_argument(
         "--tasks", action="store_true", help="also every task, in the order in which they run"
@@ -122,6 +130,17 @@ def main(argv: list[str] | None = None, prog: str = "python -m jobs") -> int:
         return NOT_DONE if options.command in ("local", "run") else DONE
     except OSError as error:  # of a directory, where a file's own errors are told where it is opened
         return _report_error(f"{error.filename or 'a file'}: {error.strerror or error}", NOT_DONE)
+
+
+def give_example(options: argparse.Namespace) -> int:
+    """`example`."""
+    if options.name is None:
+        for name in example.names():
+            say(f"{name:10} {example.summary(name)}")
+        return DONE
+    file = example.copy(options.name, Path())
+    say(f"{file} is written; next: python -m jobs plan {file}")
+    return DONE
 
 
 def show_plan(options: argparse.Namespace) -> int:
@@ -209,6 +228,7 @@ def collect_runs(options: argparse.Namespace) -> int:
 
 
 COMMANDS = {
+    "example": give_example,
     "plan": show_plan,
     "local": run_local,
     "status": show_status,

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
-from jobs import applications
+from jobs import applications, example
 from jobs.job import MOST
 from jobs.sites import seconds
 from jobs.words import cut, quoted
@@ -116,7 +116,7 @@ def read(path: str | Path) -> Campaign:
         raise CampaignError(str(error)) from None
     except OSError as error:
         raise CampaignError(
-            f"{shown}: cannot be read: {error.strerror}; give the TOML file of a campaign"
+            f"{shown}: cannot be read: {error.strerror}; give the TOML file of a campaign{example.hint(path)}"
         ) from None
     try:
         content = parse_toml(text)
@@ -268,9 +268,9 @@ class _Reader:
     def runs(self, table: dict[str, Any], number: int, defaults: dict[str, Any]) -> Runs:
         place = ("runs", number)
         self.known(table, RUN, place, "[[runs]]")
-        for key, example in (("app", '"coupled"'), ("ranks", "[1, 2]")):
+        for key, written in (("app", '"coupled"'), ("ranks", "[1, 2]")):
             if key not in table:
-                self.fail(place, f"this [[runs]] has no {key}; write {key} = {example}")
+                self.fail(place, f"this [[runs]] has no {key}; write {key} = {written}")
         name = self.text_of(table, "app", place)
         if name not in (names := applications.names()):
             self.fail((*place, "app"), f"unknown application {quoted(name)}{closest(name, names)}")

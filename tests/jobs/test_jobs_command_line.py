@@ -37,6 +37,32 @@ def test_plan_shows_what_would_run_and_what_it_may_cost_and_creates_nothing(tmp_
     assert not (tmp_path / "out").exists()
 
 
+def test_an_example_is_written_here_planned_and_never_written_over(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["example"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["demo", "scaling"]
+    for name in ("demo", "scaling.toml"):
+        assert main(["example", name]) == 0
+        file = f"{name.removesuffix('.toml')}.toml"
+        assert capsys.readouterr().out == f"{file} is written; next: python -m jobs plan {file}\n"
+    assert main(["plan", "demo.toml"]) == 0
+    assert "campaign demo on local: 12 tasks, results in runs/demo\n" in capsys.readouterr().out
+    assert main(["example", "demo"]) == 2
+    assert "demo.toml exists already, and nothing is written over" in capsys.readouterr().err
+    assert main(["example", "dmeo"]) == 2
+    assert "example 'dmeo': not known; did you mean demo?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["demo", "demo.toml", "jobs/examples/demo.toml"])
+def test_an_example_that_is_not_here_is_answered_with_how_to_get_it(name, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["plan", name]) == 2
+    assert (error := capsys.readouterr().err).endswith(
+        "`python -m jobs example demo` writes the example of that name here\n"
+    )
+    assert error.startswith(f"jobs: {name}: cannot be read: No such file or directory; ")
+
+
 def test_a_campaign_with_a_mistake_ends_with_code_2_file_and_line(tmp_path, capsys):
     path = write(tmp_path, SMALL.replace('"method.samples"', '"method.sample"'))
     for command in ("plan", "local", "status", "collect"):
