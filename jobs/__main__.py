@@ -19,6 +19,7 @@ from jobs.script import render_arguments, render_command, warn
 from jobs.sites import site
 from jobs.state import State, StateError, survey
 from jobs.tables import plan_text, status_text
+from kernels import VERSION
 from miniapps.received.regular import Refused
 from miniapps.received.text import printable, tell
 from miniapps.system import interrupts
@@ -47,6 +48,7 @@ def parser(prog: str = "python -m jobs") -> argparse.ArgumentParser:
     """The command line of all commands; `prog` is what the user typed before the command."""
     top = argparse.ArgumentParser(prog=prog, description=DESCRIPTION, epilog=EXAMPLES,
                                   formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    top.add_argument("--version", action="version", version=VERSION)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
 
     def command(name: str, help: str, site: bool | None = None) -> argparse.ArgumentParser:

@@ -11,7 +11,7 @@ import textwrap
 import ml_dtypes
 import numpy as np
 
-from kernels import npy
+from kernels import VERSION, npy
 from kernels.commands.parser import Number, Parser
 from kernels.guarantees import ChoiceError, meets
 from kernels.ranges import SEEDS
@@ -221,6 +221,7 @@ def _dtype(name: str | None) -> np.dtype:
 def parser(prog: str = "python -m kernels.sums") -> argparse.ArgumentParser:
     """The arguments of all commands."""
     top = Parser(prog=prog, description=__doc__)
+    top.add_argument("--version", action="version", version=VERSION)
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
 
     shown = commands.add_parser(
