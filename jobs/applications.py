@@ -13,6 +13,8 @@ from miniapps.runner.config import Option
 from miniapps.runner.failure import USAGE
 from miniapps.system import environment
 
+PRINT_AND_STOP = ("-h", "--help", "--version", "--list")
+
 
 class Refusal(ValueError):
     """What an application answers to a command line that it does not take."""
@@ -40,6 +42,8 @@ def check(name: str, arguments: Sequence[str], ranks: int) -> None:
     the current directory, variables FPNA_* do not count. Raises Refusal. With --device cuda where there is no CUDA
     device, as on a login node, only the options themselves are looked at. ImportError or RuntimeError where the
     application cannot be imported, as without an MPI library."""
+    if stops := next((argument for argument in arguments if argument in PRINT_AND_STOP), None):
+        raise Refusal(f"{stops} prints and runs nothing; leave it out")
     own = app(name)
     try:
         chosen, config, _ = commandline.parse(own, list(arguments), {})

@@ -260,7 +260,10 @@ def test_quiet_says_what_goes_wrong_and_verbose_every_command(tmp_path, capfd):
     printed = capfd.readouterr().out
     assert ": attempt 2, log " in printed and f"\n$ {MPIRUN} " in printed
     assert main(["local", str(path), "--quiet"]) == 0
-    assert capfd.readouterr().out == ""
+    assert main(["collect", str(path), "--quiet"]) == 0
+    assert (tmp_path / "out/report.html").exists()
+    printed = capfd.readouterr().out
+    assert printed.startswith("attempts that did not finish: 1\n") and len(printed.splitlines()) == 2
     assert main(["local", str(path), "--quiet", "--verbose"]) == 2
     assert "not allowed with argument --quiet" in capfd.readouterr().err
 

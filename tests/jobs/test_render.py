@@ -100,6 +100,7 @@ def test_a_job_that_cannot_be_described_is_refused(wrong, message):
         (["--", "--guarantee", "layout", "--allreduce", "ring"], "less than the 'layout'"),
         (["--nodes", "99999", "--ranks-per-node", "1"], "coupled on 99999 ranks: "),
         (["--deck", "XL"], "unknown deck XL"),
+        (["--", "--guarantee", "layout", "--help"], "--help prints and runs nothing; leave it out"),
     ],
 )
 def test_usage_errors_end_with_code_2_and_name_the_option(arguments, message, capsys):

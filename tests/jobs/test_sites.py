@@ -223,6 +223,7 @@ def test_the_documentation_speaks_of_every_site():
     [
         ("frontier", {"account": None}, "account: frontier needs one"),
         ("perlmutter", {"account": None}, "(--account NAME; for GPU nodes its name ends in _g, as m1234_g)"),
+        ("fugaku", {"gpus_per_node": 1}, "gpus_per_node 1: a node of fugaku has 0"),
         ("perlmutter-cpu", {"gpus_per_node": 1}, "gpus_per_node 1: a node of perlmutter-cpu has 0"),
         (
             "perlmutter-cpu",
