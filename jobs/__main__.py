@@ -232,8 +232,9 @@ def submit_campaign(options: argparse.Namespace) -> int:
         return DONE
     first = job(planned, account=options.account, queue=options.queue, environment=options.environment)
     wanted = [first] if options.no_report else [first, report_job(planned, first)]
-    if doubt := where.doubt(first):
-        warn(doubt)
+    where.check(first)
+    if warning := where.account_warning(first):
+        warn(warning)
     if not (options.quiet and options.yes):
         say(budget(wanted))
     if not options.yes:

@@ -62,8 +62,8 @@ def render_command(options: argparse.Namespace) -> int:
     where = site(options.site)
     job = application_job(options, where) if options.app is not None else campaign_job(options, where)
     script = render(job, where)
-    if doubt := where.doubt(job):
-        warn(doubt)
+    if warning := where.account_warning(job):
+        warn(warning)
     if options.output is None:
         print(script, end="")
         return 0

@@ -155,7 +155,7 @@ class Site:
                 f"{job.nodes} nodes at most {clock(limit)}"
             )
 
-    def doubt(self, job: Job) -> str | None:
+    def account_warning(self, job: Job) -> str | None:
         """A sentence on an account that does not look like those of this site; None where nothing is odd."""
         if not job.account or not self.account_like or re.fullmatch(self.account_like, job.account):
             return None
@@ -224,7 +224,7 @@ def _site(name: str, source: str, content: dict[str, Any]) -> Site:
     if not PLAIN.fullmatch(name):
         raise ValueError(f"the file's name, {quoted(name)}, may have letters, digits, '_', '-' and '.' only")
     _staging(content.get("staging", ""))
-    _account(content)
+    _account_pattern(content)
     gpus = content.pop("gpus", {})
     _known(gpus, GPU_KEYS, "gpus.")
     plain = {key: value for key, value in content.items() if not isinstance(value, dict | list)}
@@ -312,7 +312,7 @@ def _staging(text: str) -> None:
         )
 
 
-def _account(content: Mapping[str, Any]) -> None:
+def _account_pattern(content: Mapping[str, Any]) -> None:
     if "account_like" not in content:
         return
     if "account_hint" not in content:

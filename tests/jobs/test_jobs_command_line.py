@@ -115,6 +115,18 @@ def test_submit_without_yes_says_what_it_may_cost_and_creates_nothing(tmp_path, 
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("account", "code"), [([], 2), (["--account", "m1234"], 0), (["--account", "m1234_g"], 0)]
+)
+def test_the_hint_of_a_site_on_accounts_comes_before_anything_is_submitted(account, code, tmp_path, capsys):
+    path = write(tmp_path, SMALL + "[sites.perlmutter]\nranks_per_node = 2\n")
+    command = ["submit", str(path), "--site", "perlmutter", "--environment", "/env", *account]
+    assert main(command) == code
+    printed = capsys.readouterr()
+    assert ("for GPU nodes its name ends in _g" in printed.err) == ("m1234_g" not in account)
+    assert ("nothing is submitted without --yes" in printed.out) == (code == 0)
+
+
 def test_a_submitted_campaign_is_an_array_and_a_report_that_waits_for_it(tmp_path, capsys, monkeypatch):
     """A stand-in for sbatch keeps what it is given and answers as Slurm does."""
     pytest.importorskip("psij", reason="the extra `jobs`: pip install psij-python")
