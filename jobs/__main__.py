@@ -8,16 +8,18 @@ import signal
 import sys
 from pathlib import Path
 
+from jobs import as_json, example
 from jobs.campaign import CampaignError, read
 from jobs.files import is_folder
 from jobs.job import JobError
 from jobs.plan import Plan, job, plan, report_job
-from jobs.runner import Ended, LauncherError, here, name_allocation, of_site, run
+from jobs.runner import Ended, Launcher, LauncherError, here, name_allocation, of_site, run
 from jobs.script import DESCRIPTION as DESCRIBED
-from jobs.script import render_arguments, render_command
+from jobs.script import render_arguments, render_command, warn
 from jobs.sites import site
 from jobs.state import State, StateError, survey
 from jobs.tables import plan_text, status_text
+from kernels import VERSION
 from miniapps.received.regular import Refused
 from miniapps.received.text import printable, tell
 from miniapps.system import interrupts
@@ -31,11 +33,12 @@ report. See docs/campaigns.md.
 """
 EXAMPLES = """\
 examples:
-  python -m jobs plan   jobs/examples/demo.toml         what it is and what it may cost; runs nothing
-  python -m jobs local  jobs/examples/demo.toml         run it on this machine; again: go on where it stopped
-  python -m jobs status jobs/examples/demo.toml         what is done, failed, running, left
-  python -m jobs submit jobs/examples/scaling.toml --site generic-slurm --account LAB --yes
-  python -m jobs collect jobs/examples/demo.toml        the report
+  python -m jobs example demo         write the example demo.toml into this directory
+  python -m jobs plan    demo.toml    what it is and what it may cost; runs nothing
+  python -m jobs local   demo.toml    run it on this machine; again: go on where it stopped
+  python -m jobs status  demo.toml    what is done, failed, running, left
+  python -m jobs collect demo.toml    the report
+  python -m jobs submit  scaling.toml --site generic-slurm --account LAB --yes
 
 exit codes: 0 done; 1 not all done: tasks failed for good, or are left; 2 usage; 130 SIGINT, 143 SIGTERM
 """
@@ -45,6 +48,7 @@ def parser(prog: str = "python -m jobs") -> argparse.ArgumentParser:
     """The command line of all commands; `prog` is what the user typed before the command."""
     top = argparse.ArgumentParser(prog=prog, description=DESCRIPTION, epilog=EXAMPLES,
                                   formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    top.add_argument("--version", action="version", version=VERSION)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
 
     def command(name: str, help: str, site: bool | None = None) -> argparse.ArgumentParser:
@@ -55,21 +59,30 @@ def parser(prog: str = "python -m jobs") -> argparse.ArgumentParser:
                 "" if site else "; without: this machine"))  # fmt: skip
         return subparser
 
+    subparser = commands.add_parser(
+        "example", help="list the examples, or write one into this directory",
+        description="List the campaigns that come with the program, or write one into this directory, to change and to "
+        "run. Nothing is written over.",
+    )  # fmt: skip
+    subparser.add_argument("name", nargs="?", metavar="NAME", help="which; without: list them")
     subparser = command("plan", "show what would run and what it may cost", site=False)
     subparser.add_argument(
         "--tasks", action="store_true", help="also every task, in the order in which they run"
     )
+    _add_json(subparser)
     subparser = command("local", "run the campaign on this machine")
     subparser.add_argument(
         "--mpirun", metavar="COMMAND", help="starts ranks with -n N (the mpirun beside this python)"
     )
     _add_retry(subparser)
-    command("status", "show what is done, failed, running and left", site=False)
+    subparser = command("status", "show what is done, failed, running and left", site=False)
+    _add_json(subparser)
     subparser = command("collect", "report on the runs, with python -m analysis report")
     subparser.add_argument("-o", "--output", type=Path, help="(OUT/report.html)")
     subparser.add_argument(
         "--results", type=Path, metavar="DIR", help="write there one row per run, and every figure"
     )
+    _add_quiet(subparser, "only what is missing or failed; the report is written, its tables are not printed")
     subparser = commands.add_parser(
         "render", help="print the batch script of a campaign, or of one application", description=DESCRIBED
     )
@@ -85,6 +98,7 @@ def parser(prog: str = "python -m jobs") -> argparse.ArgumentParser:
         "--yes", action="store_true", help="do it; without, only what it may cost is shown"
     )
     subparser.add_argument("--no-report", action="store_true", help="without the job that makes the report")
+    _add_quiet(subparser, "only the ids of what was submitted; without --yes still what it may cost")
     subparser = command("run", "run one allocation, inside it: what batch scripts call", site=True)
     subparser.add_argument("--allocation", type=int, metavar="K", default=os.environ.get("FPNA_ARRAY_INDEX", "0"),
                       help="which, from 0 ($FPNA_ARRAY_INDEX, or 0)")  # fmt: skip
@@ -92,8 +106,20 @@ def parser(prog: str = "python -m jobs") -> argparse.ArgumentParser:
     return top
 
 
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="for programs: docs/campaigns.md has the keys")
+
+
+def _add_quiet(parser: argparse.ArgumentParser, what: str, verbose: str | None = None) -> None:
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--quiet", action="store_true", help=what)
+    if verbose:
+        group.add_argument("--verbose", action="store_true", help=verbose)
+
+
 def _add_retry(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--retry-failed", action="store_true", help="try tasks again that failed for good")
+    _add_quiet(parser, "only what goes wrong", "also every command and its log, before it is started")
 
 
 def _environment() -> str | None:
@@ -124,10 +150,25 @@ def main(argv: list[str] | None = None, prog: str = "python -m jobs") -> int:
         return _report_error(f"{error.filename or 'a file'}: {error.strerror or error}", NOT_DONE)
 
 
+def give_example(options: argparse.Namespace) -> int:
+    """`example`."""
+    if options.name is None:
+        for name in example.names():
+            say(f"{name:10} {example.summary(name)}")
+        return DONE
+    file = example.copy(options.name, Path())
+    say(f"{file} is written; next: python -m jobs plan {file}")
+    return DONE
+
+
 def show_plan(options: argparse.Namespace) -> int:
     """`plan`."""
     planned = _plan(options)
-    say(plan_text(planned, survey(planned.campaign.out, planned.tasks, doubt=warn), options.tasks))
+    standings = survey(planned.campaign.out, planned.tasks, doubt=warn)
+    if options.json:
+        say(as_json.text(as_json.plan_document(planned, standings)))
+    else:
+        say(plan_text(planned, standings, options.tasks))
     return DONE
 
 
@@ -135,16 +176,23 @@ def show_status(options: argparse.Namespace) -> int:
     """`status`."""
     planned = _plan(options)
     standings = survey(planned.campaign.out, planned.tasks, doubt=warn)
-    say(status_text(planned, standings))
+    jobs, trouble = [], None
     folder = planned.campaign.out / "jobs"
     if is_folder(folder):
         from jobs.submit import states
 
         try:
-            for one in states(folder):
-                say(printable(f"job {one.id} {one.name}: {one.state} {one.message}".rstrip()))
+            jobs = states(folder)
         except JobError as error:
-            say(f"the batch system was not asked: {error}")
+            trouble = str(error)
+    if options.json:
+        say(as_json.text(as_json.status_document(planned, standings, jobs, trouble)))
+        return DONE
+    say(status_text(planned, standings))
+    for one in jobs:
+        say(printable(f"job {one.id} {one.name}: {one.state} {one.message}".rstrip()))
+    if trouble:
+        say(f"the batch system was not asked: {trouble}")
     return DONE
 
 
@@ -154,9 +202,8 @@ def run_local(options: argparse.Namespace) -> int:
     launcher = here(options.mpirun)
     ended = Ended()
     for allocation in range(planned.campaign.allocations):
-        ended += run(planned, allocation, launcher, say, retry_failed=options.retry_failed,
-                     allocation_id=name_allocation(allocation, local=True))  # fmt: skip
-    return _summary(planned, ended, f"python -m jobs collect {options.campaign}")
+        ended += _run(options, planned, allocation, launcher, local=True)
+    return _summary(ended, f"python -m jobs collect {options.campaign}", options.quiet)
 
 
 def run_allocation(options: argparse.Namespace) -> int:
@@ -168,10 +215,9 @@ def run_allocation(options: argparse.Namespace) -> int:
             f"--allocation {options.allocation}: {planned.campaign.path} has 0 to {planned.campaign.allocations - 1}"
         )
     local = where.scheduler == "local"
-    ended = run(planned, options.allocation, here() if local else of_site(where, planned), say, limited=not local,
-                retry_failed=options.retry_failed,
-                allocation_id=name_allocation(options.allocation, local=False))  # fmt: skip
-    return _summary(planned, ended, f"python -m jobs status {options.campaign}")
+    launcher = here() if local else of_site(where, planned)
+    ended = _run(options, planned, options.allocation, launcher, limited=not local)
+    return _summary(ended, f"python -m jobs status {options.campaign}", options.quiet)
 
 
 def submit_campaign(options: argparse.Namespace) -> int:
@@ -186,7 +232,11 @@ def submit_campaign(options: argparse.Namespace) -> int:
         return DONE
     first = job(planned, account=options.account, queue=options.queue, environment=options.environment)
     wanted = [first] if options.no_report else [first, report_job(planned, first)]
-    say(budget(wanted))
+    where.check(first)
+    if warning := where.account_warning(first):
+        warn(warning)
+    if not (options.quiet and options.yes):
+        say(budget(wanted))
     if not options.yes:
         say("nothing is submitted without --yes")
         return DONE
@@ -195,7 +245,8 @@ def submit_campaign(options: argparse.Namespace) -> int:
     for one in wanted:
         submitted = submit(one, where, planned.campaign.out / "jobs", after=submitted)
         say(f"submitted {submitted.name} as job {submitted.id}: {submitted.script}")
-    say(f"next: python -m jobs status {options.campaign} --site {options.site}")
+    if not options.quiet:
+        say(f"next: python -m jobs status {options.campaign} --site {options.site}")
     return DONE
 
 
@@ -203,10 +254,11 @@ def collect_runs(options: argparse.Namespace) -> int:
     """`collect`."""
     from jobs.collect import collect
 
-    return collect(plan(read(options.campaign)), say, options.output, options.results)
+    return collect(plan(read(options.campaign)), say, options.output, options.results, options.quiet)
 
 
 COMMANDS = {
+    "example": give_example,
     "plan": show_plan,
     "local": run_local,
     "status": show_status,
@@ -222,9 +274,8 @@ def say(text: str) -> None:
     tell(text, keep="\n")
 
 
-def warn(text: str) -> None:
-    """Print on stderr what is no part of what was asked for."""
-    tell(f"jobs: {text}", sys.stderr)
+def nothing(text: str) -> None:
+    """In place of `say`: print nothing."""
 
 
 def _plan(options: argparse.Namespace) -> Plan:
@@ -232,11 +283,34 @@ def _plan(options: argparse.Namespace) -> Plan:
     return plan(campaign, site(options.site) if options.site else None)
 
 
-def _summary(planned: Plan, ended: Ended, then: str) -> int:
+def _run(
+    options: argparse.Namespace,
+    planned: Plan,
+    allocation: int,
+    launcher: Launcher,
+    local: bool = False,
+    limited: bool = False,
+) -> Ended:
+    """Run one allocation, as loudly as --quiet and --verbose ask."""
+    return run(
+        planned,
+        allocation,
+        launcher,
+        say,
+        progress=nothing if options.quiet else say,
+        detail=say if options.verbose else nothing,
+        limited=limited,
+        retry_failed=options.retry_failed,
+        allocation_id=name_allocation(allocation, local=local),
+    )
+
+
+def _summary(ended: Ended, then: str, quiet: bool) -> int:
     if ended.failed or ended.left:
         say(f"not all done: {ended.failed} failed for good, {ended.left} left")
         return NOT_DONE
-    say(f"all done; next: {then}")
+    if not quiet:
+        say(f"all done; next: {then}")
     return DONE
 
 

@@ -6,26 +6,24 @@ line of the file. See docs/campaigns.md for the keys.
 
 from __future__ import annotations
 
-import importlib
 import math
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
+from jobs import applications, example
 from jobs.job import MOST
 from jobs.sites import seconds
 from jobs.words import cut, quoted
-from miniapps.__main__ import applications
 from miniapps.errors import UsageError
 from miniapps.received.records import TOML_MOST, parse_toml
 from miniapps.received.regular import Refused, read_text
 from miniapps.received.text import printable
-from miniapps.runner.commandline import known_options
-from miniapps.runner.config import Option, closest, convert
+from miniapps.runner.config import closest, convert
 
 TASKS = 10_000  # of a campaign: each is looked at by its application before anything runs
 HOURS_MOST = 1e12
@@ -118,7 +116,7 @@ def read(path: str | Path) -> Campaign:
         raise CampaignError(str(error)) from None
     except OSError as error:
         raise CampaignError(
-            f"{shown}: cannot be read: {error.strerror}; give the TOML file of a campaign"
+            f"{shown}: cannot be read: {error.strerror}; give the TOML file of a campaign{example.hint(path)}"
         ) from None
     try:
         content = parse_toml(text)
@@ -188,18 +186,6 @@ def _paths(content: Any, above: tuple[str | int, ...]) -> Iterator[tuple[str | i
     for key, value in inner:
         yield (*above, key)
         yield from _paths(value, (*above, key))
-
-
-@cache
-def app(name: str) -> Any:
-    """The application of this name, as `miniapps.runner.main.App`."""
-    return importlib.import_module(f"miniapps.{name}").APP
-
-
-@cache
-def app_options(name: str) -> dict[str, Option]:
-    """{section.name: option} of an application."""
-    return {option.key: option for option in known_options(app(name))}
 
 
 class _Reader:
@@ -282,11 +268,11 @@ class _Reader:
     def runs(self, table: dict[str, Any], number: int, defaults: dict[str, Any]) -> Runs:
         place = ("runs", number)
         self.known(table, RUN, place, "[[runs]]")
-        for key, example in (("app", '"coupled"'), ("ranks", "[1, 2]")):
+        for key, written in (("app", '"coupled"'), ("ranks", "[1, 2]")):
             if key not in table:
-                self.fail(place, f"this [[runs]] has no {key}; write {key} = {example}")
+                self.fail(place, f"this [[runs]] has no {key}; write {key} = {written}")
         name = self.text_of(table, "app", place)
-        if name not in (names := applications()):
+        if name not in (names := applications.names()):
             self.fail((*place, "app"), f"unknown application {quoted(name)}{closest(name, names)}")
 
         def source(key: str) -> tuple[dict[str, Any], str, tuple[str | int, ...], Any]:
@@ -324,7 +310,7 @@ class _Reader:
                 self.fail(
                     where, f"option {key} is for the campaign to say; write the key {TAKEN[key]} instead"
                 )
-            known = app_options(name)
+            known = applications.options(name)
             if key not in known:
                 self.fail(
                     where, f"{name} has no option {key}{closest(key, [k for k in known if k not in TAKEN])}"
@@ -333,7 +319,7 @@ class _Reader:
         return crossed
 
     def values(self, name: str, key: str, given: Any, where: tuple[str | int, ...]) -> tuple[Any, ...]:
-        option = app_options(name)[key]
+        option = applications.options(name)[key]
         values = given if isinstance(given, list) else [given]
         if not values:
             self.fail(where, f"{key} is an empty list; give at least one value, or leave it out")

@@ -16,19 +16,25 @@ from miniapps.system.python import module
 
 
 def collect(
-    plan: Plan, say: Callable[[str], None], output: Path | None = None, results: Path | None = None
+    plan: Plan,
+    say: Callable[[str], None],
+    output: Path | None = None,
+    results: Path | None = None,
+    quiet: bool = False,
 ) -> int:
     """Say what is missing and which attempts failed, and write the report on all that is in the directory of the
-    campaign, failed attempts among it; the exit code of `python -m analysis report`. Raises StateError, Refused."""
+    campaign, failed attempts among it; the exit code of `python -m analysis report`, whose tables are not printed if
+    `quiet`. Raises StateError, Refused."""
     out = short(plan.campaign.out)
     standings = survey(out, plan.tasks, doubt=say)
     missing = [s for s in standings if s.state not in FINISHED]
     if len(missing) == len(standings):
         raise StateError(f"{out}: none of {len(standings)} tasks is finished; run the campaign first")
-    say(
-        f"{len(standings) - len(missing)} of {len(standings)} tasks finished"
-        + (", missing:" if missing else "")
-    )
+    if missing or not quiet:
+        say(
+            f"{len(standings) - len(missing)} of {len(standings)} tasks finished"
+            + (", missing:" if missing else "")
+        )
     for standing in missing:
         say(f"  {standing.task.id}  {standing.state}" + (f": {standing.reason}" if standing.reason else ""))
     if failed := failures_text(plan, standings):
@@ -48,4 +54,5 @@ def collect(
     command = module("analysis", "report", str(out), f"--output={report}")
     if results:
         command.append(f"--results={results}")
-    return subprocess.run(command, stdin=subprocess.DEVNULL).returncode
+    shown = subprocess.DEVNULL if quiet else None
+    return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=shown).returncode

@@ -15,14 +15,12 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from jobs.campaign import Campaign, CampaignError, Runs, app
+from jobs import applications
+from jobs.campaign import Campaign, CampaignError, Runs
 from jobs.job import Job
 from jobs.sites import Site
 from jobs.words import cut
 from miniapps.received.regular import Refused
-from miniapps.runner import commandline, launch
-from miniapps.runner.failure import USAGE
-from miniapps.system import environment
 
 START_SECONDS = 60  # of a batch job until its first task: environment, modules, trying the launcher
 REPORT_SECONDS = 1800
@@ -254,20 +252,11 @@ def _check_once(campaign: Campaign, tasks: list[Task]) -> None:
 
 def _check_with_applications(campaign: Campaign, tasks: list[Task]) -> None:
     """Let the applications themselves look at every configuration, without starting one."""
-    no_cuda = None
     with contextlib.chdir(campaign.path.parent):  # paths in options are relative to the campaign
         for configuration, task in {task.configuration: task for task in tasks}.items():
-            own = app(task.app)
             try:
-                options, config, _ = commandline.parse(own, task.arguments, {})
-                if options.device == "cuda":
-                    no_cuda = environment.no_cuda() if no_cuda is None else no_cuda
-                    if no_cuda:  # a login node: the compute nodes will tell
-                        continue
-                if own.complete:
-                    own.complete(config, options, task.ranks)
-                launch.check(own, config, options, task.ranks)
-            except (*USAGE, Refused) as error:
+                applications.check(task.app, task.arguments, task.ranks)
+            except (applications.Refusal, Refused) as error:
                 raise CampaignError(
                     f"{campaign.path}, line {task.line}: {configuration[0]} on {task.ranks} "
                     f"rank{'s' * (task.ranks > 1)} ({cut(task.label) or 'defaults'}): {cut(str(error), 4000)}"

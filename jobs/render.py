@@ -66,7 +66,17 @@ def _header(job: Job, site: Site) -> str:
         f"looked at on {site.date}." + (" Not checked there:" if site.unchecked else ""),
         *(f"- {thing}" for thing in site.unchecked),
     ]
-    return "\n".join(map(_comment, lines))
+    first, *others = map(_comment, lines)
+    return "\n".join([first, *_log_directory(job), *others])
+
+
+def _log_directory(job: Job) -> list[str]:
+    """How to make the directory of the output: the scheduler wants it before the script runs, so it cannot be made
+    there."""
+    if job.output == ".":
+        return []
+    before = "The scheduler writes its output into a directory that it does not make. Before you submit:"
+    return [_comment(before), f"#     mkdir -p {job.output}"]
 
 
 def _plural(count: int, noun: str) -> str:

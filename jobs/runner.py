@@ -114,12 +114,16 @@ def run(
     launcher: Launcher,
     say: Callable[[str], None],
     *,
+    progress: Callable[[str], None] | None = None,
+    detail: Callable[[str], None] = lambda text: None,
     allocation_id: str,
     limited: bool = False,
     retry_failed: bool = False,
 ) -> Ended:
     """Run what is left of one allocation, in its order, failed tasks again at the end as often as they may.
 
+    `progress` (default: `say`) is told of the beginning and of tasks that are done, `detail` of every command and its
+    log before it is started, `say` of all else.
     `limited`: the allocation ends at the plan's limit; no task is begun that would not be over by then. A signal that
     raises (miniapps.system.interrupts) ends the task that runs, which then is left for the next call. Raises Locked,
     StateError, LauncherError; Refused where something else lies in the place of a file or directory of the campaign.
@@ -140,7 +144,8 @@ def run(
             s.task.id: len(s.record.failures) for s in standings if retry_failed and s.state == FAILED
         }
         queue = deque(s.task for s in standings if not s.over or s.task.id in forgiven)
-        say(_opening(plan, allocation, standings, queue))
+        progress = progress or say
+        progress(_opening(plan, allocation, standings, queue))
         if queue:
             _try_launcher(launcher, queue)
         known = measured(survey(plan.campaign.out, plan.tasks))
@@ -152,13 +157,14 @@ def run(
             if room is not None and _needed(task, known) > room:
                 left += 1
                 continue
-            line = _attempt(plan, state, task, launcher, env, room)
+            line = _attempt(plan, state, task, launcher, env, room, detail)
             now = state.record(task).state(task, forgiven=forgiven.get(task.id, 0))
             if now == TO_RETRY:
                 queue.append(task)
             left += now == INTERRUPTED
             over += now in OVER
-            say(f"[{over:{len(str(len(tasks)))}}/{len(tasks)}] {line}")
+            tell = progress if now == DONE else say
+            tell(f"[{over:{len(str(len(tasks)))}}/{len(tasks)}] {line}")
         if left:
             say(f"{left} left for want of time: submit this allocation again, and it goes on from here")
         failed = sum(s.state == FAILED for s in survey(plan.campaign.out, tasks))
@@ -175,9 +181,15 @@ def name_allocation(allocation: int, local: bool) -> str:
 
 
 def _attempt(
-    plan: Plan, state: State, task: Task, launcher: Launcher, env: dict[str, str], room: float | None
+    plan: Plan,
+    state: State,
+    task: Task,
+    launcher: Launcher,
+    env: dict[str, str],
+    room: float | None,
+    detail: Callable[[str], None],
 ) -> str:
-    """Launch `task` once; a line for people on how it ended."""
+    """Launch `task` once; a line for people on how it ended. `detail` is told of the command and of its log."""
     attempt = state.next_attempt(task)
     state.move_aside(task, attempt - 1)  # what is there is not finished, or its result is spoilt
     log = state.log(task, attempt)
@@ -185,6 +197,7 @@ def _attempt(
         *launcher.command(task.ranks, task.threads),
         *module(f"miniapps.{task.app}", *task.arguments, "--out", str(state.out / task.id)),
     ]
+    detail(f"{task.id}: attempt {attempt}, log {shown(log)}\n$ {shlex.join(command)}")
     state.begin(task, attempt, env["FPNA_ALLOCATION_ID"])
     limit = task.seconds if room is None else min(task.seconds, room)
     begin = time.monotonic()

@@ -6,13 +6,14 @@ import argparse
 import shlex
 import sys
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 
+from jobs import applications
+from jobs.files import is_folder
 from jobs.job import Job, JobError
 from jobs.render import render
 from jobs.sites import Site, names, seconds, site
-from jobs.words import quoted
+from jobs.words import cut, quoted
 from miniapps.received.text import tell
 from miniapps.runner.config import closest
 
@@ -61,10 +62,13 @@ def render_command(options: argparse.Namespace) -> int:
     where = site(options.site)
     job = application_job(options, where) if options.app is not None else campaign_job(options, where)
     script = render(job, where)
+    if warning := where.account_warning(job):
+        warn(warning)
     if options.output is None:
         print(script, end="")
         return 0
     file = options.output / f"{job.name}.sh"
+    _make_log_directory(Path(job.output), where)
     try:
         options.output.mkdir(parents=True, exist_ok=True)
         with file.open("x", encoding="utf-8") as out:
@@ -75,6 +79,24 @@ def render_command(options: argparse.Namespace) -> int:
         raise JobError(f"--output {options.output}: {error.strerror}") from None
     tell(file)
     return 0
+
+
+def warn(text: str) -> None:
+    """Print on stderr what is no part of what was asked for."""
+    tell(f"jobs: {text}", sys.stderr)
+
+
+def _make_log_directory(path: Path, where: Site) -> None:
+    """Make what batch systems do not: the directory of their output. Raises Refused for a link in its place."""
+    if where.scheduler == "local" or is_folder(path):
+        return
+    try:
+        path.mkdir(parents=True)
+    except OSError as error:
+        warn(
+            f"{path} cannot be made here: {error.strerror}; make it where the script is submitted, as its head says: "
+            "the output of the job goes there"
+        )
 
 
 def campaign_job(options: argparse.Namespace, where: Site) -> Job:
@@ -92,7 +114,7 @@ def campaign_job(options: argparse.Namespace, where: Site) -> Job:
 
 def application_job(options: argparse.Namespace, where: Site) -> Job:
     """The job that launches one application once per allocation. Raises JobError."""
-    if options.app not in (apps := applications()):
+    if options.app not in (apps := applications.names()):
         raise JobError(f"--app {quoted(options.app)}: not known{closest(options.app, apps)}")
     if options.arguments and options.arguments[0].endswith(".toml"):
         raise JobError(f"{options.arguments[0]} and --app: one of them; an application's file is its --deck")
@@ -113,18 +135,25 @@ def application_job(options: argparse.Namespace, where: Site) -> Job:
         array=_or(options.array, 1),
         gpus_per_node=_or(options.gpus_per_node, 0),
     )
+    given = ["--deck", options.deck or "S", "--threads", str(job.threads)]
+    _check_options(options.app, [*given, "--out", options.out or "runs", *options.arguments], job.ranks)
     launch = shlex.join(where.command(job.ranks, job.ranks_per_node, job.threads, job.gpus_per_node))
-    program = shlex.join(["python", "-m", f"miniapps.{options.app}", "--deck", options.deck or "S"])
+    program = shlex.join(["python", "-m", f"miniapps.{options.app}", *given])
     rest = "".join(" " + shlex.quote(argument) for argument in options.arguments)
     # A directory per allocation: one that is started again never meets the traces of the first attempt.
     out = f'--out {shlex.quote(options.out or "runs")}/"{job.name}-$FPNA_ALLOCATION_ID"'
-    return replace(job, commands=(f"{launch} \\\n    {program} --threads {job.threads} \\\n    {out}{rest}",))
+    return replace(job, commands=(f"{launch} \\\n    {program} \\\n    {out}{rest}",))
+
+
+def _check_options(app: str, arguments: list[str], ranks: int) -> None:
+    """Raise JobError for what the application would refuse when the job runs, hours from now."""
+    try:
+        applications.check(app, arguments, ranks)
+    except applications.Refusal as error:
+        raise JobError(f"{app} on {ranks} rank{'s' * (ranks > 1)}: {cut(str(error), 4000)}") from None
+    except (ImportError, RuntimeError) as error:  # a login node without an MPI library
+        warn(f"the options of {app} are not checked, for it cannot be imported here: {cut(str(error))}")
 
 
 def _or(value: int | None, default: int) -> int:
     return default if value is None else value
-
-
-def applications() -> list[str]:
-    """The applications' names, found without importing them: login nodes may have no MPI."""
-    return sorted(path.name for path in files("miniapps").iterdir() if path.joinpath("decks").is_dir())

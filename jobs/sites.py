@@ -22,6 +22,7 @@ from miniapps.runner.config import closest
 SCHEDULERS = {"slurm": "sbatch", "pbs": "qsub", "pjm": "pjsub", "sge": "qsub", "local": "bash"}
 KEYS = {
     **dict.fromkeys(("scheduler", "page", "submit", "queue", "account", "setup", "staging"), str),
+    **dict.fromkeys(("account_hint", "account_like"), str),
     **dict.fromkeys(("cores", "threads_per_core", "memory"), int),
     **dict.fromkeys(("modules", "directives", "launch", "unchecked"), list),
     **dict.fromkeys(("limits", "environment", "gpus"), dict),
@@ -74,6 +75,8 @@ class Site:
     queue: str | None = None
     account: str | None = None  # the directive that names the account; None: the scheduler's own
     needs_account: bool = False
+    account_hint: str = ""  # what its accounts look like, in words
+    account_like: str = ""  # a regular expression that they match as a whole
     cores: int | None = None  # per node, for programs; None: not known, not checked
     threads_per_core: int = 1  # hardware threads that the scheduler counts as CPUs
     memory: int | None = None  # GiB per node
@@ -123,7 +126,10 @@ class Site:
     def check(self, job: Job) -> None:
         """Raise JobError, with the numbers, for a job that this site cannot run."""
         if self.needs_account and job.account is None:
-            raise JobError(f"account: {self.name} needs one, the project that is charged (--account NAME)")
+            hint = f"; {self.account_hint}" if self.account_hint else ""
+            raise JobError(
+                f"account: {self.name} needs one, the project that is charged (--account NAME{hint})"
+            )
         if self.scheduler == "local" and job.nodes > 1:
             raise JobError(f"nodes {job.nodes}: site {self.name} is one machine")
         cores = job.ranks_per_node * job.threads
@@ -148,6 +154,12 @@ class Site:
                 f"seconds {job.seconds} ({clock(job.seconds)}): queue {queue} of {self.name} gives a job of "
                 f"{job.nodes} nodes at most {clock(limit)}"
             )
+
+    def account_warning(self, job: Job) -> str | None:
+        """A sentence on an account that does not look like those of this site; None where nothing is odd."""
+        if not job.account or not self.account_like or re.fullmatch(self.account_like, job.account):
+            return None
+        return f"account {job.account} does not look like one of {self.name}: {self.account_hint}"
 
 
 def clock(seconds: int) -> str:
@@ -212,6 +224,7 @@ def _site(name: str, source: str, content: dict[str, Any]) -> Site:
     if not PLAIN.fullmatch(name):
         raise ValueError(f"the file's name, {quoted(name)}, may have letters, digits, '_', '-' and '.' only")
     _staging(content.get("staging", ""))
+    _account_pattern(content)
     gpus = content.pop("gpus", {})
     _known(gpus, GPU_KEYS, "gpus.")
     plain = {key: value for key, value in content.items() if not isinstance(value, dict | list)}
@@ -243,8 +256,9 @@ def _known(content: Mapping[str, Any], keys: Mapping[str, type], prefix: str) ->
             raise ValueError(f"no key {prefix}{cut(key, 80)}{closest(key, keys)}")
         if type(value) is not keys[key]:
             raise ValueError(f"{prefix}{key} = {quoted(value)}: must be of type {keys[key].__name__}")
-        if type(value) is int and not 1 <= value <= COUNT_MOST:
-            raise ValueError(f"{prefix}{key} = {quoted(value)}: at least 1 and at most {COUNT_MOST}")
+        least = 0 if key == "per_node" else 1  # nodes without GPUs
+        if type(value) is int and not least <= value <= COUNT_MOST:
+            raise ValueError(f"{prefix}{key} = {quoted(value)}: at least {least} and at most {COUNT_MOST}")
 
 
 def _printable(value: Any, key: str, keep: str = "") -> None:
@@ -296,6 +310,17 @@ def _staging(text: str) -> None:
         raise ValueError(
             f"staging: '@' only in {', '.join(f'@{{{place}}}' for place in sorted(known))}; @@ is '@'"
         )
+
+
+def _account_pattern(content: Mapping[str, Any]) -> None:
+    if "account_like" not in content:
+        return
+    if "account_hint" not in content:
+        raise ValueError("account_like: needs account_hint, the same in words")
+    try:
+        re.compile(content["account_like"])
+    except re.error as error:
+        raise ValueError(f"account_like = {quoted(content['account_like'])}: {error}") from None
 
 
 def _lines(values: list, key: str) -> tuple[Line, ...]:

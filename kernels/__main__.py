@@ -3,6 +3,8 @@
 import sys
 from importlib import import_module
 
+from kernels import VERSION
+
 COMMANDS = {
     "allreduce": "orderings of all-reduces: lists, trees, prices, pictures, measured properties",
     "sums": "ways of adding numbers: lists, trees found from values, worst orders, errors and times",
@@ -13,7 +15,7 @@ def text(prog: str) -> str:
     """What can be called, as plain text."""
     lines = [f"usage: {prog} NAME [COMMAND] [options]", ""]
     lines += [f"  {name:9}  {summary}" for name, summary in COMMANDS.items()]
-    return "\n".join([*lines, "", f"{prog} NAME --help   the commands of each"])
+    return "\n".join([*lines, "", f"{prog} NAME --help   the commands of each", f"{prog} --version"])
 
 
 def main(argv: list[str] | None = None, prog: str = "python -m kernels") -> int:
@@ -21,6 +23,9 @@ def main(argv: list[str] | None = None, prog: str = "python -m kernels") -> int:
     name, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if name in ("-h", "--help"):
         print(text(prog))
+        return 0
+    if name == "--version":
+        print(VERSION)
         return 0
     if name not in COMMANDS:
         print(f"{prog}: no {name!r} here: choose {' or '.join(COMMANDS)}", file=sys.stderr)

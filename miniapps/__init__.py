@@ -3,8 +3,6 @@
 from importlib.util import find_spec
 from pathlib import Path
 
-__version__ = "0.1.0"
-
 
 def require_own(*names: str) -> None:
     """Raise ImportError unless the packages `names` are those installed beside this one: Python prefers a file or
@@ -21,3 +19,5 @@ def require_own(*names: str) -> None:
 
 
 require_own("kernels")
+
+from kernels import __version__ as __version__  # noqa: E402 - of the package that was just looked for

@@ -7,6 +7,7 @@ import pkgutil
 import sys
 
 import miniapps
+from kernels import VERSION
 from miniapps.received.text import tell
 from miniapps.runner.config import closest
 
@@ -47,6 +48,9 @@ def main(argv: list[str]) -> int:
         return doctor()
     if command in ("list", "-h", "--help"):
         tell(listing(), keep="\n")
+        return 0
+    if command == "--version":
+        tell(VERSION)
         return 0
     tell(f"miniapps: unknown command {command!r}{closest(command, COMMANDS)}", sys.stderr)
     return 2

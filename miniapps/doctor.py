@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from kernels.threads import cores
 from miniapps.received.text import tell
 from miniapps.system import environment
 
@@ -74,7 +75,7 @@ def findings_here() -> Iterator[Finding]:
     yield compiler()
     yield from cuda()
     yield Finding("processor", f"{environment.cpu_model()}, {environment.instructions()}")
-    yield Finding("cores", f"{environment.cores()} for this process")
+    yield Finding("cores", f"{cores()} for this process")
     yield memory()
 
 

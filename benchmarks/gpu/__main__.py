@@ -19,6 +19,7 @@ from importlib import import_module
 from pathlib import Path
 
 from benchmarks.harness.results import report, save
+from kernels.threads import cores
 from miniapps.system import environment
 
 # Module, function, title. Imported one by one: some need the C++ kernels, or mpi4py.
@@ -48,7 +49,7 @@ def main() -> int:
     where = {
         "device": device,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "cores": environment.cores(),
+        "cores": cores(),
         "cpu": environment.cpu_model(),
         "packages": environment.packages(),
         "quick": options.quick,

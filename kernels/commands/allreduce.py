@@ -8,6 +8,7 @@ import json
 import sys
 import textwrap
 
+from kernels import VERSION
 from kernels.allreduce.accumulate import ACCUMULATIONS
 from kernels.allreduce.catalog import Ordering, orderings
 from kernels.commands import cost, draw, properties, tree
@@ -70,6 +71,7 @@ def _list(args: argparse.Namespace) -> int:
 def parser(command: str | None, prog: str = "python -m kernels.allreduce") -> argparse.ArgumentParser:
     """The arguments of all commands; of those under MPI only of the one that is called."""
     top = Parser(prog=prog, description=__doc__)
+    top.add_argument("--version", action="version", version=VERSION)
     top.set_defaults(run=_list, json=False)
     commands = top.add_subparsers(metavar="COMMAND")
     shown = commands.add_parser(

@@ -48,7 +48,7 @@ def register(commands) -> None:
         "--ranks", type=numbers, metavar="2,8", help="(default: those of 1,2,3,4,5,7,8 that fit)"
     )
     parser.add_argument("--lengths", help=f"of the vector (default: {','.join(LENGTHS)})")
-    parser.add_argument("--show", action="store_true", help="a counterexample for every `no`")
+    parser.add_argument("--show", action="store_true", help="two sums that differ for every `yes`")
     parser.add_argument("--write", metavar="FILE", help="also put the table between this library's markers")
     parser.set_defaults(run=run)
 

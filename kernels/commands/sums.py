@@ -11,7 +11,7 @@ import textwrap
 import ml_dtypes
 import numpy as np
 
-from kernels import npy
+from kernels import VERSION, npy
 from kernels.commands.parser import Number, Parser
 from kernels.guarantees import ChoiceError, meets
 from kernels.ranges import SEEDS
@@ -25,6 +25,7 @@ from kernels.sums.orders import ORDERS
 from kernels.sums.outline import outline
 from kernels.sums.trees import NO_TREE, of_variant
 from kernels.threads import MOST as MOST_THREADS
+from kernels.threads import cores
 from kernels.tree import depth, expression, same
 
 TERMS = Number(1, 2**16)  # of a tree that is discovered: takes seconds, and memory for every term
@@ -220,6 +221,7 @@ def _dtype(name: str | None) -> np.dtype:
 def parser(prog: str = "python -m kernels.sums") -> argparse.ArgumentParser:
     """The arguments of all commands."""
     top = Parser(prog=prog, description=__doc__)
+    top.add_argument("--version", action="version", version=VERSION)
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
 
     shown = commands.add_parser(
@@ -316,6 +318,12 @@ def main(argv: list[str] | None = None, prog: str = "python -m kernels.sums") ->
         if args.command == "worst":
             print(worst_text(args.order, x, source, args.seed, given, args.save))
         else:
+            if args.threads and args.threads > (own := cores()):
+                print(
+                    f"{top.prog}: --threads {args.threads}: this process may use {own} "
+                    f"core{'s' * (own > 1)}, so threads wait for each other and times say little",
+                    file=sys.stderr,
+                )
             print(compare(x, source, args.threads or 0))
     except ValueError as error:  # ChoiceError is one, and what kernels say of wrong parameters
         print(f"{top.prog}: {error}", file=sys.stderr)

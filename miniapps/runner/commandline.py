@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
+from kernels import VERSION
 from miniapps.errors import UsageError
 from miniapps.received.records import TOML_MOST
 from miniapps.received.regular import Refused, read_text
@@ -23,7 +24,7 @@ from miniapps.runner.config import (
     from_settings,
     options,
 )
-from miniapps.runner.options import Common, RunOptions
+from miniapps.runner.options import SHORTHANDS, Common, RunOptions
 
 DECK_BYTES = 4 * TOML_MOST  # the bytes of so many characters of UTF-8
 
@@ -52,7 +53,8 @@ def parse(app: Any, argv: list[str], environ: Mapping[str, str]) -> tuple[RunOpt
     known = known_options(app)
     arguments, unknown = _parser(app, known).parse_known_args(argv)
     if unknown:
-        spelled = [flag for o in known for flag in _spellings(o)] + ["--set", "--list", "--help"]
+        spelled = [flag for o in known for flag in _spellings(o)]
+        spelled += [*SHORTHANDS, "--set", "--list", "--version", "--help"]
         name = unknown[0].partition("=")[0]
         raise UsageError(f"unknown argument {cut(unknown[0])}{closest(name, spelled)}")
     flags = {
@@ -61,9 +63,13 @@ def parse(app: Any, argv: list[str], environ: Mapping[str, str]) -> tuple[RunOpt
         if o.flag and (value := getattr(arguments, o.key)) is not None
     }
     settings = from_settings(known, arguments.settings)
+    short = SHORTHANDS[arguments.short][0] if arguments.short else {}
+    for key, value in short.items():
+        if (flags | settings).get(key, value) != value:
+            raise UsageError(f"{arguments.short} and another {key} are both given; leave one out")
     if twice := [key for key in settings if key in flags and flags[key] != settings[key]]:
         raise UsageError(f"{twice[0]} is given twice, by its option and by --set; leave one out")
-    above = from_environment(known, environ) | settings | flags
+    above = from_environment(known, environ) | settings | flags | short
     deck = above.get("run.deck")
     values = _deck(app, known, deck) | above | {"run.deck": deck or _default_deck(app)}
     return build(Common, values).run, build(app.config, values), arguments.list
@@ -144,6 +150,10 @@ def _parser(app: Any, known: list[Option]) -> argparse.ArgumentParser:
         metavar="SECTION.NAME=VALUE",
         help="set any option",
     )
+    shorthands = parser.add_mutually_exclusive_group()
+    for flag, (_, text) in SHORTHANDS.items():
+        shorthands.add_argument(flag, dest="short", action="store_const", const=flag, help=text)
+    parser.add_argument("--version", action="version", version=VERSION, help="print the version, then stop")
     parser.add_argument(
         "--list", action="store_true", help="list decks, orderings, variants and all options, then stop"
     )

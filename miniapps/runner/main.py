@@ -88,7 +88,7 @@ def _agree(app: App, argv: list[str], comm: Any) -> tuple[int, Launch | None]:
         except USAGE as error:
             tell(f"{app.name}: {error}", sys.stderr)
             answer = (BAD_USAGE, None)
-        except SystemExit as end:  # --help
+        except SystemExit as end:  # --help, --version
             sys.stdout.flush()
             answer = (int(end.code or DONE), None)
         except BrokenPipeError:  # of --list: its reader, such as `head`, has seen enough

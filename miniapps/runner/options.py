@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from kernels.guarantees import LEVELS
 from kernels.threads import MOST as MOST_THREADS
@@ -173,6 +174,16 @@ class RunOptions:
     def policy(self) -> Policy:
         """What guarantee, ordering and accumulation come to; options are not changed once it was asked for."""
         return resolve(self.guarantee, self.allreduce, self.accumulate)
+
+
+# Flags that stand for values of other options.
+SHORTHANDS: dict[str, tuple[dict[str, Any], str]] = {
+    "--quiet": (
+        {"run.log_level": "warning", "run.progress": False},
+        "warnings and results alone: --log-level warning --no-progress",
+    ),
+    "--verbose": ({"run.log_level": "debug"}, "all that there is to say: --log-level debug"),
+}
 
 
 @dataclass

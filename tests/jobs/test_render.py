@@ -12,6 +12,7 @@ from jobs.job import Job, JobError
 from jobs.render import render
 from jobs.sites import names, site
 from tests.jobs import golden
+from tests.jobs.campaigns import SMALL, write
 
 JOB = Job(
     name="weak",
@@ -34,7 +35,7 @@ def test_running_the_script_starts_the_application_through_srun(tmp_path, capsys
     (tools / "activate").write_text(f'PATH="{tools}:$PATH"\n')
     (tools / "srun").write_text('#!/bin/sh\nfor a in "$@"; do echo "<$a>"; done\nexit 3\n')
     (tools / "srun").chmod(0o755)
-    main([*ARGUMENTS, "--environment", str(tools.parent), "--out", "my runs", "--", "--seed", "a b; $(rm)"])
+    main([*ARGUMENTS, "--environment", str(tools.parent), "--out", "my runs", "--", "--replay", "a b; $(rm)"])
     slurm = dict(SLURM_JOB_ID="77", SLURM_RESTART_COUNT="1", SLURM_JOB_NODELIST="n[1-4]")
     run = subprocess.run(
         ["bash"], input=capsys.readouterr().out, text=True, capture_output=True, env={**os.environ, **slurm}
@@ -43,7 +44,7 @@ def test_running_the_script_starts_the_application_through_srun(tmp_path, capsys
     assert nodes == "nodes: n[1-4]"
     launch = ["<--nodes=2>", "<--ntasks=8>", "<--ntasks-per-node=4>", "<--cpus-per-task=1>"]
     application = ["<python>", "<-m>", "<miniapps.coupled>", "<--deck>", "<S>", "<--threads>", "<1>"]
-    arguments = ["<--out>", "<my runs/coupled-77.1>", "<--seed>", "<a b; $(rm)>"]
+    arguments = ["<--out>", "<my runs/coupled-77.1>", "<--replay>", "<a b; $(rm)>"]
     assert given[-15:] == [*launch, *application, *arguments]
     assert given[:-15] == [
         *("<--nodes=1>", "<--ntasks=1>", "<--ntasks-per-node=1>", "<--cpus-per-task=1>"),
@@ -94,6 +95,12 @@ def test_a_job_that_cannot_be_described_is_refused(wrong, message):
         (["--nodes", "0"], "nodes 0: a whole number, at least 1"),
         (["--site", "frontier", "--threads", "15"], "4 x threads 15 are 60 cores"),
         (["campaign.toml"], "campaign.toml and --app: one of them"),
+        (["--", "--guarantee", "al"], "coupled on 8 ranks: option --guarantee: run.guarantee cannot be 'al'"),
+        (["--", "--gurantee", "layout"], "unknown argument --gurantee; did you mean --guarantee?"),
+        (["--", "--guarantee", "layout", "--allreduce", "ring"], "less than the 'layout'"),
+        (["--nodes", "99999", "--ranks-per-node", "1"], "coupled on 99999 ranks: "),
+        (["--deck", "XL"], "unknown deck XL"),
+        (["--", "--guarantee", "layout", "--help"], "--help prints and runs nothing; leave it out"),
     ],
 )
 def test_usage_errors_end_with_code_2_and_name_the_option(arguments, message, capsys):
@@ -129,6 +136,73 @@ def test_scripts_are_written_and_never_over_another(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main([*ARGUMENTS, "--output", str(tmp_path / "new")])
     assert "coupled.sh exists already" in capsys.readouterr().err
+
+
+def test_options_that_cannot_be_checked_here_are_said_to_be_unchecked(monkeypatch, capsys):
+    """A login node without an MPI library cannot import an application."""
+
+    def absent(*_):
+        raise RuntimeError("cannot load MPI library")
+
+    monkeypatch.setattr("jobs.applications.check", absent)
+    assert main([*ARGUMENTS, "--", "--guarantee", "layout"]) == 0
+    printed = capsys.readouterr()
+    assert "--guarantee layout" in printed.out
+    assert printed.err == (
+        "jobs: the options of coupled are not checked, for it cannot be imported here: cannot load MPI library\n"
+    )
+
+
+def test_a_device_that_a_login_node_lacks_is_no_mistake(monkeypatch, capsys):
+    monkeypatch.setattr("jobs.applications._no_cuda", lambda: "no CUDA here")
+    assert main([*ARGUMENTS, "--", "--device", "cuda"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("site_name", "account"), [("perlmutter", "m1234"), ("perlmutter-cpu", "m1234_g")])
+def test_an_account_that_looks_wrong_is_warned_of_with_the_sites_hint(site_name, account, capsys):
+    arguments = ["render", "--app", "coupled", "--site", site_name, "--account"]
+    assert main([*arguments, account]) == 0
+    printed = capsys.readouterr()
+    assert f"#SBATCH --account={account}\n" in printed.out
+    assert printed.err.startswith(f"jobs: account {account} does not look like one of {site_name}: for ")
+    assert main([*arguments, "m1234_g" if account == "m1234" else "m1234"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+# --- the directory of the scheduler's output ---
+
+
+def test_where_scripts_are_written_the_directory_of_the_output_is_made(tmp_path, capsys):
+    path = write(tmp_path, SMALL + "[sites.generic-slurm]\nranks_per_node = 2\n")
+    command = ["render", str(path), "--environment", "/env"]
+    assert main(command) == 0
+    script, logs = capsys.readouterr().out, tmp_path / "out/logs"
+    assert f"Before you submit:\n#     mkdir -p {logs}\n" in script
+    assert f"#SBATCH --output={logs}/small" in script.replace("%x", "small")
+    assert not logs.exists(), "printing makes nothing"
+    assert main([*command, "--output", str(tmp_path / "scripts")]) == 0
+    assert logs.is_dir()
+    assert main([*command, "--output", str(tmp_path / "again")]) == 0, "it may be there"
+
+
+def test_a_directory_of_the_output_that_is_on_another_machine_is_told(tmp_path, capsys):
+    (tmp_path / "out").write_text("a file, where no directory can be made")
+    path = write(tmp_path, SMALL + "[sites.generic-slurm]\nranks_per_node = 2\n")
+    assert main(["render", str(path), "--environment", "/env", "--output", str(tmp_path / "scripts")]) == 0
+    assert f"{tmp_path}/out/logs cannot be made here: Not a directory" in capsys.readouterr().err
+
+
+def test_nothing_is_made_through_a_link(tmp_path, capsys):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/logs").symlink_to(tmp_path / "elsewhere")
+    path = write(tmp_path, SMALL + "[sites.generic-slurm]\nranks_per_node = 2\n")
+    with pytest.raises(SystemExit) as exit:
+        main(["render", str(path), "--environment", "/env", "--output", str(tmp_path / "scripts")])
+    assert exit.value.code == 2
+    assert "out/logs: is a symbolic link" in capsys.readouterr().err
+    assert not (tmp_path / "scripts").exists()
 
 
 # --- what the scripts do, with stand-ins for what a machine has: launchers, modules, staging ---

@@ -163,7 +163,7 @@ def test_one_job_has_no_array(name):
     assert not {"--array", "-J", "-t", "-tc", "--bulk", "--sparam"} & set(times)
 
 
-@pytest.mark.parametrize("name", ["perlmutter", "juwels-booster"])
+@pytest.mark.parametrize("name", ["perlmutter", "perlmutter-cpu", "juwels-booster"])
 def test_where_slurm_counts_hardware_threads_a_rank_gets_two_per_core(name):
     threads = golden.job(name).threads
     _, values = asked(script(name), "slurm")
@@ -222,6 +222,14 @@ def test_the_documentation_speaks_of_every_site():
     ("name", "changes", "message"),
     [
         ("frontier", {"account": None}, "account: frontier needs one"),
+        ("perlmutter", {"account": None}, "(--account NAME; for GPU nodes its name ends in _g, as m1234_g)"),
+        ("fugaku", {"gpus_per_node": 1}, "gpus_per_node 1: a node of fugaku has 0"),
+        ("perlmutter-cpu", {"gpus_per_node": 1}, "gpus_per_node 1: a node of perlmutter-cpu has 0"),
+        (
+            "perlmutter-cpu",
+            {"threads": 5},
+            "32 x threads 5 are 160 cores, and a node of perlmutter-cpu has 128",
+        ),
         (
             "frontier",
             {"threads": 8},
@@ -301,6 +309,12 @@ def test_a_site_of_ones_own_is_a_file(tmp_path):
         (('"as ever"]', '"as ever"]\n[environment]\n"A B" = ["1", ""]'), "environment.A B"),
         (('"as ever"]', '"as ever"]\nstaging = "cp @{enviroment} /tmp"'), "staging"),
         (('"as ever"]', '"as ever"]\ncores = -1'), "cores = -1"),
+        (('"as ever"]', '"as ever"]\n[gpus]\nper_node = -1'), "gpus.per_node = -1: at least 0"),
+        (('"as ever"]', '"as ever"]\naccount_like = ".+_g"'), "account_like: needs account_hint"),
+        (
+            ('"as ever"]', '"as ever"]\naccount_hint = "a name"\naccount_like = "("'),
+            "account_like = '(': missing ), unterminated subpattern",
+        ),
         (('"as ever"]', '"as ever"'), "not TOML"),
     ],
 )

@@ -200,6 +200,18 @@ def test_every_variant_that_can_run_is_compared(capsys):
             assert float(value) == float.fromhex(hexadecimal)
             assert at_most == "-" or abs(int(off)) <= float(at_most) + 1
             assert v.name != "exact" or off == "0"
+            assert re.search(rf"^{v.name} +{v.backend} .* \d+\.\d+ to \d+\.\d+$", text, re.MULTILINE)
+
+
+def test_more_threads_than_cores_are_warned_of(capsys, monkeypatch):
+    monkeypatch.setattr("kernels.commands.sums.cores", lambda: 2)
+    command = ["compare", "--distribution", "normal", "-n", "10", "--threads"]
+    assert main([*command, "2"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main([*command, "3"]) == 0
+    err = capsys.readouterr().err
+    assert err.startswith("python -m kernels.sums: --threads 3: this process may use 2 cores, ")
+    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize("value, off", [(1.0, 0), (np.nextafter(1, 2), 1), (1 - 2.0**-53, -1), (-0.0, None)])

@@ -55,6 +55,33 @@ def test_a_deck_may_set_common_options(tmp_path):
     assert parse("--deck", deck(tmp_path, '[run]\nguarantee = "layout"'))[0].guarantee == "layout"
 
 
+def test_quiet_and_verbose_stand_for_log_level_and_progress():
+    def shown(*argv, **environ):
+        options, _ = parse(*argv, **environ)
+        return options.log_level, options.progress
+
+    assert shown() == ("info", True)
+    assert shown("--quiet") == ("warning", False)
+    assert shown("--verbose") == ("debug", True)
+    assert shown("--verbose", "--no-progress") == ("debug", False)
+    assert shown("--quiet", FPNA_RUN_LOG_LEVEL="debug", FPNA_RUN_PROGRESS="true") == ("warning", False)
+    assert shown("--quiet", "--log-level", "warning", "--set", "run.progress=no") == ("warning", False)
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--quiet", "--log-level", "error"], "--quiet and another run.log_level are both given"),
+        (["--quiet", "--set", "run.progress=true"], "--quiet and another run.progress are both given"),
+        (["--verbose", "--log-level", "info"], "--verbose and another run.log_level are both given"),
+        (["--quiet", "--verbose"], "not allowed with argument --quiet"),
+        (["--quite"], "unknown argument --quite; did you mean --quiet?"),
+    ],
+)
+def test_shorthands_that_contradict_are_refused(argv, message):
+    assert message in refusal(*argv)
+
+
 def test_values_have_the_type_of_their_option(tmp_path):
     path = deck(tmp_path, "[work]\nscale = 2\nlimit = 1e3")
     options, own = parse("--deck", path, "--check-ranks", "--no-progress", "--set", "work.limit=none")

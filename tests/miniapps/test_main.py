@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import miniapps.__main__
+from kernels import VERSION
 from miniapps import doctor
 from miniapps.runner import main, policy
 from miniapps.system import environment
@@ -106,6 +107,14 @@ def test_a_guarantee_is_kept_over_rank_counts_ownership_and_tracing(tmp_path):
     )
 
 
+def test_a_quiet_run_prints_its_lines_alone_and_a_verbose_one_more(tmp_path):
+    quiet = on_ranks(2, [*TINY, "--out", tmp_path / "quiet", "--quiet"])
+    assert (quiet.returncode, quiet.stderr) == (0, "")
+    assert lines(quiet, "VERIFICATION:") == ["VERIFICATION: PASS"]
+    verbose = on_ranks(2, [*TINY, "--out", tmp_path / "verbose", "--verbose"])
+    assert verbose.returncode == 0 and "rank 0 INFO" in verbose.stderr
+
+
 def test_without_out_the_run_goes_below_runs(tmp_path):
     run = run_python(TINY, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
@@ -130,9 +139,16 @@ def test_repeats_that_differ_under_a_guarantee_fail_and_without_one_do_not(tmp_p
     run = on_ranks(2, [*argv, "--out", tmp_path / "run", "--guarantee", "run"])
     assert run.returncode == 3
     assert "CHECK FAIL repeats: 2 different states in 2 repeats under --guarantee run" in run.stdout
+    assert lines(run, "NOTE") == []
     run = on_ranks(2, [*argv, "--out", tmp_path / "none"])
     assert run.returncode == 0
     assert len(set(states(run))) == 2
+    assert run.stdout.splitlines()[-3:] == [
+        "NOTE 2 repeats have 2 different states: nothing was promised (--guarantee none); "
+        "--guarantee run promises equal repeats",
+        "VERIFICATION: PASS",
+        f"RUN {tmp_path / 'none'}",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -192,6 +208,8 @@ def test_help_and_list_end_well_on_any_number_of_ranks(tmp_path):
     shown = on_ranks(2, [*TINY, "--help"], cwd=tmp_path)
     assert (shown.returncode, shown.stderr) == (0, "")
     assert shown.stdout.count("common options:") == 1
+    version = on_ranks(2, [*TINY, "--version"], cwd=tmp_path)
+    assert (version.returncode, version.stderr, version.stdout) == (0, "", f"{VERSION}\n")
     listed = on_ranks(2, [*TINY, "--list", "--steps", "9"], cwd=tmp_path)
     assert (listed.returncode, listed.stderr) == (0, "")
     assert "recursive-doubling" in listed.stdout

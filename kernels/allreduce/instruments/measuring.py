@@ -22,7 +22,7 @@ from kernels.allreduce.instruments.properties import (
     COUNT,
     INTEGERS,
     PLACEMENT,
-    RANKS,
+    RANK,
     RUN,
     SHORT,
     SIZE,
@@ -36,6 +36,7 @@ from kernels.allreduce.instruments.properties import (
 )
 from kernels.allreduce.reduction import Reduction
 from kernels.guarantees import ChoiceError
+from kernels.progress import Progress
 
 STAGGER = 1e-3  # seconds: several times what a message takes
 REPEATS = 4
@@ -66,19 +67,26 @@ def measure(
     Collective over `world`. Communicators that fit beside each other are measured at once.
     """
     own: list[Observation] = []
-    for together in packed(sizes, world.size):
+    progress = Progress("properties") if world.rank == 0 else None
+    packs, trials = packed(sizes, world.size), list(itertools.product(dtypes, seeds, tried))
+    for pack, together in enumerate(packs):
         ends = list(itertools.accumulate(together))
         group = next((i for i, end in enumerate(ends) if world.rank < end), MPI.UNDEFINED)
         comm = world.Split(group, world.rank)
         if comm != MPI.COMM_NULL:
             places = list(placements(comm))
-            for dtype, seed, reduction in itertools.product(dtypes, seeds, tried):
+            for trial, (dtype, seed, reduction) in enumerate(trials):
+                if progress:  # rank 0 is in the first and largest communicator of every pack
+                    text = f"{reduction.label}, {dtype}, seed {seed}, p = {comm.size}"
+                    progress.show((pack + trial / len(trials)) / len(packs), text)
                 mine = [n for n in lengths if seed == seeds[0] or n.startswith("p") or int(n) <= SHORT]
                 if mine:
                     own += observe(Subject(comm, places, reduction, dtype, seed, mine))
             for _, other in places:
                 other.Free()
             comm.Free()
+    if progress:
+        progress.clear()
     gathered = world.gather(own, 0)
     return gathered and list(itertools.chain(*gathered))
 
@@ -174,7 +182,7 @@ def disagreeing(seen: list[Observation], rank: int, digests: bytes) -> Iterator[
         if own != o.digest:
             for how, hashed in (("rank 0", o.digest), (f"rank {rank}", own)):
                 part = f"{o.part}, {o.how}"
-                yield Observation(o.ordering, RANKS, o.dtype, o.seed, o.p, o.n, part, how, hashed)
+                yield Observation(o.ordering, RANK, o.dtype, o.seed, o.p, o.n, part, how, hashed)
 
 
 def repeats(s: Subject) -> Iterator[Observation]:

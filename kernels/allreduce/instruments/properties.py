@@ -1,7 +1,8 @@
 """What the bits of an ordering depend on: the data it is tried on, the verdict on what was observed, the table.
 
-An observation is the hash of (a part of) a total, and how it came about. Observations that a property says are equal
-form a class; two different hashes in one class are a counterexample. `measuring` makes the observations under MPI.
+An observation is the hash of (a part of) a total, and how it came about. Observations that agree in everything but one
+thing, such as the rank count, form a class; two different hashes in one class show that the bits depend on that thing.
+`measuring` makes the observations under MPI.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from kernels.allreduce.catalog import orderings
 from kernels.allreduce.reduction import Reduction
 from kernels.guarantees import LEVELS, ChoiceError
 
-RUN, RANKS, SIZE, PLACEMENT, COUNT = "run to run", "all ranks", "message size", "placement", "rank count"
-PROPERTIES = (RUN, RANKS, SIZE, PLACEMENT, COUNT)  # the columns of the table
-INTEGERS = "sums of integers"  # no property of an order, but of a correct sum
+RUN, RANK, SIZE, PLACEMENT, COUNT = "run", "rank", "message size", "placement", "rank count"
+PROPERTIES = (RUN, RANK, SIZE, PLACEMENT, COUNT)  # the columns of the table: what bits may depend on
+INTEGERS = "sums of integers"  # not what bits depend on: a correct sum of integers has one value
 
-# What a guarantee promises of these. The length of the message is in no promise: fixed point, which keeps all others,
-# has one unit for the whole vector.
+# What the bits do not depend on, by guarantee. The length of the message is in no promise: fixed point, which keeps all
+# others, has one unit for the whole vector.
 PROMISES = {
     "none": (INTEGERS,),
-    "run": (INTEGERS, RUN, RANKS),
-    "layout": (INTEGERS, RUN, RANKS, PLACEMENT, COUNT),
+    "run": (INTEGERS, RUN, RANK),
+    "layout": (INTEGERS, RUN, RANK, PLACEMENT, COUNT),
     "exact": (INTEGERS, *PROPERTIES),
 }
 
@@ -58,7 +59,7 @@ class Observation:
     digest: bytes
 
     def same(self) -> tuple:
-        """What observations have in common whose bits are equal if the ordering has the property."""
+        """What observations have in common whose bits are equal if they do not depend on the property."""
         return (
             self.ordering,
             self.property,
@@ -145,7 +146,7 @@ def packed(sizes: Iterable[int], room: int) -> list[list[int]]:
 
 
 def counterexamples(observations: Iterable[Observation]) -> dict[tuple[str, str], tuple[Observation, ...]]:
-    """{(ordering, property): the two observations, on the fewest ranks and elements, that disprove it}."""
+    """{(ordering, property): two observations, on the fewest ranks and elements, that differ in bits}."""
     first: dict[tuple, Observation] = {}
     differing: dict[tuple[str, str], tuple[Observation, ...]] = {}
     for o in sorted(observations, key=lambda o: (o.p, o.n, o.seed)):
@@ -175,8 +176,9 @@ def sentence(one: Observation, other: Observation) -> str:
     """A counterexample, and the command that shows it again."""
     sizes = ",".join(map(str, sorted({one.p, other.p})))
     lengths = ",".join(map(str, sorted({one.n, other.n})))
+    depends = "gives wrong sums of integers" if one.property == INTEGERS else f"depends on the {one.property}"
     return (
-        f"fails {one.property!r}: {one.dtype}, seed {one.seed}, {one.part}: p {one.p}, n {one.n}, {one.how}, and "
+        f"{depends}: {one.dtype}, seed {one.seed}, {one.part}: p {one.p}, n {one.n}, {one.how}, and "
         f"p {other.p}, n {other.n}, {other.how}, differ in bits (--orderings {quote(one.ordering)} --dtype {one.dtype} "
         f"--seeds {one.seed} --ranks {sizes} --lengths {lengths})"
     )
@@ -195,10 +197,11 @@ def stronger(tried: Sequence[Reduction], differing: dict) -> list[str]:
 
 
 def table(tried: Sequence[Reduction], differing: dict, caption: str) -> str:
-    """The caption and a Markdown table: one row per ordering, `no` where there was a counterexample."""
-    rows = [["ordering", "declared", *PROPERTIES]]
+    """The caption and a Markdown table: a row per ordering, `yes` where bits were seen to depend on the column."""
+    first, *others = PROPERTIES
+    rows = [["ordering", "declared", f"depends on {first}", *(f"on {other}" for other in others)]]
     rows += [
-        [f"`{r.label}`", r.guarantee, *("no" if (r.label, p) in differing else "yes" for p in PROPERTIES)]
+        [f"`{r.label}`", r.guarantee, *("yes" if (r.label, p) in differing else "no" for p in PROPERTIES)]
         for r in tried
     ]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]

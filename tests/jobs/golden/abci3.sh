@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
 # weak, on abci3: 2 nodes x 8 ranks x 12 cores. To submit: qsub SCRIPT
+# The scheduler writes its output into a directory that it does not make. Before you submit:
+#     mkdir -p logs
 # Follows https://docs.abci.ai/v3/en/job-execution
 # looked at on 2026-11-21. Not checked there:
 # - %1 in -J, which lets the elements of an array run one after another (PBS 2021 and later)

@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
 # weak, on frontier: 2 nodes x 8 ranks x 7 cores. To submit: sbatch SCRIPT
+# The scheduler writes its output into a directory that it does not make. Before you submit:
+#     mkdir -p logs
 # Follows https://docs.olcf.ornl.gov/systems/frontier_user_guide.html
 # looked at on 2026-11-21. Not checked there:
 # - that a venv, not only a conda environment, starts from /mnt/bb

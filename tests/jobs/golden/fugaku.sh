@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
 # weak, on fugaku: 48 nodes x 4 ranks x 12 cores. To submit: pjsub SCRIPT
+# The scheduler writes its output into a directory that it does not make. Before you submit:
+#     mkdir -p logs
 # Follows
 # https://www.r-ccs.riken.jp/fugaku/docs/user-guide/sys-use/user-guide-use-1.49/build/en/JobExecution/BulkJob.html
 # looked at on 2026-11-21. Not checked there:

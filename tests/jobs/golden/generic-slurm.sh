@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
 # weak, on generic-slurm: 4 nodes x 8 ranks x 2 cores. To submit: sbatch SCRIPT
+# The scheduler writes its output into a directory that it does not make. Before you submit:
+#     mkdir -p logs
 # Follows https://slurm.schedmd.com/sbatch.html
 # looked at on 2026-11-21.
 #SBATCH --job-name=weak

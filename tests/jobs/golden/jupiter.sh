@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
 # weak, on jupiter: 2 nodes x 4 ranks x 72 cores. To submit: sbatch SCRIPT
+# The scheduler writes its output into a directory that it does not make. Before you submit:
+#     mkdir -p logs
 # Follows https://apps.fz-juelich.de/jsc/hps/jupiter/batchsystem.html
 # looked at on 2026-11-21. Not checked there:
 # - of the page only the beginning could be read: the partition's name and --gres are as on JUWELS Booster

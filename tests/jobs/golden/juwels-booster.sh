@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
 # weak, on juwels-booster: 2 nodes x 4 ranks x 12 cores. To submit: sbatch SCRIPT
+# The scheduler writes its output into a directory that it does not make. Before you submit:
+#     mkdir -p logs
 # Follows https://apps.fz-juelich.de/jsc/hps/juwels/batchsystem.html
 # looked at on 2026-11-21. Not checked there:
 # - the page itself could not be read; partition, --gres and --cpus-per-task are as in users' scripts

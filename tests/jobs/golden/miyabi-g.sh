@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
 # weak, on miyabi-g: 4 nodes x 1 rank x 72 cores. To submit: qsub SCRIPT
+# The scheduler writes its output into a directory that it does not make. Before you submit:
+#     mkdir -p logs
 # Follows https://www.cc.u-tokyo.ac.jp/en/supercomputer/miyabi/service/course.php
 # looked at on 2026-11-21. Not checked there:
 # - of the page only the beginning could be read; queue, group_list, select and modules are as in users' scripts

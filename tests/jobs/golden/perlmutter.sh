@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
 # weak, on perlmutter: 2 nodes x 4 ranks x 16 cores. To submit: sbatch SCRIPT
+# The scheduler writes its output into a directory that it does not make. Before you submit:
+#     mkdir -p logs
 # Follows https://docs.nersc.gov/jobs/policy/
 # looked at on 2026-11-21. Not checked there:
 # - the limits of nodes and time, so that they are not tested

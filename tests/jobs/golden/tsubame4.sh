@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
 # weak, on tsubame4: 4 nodes x 4 ranks x 48 cores. To submit: qsub -g lab_g SCRIPT
+# The scheduler writes its output into a directory that it does not make. Before you submit:
+#     mkdir -p logs
 # Follows https://www.t4.cii.isct.ac.jp/docs/handbook.en/jobs/
 # looked at on 2026-11-21. Not checked there:
 # - the page itself could not be read; node_f, h_rt, -g and the modules are as in users' scripts

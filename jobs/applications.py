@@ -1,0 +1,61 @@
+"""The applications that jobs start: their names, their options, and whether they would take a command line."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from miniapps.runner import commandline, launch
+from miniapps.runner.config import Option
+from miniapps.runner.failure import USAGE
+from miniapps.system import environment
+
+PRINT_AND_STOP = ("-h", "--help", "--version", "--list")
+
+
+class Refusal(ValueError):
+    """What an application answers to a command line that it does not take."""
+
+
+def names() -> list[str]:
+    """The names of all applications, without importing them: login nodes may have no MPI."""
+    return sorted(path.name for path in files("miniapps").iterdir() if path.joinpath("decks").is_dir())
+
+
+@cache
+def app(name: str) -> Any:
+    """The application of this name, as `miniapps.runner.main.App`."""
+    return importlib.import_module(f"miniapps.{name}").APP
+
+
+@cache
+def options(name: str) -> dict[str, Option]:
+    """{section.name: option} of an application."""
+    return {option.key: option for option in commandline.known_options(app(name))}
+
+
+def check(name: str, arguments: Sequence[str], ranks: int) -> None:
+    """Let the application look at its command line on so many ranks, without starting it; files are looked for from
+    the current directory, variables FPNA_* do not count. Raises Refusal. With --device cuda where there is no CUDA
+    device, as on a login node, only the options themselves are looked at. ImportError or RuntimeError where the
+    application cannot be imported, as without an MPI library."""
+    if stops := next((argument for argument in arguments if argument in PRINT_AND_STOP), None):
+        raise Refusal(f"{stops} prints and runs nothing; leave it out")
+    own = app(name)
+    try:
+        chosen, config, _ = commandline.parse(own, list(arguments), {})
+        if chosen.device == "cuda" and _no_cuda():
+            return
+        if own.complete:
+            own.complete(config, chosen, ranks)
+        launch.check(own, config, chosen, ranks)
+    except USAGE as error:
+        raise Refusal(str(error)) from None
+
+
+@cache
+def _no_cuda() -> str | None:
+    return environment.no_cuda()
