@@ -10,7 +10,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from importlib import import_module
 
-from miniapps import __version__, require_own
+from miniapps import require_own
 
 APPLICATIONS = ("coupled", "reductions", "solver")  # packages of miniapps
 ANALYSIS = ("report", "divergence", "variability", "growth", "components", "sums", "solves", "scaling", "lint", "show",
@@ -45,7 +45,9 @@ def main(argv: list[str] | None = None) -> int:
         print(text())
         return 0
     if name == "--version":
-        print(f"fpna {__version__}")
+        from kernels import VERSION
+
+        print(VERSION)
         return 0
     run = _command(name)
     if run is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import miniapps
+import kernels
 from tests.launch import run_mpi, run_python
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -127,7 +127,7 @@ def test_the_command_does_not_see_files_that_are_called_as_ours(installed, crowd
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
 
-    assert run("--version") == f"fpna {miniapps.__version__}\n"
+    assert run("--version") == f"{kernels.VERSION}\n"
     assert "divergence" in run("--help")
     assert "mpi4py" in run("doctor")
     assert "ring" in run("kernels", "allreduce", "list")
