@@ -74,7 +74,8 @@ def build(frames: Frames, against: Id | None = None) -> Report:
     overview = Overview(frames, against)
     groups = overview.groups
     verdict = headline(groups, frames, overview.decisions)
-    sections = [in_words(section, overview.words) for section in _annotated(overview)]
+    keyed = _annotated(overview)  # groups by their labels, as exported figures name them
+    sections = [in_words(section, overview.words) for section in keyed]
     launches = frames.runs["run"].nunique()
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("analysis.report"), autoescape=True, undefined=jinja2.StrictUndefined,
@@ -102,7 +103,7 @@ def build(frames: Frames, against: Id | None = None) -> Report:
     # Names may hold characters that UTF-8 cannot write, or that hide others.
     html = printable(html, keep="\n")
     return Report(
-        html, printable(str(verdict)), groups, overview, [f for section in sections for f in section.figures]
+        html, printable(str(verdict)), groups, overview, [f for section in keyed for f in section.figures]
     )
 
 

@@ -20,7 +20,7 @@ from analysis.report import figures
 from analysis.report.growth import growth_section
 from analysis.runs import Id, label, samples
 from analysis.variability import variability
-from analysis.verdict import MEANING, Group, by_weight, counted, place
+from analysis.verdict import FAILED, MEANING, UNTESTED, Group, by_weight, counted, place
 
 APART = (
     "Growth, variability and cost leave out the runs that compare variants, since their steps are samples: see the "
@@ -41,19 +41,24 @@ def groups_sections(overview: Overview) -> list[Section]:
     rest = alone(overview.groups)
     _, groups = groups_table(overview.groups, overview.decisions)
     tables = [("", groups)] if groups.rows else []
-    tables.append(("Different results / runs, by number of ranks", _matrix(counts, overview)))
+    by_ranks = _matrix(counts, overview)
+    tables += [("Different results / runs, by number of ranks", by_ranks)] if by_ranks.rows else []
     lists = [(f"{counted(len(rest), 'group')} with nothing to compare", rest)] if rest else []
     notes = [*_signs(counts), *([APART] if samples(overview.frames.runs).any() else [])]
     return [Section("Groups", "", intro, tables=tables, notes=notes, lists=lists, opened=True)]
 
 
 def _matrix(counts: pd.DataFrame, overview: Overview) -> Table:
-    """`matrix` as a table: a row per group, a column per rank count."""
+    """`matrix` as a table: a row per group that has something to compare, a column per rank count."""
+    verdicts = {group.label: group.verdict for group in overview.groups}
+    counts = counts[counts["group"].map(verdicts) != UNTESTED]
     sizes = sorted(set(counts["size"]) - {ALL})
     names = {size: str(size) for size in sizes} | {ALL: "all"}
     rows = []
     for group, same in counts.groupby("group", sort=False):
         cells = {row.size: _mark(row, group) for row in same.itertuples(index=False)}
+        if verdicts[group] == FAILED:
+            cells = {size: replace(mark, verdict=FAILED) for size, mark in cells.items()}
         name = Mark(group, "", series=overview.labels.index(group))
         rows.append((name, *(cells.get(size, "") for size in names)))
     return Table(("group", *names.values()), rows, grid=True)

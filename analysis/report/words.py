@@ -11,8 +11,8 @@ from analysis.page.sections import Mark, Section, Table
 
 
 def in_words(section: Section, words: Mapping[str, str]) -> Section:
-    """`section` with every label that is a key of `words` ({label: words}) replaced, wherever text is shown, in
-    drawings too; the data of figures keep the labels."""
+    """`section` with every label that is a key of `words` ({label: words}) replaced, wherever text is shown or
+    read aloud; drawings and data of figures keep the labels."""
     if not words:
         return section
     longest_first = sorted(words, key=len, reverse=True)  # a label may begin like a longer one
@@ -22,7 +22,9 @@ def in_words(section: Section, words: Mapping[str, str]) -> Section:
         return labels.sub(lambda match: words[match[0]], text)
 
     def drawn(svg: str) -> str:
-        return labels.sub(lambda match: escape(words[match[0]]), svg)
+        """With the words in what is read aloud, but not in the drawing, which has room for the labels only."""
+        opening, end, rest = svg.partition(">")
+        return labels.sub(lambda match: escape(words[match[0]]), opening) + end + rest
 
     return replace(
         section,

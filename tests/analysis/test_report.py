@@ -113,7 +113,7 @@ def test_the_verdict_is_the_first_thing_said_and_the_title_of_the_page(report):
 def test_groups_are_in_words_worst_first_and_keep_the_colour_of_all_figures(report):
     section = report.html[report.html.index("<h2>Groups") : report.html.index("<h2>First divergence")]
     glyph = r'<span style="color: var\(--s(\d)\)" aria-hidden="true">.</span>'
-    groups = re.findall(rf'<td data-label="group"[^>]*>{glyph} (.*?)</td>', section)
+    groups = re.findall(rf'<td data-label="group"[^>]*><span>{glyph} (.*?)</span></td>', section)
     arrival = ("0", "coupled: no guarantee, sums in order of arrival")
     exact = ("1", "coupled: guaranteed on any number of ranks (layout), sums by exact")
     assert groups == [arrival, exact] * 2  # the verdicts, and the results by rank count
