@@ -29,19 +29,18 @@ frame.onload = () => {{
   const inner = frame.contentDocument, view = frame.contentWindow;
   const size = e => e.getBoundingClientRect(), style = e => view.getComputedStyle(e);
   for (const e of inner.querySelectorAll("details")) e.open = true;
-  // The table of groups by the column of ranks, up and down; the link to the last section opens it.
+  // The table of groups by the column of results, up and down; a link to the last section opens it.
   const table = inner.querySelector("table"), body = table.tBodies[0];
   const results = [...table.tHead.rows[0].cells].find(e => e.textContent === "results");
   const sorted = [];
-  for (let k = 0; k < 2; k++) {{
+  for (let k = 0; results && k < 2; k++) {{
     results.querySelector("button").click();
     sorted.push([...body.rows].map(row => row.cells[results.cellIndex].textContent === "1" ? "1" : "2"));
   }}
   const how = inner.querySelector("#method details");
   how.open = false;
-  inner.defaultView.location.hash = "#method";
-  const reveal = new view.HashChangeEvent("hashchange");
-  view.dispatchEvent(reveal);
+  view.location.hash = "#method";
+  view.dispatchEvent(new view.HashChangeEvent("hashchange"));
   const revealed = how.open;
   const letters = [...inner.querySelectorAll("svg text")];
   const seen = {{
@@ -55,8 +54,8 @@ frame.onload = () => {{
     letters: style(letters[0]).fill,
     heading: inner.querySelector(".headline").innerText,
     links: [...inner.querySelectorAll("a.data")].map(e => [e.download, e.protocol, size(e).width > 0]),
-    grid: size(inner.querySelector("table.grid")).width,
-    around: size(inner.querySelector("table.grid").parentElement).width,
+    grid: size(inner.querySelector("table.grid, table")).width,
+    around: size(inner.querySelector("table.grid, table").parentElement).width,
     heights: [...inner.querySelectorAll("figure")].map(e => size(e).height),
     breaks: [...inner.querySelectorAll("figure")].map(e => style(e).breakInside),
     clipped: [...inner.querySelectorAll(".scroll")].filter(e => {width} > 1200 && e.scrollWidth > e.clientWidth + 1)
