@@ -38,6 +38,7 @@ MEANING = {
 URGENT = (BROKEN, DIFFERS, INCOMPARABLE, OUTSIDE)  # of several verdicts of the cells of a group, the first
 WORST_FIRST = (FAILED, BROKEN, INCOMPARABLE, OUTSIDE, DIFFERS, HOLDS, SAME, UNTESTED)
 FAILURES = ("check failed", "failed")  # what is said of runs that make a group FAILED
+NOTHING = ": nothing to compare with"  # what is said of a run that is alone
 RANKS = "number of ranks"  # a cause that only the comparison of rank counts can have
 DAMAGED = ("unreadable", "missing ranks", "damaged result")  # what is left of these can be used
 
@@ -278,7 +279,7 @@ def _untested(group: Group) -> str:
     runs = f"{counted(group.runs, 'run')} on {ranks(group.sizes)}"
     if group.across:
         return f"{runs}: {_apart_by_ranks(group, group.across)}"
-    return "" if group.beside else f"{runs}: nothing to compare with"
+    return "" if group.beside else f"{runs}{NOTHING}"
 
 
 def _equal(group: Group) -> str:

@@ -102,7 +102,11 @@ def estimate(rows: Rows) -> Estimate:
     for i in reversed(range(factors)):
         if df[i]:
             later = sum(traces[i, j] * variance[j] for j in range(i + 1, factors) if df[j])
-            variance[i] = (reduction[i] - later - df[i] * variance[factors]) / traces[i, i]
+            others = later + df[i] * variance[factors]
+            rest = reduction[i] - others
+            # What is left of two equal numbers is rounding: neither a variance nor an estimate below 0.
+            rest = np.where(np.abs(rest) > ROUNDING * (reduction[i] + np.abs(others)), rest, 0.0)
+            variance[i] = rest / traces[i, i]
     return Estimate(variance, df)
 
 

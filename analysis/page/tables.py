@@ -12,7 +12,7 @@ from analysis.load.frames import Frames
 from analysis.page.sections import Mark, Table
 from analysis.page.text import below, number
 from analysis.regions import regions, summary
-from analysis.verdict import UNTESTED, Group, by_weight, clause
+from analysis.verdict import NOTHING, UNTESTED, Group, by_weight, clause
 
 STATE_SHOWN = 12  # characters of a final state
 
@@ -39,7 +39,11 @@ def groups_table(groups: list[Group], decisions: Iterable[tuple[str, str, str]] 
 
 def alone(groups: list[Group]) -> list[str]:
     """What there is to say of each group with nothing to compare."""
-    return [f"{group.words}: {clause(group)}" for group in groups if group.verdict == UNTESTED]
+    return [
+        f"{group.words} ({clause(group).removesuffix(NOTHING)})"
+        for group in groups
+        if group.verdict == UNTESTED
+    ]
 
 
 def variability_tables(frame: pd.DataFrame) -> list[tuple[str, Table]]:
