@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Collection
+from pathlib import PurePath
 from typing import Any
 
 import pandas as pd
@@ -28,11 +29,19 @@ CHOSEN = (*IN_LABEL, "replay", "guarantee")
 NO_CONDITION = ("source", "restart")
 UNSET = (None, "", 0, False)  # values of factors that say nothing
 
+# A guarantee as people say it who do not know its name.
+PROMISED = {
+    "none": "no guarantee",
+    "run": "guaranteed on one number of ranks (run)",
+    "layout": "guaranteed on any number of ranks (layout)",
+    "exact": "guaranteed on any number of ranks, sums correctly rounded (exact)",
+}
+
 
 def grouped(runs: pd.DataFrame) -> pd.DataFrame:
-    """`runs` with the columns `group` and `cell` (labels, unique over all problems), `device`, and `faulty`
-    (a fault was injected, so that the run is no measure for others), sorted by app, problem, guarantee
-    (weakest first), group, rank count, run and repeat."""
+    """`runs` with the columns `group` and `cell` (labels, unique over all problems), `words` (the group in words, for
+    people), `device`, and `faulty` (a fault was injected, so that the run is no measure for others), sorted by app,
+    problem, guarantee (weakest first), group, rank count, run and repeat."""
     runs = runs.reset_index(drop=True)
     names = problem_names(runs)
     stated = list(zip(runs["method"], runs["options"], strict=True))
@@ -43,7 +52,7 @@ def grouped(runs: pd.DataFrame) -> pd.DataFrame:
     base = runs["app"] + " " + runs["guarantee"] + "/" + runs["ordering"].str.replace(",", "+")
     runs["device"] = [" ".join(map(str, of_effect(*each, "device").values())) for each in stated]
     runs["faulty"] = [any(v not in UNSET for v in of_effect(*each, "fault").values()) for each in stated]
-    runs["group"] = ""
+    runs["group"] = runs["words"] = ""
     for _, same in runs.assign(base=base).groupby(["problem", "base"], sort=False):
         telling = told_apart([own_factors[i] for i in same.index])
         for i in same.index:
@@ -52,6 +61,9 @@ def grouped(runs: pd.DataFrame) -> pd.DataFrame:
             ]
             extra += [names[runs.at[i, "problem"]]] if names[runs.at[i, "problem"]] else []
             runs.at[i, "group"] = base[i] + (f" ({', '.join(extra)})" if extra else "")
+            promise = PROMISED.get(runs.at[i, "guarantee"], runs.at[i, "guarantee"])
+            parts = [promise, sums_in_words(runs.at[i, "ordering"]), *_in_words(extra, *stated[i])]
+            runs.at[i, "words"] = f"{runs.at[i, 'app']}: {', '.join(part for part in parts if part)}"
     spans = runs["guarantee"].isin(SPANS_LAYOUTS)
     runs["cell"] = runs["group"].where(
         spans, runs["group"] + " on " + runs["size"].map(ranks_text).astype("str")
@@ -74,29 +86,80 @@ def cases(runs: pd.DataFrame, by: str) -> pd.DataFrame:
     return pd.concat(pieces, ignore_index=True) if pieces else runs.assign(case=pd.Series(dtype="str"))
 
 
+def sums_in_words(ordering: str) -> str:
+    """`sums in order of arrival` for `arrival`, `sums by direct in exact and fixed-point arithmetic` for `direct in
+    exact,direct in fixed-point`; empty where nothing was summed."""
+    if not ordering:
+        return ""
+    accumulations: dict[str, list[str]] = {}
+    for name, _, accumulation in (part.partition(" in ") for part in ordering.split(",")):
+        accumulations.setdefault(name, []).append(accumulation)
+    known = {"arrival": "in order of arrival", "library": "by the MPI library"}
+    parts = []
+    for name, own in accumulations.items():
+        arithmetic = " and ".join(filter(None, own))
+        parts.append(known.get(name, f"by {name}") + (f" in {arithmetic} arithmetic" if arithmetic else ""))
+    return f"sums {' and '.join(parts)}"
+
+
+def _in_words(extra: list[str], method: str, options: str) -> list[str]:
+    """`extra` of a label, `key=value` each, for people: replays and faults by what they are."""
+    words = {"replay": "replaying", "fault": "with the fault"}
+    known = {
+        f"{key.rpartition('.')[2]}={value}": f"{words[effect]} {value}"
+        for effect in words
+        for key, value in of_effect(method, options, effect).items()
+    }
+    return [known.get(text, text) for text in extra]
+
+
 def ranks_text(size: int) -> str:
     """`1 rank`, `4 ranks`."""
     return f"{size} rank{'s' if size != 1 else ''}"
 
 
 def problem_names(runs: pd.DataFrame) -> dict[str, str]:
-    """{problem hash: what tells it from the other problems of its app, in words}; empty where there is
-    one."""
+    """{problem hash: what tells it from the other problems of its app, in words}: its deck and, where several have
+    that deck, the options that differ; empty where there is one problem."""
     names: dict[str, str] = {}
     for _, same in runs.groupby("app", sort=False):
         problems = same.drop_duplicates("problem")
         if len(problems) == 1:
             names[problems["problem"].iloc[0]] = ""
             continue
-        options = _defining(problems, same)
-        telling = _telling(options)
-        words = [
-            ", ".join(f"{key.rpartition('.')[2]}={_setting(o.get(key))}" for key in telling) for o in options
-        ]
-        for problem, text in zip(problems["problem"], words, strict=True):
-            alone = text and words.count(text) == 1
+        options = dict(zip(problems["problem"], _defining(problems, same), strict=True))
+        decks = _decks(same)
+        several = len(set(decks.values())) > 1
+        words: dict[str, str] = {}
+        for deck in dict.fromkeys(decks.values()):
+            own = {key: o for key, o in options.items() if decks[key] == deck}
+            words |= _within_deck(deck if several else "", own)
+        texts = list(words.values())
+        for problem, text in words.items():
+            alone = text and texts.count(text) == 1
             names[problem] = text if alone else f"{text}, problem {problem[:8]}".removeprefix(", ")
     return names
+
+
+def _decks(runs: pd.DataFrame) -> dict[str, str]:
+    """{problem: the deck that its runs name}; empty where they name none or several."""
+    decks: dict[str, set[str]] = {}
+    for problem, config in runs[["problem", "config"]].drop_duplicates().itertuples(index=False):
+        decks.setdefault(problem, set()).add(str(_flat(config).get("run.deck") or ""))
+    return {
+        problem: PurePath(next(iter(own))).name.removesuffix(".toml") if len(own) == 1 else ""
+        for problem, own in decks.items()
+    }
+
+
+def _within_deck(deck: str, options: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """{problem: `deck S, steps=12`}: the deck, and what tells apart the problems that have it."""
+    telling = _telling(list(options.values()))
+    named = [f"deck {deck}"] if deck else []
+    return {
+        problem: ", ".join([*named, *(f"{key.rpartition('.')[2]}={_setting(o.get(key))}" for key in telling)])
+        for problem, o in options.items()
+    }
 
 
 def _defining(problems: pd.DataFrame, runs: pd.DataFrame) -> list[dict[str, Any]]:

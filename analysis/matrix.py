@@ -32,7 +32,7 @@ def matrix(frames: Frames, groups: list[Group]) -> pd.DataFrame:
             way = cell.first is not None
             rows.append((group, cell.sizes[0], cell.runs, cell.distinct, cell.verdict, way))
         way = any(cell.first for cell in group.cells)
-        verdict = group.verdict if spans else ""
+        verdict = group.bits if spans else ""
         rows.append((group, ALL, group.runs, group.distinct, verdict, spans and way))
     return pd.DataFrame(
         [
@@ -46,7 +46,7 @@ def matrix(frames: Frames, groups: list[Group]) -> pd.DataFrame:
 
 def _by_size(frames: Frames, members: pd.DataFrame, group: Group) -> list[Cell]:
     """A group that is judged as a whole, each rank count judged alone."""
-    if group.verdict not in (HOLDS, UNTESTED):
+    if group.bits not in (HOLDS, UNTESTED):
         return [cell_of(frames, group.label, same) for _, same in members.groupby("size")]
     distinct = min(group.cells[0].distinct, 1) if group.cells else 0  # of all rank counts alike
     return [

@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.load.frames import Frames
 from analysis.runs import Id, samples
 from analysis.solves.frames import solves
-from analysis.solves.tables import Study, study
+from analysis.solves.tables import Study, changed, study
 from analysis.variability import pairs
 from analysis.verdict import Group, judge
 
@@ -34,6 +34,11 @@ class Overview:
         return [group.label for group in self.groups]
 
     @cached_property
+    def words(self) -> dict[str, str]:
+        """{label of a group: the same in words, for people}."""
+        return {group.label: group.words for group in self.groups}
+
+    @cached_property
     def stepped(self) -> Frames:
         """The runs whose steps follow from each other, and are no samples of variants."""
         kept = ~samples(self.frames.runs).to_numpy()
@@ -49,3 +54,8 @@ class Overview:
         """The solves that runs recorded; None where there are none."""
         recorded = solves(self.frames)
         return study(recorded) if len(recorded.solves) else None
+
+    @cached_property
+    def decisions(self) -> list[tuple[str, str, str]]:
+        """(name, verdict, words) of the families of solves in which a decision changed."""
+        return changed(self.solves) if self.solves else []

@@ -32,6 +32,12 @@ def bounded(runs: int, confidence: float = CONFIDENCE) -> str:
     return f"p < {percent(bound(runs, confidence))} at {percent(confidence)}"
 
 
+def unseen(runs: int, confidence: float = CONFIDENCE) -> str:
+    """`a difference in up to 22 % of runs could have gone unseen, at 95 % confidence`, of `runs` equal runs."""
+    p, sure = percent(bound(runs, confidence)), percent(confidence)
+    return f"a difference in up to {p} of runs could have gone unseen, at {sure} confidence"
+
+
 def power_note(runs: int, confidence: float = CONFIDENCE) -> str:
     """`0 of 12 differ: p < 22 % at 95 %; 299 runs would bound 1 %`, for `runs` runs that had one result.
 

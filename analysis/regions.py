@@ -62,14 +62,14 @@ def costs(frames: Frames) -> pd.DataFrame:
 
     `base` is the group that the others are divided by: of those of the weakest guarantee, the one with the
     smallest median; `relative` = wall time / median wall time of the base. Empty where there is no second
-    group to compare.
+    group to compare, or where nothing is guaranteed and so nothing costs.
     """
     runs = grouped(frames.runs)
     runs = runs[runs["complete"] & ~runs["faulty"] & runs["wall_s"].notna()].copy()
     runs["conditions"] = conditions(runs, but=CHOSEN)
     pieces = []
     for _, same in runs.groupby(["problem", "size", "conditions"], sort=False):
-        if same["group"].nunique() < 2:
+        if same["group"].nunique() < 2 or (same["guarantee"] == LEVELS[0]).all():
             continue
         weakest = min(same["guarantee"], key=LEVELS.index)
         medians = same[same["guarantee"] == weakest].groupby("group", sort=False)["wall_s"].median()

@@ -1,28 +1,32 @@
 """The verdict: for each group of runs, whether its bits are what its guarantee promises.
 
 Nothing is concluded from runs that lack rows which they must have (`analysis.divergence.recorded`), nor from a
-comparison of runs in different environments, for which nothing is promised (`analysis.environment`).
+comparison of runs in different environments, for which nothing is promised (`analysis.environment`). A replay and a run
+with an injected fault are compared with a run of another group too (`analysis.counterparts`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from analysis.counterparts import FAULT, REPLAY, Counterpart, counterpart
+from analysis.divergence.cause import COLLECTIVE, ENVIRONMENT, METHOD, Cause, cause
 from analysis.divergence.compare import Comparison, Lone, Point, against_first
 from analysis.environment import by_environment, several
 from analysis.groups import SPANS_LAYOUTS, grouped, ranks_text
 from analysis.load.frames import Frames
-from analysis.power import bounded, power_note
+from analysis.power import unseen
 from analysis.runs import ids, label
 from analysis.variability import outcomes
 
 # What can be said of a group, and whether it breaks a promise.
 HOLDS, BROKEN, DIFFERS, SAME, UNTESTED = "holds", "BROKEN", "differs", "no difference seen", "not tested"
-INCOMPARABLE, OUTSIDE = "not comparable", "other environment"
+INCOMPARABLE, OUTSIDE, FAILED = "not comparable", "other environment", "failed"
 MEANING = {
+    FAILED: "a run ended with an error, or its results failed a check of its own",
     HOLDS: "the guarantee promises equal bits, and all runs have them",
     BROKEN: "the guarantee promises equal bits, and the runs differ",
     DIFFERS: "nothing was promised, and the runs differ",
@@ -32,8 +36,11 @@ MEANING = {
     UNTESTED: "fewer than two complete runs that can be compared",
 }
 URGENT = (BROKEN, DIFFERS, INCOMPARABLE, OUTSIDE)  # of several verdicts of the cells of a group, the first
+WORST_FIRST = (FAILED, BROKEN, INCOMPARABLE, OUTSIDE, DIFFERS, HOLDS, SAME, UNTESTED)
+FAILURES = ("check failed", "failed")  # what is said of runs that make a group FAILED
+NOTHING = ": nothing to compare with"  # what is said of a run that is alone
+RANKS = "number of ranks"  # a cause that only the comparison of rank counts can have
 DAMAGED = ("unreadable", "missing ranks", "damaged result")  # what is left of these can be used
-FIRST = (BROKEN, INCOMPARABLE, OUTSIDE)  # groups that are told before the others
 
 
 @dataclass(frozen=True)
@@ -77,10 +84,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class Group:
-    """One row of the table of groups. `state` is the hash of the final state where all complete runs agree
-    in it, empty otherwise; `incomplete` runs are in none of the counts."""
+    """One row of the table of groups. `words` is its label for people, `state` the hash of the final state where all
+    complete runs agree in it, empty otherwise; `incomplete` runs are in none of the counts. `failures`: what its runs
+    say of themselves that failed, as text. `across` is where the runs of two rank counts part between which nothing is
+    promised, `beside` the comparison with runs of another group; `cause` is that of the difference `shown`."""
 
     label: str
+    words: str
     guarantee: str
     ordering: str
     sizes: tuple[int, ...]
@@ -89,15 +99,50 @@ class Group:
     distinct: int
     state: str
     cells: tuple[Cell, ...]
+    failures: tuple[str, ...] = ()
+    across: Comparison | None = None
+    beside: Counterpart | None = None
+    cause: Cause | None = None
 
     @property
     def verdict(self) -> str:
-        """One of the keys of MEANING: the gravest of the cells; where none is grave, that of those with two runs."""
-        verdicts = [cell.verdict for cell in self.cells]
+        """One of the keys of MEANING: FAILED where a run says so, else what the bits say."""
+        return FAILED if self.failures else self.bits
+
+    @property
+    def bits(self) -> str:
+        """The gravest verdict of the cells and of the comparison with another group; where none is grave, that of cells
+        with two runs; DIFFERS where only the rank counts could be compared, and differ."""
+        verdicts = [cell.verdict for cell in self.cells] + (
+            [_of_counterpart(self.beside)] if self.beside else []
+        )
         for verdict in (*URGENT, HOLDS, SAME):
             if verdict in verdicts:
+                if verdict == SAME and self.across:
+                    return DIFFERS
                 return verdict
-        return UNTESTED
+        return DIFFERS if self.across else UNTESTED
+
+    @property
+    def why(self) -> str:
+        """The cause of the difference in two or three words; empty where nothing differs or no cause is known."""
+        if self.shown and self.beside and self.beside.kind == FAULT and self.shown is self.beside.first:
+            return f"injected fault {self.beside.given}"
+        if self.cause is None:
+            return ""
+        return RANKS if self.shown is self.across and self.cause.kind == COLLECTIVE else self.cause.kind
+
+    @property
+    def sure(self) -> bool:
+        """Whether the evidence leaves no other cause than `why`."""
+        if self.cause is None or self.cause.kind in (METHOD, ENVIRONMENT) or self.why.startswith("injected"):
+            return True
+        return not self.cause.instead
+
+    @property
+    def shown(self) -> Comparison | None:
+        """The difference that is spoken of: in a cell, else from another group, else across rank counts."""
+        return self.first or (self.beside.first if self.beside else None) or self.across
 
     @property
     def tested(self) -> int:
@@ -116,38 +161,60 @@ def judge(frames: Frames) -> list[Group]:
     """All groups of the runs, in the order of `grouped`; incomplete runs count for nothing but are
     counted."""
     runs = grouped(frames.runs)
+    failed = failures(frames)
     groups = []
     for name, members in runs.groupby("group", sort=False):
         complete = members[members["complete"]]
         results = (outcomes(frames, complete) if len(complete) else None) or []
         states = set(complete["state"]) - {""}
         one = len(states) == 1 and (complete["state"] != "").all()
-        groups.append(
-            Group(
-                name, members["guarantee"].iloc[0], members["ordering"].iloc[0],
-                tuple(sorted(set((complete if len(complete) else members)["size"].tolist()))),
-                len(complete), len(members) - len(complete),
-                len(set(results)), states.pop() if one else "",
-                tuple(cell_of(frames, cell, same) for cell, same in complete.groupby("cell", sort=False)),
-            )
+        cells = tuple(cell_of(frames, cell, same) for cell, same in complete.groupby("cell", sort=False))
+        distinct = len(set(results))
+        across = _across(frames, complete, cells) if distinct > 1 else None
+        beside = counterpart(frames, runs, complete)
+        group = Group(
+            name, members["words"].iloc[0], members["guarantee"].iloc[0], members["ordering"].iloc[0],
+            tuple(sorted(set((complete if len(complete) else members)["size"].tolist()))),
+            len(complete), len(members) - len(complete), distinct, states.pop() if one else "", cells,
+            tuple(text for run in members["run"].unique() for text in failed.get(run, ())),
+            across, beside,
         )  # fmt: skip
+        groups.append(replace(group, cause=cause(frames, group.shown)) if group.shown else group)
     return groups
 
 
-def sentence(groups: list[Group], frames: Frames, decisions: Iterable[tuple[str, str, str]] = ()) -> str:
-    """The verdict on one line: broken promises first, then every group, then the `decisions` that changed (name,
-    verdict, words), then what was left out."""
-    if not groups:
-        return "No usable run: nothing can be said."
-    parts = [f"{group.label}: {clause(group)}" for group in by_weight(groups)]
-    parts += [f"{name}: {words}" for name, _, words in decisions] + doubts(frames, groups)
-    return f"{counted(len(groups), 'group')}: {'; '.join(parts)}."
+def failures(frames: Frames) -> dict[str, list[str]]:
+    """{run: what failed in it by its own account}: `f/bad: check poisson failed: 24 of 37 solves ...`."""
+    failed: dict[str, list[str]] = {}
+    for run, what, path, reason, _ in frames.excluded.itertuples(index=False):
+        if what in FAILURES:
+            failed.setdefault(run, []).append(f"{run}: {reason.removeprefix(f'{path}: ')}")
+    return failed
 
 
-def by_weight(groups: list[Group]) -> list[Group]:
-    """Broken promises first, then what cannot be judged, the others in their order."""
-    order = {verdict: place for place, verdict in enumerate(FIRST)}
-    return sorted(groups, key=lambda group: order.get(group.verdict, len(order)))
+def _across(frames: Frames, complete: pd.DataFrame, cells: tuple[Cell, ...]) -> Comparison | None:
+    """Where the first runs of two rank counts part, between which nothing is promised; None where they do not, or
+    where a promise spans rank counts."""
+    if complete["guarantee"].iloc[0] in SPANS_LAYOUTS or len(cells) < 2:
+        return None
+    pairs = against_first(frames, ids(complete.drop_duplicates("cell")))
+    return min((pair for pair in pairs if pair.differs), key=lambda pair: pair.when, default=None)
+
+
+def _of_counterpart(beside: Counterpart) -> str:
+    """What the comparison with runs of another group says: a replay promises the bits of its source."""
+    if beside.apart and beside.first:
+        return OUTSIDE
+    if beside.first:
+        return BROKEN if beside.kind == REPLAY else DIFFERS
+    if beside.lacking:
+        return INCOMPARABLE
+    return HOLDS if beside.kind == REPLAY else SAME
+
+
+def by_weight(groups: Iterable[Group]) -> list[Group]:
+    """The worst verdict first, groups of one verdict in their order."""
+    return sorted(groups, key=lambda group: WORST_FIRST.index(group.verdict))
 
 
 def doubts(frames: Frames, groups: Iterable[Group]) -> list[str]:
@@ -167,20 +234,22 @@ def doubts(frames: Frames, groups: Iterable[Group]) -> list[str]:
     return sentences
 
 
-def counted(count: int, noun: str) -> str:
-    """`1 run`, `3 runs`."""
-    return f"{count} {noun}{'s' if count != 1 else ''}"
+def counted(count: int, noun: str, several: str = "") -> str:
+    """`1 run`, `3 runs`; `several` is the plural where it is not made by an s."""
+    return f"{count} {noun if count == 1 else several or f'{noun}s'}"
 
 
 def clause(group: Group) -> str:
     """What is to be said of one group, without its name."""
-    verdict = group.verdict
+    return "; ".join(filter(None, (*group.failures, _of_bits(group), _of_beside(group))))
+
+
+def _of_bits(group: Group) -> str:
+    """What the runs of a group say of each other."""
+    verdicts = {cell.verdict for cell in group.cells}
+    verdict = next((each for each in (*URGENT, HOLDS, SAME) if each in verdicts), UNTESTED)
     if verdict == UNTESTED:
-        if not group.runs:
-            return f"no complete run ({group.incomplete} incomplete)"
-        if any(cell.runs > 1 for cell in group.cells):
-            return f"{counted(group.runs, 'run')} recorded nothing in common to compare"
-        return f"{counted(group.runs, 'run')} on {ranks(group.sizes)}: nothing to compare with"
+        return _untested(group)
     if verdict == INCOMPARABLE:
         cell, comparison = next(
             (cell, cell.lacking) for cell in group.cells if cell.verdict == verdict and cell.lacking
@@ -189,20 +258,70 @@ def clause(group: Group) -> str:
     if verdict == OUTSIDE:
         return _outside(next(cell for cell in group.cells if cell.verdict == OUTSIDE))
     if verdict in (HOLDS, SAME):
-        text = f"{counted(group.runs, 'run')} on {ranks(group.sizes)}: {_one_hash(group)}"
-        if part := min((c.least for c in group.cells if c.least), key=lambda c: c.compared, default=None):
-            text += f" {in_both(part)}"
-        known = power_note(group.tested) if verdict == SAME else bounded(group.tested)
-        several = sum(cell.runs > 1 for cell in group.cells) > 1
-        return f"{text} ({known}{', mean over rank counts' if several else ''})"
+        return _equal(group)
     several = len([cell for cell in group.cells if cell.runs > 1]) > 1
     parts = []
     for cell in group.cells:
         if cell.verdict == verdict:
             where = f" on {ranks(cell.sizes)}" if several or group.guarantee in SPANS_LAYOUTS else ""
             parts.append(_count(cell) + where)
+    promised = "equal bits were promised, but " if verdict == BROKEN else ""
     at = f", first at {place(group.first.part)}" if group.first else ""
-    return ("BROKEN: " if verdict == BROKEN else "") + ", ".join(parts) + at
+    return f"{promised}{', '.join(parts)}{at}{_cause(group, group.first)}"
+
+
+def _untested(group: Group) -> str:
+    """What is said of runs of which no two are of one cell."""
+    if not group.runs:
+        return f"no complete run ({group.incomplete} incomplete)"
+    if any(cell.runs > 1 for cell in group.cells):
+        return f"{counted(group.runs, 'run')} recorded nothing in common to compare"
+    runs = f"{counted(group.runs, 'run')} on {ranks(group.sizes)}"
+    if group.across:
+        return f"{runs}: {_apart_by_ranks(group, group.across)}"
+    return "" if group.beside else f"{runs}{NOTHING}"
+
+
+def _equal(group: Group) -> str:
+    """What is said where no cell holds two runs that differ."""
+    text = f"{counted(group.runs, 'run')} on {ranks(group.sizes)} gave {_one_result(group)}"
+    if part := min((c.least for c in group.cells if c.least), key=lambda c: c.compared, default=None):
+        text += f" {in_both(part)}"
+    text += f" ({unseen(group.tested)})"
+    if group.across:
+        text += f"; {_apart_by_ranks(group, group.across)}"
+    return text
+
+
+def _apart_by_ranks(group: Group, across: Comparison) -> str:
+    return (
+        f"{group.distinct} different results on different numbers of ranks, between which nothing is promised, "
+        f"first at {place(across.part)}{_cause(group, across)}"
+    )
+
+
+def _cause(group: Group, of: Comparison | None) -> str:
+    """`; cause: message order (scalars, step 0)`; empty where that of the difference `of` is not known."""
+    if group.cause is None or of is not group.shown:
+        return ""
+    who = "" if group.cause.rank is None else f" on rank {group.cause.rank}"
+    cause_of = "cause" if group.sure else "probable cause"
+    return f"; {cause_of}: {group.why} ({group.cause.name}{who}, step {group.cause.step})"
+
+
+def _of_beside(group: Group) -> str:
+    """What is said of runs that are compared with those of another group."""
+    beside = group.beside
+    if beside is None:
+        return ""
+    relation = "the run that it replays" if beside.kind == REPLAY else "the run without the fault"
+    if beside.lacking:
+        return f"cannot be compared with {relation}: {lacks(beside.lacking)}"
+    if beside.first is None:
+        return f"the same bits as {relation}, {label(beside.source)}"
+    outside = f" in another environment ({', '.join(beside.apart)})" if beside.apart else ""
+    at = f"first at {place(beside.first.part)}{_cause(group, beside.first)}"
+    return f"other bits than {relation}{outside}, {label(beside.source)}, {at}"
 
 
 def place(point: Point | Lone) -> str:
@@ -236,7 +355,7 @@ def in_both(comparison: Comparison) -> str:
 
 def _outside(cell: Cell) -> str:
     """What is said of a cell whose runs are of several environments."""
-    bits = f"{cell.distinct} distinct results" if cell.distinct > 1 else "one hash"
+    bits = f"{cell.distinct} different results" if cell.distinct > 1 else "the same bits"
     if cell.distinct == 1 and cell.first:
         bits = "one result, but differ on the way"
     at = f", first at {place(cell.first.part)}" if cell.first else ""
@@ -252,20 +371,20 @@ def ranks(sizes: tuple[int, ...]) -> str:
     return ranks_text(sizes[0]) if len(sizes) == 1 else f"{', '.join(map(str, sizes))} ranks"
 
 
-def _one_hash(group: Group) -> str:
-    tested = [cell for cell in group.cells if cell.runs > 1]
+def _one_result(group: Group) -> str:
+    """`the same bits`, where rank counts are judged apart with what that is over."""
     if len(group.cells) == 1 or group.distinct == 1:
-        return "one hash"
-    untested = len(group.cells) - len(tested)
+        return "the same bits"
+    untested = sum(cell.runs < 2 for cell in group.cells)
     more = f" ({counted(untested, 'rank count')} with one run only)" if untested else ""
-    return f"one hash per rank count{more}"
+    return f"the same bits wherever the number of ranks was the same{more}"
 
 
 def _count(cell: Cell) -> str:
     if cell.distinct == cell.runs:
         return f"{cell.runs} of {cell.runs} runs differ"
     if cell.distinct > 1:
-        return f"{cell.distinct} distinct results in {cell.runs} runs"
+        return f"{cell.distinct} different results in {cell.runs} runs"
     return f"{cell.runs} runs end in one result but differ on the way"
 
 

@@ -9,10 +9,11 @@ from analysis.commands.choice import EQUAL, Usage, add_reference, frames_of, req
 
 SUMMARY = "the verdict on all runs as one HTML file that needs no network"
 DETAIL = """\
-Begins with the verdict, on one line: which runs are equal as promised, which differ, and where they part. Then
-the number of results of every group and rank count, first divergences with their cause, timelines, growth,
-variability, times, costs, scaling, where the variance is, what limits the results, and what was left out. Every
-figure has a caption and its points as CSV in the page itself."""
+Begins with the verdict, on one line: a badge (IDENTICAL, DIFFERS, BROKEN PROMISE, FAILED) with the cause, and a
+sentence; then the groups of runs, the worst first, and the number of results of each on every rank count. Then, folded,
+first divergences with their cause, machine and software, timelines, growth, variability, times, costs, scaling, where
+the variance is, what limits the results, and what was left out. Every figure has a caption and its points as CSV in the
+page itself."""
 EXAMPLES = """\
   python -m analysis report runs/ -o report.html
   python -m analysis report runs/ --reference runs/exact:0 --results results/"""
@@ -31,7 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the HTML file; print the verdict and the groups."""
-    from analysis.page.tables import groups_table
+    from analysis.page.tables import alone, groups_table
     from analysis.page.terminal import printer
     from analysis.report.build import build
 
@@ -49,7 +50,12 @@ def run(options: argparse.Namespace) -> int:
     say = printer()
     say(page.verdict, bold=True)
     say()
-    say(groups_table(page.groups))
+    title, table = groups_table(page.groups, page.overview.decisions)
+    if table.rows:
+        say((title, table))
+    if rest := alone(page.groups):
+        say(f"Nothing to compare: {'; '.join(rest)}.")
+        say()
     warn(frames)
     if options.results:
         from analysis.results import NotOurs, results, write_results

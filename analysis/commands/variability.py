@@ -30,15 +30,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the table of variability."""
     from analysis.factors import by_factor
+    from analysis.headline import headline
     from analysis.page.tables import factor_table, variability_tables
     from analysis.page.terminal import printer
     from analysis.variability import pairs, variability
-    from analysis.verdict import judge, sentence
+    from analysis.verdict import judge
 
     require_directory("--csv", options.csv)
     frames, against = frames_of(options)
     say = printer()
-    say(sentence(judge(frames), frames), bold=True)
+    say(str(headline(judge(frames), frames)), bold=True)
     say()
     compared = pairs(frames, against)
     if options.by:

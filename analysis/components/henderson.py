@@ -18,6 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 RANK = 1e-9  # of the largest singular value: a direction that is smaller is rounding
+ROUNDING = (
+    64 * np.finfo(float).eps
+)  # of the numbers, per observation: what is left of them below it is our own rounding
 
 
 @dataclass(frozen=True)
@@ -42,10 +45,11 @@ class Estimate:
 
 def rows_of(codes: np.ndarray, y: np.ndarray) -> Rows:
     """The Rows of observations `y` (n, outcomes) with the levels `codes` (n, factors)."""
-    levels, place = np.unique(codes, axis=0, return_inverse=True)
+    levels, first, place = np.unique(codes, axis=0, return_index=True, return_inverse=True)
     place = place.ravel()
     weight = np.bincount(place).astype(float)
-    mean = np.stack([np.bincount(place, column) for column in y.T], axis=1) / weight[:, None]
+    beyond = y - y[first][place]  # exactly 0 where all are equal, which a mean of them need not be
+    mean = y[first] + np.stack([np.bincount(place, column) for column in beyond.T], axis=1) / weight[:, None]
     left = (y - mean[place]) ** 2
     within = np.stack([np.bincount(place, column) for column in left.T], axis=1)
     return Rows(levels, weight, mean, within)
@@ -61,6 +65,7 @@ def estimate(rows: Rows) -> Estimate:
     basis = root[:, None] / np.sqrt(n)
     y = y - basis @ (basis.T @ y)  # also keeps the sums of squares free of the size of the mean
     left = (y**2).sum(axis=0)
+    noise = (ROUNDING * np.sqrt(n)) ** 2 * left
     incidence = [_incidence(column) * root[:, None] for column in rows.codes.T]
     df = np.zeros(factors + 1)
     reduction = np.zeros((factors, y.shape[1]))
@@ -84,8 +89,8 @@ def estimate(rows: Rows) -> Estimate:
         df[i] = new.shape[1]
         if not df[i]:
             continue
-        reduction[i] = ((new.T @ y) ** 2).sum(axis=0)
-        left = left - reduction[i]
+        reduction[i] = _above(((new.T @ y) ** 2).sum(axis=0), noise)
+        left = _above(left - reduction[i], noise)
         for j in range(i, factors):
             traces[i, j] = ((new.T @ incidence[j]) ** 2).sum()
         basis = np.concatenate([basis, new], axis=1)
@@ -93,11 +98,15 @@ def estimate(rows: Rows) -> Estimate:
     variance = np.full((factors + 1, y.shape[1]), np.nan)
     if df[factors] < 0.5:
         return Estimate(variance, df)
-    variance[factors] = (np.maximum(left, 0.0) + rows.within.sum(axis=0)) / df[factors]
+    variance[factors] = (left + rows.within.sum(axis=0)) / df[factors]
     for i in reversed(range(factors)):
         if df[i]:
             later = sum(traces[i, j] * variance[j] for j in range(i + 1, factors) if df[j])
-            variance[i] = (reduction[i] - later - df[i] * variance[factors]) / traces[i, i]
+            others = later + df[i] * variance[factors]
+            rest = reduction[i] - others
+            # What is left of two equal numbers is rounding: neither a variance nor an estimate below 0.
+            rest = np.where(np.abs(rest) > ROUNDING * (reduction[i] + np.abs(others)), rest, 0.0)
+            variance[i] = rest / traces[i, i]
     return Estimate(variance, df)
 
 
@@ -118,6 +127,11 @@ def _incidence(codes: np.ndarray) -> np.ndarray:
     z = np.zeros((len(codes), len(levels)))
     z[np.arange(len(codes)), place.ravel()] = 1.0
     return z
+
+
+def _above(squares: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """`squares`, sums of squares, with 0 in place of what rounding alone leaves."""
+    return np.where(squares > noise, squares, 0.0)
 
 
 def _added(basis: np.ndarray, z: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.components.bootstrap import RESAMPLES, bca, replicates
 from analysis.components.design import Design, design
-from analysis.components.henderson import estimate, rows_of
+from analysis.components.henderson import estimate, ranks, rows_of
 from analysis.components.observations import PLURAL, RANDOM, REPEAT, Observations, observations
 from analysis.load.frames import Frames
 from analysis.power import power_note
@@ -84,22 +84,32 @@ def _of_outcomes(given: Observations, some: np.ndarray, y: np.ndarray, resamples
     plan = design(levels, given.treatments)
     drawn = _drawn(plan, levels, given.treatments)
     equal = np.ptp(y, axis=0) == 0
-    scale = np.where(equal, 1.0, y.std(axis=0))
-    full = rows_of(np.column_stack([plan.codes, drawn.unit, drawn.stratum]), (y - y.mean(axis=0)) / scale)
-    rows = replace(full, codes=full.codes[:, : len(plan.factors)])
     factors = (*plan.factors, REPEAT)
     chance = np.array([name in (*RANDOM, REPEAT) for name in factors])
+    # Chance is estimated from what the algorithm leaves, found by subtraction: equal bits leave exactly 0, which a
+    # projection of numbers of another size does not.
+    beside = y - y[_first_alike(plan.codes[:, ~chance[:-1]])]
+    scale, own_scale = _size(y), _size(beside)
+    both = np.concatenate([(y - y.mean(axis=0)) / scale, beside / own_scale], axis=1)
+    full = rows_of(np.column_stack([plan.codes, drawn.unit, drawn.stratum]), both)
+    rows = replace(full, codes=full.codes[:, : len(plan.factors)])
+
+    def joined(variance: np.ndarray) -> np.ndarray:
+        of_all, of_chance = np.split(variance, 2, axis=1)
+        return np.where(chance[:, None], of_chance * (own_scale / scale) ** 2, of_all)
 
     def statistic(variance: np.ndarray) -> np.ndarray:
+        variance = joined(variance)
         return np.stack([variance, _shares(variance, chance)])
 
     estimated = estimate(rows)
+    variance = joined(estimated.variance)
     value = statistic(estimated.variance)
     low, high = np.full_like(value, np.nan), np.full_like(value, np.nan)
     if drawn.by:
         resampled = replicates(rows, full.codes[:, -2], full.codes[:, -1], statistic, SEED, resamples)
         # At the edge of what is possible the correction has nothing to stand on.
-        low, high = bca(value, *resampled, corrected=np.stack([estimated.variance > 0] * 2))
+        low, high = bca(value, *resampled, corrected=np.stack([variance > 0] * 2))
         for ends in (low, high):
             ends[0, [name in drawn.above for name in factors]] = np.nan
             if drawn.above:  # a share of a sum; a part of it was not drawn
@@ -120,16 +130,30 @@ def _of_outcomes(given: Observations, some: np.ndarray, y: np.ndarray, resamples
             {
                 "kind": RUN_TO_RUN if chance[i] else ALGORITHM, "factor": name, "levels": plan.levels.get(name, n),
                 "df": round(estimated.df[i]), "variance": value[0, i, k], "low": low[0, i, k], "high": high[0, i, k],
-                "negative": bool(estimated.variance[i, k] < 0), "share": value[1, i, k], "share_low": low[1, i, k],
+                "negative": bool(variance[i, k] < 0), "share": value[1, i, k], "share_low": low[1, i, k],
                 "share_high": high[1, i, k], "drawn": drawn.by, "units": drawn.units,
                 "resamples": resamples if drawn.by else 0, "alias": "",
                 "refused": _refused(plan, drawn, name, low[0, i, k], beyond[0, i, k]),
-                "remark": _remark(plan, name, estimated.variance[i, k]),
+                "remark": _remark(plan, name, variance[i, k]),
             }
             for i, name in enumerate(factors)
         ]  # fmt: skip
         result.append([*own, *_unknown(plan)])
     return result
+
+
+def _first_alike(codes: np.ndarray) -> np.ndarray:
+    """For each row of `codes` (n, factors of the algorithm) the first that has the same levels, where these factors
+    together explain every combination; else the first of all."""
+    combinations, first, place = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+    if codes.shape[1] and 1 + ranks(codes).sum() < len(combinations):
+        return np.zeros(len(codes), int)
+    return first[place.ravel()] if codes.shape[1] else np.zeros(len(codes), int)
+
+
+def _size(y: np.ndarray) -> np.ndarray:
+    """The standard deviation of each column, 1 where all are equal."""
+    return np.where(np.ptp(y, axis=0) == 0, 1.0, y.std(axis=0))
 
 
 def _shares(variance: np.ndarray, chance: np.ndarray) -> np.ndarray:
@@ -180,6 +204,8 @@ def _refused(plan: Design, drawn: Drawn, name: str, low: float, below: bool) -> 
 
 def _remark(plan: Design, name: str, raw: float) -> str:
     words = [f"holds {', '.join(held)} too"] if (held := plan.holds.get(name)) else []
+    if raw == 0:
+        words.append("no variance")
     if np.isnan(raw):
         words.append("no degree of freedom is left for repeats")
     elif raw < 0:

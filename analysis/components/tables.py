@@ -24,26 +24,41 @@ def problems(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 def sentences(frame: pd.DataFrame, most: int | None = None) -> list[str]:
     """A sentence per problem and outcome that varies, of the first `most` of each problem (None: all): where its
-    variance from run to run lies, largest share first."""
+    variance from run to run lies, largest share first. Nothing is said to be a share of a variance that is 0, nor to be
+    all of one that only one factor could have."""
     lines = []
     for where, problem in problems(frame):
         varying = 0
         for outcome, same in problem.groupby("outcome", sort=False):
-            known = same[same["share"].notna()]
-            chance = known[known["kind"] == RUN_TO_RUN].sort_values("share", ascending=False, kind="stable")
+            known = same[same["variance"].notna()]
             if len(known) < 2:  # the whole is all of itself
                 continue
             varying += 1
             if most is not None and varying > most:
                 break
-            parts = [
-                f"{share(row)} is between {PLURAL[row.factor]}" for row in chance.itertuples(index=False)
+            parts = [_chance(known[known["kind"] == RUN_TO_RUN], outcome)]
+            parts += [
+                f"change of {row.factor} is {share(row)} of all variance"
+                for row in known[(known["kind"] == ALGORITHM) & known["share"].notna()].itertuples(
+                    index=False
+                )
             ]
-            text = f"{where}: of the run-to-run variance of {outcome} {', '.join(parts)}"
-            for row in known[known["kind"] == ALGORITHM].itertuples(index=False):
-                text += f"; change of {row.factor} is {share(row)} of all variance"
-            lines.append(f"{text}.")
+            lines.append(f"{where}: {'; '.join(parts)}.")
     return lines
+
+
+def _chance(known: pd.DataFrame, outcome: str) -> str:
+    """Where the variance of `outcome` from run to run lies."""
+    if known.empty:
+        return f"nothing is known of the run-to-run variance of {outcome}"
+    if not (known["variance"] > 0).any():
+        return f"{outcome} has no run-to-run variance: equal bits in all runs of one algorithm"
+    if len(known) == 1:
+        level = PLURAL[known.iloc[0]["factor"]]
+        return f"the run-to-run variance of {outcome} cannot be divided: only {level} can be told apart"
+    shares = known.sort_values("share", ascending=False, kind="stable").itertuples(index=False)
+    parts = ", ".join(f"{share(row)} is between {PLURAL[row.factor]}" for row in shares)
+    return f"of the run-to-run variance of {outcome} {parts}"
 
 
 def notes(frame: pd.DataFrame) -> list[str]:

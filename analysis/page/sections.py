@@ -6,21 +6,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from analysis.page.svg import Figure
-from analysis.verdict import BROKEN, DIFFERS, HOLDS, INCOMPARABLE, OUTSIDE, SAME, UNTESTED
+from analysis.verdict import BROKEN, DIFFERS, FAILED, HOLDS, INCOMPARABLE, OUTSIDE, SAME, UNTESTED
 
 FOLD_FROM = 16  # rows of a table, above which it is folded
 OPEN = 3  # tables of a section, above which all are folded
-SIGNS = {HOLDS: "✓", SAME: "=", DIFFERS: "≠", BROKEN: "✗", INCOMPARABLE: "?", OUTSIDE: "∥", UNTESTED: "–"}
+SIGNS = {
+    FAILED: "✗",
+    HOLDS: "✓",
+    SAME: "=",
+    DIFFERS: "≠",
+    BROKEN: "✗",
+    INCOMPARABLE: "?",
+    OUTSIDE: "∥",
+    UNTESTED: "–",
+}
 
 
 @dataclass(frozen=True)
 class Mark:
     """A cell of a table with the colour and the sign of a `verdict` (one of verdict.MEANING, or empty); `note` is
-    shown on demand."""
+    shown on demand. With a `series` it is the name of what has this colour in all figures."""
 
     text: str
     verdict: str
     note: str = ""
+    series: int = -1
 
     @property
     def sign(self) -> str:
@@ -46,7 +56,9 @@ class Table:
 @dataclass(frozen=True)
 class Section:
     """One heading of the report. Without figures, tables and items it says `nothing`, which is a sentence. `items` are
-    (heading, [(what, text)], command); `notes` are paragraphs below the tables."""
+    (heading, [(what, text)], command); `notes` are paragraphs below the tables; `lists` are (summary, texts), folded.
+    `summary` stands beside the heading. Only an `opened` section is unfolded at first; `findings` counts what limits
+    this section, in words."""
 
     title: str
     nothing: str
@@ -55,7 +67,10 @@ class Section:
     tables: list[tuple[str, Table]] = field(default_factory=list)
     items: list[tuple[str, list[tuple[str, str]], str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    findings: list[tuple[str, str]] = field(default_factory=list)  # (severity, what limits this section)
+    lists: list[tuple[str, list[str]]] = field(default_factory=list)
+    opened: bool = False
+    summary: str = ""
+    findings: str = ""
 
 
 def folded(tables: list[tuple[str, Table]]) -> list[tuple[str, Table]]:

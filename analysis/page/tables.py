@@ -3,34 +3,47 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pandas as pd
 
+from analysis.headline import BADGES, badge
 from analysis.load.frames import Frames
 from analysis.page.sections import Mark, Table
 from analysis.page.text import below, number
 from analysis.regions import regions, summary
-from analysis.variability import bound
-from analysis.verdict import HOLDS, SAME, Group
+from analysis.verdict import NOTHING, UNTESTED, Group, by_weight, clause
 
 STATE_SHOWN = 12  # characters of a final state
 
 
-def groups_table(groups: list[Group]) -> tuple[str, Table]:
-    """What each group is, how many results it has, and the verdict."""
-    columns = ("group", "ranks", "runs", "distinct", "final state", "verdict", "p at 95 %")
-    rows = [
+def groups_table(groups: list[Group], decisions: Iterable[tuple[str, str, str]] = ()) -> tuple[str, Table]:
+    """What each group is, how many results it has, and what there is to say of it, the worst first. Those with nothing
+    to compare are in `alone`. `decisions` of solves that changed, (name, verdict, words), follow."""
+    columns = ("verdict", "group", "ranks", "runs", "results", "final state", "what there is to say")
+    names = {group.label: Mark(group.words, "", series=i) for i, group in enumerate(groups)}
+    rows: list[tuple[object, ...]] = [
         (
-            group.label, ", ".join(map(str, group.sizes)),
+            Mark(badge(group), group.verdict), names[group.label], ", ".join(map(str, group.sizes)),
             f"{group.runs}" + (f" + {group.incomplete} incomplete" if group.incomplete else ""),
-            group.distinct, group.state[:STATE_SHOWN] or ("several" if group.distinct > 1 else "-"),
-            Mark(group.verdict, group.verdict),
-            below(bound(group.tested)) if group.verdict in (HOLDS, SAME) else "",
+            group.distinct, group.state[:STATE_SHOWN] or ("several" if group.distinct > 1 else "-"), clause(group),
         )
-        for group in groups
+        for group in by_weight(groups)
+        if group.verdict != UNTESTED
     ]  # fmt: skip
-    return "Groups of runs", Table(columns, rows, ("distinct", "p at 95 %"))
+    rows += [
+        (Mark(BADGES[verdict], verdict), name, "", "", "", "", words) for name, verdict, words in decisions
+    ]
+    return "Groups of runs", Table(columns, rows, ("results",))
+
+
+def alone(groups: list[Group]) -> list[str]:
+    """What there is to say of each group with nothing to compare."""
+    return [
+        f"{group.words} ({clause(group).removesuffix(NOTHING)})"
+        for group in groups
+        if group.verdict == UNTESTED
+    ]
 
 
 def variability_tables(frame: pd.DataFrame) -> list[tuple[str, Table]]:

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from analysis.page.sections import Mark, Table
-from analysis.verdict import BROKEN, HOLDS, INCOMPARABLE, OUTSIDE
+from analysis.verdict import BROKEN, DIFFERS, FAILED, HOLDS, INCOMPARABLE, OUTSIDE
 from miniapps.received.text import encodable, printable
 
-COLOURS = {HOLDS: "green", BROKEN: "bold red", INCOMPARABLE: "yellow", OUTSIDE: "yellow"}
+COLOURS = {FAILED: "bold red", HOLDS: "green", BROKEN: "bold red", INCOMPARABLE: "yellow", OUTSIDE: "yellow",
+           DIFFERS: "yellow"}  # fmt: skip
 PLAIN_WIDTH = 160  # where the output is no terminal: wide enough that no cell is broken
 
 

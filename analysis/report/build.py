@@ -2,50 +2,63 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from importlib import resources
 
 from analysis.components.sections import components_section
 from analysis.export.tables import link
+from analysis.headline import headline
 from analysis.lint.rules import lint
 from analysis.load.frames import Frames
 from analysis.overview import Overview
 from analysis.page.sections import Section
 from analysis.page.svg import GLYPHS, SERIES, Figure
 from analysis.report.equality import first_sections, groups_sections, growth_sections, variability_sections
-from analysis.report.launches import environment_sections, excluded_sections, limits_sections
+from analysis.report.launches import (
+    LIMITS,
+    environment_sections,
+    excluded_sections,
+    in_numbers,
+    limits_sections,
+)
+from analysis.report.machine import machine_sections
 from analysis.report.timelines import timeline_sections
 from analysis.report.times import costs_sections, times_sections
+from analysis.report.words import in_words
 from analysis.runs import Id
 from analysis.scaling.sections import scaling_sections
 from analysis.solves.sections import solves_sections
-from analysis.solves.tables import changed
 from analysis.sums.sections import sums_sections
-from analysis.verdict import MEANING, Group, by_weight, clause, counted, doubts, sentence
+from analysis.verdict import MEANING, Group, counted
 from miniapps.received.text import printable
 
 # The report from top to bottom. Each makes sections of the Overview: none, one or several.
 SECTIONS: tuple[Callable[[Overview], list[Section]], ...] = (
     groups_sections,
     first_sections,
+    machine_sections,
     timeline_sections,
     growth_sections,
     variability_sections,
     times_sections,
     costs_sections,
-    lambda overview: scaling_sections(overview.frames),
+    lambda overview: scaling_sections(overview.frames, overview.labels),
     lambda overview: [components_section(overview.frames)],
     lambda overview: sums_sections(overview.frames),
     lambda overview: solves_sections(overview.solves) if overview.solves else [],
     environment_sections,
     excluded_sections,
 )
+CARDS = 3  # first divergences of a section that are shown unfolded
 
 
 @dataclass(frozen=True)
 class Report:
-    """The HTML text, and what else is worth saying in a terminal."""
+    """The HTML text, and what else is worth saying in a terminal: `verdict` is the badge and the sentence."""
 
     html: str
     verdict: str
@@ -60,40 +73,50 @@ def build(frames: Frames, against: Id | None = None) -> Report:
 
     overview = Overview(frames, against)
     groups = overview.groups
-    decisions = changed(overview.solves) if overview.solves else []
-    verdict = sentence(groups, frames, decisions)
-    sections = _annotated(overview)
+    verdict = headline(groups, frames, overview.decisions)
+    keyed = _annotated(overview)  # groups by their labels, as exported figures name them
+    sections = [in_words(section, overview.words) for section in keyed]
     launches = frames.runs["run"].nunique()
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("analysis.report"), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
+    script = (resources.files("analysis.report") / "templates" / "page.js").read_text(encoding="utf-8")
     html = environment.get_template("report.html.j2").render(
-        verdict=verdict,
-        lead=counted(len(groups), "group") if groups else "No group",
-        clauses=[*((group.label, group.verdict, clause(group)) for group in by_weight(groups)), *decisions],
-        doubts=doubts(frames, groups),
+        title=" ".join(["Floating-point report", *([f"on {_apps(frames)}"] if len(frames.runs) else [])]),
+        headline=str(verdict),
+        verdict=verdict.verdict,
+        badge=verdict.badge,
+        text=verdict.text,
         sections=sections,
+        limits=1 + next(i for i, section in enumerate(sections) if section.title == LIMITS),
         meaning=MEANING,
-        scope=f"{counted(len(frames.runs), 'run')} from {launches} launch{'es' if launches != 1 else ''}",
+        scope=f"{counted(len(frames.runs), 'run')} from {counted(launches, 'launch', 'launches')}",
         now=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         glyphs=GLYPHS,
         series=len(SERIES),
+        cards=CARDS,
         link=link,
+        script=script,
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
-    html = printable(
-        html, keep="\n"
-    )  # names may hold characters that UTF-8 cannot write, or that hide others
-    return Report(html, verdict, groups, overview, [f for section in sections for f in section.figures])
+    # Names may hold characters that UTF-8 cannot write, or that hide others.
+    html = printable(html, keep="\n")
+    return Report(
+        html, printable(str(verdict)), groups, overview, [f for section in keyed for f in section.figures]
+    )
+
+
+def _apps(frames: Frames) -> str:
+    return ", ".join(sorted(set(frames.runs["app"])))
 
 
 def _annotated(overview: Overview) -> list[Section]:
-    """All sections, each with the findings that concern it."""
+    """All sections, each with the number of findings that concern it."""
     findings = lint(overview)
     every = [section for sections in SECTIONS for section in sections(overview)]
     every[-2:-2] = limits_sections(findings)  # before environments and what was left out
     return [
-        replace(section, findings=[(row.severity, f"{row.found}; {row.remedy}") for row in same.itertuples()])
+        replace(section, findings=in_numbers(findings[findings["section"] == section.title]))
         for section in every
-        for same in [findings[findings["section"] == section.title]]
     ]

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pandas as pd
 
 from analysis.comparison import facts
+from analysis.divergence.compare import Comparison
 from analysis.groups import ranks_text
 from analysis.load.frames import Frames
 from analysis.matrix import ALL, matrix
 from analysis.overview import Overview
 from analysis.page.sections import OPEN, SIGNS, Mark, Section, Table
-from analysis.page.tables import groups_table, variability_tables
+from analysis.page.tables import alone, groups_table, variability_tables
 from analysis.report import figures
 from analysis.report.growth import growth_section
 from analysis.runs import Id, label, samples
 from analysis.variability import variability
-from analysis.verdict import MEANING, counted, place
+from analysis.verdict import FAILED, MEANING, UNTESTED, Group, by_weight, counted, place
+
+APART = (
+    "Growth, variability and cost leave out the runs that compare variants, since their steps are samples: see the "
+    "sections on sums."
+)
 
 
 def groups_sections(overview: Overview) -> list[Section]:
@@ -31,22 +38,29 @@ def groups_sections(overview: Overview) -> list[Section]:
         "promised. Only complete runs are counted; each repeat of a launch is a run."
     )
     counts = matrix(overview.frames, overview.groups)
-    _, states = groups_table(overview.groups)
-    tables = [
-        ("Different results / runs, by number of ranks", _matrix(counts)),
-        ("Final states and verdicts", replace(states, folded=True)),
-    ]
-    return [Section("Groups", "", intro, tables=tables, notes=_bounds(counts))]
+    rest = alone(overview.groups)
+    _, groups = groups_table(overview.groups, overview.decisions)
+    tables = [("", groups)] if groups.rows else []
+    by_ranks = _matrix(counts, overview)
+    tables += [("Different results / runs, by number of ranks", by_ranks)] if by_ranks.rows else []
+    lists = [(f"{counted(len(rest), 'group')} with nothing to compare", rest)] if rest else []
+    notes = [*_signs(counts), *([APART] if samples(overview.frames.runs).any() else [])]
+    return [Section("Groups", "", intro, tables=tables, notes=notes, lists=lists, opened=True)]
 
 
-def _matrix(counts: pd.DataFrame) -> Table:
-    """`matrix` as a table: a row per group, a column per rank count."""
+def _matrix(counts: pd.DataFrame, overview: Overview) -> Table:
+    """`matrix` as a table: a row per group that has something to compare, a column per rank count."""
+    verdicts = {group.label: group.verdict for group in overview.groups}
+    counts = counts[counts["group"].map(verdicts) != UNTESTED]
     sizes = sorted(set(counts["size"]) - {ALL})
     names = {size: str(size) for size in sizes} | {ALL: "all"}
     rows = []
     for group, same in counts.groupby("group", sort=False):
         cells = {row.size: _mark(row, group) for row in same.itertuples(index=False)}
-        rows.append((group, *(cells.get(size, "") for size in names)))
+        if verdicts[group] == FAILED:
+            cells = {size: replace(mark, verdict=FAILED) for size, mark in cells.items()}
+        name = Mark(group, "", series=overview.labels.index(group))
+        rows.append((name, *(cells.get(size, "") for size in names)))
     return Table(("group", *names.values()), rows, grid=True)
 
 
@@ -66,21 +80,13 @@ def _mark(row, group: str) -> Mark:
     return Mark(text, row.verdict, f"{note}.")
 
 
-def _bounds(counts: pd.DataFrame) -> list[str]:
-    """What the cells mean, and what equal ones do not tell."""
+def _signs(counts: pd.DataFrame) -> list[str]:
+    """What the signs of the cells mean."""
     known = dict.fromkeys(counts["verdict"])
     signs = [
         f"{SIGNS[verdict]} {verdict}: {meaning}" for verdict, meaning in MEANING.items() if verdict in known
     ]
-    notes = [f"{'; '.join(signs)}. Without a sign: no promise spans rank counts."] if signs else []
-    equal = counts[counts["bound"].notna()].drop_duplicates("runs").sort_values("runs")
-    if len(equal):
-        each = ", ".join(f"{row.bound:.1%} in {row.runs}" for row in equal.itertuples(index=False))
-        notes.append(
-            "Where no difference was seen, one rarer than this share of runs would have gone unseen (95 % "
-            f"confidence): {each} runs."
-        )
-    return notes
+    return [f"{'; '.join(signs)}. Without a sign: no promise spans rank counts."] if signs else []
 
 
 def first_sections(overview: Overview) -> list[Section]:
@@ -88,12 +94,12 @@ def first_sections(overview: Overview) -> list[Section]:
     frames, groups = overview.frames, overview.groups
     items = []
     paths = frames.runs.set_index(["run", "repeat"])["path"]
-    for cell, comparison in ((cell, cell.first) for group in groups for cell in group.cells if cell.first):
+    for name, comparison in _shown(groups):
         a, b = comparison.a, comparison.b
         lines = [("between", f"{label(a)} and {label(b)}"), *facts(comparison, frames)]
         given = " ".join(shlex.quote(f"{paths[run]}:{run[1]}") for run in (a, b))
         command = f"python -m analysis divergence {given}"
-        items.append((f"{cell.label}: {place(comparison.part)}", lines, command))
+        items.append((f"{name}: {place(comparison.part)}", lines, command))
     intro = (
         "The earliest step at which any run of a group has other bits than its first run; within the step "
         "the name that was recorded first, then the lowest block. Where arrival orders were recorded, the "
@@ -103,20 +109,27 @@ def first_sections(overview: Overview) -> list[Section]:
     if samples(frames.runs).any() and any(group.first for group in groups):
         intro += " In runs that compare variants a step is a sample and a block an array."
     nothing = "No group has runs that differ."
-    return [Section("First divergence", nothing, intro if items else "", items=items)]
+    return [Section("First divergence", nothing, intro if items else "", items=items, opened=bool(items))]
+
+
+def _shown(groups: list[Group]) -> Iterator[tuple[str, Comparison]]:
+    """(what parted, comparison): in every cell, with runs of another group, and across rank counts, the worst first."""
+    for group in by_weight(groups):
+        yield from ((cell.label, cell.first) for cell in group.cells if cell.first)
+        if group.beside and group.beside.first:
+            yield group.label, group.beside.first
+        if group.across:
+            yield group.label, group.across
 
 
 def growth_sections(overview: Overview) -> list[Section]:
     """How the difference grows with the step."""
-    return [
-        with_note_on_samples(overview, growth_section(overview.stepped, overview.groups, overview.labels))
-    ]
+    return [growth_section(overview.stepped, overview.groups, overview.labels)]
 
 
 def variability_sections(overview: Overview) -> list[Section]:
     """How far runs lie apart at their end."""
-    section = _variability(overview.stepped, overview.against, overview.pairs, overview.labels)
-    return [with_note_on_samples(overview, section)]
+    return [_variability(overview.stepped, overview.against, overview.pairs, overview.labels)]
 
 
 def _variability(frames: Frames, against: Id | None, compared: pd.DataFrame, labels: list[str]) -> Section:
@@ -138,15 +151,3 @@ def _variability(frames: Frames, against: Id | None, compared: pd.DataFrame, lab
         "below it."
     )
     return Section("Variability", "", intro, figures.variability_figures(compared, labels), tables)
-
-
-def with_note_on_samples(overview: Overview, section: Section) -> Section:
-    """`section` with a sentence on the runs that compare variants, which it leaves out, where there are such."""
-    sampled = samples(overview.frames.runs)
-    if not sampled.any():
-        return section
-    others = not sampled.all()
-    apart = "Runs that compare variants are left out here, since their steps are samples: see the sections on sums."
-    shown = section.figures or section.tables or section.items
-    text = [section.intro if shown else section.nothing or section.intro] if others else []
-    return replace(section, intro=" ".join([*text, apart]), nothing="")

@@ -22,7 +22,8 @@ def growth_section(frames: Frames, groups: list[Group], labels: list[str]) -> Se
     if differences.empty:
         same = "; ".join(f"{cell.label}: {power_note(cell.runs)}" for cell in equal)
         return Section(
-            TITLE, "No group has runs that differ, so nothing grows." + (f" {same}." if same else "")
+            TITLE,
+            "No runs of one group and rank count differ, so nothing grows." + (f" {same}." if same else ""),
         )
     fitted = laws(differences, TOLERANCE)
     intro = (

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 import pandas as pd
 
 from analysis.environment import differences
+from analysis.lint.finding import SEVERITIES
 from analysis.overview import Overview
 from analysis.page.sections import Section, Table
+from analysis.verdict import counted
 
 LIMITS = "What limits these results"
 LISTED = 6  # runs named in a cell of a table before "and N more"
@@ -47,7 +49,14 @@ def limits_sections(findings: pd.DataFrame) -> list[Section]:
         "these numbers; a warning: what is easily claimed does not follow; a note: worth knowing."
     )
     tables = [("", Table(columns, rows))] if rows else []
-    return [Section(LIMITS, "No rule has anything to say.", intro if rows else "", tables=tables)]
+    nothing = "No rule has anything to say."
+    return [Section(LIMITS, nothing, intro if rows else "", tables=tables, summary=in_numbers(findings))]
+
+
+def in_numbers(findings: pd.DataFrame) -> str:
+    """`1 error, 2 warnings`: how many `findings` there are; empty where there are none."""
+    counts = findings["severity"].value_counts(sort=False)
+    return ", ".join(counted(int(counts[each]), each) for each in SEVERITIES if each in counts)
 
 
 def excluded_sections(overview: Overview) -> list[Section]:

@@ -36,7 +36,11 @@ def timeline_sections(overview: Overview) -> list[Section]:
     cells = [(cell.label, cell.first) for group in overview.groups for cell in group.cells if cell.first]
     title = "Timelines around the first divergence"
     if not cells:
-        return [Section(title, "No group has runs that differ, so there is no divergence to look at.")]
+        return [
+            Section(
+                title, "No runs of one group and rank count differ, so there is no divergence to look at."
+            )
+        ]
     figures = []
     for k, (cell, comparison) in enumerate(cells[:DRAWN]):
         figures += timeline_figure(overview.frames, comparison, f"timeline-{k}", cell)

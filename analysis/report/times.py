@@ -12,7 +12,6 @@ from analysis.page.tables import region_table
 from analysis.page.text import interval, number
 from analysis.regions import cost_summary, costs, regions, summary
 from analysis.report import figures
-from analysis.report.equality import with_note_on_samples
 
 FOLD_FROM = 24  # rows
 
@@ -36,14 +35,14 @@ def times_sections(overview: Overview) -> list[Section]:
 
 def costs_sections(overview: Overview) -> list[Section]:
     """What guarantees cost."""
-    return [with_note_on_samples(overview, _costs(overview.stepped, overview.labels))]
+    return [_costs(overview.stepped, overview.labels)]
 
 
 def _costs(frames: Frames, labels: list[str]) -> Section:
     points = costs(frames)
     runs = grouped(frames.runs)
     runs = runs[runs["complete"] & runs["wall_s"].notna()]
-    intro = "No two groups were measured on the same problem and rank count, so no cost can be given."
+    intro = "No guarantee was measured beside another way on the same problem and rank count, so no cost can be given."
     tables = []
     if len(points):
         columns = ("group", "ranks", "runs", "median, s", "relative", "95 % interval", "lowest", "highest",

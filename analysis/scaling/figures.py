@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -23,7 +24,7 @@ OTHERS = "others"
 RUNS = ["series", "size", "run", "repeat"]
 
 
-def speedup_figures(results: Study) -> list[Figure]:
+def speedup_figures(results: Study, labels: Sequence[str] = ()) -> list[Figure]:
     """Speedup and efficiency of strong and of weak series against the rank count."""
     figures, points = [], scaled(results.points)
     for kind in (STRONG, WEAK):
@@ -33,6 +34,7 @@ def speedup_figures(results: Study) -> list[Figure]:
             continue
         more = f" {len(names) - COLOURS} more series are in the table." if len(names) > COLOURS else ""
         names = names[:COLOURS]
+        looks = _looks(names, labels)
         law = (
             results.fits[results.fits["series"].isin(names) & results.fits["chosen"]]
             if len(results.fits)
@@ -46,10 +48,10 @@ def speedup_figures(results: Study) -> list[Figure]:
         for column, ideal in (("speedup", "Dotted: the ideal, p."), ("efficiency", "Dotted: the ideal, 1.")):
             title = f"{column.capitalize()}, {kind} scaling"
             caption = f"{_meaning(kind, column)} Every run is a point. {ideal}{base}{fitted}{more}"
-            plot = _against_ranks(own, names, law, column)
+            plot = _against_ranks(own, looks, law, column)
             name = f"scaling-{kind}-{column}"
             data = own.loc[own["series"].isin(names), [*RUNS, "wall_s", "base", column]]
-            figures.append(figure_of(name, title, plot, caption, 3.3, tuple(enumerate(names)), data=data))
+            figures.append(figure_of(name, title, plot, caption, 3.3, _legend(looks), data=data))
     return figures
 
 
@@ -76,7 +78,7 @@ def path_figures(results: Study) -> list[Figure]:
                     "share of the critical path", caption)  # fmt: skip
 
 
-def straggler_figures(results: Study) -> list[Figure]:
+def straggler_figures(results: Study, labels: Sequence[str] = ()) -> list[Figure]:
     """How long all ranks together waited for each rank, on the most ranks of each series."""
     rows = [
         (name, own) for name, own in largest(results.traced["stragglers"]) if (own["caused_s"] > 0).any()
@@ -89,19 +91,29 @@ def straggler_figures(results: Study) -> list[Figure]:
     )
 
     def plot(axes) -> None:
-        for i, (_, own) in enumerate(rows):
-            axes.plot(
-                own["rank"], 100 * own["share"], linestyle="none", alpha=0.85, clip_on=False, **svg.series(i)
-            )
+        for name, own in rows:
+            look = svg.series(looks[name])
+            axes.plot(own["rank"], 100 * own["share"], linestyle="none", alpha=0.85, clip_on=False, **look)
         axes.set(xlabel="rank", ylabel="waiting caused, %")
         axes.set_ylim(bottom=0)
         axes.xaxis.get_major_locator().set_params(integer=True)
 
-    legend = tuple((i, name) for i, (name, _) in enumerate(rows))
+    looks = _looks([name for name, _ in rows], labels)
+    legend = _legend(looks)
     data = pd.concat([own[[*RUNS, "rank", "caused_s", "share"]] for _, own in rows], ignore_index=True)
     return [
         figure_of("scaling-stragglers", "Ranks that others wait for", plot, caption, 3.0, legend, data=data)
     ]
+
+
+def _looks(names: Sequence[str], labels: Sequence[str]) -> dict[str, int]:
+    """{name: its colour}: of a group in `labels` its place there, of other series the places after them."""
+    beyond = itertools.count(len(labels))
+    return {name: labels.index(name) if name in labels else next(beyond) for name in names}
+
+
+def _legend(looks: dict[str, int]) -> tuple[tuple[int, str], ...]:
+    return tuple((i, name) for name, i in looks.items())
 
 
 def _meaning(kind: str, column: str) -> str:
@@ -110,13 +122,13 @@ def _meaning(kind: str, column: str) -> str:
     return "Speedup over the rank count." if kind == STRONG else "T1/Tp, the work per rank constant."
 
 
-def _against_ranks(own: pd.DataFrame, names: list[str], law: pd.DataFrame, column: str) -> Callable:
+def _against_ranks(own: pd.DataFrame, looks: dict[str, int], law: pd.DataFrame, column: str) -> Callable:
     def plot(axes) -> None:
         sizes = sorted(set(own["size"]))
         ends = np.array([sizes[0], sizes[-1]], float)
         ideal = ends if column == "speedup" else np.ones(2)
         axes.plot(ends, ideal, color=svg.INK, linewidth=0.9, linestyle=":")
-        for i, name in enumerate(names):
+        for name, i in looks.items():
             same = own[own["series"] == name]
             axes.plot(same["size"], same[column], linestyle="none", alpha=0.8, **svg.series(i))
             for row in law[law["series"] == name].itertuples(index=False):

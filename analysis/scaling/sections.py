@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from analysis.load.frames import Frames
 from analysis.page.sections import Section, folded
 from analysis.scaling.figures import communication_figures, path_figures, speedup_figures, straggler_figures
@@ -19,13 +21,14 @@ from analysis.scaling.tables import (
 IN_ALL = 1_000_000  # events read for the report
 
 
-def scaling_sections(frames: Frames) -> list[Section]:
-    """Speedup, efficiencies, communication, and critical path; little where nothing was timed."""
+def scaling_sections(frames: Frames, labels: Sequence[str] = ()) -> list[Section]:
+    """Speedup, efficiencies, communication, and critical path; little where nothing was timed. `labels` are the groups
+    in the order of their colours."""
     results = study(frames, in_all=IN_ALL)
-    return [_speedup(results), *_traced(results)]
+    return [_speedup(results, labels), *_traced(results, labels)]
 
 
-def _speedup(results: Study) -> Section:
+def _speedup(results: Study, labels: Sequence[str]) -> Section:
     nothing = "No problem was timed on several rank counts by one method, so nothing is known of its scaling."
     if results.points.empty:
         nothing = "No complete run was timed, so nothing is known of its scaling."
@@ -34,12 +37,12 @@ def _speedup(results: Study) -> Section:
         " is T1/Tp. Runs of a series are alike in all options that could cost time. An interval takes six runs",
         *base_notes(results),
     )
-    figures = speedup_figures(results)
+    figures = speedup_figures(results, labels)
     tables = folded([*speedup_tables(results), *fit_tables(results)])
     return Section("Scaling", nothing, intro if tables else "", figures, tables)
 
 
-def _traced(results: Study) -> list[Section]:
+def _traced(results: Study, labels: Sequence[str]) -> list[Section]:
     title, title_of_path = "Scaling: where the time of ranks goes", "Scaling: communication and critical path"
     if results.traced["efficiencies"].empty:
         nothing = _sentences("No trace of a timed run could be replayed", *results.notes)
@@ -62,7 +65,7 @@ def _traced(results: Study) -> list[Section]:
         Section(title, "", first, tables=tables),
         Section(
             title_of_path, "", second,
-            [*communication_figures(results), *straggler_figures(results), *path_figures(results)],
+            [*communication_figures(results), *straggler_figures(results, labels), *path_figures(results)],
             folded([*collective_tables(results), *straggler_tables(results), *path_tables(results)]),
         ),
     ]  # fmt: skip

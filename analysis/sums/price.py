@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from analysis.groups import LEVELS
 from analysis.statistics import SEED, median_interval, ratio_interval
 from analysis.sums.frames import EMULATED, SERIES, Sums, keys, pieces
 
@@ -21,8 +22,9 @@ def prices(sums: Sums) -> pd.DataFrame:
     ranks that share it,
     from `low_s` to `high_s` at 95 % confidence (order statistics, NaN where there are too few samples); `gb_per_s`
     the bytes of these ranks over it, in 1e9. `ratio` is the median over runs of the ratio to `base` within the run:
-    the fastest variant without a guarantee, else the fastest library sum, of the same case, operation and n; its
-    interval is by bootstrap over samples. Emulated variants have no price: NaN, and they are nobody's base.
+    the fastest that was timed among the variants without a guarantee and the sums of libraries, of the same case,
+    operation and n, NaN where no other variant guarantees anything; its interval is by bootstrap over samples. Emulated
+    variants have no price: NaN, and they are nobody's base.
     """
     calls = _calls(sums.times)
     begin = pieces(calls, SERIES)
@@ -81,12 +83,8 @@ def _bases(frame: pd.DataFrame) -> list[int]:
     """The row by which each row of prices is divided, or -1."""
     base = np.full(len(frame), -1)
     for _, same in frame.groupby(["case", "operation", "n"], observed=True, sort=False):
-        known = same["median_s"].notna()
-        for candidates in (
-            same[known & (same["guarantee"] == "none")],
-            same[known & same["variant"].isin(LIBRARIES)],
-        ):
-            if len(candidates):
-                base[same.index] = candidates["median_s"].idxmin()
-                break
+        timed = same[same["median_s"].notna()]
+        plain = (timed["guarantee"] == LEVELS[0]) | timed["variant"].isin(LIBRARIES)
+        if plain.any() and (~plain & timed["guarantee"].isin(LEVELS[1:])).any():
+            base[same.index] = timed.loc[plain, "median_s"].idxmin()
     return base.tolist()

@@ -38,8 +38,8 @@ def sums_sections(frames: Frames) -> list[Section]:
 
 def _prices(results: Study) -> Section:
     intro = (
-        "What a sum costs by each variant, beside what is known of its bits; ratios are to the fastest variant "
-        "without a guarantee, else to the fastest sum of a library, of the same data, method and rank count. Emulated "
+        "What a sum costs by each variant, beside what is known of its bits; ratios are to the fastest way "
+        "without a guarantee or by a library's own sum, of the same data, method and rank count. Emulated "
         "variants draw orders of arrival from a seed and have no price."
     )
     if rest := left_out(results):

@@ -28,6 +28,20 @@ const frame = document.querySelector("iframe");
 frame.onload = () => {{
   const inner = frame.contentDocument, view = frame.contentWindow;
   const size = e => e.getBoundingClientRect(), style = e => view.getComputedStyle(e);
+  for (const e of inner.querySelectorAll("details")) e.open = true;
+  // The table of groups by the column of results, up and down; a link to the last section opens it.
+  const table = inner.querySelector("table"), body = table.tBodies[0];
+  const results = [...table.tHead.rows[0].cells].find(e => e.textContent === "results");
+  const sorted = [];
+  for (let k = 0; results && k < 2; k++) {{
+    results.querySelector("button").click();
+    sorted.push([...body.rows].map(row => row.cells[results.cellIndex].textContent === "1" ? "1" : "2"));
+  }}
+  const how = inner.querySelector("#method details");
+  how.open = false;
+  view.location.hash = "#method";
+  view.dispatchEvent(new view.HashChangeEvent("hashchange"));
+  const revealed = how.open;
   const letters = [...inner.querySelectorAll("svg text")];
   const seen = {{
     width: view.innerWidth,
@@ -38,12 +52,16 @@ frame.onload = () => {{
     paper: style(inner.body).backgroundColor,
     ink: style(inner.body).color,
     letters: style(letters[0]).fill,
-    heading: inner.querySelector("h1").innerText,
+    heading: inner.querySelector(".headline").innerText,
     links: [...inner.querySelectorAll("a.data")].map(e => [e.download, e.protocol, size(e).width > 0]),
-    grid: size(inner.querySelector("table.grid")).width,
-    around: size(inner.querySelector("table.grid").parentElement).width,
+    grid: size(inner.querySelector("table.grid, table")).width,
+    around: size(inner.querySelector("table.grid, table").parentElement).width,
     heights: [...inner.querySelectorAll("figure")].map(e => size(e).height),
     breaks: [...inner.querySelectorAll("figure")].map(e => style(e).breakInside),
+    clipped: [...inner.querySelectorAll(".scroll")].filter(e => {width} > 1200 && e.scrollWidth > e.clientWidth + 1)
+      .map(e => e.textContent.slice(0, 60)),
+    sorted: sorted,
+    revealed: revealed,
     reached: [...inner.querySelectorAll("a, summary, [tabindex]")].every(e => e.tabIndex >= 0),
   }};
   document.body.innerHTML = "<pre id=seen></pre>";
@@ -99,7 +117,10 @@ def test_the_page_fits_its_window_and_is_quiet(report, tmp_path, width):
     assert seen["around"] <= width  # a wide table scrolls inside
     assert seen["reached"]
     assert seen["smallest"] >= 8  # CSS pixels of the smallest letters in any figure
-    assert " ".join(seen["heading"].split()) == report.verdict.replace("2 groups: ", "2 groups ")
+    assert " ".join(seen["heading"].split()) == report.verdict.replace("): ", ") ")
+    assert seen["clipped"] == []
+    assert seen["sorted"] == [["1", "2"], ["2", "1"]]
+    assert seen["revealed"]
 
 
 def test_colours_follow_light_and_dark(report, tmp_path):

@@ -13,7 +13,7 @@ from analysis.components.observations import LAUNCH, REPEAT, WALL, observations
 from analysis.components.study import ALGORITHM, FEWEST, RUN_TO_RUN, components
 from analysis.components.tables import notes, sentences
 from analysis.load.frames import load
-from tests.analysis.synthetic import write_run, write_timed
+from tests.analysis.synthetic import flip_bit, write_run, write_timed
 
 
 def fitted(codes, y):
@@ -211,6 +211,35 @@ def test_equal_values_have_no_variance_and_a_bound(tmp_path):
     table = components(load([tmp_path]))
     (row,) = table[table["outcome"] == "energy"].to_dict("records")
     assert np.isnan(row["variance"]) and row["remark"].startswith("no difference: 0 of 2 differ: p < 78 %")
+
+
+def test_equal_bits_have_no_variance_from_run_to_run_however_different_the_algorithms(tmp_path):
+    for ordering, changed in (("a", 0), ("b", 1), ("c", 2)):
+        for i in range(3):
+            change = (
+                (lambda repeat, step, field, by=changed: flip_bit(field, 0, bit=40 + by)) if changed else None
+            )
+            write_run(
+                tmp_path / f"{ordering}{i}", ordering=ordering, repeats=3, change=change, names=("u", "v")
+            )
+    frame = components(load([tmp_path]), resamples=99)
+    energy = frame[(frame["outcome"] == "energy") & frame["variance"].notna()]
+    chance = energy[energy["kind"] == RUN_TO_RUN]
+    assert set(chance["factor"]) == {"launch", "repeat"}
+    assert (chance["variance"] == 0).all() and chance["share"].isna().all() and not chance["negative"].any()
+    assert energy[energy["factor"] == "ordering"]["share"].item() == 1.0
+    line = next(line for line in sentences(frame) if "energy" in line)
+    assert line.startswith(
+        "coupled: energy has no run-to-run variance: equal bits in all runs of one algorithm; change of"
+    )
+
+
+def test_launches_that_are_equal_inside_an_algorithm_have_no_variance_and_others_have():
+    rng = np.random.default_rng(2)
+    codes = np.stack([np.repeat([0, 1], 16), np.repeat(np.arange(8), 4)], axis=1)
+    y = np.where(codes[:, 0] == 0, 1.0, 1e6) + 0.0
+    assert (estimate(rows_of(codes, y[:, None])).variance[1:] == 0).all()
+    assert (estimate(rows_of(codes, (y + rng.normal(size=32))[:, None])).variance[2] > 0).all()
 
 
 def test_numbers_that_are_not_finite_are_left_out_and_counted(tmp_path):

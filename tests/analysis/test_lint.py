@@ -273,7 +273,7 @@ def test_the_gravest_come_first_and_every_finding_concerns_a_section(tmp_path):
     for row in every.itertuples():
         assert row.section in headings
         section = html[html.index(f"<h2>{row.section}</h2>") :].split("</section>")[0]
-        assert f'<li class="{row.severity}">' in section
+        assert re.search(rf"Limited by .*\d+ {row.severity}", section)
 
 
 def test_the_command_prints_findings_and_succeeds(tmp_path, capsys):

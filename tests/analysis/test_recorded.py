@@ -8,11 +8,12 @@ from analysis.__main__ import main
 from analysis.divergence.compare import compare
 from analysis.factors import by_factor
 from analysis.growth.runs import cell_growths, equal_cells
+from analysis.headline import headline
 from analysis.load.frames import load
 from analysis.matrix import ALL, matrix
 from analysis.report.build import build
 from analysis.variability import variability
-from analysis.verdict import BROKEN, DIFFERS, HOLDS, INCOMPARABLE, SAME, clause, judge, sentence
+from analysis.verdict import BROKEN, DIFFERS, HOLDS, INCOMPARABLE, SAME, clause, judge
 from miniapps.trace import Tracer, older
 from miniapps.trace.records import ADDED, LEFT, TOTAL
 from tests.analysis.synthetic import BLOCKS, CONFIG, METHOD, STEPS, attributes, flip_bit, owners, write_run
@@ -107,9 +108,9 @@ def test_other_names_of_what_was_recorded_are_no_equality(tmp_path, capsys):
     assert "is at step 0, vorticity, block 0" in streams.out and "are equal" not in streams.out
     assert "no verdict" in streams.err
     frames = load([tmp_path])
-    summary = sentence(judge(frames), frames)
+    summary = str(headline(judge(frames), frames))
     assert "cannot be compared" in summary and "1 group with runs that lack records" in summary
-    assert "one hash" not in summary
+    assert "the same" not in summary
 
 
 @pytest.mark.parametrize("guarantee, whole", [("none", SAME), ("layout", HOLDS)])

@@ -85,6 +85,14 @@ def test_cost_is_relative_to_the_fastest_group_of_the_weakest_guarantee(tmp_path
     assert table.loc["coupled exact/exact", ["lowest", "highest"]].tolist() == pytest.approx([2, 3])
 
 
+def test_where_nothing_is_guaranteed_nothing_has_a_price(tmp_path):
+    timed(tmp_path / "library", 10)
+    timed(tmp_path / "arrival", 20, ordering="arrival")
+    assert costs(load([tmp_path])).empty
+    timed(tmp_path / "layout", 20, guarantee="layout", ordering="exact")
+    assert not costs(load([tmp_path])).empty
+
+
 def test_only_runs_of_one_problem_rank_count_and_device_are_priced_together(tmp_path):
     timed(tmp_path / "a", 10)
     timed(tmp_path / "b", 20, size=4, guarantee="layout")

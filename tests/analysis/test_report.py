@@ -1,5 +1,7 @@
 """The report: one HTML file that stands alone, says the verdict first and never crashes for want of data."""
 
+import base64
+import hashlib
 import io
 import re
 from html.parser import HTMLParser
@@ -11,12 +13,14 @@ import pytest
 
 from analysis.export.tables import LINK_MOST, csv_text, link
 from analysis.load.frames import load
+from analysis.overview import Overview
 from analysis.report.build import build
 from analysis.report.figures import POINTS
-from tests.analysis.synthetic import flip_bit, write_run, write_timed
+from analysis.report.machine import machine_sections
+from tests.analysis.synthetic import flip_bit, write_result, write_run, write_timed
 
 SECTIONS = [
-    "Groups", "First divergence", "Timelines around the first divergence",
+    "Groups", "First divergence", "Machine and software", "Timelines around the first divergence",
     "Growth of the difference", "Variability", "Wall time per region",
     "Cost of the guarantees", "Scaling", "Scaling: where the time of ranks goes",
     "Scaling: communication and critical path", "Where the variance is", "What limits these results",
@@ -92,19 +96,80 @@ def test_every_section_is_there_in_order(report):
     assert re.findall(r"<h2>(.*?)</h2>", report.html) == SECTIONS
 
 
-def test_the_verdict_is_the_first_thing_said(report):
+def test_the_verdict_is_the_first_thing_said_and_the_title_of_the_page(report):
     page = Page(report.html)
     assert page.between("title", report.html) == report.verdict
-    assert page.between("h1", report.html) == report.verdict
+    assert page.between("h1", report.html) == "Floating-point report on coupled"
+    shown = r'<p class="headline"><span class="badge differs">(.*?)</span> (.*?)</p>'
+    ((badge, words),) = re.findall(shown, report.html)
+    assert f"{badge}: {words}" == report.verdict
     assert report.verdict == (
-        "2 groups: coupled none/arrival: 3 of 3 runs differ, first at step 2, vorticity, block 0; "
-        "coupled layout/exact: 3 runs on 1, 2, 3 ranks: one hash (p < 63 % at 95 %)."
+        "DIFFERS (probably message order): The same computation gave 3 different results in 3 runs, probably because "
+        "numbers were added in the order in which they arrived. With a guarantee 3 runs gave the same result, to "
+        "the last bit."
     )
+
+
+def test_groups_are_in_words_worst_first_and_keep_the_colour_of_all_figures(report):
+    section = report.html[report.html.index("<h2>Groups") : report.html.index("<h2>First divergence")]
+    glyph = r'<span style="color: var\(--s(\d)\)" aria-hidden="true">.</span>'
+    groups = re.findall(rf'<td data-label="group"[^>]*><span>{glyph} (.*?)</span></td>', section)
+    arrival = ("0", "coupled: no guarantee, sums in order of arrival")
+    exact = ("1", "coupled: guaranteed on any number of ranks (layout), sums by exact")
+    assert groups == [arrival, exact] * 2  # the verdicts, and the results by rank count
+    legends = re.findall(rf"<li>{glyph} (coupled: .*?)</li>", report.html)
+    assert set(legends) == {arrival, exact}
+    assert "coupled none/arrival" not in re.sub(r'href="[^"]*"', "", report.html)
+
+
+def test_what_failed_its_own_checks_is_red_and_first(tmp_path):
+    for name in "abc":
+        write_run(tmp_path / name)
+    write_run(tmp_path / "alone", guarantee="exact")
+    write_result(tmp_path / "c", checks=[{"name": "energy", "passed": False, "detail": "gained 3"}])
+    html = build(load([tmp_path])).html
+    assert (
+        '<p class="headline"><span class="badge failed">FAILED</span> 1 of 4 launches failed; c: check energy'
+        in html
+    )
+    assert html.index('class="badge failed"') < html.index("1 group with nothing to compare")
+
+
+def test_what_the_runs_ran_on_is_in_one_table(tmp_path):
+    known = {"cpu": "EPYC", "cores": "2", "mpi": "MPICH 5", "python": "3.11", "system": "Linux", "variables": {},
+             "packages": {"numpy": "2.4", "mpi4py": "4.1"}}  # fmt: skip
+    for i, node in enumerate(("n1", "n1", "n2")):
+        write_run(tmp_path / f"r{i}", environment=known | {"node": node})
+    (section,) = machine_sections(Overview(load([tmp_path])))
+    ((_, table),) = section.tables
+    assert dict(table.rows) == {
+        "hosts": "n1 (2 launches); n2 (1 launch)", "processor": "EPYC, 2 cores", "operating system": "Linux",
+        "MPI": "MPICH 5, mpi4py 4.1", "Python": "3.11", "libraries": "numpy 2.4", "dates": "2026-01-01 00:00 UTC",
+        "runs": dict(table.rows)["runs"],
+    }  # fmt: skip
+    assert dict(table.rows)["runs"].startswith("3 runs from 3 launches on 2 ranks, ")
+
+
+def test_only_the_first_sections_are_unfolded(report):
+    opened = re.findall(r"<details open>\s*<summary><h2>(.*?)</h2>", report.html)
+    assert opened == ["Groups", "First divergence", "Machine and software"]
+
+
+def test_the_only_script_is_the_one_whose_hash_the_policy_names(report):
+    (script,) = re.findall(r"<script>(.*?)</script>", report.html, flags=re.S)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in report.html
+
+
+def test_what_limits_a_section_is_said_once(report):
+    text = " ".join(Page(report.html).text)
+    assert text.count("no interval of 95 % confidence") <= 1
+    assert re.search(r"Limited by \d+ \w+.*?<a href=\"#s\d+\">What limits these results</a>", report.html)
 
 
 def test_nothing_is_fetched_from_anywhere(report):
     page = Page(report.html)
-    assert not {"script", "link", "img", "iframe", "object", "embed"} & set(page.tags)
+    assert not {"link", "img", "iframe", "object", "embed"} & set(page.tags)
     references = [
         value for _, key, value in page.attributes if key.endswith(("href", "src", "srcset", "action"))
     ]
@@ -212,7 +277,7 @@ def test_hostile_text_is_shown_not_run(tmp_path):
         )  # fmt: skip
     html = build(load([tmp_path])).html
     page = Page(html)
-    assert "script" not in page.tags and "img" not in page.tags
+    assert page.tags.count("script") == 1 and "img" not in page.tags
     assert not [key for _, key, _ in page.attributes if key.startswith("on")]
     assert hostile in "".join(page.text)
 
@@ -226,16 +291,18 @@ def test_one_run_alone_says_what_cannot_be_concluded(tmp_path):
     report = build(load([write_run(tmp_path / "r")]))
     absent(report, "No group has runs that differ.")
     absent(report, "There are no two complete runs to compare")
-    absent(report, "No two groups were measured on the same problem and rank count")
+    absent(report, "No guarantee was measured beside another way")
     absent(report, "All launches report the same machine")
     absent(report, "Nothing: every trace was read and every run ended.")
-    assert "nothing to compare with" in report.verdict
+    assert (
+        "there is nothing to compare" in report.verdict and "1 group with nothing to compare" in report.html
+    )
 
 
 def test_only_incomplete_runs_make_a_report(tmp_path):
     report = build(load([write_run(tmp_path / "r", stop={0: 2}, result=False)]))
     absent(report, "No times were recorded (--trace off), or no run is complete.")
-    assert "no complete run" in report.verdict
+    assert "no complete run" in report.html
 
 
 def test_runs_without_fingerprints_make_a_report(tmp_path):

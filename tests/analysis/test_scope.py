@@ -9,13 +9,14 @@ from analysis.__main__ import main
 from analysis.divergence.cause import cause
 from analysis.divergence.compare import compare
 from analysis.environment import apart, by_environment, mixed
+from analysis.headline import headline
 from analysis.lint.rules import lint
 from analysis.load.frames import load
 from analysis.matrix import matrix
 from analysis.overview import Overview
 from analysis.page.sections import SIGNS
 from analysis.results import results
-from analysis.verdict import BROKEN, HOLDS, MEANING, OUTSIDE, SAME, UNTESTED, clause, judge, sentence
+from analysis.verdict import BROKEN, HOLDS, MEANING, OUTSIDE, SAME, UNTESTED, clause, judge
 from benchmarks.apps import settings
 from kernels.guarantees import LEVELS, SCOPE, WHY
 from miniapps.trace import Tracer
@@ -66,7 +67,7 @@ def test_runs_of_another_environment_neither_keep_nor_break_a_promise(tmp_path, 
     assert group.verdict == OUTSIDE
     text = clause(group)
     assert "2 environments, for which nothing is promised" in text
-    assert ("first at step 2, vorticity, block 3" in text) == differ and ("one hash" in text) != differ
+    assert ("first at step 2, vorticity, block 3" in text) == differ and ("the same bits" in text) != differ
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_runs_that_keep_a_promise_in_each_of_several_environments_are_not_said_t
     frames = load([tmp_path])
     group = only(frames)
     assert (group.verdict, group.distinct) == (OUTSIDE, 2)
-    summary = sentence([group], frames)
+    summary = str(headline([group], frames))
     assert "variables.ATEN_CPU_CAPABILITY: not set; default" in summary and "BROKEN" not in summary
     assert set(matrix(frames, [group])["verdict"]) == {OUTSIDE}
     assert set(SIGNS) == set(MEANING)

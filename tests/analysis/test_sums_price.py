@@ -38,21 +38,31 @@ def test_ranks_with_arrays_of_their_own_are_timed_apart(tmp_path):
     assert row["gb_per_s"] == pytest.approx(1500 / 0.0015 / 1e9)
 
 
-def test_the_base_is_the_fastest_variant_without_a_guarantee(tmp_path):
+def test_the_base_is_the_fastest_way_without_a_guarantee_or_of_a_library(tmp_path):
     write(tmp_path / "r", {SPA: [2.0] * 3, SPTR: [3.0] * 3, NUMPY: [1.0] * 3})
     table = of(tmp_path)
     assert table["ratio"].to_dict() == {
-        ("spa", "native"): 1.0,
-        ("sptr", "native"): 1.5,
-        ("numpy", "numpy"): 0.5,
+        ("spa", "native"): 2.0,
+        ("sptr", "native"): 3.0,
+        ("numpy", "numpy"): 1.0,
     }
-    assert set(table["base"]) == {"spa (native)"}
+    assert set(table["base"]) == {"numpy (numpy)"}
     assert table["guarantee"].tolist() == ["none", "run", "run"]
 
 
 def test_without_one_it_is_the_sum_of_a_library(tmp_path):
     write(tmp_path / "r", {SPTR: [3.0] * 3, NUMPY: [1.0] * 3})
     assert of(tmp_path)["ratio"].to_dict() == {("sptr", "native"): 3.0, ("numpy", "numpy"): 1.0}
+
+
+def test_a_slow_variant_without_a_guarantee_makes_no_guarantee_look_cheap(tmp_path):
+    write(tmp_path / "r", {SPA: [9.0] * 3, SPTR: [3.0] * 3, NUMPY: [1.0] * 3})
+    assert of(tmp_path).loc[("sptr", "native")]["ratio"] == 3.0
+
+
+def test_where_nothing_is_guaranteed_there_is_no_price_to_pay(tmp_path):
+    write(tmp_path / "r", {SPA: [9.0] * 3, NUMPY: [1.0] * 3})
+    assert of(tmp_path)["ratio"].isna().all()
 
 
 def test_without_either_there_is_no_ratio(tmp_path):
@@ -62,7 +72,7 @@ def test_without_either_there_is_no_ratio(tmp_path):
 
 
 def test_what_is_emulated_has_no_price(tmp_path):
-    write(tmp_path / "r", {"sum:ao:emulated:8": [0.1] * 3, SPA: [2.0] * 3})
+    write(tmp_path / "r", {"sum:ao:emulated:8": [0.1] * 3, SPA: [2.0] * 3, SPTR: [3.0] * 3})
     row = of(tmp_path).loc[("ao", "emulated")]
     assert np.isnan(row["median_s"]) and np.isnan(row["ratio"]) and np.isnan(row["gb_per_s"])
     assert of(tmp_path).loc[("spa", "native")]["base"] == "spa (native)"

@@ -1,15 +1,17 @@
 """Groups and the verdict: what is promised, whether it is kept, and the one line that says so."""
 
 import json
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
-from analysis.groups import grouped, problem_names
+from analysis.groups import grouped, problem_names, sums_in_words
+from analysis.headline import badge, headline
 from analysis.load.frames import load
-from analysis.verdict import BROKEN, DIFFERS, HOLDS, SAME, UNTESTED, clause, judge, sentence
-from miniapps.trace import Tracer
-from tests.analysis.synthetic import CONFIG, attributes, flip_bit, region, write_run
+from analysis.verdict import BROKEN, DIFFERS, FAILED, HOLDS, OUTSIDE, SAME, UNTESTED, clause, judge
+from miniapps.trace import Tracer, older
+from tests.analysis.synthetic import CONFIG, METHOD, attributes, flip_bit, region, write_result, write_run
 
 
 def flip(block, at=2, lasting=True):
@@ -25,6 +27,11 @@ def only(frames):
     return group
 
 
+def said(frames):
+    """Badge and sentence over all runs."""
+    return str(headline(judge(frames), frames))
+
+
 def cells(frames):
     """{cell: its runs}"""
     return grouped(frames.runs).groupby("cell")["run"].agg(list).to_dict()
@@ -38,9 +45,15 @@ def test_the_verdict_of_the_two_groups_of_the_demonstration(tmp_path):
         write_run(tmp_path / name, size=size, guarantee="layout", ordering="exact")
     frames = load([tmp_path])
     groups = judge(frames)
-    assert sentence(groups, frames) == (
-        "2 groups: coupled none/arrival: 3 of 3 runs differ, first at step 2, vorticity, block 3; "
-        "coupled layout/exact: 4 runs on 1, 2, 4 ranks: one hash (p < 53 % at 95 %)."
+    assert said(frames) == (
+        "DIFFERS (local kernel): The same computation gave 3 different results in 3 runs because a "
+        "computation on one rank came out differently. With a guarantee 4 runs gave the same result, to the last bit."
+    )
+    differ, equal = map(clause, groups)
+    assert differ.startswith("3 of 3 runs differ, first at step 2, vorticity, block 3; cause: local kernel (")
+    assert equal == (
+        "4 runs on 1, 2, 4 ranks gave the same bits (a difference in up to 53 % of runs could have gone unseen, at "
+        "95 % confidence)"
     )
     assert [group.verdict for group in groups] == [DIFFERS, HOLDS]
     assert groups[0].state == "" and len(groups[1].state) == 32
@@ -54,8 +67,9 @@ def test_one_rank_count_that_differs_breaks_the_promise_of_layout(tmp_path, guar
         )
     group = only(load([tmp_path]))
     assert group.verdict == BROKEN
-    assert clause(group) == (
-        "BROKEN: 2 distinct results in 3 runs on 1, 2, 3 ranks, first at step 2, vorticity, block 7"
+    assert clause(group).startswith(
+        "equal bits were promised, but 2 different results in 3 runs on 1, 2, 3 ranks, first at step 2, vorticity, "
+        "block 7"
     )
 
 
@@ -65,8 +79,8 @@ def test_a_broken_promise_comes_first_in_the_sentence(tmp_path):
     write_run(tmp_path / "b1", guarantee="run", ordering="ring")
     write_run(tmp_path / "b2", guarantee="run", ordering="ring", change=flip(0))
     frames = load([tmp_path])
-    assert sentence(judge(frames), frames).startswith(
-        "2 groups: coupled run/ring: BROKEN: 2 of 2 runs differ"
+    assert said(frames).startswith(
+        "BROKEN PROMISE (probably local kernel): A promise of equal results was broken. "
     )
 
 
@@ -77,13 +91,16 @@ def test_run_is_judged_at_each_rank_count_apart(tmp_path):
             write_run(tmp_path / f"{name}{size}", size=size, guarantee="run", ordering="ring", change=change)
     group = only(load([tmp_path]))
     assert group.verdict == HOLDS and group.distinct == 2
-    assert clause(group) == (
-        "4 runs on 1, 2 ranks: one hash per rank count (p < 53 % at 95 %, mean over rank counts)"
+    assert clause(group).startswith(
+        "4 runs on 1, 2 ranks gave the same bits wherever the number of ranks was the same (a difference in up to 53 % "
+        "of runs could have gone unseen, at 95 % confidence); 2 different results on different numbers of ranks, "
+        "between which nothing is promised, first at step 2, vorticity, block 1"
     )
+    assert "within each number of ranks" in said(load([tmp_path]))
     write_run(tmp_path / "c2", size=2, guarantee="run", ordering="ring", change=flip(9))
     group = only(load([tmp_path]))
     assert group.verdict == BROKEN
-    assert clause(group).startswith("BROKEN: 2 distinct results in 3 runs on 2 ranks, first at step 2")
+    assert "2 different results in 3 runs on 2 ranks, first at step 2" in clause(group)
 
 
 def test_no_difference_without_a_promise_comes_with_its_power(tmp_path):
@@ -92,8 +109,10 @@ def test_no_difference_without_a_promise_comes_with_its_power(tmp_path):
     group = only(load([tmp_path]))
     assert group.verdict == SAME
     assert clause(group) == (
-        "3 runs on 2 ranks: one hash (0 of 3 differ: p < 63 % at 95 %; 299 runs would bound 1 %)"
+        "3 runs on 2 ranks gave the same bits (a difference in up to 63 % of runs could have gone unseen, at 95 % "
+        "confidence)"
     )
+    assert said(load([tmp_path])) == "IDENTICAL: 3 runs on 2 ranks gave the same result, to the last bit."
 
 
 def test_one_run_alone_says_that_nothing_can_be_concluded(tmp_path):
@@ -107,12 +126,16 @@ def test_the_earliest_divergence_of_any_run_is_the_one_named(tmp_path):
     for name, block, step in (("b", 1, 4), ("c", 9, 2), ("d", 5, 2), ("e", 0, 3)):
         write_run(tmp_path / name, change=flip(block, at=step))
     write_run(tmp_path / "a")
-    assert clause(only(load([tmp_path]))) == "5 of 5 runs differ, first at step 2, vorticity, block 5"
+    assert clause(only(load([tmp_path]))).startswith(
+        "5 of 5 runs differ, first at step 2, vorticity, block 5; "
+    )
 
 
 def test_repeats_of_one_launch_are_runs(tmp_path):
     write_run(tmp_path / "a", repeats=3, change=lambda repeat, step, field: flip_bit(field, repeat))
-    assert clause(only(load([tmp_path]))) == "3 of 3 runs differ, first at step 0, vorticity, block 0"
+    assert clause(only(load([tmp_path]))).startswith(
+        "3 of 3 runs differ, first at step 0, vorticity, block 0; "
+    )
 
 
 def test_a_difference_on_the_way_counts_though_the_end_is_equal(tmp_path):
@@ -135,7 +158,8 @@ def test_incomplete_runs_are_counted_but_not_judged(tmp_path):
 def test_only_incomplete_runs_are_no_result(tmp_path):
     write_run(tmp_path / "b", stop={0: 4}, result=False)
     frames = load([tmp_path])
-    assert sentence(judge(frames), frames) == "1 group: coupled none/arrival: no complete run (1 incomplete)."
+    assert clause(only(frames)) == "no complete run (1 incomplete)"
+    assert said(frames).startswith("NOTHING TO COMPARE: ")
 
 
 def test_runs_that_recorded_nothing_are_not_called_equal(tmp_path):
@@ -157,7 +181,7 @@ def test_what_was_left_out_limits_the_verdict(tmp_path):
     bad = write_run(tmp_path / "c", size=1)
     (bad / "rank-00000.h5").write_text("")
     frames = load([tmp_path])
-    assert sentence(judge(frames), frames).endswith("; 1 run left out.")
+    assert said(frames).endswith("; 1 run left out.")
 
 
 def test_rank_counts_are_those_of_runs_that_were_compared(tmp_path):
@@ -173,14 +197,14 @@ def test_damaged_files_limit_the_verdict(tmp_path):
         write_run(tmp_path / name)
     (tmp_path / "c" / "rank-00001.h5").write_text("")
     frames = load([tmp_path])
-    assert sentence(judge(frames), frames).endswith("; 1 run with damaged or missing files.")
+    assert said(frames).endswith("; 1 run with damaged or missing files.")
 
 
 def test_no_usable_run_at_all(tmp_path):
     bad = write_run(tmp_path / "c", size=1)
     (bad / "rank-00000.h5").write_text("")
     frames = load([tmp_path])
-    assert sentence(judge(frames), frames) == "No usable run: nothing can be said."
+    assert said(frames) == "NOTHING TO COMPARE: No usable run: nothing can be said; 1 run left out."
 
 
 def test_layout_spans_rank_counts_ownership_and_threads_and_run_does_not(tmp_path):
@@ -247,3 +271,116 @@ def test_what_differs_within_a_problem_or_by_method_does_not_name_it(tmp_path):
         )
     names = problem_names(load([tmp_path]).runs)
     assert names == {"p0": "n=64", "p1": "n=128"}
+
+
+def test_rank_counts_between_which_nothing_is_promised_are_compared_too(tmp_path):
+    write_run(tmp_path / "a", size=2, ordering="library")
+    write_run(tmp_path / "b", size=3, ordering="library", change=flip_all)
+    group = only(load([tmp_path]))
+    assert group.verdict == DIFFERS and {cell.verdict for cell in group.cells} == {UNTESTED}
+    assert "The same computation gave 2 different results in 2 runs on 2, 3 ranks" in said(load([tmp_path]))
+    summed = replace(group, cause=replace(group.cause, kind="collective"))
+    assert (summed.why, badge(summed)) == ("number of ranks", "DIFFERS (number of ranks)")
+
+
+def flip_all(repeat, step, field):
+    if step >= 2:
+        for block in range(len(field)):
+            flip_bit(field, block)
+
+
+CHECKS = [{"name": "energy", "passed": False, "detail": "gained 3", "repeat": 0}]
+
+
+def test_a_run_that_failed_its_own_checks_comes_first_whatever_its_bits_are(tmp_path):
+    for name in "ab":
+        write_run(tmp_path / "broken" / name, guarantee="run", change=flip(3) if name == "b" else None)
+        write_run(tmp_path / "failed" / name)
+    write_result(tmp_path / "failed" / "b", checks=CHECKS)
+    frames = load([tmp_path])
+    assert [group.verdict for group in judge(frames)] == [FAILED, BROKEN]
+    assert (
+        said(frames) == "FAILED: 1 of 4 launches failed; failed/b: check energy (repeat 0) failed: gained 3."
+    )
+    failed = judge(frames)[0]
+    assert failed.bits == SAME and clause(failed).startswith(
+        "failed/b: check energy (repeat 0) failed: gained 3; 2 runs"
+    )
+
+
+def write_replay(tmp_path, change=None, **more):
+    write_run(tmp_path / "runs" / "source", repeats=2)
+    write_run(tmp_path / "runs" / "other", change=flip(1))
+    replay = METHOD | {"run.replay": "runs/source"}
+    options = older.options(METHOD | {"run.guarantee": "none"}, CONFIG)
+    options |= {"run.replay": {"effect": "replay", "of_ranks": False, "records": []}}
+    return write_run(tmp_path / "again", method=replay, options=options, change=change, **more)
+
+
+def test_a_replay_is_compared_with_its_source_and_must_have_its_bits(tmp_path):
+    write_replay(tmp_path)
+    frames = load([tmp_path])
+    group = next(group for group in judge(frames) if "replay" in group.label)
+    assert (group.verdict, clause(group)) == (
+        HOLDS,
+        "the same bits as the run that it replays, runs/source:0",
+    )
+    assert "replaying runs/source" in group.words
+
+
+def test_a_replay_with_other_bits_breaks_its_promise(tmp_path):
+    write_replay(tmp_path, change=flip(6))
+    frames = load([tmp_path])
+    group = next(group for group in judge(frames) if "replay" in group.label)
+    assert group.verdict == BROKEN
+    assert (
+        "other bits than the run that it replays, runs/source:0, first at step 2, vorticity, block 6"
+        in clause(group)
+    )
+    assert "A promise of equal results was broken. A run and its replay gave different results" in said(
+        frames
+    )
+
+
+def test_a_replay_in_another_environment_is_outside_its_promise(tmp_path):
+    write_replay(tmp_path, change=flip(6), environment={"cpu": "B", "node": "n1", "variables": {}})
+    groups = judge(load([tmp_path]))
+    assert next(group.verdict for group in groups if "replay" in group.label) == OUTSIDE
+
+
+def test_a_faulty_run_is_compared_with_the_sound_one_and_breaks_no_promise(tmp_path):
+    fault = {"run.fault": ["flip@step=2,block=3"]}
+    write_run(tmp_path / "sound", guarantee="run")
+    write_run(tmp_path / "faulty", guarantee="run", method=fault, change=flip(3))
+    frames = load([tmp_path])
+    faulty = next(group for group in judge(frames) if "fault" in group.label)
+    assert faulty.verdict == DIFFERS
+    assert clause(faulty).startswith(
+        "other bits than the run without the fault, sound:0, first at step 2, vorticity, block 3"
+    )
+    assert said(frames) == (
+        "DIFFERS (injected fault flip@step=2,block=3): A run and the same run with a fault gave different results "
+        "because of the injected fault flip@step=2,block=3."
+    )
+
+
+def test_decks_name_problems_and_what_differs_within_a_deck_tells_those_apart(tmp_path):
+    for name, deck, n in (("a", "S", 64), ("b", "S", 128), ("c", "decks/M.toml", 256)):
+        config = {"run": {"seed": 1, "deck": deck}, "grid": {"n": n}}
+        write_run(tmp_path / name, problem=f"p{n}", config=config)
+    runs = load([tmp_path]).runs
+    assert problem_names(runs) == {"p64": "deck S, n=64", "p128": "deck S, n=128", "p256": "deck M"}
+    assert "coupled: no guarantee, sums in order of arrival, deck M" in set(grouped(runs)["words"])
+
+
+@pytest.mark.parametrize(
+    "ordering, words",
+    [
+        ("arrival", "sums in order of arrival"),
+        ("library,ring", "sums by the MPI library and by ring"),
+        ("direct in exact,direct in fixed-point", "sums by direct in exact and fixed-point arithmetic"),
+        ("", ""),
+    ],
+)
+def test_orderings_are_said_in_words(ordering, words):
+    assert sums_in_words(ordering) == words
