@@ -49,6 +49,11 @@ def installed(wheel, tmp_path_factory):
     return target
 
 
+def beside(path):
+    """`path` with the mpirun of this environment before that of the machine, which may belong to another library."""
+    return f"{Path(sys.executable).parent}:{path}"
+
+
 def pip(*arguments):
     run = subprocess.run(
         [sys.executable, "-m", "pip", "--quiet", *map(str, arguments)],
@@ -87,7 +92,7 @@ def test_the_wheel_holds_the_rooms_and_nothing_else(wheel):
 
 
 def test_the_installed_wheel_runs_the_main_job_and_reports(installed, tmp_path):
-    env = {"PYTHONPATH": str(installed)}
+    env = {"PYTHONPATH": str(installed), "PATH": beside(os.environ["PATH"])}
     where = run_python(["-c", "import kernels._native as k; print(k.__file__)"], env, cwd=tmp_path)
     assert Path(where.stdout.strip()).is_relative_to(installed), "the wheel is tested, not the checkout"
 
@@ -115,7 +120,10 @@ def crowded(installed, tmp_path):
     (tmp_path / "jobs").mkdir()
     for name in ("kernels.py", "analysis.py", "jobs/__init__.py"):
         (tmp_path / name).write_text("raise SystemExit('a file of the user has been run')\n")
-    return tmp_path, {"PYTHONPATH": str(installed), "PATH": f"{installed / 'bin'}:{os.environ['PATH']}"}
+    return tmp_path, {
+        "PYTHONPATH": str(installed),
+        "PATH": beside(f"{installed / 'bin'}:{os.environ['PATH']}"),
+    }
 
 
 def test_the_command_does_not_see_files_that_are_called_as_ours(installed, crowded):
