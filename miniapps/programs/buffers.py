@@ -66,6 +66,8 @@ def buffer(given: Any, what: str, rows: bool = False) -> Buffer:
 
 def as_array(array: Any, what: str) -> Any:
     """NumPy's, torch's or CuPy's array as NumPy's or, in GPU memory, CuPy's, without a copy. TypeError for others."""
+    if type(array).__module__.partition(".")[0] == "torch":
+        array = array.detach()  # one that takes part in a graph shows its memory to nobody
     if type(array) is np.ndarray:
         numbers = array
     elif device.is_on_device(array):
@@ -89,7 +91,6 @@ def _of_torch(tensor: Any) -> np.ndarray:
     import ml_dtypes
     import torch
 
-    tensor = tensor.detach()
     if tensor.dtype == torch.bfloat16:
         return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
     return tensor.numpy()

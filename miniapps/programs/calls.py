@@ -34,15 +34,6 @@ class Call:
         """Elements of a contribution."""
         return self.contributions.shape[1]
 
-    @property
-    def in_place(self) -> bool:
-        """Whether a contribution lies where the total goes."""
-        return (
-            self.out is not None
-            and self.contributions.base is not None
-            and self.contributions.base is self.out
-        )
-
 
 def call_of(name: str, sendbuf, recvbuf, op: MPI.Op, axis=None, blocks=None, *, parts=False) -> Call | None:
     """The reduction `name(sendbuf, recvbuf, op)`; None where it combines no floating-point numbers, or by an operation

@@ -8,6 +8,7 @@ rather than left to the library under a promise.
 from __future__ import annotations
 
 import functools
+import os
 import warnings
 from collections import OrderedDict
 from typing import Any, Protocol
@@ -19,10 +20,12 @@ from kernels.allreduce import Reduction, plan
 from kernels.allreduce.errors import CallMismatch, by_rank
 from kernels.allreduce.execution.reducer import Reducer, agree, digest_of
 from kernels.guarantees import LEVELS, ChoiceError, known, meets
+from miniapps.errors import UsageError
 from miniapps.programs.buffers import buffer
 from miniapps.programs.calls import Call, call_of, floating, operation_of
 from miniapps.programs.objects import Agreed, agreed
 from miniapps.runner.policy import Policy, resolve
+from miniapps.runner.replay import Replay, read
 
 PLANS = 64  # kept by a communicator: each has a communicator of its own, of which MPI libraries have some thousands
 SLOTS = 4  # reductions of one signature that can be under way at once
@@ -59,12 +62,14 @@ def wrap(
     ordering: str | None = None,
     accumulation: str | None = None,
     check: bool = False,
+    replay: str | os.PathLike | None = None,
 ) -> Communicator:
     """`comm` with reductions that keep `guarantee`; all other calls are those of `comm`.
 
     `guarantee`: "none", "run", "layout" or "exact" (docs/README.md). `ordering`, `accumulation`: how to add, instead of
     as the guarantee says, as for `kernels.allreduce.Reduction`. `check`: verify at every call that all ranks ask for
-    the same, and after it that they hold the same bits.
+    the same, and after it that they hold the same bits. `replay`: a recorded run of `ordering="arrival"` on as many
+    ranks, whose orders of arrival are repeated.
 
     **A sum over ranks of sums over rows depends on the number of ranks**, whatever the guarantee of the sum over ranks:
     a program that first adds its own rows has rounded before this communicator sees anything.
@@ -82,9 +87,21 @@ def wrap(
         what = "MPI.COMM_NULL" if null else type(comm).__name__
         raise TypeError(f"wrap takes an intracommunicator, such as MPI.COMM_WORLD, not {what}")
     known("guarantee", guarantee, LEVELS)
-    policy = resolve(guarantee, ordering, accumulation)
+    record = None if replay is None else _recorded(replay, comm.size)
+    policy = resolve(guarantee, ordering or (None if record is None else "arrival"), accumulation)
     policy.check()
-    return Communicator(comm, policy, check)
+    return Communicator(comm, policy, check, record)
+
+
+def _recorded(run: str | os.PathLike, size: int) -> Replay:
+    """What a run to be replayed recorded. Raises ChoiceError where that cannot be replayed here."""
+    try:
+        record = read(str(run))
+    except UsageError as error:
+        raise ChoiceError(str(error).replace("--replay", "replay", 1)) from None
+    if record.size != size:
+        raise ChoiceError(f"replay {run}: it was recorded on {record.size} ranks, and here are {size}")
+    return record
 
 
 class Communicator(MPI.Intracomm):
@@ -101,13 +118,15 @@ class Communicator(MPI.Intracomm):
     `plain` is the communicator as MPI has it. Communicators made from this one are wrapped alike.
     """
 
-    def __new__(cls, comm: MPI.Intracomm, policy: Policy, check: bool = False):
+    def __new__(cls, comm: MPI.Intracomm, policy: Policy, check: bool = False, replay: Replay | None = None):
         return super().__new__(cls, comm)
 
-    def __init__(self, comm: MPI.Intracomm, policy: Policy, check: bool = False):
+    def __init__(
+        self, comm: MPI.Intracomm, policy: Policy, check: bool = False, replay: Replay | None = None
+    ):
         self.plain: MPI.Intracomm = comm.plain if isinstance(comm, Communicator) else comm
         self.observer: Observer | None = None
-        self._policy, self._check = policy, check
+        self._policy, self._check, self._replay = policy, check, replay
         self._plans: OrderedDict[tuple, Reducer] = OrderedDict()
         self._blocks: dict[tuple, tuple[int, ...] | None] = {}  # of plans over blocks
         self._begun: dict[tuple, int] = {}  # how many of a signature were started
@@ -116,6 +135,8 @@ class Communicator(MPI.Intracomm):
 
     def __getattr__(self, name: str):
         """What other kinds of intracommunicators have, such as the grid of a Cartcomm."""
+        if name == "plain":  # not set yet
+            raise AttributeError(name)
         return getattr(self.plain, name)
 
     @property
@@ -280,7 +301,10 @@ class Communicator(MPI.Intracomm):
                 ordering, (n,), held, accumulation=accumulation, operation=operation, collective=collective,
                 root=root, bounds=bounds, check=self._check,
             )  # fmt: skip
-            planned = self._plans[place] = plan(self.plain, reduction, name=call.name, blocks=blocks)
+            orders = self._replay.order(_record_name(key, slot), 0) if self._replay else None
+            planned = self._plans[place] = plan(
+                self.plain, reduction, name=call.name, blocks=blocks, replay=orders
+            )
             self._blocks[place] = blocks
         elif blocks != self._blocks[place]:
             raise ValueError(
@@ -289,6 +313,7 @@ class Communicator(MPI.Intracomm):
             )
         self._plans.move_to_end(place)
         if self.observer is None:
+            planned.drain_orders()  # which nobody records
             return planned
         return self.observer.reducer(_record_name(key, slot), planned, self.plain, call.blocks)
 

@@ -165,14 +165,12 @@ class Recording:
 
     def reducer(self, name: str, planned: Any, comm: Any, blocks: tuple[int, ...] | None) -> Any:
         """`planned` under observation, for the wrapped communicator."""
-        observed = self._observed.get(id(planned))
-        if observed is None or observed[0] is not planned or observed[2] != blocks:
+        known = self._observed.get(id(planned))
+        if known is None or known[0] is not planned:
             decided = "option" if self._wrapped and self._wrapped.policy.by_option else "guarantee"
             reducer = traced(name, planned, self._tracer, self._reductions, decided)
-            if self._watch is not None:
-                reducer = self._watch.reducer(reducer, comm, blocks)
-            observed = self._observed[id(planned)] = planned, reducer, blocks
-        return observed[1]
+            known = self._observed[id(planned)] = planned, reducer
+        return known[1] if self._watch is None else self._watch.reducer(known[1], comm, blocks)
 
     def _prepared(self) -> dict[str, Any] | str:
         """What the traces of all ranks share, the directory created; or why not. On rank 0."""
@@ -214,7 +212,7 @@ class Recording:
         if self._steps is not None:
             step, before = self._steps
             self._tracer.usage(CPU_TIME, step, now - before)
-        for _, reducer, _ in self._observed.values():
+        for _, reducer in self._observed.values():
             facts = self._reductions[reducer.name]
             facts["calls"] += reducer.drain_calls()
             self._tracer.order(reducer.name, reducer.drain_orders())

@@ -131,7 +131,7 @@ def test_an_array_is_one_allocation_after_another_and_the_report_comes_after_the
         assert all(rank.complete for rank in ranks), allocation
     assert "VERIFICATION: PASS" in output
 
-    ended = slurm.wait(report.id)
+    ended = slurm.wait(report.id, seconds=180)
     assert ended["JobState"] == "COMPLETED", (place / f"report_{report.id}.out").read_text()
     assert ended["StartTime"] >= elements[1]["EndTime"]
     assert (place / "report.html").stat().st_size > 0

@@ -13,6 +13,26 @@ from tests.launch import ROOT, run_mpi
 from tests.mpi.sectioned import PROGRAMS
 from tests.ranks import on_ranks
 
+ARRIVALS = """
+import hashlib, sys, time
+import numpy as np
+from mpi4py import MPI
+import fpna
+
+world = MPI.COMM_WORLD
+comm = fpna.wrap(world, "none", ordering="arrival", replay=sys.argv[2] if len(sys.argv) > 2 else None)
+x, total, digest = np.empty(5), np.empty(5), hashlib.sha256()
+with fpna.record(sys.argv[1], comm) as r:
+    for step in range(20):
+        r.step(step)
+        time.sleep(0.002 * np.random.default_rng([step, world.rank, len(sys.argv)]).random())
+        x[:] = np.random.default_rng([step, world.rank]).standard_normal(5) * 10.0 ** (5 * world.rank)
+        comm.Allreduce(x, total)
+        digest.update(total.tobytes())
+if world.rank == 0:
+    print(digest.hexdigest())
+comm.release()
+"""
 EXAMPLES = ROOT / "docs" / "examples"
 
 
@@ -70,6 +90,20 @@ def test_a_program_that_raises_leaves_what_it_recorded(tmp_path):
     frames = load([early])
     assert frames.runs["complete"].tolist() == [False]
     assert "ended early" in " ".join(frames.excluded["reason"])
+
+
+def test_an_order_of_arrival_is_replayed(tmp_path):
+    program = tmp_path / "arrive.py"
+    program.write_text(ARRIVALS)
+    states = []
+    for name, replayed in (("first", ""), ("again", tmp_path / "first"), ("third", tmp_path / "again")):
+        run = on_ranks(3, [program, tmp_path / name, *([replayed] if replayed else [])])
+        assert run.returncode == 0, run.stderr
+        states.append(run.stdout)
+    assert states[0] == states[1] == states[2]
+    run = run_mpi(2, [program, tmp_path / "fewer", tmp_path / "first"])
+    assert run.returncode != 0
+    assert "it was recorded on 3 ranks, and here are 2" in run.stderr
 
 
 def test_a_directory_in_use_is_refused_on_all_ranks(runs):
