@@ -41,7 +41,7 @@ def reference(tmp_path_factory):
     return of
 
 
-@layouts(2, 3, 8, slow=(4,))
+@layouts(2, 3, slow=(4, 8))
 @pytest.mark.parametrize("guarantee", ["layout", "exact"])
 def test_one_hash_for_any_number_of_ranks(tmp_path, reference, library, size, guarantee):
     by = run_mpi if (size, guarantee) == (3, "layout") else on_ranks
