@@ -66,7 +66,7 @@ def wrap(
 ) -> Communicator:
     """`comm` with reductions that keep `guarantee`; all other calls are those of `comm`.
 
-    `guarantee`: "none", "run", "layout" or "exact" (docs/README.md). `ordering`, `accumulation`: how to add, instead of
+    `guarantee`: "none", "run", "layout" or "exact" (`kernels.guarantees`). `ordering`, `accumulation`: how to add, instead of
     as the guarantee says, as for `kernels.allreduce.Reduction`. `check`: verify at every call that all ranks ask for
     the same, and after it that they hold the same bits. `replay`: a recorded run of `ordering="arrival"` on as many
     ranks, whose orders of arrival are repeated.

@@ -102,7 +102,6 @@ class Recording:
         )
         self._environment = own
         self._watch = Watch(comm, self._tracer, [], set(), recording=True) if self._messages else None
-        self._regions: dict[str, int] = {}
         self._begin = time.perf_counter()
         if self._wrapped is not None:
             self._wrapped.observer = self
