@@ -66,10 +66,10 @@ def wrap(
 ) -> Communicator:
     """`comm` with reductions that keep `guarantee`; all other calls are those of `comm`.
 
-    `guarantee`: "none", "run", "layout" or "exact" (`kernels.guarantees`). `ordering`, `accumulation`: how to add, instead of
-    as the guarantee says, as for `kernels.allreduce.Reduction`. `check`: verify at every call that all ranks ask for
-    the same, and after it that they hold the same bits. `replay`: a recorded run of `ordering="arrival"` on as many
-    ranks, whose orders of arrival are repeated.
+    `guarantee`: "none", "run", "layout" or "exact" (`kernels.guarantees`). `ordering`, `accumulation`: how to add,
+    instead of as the guarantee says, as for `kernels.allreduce.Reduction`. `check`: verify at every call that all ranks
+    ask for the same, and after it that they hold the same bits. `replay`: a recorded run of `ordering="arrival"` on as
+    many ranks, whose orders of arrival are repeated.
 
     **A sum over ranks of sums over rows depends on the number of ranks**, whatever the guarantee of the sum over ranks:
     a program that first adds its own rows has rounded before this communicator sees anything.
