@@ -1,0 +1,121 @@
+// The raw log of one rank: records of fixed size in a file that is mapped into memory, so that what was written stays
+// readable when the process is killed. `miniapps/programs/rawlog.py` reads it; both must state the same layout.
+//
+//   Header   one page: magic, version, size of a record, committed records, rank, size, clock readings
+//   Record   one call of MPI
+//
+// Texts (call sites, names of communicators and libraries) go to a second file, a line of JSON each.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+namespace fpna {
+
+constexpr std::uint64_t MAGIC = 0x31474f4c414e5046;  // "FPNALOG1" in little-endian bytes
+constexpr std::size_t PAGE = 4096, PIECE = std::size_t(1) << 20;  // bytes by which the file grows
+
+enum Flag : std::uint16_t { IN_PLACE = 1, WILDCARD = 2, NONBLOCKING = 4, PACKED = 8, UNHASHED = 16, FAILED = 32 };
+
+struct Header {
+    std::uint64_t magic;
+    std::uint32_t version, record_bytes;
+    std::atomic<std::uint64_t> committed;
+    std::int32_t rank, size;
+    std::int64_t began, ended;  // CLOCK_MONOTONIC, ns; `ended` 0 until MPI_Finalize
+    std::int64_t offset;        // of this clock to that of rank 0, ns
+};
+
+struct Record {
+    std::uint64_t number;      // of the call on this rank
+    std::int64_t begin, end;   // CLOCK_MONOTONIC, ns
+    std::uint64_t site;        // return address
+    std::uint8_t in[16], out[16];
+    std::int64_t count, bytes;
+    std::int32_t comm, comm_size, peer, tag;
+    std::uint16_t kind, op, type, flags;
+    std::uint64_t epoch;       // collectives on all ranks before this call
+};
+static_assert(sizeof(Record) == 112, "rawlog.py states this layout");
+
+inline std::int64_t now() {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return std::int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
+}
+
+// The mapped file. Nothing here may fail the program that is observed: where the disk is full, recording ends and says so.
+class Log {
+  public:
+    bool open(const std::string &path) {
+        file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+        if (file_ < 0 || !grow(PIECE)) return fail("cannot be created");
+        header()->magic = MAGIC;
+        header()->version = 1;
+        header()->record_bytes = sizeof(Record);
+        return true;
+    }
+
+    Header *header() { return reinterpret_cast<Header *>(base_); }
+
+    // The next record, to be filled and then committed; null where recording has ended.
+    Record *next() {
+        if (!base_) return nullptr;
+        const std::size_t end = PAGE + (written_ + 1) * sizeof(Record);
+        if (end > length_ && !grow(length_ + PIECE * (length_ < 64 * PIECE ? 1 : 64))) {
+            fail("cannot grow; the disk may be full");
+            return nullptr;
+        }
+        return reinterpret_cast<Record *>(base_ + PAGE) + written_;
+    }
+
+    void commit() { header()->committed.store(++written_, std::memory_order_release); }
+
+    Record *at(std::uint64_t index) { return base_ ? reinterpret_cast<Record *>(base_ + PAGE) + index : nullptr; }
+
+    std::uint64_t written() const { return written_; }
+
+    void close() {
+        if (!base_) return;
+        header()->ended = now();
+        munmap(base_, length_);
+        if (ftruncate(file_, off_t(PAGE + written_ * sizeof(Record)))) {}  // the rest is zeros, which nobody reads
+        ::close(file_);
+        base_ = nullptr;
+    }
+
+  private:
+    // Space is allocated, not promised: a write into a hole on a full disk would kill the program (SIGBUS).
+    bool grow(std::size_t length) {
+        if (posix_fallocate(file_, 0, off_t(length))) return false;
+        void *moved = base_ ? mremap(base_, length_, length, MREMAP_MAYMOVE)
+                            : mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+        if (moved == MAP_FAILED) return false;
+        base_ = static_cast<char *>(moved);
+        length_ = length;
+        return true;
+    }
+
+    bool fail(const char *what) {
+        std::fprintf(stderr, "fpna run: the log of this rank %s; the program goes on without it\n", what);
+        if (base_) munmap(base_, length_);
+        if (file_ >= 0) ::close(file_);
+        base_ = nullptr;
+        return false;
+    }
+
+    int file_ = -1;
+    char *base_ = nullptr;
+    std::size_t length_ = 0;
+    std::uint64_t written_ = 0;
+};
+
+}  // namespace fpna

@@ -1,0 +1,294 @@
+// Calls of MPI that a program makes, observed through the profiling interface: what went in, what came out, when, and
+// from where in the program. Loaded into it by `fpna run` (LD_PRELOAD); the program needs no change.
+//
+// Every wrapper calls the library's PMPI function with the program's own arguments and returns what it returns.
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+
+#include <dlfcn.h>
+
+#include <mpi.h>
+
+#include "data.hpp"
+#include "log.hpp"
+
+#define SITE reinterpret_cast<std::uint64_t>(__builtin_return_address(0))
+
+namespace fpna {
+namespace {
+
+// Numbered as in rawlog.KINDS.
+enum Kind : std::uint16_t {
+    ALLREDUCE, REDUCE, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, ALLGATHER, ALLGATHERV, BCAST, ALLTOALL, ALLTOALLV, SCAN, EXSCAN,
+    GATHER, GATHERV, SCATTER, SCATTERV, BARRIER, SEND, RECV,
+};
+
+Log recorded;
+std::FILE *texts = nullptr;
+std::recursive_mutex lock;  // of programs that call MPI from several threads
+bool active = false, point_to_point = false;
+std::uint64_t epoch = 0;
+std::unordered_set<std::uint64_t> sites;
+std::unordered_map<std::uint64_t, int> types, operations;
+
+// A handle as a number, whatever it is in this library.
+template <typename Handle>
+std::uint64_t number_of(Handle handle) {
+    std::uint64_t number = 0;
+    std::memcpy(&number, &handle, sizeof handle);
+    return number;
+}
+
+std::string quoted(const char *text) {
+    std::string line = "\"";
+    for (; *text; ++text) {
+        if (*text == '"' || *text == '\\') line += '\\';
+        line += static_cast<unsigned char>(*text) < 32 ? ' ' : *text;
+    }
+    return line + "\"";
+}
+
+// Says once where in which file a return address is. The symbol is known where the program exports it; else the launcher
+// asks the file's own tables.
+void note_site(std::uint64_t site) {
+    if (!texts || !sites.insert(site).second) return;
+    Dl_info info{};
+    dladdr(reinterpret_cast<void *>(site), &info);
+    std::fprintf(texts, "{\"site\": %llu, \"file\": %s, \"offset\": %llu, \"symbol\": %s}\n", (unsigned long long)site,
+                 quoted(info.dli_fname ? info.dli_fname : "").c_str(),
+                 (unsigned long long)(site - std::uint64_t(info.dli_fbase)),
+                 quoted(info.dli_sname ? info.dli_sname : "").c_str());
+    std::fflush(texts);
+}
+
+struct Communicator {
+    int number, size, rank;
+};
+int communicators = 0, keyval = MPI_KEYVAL_INVALID;
+
+int forget(MPI_Comm, int, void *value, void *) {
+    delete static_cast<Communicator *>(value);
+    return MPI_SUCCESS;
+}
+
+// A communicator has the number of its first use on this rank, kept with it until it is freed.
+const Communicator &known(MPI_Comm comm) {
+    void *value = nullptr;
+    int there = 0;
+    PMPI_Comm_get_attr(comm, keyval, &value, &there);
+    if (!there) {
+        auto *made = new Communicator{communicators++, 0, 0};
+        PMPI_Comm_size(comm, &made->size);
+        PMPI_Comm_rank(comm, &made->rank);
+        PMPI_Comm_set_attr(comm, keyval, made);
+        if (texts) {
+            std::fprintf(texts, "{\"comm\": %d, \"size\": %d, \"rank\": %d}\n", made->number, made->size, made->rank);
+            std::fflush(texts);
+        }
+        value = made;
+    }
+    return *static_cast<Communicator *>(value);
+}
+
+int name_type(MPI_Datatype type) {
+    auto [place, fresh] = types.try_emplace(number_of(type), int(types.size()));
+    if (fresh && texts) {
+        char name[MPI_MAX_OBJECT_NAME] = "";
+        int length = 0;
+        PMPI_Type_get_name(type, name, &length);
+        std::fprintf(texts, "{\"type\": %d, \"name\": %s}\n", place->second, quoted(name).c_str());
+    }
+    return place->second;
+}
+
+int name_operation(MPI_Op op) {
+    static const std::pair<MPI_Op, const char *> named[] = {
+        {MPI_SUM, "sum"}, {MPI_PROD, "prod"}, {MPI_MIN, "min"}, {MPI_MAX, "max"}, {MPI_LAND, "land"}, {MPI_LOR, "lor"},
+        {MPI_LXOR, "lxor"}, {MPI_BAND, "band"}, {MPI_BOR, "bor"}, {MPI_BXOR, "bxor"}, {MPI_MINLOC, "minloc"},
+        {MPI_MAXLOC, "maxloc"}, {MPI_REPLACE, "replace"}, {MPI_NO_OP, "no op"}};
+    auto [place, fresh] = operations.try_emplace(number_of(op), int(operations.size()));
+    if (fresh && texts) {
+        const char *name = "of the program";
+        for (auto &[known_op, text] : named)
+            if (known_op == op) name = text;
+        std::fprintf(texts, "{\"op\": %d, \"name\": %s}\n", place->second, quoted(name).c_str());
+    }
+    return place->second;
+}
+
+// One call: opened with what goes in, closed with what came out.
+class Call {
+  public:
+    Call(Kind kind, MPI_Comm comm, MPI_Aint count, MPI_Datatype type, std::uint64_t site) : on_(active) {
+        if (!on_) return;
+        lock.lock();
+        active = false;  // what the library calls in turn is not the program's
+        const Communicator &c = known(comm);
+        note_site(site);
+        r_ = Record{};
+        r_.number = calls++;
+        r_.site = site;
+        r_.count = count;
+        r_.comm = c.number;
+        r_.comm_size = c.size;
+        r_.peer = r_.tag = -1;
+        r_.kind = kind;
+        r_.type = type == MPI_DATATYPE_NULL ? 0xffff : std::uint16_t(name_type(type));
+        r_.op = 0xffff;
+        r_.epoch = epoch;
+        rank_ = c.rank;
+        size_ = c.size;
+    }
+
+    bool on() const { return on_; }
+    int rank() const { return rank_; }
+    int size() const { return size_; }
+    void op(MPI_Op op) { if (on_) r_.op = std::uint16_t(name_operation(op)); }
+    void peer(int peer, int tag = -1) { r_.peer = peer; r_.tag = tag; }
+    void flag(Flag flag) { r_.flags |= flag; }
+
+    void in(const Span *spans, std::size_t n) { put_in(hash(spans, n)); }
+    void in(std::initializer_list<Span> spans) { put_in(hash(spans)); }
+    void begin() { if (on_) r_.begin = now(); }
+    void end() { if (on_) r_.end = now(); }
+    void out(const Span *spans, std::size_t n) { put_out(hash(spans, n)); }
+    void out(std::initializer_list<Span> spans) { put_out(hash(spans)); }
+
+    ~Call() {
+        if (!on_) return;
+        if (Record *place = recorded.next()) {
+            *place = r_;
+            recorded.commit();
+        }
+        if (r_.comm_size == world_size && r_.kind < SEND) ++epoch;
+        active = true;
+        lock.unlock();
+    }
+
+    static std::uint64_t calls;
+    static int world_size;
+
+  private:
+    void put_in(const Hashed &hashed) {
+        std::memcpy(r_.in, hashed.digest, 16);
+        r_.bytes = hashed.bytes;
+        if (hashed.packed) flag(PACKED);
+    }
+    void put_out(const Hashed &hashed) {
+        std::memcpy(r_.out, hashed.digest, 16);
+        if (hashed.packed) flag(PACKED);
+    }
+
+    bool on_;
+    int rank_ = 0, size_ = 0;
+    Record r_;
+};
+std::uint64_t Call::calls = 0;
+int Call::world_size = 0;
+
+void start() {
+    const char *folder = std::getenv("FPNA_OBSERVE");
+    if (!folder) return;
+    int rank = 0;
+    PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    PMPI_Comm_size(MPI_COMM_WORLD, &Call::world_size);
+    point_to_point = std::getenv("FPNA_OBSERVE_P2P") != nullptr;
+    PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &keyval, nullptr);
+    char name[32];
+    std::snprintf(name, sizeof name, "/raw-%05d", rank);
+    const std::string path = std::string(folder) + name;
+    if (!recorded.open(path + ".log")) return;
+    texts = std::fopen((path + ".txt").c_str(), "wx");
+    recorded.header()->rank = rank;
+    recorded.header()->size = Call::world_size;
+    recorded.header()->began = now();
+    known(MPI_COMM_WORLD);
+    active = true;
+}
+
+void stop() {
+    active = false;
+    recorded.close();
+    if (texts) std::fclose(texts);
+    texts = nullptr;
+}
+
+}  // namespace
+}  // namespace fpna
+
+using namespace fpna;
+
+extern "C" {
+
+int MPI_Init(int *argc, char ***argv) {
+    const int code = PMPI_Init(argc, argv);
+    if (code == MPI_SUCCESS) start();
+    return code;
+}
+
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
+    const int code = PMPI_Init_thread(argc, argv, required, provided);
+    if (code == MPI_SUCCESS) start();
+    return code;
+}
+
+int MPI_Finalize(void) {
+    stop();
+    return PMPI_Finalize();
+}
+
+int MPI_Allreduce(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+    Call call(ALLREDUCE, comm, count, type, SITE);
+    if (call.on()) {
+        call.op(op);
+        if (send == MPI_IN_PLACE) call.flag(IN_PLACE);
+        call.in({{send == MPI_IN_PLACE ? recv : send, count, type}});
+    }
+    call.begin();
+    const int code = PMPI_Allreduce(send, recv, count, type, op, comm);
+    call.end();
+    if (call.on()) call.out({{recv, count, type}});
+    return code;
+}
+
+int MPI_Reduce(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm) {
+    Call call(REDUCE, comm, count, type, SITE);
+    if (call.on()) {
+        call.op(op);
+        call.peer(root);
+        if (send == MPI_IN_PLACE) call.flag(IN_PLACE);
+        call.in({{send == MPI_IN_PLACE ? recv : send, count, type}});
+    }
+    call.begin();
+    const int code = PMPI_Reduce(send, recv, count, type, op, root, comm);
+    call.end();
+    if (call.on() && call.rank() == root) call.out({{recv, count, type}});
+    return code;
+}
+
+int MPI_Bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm) {
+    Call call(BCAST, comm, count, type, SITE);
+    if (call.on()) {
+        call.peer(root);
+        if (call.rank() == root) call.in({{data, count, type}});
+    }
+    call.begin();
+    const int code = PMPI_Bcast(data, count, type, root, comm);
+    call.end();
+    if (call.on()) call.out({{data, count, type}});
+    return code;
+}
+
+int MPI_Barrier(MPI_Comm comm) {
+    Call call(BARRIER, comm, 0, MPI_DATATYPE_NULL, SITE);
+    call.begin();
+    const int code = PMPI_Barrier(comm);
+    call.end();
+    return code;
+}
+
+}  // extern "C"
