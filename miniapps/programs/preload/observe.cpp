@@ -120,6 +120,20 @@ int name_operation(MPI_Op op) {
     return place->second;
 }
 
+// The place `elements` behind the beginning of a buffer.
+const void *part(const void *buffer, MPI_Aint elements, MPI_Datatype type) {
+    MPI_Aint lower, extent;
+    PMPI_Type_get_extent(type, &lower, &extent);
+    return static_cast<const char *>(buffer) + elements * extent;
+}
+
+// What ranks 0, 1, ... send or get, by counts and displacements.
+std::vector<Span> parts(const void *buffer, const int counts[], const int places[], MPI_Datatype type, int size) {
+    std::vector<Span> spans;
+    for (int r = 0; r < size; ++r) spans.push_back({part(buffer, places[r], type), counts[r], type});
+    return spans;
+}
+
 // One call: opened with what goes in, closed with what came out.
 class Call {
   public:
@@ -148,6 +162,7 @@ class Call {
     int rank() const { return rank_; }
     int size() const { return size_; }
     void op(MPI_Op op) { if (on_) r_.op = std::uint16_t(name_operation(op)); }
+    void count(MPI_Aint count) { r_.count = count; }
     void peer(int peer, int tag = -1) { r_.peer = peer; r_.tag = tag; }
     void flag(Flag flag) { r_.flags |= flag; }
 
@@ -288,6 +303,137 @@ int MPI_Barrier(MPI_Comm comm) {
     call.begin();
     const int code = PMPI_Barrier(comm);
     call.end();
+    return code;
+}
+
+int MPI_Reduce_scatter(const void *send, void *recv, const int counts[], MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+    Call call(REDUCE_SCATTER, comm, 0, type, SITE);
+    if (call.on()) {
+        MPI_Aint all = 0;
+        for (int r = 0; r < call.size(); ++r) all += counts[r];
+        call.op(op);
+        call.count(all);
+        if (send == MPI_IN_PLACE) call.flag(IN_PLACE);
+        call.in({{send == MPI_IN_PLACE ? recv : send, all, type}});
+    }
+    call.begin();
+    const int code = PMPI_Reduce_scatter(send, recv, counts, type, op, comm);
+    call.end();
+    if (call.on()) call.out({{recv, counts[call.rank()], type}});
+    return code;
+}
+
+int MPI_Reduce_scatter_block(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+    Call call(REDUCE_SCATTER_BLOCK, comm, count, type, SITE);
+    if (call.on()) {
+        call.op(op);
+        if (send == MPI_IN_PLACE) call.flag(IN_PLACE);
+        call.in({{send == MPI_IN_PLACE ? recv : send, MPI_Aint(count) * call.size(), type}});
+    }
+    call.begin();
+    const int code = PMPI_Reduce_scatter_block(send, recv, count, type, op, comm);
+    call.end();
+    if (call.on()) call.out({{recv, count, type}});
+    return code;
+}
+
+int MPI_Scan(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+    Call call(SCAN, comm, count, type, SITE);
+    if (call.on()) {
+        call.op(op);
+        if (send == MPI_IN_PLACE) call.flag(IN_PLACE);
+        call.in({{send == MPI_IN_PLACE ? recv : send, count, type}});
+    }
+    call.begin();
+    const int code = PMPI_Scan(send, recv, count, type, op, comm);
+    call.end();
+    if (call.on()) call.out({{recv, count, type}});
+    return code;
+}
+
+int MPI_Exscan(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+    Call call(EXSCAN, comm, count, type, SITE);
+    if (call.on()) {
+        call.op(op);
+        if (send == MPI_IN_PLACE) call.flag(IN_PLACE);
+        call.in({{send == MPI_IN_PLACE ? recv : send, count, type}});
+    }
+    call.begin();
+    const int code = PMPI_Exscan(send, recv, count, type, op, comm);
+    call.end();
+    if (call.on() && call.rank() > 0) call.out({{recv, count, type}});  // on rank 0 it is undefined
+    return code;
+}
+
+int MPI_Allgather(const void *send, int count, MPI_Datatype type, void *recv, int each, MPI_Datatype to, MPI_Comm comm) {
+    Call call(ALLGATHER, comm, each, to, SITE);
+    if (call.on()) {
+        if (send == MPI_IN_PLACE) {
+            call.flag(IN_PLACE);
+            call.in({{part(recv, MPI_Aint(each) * call.rank(), to), each, to}});
+        } else {
+            call.in({{send, count, type}});
+        }
+    }
+    call.begin();
+    const int code = PMPI_Allgather(send, count, type, recv, each, to, comm);
+    call.end();
+    if (call.on()) call.out({{recv, MPI_Aint(each) * call.size(), to}});
+    return code;
+}
+
+int MPI_Allgatherv(const void *send, int count, MPI_Datatype type, void *recv, const int counts[], const int places[],
+                   MPI_Datatype to, MPI_Comm comm) {
+    Call call(ALLGATHERV, comm, count, to, SITE);
+    if (call.on()) {
+        if (send == MPI_IN_PLACE) {
+            call.flag(IN_PLACE);
+            call.in({{part(recv, places[call.rank()], to), counts[call.rank()], to}});
+        } else {
+            call.in({{send, count, type}});
+        }
+    }
+    call.begin();
+    const int code = PMPI_Allgatherv(send, count, type, recv, counts, places, to, comm);
+    call.end();
+    if (call.on()) {
+        const auto got = parts(recv, counts, places, to, call.size());
+        call.out(got.data(), got.size());
+    }
+    return code;
+}
+
+int MPI_Alltoall(const void *send, int count, MPI_Datatype type, void *recv, int each, MPI_Datatype to, MPI_Comm comm) {
+    Call call(ALLTOALL, comm, each, to, SITE);
+    if (call.on()) {
+        const bool in_place = send == MPI_IN_PLACE;
+        if (in_place) call.flag(IN_PLACE);
+        call.in({{in_place ? recv : send, MPI_Aint(in_place ? each : count) * call.size(), in_place ? to : type}});
+    }
+    call.begin();
+    const int code = PMPI_Alltoall(send, count, type, recv, each, to, comm);
+    call.end();
+    if (call.on()) call.out({{recv, MPI_Aint(each) * call.size(), to}});
+    return code;
+}
+
+int MPI_Alltoallv(const void *send, const int counts[], const int places[], MPI_Datatype type, void *recv,
+                  const int recv_counts[], const int recv_places[], MPI_Datatype to, MPI_Comm comm) {
+    Call call(ALLTOALLV, comm, 0, to, SITE);
+    if (call.on()) {
+        const bool in_place = send == MPI_IN_PLACE;
+        if (in_place) call.flag(IN_PLACE);
+        const auto given = in_place ? parts(recv, recv_counts, recv_places, to, call.size())
+                                    : parts(send, counts, places, type, call.size());
+        call.in(given.data(), given.size());
+    }
+    call.begin();
+    const int code = PMPI_Alltoallv(send, counts, places, type, recv, recv_counts, recv_places, to, comm);
+    call.end();
+    if (call.on()) {
+        const auto got = parts(recv, recv_counts, recv_places, to, call.size());
+        call.out(got.data(), got.size());
+    }
     return code;
 }
 
