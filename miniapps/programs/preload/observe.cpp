@@ -134,6 +134,49 @@ std::vector<Span> parts(const void *buffer, const int counts[], const int places
     return spans;
 }
 
+// What is under way, by its request.
+struct Pending {
+    Record record;
+    std::vector<Span> out;
+    bool receives;  // its source, tag and length are known from the status
+};
+std::unordered_map<std::uint64_t, Pending> pending;
+
+void commit(const Record &record) {
+    if (Record *place = recorded.next()) {
+        *place = record;
+        recorded.commit();
+    }
+}
+
+// What a receive got, from its status.
+void received(Record &record, const MPI_Status &status, Span span) {
+    int count = 0;
+    PMPI_Get_count(&status, span.type, &count);
+    record.peer = status.MPI_SOURCE;
+    record.tag = status.MPI_TAG;
+    record.count = count == MPI_UNDEFINED ? span.count : count;
+    const Hashed hashed = hash({{span.start, record.count, span.type}});
+    std::memcpy(record.out, hashed.digest, 16);
+    record.bytes = hashed.bytes;
+}
+
+// The request that was `handle` has completed.
+void complete(std::uint64_t handle, const MPI_Status &status) {
+    const auto place = pending.find(handle);
+    if (place == pending.end()) return;
+    Pending &done = place->second;
+    done.record.end = now();
+    if (done.receives) {
+        received(done.record, status, done.out[0]);
+    } else if (!done.out.empty()) {
+        const Hashed hashed = hash(done.out.data(), done.out.size());
+        std::memcpy(done.record.out, hashed.digest, 16);
+    }
+    commit(done.record);
+    pending.erase(place);
+}
+
 // One call: opened with what goes in, closed with what came out.
 class Call {
   public:
@@ -163,6 +206,7 @@ class Call {
     int size() const { return size_; }
     void op(MPI_Op op) { if (on_) r_.op = std::uint16_t(name_operation(op)); }
     void count(MPI_Aint count) { r_.count = count; }
+    void got(const MPI_Status &status, Span span) { received(r_, status, span); }
     void peer(int peer, int tag = -1) { r_.peer = peer; r_.tag = tag; }
     void flag(Flag flag) { r_.flags |= flag; }
 
@@ -173,12 +217,17 @@ class Call {
     void out(const Span *spans, std::size_t n) { put_out(hash(spans, n)); }
     void out(std::initializer_list<Span> spans) { put_out(hash(spans)); }
 
+    // The call goes on until `request` completes; then `spans` hold what came out.
+    void keep(MPI_Request request, std::vector<Span> spans, bool receives = false) {
+        if (!on_) return;
+        r_.flags |= NONBLOCKING;
+        pending[number_of(request)] = {r_, std::move(spans), receives};
+        kept_ = true;
+    }
+
     ~Call() {
         if (!on_) return;
-        if (Record *place = recorded.next()) {
-            *place = r_;
-            recorded.commit();
-        }
+        if (!kept_) commit(r_);
         if (r_.comm_size == world_size && r_.kind < SEND) ++epoch;
         active = true;
         lock.unlock();
@@ -198,12 +247,51 @@ class Call {
         if (hashed.packed) flag(PACKED);
     }
 
-    bool on_;
+    bool on_, kept_ = false;
     int rank_ = 0, size_ = 0;
     Record r_;
 };
 std::uint64_t Call::calls = 0;
 int Call::world_size = 0;
+
+// A wait or test: which requests there were before it, since what completes becomes MPI_REQUEST_NULL.
+class Completion {
+  public:
+    Completion(const MPI_Request *requests, int count) : on_(active && !pending.empty()) {
+        if (!on_) return;
+        lock.lock();
+        active = false;
+        for (int i = 0; i < count; ++i) handles_.push_back(number_of(requests[i]));
+        own_.resize(std::size_t(count));
+    }
+    ~Completion() {
+        if (!on_) return;
+        active = true;
+        lock.unlock();
+    }
+
+    // Where the library is to write statuses: where the program wants them, or here.
+    MPI_Status *status(MPI_Status *given) { return on_ && given == MPI_STATUS_IGNORE ? own_.data() : given; }
+    MPI_Status *statuses(MPI_Status *given) { return on_ && given == MPI_STATUSES_IGNORE ? own_.data() : given; }
+
+    void one(int index, const MPI_Status *given) {
+        if (on_) complete(handles_[std::size_t(index)], given == MPI_STATUS_IGNORE ? own_[0] : *given);
+    }
+    void all(const MPI_Status *given) {
+        const bool ignored = given == MPI_STATUS_IGNORE || given == MPI_STATUSES_IGNORE;
+        for (std::size_t i = 0; i < handles_.size(); ++i) complete(handles_[i], ignored ? own_[i] : given[i]);
+    }
+    void some(int count, const int *indices, const MPI_Status *given) {
+        for (int i = 0; on_ && count != MPI_UNDEFINED && i < count; ++i)
+            complete(handles_[std::size_t(indices[i])],
+                     given == MPI_STATUSES_IGNORE ? own_[std::size_t(i)] : given[i]);
+    }
+
+  private:
+    bool on_;
+    std::vector<std::uint64_t> handles_;
+    std::vector<MPI_Status> own_;
+};
 
 void start() {
     const char *folder = std::getenv("FPNA_OBSERVE");
@@ -434,6 +522,131 @@ int MPI_Alltoallv(const void *send, const int counts[], const int places[], MPI_
         const auto got = parts(recv, recv_counts, recv_places, to, call.size());
         call.out(got.data(), got.size());
     }
+    return code;
+}
+
+int MPI_Iallreduce(const void *send, void *recv, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+                   MPI_Request *request) {
+    Call call(ALLREDUCE, comm, count, type, SITE);
+    if (call.on()) {
+        call.op(op);
+        if (send == MPI_IN_PLACE) call.flag(IN_PLACE);
+        call.in({{send == MPI_IN_PLACE ? recv : send, count, type}});
+    }
+    call.begin();
+    const int code = PMPI_Iallreduce(send, recv, count, type, op, comm, request);
+    call.keep(*request, {{recv, count, type}});
+    return code;
+}
+
+int MPI_Wait(MPI_Request *request, MPI_Status *status) {
+    Completion completion(request, 1);
+    const int code = PMPI_Wait(request, completion.status(status));
+    completion.all(status);
+    return code;
+}
+
+int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
+    Completion completion(request, 1);
+    const int code = PMPI_Test(request, flag, completion.status(status));
+    if (*flag) completion.all(status);
+    return code;
+}
+
+int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
+    Completion completion(requests, count);
+    const int code = PMPI_Waitall(count, requests, completion.statuses(statuses));
+    completion.all(statuses);
+    return code;
+}
+
+int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuses[]) {
+    Completion completion(requests, count);
+    const int code = PMPI_Testall(count, requests, flag, completion.statuses(statuses));
+    if (*flag) completion.all(statuses);
+    return code;
+}
+
+int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status) {
+    Completion completion(requests, count);
+    const int code = PMPI_Waitany(count, requests, index, completion.status(status));
+    if (*index != MPI_UNDEFINED) completion.one(*index, status);
+    return code;
+}
+
+int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status) {
+    Completion completion(requests, count);
+    const int code = PMPI_Testany(count, requests, index, flag, completion.status(status));
+    if (*flag && *index != MPI_UNDEFINED) completion.one(*index, status);
+    return code;
+}
+
+int MPI_Waitsome(int count, MPI_Request requests[], int *done, int indices[], MPI_Status statuses[]) {
+    Completion completion(requests, count);
+    const int code = PMPI_Waitsome(count, requests, done, indices, completion.statuses(statuses));
+    completion.some(*done, indices, statuses);
+    return code;
+}
+
+int MPI_Testsome(int count, MPI_Request requests[], int *done, int indices[], MPI_Status statuses[]) {
+    Completion completion(requests, count);
+    const int code = PMPI_Testsome(count, requests, done, indices, completion.statuses(statuses));
+    completion.some(*done, indices, statuses);
+    return code;
+}
+
+int MPI_Request_free(MPI_Request *request) {
+    if (active) {
+        std::lock_guard<std::recursive_mutex> held(lock);
+        pending.erase(number_of(*request));
+    }
+    return PMPI_Request_free(request);
+}
+
+int MPI_Recv(void *data, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Status *status) {
+    if (!active || !(point_to_point || source == MPI_ANY_SOURCE))
+        return PMPI_Recv(data, count, type, source, tag, comm, status);
+    Call call(RECV, comm, count, type, SITE);
+    if (source == MPI_ANY_SOURCE) call.flag(WILDCARD);
+    MPI_Status own;
+    if (status == MPI_STATUS_IGNORE) status = &own;
+    call.begin();
+    const int code = PMPI_Recv(data, count, type, source, tag, comm, status);
+    call.end();
+    if (call.on() && code == MPI_SUCCESS) call.got(*status, {data, count, type});
+    return code;
+}
+
+int MPI_Irecv(void *data, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Request *request) {
+    if (!active || !(point_to_point || source == MPI_ANY_SOURCE))
+        return PMPI_Irecv(data, count, type, source, tag, comm, request);
+    Call call(RECV, comm, count, type, SITE);
+    if (source == MPI_ANY_SOURCE) call.flag(WILDCARD);
+    call.begin();
+    const int code = PMPI_Irecv(data, count, type, source, tag, comm, request);
+    call.keep(*request, {{data, count, type}}, true);
+    return code;
+}
+
+int MPI_Send(const void *data, int count, MPI_Datatype type, int target, int tag, MPI_Comm comm) {
+    if (!active || !point_to_point) return PMPI_Send(data, count, type, target, tag, comm);
+    Call call(SEND, comm, count, type, SITE);
+    call.peer(target, tag);
+    call.in({{data, count, type}});
+    call.begin();
+    const int code = PMPI_Send(data, count, type, target, tag, comm);
+    call.end();
+    return code;
+}
+
+int MPI_Isend(const void *data, int count, MPI_Datatype type, int target, int tag, MPI_Comm comm, MPI_Request *request) {
+    if (!active || !point_to_point) return PMPI_Isend(data, count, type, target, tag, comm, request);
+    Call call(SEND, comm, count, type, SITE);
+    call.peer(target, tag);
+    call.in({{data, count, type}});
+    call.begin();
+    const int code = PMPI_Isend(data, count, type, target, tag, comm, request);
+    call.keep(*request, {});
     return code;
 }
 
