@@ -16,6 +16,7 @@ APPLICATIONS = ("coupled", "reductions", "solver")  # packages of miniapps
 ANALYSIS = ("report", "divergence", "variability", "growth", "components", "sums", "solves", "scaling", "lint", "show",
             "export")  # fmt: skip
 OTHERS = {
+    "run": "a program of yours in any language, as it is: mpirun -n 4 fpna run -- ./app",
     "jobs": "campaigns and batch scripts: fpna jobs --help",
     "kernels": "orderings and sums as instruments: fpna kernels allreduce|sums --help",
     "doctor": "what this machine has, what is missing, and how to get it",
@@ -70,6 +71,8 @@ def _command(name: str) -> Callable[[list[str]], int] | None:
         return lambda argv: import_module(f"{name}.__main__").main(argv, f"fpna {name}")
     if name == "doctor":
         return lambda argv: import_module("miniapps.__main__").main(["doctor", *argv])
+    if name == "run":
+        return import_module("miniapps.programs.observing").main
     return import_module("miniapps.demo").main if name == "demo" else None
 
 

@@ -60,9 +60,9 @@ def run(options: argparse.Namespace) -> int:
         say(head, bold=True)
         for line in rest:
             say(line)
-        if comparison.differs:
+        if comparison.differs and len(steps := growth(frames, comparison.a, comparison.b)):
             say()
-            say(steps_table(growth(frames, comparison.a, comparison.b)))
+            say(steps_table(steps))
     if any(comparison.differs for comparison in comparisons) or "ranks disagree" in set(
         frames.excluded["what"]
     ):

@@ -36,7 +36,7 @@ from analysis.groups import FREE, IN_LABEL, SPANS_LAYOUTS, factors, told_apart
 from analysis.load.frames import Frames
 from analysis.load.timeline import WAITING, WITH_PARTNERS
 from analysis.runs import label
-from miniapps.trace.records import ADDED, COMPUTED, INPUT, RECEIVED, SENT, TOTAL
+from miniapps.trace.records import ADDED, COMPUTED, INPUT, RECEIVED, SENT, SOURCE, TOTAL
 from miniapps.trace.schema import COLLECTIVE as SUMS
 
 KERNEL, COLLECTIVE, ORDER, HALO, MEMORY, FROM_INPUT = (
@@ -49,6 +49,8 @@ NO_CAUSE = ("fault", "replay")
 # Relative difference up to which another order of addition explains what differs after one step: 2^13 roundings.
 ROUNDING = 2.0**-40
 SHOWN = 4  # blocks listed
+# Orderings of reductions of programs that run as they are (miniapps.programs.calltrace).
+LIBRARY, OF_RANKS = "library", "tree over ranks"
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,19 @@ class _Scene:
         own = json.loads(self.b["reductions"]).get(self.reducer(region), {})
         return self.a["size"] != self.b["size"] and own.get("guarantee") in ("none", "run")
 
+    def sources(self, name: str) -> tuple[int, int] | None:
+        """Whose message this receive from any source took, in both runs, where these are two ranks; else None."""
+        sides = []
+        for run in (self.comparison.a, self.comparison.b):
+            rows = self.frames.segment("values", *run, f"{SOURCE}{name}", self.at.step)
+            rows = rows[(rows["occurrence"] == self.at.occurrence) & (rows["block"] == self.at.block)]
+            sides.append([int(value) for value in rows["value"]])
+        return (sides[0][0], sides[1][0]) if all(sides) and sides[0] != sides[1] else None
+
+    def recorded_as_sent(self, name: str) -> bool:
+        """Whether the second run recorded what went into this exchange."""
+        return f"{SENT}{name}" in self.frames.recorded("fingerprints", *self.comparison.b)
+
     def preceding(self) -> Preceding:
         return preceding.preceding(self.b["path"], self.repeat, self.rank, self.at)
 
@@ -238,6 +253,18 @@ def _computed(scene: _Scene, name: str) -> Cause:
 
 
 def _received(scene: _Scene, name: str) -> Cause:
+    at = scene.at
+    if sources := scene.sources(name):
+        why = [
+            f"message {at.occurrence + 1} from any source is of rank {sources[0]} in one run and of rank {sources[1]} in "
+            "the other",
+            "messages come in any order; a replay keeps the recorded one (fpna run --replay)",
+        ]
+        return Cause(ORDER, at, name, scene.rank, scene.event(name), tuple(why))
+    if not scene.recorded_as_sent(name):
+        why = [f"{_ranks(scene)} received other bits, and all that was recorded before is equal"]
+        advice = "record what was sent to tell them apart (fpna run --point-to-point)"
+        return Cause(KERNEL, at, name, scene.rank, scene.event(name), tuple(why), HALO, advice)
     why = [
         f"before the exchange every block held the same bits in both runs ({SENT}{name})",
         f"after it {_ranks(scene)} holds something else around {_listed(scene)}",
@@ -249,7 +276,9 @@ def _total(scene: _Scene, name: str) -> Cause:
     at, event = scene.at, scene.event(scene.region(name))
     call = f"call {at.occurrence + 1} of {name} in the step"
     a, b = int(scene.a["size"]), int(scene.b["size"])
-    why = [f"the total of {call} differs", "what was contributed to it, and all before it, is equal"]
+    ordering = json.loads(scene.b["reductions"]).get(name, {}).get("ordering")
+    compared = "what was compared before it" if a != b else "what was contributed to it, and all before it,"
+    why = [f"the total of {call} differs", f"{compared} is equal"]
     order = scene.order(name, at.occurrence)
     if order and all(order):
         why.append("the recorded order in which contributions were added differs")
@@ -260,6 +289,12 @@ def _total(scene: _Scene, name: str) -> Cause:
         why.append(f"the orderings are {scene.a['ordering']} and {scene.b['ordering']}")
     if order == (False, True):
         why.append("the recorded order is the same")
+        return Cause(COLLECTIVE, at, name, None, event, tuple(why))
+    if ordering == LIBRARY:
+        why.append(
+            "the MPI library chooses its order, by length, ranks and network (fpna run --guarantee fixes it)"
+        )
+    if ordering in (LIBRARY, OF_RANKS):
         return Cause(COLLECTIVE, at, name, None, event, tuple(why))
     reason = "the order of addition inside it was not recorded (--allreduce arrival records it)"
     return Cause(COLLECTIVE, at, name, None, event, tuple(why), ORDER, reason)

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "../include/bits.hpp"
-#include "slices.hpp"
+#include "../include/slices.hpp"
 
 class Binades {
     static constexpr std::size_t BINS = 4096;

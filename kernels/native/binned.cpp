@@ -5,7 +5,7 @@
 // tenth of a nanosecond, or half of what memory takes to bring the element to one core.
 #include "binned.hpp"
 
-#include "superaccumulator.hpp"
+#include "../include/superaccumulator.hpp"
 #include "tiles.hpp"
 
 namespace {

@@ -17,7 +17,7 @@
 // grid of levels: with units that follow the largest element digit by digit, a slice could not be cut again.
 #pragma once
 
-#include "slices.hpp"
+#include "../include/slices.hpp"
 
 constexpr int LEVEL_BITS = 40;
 constexpr int LOWEST_LEVEL = -27, HIGHEST_LEVEL = 25;  // of float64: 2^-1074 and 2^1023

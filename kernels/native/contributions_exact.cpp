@@ -23,7 +23,7 @@
 #include <limits>
 
 #include "contributions.hpp"
-#include "superaccumulator.hpp"
+#include "../include/superaccumulator.hpp"
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include <tuple>
 
 #include "contributions.hpp"
-#include "slices.hpp"
+#include "../include/slices.hpp"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "../include/elements.hpp"
-#include "slices.hpp"
+#include "../include/slices.hpp"
 
 using i64 = std::int64_t;
 using u64 = std::uint64_t;

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <limits>
 
-#include "superaccumulator.hpp"
+#include "../include/superaccumulator.hpp"
 #include "tiles.hpp"
 
 namespace {

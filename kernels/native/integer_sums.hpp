@@ -12,7 +12,7 @@
 
 #include "by_bin.hpp"
 #include "native.hpp"
-#include "superaccumulator.hpp"
+#include "../include/superaccumulator.hpp"
 
 using i128 = __int128;
 using u128 = unsigned __int128;

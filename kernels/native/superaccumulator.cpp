@@ -5,7 +5,7 @@
 // two slices of 51 bits (six of them additions of floating-point numbers), and one to see whether anything is left. With
 // two additions at a time that is 3/8 of a cycle. A tile's slices enter the words as two integers. Two slices hold
 // numbers that are up to 48 binades apart, each of two more slices 51 binades more, for four operations and one.
-#include "superaccumulator.hpp"
+#include "../include/superaccumulator.hpp"
 
 #include <pybind11/stl.h>
 

@@ -1,70 +1,243 @@
-"""The calls of one rank as a trace: what reductions took and gave, what messages carried, when, and from where."""
+"""The calls of one rank as a trace: what reductions took and gave, what messages carried, when, and from where.
+
+| record | of |
+|---|---|
+| `added:CALL by rank R of P` | what this rank gave to a reduction |
+| `total:CALL` | what all ranks got of it, recorded by rank 0; `... by rank R of P` where it is this rank's own |
+| `sent:CALL`, `received:CALL` | what other calls took and gave; the block is the rank |
+| `source:CALL` (value) | whose message a receive from any source took; the block is the rank |
+
+CALL is like `MPI_Allreduce at dot (cg.c:57)`. A step is the number of collective calls on all ranks before the call, so
+that equal steps of two runs are the same place in the program.
+"""
 
 from __future__ import annotations
 
-import secrets
+import hashlib
+import re
 import shlex
+import shutil
 import subprocess
 from collections import defaultdict
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from miniapps.programs.rawlog import KINDS, WILDCARD, RawLog, Site
+from miniapps.programs.rawlog import KINDS, REPLACED, WILDCARD, RawLog, Site
+from miniapps.received.regular import Refused, open_regular
 from miniapps.runner import config
 from miniapps.system import environment
-from miniapps.trace.records import ADDED, RECEIVED, SENT, TOTAL
+from miniapps.trace.records import ADDED, RECEIVED, SENT, SOURCE, TOTAL
 from miniapps.trace.schema import COLLECTIVE, EXCHANGE, SCHEMA, rank_file
-from miniapps.trace.storage import Storage
+from miniapps.trace.storage import Columns, Storage
 
-REDUCTIONS = ("MPI_Allreduce", "MPI_Reduce", "MPI_Reduce_scatter", "MPI_Reduce_scatter_block", "MPI_Scan", "MPI_Exscan")
-SAME = ("MPI_Allreduce", "MPI_Reduce")  # whose total is one
-MESSAGES = ("MPI_Send", "MPI_Recv")
+REDUCTIONS = (
+    "MPI_Allreduce",
+    "MPI_Reduce",
+    "MPI_Reduce_scatter",
+    "MPI_Reduce_scatter_block",
+    "MPI_Scan",
+    "MPI_Exscan",
+)
+SHARED = ("MPI_Allreduce", "MPI_Reduce")  # of which there is one total
+MESSAGES = ("MPI_Send", "MPI_Recv", "MPI_Probe")
+LAST_STEP = 2**31 - 1
+PIECE = 2**16  # records at once
 ADDRESSES_S = 60  # for addr2line
+PARAMETERS = re.compile(r"\(.*\)( const)?( \[clone .*)?$")  # of a C++ function
+NOTHING = bytes(16)  # the digest of a call that took or gave nothing
+# How the sums of preload/sums.hpp add: ordering, accumulation, what they promise. Contributions are the ranks' own, of
+# which there is nothing smaller to begin with: `layout` fixes no more than `run`.
+SUMS = {
+    "none": ("library", "plain", "none"),
+    "run": ("tree over ranks", "plain", "run"),
+    "layout": ("tree over ranks", "plain", "run"),
+    "exact": ("tree over ranks", "exact", "exact"),
+}
 
 
-def write(log: RawLog, out: Path, command: list[str]) -> None:
-    """Write the trace OUT/rank-RRRRR.h5 of a raw log."""
-    labels = places(log.sites)
-    names: dict[str, int] = {}
-
-    def number(name: str) -> int:
-        return names.setdefault(name, len(names))
-
-    rows = log.records
-    calls = [_label(log, labels, row) for row in rows]
-    events = {
-        "start": rows["begin"],
-        "end": np.where(rows["end"], rows["end"], rows["begin"]),
-        "name": np.array([number(call) for call in calls], np.int32),
-        "repeat": np.zeros(len(rows), np.int32),
-        "step": np.minimum(rows["epoch"], 2**31 - 1).astype(np.int32),
-        "bytes": rows["bytes"],
-        "flops": np.zeros(len(rows), np.int64),
-    }
-    fingerprints: dict[str, list] = defaultdict(list)
-    values: dict[str, list] = defaultdict(list)
-    for after, (row, call) in enumerate(zip(rows, calls, strict=True)):
-        for name, block, digest in _records(log, row, call):
-            _add(fingerprints, row, after, number(name), block)
-            hi, lo = np.frombuffer(digest.tobytes(), ">u8")
-            fingerprints["hi"].append(int(hi))
-            fingerprints["lo"].append(int(lo))
-        if row["flags"] & WILDCARD:
-            _add(values, row, after, number(f"source of {call}"), log.rank)
-            values["value"].append(float(row["peer"]))
-    storage = Storage(out / rank_file(log.rank), _attributes(log, command, calls, rows), log.size)
-    tables = {"events": events}
-    for table, columns in (("fingerprints", fingerprints), ("values", values)):
-        if columns:
-            tables[table] = {
-                name: np.array(column, np.uint64 if name in ("hi", "lo") else None) for name, column in columns.items()
-            }
-    storage.append(tables, list(names))
+def write(log: RawLog, out: Path) -> None:
+    """Write the trace OUT/rank-RRRRR.h5 of a raw log. Raises OSError."""
+    trace = _Trace(log)
+    storage = Storage(out / rank_file(log.rank), trace.attributes(), log.size)
+    for begin in range(0, len(log.records), PIECE):
+        tables = trace.tables(begin, log.records[begin : begin + PIECE])
+        storage.append(tables, trace.new_names())
     storage.write_tails()
-    storage.finish(bool(log.ended), {"events": len(rows), "ns_per_event": 0.0, "flush_ns": 0, "dropped": 0})
+    storage.finish(
+        bool(log.ended), {"events": len(log.records), "ns_per_event": 0.0, "flush_ns": 0, "dropped": 0}
+    )
+
+
+class _Trace:
+    """The rows of one trace, piece by piece."""
+
+    def __init__(self, log: RawLog):
+        self.log = log
+        self.places = places(log.sites)
+        self.numbers: dict[str, int] = {}
+        self.written = 0
+
+    def call(self, row: np.void) -> str:
+        site = int(row["site"])
+        return f"{self.log.label(row)} at {self.places.get(site, hex(site))}"
+
+    @cached_property
+    def calls(self) -> dict[tuple[int, int, int], str]:
+        """The name of each call of the program, by kind, form and site."""
+        records = self.log.records
+        keys = np.empty(len(records), [("kind", "u2"), ("flags", "u2"), ("site", "u8")])
+        for field in ("kind", "flags", "site"):
+            keys[field] = records[field]
+        _, first = np.unique(keys, return_index=True)
+        return {_key(records[i]): self.call(records[i]) for i in first}
+
+    def number(self, name: str) -> int:
+        return self.numbers.setdefault(name, len(self.numbers))
+
+    def new_names(self) -> list[str]:
+        names = list(self.numbers)[self.written :]
+        self.written = len(self.numbers)
+        return names
+
+    def tables(self, begin: int, rows: np.ndarray) -> dict[str, Columns]:
+        """The tables of these records, of which `begin` came before."""
+        names = [self.calls[_key(row)] for row in rows]
+        events = {
+            "start": rows["begin"],
+            "end": np.where(rows["end"] > 0, rows["end"], rows["begin"]),
+            "name": np.array([self.number(name) for name in names], np.int32),
+            "repeat": np.zeros(len(rows), np.int32),
+            "step": np.minimum(rows["epoch"], LAST_STEP).astype(np.int32),
+            "bytes": rows["bytes"],
+            "flops": np.zeros(len(rows), np.int64),
+        }
+        fingerprints: dict[str, list] = defaultdict(list)
+        values: dict[str, list] = defaultdict(list)
+        for after, (row, call) in enumerate(zip(rows, names, strict=True), begin + 1):
+            if row["flags"] & WILDCARD:
+                self._add(values, row, after, f"{SOURCE}{call}", self.log.rank)
+                values["value"].append(float(row["peer"]))
+            for name, block, digest in self._records(row, call):
+                self._add(fingerprints, row, after, name, block)
+                hi, lo = np.frombuffer(digest.tobytes(), ">u8")
+                fingerprints["hi"].append(int(hi))
+                fingerprints["lo"].append(int(lo))
+        tables = {"events": events}
+        for table, columns in (("fingerprints", fingerprints), ("values", values)):
+            if columns:
+                tables[table] = {
+                    name: np.array(column, np.uint64 if name in ("hi", "lo") else None)
+                    for name, column in columns.items()
+                }
+        return tables
+
+    def _add(self, columns: dict[str, list], row: np.void, after: int, name: str, block: int) -> None:
+        columns["repeat"].append(0)
+        columns["step"].append(int(min(row["epoch"], LAST_STEP)))
+        columns["name"].append(self.number(name))
+        columns["block"].append(block)
+        columns["after"].append(after)
+
+    def _records(self, row: np.void, call: str) -> Iterator[tuple[str, int, np.void]]:
+        """(name, block, digest) of what a call took and gave, as far as this rank is the one to record it."""
+        log, kind = self.log, KINDS[row["kind"]]
+        whole = int(row["comm_size"]) == log.size
+        own = f"{call} by rank {log.rank} of {log.size}"
+        given, got = (None if row[side].tobytes() == NOTHING else row[side] for side in ("in", "out"))
+        if kind in REDUCTIONS:
+            if given is not None:
+                yield f"{ADDED}{own}", -1, given
+            if got is not None and not (kind in SHARED and whole):
+                yield f"{TOTAL}{own}", -1, got
+            elif got is not None and (log.rank == 0 or kind == "MPI_Reduce"):
+                yield f"{TOTAL}{call}", -1, got
+            return
+        if given is not None:
+            yield f"{SENT}{call}", log.rank, given
+        if got is not None:
+            yield f"{RECEIVED}{call}", log.rank, got
+
+    def attributes(self) -> dict[str, Any]:
+        """The attributes of the trace."""
+        log, app = self.log, Path(self.log.command[0]).name
+        problem = {"program.arguments": shlex.join(log.command[1:])}
+        options: dict[str, Any] = {
+            "program.sums": {"effect": "reduction"},
+            "program.replay": {"effect": "replay"},
+            "recording.of_ranks": {
+                "records": [
+                    f"fingerprints:{prefix}*" for prefix in (ADDED, f"{TOTAL}* by rank ", SENT, RECEIVED)
+                ]
+                + [f"values:{SOURCE}*"],
+                "of_ranks": True,
+            },
+        }
+        settings = {
+            "program": {
+                "arguments": problem["program.arguments"],
+                "sums": log.guarantee,
+                "replay": log.replay or None,
+            },
+            "recording": {"of_ranks": True},
+        }
+        return {
+            "schema": SCHEMA,
+            "app": app,
+            "rank": log.rank,
+            "config": settings,
+            "problem": config.problem_hash(app, problem),
+            "problem_options": problem,
+            "method": {"program.sums": log.guarantee, "program.replay": log.replay or None},
+            "options": options,
+            "guarantee": "none",  # of the program's bits; its reductions say what they keep
+            "seed": 0,
+            "repeats": 1,
+            "run_id": log.run_id,
+            "allocation_id": environment.allocation_id(),
+            "started": log.started,
+            "environment": environment.own(0, "cpu")
+            | {"mpi": environment.library_name(log.library), "sources": _digest(log.command[0])},
+            "clock_offset_ns": float(log.offset),
+            "clock_drift": 0.0,
+            "regions": {
+                call: EXCHANGE if KINDS[kind] in MESSAGES else COLLECTIVE
+                for (kind, *_), call in self.calls.items()
+            },
+            "reductions": self._reductions(),
+        }
+
+    def _reductions(self) -> dict[str, dict[str, Any]]:
+        facts: dict[str, dict[str, Any]] = {}
+        kinds = np.array([kind in REDUCTIONS for kind in KINDS])
+        records = self.log.records
+        for row in records[kinds[records["kind"]]]:
+            call = self.calls[_key(row)]
+            ordering, accumulation, level = SUMS[self.log.guarantee if row["flags"] & REPLACED else "none"]
+            own = facts.setdefault(call, {
+                "ordering": ordering, "accumulation": accumulation, "region": call, "decided": "guarantee",
+                "guarantee": level, "calls": 0, "operation": self.log.operations.get(int(row["op"]), ""),
+                "dtype": self.log.types.get(int(row["type"]), ""), "shape": [int(row["count"])],
+                "ranks": int(row["comm_size"]),
+            })  # fmt: skip
+            own["calls"] += 1
+        return facts
+
+
+def _digest(program: str) -> str:
+    """Of the program's file: what tells two builds apart; empty where it is not to be read."""
+    try:
+        with open_regular(shutil.which(program) or program, links=True) as file:
+            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
+    except (OSError, Refused):
+        return ""
+
+
+def _key(row: np.void) -> tuple[int, int, int]:
+    return int(row["kind"]), int(row["flags"]), int(row["site"])
 
 
 def places(sites: dict[int, Site]) -> dict[int, str]:
@@ -74,14 +247,14 @@ def places(sites: dict[int, Site]) -> dict[int, str]:
         by_file[site.file].append((address, site))
     words = {}
     for file, own in by_file.items():
-        found = _lines(file, [site.offset - 1 for _, site in own])  # a return address is behind its call
-        for (address, site), line in zip(own, found, strict=True):
+        lines = _lines(file, [site.offset - 1 for _, site in own])  # a return address is behind its call
+        for (address, site), line in zip(own, lines, strict=True):
             words[address] = line or f"{site.symbol or Path(site.file).name}+{site.offset:#x}"
     return words
 
 
 def _lines(file: str, offsets: list[int]) -> list[str]:
-    """`function (file.c:12)` of each offset, empty where it is not known."""
+    """`function (file.c:12)` or `function` of each offset, empty where nothing is known."""
     try:
         done = subprocess.run(
             ["addr2line", "-f", "-C", "-e", file, *map(hex, offsets)],
@@ -92,78 +265,12 @@ def _lines(file: str, offsets: list[int]) -> list[str]:
     lines = done.stdout.splitlines()
     if done.returncode or len(lines) != 2 * len(offsets):
         return [""] * len(offsets)
-    texts = []
-    for function, place in zip(lines[::2], lines[1::2], strict=True):
-        name, _, line = place.partition(" ")[0].rpartition(":")
-        known = "?" not in (function[:1], name[:1], line[:1])
-        texts.append(f"{function} ({Path(name).name}:{line})" if known else "")
-    return texts
+    return [_line(function, place) for function, place in zip(lines[::2], lines[1::2], strict=True)]
 
 
-def _label(log: RawLog, labels: dict[int, str], row) -> str:
-    return f"{KINDS[row['kind']]} at {labels.get(int(row['site']), hex(int(row['site'])))}"
-
-
-def _records(log: RawLog, row, call: str):
-    """(name, block, digest) of what a call took and gave, as far as this rank is the one to record it."""
-    kind, whole = KINDS[row["kind"]], int(row["comm_size"]) == log.size
-    empty = bytes(16)
-    given, got = row["in"], row["out"]
-    if kind in REDUCTIONS:
-        if given.tobytes() != empty:
-            yield f"{ADDED}{call} by rank {log.rank} of {log.size}", -1, given
-        if got.tobytes() != empty and kind in SAME:
-            if log.rank == 0 or kind == "MPI_Reduce" or not whole:
-                yield f"{TOTAL}{call}", -1 if whole else log.rank, got
-        elif got.tobytes() != empty:
-            yield f"{TOTAL}{call}", log.rank, got
-        return
-    if given.tobytes() != empty:
-        yield f"{SENT}{call}", log.rank, given
-    if got.tobytes() != empty:
-        yield f"{RECEIVED}{call}", log.rank, got
-
-
-def _add(columns: dict[str, list], row, after: int, name: int, block: int) -> None:
-    columns["repeat"].append(0)
-    columns["step"].append(int(min(row["epoch"], 2**31 - 1)))
-    columns["name"].append(name)
-    columns["block"].append(block)
-    columns["after"].append(after + 1)
-
-
-def _attributes(log: RawLog, command: list[str], calls: list[str], rows) -> dict[str, Any]:
-    now, app = datetime.now(UTC), Path(command[0]).name
-    problem = {"program.arguments": shlex.join(command[1:])}
-    own = environment.own(0, "cpu") | {"mpi": log.library}
-    regions = {call: EXCHANGE if call.startswith(MESSAGES) else COLLECTIVE for call in dict.fromkeys(calls)}
-    reductions: dict[str, dict[str, Any]] = {}
-    for call, row in zip(calls, rows, strict=True):
-        if KINDS[row["kind"]] in REDUCTIONS:
-            facts = reductions.setdefault(call, {
-                "ordering": "library", "region": call, "operation": log.operations.get(int(row["op"]), ""),
-                "dtype": log.types.get(int(row["type"]), ""), "shape": [int(row["count"])], "guarantee": "none",
-                "ranks": int(row["comm_size"]), "decided": "guarantee", "calls": 0,
-            })  # fmt: skip
-            facts["calls"] += 1
-    return {
-        "schema": SCHEMA,
-        "app": app,
-        "rank": log.rank,
-        "config": {"program": {"arguments": problem["program.arguments"]}},
-        "problem": config.problem_hash(app, problem),
-        "problem_options": problem,
-        "method": {},
-        "options": {},
-        "guarantee": "none",
-        "seed": 0,
-        "repeats": 1,
-        "run_id": f"{app}-{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}",
-        "allocation_id": environment.allocation_id(),
-        "started": now.isoformat(timespec="milliseconds"),
-        "environment": own,
-        "clock_offset_ns": float(log.offset),
-        "clock_drift": 0.0,
-        "regions": regions,
-        "reductions": reductions,
-    }
+def _line(function: str, place: str) -> str:
+    name, _, line = place.partition(" ")[0].rpartition(":")
+    if function.startswith("?"):
+        return ""
+    function = PARAMETERS.sub("", function)
+    return function if "?" in (name[:1], line[:1]) else f"{function} ({Path(name).name}:{line})"

@@ -6,12 +6,14 @@ Nothing of it is believed before it was checked: the program that wrote it was s
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from miniapps.received.regular import Refused, read_bytes
+from kernels.guarantees import LEVELS
+from miniapps.received.regular import Refused, open_regular, read_bytes
 from miniapps.received.text import printable
 
 MAGIC, VERSION, PAGE = 0x31474F4C414E5046, 1, 4096
@@ -32,10 +34,11 @@ RECORD = np.dtype(
 KINDS = (
     "MPI_Allreduce", "MPI_Reduce", "MPI_Reduce_scatter", "MPI_Reduce_scatter_block", "MPI_Allgather", "MPI_Allgatherv",
     "MPI_Bcast", "MPI_Alltoall", "MPI_Alltoallv", "MPI_Scan", "MPI_Exscan", "MPI_Gather", "MPI_Gatherv", "MPI_Scatter",
-    "MPI_Scatterv", "MPI_Barrier", "MPI_Send", "MPI_Recv",
+    "MPI_Scatterv", "MPI_Barrier", "MPI_Send", "MPI_Recv", "MPI_Probe",
 )  # fmt: skip
-IN_PLACE, WILDCARD, NONBLOCKING, PACKED, UNHASHED, FAILED = (1 << i for i in range(6))
-MOST = 64 * 2**30  # bytes of a log
+# In the order of preload/log.hpp.
+IN_PLACE, WILDCARD, NONBLOCKING, PERSISTENT, PACKED, FAILED, REPLACED = (1 << i for i in range(7))
+MOST = 2**40  # bytes of a log: it is mapped, not read
 TEXTS = 64 * 2**20  # bytes of the file beside it
 RANKS = 2**24
 
@@ -64,22 +67,38 @@ class RawLog:
     types: dict[int, str] = field(default_factory=dict)
     operations: dict[int, str] = field(default_factory=dict)
     library: str = ""
+    command: list[str] = field(default_factory=lambda: ["program"])
+    guarantee: str = "none"
+    replay: str = ""
+    run_id: str = ""
+    started: str = ""
+
+    def label(self, row: np.void) -> str:
+        """The name of the call that a record is of: `MPI_Iallreduce`."""
+        kind = KINDS[row["kind"]]
+        if row["flags"] & PERSISTENT:
+            return f"{kind}_init"
+        return f"MPI_I{kind[4:].lower()}" if row["flags"] & NONBLOCKING else kind
 
 
 def read(path: Path) -> RawLog:
     """The log `path` (raw-RANK.log) and the texts beside it. Raises OSError where it cannot be read, and Refused where it
     is damaged or none of ours."""
     where = printable(str(path))
-    data = read_bytes(path, MOST)
-    if len(data) < PAGE:
-        raise Refused(f"{where}: {len(data)} bytes, less than its first page; leave it out")
-    head = np.frombuffer(data, HEADER, 1)[0]
+    with open_regular(path, MOST) as file:
+        length = os.fstat(file.fileno()).st_size
+        if length < PAGE:
+            raise Refused(f"{where}: {length} bytes, less than its first page; leave it out")
+        data = np.memmap(file, np.uint8, "r")
+    head = data[: HEADER.itemsize].view(HEADER)[0]
     if (head["magic"], head["version"], head["record_bytes"]) != (MAGIC, VERSION, RECORD.itemsize):
         raise Refused(f"{where}: no log of calls of version {VERSION}; leave it out")
     rank, size, committed = (int(head[name]) for name in ("rank", "size", "committed"))
-    if not (0 <= rank < size <= RANKS and PAGE + committed * RECORD.itemsize <= len(data)):
-        raise Refused(f"{where}: damaged: rank {rank} of {size}, {committed} records in {len(data)} bytes; leave it out")
-    records = np.frombuffer(data, RECORD, committed, PAGE)
+    if not (0 <= rank < size <= RANKS and committed <= (length - PAGE) // RECORD.itemsize):
+        raise Refused(
+            f"{where}: damaged: rank {rank} of {size}, {committed} records in {length} bytes; leave it out"
+        )
+    records = data[PAGE : PAGE + committed * RECORD.itemsize].view(RECORD)
     if len(records) and not (records["kind"] < len(KINDS)).all():
         raise Refused(f"{where}: damaged: a call of a kind that does not exist; leave it out")
     log = RawLog(rank, size, int(head["began"]), int(head["ended"]), int(head["offset"]), records)
@@ -106,3 +125,7 @@ def _read_texts(path: Path, log: RawLog) -> None:
                 log.operations[number] = name
             case {"library": str(library)}:
                 log.library = library
+            case {"command": [str(), *_] as command, "guarantee": str(guarantee)} if guarantee in LEVELS:
+                log.command, log.guarantee = [str(word) for word in command], guarantee
+                for field_name in ("replay", "run_id", "started"):
+                    setattr(log, field_name, str(entry.get(field_name, "")))

@@ -260,7 +260,12 @@ def mpi_library() -> str:
     """Name and version of the MPI library that mpi4py loads."""
     from mpi4py import MPI
 
-    first = MPI.Get_library_version().strip("\0 \n").splitlines()[0].partition(",")[0]
+    return library_name(MPI.Get_library_version())
+
+
+def library_name(version: str) -> str:
+    """Name and version in what MPI_Get_library_version says; the rest is how it was built."""
+    first = version.strip("\0 \n").partition("\n")[0].partition(",")[0]
     return " ".join(first.replace("Version:", "").split())
 
 

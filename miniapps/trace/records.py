@@ -5,11 +5,12 @@
 
 INPUT = "input:"
 SENT, RECEIVED = "sent:", "received:"
+SOURCE = "source:"  # the rank whose message a receive from any source took
 COMPUTED = "computed:"
 ADDED, TOTAL = "added:", "total:"
 LEFT = "left:"
 
-PASSING = (SENT, RECEIVED, COMPUTED, ADDED, TOTAL, LEFT)  # with --record messages only
+PASSING = (SENT, RECEIVED, SOURCE, COMPUTED, ADDED, TOTAL, LEFT)  # with --record messages only
 
 
 def is_state(name: str) -> bool:

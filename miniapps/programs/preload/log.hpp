@@ -23,7 +23,9 @@ namespace fpna {
 constexpr std::uint64_t MAGIC = 0x31474f4c414e5046;  // "FPNALOG1" in little-endian bytes
 constexpr std::size_t PAGE = 4096, PIECE = std::size_t(1) << 20;  // bytes by which the file grows
 
-enum Flag : std::uint16_t { IN_PLACE = 1, WILDCARD = 2, NONBLOCKING = 4, PACKED = 8, UNHASHED = 16, FAILED = 32 };
+enum Flag : std::uint16_t {
+    IN_PLACE = 1, WILDCARD = 2, NONBLOCKING = 4, PERSISTENT = 8, PACKED = 16, FAILED = 32, REPLACED = 64
+};
 
 struct Header {
     std::uint64_t magic;
@@ -71,7 +73,7 @@ class Log {
         if (!base_) return nullptr;
         const std::size_t end = PAGE + (written_ + 1) * sizeof(Record);
         if (end > length_ && !grow(length_ + PIECE * (length_ < 64 * PIECE ? 1 : 64))) {
-            fail("cannot grow; the disk may be full");
+            fail("cannot grow, as when the disk is full");
             return nullptr;
         }
         return reinterpret_cast<Record *>(base_ + PAGE) + written_;

@@ -2,7 +2,7 @@
 // numbers of NaN, +inf and -inf.
 #pragma once
 
-#include "../include/rounding.hpp"
+#include "rounding.hpp"
 #include "slices.hpp"
 
 constexpr int CHUNKS = 67, NOT_A_NUMBER = 67, PLUS_INF = 68, MINUS_INF = 69, WORDS = 70;

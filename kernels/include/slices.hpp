@@ -7,7 +7,7 @@
 // |v| < 2^(unit + 51). What remains, v - slice, is exact and cut further by the next rounder.
 #pragma once
 
-#include "../include/bits.hpp"
+#include "bits.hpp"
 
 constexpr int LOWEST_UNIT = -1074;   // all float64 are multiples of 2^-1074
 constexpr int HIGHEST_UNIT = 971;    // the rounder of the next would be infinite

@@ -1,0 +1,96 @@
+"""The library that `fpna run` preloads, compiled with the C++ compiler of the program's MPI."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import kernels
+from miniapps.errors import UsageError
+
+SOURCES = Path(__file__).parent / "preload"
+SHARED = Path(kernels.__file__).parent  # has include/superaccumulator.hpp
+UNITS = ("calls.cpp", "fortran.cpp")
+FLAGS = (
+    "-std=c++17", "-O2", "-fPIC", "-shared", "-ffp-contract=off", "-DOMPI_SKIP_MPICXX", "-DMPICH_SKIP_MPICXX",
+    "-Wno-maybe-uninitialized", "-Wno-uninitialized",
+)  # fmt: skip
+COMPILERS = ("mpicxx", "mpic++", "mpiCC", "CC")
+BUILD_S = 300
+
+
+def build(mpicxx: str | None) -> Path:
+    """The library to preload, compiled by `mpicxx` unless that was done before. Raises UsageError."""
+    compiler = mpicxx or next((name for name in COMPILERS if shutil.which(name)), None)
+    if compiler is None or shutil.which(compiler) is None:
+        raise UsageError(
+            f"no MPI compiler {compiler or ' or '.join(COMPILERS)} on PATH; load the module of the MPI that the program "
+            "uses, or name its compiler: --mpicxx PATH"
+        )
+    library = _cache() / f"observe-{_digest(compiler)}.so"
+    with open(library.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the ranks of a node build it once
+        if not library.exists():
+            draft = library.with_suffix(f".{os.getpid()}")
+            units = [str(SOURCES / unit) for unit in UNITS]
+            command = [compiler, *FLAGS, "-I", str(SHARED), "-o", str(draft), *units, "-ldl"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S)
+            if done.returncode:
+                raise UsageError(f"{compiler} cannot build the library that observes:\n{done.stderr[-2000:]}")
+            draft.rename(library)
+    return library
+
+
+def _digest(compiler: str) -> str:
+    """Of all that decides what is built: the compiler with what it stands for, the options, the sources."""
+    shown = subprocess.run([compiler, "-show"], capture_output=True, text=True).stdout
+    version = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
+    digest = hashlib.blake2b(digest_size=12)
+    for text in (shutil.which(compiler), shown, version, *FLAGS):
+        digest.update(str(text).encode())
+    for path in sorted([*SOURCES.rglob("*.[chi]*"), *(SHARED / "include").glob("*.hpp")]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _cache() -> Path:
+    """A directory of this user's alone: what lies in it is loaded into programs. Raises UsageError."""
+    place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fpna"
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = os.lstat(place)
+    except OSError as error:
+        raise UsageError(f"{place}: {error.strerror}; set XDG_CACHE_HOME to a directory of yours") from error
+    if status.st_uid != os.getuid() or status.st_mode & 0o022 or place.is_symlink():
+        raise UsageError(
+            f"{place} can be written by others, and is not used; chmod 700 it, or set XDG_CACHE_HOME"
+        )
+    return place
+
+
+def require_same_mpi(program: str, library: Path) -> None:
+    """Raise UsageError where the program and the library to preload were built for two MPI libraries."""
+    path = shutil.which(program)
+    if path is None:
+        raise UsageError(f"no program {program!r}; a program in this directory is ./{Path(program).name}")
+    theirs, ours = _mpi_of(Path(path)), _mpi_of(library)
+    if theirs and ours and theirs.isdisjoint(ours):
+        raise UsageError(
+            f"{program} uses {', '.join(sorted(theirs))}, and the compiler's MPI is {', '.join(sorted(ours))}: name the "
+            "compiler of the program's MPI with --mpicxx"
+        )
+
+
+def _mpi_of(path: Path) -> set[str]:
+    """The MPI libraries that a file needs, by name or place; empty where that cannot be told, as of a script."""
+    done = subprocess.run(["ldd", str(path)], capture_output=True, text=True)
+    words = (line.split() for line in done.stdout.splitlines())
+    return {
+        str(Path(line[2]).resolve()) if len(line) > 2 and line[2].startswith("/") else line[0]
+        for line in words
+        if line and Path(line[0]).name.startswith(("libmpi.so", "libmpich.so", "libmpi_abi.so"))
+    }

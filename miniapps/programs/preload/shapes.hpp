@@ -1,0 +1,235 @@
+// What each collective takes and gives on this rank: which elements of which buffers.
+#pragma once
+
+#include <vector>
+
+#include <mpi.h>
+
+#include "data.hpp"
+
+namespace fpna {
+
+// Numbered as in rawlog.KINDS.
+enum Kind : std::uint16_t {
+    ALLREDUCE, REDUCE, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, ALLGATHER, ALLGATHERV, BCAST, ALLTOALL, ALLTOALLV, SCAN, EXSCAN,
+    GATHER, GATHERV, SCATTER, SCATTERV, BARRIER, SEND, RECV, PROBE,
+};
+
+using Spans = std::vector<Span>;
+
+struct Shape {
+    Kind kind;
+    MPI_Comm comm;
+    MPI_Aint count;
+    MPI_Datatype type;
+    Spans in, out;
+    MPI_Op op = MPI_OP_NULL;
+    int peer = -1, tag = -1;  // of a message; the root of a collective
+    bool in_place = false, wildcard = false, replaced = false;
+    // Of a reduction, for those who answer it themselves: what each rank gets of the total.
+    const void *send = nullptr;
+    void *recv = nullptr;
+    std::vector<MPI_Aint> shares = {};
+};
+
+inline int rank_in(MPI_Comm comm) {
+    int rank = 0;
+    PMPI_Comm_rank(comm, &rank);
+    return rank;
+}
+
+// How many ranks' data a rank exchanges: of an intercommunicator those of the other group.
+inline int size_of(MPI_Comm comm) {
+    int size = 0, inter = 0;
+    PMPI_Comm_test_inter(comm, &inter);
+    if (inter)
+        PMPI_Comm_remote_size(comm, &size);
+    else
+        PMPI_Comm_size(comm, &size);
+    return size;
+}
+
+// The place `elements` behind the beginning of a buffer.
+inline const void *part(const void *buffer, MPI_Aint elements, MPI_Datatype type) {
+    MPI_Aint lower, extent;
+    PMPI_Type_get_extent(type, &lower, &extent);
+    return static_cast<const char *>(buffer) + elements * extent;
+}
+
+// What ranks 0, 1, ... send or get, by counts and displacements.
+template <typename Count, typename Place>
+Spans parts(const void *buffer, const Count counts[], const Place places[], MPI_Datatype type, int size) {
+    Spans spans;
+    for (int r = 0; r < size; ++r) spans.push_back({part(buffer, MPI_Aint(places[r]), type), MPI_Aint(counts[r]), type});
+    return spans;
+}
+
+// A reduction of `count` elements, of which this rank gets `kept`.
+inline Shape reduction(Kind kind, const void *send, void *recv, MPI_Aint count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+                       MPI_Aint kept) {
+    const bool in_place = send == MPI_IN_PLACE;
+    const void *given = in_place ? recv : send;
+    Shape shape{kind, comm, count, type, {{given, count, type}}, {}};
+    if (kept) shape.out = {{recv, kept, type}};
+    shape.op = op;
+    shape.in_place = in_place;
+    shape.send = given;
+    shape.recv = recv;
+    return shape;
+}
+
+inline Shape allreduce(const void *send, void *recv, MPI_Aint count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+    return reduction(ALLREDUCE, send, recv, count, type, op, comm, count);
+}
+
+inline Shape reduce(const void *send, void *recv, MPI_Aint count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm) {
+    Shape shape = reduction(REDUCE, send, recv, count, type, op, comm, rank_in(comm) == root ? count : 0);
+    shape.peer = root;
+    return shape;
+}
+
+template <typename Count>
+Shape reduce_scatter(const void *send, void *recv, const Count counts[], MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+    const int size = size_of(comm);
+    MPI_Aint all = 0;
+    for (int r = 0; r < size; ++r) all += MPI_Aint(counts[r]);
+    Shape shape = reduction(REDUCE_SCATTER, send, recv, all, type, op, comm, MPI_Aint(counts[rank_in(comm)]));
+    shape.shares.assign(counts, counts + size);
+    return shape;
+}
+
+inline Shape reduce_scatter_block(const void *send, void *recv, MPI_Aint count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+    const int size = size_of(comm);
+    Shape shape = reduction(REDUCE_SCATTER_BLOCK, send, recv, count * size, type, op, comm, count);
+    shape.shares.assign(std::size_t(size), count);
+    return shape;
+}
+
+inline Shape scan(const void *send, void *recv, MPI_Aint count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+    return reduction(SCAN, send, recv, count, type, op, comm, count);
+}
+
+inline Shape exscan(const void *send, void *recv, MPI_Aint count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+    return reduction(EXSCAN, send, recv, count, type, op, comm, rank_in(comm) ? count : 0);  // undefined on rank 0
+}
+
+inline Shape bcast(void *data, MPI_Aint count, MPI_Datatype type, int root, MPI_Comm comm) {
+    Shape shape{BCAST, comm, count, type, {}, {{data, count, type}}};
+    if (rank_in(comm) == root || root == MPI_ROOT) shape.in = shape.out;
+    if (root == MPI_PROC_NULL) shape.out.clear();
+    shape.peer = root;
+    return shape;
+}
+
+inline Shape barrier(MPI_Comm comm) { return {BARRIER, comm, 0, MPI_DATATYPE_NULL, {}, {}}; }
+
+inline Shape allgather(const void *send, MPI_Aint count, MPI_Datatype type, const void *recv, MPI_Aint each, MPI_Datatype to,
+                       MPI_Comm comm) {
+    Shape shape{ALLGATHER, comm, each, to, {}, {{recv, each * size_of(comm), to}}};
+    shape.in_place = send == MPI_IN_PLACE;
+    shape.in = {shape.in_place ? Span{part(recv, each * rank_in(comm), to), each, to} : Span{send, count, type}};
+    return shape;
+}
+
+template <typename Count, typename Place>
+Shape allgatherv(const void *send, MPI_Aint count, MPI_Datatype type, const void *recv, const Count counts[],
+                 const Place places[], MPI_Datatype to, MPI_Comm comm) {
+    Shape shape{ALLGATHERV, comm, count, to, {}, parts(recv, counts, places, to, size_of(comm))};
+    shape.in_place = send == MPI_IN_PLACE;
+    shape.in = {shape.in_place ? shape.out[std::size_t(rank_in(comm))] : Span{send, count, type}};
+    return shape;
+}
+
+inline Shape alltoall(const void *send, MPI_Aint count, MPI_Datatype type, const void *recv, MPI_Aint each, MPI_Datatype to,
+                      MPI_Comm comm) {
+    const int size = size_of(comm);
+    Shape shape{ALLTOALL, comm, each, to, {}, {{recv, each * size, to}}};
+    shape.in_place = send == MPI_IN_PLACE;
+    shape.in = shape.in_place ? shape.out : Spans{{send, count * size, type}};
+    return shape;
+}
+
+template <typename Count, typename Place>
+Shape alltoallv(const void *send, const Count counts[], const Place places[], MPI_Datatype type, const void *recv,
+                const Count recv_counts[], const Place recv_places[], MPI_Datatype to, MPI_Comm comm) {
+    const int size = size_of(comm);
+    Shape shape{ALLTOALLV, comm, 0, to, {}, parts(recv, recv_counts, recv_places, to, size)};
+    shape.in_place = send == MPI_IN_PLACE;
+    shape.in = shape.in_place ? shape.out : parts(send, counts, places, type, size);
+    for (const Span &span : shape.out) shape.count += span.count;
+    return shape;
+}
+
+// Gathers and scatters: the root's own part may be in place, and other ranks' arguments for the root's side mean nothing.
+inline bool is_root(int root, MPI_Comm comm) { return root == MPI_ROOT || (root >= 0 && rank_in(comm) == root); }
+
+inline Shape gather(const void *send, MPI_Aint count, MPI_Datatype type, const void *recv, MPI_Aint each, MPI_Datatype to,
+                    int root, MPI_Comm comm) {
+    const bool own = is_root(root, comm);
+    Shape shape{GATHER, comm, own ? each : count, own ? to : type, {}, {}};
+    shape.peer = root;
+    shape.in_place = send == MPI_IN_PLACE;
+    if (own) shape.out = {{recv, each * size_of(comm), to}};
+    if (root >= 0) shape.in = {shape.in_place ? Span{part(recv, each * root, to), each, to} : Span{send, count, type}};
+    return shape;
+}
+
+template <typename Count, typename Place>
+Shape gatherv(const void *send, MPI_Aint count, MPI_Datatype type, const void *recv, const Count counts[],
+              const Place places[], MPI_Datatype to, int root, MPI_Comm comm) {
+    const bool own = is_root(root, comm);
+    Shape shape{GATHERV, comm, count, own ? to : type, {}, {}};
+    shape.peer = root;
+    shape.in_place = send == MPI_IN_PLACE;
+    if (own) shape.out = parts(recv, counts, places, to, size_of(comm));
+    if (root >= 0) shape.in = {shape.in_place ? shape.out[std::size_t(root)] : Span{send, count, type}};
+    return shape;
+}
+
+inline Shape scatter(const void *send, MPI_Aint count, MPI_Datatype type, const void *recv, MPI_Aint each, MPI_Datatype to,
+                     int root, MPI_Comm comm) {
+    const bool own = is_root(root, comm);
+    Shape shape{SCATTER, comm, own ? count : each, own ? type : to, {}, {}};
+    shape.peer = root;
+    shape.in_place = recv == MPI_IN_PLACE;
+    if (own) shape.in = {{send, count * size_of(comm), type}};
+    if (root >= 0) shape.out = {shape.in_place ? Span{part(send, count * root, type), count, type} : Span{recv, each, to}};
+    return shape;
+}
+
+template <typename Count, typename Place>
+Shape scatterv(const void *send, const Count counts[], const Place places[], MPI_Datatype type, const void *recv,
+               MPI_Aint each, MPI_Datatype to, int root, MPI_Comm comm) {
+    const bool own = is_root(root, comm);
+    Shape shape{SCATTERV, comm, each, own ? type : to, {}, {}};
+    shape.peer = root;
+    shape.in_place = recv == MPI_IN_PLACE;
+    if (own) shape.in = parts(send, counts, places, type, size_of(comm));
+    if (root >= 0) shape.out = {shape.in_place ? shape.in[std::size_t(root)] : Span{recv, each, to}};
+    return shape;
+}
+
+inline Shape sent(const void *data, MPI_Aint count, MPI_Datatype type, int target, int tag, MPI_Comm comm) {
+    Shape shape{SEND, comm, count, type, {{data, count, type}}, {}};
+    shape.peer = target;
+    shape.tag = tag;
+    return shape;
+}
+
+inline Shape received(const void *data, MPI_Aint count, MPI_Datatype type, int source, int tag, MPI_Comm comm) {
+    Shape shape{RECV, comm, count, type, {}, {{data, count, type}}};
+    shape.wildcard = source == MPI_ANY_SOURCE;
+    shape.peer = source;
+    shape.tag = tag;
+    return shape;
+}
+
+inline Shape probed(int source, int tag, MPI_Comm comm) {
+    Shape shape{PROBE, comm, 0, MPI_DATATYPE_NULL, {}, {}};
+    shape.wildcard = source == MPI_ANY_SOURCE;
+    shape.peer = source;
+    shape.tag = tag;
+    return shape;
+}
+
+}  // namespace fpna

@@ -1,0 +1,100 @@
+// What happens once, as MPI begins and ends: the log is opened where rank 0 says, and clocks are compared.
+#pragma once
+
+#include <climits>
+#include <cstdlib>
+#include <string>
+
+#include "receives.hpp"
+#include "recorder.hpp"
+#include "sums.hpp"
+
+namespace fpna {
+
+// Nanoseconds to add to this rank's clock for that of rank 0: by the fastest of a few messages there and back.
+inline std::int64_t clock_offset(int rank) {
+    constexpr int TRIES = 16, TAG = 7;
+    std::int64_t offset = 0, fastest = LLONG_MAX, theirs = 0;
+    for (int other = 1; other < world_size; ++other)
+        for (int i = 0; i < TRIES; ++i) {
+            if (rank == 0) {
+                PMPI_Recv(nullptr, 0, MPI_BYTE, other, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                theirs = now();
+                PMPI_Send(&theirs, 1, MPI_INT64_T, other, TAG, MPI_COMM_WORLD);
+            } else if (rank == other) {
+                const std::int64_t sent_at = now();
+                PMPI_Send(nullptr, 0, MPI_BYTE, 0, TAG, MPI_COMM_WORLD);
+                PMPI_Recv(&theirs, 1, MPI_INT64_T, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                const std::int64_t back = now();
+                if (back - sent_at < fastest) {
+                    fastest = back - sent_at;
+                    offset = theirs - (sent_at + (back - sent_at) / 2);
+                }
+            }
+        }
+    return offset;
+}
+
+// Tells the launcher, by the pipe that it left open, which file this rank writes.
+inline void tell_launcher(const std::string &path) {
+    const char *number = std::getenv("FPNA_OBSERVE_FD");
+    if (!number) return;
+    const int pipe = std::atoi(number);
+    if (write(pipe, path.data(), path.size()) < 0) std::fprintf(stderr, "fpna run: the launcher is gone\n");
+    close(pipe);
+    unsetenv("FPNA_OBSERVE_FD");
+}
+
+// What an environment variable is on rank 0.
+inline std::string of_rank_0(const char *name) {
+    const char *own = std::getenv(name);
+    std::string text = own ? own : "";
+    int length = int(text.size());
+    PMPI_Bcast(&length, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    text.resize(std::size_t(length));
+    PMPI_Bcast(&text[0], length, MPI_CHAR, 0, MPI_COMM_WORLD);
+    return text;
+}
+
+inline void start() {
+    if (!std::getenv("FPNA_OBSERVE") || recorded.header()) return;
+    if (std::getenv("FPNA_OBSERVE_REFUSED")) PMPI_Abort(MPI_COMM_WORLD, 2);  // the launcher has told why
+    int rank = 0;
+    PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    PMPI_Comm_size(MPI_COMM_WORLD, &world_size);
+    char name[32];
+    std::snprintf(name, sizeof name, "/raw-%05d", rank);
+    const std::string path = of_rank_0("FPNA_OBSERVE") + name, told = of_rank_0("FPNA_OBSERVE_TEXT");
+    if (!recorded.open(path + ".log")) return;
+    texts = std::fopen((path + ".txt").c_str(), "wxe");
+    tell_launcher(path + ".log");
+    point_to_point = std::getenv("FPNA_OBSERVE_P2P") != nullptr;
+    const std::string sums = std::getenv("FPNA_SUMS") ? std::getenv("FPNA_SUMS") : "";
+    order = sums == "tree" ? Order::TREE : sums == "exact" ? Order::EXACT : Order::LIBRARY;
+    if (const char *order_of = std::getenv("FPNA_REPLAY"); order_of && !read_sources(order_of, rank, world_size)) {
+        std::fprintf(stderr, "fpna run: rank %d: %s holds no sources of this rank of %d\n", rank, order_of, world_size);
+        PMPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &keyval, nullptr);
+    char library[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    PMPI_Get_library_version(library, &length);
+    if (texts) std::fprintf(texts, "%s\n{\"library\": %s}\n", told.c_str(), quoted(library).c_str());
+    Header *header = recorded.header();
+    header->rank = rank;
+    header->size = world_size;
+    header->offset = clock_offset(rank);
+    header->began = now();
+    known(MPI_COMM_WORLD);
+    active = true;
+}
+
+inline void stop() {
+    active = false;
+    const std::lock_guard<std::mutex> held(lock);
+    recorded.close();
+    if (texts) std::fclose(texts);
+    texts = nullptr;
+}
+
+}  // namespace fpna

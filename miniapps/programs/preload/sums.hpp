@@ -1,0 +1,195 @@
+// Sums of float and double that this library adds itself instead of leaving their order to MPI.
+//
+//   tree     a balanced binary tree over the ranks, whatever the length, the library and the network: bits depend on the
+//            contributions and on how many there are
+//   exact    every sum rounded once, as if added without error: bits depend on the contributions alone
+//
+// The data moves by the library's own gathers and exchanges, which add nothing. A short vector is gathered whole by who
+// wants the total; of a long one every rank adds a share (twice the vector's bytes in and out of each rank, as in a
+// reduce-scatter and an all-gather).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <mpi.h>
+
+#include "include/superaccumulator.hpp"
+#include "recorder.hpp"
+
+namespace fpna {
+
+enum class Order { LIBRARY, TREE, EXACT };
+inline Order order = Order::LIBRARY;
+
+constexpr MPI_Aint SHORT = 1 << 15;     // bytes of all contributions together, up to which they are gathered whole
+constexpr MPI_Aint MOST = (1 << 30) - 1;  // elements in one call of the library
+
+// The basic type of sums that are added here, and how many of it an element has (2 of a complex number); 0 of others.
+struct Elements {
+    MPI_Datatype basic = MPI_DATATYPE_NULL;
+    int each = 0;
+};
+
+inline Elements elements_of(MPI_Datatype type) {
+    static const std::pair<MPI_Datatype, Elements> known_types[] = {
+        {MPI_DOUBLE, {MPI_DOUBLE, 1}}, {MPI_FLOAT, {MPI_FLOAT, 1}},
+        {MPI_C_DOUBLE_COMPLEX, {MPI_DOUBLE, 2}}, {MPI_C_FLOAT_COMPLEX, {MPI_FLOAT, 2}},
+        {MPI_DOUBLE_PRECISION, {MPI_DOUBLE, 1}}, {MPI_REAL8, {MPI_DOUBLE, 1}}, {MPI_REAL4, {MPI_FLOAT, 1}},
+        {MPI_REAL, {MPI_FLOAT, 1}}, {MPI_COMPLEX, {MPI_FLOAT, 2}}, {MPI_DOUBLE_COMPLEX, {MPI_DOUBLE, 2}},
+        {MPI_COMPLEX8, {MPI_FLOAT, 2}}, {MPI_COMPLEX16, {MPI_DOUBLE, 2}}};
+    if (type == MPI_DATATYPE_NULL) return {};
+    for (const auto &[name, elements] : known_types)
+        if (name == type) {
+            int bytes = 0, wanted = 0;  // a program may have been compiled with other sizes of Fortran's reals
+            PMPI_Type_size(type, &bytes);
+            PMPI_Type_size(elements.basic, &wanted);
+            return bytes == wanted * elements.each ? elements : Elements{};
+        }
+    return {};
+}
+
+// Whether a reduction is added here. All ranks decide alike: by what MPI demands to be the same on all.
+inline bool answers(const Shape &shape) {
+    if (order == Order::LIBRARY || shape.op != MPI_SUM || !elements_of(shape.type).each) return false;
+    int inter = 0;
+    PMPI_Comm_test_inter(shape.comm, &inter);
+    return !inter && shape.count * elements_of(shape.type).each <= MOST;
+}
+
+// The sum of x[0], x[stride], ... (n numbers), rounded once. Adds with the rounding errors kept (Knuth's TwoSum); where
+// these do not decide how the sum rounds, all is added again without error.
+template <typename Float>
+Float exact_sum(const Float *x, std::size_t n, std::size_t stride) {
+    double sum = 0, error = 0, size = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        const double value = x[i * stride], before = sum;
+        sum += value;
+        const double part = sum - before, lost = (before - (sum - part)) + (value - part);
+        error += lost;
+        size += std::fabs(lost);
+    }
+    const double bound = double(n) * 0x1p-52 * size;
+    if (sizeof(Float) == sizeof(double)) {
+        const double low = sum + (error - bound), high = sum + (error + bound);
+        if (low == high && low != 0) return Float(low);
+    } else {  // rounded twice, so with a place of double to spare on each side
+        const Float low = Float(std::nextafter(sum + (error - bound), -INFINITY));
+        const Float high = Float(std::nextafter(sum + (error + bound), INFINITY));
+        if (low == high && low != 0) return low;
+    }
+    long long words[WORDS] = {}, room[CHUNKS];
+    for (std::size_t i = 0; i < n; ++i) {
+        deposit(words, x[i * stride]);
+        if (i % 512 == 511) carry(words);
+    }
+    return round_words<Float>(words, room);
+}
+
+// rows: n contributions of `length` numbers each, in the order of ranks; the total goes to `total`. Uses the rows up.
+template <typename Float>
+void add(Float *rows, std::size_t n, std::size_t length, Float *total) {
+    if (order == Order::EXACT) {
+        for (std::size_t i = 0; i < length; ++i) total[i] = exact_sum(rows + i, n, length);
+        return;
+    }
+    for (std::size_t step = 1; step < n; step *= 2)
+        for (std::size_t r = 0; r + step < n; r += 2 * step)
+            for (std::size_t i = 0; i < length; ++i) rows[r * length + i] += rows[(r + step) * length + i];
+    std::copy(rows, rows + length, total);
+}
+
+// One reduction, added here.
+template <typename Float>
+class Sum {
+  public:
+    Sum(const Shape &shape, MPI_Datatype basic, int each)
+        : shape_(shape), basic_(basic), length_(int(shape.count * each)), send_(static_cast<const Float *>(shape.send)),
+          recv_(static_cast<Float *>(shape.recv)) {
+        PMPI_Comm_size(shape.comm, &size_);
+        PMPI_Comm_rank(shape.comm, &rank_);
+        for (MPI_Aint share : shape.shares) shares_.push_back(int(share * each));
+    }
+
+    int run() {
+        switch (shape_.kind) {
+            case SCAN:
+            case EXSCAN: return scan();
+            case REDUCE_SCATTER:
+            case REDUCE_SCATTER_BLOCK: return exchange(recv_);
+            default: break;
+        }
+        const bool gets = shape_.kind == ALLREDUCE || rank_ == shape_.peer;
+        if (MPI_Aint(length_) * size_ * MPI_Aint(sizeof(Float)) <= SHORT) return gather(gets);
+        shares_.resize(std::size_t(size_));
+        for (int r = 0; r < size_; ++r) shares_[std::size_t(r)] = length_ / size_ + (r < length_ % size_);
+        std::vector<Float> own(static_cast<std::size_t>(shares_[std::size_t(rank_)]));
+        if (const int code = exchange(own.data())) return code;
+        const std::vector<int> places = starts();
+        if (shape_.kind == ALLREDUCE)
+            return PMPI_Allgatherv(own.data(), int(own.size()), basic_, recv_, shares_.data(), places.data(), basic_,
+                                   shape_.comm);
+        return PMPI_Gatherv(own.data(), int(own.size()), basic_, recv_, shares_.data(), places.data(), basic_, shape_.peer,
+                            shape_.comm);
+    }
+
+  private:
+    // Everyone's contribution to everyone who gets the total.
+    int gather(bool gets) {
+        std::vector<Float> rows(gets ? std::size_t(length_) * std::size_t(size_) : 0);
+        const int code = shape_.kind == ALLREDUCE
+                             ? PMPI_Allgather(send_, length_, basic_, rows.data(), length_, basic_, shape_.comm)
+                             : PMPI_Gather(send_, length_, basic_, rows.data(), length_, basic_, shape_.peer, shape_.comm);
+        if (code == MPI_SUCCESS && gets) add(rows.data(), std::size_t(size_), std::size_t(length_), recv_);
+        return code;
+    }
+
+    // Every rank's share of all contributions to that rank, which adds them into `total`.
+    int exchange(Float *total) {
+        const int own = shares_[std::size_t(rank_)];
+        std::vector<Float> rows(std::size_t(own) * std::size_t(size_));
+        std::vector<int> counts(std::size_t(size_), own), places(std::size_t(size_), 0);
+        for (int r = 1; r < size_; ++r) places[std::size_t(r)] = places[std::size_t(r - 1)] + own;
+        const int code = PMPI_Alltoallv(send_, shares_.data(), starts().data(), basic_, rows.data(), counts.data(),
+                                        places.data(), basic_, shape_.comm);
+        if (code == MPI_SUCCESS) add(rows.data(), std::size_t(size_), std::size_t(own), total);
+        return code;
+    }
+
+    int scan() {
+        std::vector<Float> rows(std::size_t(length_) * std::size_t(size_));
+        const int code = PMPI_Allgather(send_, length_, basic_, rows.data(), length_, basic_, shape_.comm);
+        const int taken = rank_ + (shape_.kind == SCAN);
+        if (code == MPI_SUCCESS && taken) add(rows.data(), std::size_t(taken), std::size_t(length_), recv_);
+        return code;
+    }
+
+    std::vector<int> starts() const {
+        std::vector<int> places(std::size_t(size_), 0);
+        for (int r = 1; r < size_; ++r) places[std::size_t(r)] = places[std::size_t(r - 1)] + shares_[std::size_t(r - 1)];
+        return places;
+    }
+
+    const Shape &shape_;
+    MPI_Datatype basic_;
+    int length_, size_ = 0, rank_ = 0;
+    const Float *send_;
+    Float *recv_;
+    std::vector<int> shares_;
+};
+
+inline int answer(const Shape &shape) {
+    const Elements elements = elements_of(shape.type);
+    return elements.basic == MPI_DOUBLE ? Sum<double>(shape, MPI_DOUBLE, elements.each).run()
+                                        : Sum<float>(shape, MPI_FLOAT, elements.each).run();
+}
+
+// A collective that blocks: the library's, or one of our sums.
+template <typename Run>
+int collective(Shape shape, std::uint64_t site, Run run) {
+    shape.replaced = answers(shape);
+    return shape.replaced ? observed(shape, site, [&] { return answer(shape); }) : observed(shape, site, run);
+}
+
+}  // namespace fpna
