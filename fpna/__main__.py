@@ -1,4 +1,4 @@
-"""`python -m fpna`: as the command `fpna`."""
+"""`python -m fpna`: the command `fpna`, where its script is not on PATH."""
 
 import sys
 

@@ -38,8 +38,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Compare the first run with the others; 0 if every bit is equal."""
     from analysis.comparison import comparison_lines
+    from analysis.divergence.calls import by_call
     from analysis.divergence.compare import compare, growth
-    from analysis.page.tables import steps_table
+    from analysis.page.tables import calls_table, steps_table
     from analysis.page.terminal import printer
     from analysis.power import power_note
 
@@ -60,9 +61,11 @@ def run(options: argparse.Namespace) -> int:
         say(head, bold=True)
         for line in rest:
             say(line)
-        if comparison.differs and len(steps := growth(frames, comparison.a, comparison.b)):
-            say()
-            say(steps_table(steps))
+        if comparison.differs:
+            steps, calls = (frame(frames, comparison.a, comparison.b) for frame in (growth, by_call))
+            for table in [steps_table(steps)] * bool(len(steps)) + [calls_table(calls)] * bool(len(calls)):
+                say()
+                say(table)
     if any(comparison.differs for comparison in comparisons) or "ranks disagree" in set(
         frames.excluded["what"]
     ):

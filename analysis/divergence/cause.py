@@ -256,8 +256,8 @@ def _received(scene: _Scene, name: str) -> Cause:
     at = scene.at
     if sources := scene.sources(name):
         why = [
-            f"message {at.occurrence + 1} from any source is of rank {sources[0]} in one run and of rank {sources[1]} in "
-            "the other",
+            f"message {at.occurrence + 1} from any source is of rank {sources[0]} in one run, of rank "
+            f"{sources[1]} in the other",
             "messages come in any order; a replay keeps the recorded one (fpna run --replay)",
         ]
         return Cause(ORDER, at, name, scene.rank, scene.event(name), tuple(why))

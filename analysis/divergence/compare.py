@@ -186,8 +186,13 @@ def common_of(frames: Frames, a: Id, b: Id) -> Common:
 
 
 def growth(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
-    """How `b` differs from `a` step by step; columns GROWTH, one row per (kind, step, name) of states and results,
-    names as recorded.
+    """How `b` differs from `a` step by step: `by_step` of states and results."""
+    frame = by_step(frames, a, b)
+    return frame[[is_state(name) for name in frame["name"]]].astype(GROWTH)
+
+
+def by_step(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
+    """How `b` differs from `a`; columns GROWTH, a row per (kind, step, name) of all that was recorded.
 
     `kind` is "fingerprints" (elements are blocks) or "values"; the maxima are over the defined differences of
     values, NaN for fingerprints, and `undefined` counts the others (analysis.bits).
@@ -199,7 +204,7 @@ def growth(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
         if both.rows:
             pieces.append(_by_step_and_name(both))
     frame = pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame(columns=list(GROWTH))
-    return frame[[is_state(name) for name in frame["name"]]].astype(GROWTH)
+    return frame.astype(GROWTH)
 
 
 def _by_step_and_name(both: _Shared) -> pd.DataFrame:

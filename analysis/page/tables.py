@@ -137,6 +137,21 @@ def steps_table(frame: pd.DataFrame, steps: int = 12) -> tuple[str, Table]:
     )
 
 
+def calls_table(frame: pd.DataFrame, most: int = 12) -> tuple[str, Table]:
+    """What `divergence.calls.by_call` returned: the first `most` calls that differ; the others are counted."""
+    heads = ("call", "first step", "given", "got", "sources")
+    differing = frame[frame["step"] >= 0]
+    rows = [
+        (row.call, row.step, *(f"{differ}/{all_of}" if all_of else "" for differ, all_of in (
+            (row.given_differing, row.given), (row.got_differing, row.got), (row.sources_differing, row.sources),
+        )))
+        for row in differing.head(most).itertuples(index=False)
+    ]  # fmt: skip
+    first = f"the first {most} of " if len(differing) > most else ""
+    title = f"Calls: {first}{len(differing)} that differ, {len(frame) - len(differing)} repeat"
+    return title, Table(heads, rows, heads[1:])
+
+
 def run_tables(frames: Frames) -> Iterator[tuple[str, Table]]:
     """What each run of `frames` is, its repeats, what it recorded, and its times."""
     for run, repeats in frames.runs.groupby("run", sort=False):

@@ -28,8 +28,8 @@ def build(mpicxx: str | None) -> Path:
     compiler = mpicxx or next((name for name in COMPILERS if shutil.which(name)), None)
     if compiler is None or shutil.which(compiler) is None:
         raise UsageError(
-            f"no MPI compiler {compiler or ' or '.join(COMPILERS)} on PATH; load the module of the MPI that the program "
-            "uses, or name its compiler: --mpicxx PATH"
+            f"no MPI compiler {compiler or ' or '.join(COMPILERS)} on PATH; load the module of the MPI that the "
+            "program uses, or name its compiler: --mpicxx PATH"
         )
     library = _cache() / f"observe-{_digest(compiler)}.so"
     with open(library.with_suffix(".lock"), "w") as lock:
@@ -80,8 +80,8 @@ def require_same_mpi(program: str, library: Path) -> None:
     theirs, ours = _mpi_of(Path(path)), _mpi_of(library)
     if theirs and ours and theirs.isdisjoint(ours):
         raise UsageError(
-            f"{program} uses {', '.join(sorted(theirs))}, and the compiler's MPI is {', '.join(sorted(ours))}: name the "
-            "compiler of the program's MPI with --mpicxx"
+            f"{program} uses {', '.join(sorted(theirs))}, and the compiler's MPI is {', '.join(sorted(ours))}: name "
+            "the compiler of the program's MPI with --mpicxx"
         )
 
 

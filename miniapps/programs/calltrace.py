@@ -5,7 +5,7 @@
 | `added:CALL by rank R of P` | what this rank gave to a reduction |
 | `total:CALL` | what all ranks got of it, recorded by rank 0; `... by rank R of P` where it is this rank's own |
 | `sent:CALL`, `received:CALL` | what other calls took and gave; the block is the rank |
-| `source:CALL` (value) | whose message a receive from any source took; the block is the rank |
+| `source:CALL` (value) | whose message a receive from any source took, -1 for none; the block is the rank |
 
 CALL is like `MPI_Allreduce at dot (cg.c:57)`. A step is the number of collective calls on all ranks before the call, so
 that equal steps of two runs are the same place in the program.
@@ -46,6 +46,7 @@ SHARED = ("MPI_Allreduce", "MPI_Reduce")  # of which there is one total
 MESSAGES = ("MPI_Send", "MPI_Recv", "MPI_Probe")
 LAST_STEP = 2**31 - 1
 PIECE = 2**16  # records at once
+PIECE_BYTES = 2**24
 ADDRESSES_S = 60  # for addr2line
 PARAMETERS = re.compile(r"\(.*\)( const)?( \[clone .*)?$")  # of a C++ function
 NOTHING = bytes(16)  # the digest of a call that took or gave nothing
@@ -120,7 +121,7 @@ class _Trace:
         for after, (row, call) in enumerate(zip(rows, names, strict=True), begin + 1):
             if row["flags"] & WILDCARD:
                 self._add(values, row, after, f"{SOURCE}{call}", self.log.rank)
-                values["value"].append(float(row["peer"]))
+                values["value"].append(float(max(-1, row["peer"])))
             for name, block, digest in self._records(row, call):
                 self._add(fingerprints, row, after, name, block)
                 hi, lo = np.frombuffer(digest.tobytes(), ">u8")
@@ -163,7 +164,7 @@ class _Trace:
 
     def attributes(self) -> dict[str, Any]:
         """The attributes of the trace."""
-        log, app = self.log, Path(self.log.command[0]).name
+        log, app = self.log, name_of(self.log.command)
         problem = {"program.arguments": shlex.join(log.command[1:])}
         options: dict[str, Any] = {
             "program.sums": {"effect": "reduction"},
@@ -231,13 +232,23 @@ def _digest(program: str) -> str:
     """Of the program's file: what tells two builds apart; empty where it is not to be read."""
     try:
         with open_regular(shutil.which(program) or program, links=True) as file:
-            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
+            digest = hashlib.blake2b(digest_size=8)
+            while piece := file.read(PIECE_BYTES):
+                digest.update(piece)
+            return digest.hexdigest()
     except (OSError, Refused):
         return ""
 
 
 def _key(row: np.void) -> tuple[int, int, int]:
     return int(row["kind"]), int(row["flags"]), int(row["site"])
+
+
+def name_of(command: list[str]) -> str:
+    """The name of a program: that of its file, or of the script that an interpreter runs."""
+    interpreted = re.match(r"(python|perl|julia|Rscript|bash|sh)[\d.]*$", Path(command[0]).name)
+    scripts = [word for word in command[1:] if interpreted and not word.startswith("-")]
+    return Path(scripts[0] if scripts else command[0]).name
 
 
 def places(sites: dict[int, Site]) -> dict[int, str]:

@@ -90,13 +90,13 @@ def _settings(
     if rank:
         return env
     now = datetime.now(UTC)
-    run_id = f"{Path(command[0]).name}-{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+    run_id = f"{calltrace.name_of(command)}-{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
     out = launch.directory(Path(options.out or f"runs/{run_id}"))
     tell(f"fpna run: the calls of {command[0]} are recorded in {out}", sys.stderr)
     if options.guarantee == "layout":
         tell(
-            "fpna run: layout: what a program passes to a sum is each rank's own part, already added, so that bits still "
-            "change with the number of ranks; fpna.wrap takes rows (docs/own-programs.md)", sys.stderr,
+            "fpna run: layout: what a program passes to a sum is each rank's own part, already added, so that bits "
+            "still change with the number of ranks; fpna.wrap takes rows (docs/own-programs.md)", sys.stderr,
         )  # fmt: skip
     text = {
         "command": command, "guarantee": options.guarantee, "replay": options.replay or "", "run_id": run_id,
@@ -113,8 +113,8 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--out", metavar="DIR", help="directory of the run, new or empty (runs/PROGRAM-TIME)")
     parser.add_argument(
         "--guarantee", choices=tuple(SUMS), default="none",
-        help="how MPI_SUM of floats and doubles is added: none: by the library; run and layout: in a tree over the ranks, "
-        "whatever the length; exact: rounded once",
+        help="how MPI_SUM of floats and doubles is added: none: by the library; run and layout: in a tree over the "
+        "ranks, whatever the length; exact: rounded once",
     )  # fmt: skip
     parser.add_argument(
         "--replay", metavar="RUN", help="take messages from any source in the order of this run"

@@ -54,8 +54,8 @@ class Site:
 
 @dataclass
 class RawLog:
-    """What one rank recorded. `records`: (n,) of RECORD, in the order in which calls ended; `ended` is 0 where the program
-    did not reach MPI_Finalize. Names by number: `sites` by return address."""
+    """What one rank recorded. `records`: (n,) of RECORD, in the order in which calls ended; `ended` is 0 where the
+    program did not reach MPI_Finalize. Names by number: `sites` by return address."""
 
     rank: int
     size: int
@@ -82,7 +82,7 @@ class RawLog:
 
 
 def read(path: Path) -> RawLog:
-    """The log `path` (raw-RANK.log) and the texts beside it. Raises OSError where it cannot be read, and Refused where it
+    """The log `path` (raw-RANK.log) and the texts beside it. Raises OSError where it cannot be read, Refused where it
     is damaged or none of ours."""
     where = printable(str(path))
     with open_regular(path, MOST) as file:

@@ -38,7 +38,7 @@ inline void replay(int &source, bool taken = true) {
         told = true;
         return;
     }
-    source = sources[next_source];
+    if (sources[next_source] >= 0) source = sources[next_source];  // -1: no message came
     if (taken) ++next_source;
 }
 

@@ -175,6 +175,7 @@ inline void take(Record &record, const MPI_Status &status, const Spans &out) {
     record.peer = status.MPI_SOURCE;
     record.tag = status.MPI_TAG;
     PMPI_Test_cancelled(&status, &cancelled);
+    if (cancelled) record.peer = -1;
     if (out.empty() || cancelled) return;
     PMPI_Get_count(&status, out[0].type, &count);
     record.count = count == MPI_UNDEFINED ? out[0].count : count;
@@ -284,6 +285,15 @@ inline void complete(std::uint64_t handle, const MPI_Status &status) {
     commit(record);
     pending.erase(place);
     under_way = pending.size();
+}
+
+// At the end: what never completed, so that its place in the order is known.
+inline void give_up_pending() {
+    for (auto &[handle, unfinished] : pending) {
+        unfinished.record.peer = -1;
+        commit(unfinished.record);
+    }
+    pending.clear();
 }
 
 inline void drop(MPI_Request request) {

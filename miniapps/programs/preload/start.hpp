@@ -92,6 +92,7 @@ inline void start() {
 inline void stop() {
     active = false;
     const std::lock_guard<std::mutex> held(lock);
+    give_up_pending();
     recorded.close();
     if (texts) std::fclose(texts);
     texts = nullptr;

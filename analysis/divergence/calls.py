@@ -1,0 +1,40 @@
+"""Which calls of MPI repeat and which do not, of programs that run as they are (`fpna run`)."""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+
+from analysis.divergence.compare import Id, by_step
+from analysis.load.frames import Frames
+from miniapps.trace.records import ADDED, RECEIVED, SENT, SOURCE, TOTAL
+
+SIDES = {ADDED: "given", SENT: "given", TOTAL: "got", RECEIVED: "got", SOURCE: "sources"}
+OF_A_RANK = re.compile(r" by rank \d+ of \d+$")
+COLUMNS = ("call", "step", "given", "given_differing", "got", "got_differing", "sources", "sources_differing")
+
+
+def by_call(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
+    """What calls were given and got in both runs, and how much of it differs; columns COLUMNS, a row per call and site.
+
+    `step` is the first with a difference, -1 where there is none: calls that differ come first, the earliest on top.
+    """
+    frame = by_step(frames, a, b)
+    prefixes = frame["name"].str.partition(":")[0] + ":"
+    kept = prefixes.isin(list(SIDES)) & frame["name"].str.contains(" at ", regex=False)
+    frame = frame[kept].assign(side=prefixes[kept].map(SIDES))
+    frame["call"] = frame["name"].str.partition(":")[2].str.replace(OF_A_RANK, "", regex=True)
+    rows = []
+    for call, own in frame.groupby("call", sort=False):
+        counts = own.groupby("side")[["elements", "differing"]].sum()
+        first = own.loc[own["differing"] > 0, "step"].min()
+        row = {"call": call, "step": -1 if pd.isna(first) else int(first)}
+        for side in ("given", "got", "sources"):
+            elements, differing = counts.loc[side] if side in counts.index else (0, 0)
+            row |= {side: int(elements), f"{side}_differing": int(differing)}
+        rows.append(row)
+    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    return table.sort_values(
+        "step", key=lambda step: step.where(step >= 0, 2**31), kind="stable", ignore_index=True
+    )

@@ -1,0 +1,105 @@
+"""The raw log of a preloaded program, believed only as far as it was checked."""
+
+import json
+
+import numpy as np
+import pytest
+
+from miniapps.programs import calltrace, rawlog
+from miniapps.received.regular import Refused
+from miniapps.trace import read_run
+
+MARKS = np.random.default_rng(5)
+
+
+def write(path, rows, ended=9, committed=None, texts=()):
+    head = np.zeros(1, rawlog.HEADER)
+    head["magic"], head["version"], head["record_bytes"] = (
+        rawlog.MAGIC,
+        rawlog.VERSION,
+        rawlog.RECORD.itemsize,
+    )
+    head["committed"], head["size"], head["ended"] = len(rows) if committed is None else committed, 1, ended
+    path.write_bytes(head.tobytes().ljust(rawlog.PAGE, b"\0") + rows.tobytes() + bytes(1000))
+    path.with_suffix(".txt").write_text("\n".join(json.dumps(text) for text in texts) + '\n{"site": 4, "fi')
+    return path
+
+
+def rows(n=20):
+    made = np.zeros(n, rawlog.RECORD)
+    made["begin"] = np.arange(n) * 10 + 5
+    made["end"] = made["begin"] + 3
+    made["epoch"], made["comm_size"], made["site"] = np.arange(n), 1, 77
+    made["in"] = np.frombuffer(MARKS.bytes(16 * n), "V16")
+    made["out"] = made["in"]
+    return made
+
+
+def test_a_log_is_read_and_becomes_a_trace(tmp_path):
+    texts = [
+        {"site": 77, "file": "/nowhere/app", "offset": 66, "symbol": "solve"}, {"op": 0, "name": "sum"},
+        {"type": 0, "name": "MPI_DOUBLE"}, {"library": "MPICH Version: 9, more"},
+        {"command": ["./app", "-n", "3"], "guarantee": "none", "replay": "", "run_id": "app-1", "started": "2026"},
+    ]  # fmt: skip
+    log = rawlog.read(write(tmp_path / "raw-00000.log", rows(), texts=texts))
+    assert (log.rank, log.size, len(log.records), log.library) == (0, 1, 20, "MPICH Version: 9, more")
+    calltrace.write(log, tmp_path)
+    (trace,) = read_run(tmp_path)
+    assert trace.complete
+    assert trace.attributes["app"] == "app"
+    assert set(trace.names) == {
+        "MPI_Allreduce at solve+0x42", "added:MPI_Allreduce at solve+0x42 by rank 0 of 1",
+        "total:MPI_Allreduce at solve+0x42",
+    }  # fmt: skip
+    (facts,) = trace.attributes["reductions"].values()
+    assert (facts["calls"], facts["operation"], facts["dtype"], facts["guarantee"]) == (
+        20,
+        "sum",
+        "MPI_DOUBLE",
+        "none",
+    )
+    assert trace.tables["events"]["start"].tolist() == log.records["begin"].tolist()
+
+
+def test_a_log_without_its_end_is_an_incomplete_trace(tmp_path):
+    log = rawlog.read(write(tmp_path / "raw-00000.log", rows(), ended=0, committed=7))
+    calltrace.write(log, tmp_path)
+    (trace,) = read_run(tmp_path)
+    assert not trace.complete
+    assert len(trace.tables["events"]["start"]) == 7
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_damage_is_refused_or_read_and_nothing_else(seed, tmp_path):
+    path = write(tmp_path / "raw-00000.log", rows())
+    data, generator = bytearray(path.read_bytes()), np.random.default_rng(seed)
+    for _ in range(generator.integers(1, 4)):
+        place = generator.integers(0, rawlog.HEADER.itemsize if seed % 2 else len(data))
+        data[place] = generator.integers(0, 256)
+    path.write_bytes(data[: generator.integers(0, len(data))] if seed % 5 == 0 else data)
+    text = bytearray(path.with_suffix(".txt").read_bytes())
+    text[generator.integers(0, len(text))] = generator.integers(0, 256)
+    path.with_suffix(".txt").write_bytes(text)
+    try:
+        log = rawlog.read(path)
+    except Refused as refusal:
+        assert str(path) in str(refusal)
+        return
+    calltrace.write(log, tmp_path)
+    assert list(tmp_path.glob("rank-*.h5"))
+
+
+def test_a_link_is_not_followed(tmp_path):
+    target = write(tmp_path / "elsewhere", rows())
+    (tmp_path / "raw-00000.log").symlink_to(target)
+    with pytest.raises(Refused, match="symbolic link"):
+        rawlog.read(tmp_path / "raw-00000.log")
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [(["./app"], "app"), (["python3.11", "-u", "a/sim.py", "x"], "sim.py"), (["bash", "run.sh"], "run.sh"),
+     (["python"], "python")],
+)  # fmt: skip
+def test_a_program_is_named_by_its_file(command, name):
+    assert calltrace.name_of(command) == name

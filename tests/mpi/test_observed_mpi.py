@@ -1,0 +1,320 @@
+"""`fpna run`: programs of other languages and other people, as they are, with known answers."""
+
+import json
+import os
+import shutil
+import subprocess
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xxhash
+
+from analysis.__main__ import main
+from analysis.divergence.calls import by_call
+from analysis.divergence.cause import cause
+from analysis.divergence.compare import compare
+from analysis.load.frames import load
+from benchmarks.harness.launching import LIBRARIES
+from miniapps.trace import read_run
+from miniapps.trace.records import ADDED, RECEIVED, SENT, SOURCE
+from tests.launch import launcher, run_mpi
+
+HERE = Path(__file__).parent / "preload"
+DEBIAN = "/usr/bin/mpicxx.openmpi"  # Debian's Open MPI, which has Fortran
+FPNA = ["-m", "fpna", "run"]
+
+
+def compiler_of(library, name="mpicxx"):
+    """A compiler of the MPI library that `run_mpi` starts."""
+    command, _ = launcher(library)
+    path = Path(command[0]).parent / name
+    if not path.exists() or not (shutil.which("g++") and shutil.which("gcc")):
+        pytest.skip(f"no {path}, or no gcc")
+    return path
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """built(library, "wildcard.c"): the program, compiled once."""
+    folder, done = tmp_path_factory.mktemp("programs"), {}
+
+    def build(library, source):
+        if (library, source) not in done:
+            compiler = compiler_of(library, "mpicc" if source.endswith(".c") else "mpicxx")
+            target = folder / f"{library}-{Path(source).stem}"
+            environment = os.environ | {"PATH": f"{compiler.parent}{os.pathsep}{os.environ['PATH']}"}
+            command = [compiler, "-g", "-O1", "-o", target, HERE / source]
+            subprocess.run(command, check=True, env=environment, capture_output=True)
+            done[library, source] = target
+        return done[library, source]
+
+    return build
+
+
+def observed(ranks, library, out, command, *options, code=0, env=None):
+    """Run `command` under observation; what was printed."""
+    compiler = compiler_of(library)
+    path = {"PATH": f"{compiler.parent}{os.pathsep}{os.environ['PATH']}", "OPAL_PREFIX": None} | (env or {})
+    argv = [*FPNA, "--mpicxx", compiler, "--out", out, *options, "--", *command]
+    run = run_mpi(ranks, list(map(str, argv)), library, env=path, timeout=200)
+    assert run.returncode == code, run.stdout + run.stderr
+    return run.stdout + run.stderr
+
+
+def compared(a, b):
+    frames = load([a, b])
+    comparison = compare(frames, (a.name, 0), (b.name, 0))
+    return frames, comparison
+
+
+BOTH = [pytest.param(name, marks=[pytest.mark.slow] * (name != "mpich")) for name in LIBRARIES]
+
+
+@pytest.mark.parametrize("library", BOTH)
+def test_every_collective_in_every_form_has_the_hashes_of_what_went_in_and_came_out(library, tmp_path):
+    out = tmp_path / "run"
+    python = Path(os.sys.executable)
+    observed(3, library, out, [python, HERE / "collectives.py", tmp_path])
+    for rank in range(3):
+        expected = json.loads((tmp_path / f"expected-{rank}.json").read_text())
+        (trace,) = read_run(out, ranks=[rank])
+        calls = [trace.names[name].partition(" at ")[0] for name in trace.tables["events"]["name"]]
+        assert calls == [name for name, *_ in expected]
+        table = trace.tables["fingerprints"]
+        recorded = {}
+        for name, after, hi, lo in zip(table["name"], table["after"], table["hi"], table["lo"], strict=True):
+            prefix = trace.names[name].partition(":")[0] + ":"
+            recorded[int(after) - 1, prefix in (ADDED, SENT)] = f"{hi:016x}{lo:016x}"
+        for i, (name, given, got) in enumerate(expected):
+            assert recorded.get((i, True)) == given, (rank, i, name)
+            if rank == 0 or name.endswith(
+                ("gather", "gatherv", "alltoall", "bcast")
+            ):  # a shared total is recorded once
+                assert recorded.get((i, False)) == got, (rank, i, name)
+
+
+def contributions(ranks):
+    return [0.1 / (1 + r) + (1e9 if r % 4 == 1 else -1e9 if r % 4 == 2 else 0) for r in range(ranks)]
+
+
+def tree(values):
+    """A balanced binary tree over the ranks."""
+    values, step = list(values), 1
+    while step < len(values):
+        for r in range(0, len(values) - step, 2 * step):
+            values[r] += values[r + step]
+        step *= 2
+    return values[0]
+
+
+def totals(printed):
+    """`short 0x1p0 long 0x1p0 ...` as a dict of floats."""
+    words = next(line for line in printed.splitlines() if line.startswith("short")).split()
+    return {name: float.fromhex(value) for name, value in zip(words[::2], words[1::2], strict=True)}
+
+
+@pytest.mark.parametrize("library", BOTH)
+@pytest.mark.parametrize("ranks", [3, pytest.param(8, marks=pytest.mark.slow)])
+def test_sums_are_added_in_the_order_asked_for(library, ranks, built, tmp_path):
+    program, own = built(library, "lengths.cpp"), contributions(ranks)
+    for guarantee, exact in (("run", tree(own)), ("exact", float(sum(map(Fraction, own))))):
+        printed = totals(observed(ranks, library, tmp_path / guarantee, [program], "--guarantee", guarantee))
+        assert {printed[name].hex() for name in ("short", "long", "scan", "share", "root")} == {exact.hex()}
+    for trace in read_run(tmp_path / "exact"):
+        facts = trace.attributes["reductions"]
+        kept = {
+            name.partition(" at ")[0]: (own["accumulation"], own["guarantee"]) for name, own in facts.items()
+        }
+        assert kept.pop("MPI_Iallreduce") == ("plain", "none")  # left to the library, and said so
+        assert set(kept.values()) == {("exact", "exact")}
+        assert len(kept) == 4
+
+
+def test_exact_sums_of_floats_are_rounded_once(built, tmp_path):
+    """The tree of four floats is wrong in most places; the correctly rounded sum is known."""
+    source = tmp_path / "floats.c"
+    source.write_text(
+        "#include <mpi.h>\n#include <stdio.h>\n#include <stdlib.h>\n"
+        "int main(int c, char **v) { int r, n = 50000; MPI_Init(&c, &v); MPI_Comm_rank(MPI_COMM_WORLD, &r);\n"
+        'float *x = malloc(4 * n), *y = malloc(4 * n); FILE *f = fopen(v[1], "rb"); fseek(f, 4L * n * r, SEEK_SET);\n'
+        "if (fread(x, 4, n, f) != (size_t)n) return 9; MPI_Allreduce(x, y, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);\n"
+        'if (r == 2) { f = fopen(v[2], "wb"); fwrite(y, 4, n, f); fclose(f); } MPI_Finalize(); return 0; }\n'
+    )
+    compiler = compiler_of("mpich", "mpicc")
+    subprocess.run([compiler, "-o", tmp_path / "floats", source], check=True, capture_output=True)
+    generator = np.random.default_rng(3)
+    x = (generator.standard_normal((5, 50000)) * 2.0 ** generator.integers(-40, 40, (5, 50000))).astype(
+        np.float32
+    )
+    x[:, :6] = [[np.inf, 1, np.nan, -0.0, 3e38, 1e-45]] * 5
+    x[1:3, 0], x[4, 1] = -np.inf, np.inf
+    (tmp_path / "in").write_bytes(x.tobytes())
+    command = [tmp_path / "floats", tmp_path / "in", tmp_path / "result"]
+    observed(5, "mpich", tmp_path / "run", command, "--guarantee", "exact")
+    got = np.frombuffer((tmp_path / "result").read_bytes(), np.float32)
+    assert np.isnan(got[[0, 2]]).all() and np.isposinf(got[[1, 4]]).all()
+    for i in [3, 5, *range(6, 50000, 7)]:
+        exact = sum(map(Fraction, x[:, i].tolist()))
+        near = np.float32(float(exact))  # at most one place off, for having been rounded twice
+        candidates = [np.nextafter(near, np.float32(-np.inf)), near, np.nextafter(near, np.float32(np.inf))]
+        best = min(candidates, key=lambda c: (abs(Fraction(float(c)) - exact), int(c.view(np.uint32)) & 1))
+        assert got[i] == best, i
+
+
+@pytest.mark.parametrize("library", BOTH)
+def test_messages_from_any_source_are_the_cause_and_a_replay_repeats_them(library, built, tmp_path, capsys):
+    program = [built(library, "wildcard.c"), 3]
+    for name, order, options in (
+        ("a", "123", ()), ("b", "321", ()), ("again", "321", ("--replay", tmp_path / "a")),
+    ):  # fmt: skip
+        observed(4, library, tmp_path / name, program, *options, env={"ORDER": order})
+    frames, comparison = compared(tmp_path / "a", tmp_path / "b")
+    judged = cause(frames, comparison)
+    assert (judged.kind, judged.rank, judged.step) == ("message order", 0, 0)
+    assert judged.name == "MPI_Recv at collect (wildcard.c:14)"
+    calls = by_call(frames, comparison.a, comparison.b).set_index("call")
+    assert calls.loc[judged.name, ["sources", "sources_differing"]].tolist() == [6, 6]
+    assert main(["divergence", str(tmp_path / "a"), str(tmp_path / "again")]) == 0
+    capsys.readouterr()
+    (trace,) = read_run(tmp_path / "a", ranks=[0])
+    sources = [v for v, n in zip(trace.tables["values"]["value"], trace.tables["values"]["name"], strict=True)
+               if trace.names[n].startswith(SOURCE)]  # fmt: skip
+    assert sources == [1, 2, 3] * 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_another_number_of_ranks_is_seen_at_the_first_sum(library, built, tmp_path):
+    for ranks in (2, 3):
+        observed(ranks, library, tmp_path / f"on{ranks}", [built(library, "lengths.cpp")])
+    frames, comparison = compared(tmp_path / "on2", tmp_path / "on3")
+    judged = cause(frames, comparison)
+    assert (judged.kind, judged.name) == ("collective", "MPI_Allreduce at total (lengths.cpp:10)")
+
+
+def test_point_to_point_messages_are_recorded_where_asked_for(built, tmp_path):
+    observed(3, "mpich", tmp_path / "run", [built("mpich", "wildcard.c"), 2], "--point-to-point")
+    names = {name.partition(" at ")[0] for trace in read_run(tmp_path / "run") for name in trace.names}
+    assert {f"{SENT}MPI_Send", f"{RECEIVED}MPI_Recv", f"{RECEIVED}MPI_Irecv", f"{RECEIVED}MPI_Bcast"} <= names
+
+
+def test_what_is_refused_ends_all_ranks_with_2(built, tmp_path):
+    program = built("mpich", "wildcard.c")
+    observed(2, "mpich", tmp_path / "used", [program, 1])
+    again = observed(3, "mpich", tmp_path / "used", [program, 1], code=2)
+    assert "nothing is written over" in again
+    wrong = observed(3, "mpich", tmp_path / "new", [program, 1], "--replay", tmp_path / "used", code=2)
+    assert "recorded on 2 ranks, and these are 3" in wrong
+    assert not (tmp_path / "new").exists() or not list((tmp_path / "new").iterdir())
+    absent = observed(2, "mpich", tmp_path / "no", [tmp_path / "absent"], code=2)
+    assert "no program" in absent
+
+
+def test_a_program_that_is_killed_leaves_its_calls(tmp_path):
+    source = tmp_path / "dies.c"
+    source.write_text(
+        "#include <mpi.h>\n#include <signal.h>\nint main(int c, char **v) { double x = 1, y; MPI_Init(&c, &v);\n"
+        "for (int i = 0; i < 1000; ++i) { MPI_Allreduce(&x, &y, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD); x = y / 2;\n"
+        "if (i == 700) raise(SIGKILL); } MPI_Finalize(); return 0; }\n"
+    )
+    subprocess.run(
+        [compiler_of("mpich", "mpicc"), "-o", tmp_path / "dies", source], check=True, capture_output=True
+    )
+    compiler = compiler_of("mpich")
+    argv = [*FPNA, "--mpicxx", compiler, "--out", tmp_path / "run", "--", tmp_path / "dies"]
+    run = run_mpi(2, list(map(str, argv)), env={"PATH": f"{compiler.parent}{os.pathsep}{os.environ['PATH']}"})
+    assert run.returncode != 0
+    if list((tmp_path / "run").glob("raw-*.log")):  # mpirun has killed a launcher too
+        recovered = subprocess.run([os.sys.executable, *FPNA, "--recover", tmp_path / "run"])
+        assert recovered.returncode == 0
+    traces = list(read_run(tmp_path / "run"))
+    assert [trace.complete for trace in traces] == [False, False]
+    assert {len(trace.tables["events"]["start"]) for trace in traces} <= {700, 701}
+
+
+def debian():
+    """The environment for Debian's Open MPI, or skip."""
+    if not Path(DEBIAN).exists():
+        pytest.skip("no Open MPI of Debian (apt-get install hpcc gfortran libopenmpi-dev)")
+    return {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "OMPI_MCA_mpi_yield_when_idle": "1", "PYTHONPATH": str(Path(__file__).parents[2]),
+            "PATH": f"/usr/bin{os.pathsep}{os.environ['PATH']}"}  # fmt: skip
+
+
+def under_debian(ranks, out, command, *options, cwd=None):
+    argv = [
+        "mpirun.openmpi",
+        "--oversubscribe",
+        "-n",
+        ranks,
+        os.sys.executable,
+        *FPNA,
+        "--mpicxx",
+        DEBIAN,
+        "--out",
+        out,
+    ]
+    argv = [str(word) for word in (*argv, *options, "--", *command)]
+    run = subprocess.run(argv, env=debian(), cwd=cwd, capture_output=True, text=True, timeout=200)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", ["mpi", "mpi_f08"])
+def test_a_fortran_program_is_observed_at_its_own_lines(module, tmp_path):
+    environment = debian()
+    if not shutil.which("mpif90.openmpi") or not shutil.which("gfortran"):
+        pytest.skip("no gfortran")
+    text = (HERE / "dot.f90").read_text()
+    if module == "mpi_f08":
+        text = text.replace("use mpi\n", "use mpi_f08\n").replace(
+            "ierr, request, k, status(MPI_STATUS_SIZE)", "ierr, k"
+        )
+        types = "  type(MPI_Request) :: request\n  type(MPI_Status) :: status\n"
+        text = text.replace("  double precision", f"{types}  double precision", 1)
+        text = text.replace("status(MPI_SOURCE)", "status%MPI_SOURCE")
+    (tmp_path / "dot.f90").write_text(text)
+    command = ["mpif90.openmpi", "-g", "-o", tmp_path / "dot", tmp_path / "dot.f90"]
+    subprocess.run(command, check=True, env=environment, capture_output=True)
+    own = [1 / (r + 3) + 1e3 * (r % 2) for r in range(4)]
+    exact = np.float64(float(sum(map(Fraction, own)))).view(np.uint64)
+    printed = under_debian(4, tmp_path / "run", [tmp_path / "dot"], "--guarantee", "exact")
+    assert f"{exact:016X}" in printed.split()[:2]
+    (trace,) = read_run(tmp_path / "run", ranks=[0])
+    calls = [trace.names[name].split(" (")[0] for name in trace.tables["events"]["name"]]
+    assert calls == ["MPI_Allreduce at MAIN__"] * 2 + ["MPI_Iallreduce at MAIN__"] + [
+        "MPI_Recv at MAIN__"
+    ] * 3 + ["MPI_Bcast at MAIN__"]
+    sources = trace.tables["values"]["value"].tolist()
+    assert sorted(sources) == [1, 2, 3]
+    table = trace.tables["fingerprints"]
+    digests = [
+        f"{hi:016x}{lo:016x}" for name, hi, lo in zip(table["name"], table["hi"], table["lo"], strict=True)
+        if trace.names[name].startswith(ADDED)
+    ]  # fmt: skip
+    total = float(sum(map(Fraction, own)))
+    assert digests == [xxhash.xxh3_128_hexdigest(np.array(x)) for x in ([own[0]], [own[0], total], [own[0]])]
+
+
+@pytest.mark.slow
+def test_hpcc_runs_as_it_is_and_names_where_its_bits_part(tmp_path):
+    debian()
+    if not shutil.which("hpcc"):
+        pytest.skip("no hpcc (apt-get install hpcc)")
+    deck = Path("/usr/share/doc/hpcc/examples/_hpccinf.txt").read_text()
+    for name in ("a", "b"):
+        (tmp_path / f"in-{name}").mkdir()
+        (tmp_path / f"in-{name}" / "hpccinf.txt").write_text(
+            deck.replace("1000         Ns", "100         Ns")
+        )
+        under_debian(4, tmp_path / name, ["hpcc"], cwd=tmp_path / f"in-{name}")
+        assert "Success=1" in (tmp_path / f"in-{name}" / "hpccoutf.txt").read_text()
+    frames, comparison = compared(tmp_path / "a", tmp_path / "b")
+    assert comparison.compared > 1000
+    assert comparison.differs  # it measures times, and RandomAccess takes updates as they come
+    calls = by_call(frames, comparison.a, comparison.b)
+    assert {"MPI_Alltoall", "MPI_Reduce", "MPI_Irecv"} <= {call.partition(" ")[0] for call in calls["call"]}
+    assert (calls["step"] >= 0).any() and (calls["step"] < 0).any()
