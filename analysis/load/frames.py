@@ -145,8 +145,10 @@ def _read(
     """Each run with its tables, in order; one run at a time is in memory in full."""
     files = [trace_files(directory) for directory in directories]
     signed = [cache.signature(*run) for run in zip(directories, files, strict=True)]
-    cached, took = [], []
+    cached: list[tuple[Run, dict[str, Rows]] | None] = []
+    took: list[float] = []
     for each in zip(directories, signed, strict=True):
+        watch.step(len(took), len(files), f"looking at run {len(took) + 1} of {len(files)}")
         begin = time.perf_counter()
         cached.append(cache.load(*each) if keep else None)
         took.append(time.perf_counter() - begin)

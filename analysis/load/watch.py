@@ -41,10 +41,10 @@ class Watch:
             )
         self._show()
 
-    def part(self, done: int, parts: int, what: str) -> None:
-        """So many `parts` of what is made are done."""
+    def step(self, done: int, steps: int, text: str) -> None:
+        """So many steps of something else are done; `text` names the one that begins."""
         if self.progress:
-            self.progress.show(done / parts, f"part {done + 1} of {parts} {what}")
+            self.progress.show(done / steps, text)
 
     def clear(self) -> None:
         """Wipe the bar, before other output."""

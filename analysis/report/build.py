@@ -121,7 +121,7 @@ def _annotated(overview: Overview, watch: Watch) -> list[Section]:
     findings = lint(overview)
     every: list[Section] = []
     for i, sections in enumerate(SECTIONS):
-        watch.part(i, len(SECTIONS), "of the report")
+        watch.step(i, len(SECTIONS), f"part {i + 1} of {len(SECTIONS)} of the report")
         every += sections(overview)
     watch.clear()
     every[-2:-2] = limits_sections(findings)  # before environments and what was left out
