@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from difflib import get_close_matches
 from importlib import import_module
+from typing import Any
 
 from miniapps import require_own
 
@@ -78,5 +79,5 @@ def _command(name: str) -> Callable[[list[str]], int] | None:
     return (lambda argv: import_module("miniapps.demo").main(argv, "fpna demo")) if name == "demo" else None
 
 
-def _application(name: str):
+def _application(name: str) -> Any:
     return import_module(f"miniapps.{name}").APP

@@ -9,18 +9,23 @@ from pathlib import Path
 from kernels.progress import Progress
 from miniapps.received.text import tell
 
+NAME = "analysis"
+
 
 class Watch:
     """Tells on stderr what is done and left of long work, unless `quiet`; if `verbose` every file and run too."""
 
     def __init__(self, quiet: bool = True, verbose: bool = False):
-        self.progress = None if quiet else Progress("analysis")
+        self.progress = None if quiet else Progress(NAME)
         self.verbose = verbose
         self._files = self._of_files = self._runs = self._of_runs = 0
 
     def begin(self, files: int, runs: int) -> None:
         """So many files are to be read, of so many runs."""
         self._files, self._of_files, self._runs, self._of_runs = 0, files, 0, runs
+        if self.progress:
+            self.clear()
+            self.progress = Progress(NAME)  # what is left is of reading alone
 
     def read(self, files: int, seconds: Mapping[Path, float]) -> None:
         """So many more files were read, those that could be in so many seconds each."""
