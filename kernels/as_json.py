@@ -7,8 +7,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from kernels import __version__
 
 
@@ -23,16 +21,16 @@ def text(content: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """`value` as JSON holds it: numbers of NumPy as Python's, what is not finite as null, halves of surrogate pairs,
-    which UTF-8 does not have, escaped; what JSON does not know as its text."""
-    if isinstance(value, np.generic):
-        value = value.item()
+    """`value` as JSON holds it: numbers and arrays of NumPy as Python's, what is not finite as null, halves of
+    surrogate pairs, which UTF-8 does not have, escaped; what JSON does not know as its text."""
+    if hasattr(value, "tolist"):  # of NumPy, which is not imported for this
+        value = value.tolist()
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {plain(str(key)): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
+    if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return str(value).encode("utf-8", "backslashreplace").decode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from decimal import Decimal
 from importlib import import_module
 from importlib.util import find_spec
@@ -142,7 +143,10 @@ def _slice(directory: Path, repeat: int | None, options: argparse.Namespace):
     if repeat is not None and options.repeat not in (None, repeat):
         raise Usage(f"{directory}:{repeat} and --repeat {options.repeat}: give one of them")
     repeat = options.repeat if repeat is None else repeat
+    begin = time.perf_counter()
     part = slice_of(directory, Selection(repeat, options.ranks, options.steps, options.begin, options.end))
+    if options.verbose:
+        tell(f"read the events of {directory} in {time.perf_counter() - begin:.3f} s", sys.stderr)
     if not part.complete and options.format != "extrap":
         tell(f"{directory}: ended early; its last events are missing", sys.stderr)
     return part

@@ -62,6 +62,11 @@ def test_verbose_names_every_file_with_its_time_and_the_libraries(runs, capsys):
     )
 
 
+def test_exports_name_the_runs_that_they_read(runs, tmp_path, capsys):
+    _, err = told(capsys, "export", "perfetto", runs / "a", "-o", tmp_path / "a.json", "--verbose")
+    assert re.search(rf"^read the events of {runs}/a in [\d.]+ s$", err, re.M)
+
+
 @pytest.fixture
 def slow(monkeypatch):
     """Every look at the clock of progress is six seconds after the one before."""
