@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import sys
+import time
 from concurrent.futures import BrokenExecutor
 from importlib import import_module
 from importlib.util import find_spec
 
+from analysis.commands.answer import give
 from analysis.commands.choice import BAD_USAGE, EQUAL, FAILED, Usage, add_reading
+from kernels import VERSION
+from kernels.commands.options import add_json, add_loudness, add_version
 from miniapps.received.text import encodable, printable, tell
 
 PACKAGES = ("pandas", "pyarrow", "h5py", "jinja2", "matplotlib", "rich")
@@ -49,6 +54,8 @@ exit codes:
   2  usage, or traces that cannot be used
   3  divergence only: not equal
 """
+QUIET = "only verdict, tables and what is wrong: no notes, no progress"
+VERBOSE = "also, on standard error, every file that is read with its time, and with which libraries"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -65,6 +72,7 @@ def parser(prog: str = "python -m analysis") -> argparse.ArgumentParser:
         prog=prog, description=DESCRIPTION, epilog=f"{EXAMPLES}\n{EXIT_CODES}",
         formatter_class=_layout,
     )  # fmt: skip
+    add_version(top)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
     for name in COMMANDS:
         module = _module(name)
@@ -76,6 +84,10 @@ def parser(prog: str = "python -m analysis") -> argparse.ArgumentParser:
         )  # fmt: skip
         module.add_options(command)
         add_reading(command)
+        group = command.add_argument_group("output")
+        add_json(group)
+        add_loudness(group, QUIET, VERBOSE)
+        add_version(group)
     return top
 
 
@@ -85,6 +97,16 @@ def _module(command: str):
 
 def _layout(prog: str) -> argparse.HelpFormatter:
     return argparse.RawDescriptionHelpFormatter(prog, max_help_position=20, width=112)
+
+
+def _libraries() -> str:
+    """The versions of what reads and computes."""
+    from importlib.metadata import version
+
+    from h5py.version import hdf5_version
+
+    named = (f"{package} {version(package)}" for package in ("numpy", *PACKAGES))
+    return ", ".join([VERSION, f"python {platform.python_version()}", *named, f"HDF5 {hdf5_version}"])
 
 
 def _copies():
@@ -118,8 +140,12 @@ def main(argv: list[str] | None = None, prog: str = "python -m analysis") -> int
     from analysis.load.guard import NotStarted
     from miniapps.trace import TraceError
 
+    begin = time.perf_counter()
     try:
-        return _module(options.command).run(options)
+        code = give(_module(options.command).run(options), options)
+        if options.verbose:
+            tell(f"{options.command}: {time.perf_counter() - begin:.3f} s; {_libraries()}", sys.stderr)
+        return code
     except (Usage, NoRuns, NothingInCommon, TraceError) as error:
         for line in error.args:
             tell(f"analysis: {line}", sys.stderr)

@@ -5,40 +5,75 @@ from __future__ import annotations
 import math
 
 from analysis import bits
-from analysis.divergence.cause import cause, unlike
+from analysis.divergence.cause import Cause, cause, unlike
 from analysis.divergence.compare import Comparison, Point
 from analysis.divergence.element import Element, first_element
 from analysis.divergence.preceding import Event
 from analysis.load.frames import Frames
 from analysis.page.text import number
 from analysis.runs import label
-from analysis.verdict import in_both, lacks, place
+from analysis.verdict import DIFFERS, INCOMPARABLE, SAME, in_both, lacks, place
+
+COMPARED = {"a": "object", "b": "object", "verdict": "object", "step": "Int64", "name": "object", "block": "Int64",
+            "occurrence": "Int64", "differing": "Int64", "recorded": "Int64", "cause": "object", "cause_in": "object",
+            "cause_rank": "Int64", "cause_step": "Int64", "or_cause": "object", "compared": "Int64", "only_a": "Int64",
+            "only_b": "Int64", "through": "Int64"}  # fmt: skip
 
 
 def comparison_lines(comparison: Comparison, frames: Frames) -> list[str]:
     """Where two runs part, in words."""
+    return [sentence(comparison), *(line(*each) for each in remarks(comparison, frames))]
+
+
+def line(what: str, text: str) -> str:
+    """A remark under a sentence."""
+    return f"  {what:<15}{text}"
+
+
+def sentence(comparison: Comparison) -> str:
+    """`a:0 and b:0 differ: first at step 3, vorticity, block 5.`"""
     a, b = label(comparison.a), label(comparison.b)
     if not comparison.comparable:
-        return [
-            f"{a} and {b} cannot be compared, since records are missing: {lacks(comparison)}.",
-            f"  {'compared':<15}no difference {in_both(comparison)}",
-        ]
-    if comparison.equal:
-        remarks = _unequal_lengths(comparison, frames)
-        remarks += [("unlike", "; ".join(words))] if (words := unlike(frames, comparison)) else []
-        unequal = [f"  {what:<15}{text}" for what, text in remarks]
-        if comparison.only_a or comparison.only_b:
-            return [
-                f"{a} and {b} are equal {in_both(comparison)}, up to step {comparison.through}.",
-                *unequal,
-            ]
-        return [f"{a} and {b} are equal: the same bits in {compared(comparison)}.", *unequal]
-    head = f"{a} and {b} differ: first at {place(comparison.part)}."
-    return [head, *(f"  {what:<15}{text}" for what, text in facts(comparison, frames))]
+        return f"{a} and {b} cannot be compared, since records are missing: {lacks(comparison)}."
+    if comparison.differs:
+        return f"{a} and {b} differ: first at {place(comparison.part)}."
+    if comparison.only_a or comparison.only_b:
+        return f"{a} and {b} are equal {in_both(comparison)}, up to step {comparison.through}."
+    return f"{a} and {b} are equal: the same bits in {compared(comparison)}."
 
 
-def facts(comparison: Comparison, frames: Frames) -> list[tuple[str, str]]:
-    """What is known about the first divergence of two runs, as (label, text)."""
+def remarks(comparison: Comparison, frames: Frames, judged: Cause | None = None) -> list[tuple[str, str]]:
+    """What there is to say beside the sentence, as (label, text). `judged` is what `cause` says of a difference, where
+    the caller knows it."""
+    if not comparison.comparable:
+        return [("compared", f"no difference {in_both(comparison)}")]
+    if comparison.differs:
+        return facts(comparison, frames, judged)
+    unequal = _unequal_lengths(comparison, frames)
+    return unequal + ([("unlike", "; ".join(words))] if (words := unlike(frames, comparison)) else [])
+
+
+def comparison_row(comparison: Comparison, judged: Cause | None) -> dict[str, object]:
+    """Two runs compared, as a row with the columns COMPARED; `judged` is what `cause` says of them."""
+    point = comparison.first
+    row: dict[str, object] = dict.fromkeys(COMPARED)
+    row |= {
+        "a": label(comparison.a), "b": label(comparison.b),
+        "verdict": DIFFERS if comparison.differs else SAME if comparison.comparable else INCOMPARABLE,
+        "compared": comparison.compared, "only_a": comparison.only_a, "only_b": comparison.only_b,
+        "through": comparison.through,
+    }  # fmt: skip
+    if point:
+        row |= {"step": point.step, "name": point.name, "block": point.block, "occurrence": point.occurrence}
+        row |= {"differing": point.differing, "recorded": point.recorded}
+    if judged:
+        row |= {"cause": judged.kind, "cause_in": judged.name, "cause_step": judged.step}
+        row |= {"cause_rank": judged.rank, "or_cause": judged.instead or None}
+    return row
+
+
+def facts(comparison: Comparison, frames: Frames, judged: Cause | None = None) -> list[tuple[str, str]]:
+    """What is known about the first divergence of two runs, as (label, text). `judged` as of `remarks`."""
     lines = []
     if comparison.fingerprint:
         at = comparison.fingerprint
@@ -50,7 +85,7 @@ def facts(comparison: Comparison, frames: Frames) -> list[tuple[str, str]]:
         lines.append(("largest there", difference(comparison.largest)))
     if comparison.value and comparison.value not in comparison.values:
         lines.append(("first value", f"step {comparison.value.step}: {difference(comparison.value)}"))
-    lines += _cause_lines(comparison, frames)
+    lines += _cause_lines(comparison, frames, judged or cause(frames, comparison))
     if comparison.order:
         step, name, call, first, second = comparison.order
         orders = f"{_sequence(first)} against {_sequence(second)}"
@@ -58,10 +93,10 @@ def facts(comparison: Comparison, frames: Frames) -> list[tuple[str, str]]:
     return [*lines, *_unequal_lengths(comparison, frames), ("compared", compared(comparison))]
 
 
-def _cause_lines(comparison: Comparison, frames: Frames) -> list[tuple[str, str]]:
+def _cause_lines(comparison: Comparison, frames: Frames, judged: Cause | None) -> list[tuple[str, str]]:
     """The class of the cause, its event, the reasons, and the first element where files hold it."""
     lines = []
-    if judged := cause(frames, comparison):
+    if judged:
         who = "" if judged.rank is None else f" on rank {judged.rank}"
         again = f" in block {judged.at.block}" if judged.at.block >= 0 and judged.rank is not None else ""
         step = judged.event.step if judged.event else judged.at.step

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from analysis.counterparts import REPLAY
+from analysis.divergence.cause import Cause
+from analysis.divergence.compare import Comparison
 from analysis.load.frames import Frames
 from analysis.verdict import (
     BROKEN,
@@ -22,6 +24,7 @@ from analysis.verdict import (
     counted,
     doubts,
     failures,
+    place,
     ranks,
 )
 
@@ -83,6 +86,28 @@ def headline(groups: list[Group], frames: Frames, decisions: Iterable[tuple[str,
     if changed and of_it and verdict != FAILED:
         text += f"; {counted(len(changed), 'solver')} changed a decision"
     return Headline(verdict, shown, f"{'; '.join([text, *doubts(frames, groups)])}.")
+
+
+def headline_of(comparisons: list[Comparison], judged: Iterable[Cause | None], frames: Frames) -> Headline:
+    """The verdict over `comparisons` of one run with others, whose causes are `judged`: the first that differs, else
+    the first that lacks records."""
+    doubt = doubts(frames, ())
+    differing = [pair for pair in zip(comparisons, judged, strict=True) if pair[0].differs]
+    lacking = [comparison for comparison in comparisons if not comparison.comparable]
+    if differing:
+        (first, why), verdict = min(differing, key=lambda pair: pair[0].when), DIFFERS
+        likely = "probably " if why and why.instead else ""
+        shown = BADGES[DIFFERS] + (f" ({likely}{why.kind})" if why else "")
+        text = f"{len(differing)} of {counted(len(comparisons), 'comparison')} differ, first at {place(first.part)}"
+    elif lacking:
+        verdict, shown = INCOMPARABLE, BADGES[INCOMPARABLE]
+        text = f"{len(lacking)} of {counted(len(comparisons), 'comparison')} lack records"
+    elif "ranks disagree" in set(frames.excluded["what"]):
+        verdict, shown, text = DIFFERS, BADGES[DIFFERS], "What the runs recorded is equal"
+    else:
+        verdict, shown = SAME, BADGES[SAME]
+        text = f"{counted(len(comparisons) + 1, 'run')} gave the same bits"
+    return Headline(verdict, shown, f"{'; '.join([text, *doubt])}.")
 
 
 def _failed(failed: dict[str, list[str]], frames: Frames) -> str:

@@ -18,7 +18,7 @@
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from miniapps import __version__
 
@@ -52,11 +52,13 @@ HOMES = {
 __all__ = [*HOMES, "__version__"]
 
 
-def __getattr__(name: str):
-    if name not in HOMES:
-        raise AttributeError(f"fpna has no {name!r}; it has {', '.join(HOMES)}")
-    return getattr(import_module(HOMES[name]), name)
+if not TYPE_CHECKING:  # for which any name would exist
+
+    def __getattr__(name: str) -> Any:
+        if name not in HOMES:
+            raise AttributeError(f"fpna has no {name!r}; it has {', '.join(HOMES)}")
+        return getattr(import_module(HOMES[name]), name)
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return __all__

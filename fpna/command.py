@@ -4,11 +4,13 @@ files there cannot hide ours.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from difflib import get_close_matches
 from importlib import import_module
+from typing import Any
 
 from miniapps import require_own
 
@@ -42,6 +44,10 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     name, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
     require_own("analysis", "jobs")
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what could follow
+        from fpna.completion import complete
+
+        complete()
     if name in ("-h", "--help"):
         print(text())
         return 0
@@ -70,11 +76,11 @@ def _command(name: str) -> Callable[[list[str]], int] | None:
     if name in ("jobs", "kernels"):
         return lambda argv: import_module(f"{name}.__main__").main(argv, f"fpna {name}")
     if name == "doctor":
-        return lambda argv: import_module("miniapps.__main__").main(["doctor", *argv])
+        return lambda argv: import_module("miniapps.doctor").main(argv, "fpna doctor")
     if name == "run":
-        return import_module("miniapps.programs.observing").main
-    return import_module("miniapps.demo").main if name == "demo" else None
+        return lambda argv: import_module("miniapps.programs.observing").main(argv)
+    return (lambda argv: import_module("miniapps.demo").main(argv, "fpna demo")) if name == "demo" else None
 
 
-def _application(name: str):
+def _application(name: str) -> Any:
     return import_module(f"miniapps.{name}").APP

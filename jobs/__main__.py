@@ -19,7 +19,8 @@ from jobs.script import render_arguments, render_command, warn
 from jobs.sites import site
 from jobs.state import State, StateError, survey
 from jobs.tables import plan_text, status_text
-from kernels import VERSION
+from kernels.as_json import text as json_text
+from kernels.commands.options import add_json, add_loudness, add_version
 from miniapps.received.regular import Refused
 from miniapps.received.text import printable, tell
 from miniapps.system import interrupts
@@ -48,7 +49,7 @@ def parser(prog: str = "python -m jobs") -> argparse.ArgumentParser:
     """The command line of all commands; `prog` is what the user typed before the command."""
     top = argparse.ArgumentParser(prog=prog, description=DESCRIPTION, epilog=EXAMPLES,
                                   formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    top.add_argument("--version", action="version", version=VERSION)
+    add_version(top)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
 
     def command(name: str, help: str, site: bool | None = None) -> argparse.ArgumentParser:
@@ -69,20 +70,22 @@ def parser(prog: str = "python -m jobs") -> argparse.ArgumentParser:
     subparser.add_argument(
         "--tasks", action="store_true", help="also every task, in the order in which they run"
     )
-    _add_json(subparser)
+    add_json(subparser, "docs/campaigns.md")
     subparser = command("local", "run the campaign on this machine")
     subparser.add_argument(
         "--mpirun", metavar="COMMAND", help="starts ranks with -n N (the mpirun beside this python)"
     )
     _add_retry(subparser)
     subparser = command("status", "show what is done, failed, running and left", site=False)
-    _add_json(subparser)
+    add_json(subparser, "docs/campaigns.md")
     subparser = command("collect", "report on the runs, with python -m analysis report")
     subparser.add_argument("-o", "--output", type=Path, help="(OUT/report.html)")
     subparser.add_argument(
         "--results", type=Path, metavar="DIR", help="write there one row per run, and every figure"
     )
-    _add_quiet(subparser, "only what is missing or failed; the report is written, its tables are not printed")
+    add_loudness(
+        subparser, "only what is missing or failed; the report is written, its tables are not printed"
+    )
     subparser = commands.add_parser(
         "render", help="print the batch script of a campaign, or of one application", description=DESCRIBED
     )
@@ -98,7 +101,7 @@ def parser(prog: str = "python -m jobs") -> argparse.ArgumentParser:
         "--yes", action="store_true", help="do it; without, only what it may cost is shown"
     )
     subparser.add_argument("--no-report", action="store_true", help="without the job that makes the report")
-    _add_quiet(subparser, "only the ids of what was submitted; without --yes still what it may cost")
+    add_loudness(subparser, "only the ids of what was submitted; without --yes still what it may cost")
     subparser = command("run", "run one allocation, inside it: what batch scripts call", site=True)
     subparser.add_argument("--allocation", type=int, metavar="K", default=os.environ.get("FPNA_ARRAY_INDEX", "0"),
                       help="which, from 0 ($FPNA_ARRAY_INDEX, or 0)")  # fmt: skip
@@ -106,20 +109,9 @@ def parser(prog: str = "python -m jobs") -> argparse.ArgumentParser:
     return top
 
 
-def _add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="for programs: docs/campaigns.md has the keys")
-
-
-def _add_quiet(parser: argparse.ArgumentParser, what: str, verbose: str | None = None) -> None:
-    group = parser.add_mutually_exclusive_group()
-    group.add_argument("--quiet", action="store_true", help=what)
-    if verbose:
-        group.add_argument("--verbose", action="store_true", help=verbose)
-
-
 def _add_retry(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--retry-failed", action="store_true", help="try tasks again that failed for good")
-    _add_quiet(parser, "only what goes wrong", "also every command and its log, before it is started")
+    add_loudness(parser, "only what goes wrong", "also every command and its log, before it is started")
 
 
 def _environment() -> str | None:
@@ -166,7 +158,7 @@ def show_plan(options: argparse.Namespace) -> int:
     planned = _plan(options)
     standings = survey(planned.campaign.out, planned.tasks, doubt=warn)
     if options.json:
-        say(as_json.text(as_json.plan_document(planned, standings)))
+        say(json_text(as_json.plan_document(planned, standings)))
     else:
         say(plan_text(planned, standings, options.tasks))
     return DONE
@@ -186,7 +178,7 @@ def show_status(options: argparse.Namespace) -> int:
         except JobError as error:
             trouble = str(error)
     if options.json:
-        say(as_json.text(as_json.status_document(planned, standings, jobs, trouble)))
+        say(json_text(as_json.status_document(planned, standings, jobs, trouble)))
         return DONE
     say(status_text(planned, standings))
     for one in jobs:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jobs.plan import Plan, Task
 from jobs.state import FINISHED, Standing, measured
-from miniapps.received.text import whole
 
 if TYPE_CHECKING:  # submission needs PSI/J, which not everyone has
     from jobs.submit import State
@@ -93,11 +91,6 @@ def status_document(
         ],
         "jobs_error": jobs_error,
     }
-
-
-def text(document: dict[str, Any]) -> str:
-    """The document as JSON in ASCII: no character reaches a terminal that it would obey or hide."""
-    return json.dumps(whole(document), indent=1, allow_nan=False)
 
 
 def _head(plan: Plan) -> dict[str, Any]:

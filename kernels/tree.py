@@ -12,6 +12,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import DTypeLike
 
 Tree = int | tuple["Tree", ...]
 """A term (its index), or the sum of two trees, or of several that are added at once."""
@@ -28,9 +29,9 @@ def _children_first(tree: Tree) -> list[Tree]:
     return nodes[::-1]
 
 
-def fold(tree: Tree, leaf: Callable[[int], Any], node: Callable[[list], Any]) -> Any:
+def fold(tree: Tree, leaf: Callable[[int], Any], node: Callable[[list[Any]], Any]) -> Any:
     """What comes out of the root: `leaf(index)` at the leaves, `node(values of the children)` above."""
-    values: list = []
+    values: list[Any] = []
     for part in _children_first(tree):
         if isinstance(part, tuple):
             children = values[-len(part) :]
@@ -67,11 +68,12 @@ def canonical(tree: Tree) -> Tree:
     Addition commutes, so no value tells left from right: trees are compared in this form.
     """
 
-    def node(children: list) -> tuple[int, Tree]:
+    def node(children: list[tuple[int, Tree]]) -> tuple[int, Tree]:
         children = sorted(children, key=lambda child: child[0])
         return children[0][0], tuple(part for _, part in children)
 
-    return fold(tree, lambda index: (index, index), node)[1]
+    ordered: Tree = fold(tree, lambda index: (index, index), node)[1]
+    return ordered
 
 
 def same(a: Tree, b: Tree) -> bool:
@@ -79,7 +81,7 @@ def same(a: Tree, b: Tree) -> bool:
     return expression(canonical(a)) == expression(canonical(b))
 
 
-def nodes(tree: Tree) -> list[tuple]:
+def nodes(tree: Tree) -> list[tuple[Tree, ...]]:
     """All additions, each after those whose results it adds."""
     return [part for part in _children_first(tree) if isinstance(part, tuple)]
 
@@ -91,7 +93,8 @@ def leaves(tree: Tree) -> list[int]:
 
 def depth(tree: Tree) -> int:
     """Most additions that one term goes through."""
-    return fold(tree, lambda index: 0, lambda children: 1 + max(children))
+    most: int = fold(tree, lambda index: 0, lambda children: 1 + max(children))
+    return most
 
 
 def evaluate(tree: Tree, x: np.ndarray) -> tuple[np.floating, float]:
@@ -103,13 +106,13 @@ def evaluate(tree: Tree, x: np.ndarray) -> tuple[np.floating, float]:
     """
     magnitudes = 0.0
 
-    def node(children: list) -> np.floating:
+    def node(children: list[np.floating]) -> np.floating:
         nonlocal magnitudes
         if len(children) > 2:
             raise ValueError(
                 f"{len(children)} terms are added at once: the tree does not say how they are rounded"
             )
-        total = children[0] + children[1]
+        total: np.floating = children[0] + children[1]
         magnitudes += abs(float(total))
         return total
 
@@ -126,6 +129,6 @@ def error_bound(additions: int, x: np.ndarray) -> float:
     return additions * unit_roundoff(x.dtype) * math.fsum(np.abs(x).tolist())
 
 
-def unit_roundoff(dtype) -> float:
+def unit_roundoff(dtype: DTypeLike) -> float:
     """Half of the distance from 1 to the next number."""
     return float(ml_dtypes.finfo(dtype).eps) / 2

@@ -43,9 +43,9 @@ def main(argv: list[str]) -> int:
     """Run the command in `argv`; the exit code."""
     command = argv[0] if argv else "list"
     if command == "doctor":
-        from miniapps.doctor import doctor
+        from miniapps.doctor import main as doctor
 
-        return doctor()
+        return doctor(argv[1:])
     if command in ("list", "-h", "--help"):
         tell(listing(), keep="\n")
         return 0

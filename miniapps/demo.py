@@ -13,9 +13,11 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from kernels.commands.options import add_loudness, add_version
 from miniapps.system.python import module
 
 FREE = ("--guarantee", "none", "--allreduce", "arrival")
@@ -35,32 +37,42 @@ class DemoError(Exception):
         self.code = code
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the demonstration; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m miniapps.demo",
-        description="Runs that may differ, runs that may not, and the report on both.",
+def parser(prog: str = "python -m miniapps.demo") -> argparse.ArgumentParser:
+    """The command line; `prog` is what the user typed before the options."""
+    top = argparse.ArgumentParser(
+        prog=prog, description="Runs that may differ, runs that may not, and the report on both."
     )
-    parser.add_argument(
+    top.add_argument(
         "--launches", type=int, default=3, help=f"runs without a guarantee, 2 to {MOST_LAUNCHES} (3)"
     )
-    parser.add_argument(
+    top.add_argument(
         "--out", type=Path, help="directory for the runs and the report, new or empty (runs/demo-TIME)"
     )
-    parser.add_argument(
-        "--mpirun", help="how to launch (the mpirun beside this python, else the one on PATH)"
-    )
-    parser.add_argument(
+    top.add_argument("--mpirun", help="how to launch (the mpirun beside this python, else the one on PATH)")
+    top.add_argument(
         "arguments", nargs="*", metavar="-- OPTION", help="more options for every run, such as --steps 10"
     )
-    options = parser.parse_args(argv)
+    add_loudness(top, "the two verdicts alone", "also all that every command prints")
+    add_version(top)
+    return top
+
+
+def main(argv: list[str] | None = None, prog: str = "python -m miniapps.demo") -> int:
+    """Run the demonstration; returns the exit code."""
+    top = parser(prog)
+    options = top.parse_args(argv)
     if not 2 <= options.launches <= MOST_LAUNCHES:
-        parser.error(
+        top.error(
             f"--launches {options.launches}: choose 2 to {MOST_LAUNCHES}; one has nothing to compare with"
         )
+    stage = Stage(options.quiet, options.verbose)
     try:
         return demonstrate(
-            launcher(options.mpirun), out_directory(options.out), options.launches, tuple(options.arguments)
+            launcher(options.mpirun),
+            out_directory(options.out),
+            options.launches,
+            tuple(options.arguments),
+            stage,
         )
     except DemoError as error:
         print(f"\ndemo: {error}", file=sys.stderr)
@@ -70,67 +82,96 @@ def main(argv: list[str] | None = None) -> int:
         return 130
 
 
-def demonstrate(mpirun: list[str], out: Path, launches: int, arguments: tuple[str, ...]) -> int:
+@dataclass(frozen=True)
+class Stage:
+    """How much is shown: of a `quiet` demonstration the verdicts alone, of a `verbose` one all output of commands."""
+
+    quiet: bool = False
+    verbose: bool = False
+
+    def say(self, text: str) -> None:
+        """Tell what happens."""
+        if not self.quiet:
+            say(text)
+
+
+def demonstrate(
+    mpirun: list[str], out: Path, launches: int, arguments: tuple[str, ...], stage: Stage = Stage()
+) -> int:
     """Both groups of runs, the comparison and the report; returns 0, or 3 where a promise was broken."""
     begin = time.monotonic()
     total = launches + len(PROMISED_RANKS)
-    say(f"{total} runs of one program; everything goes to {out}/")
+    stage.say(f"{total} runs of one program; everything goes to {out}/")
 
-    say(f"\nWithout a guarantee: one command, {launches} times. Partial sums are added in the order in which")
-    say("they arrive, which is up to the machine.")
+    stage.say(
+        f"\nWithout a guarantee: one command, {launches} times. Partial sums are added in the order in which"
+    )
+    stage.say("they arrive, which is up to the machine.")
     free: dict[Path, str] = {}
     for launch in range(1, launches + 1):
         path = out / f"none-{launch}"
-        free[path] = coupled(mpirun, FREE_RANKS, (*FREE, *arguments), path, f"{len(free) + 1}/{total}")
+        count = f"{len(free) + 1}/{total}"
+        free[path] = coupled(mpirun, FREE_RANKS, (*FREE, *arguments), path, count, stage)
 
-    say(f"\nWith --guarantee layout: the same bits on any number of ranks, here {listing(PROMISED_RANKS)}.")
+    stage.say(
+        f"\nWith --guarantee layout: the same bits on any number of ranks, here {listing(PROMISED_RANKS)}."
+    )
     promised: dict[Path, str] = {}
     for ranks in PROMISED_RANKS:
         path = out / f"layout-{ranks}-ranks"
-        promised[path] = coupled(
-            mpirun, ranks, (*PROMISED, *arguments), path, f"{launches + len(promised) + 1}/{total}"
-        )
+        count = f"{launches + len(promised) + 1}/{total}"
+        promised[path] = coupled(mpirun, ranks, (*PROMISED, *arguments), path, count, stage)
 
     if pair := first_difference(free) or first_difference(promised):
-        say("\nWhere two runs that differ parted:")
-        analysis("divergence", *map(str, pair))
+        stage.say("\nWhere two runs that differ parted:")
+        analysis(stage, "divergence", *map(str, pair))
     report = out / "report.html"
-    say("\nThe report on all runs:")
-    analysis("report", str(out), "-o", str(report))
+    stage.say("\nThe report on all runs:")
+    analysis(stage, "report", str(out), "-o", str(report))
 
     kept = first_difference(promised) is None
-    say(f"\nwithout guarantee   {same_or_not(free)}")
+    say(f"{'' if stage.quiet else chr(10)}without guarantee   {same_or_not(free)}")
     if first_difference(free) is None:
-        say("                    They happened to agree this time, which nothing forbids; try --launches 10.")
+        stage.say(
+            "                    They happened to agree this time, which nothing forbids; try --launches 10."
+        )
     say(f"--guarantee layout  {same_or_not(promised)}" + ("" if kept else "   THE PROMISE IS BROKEN"))
-    say(f"\n{time.monotonic() - begin:.0f} s in all. Open {report} in a browser.")
+    stage.say(f"\n{time.monotonic() - begin:.0f} s in all. Open {report} in a browser.")
     return 0 if kept else 3
 
 
-def coupled(mpirun: list[str], ranks: int, arguments: tuple[str, ...], path: Path, count: str) -> str:
+def coupled(
+    mpirun: list[str], ranks: int, arguments: tuple[str, ...], path: Path, count: str, stage: Stage
+) -> str:
     """Run `coupled` on that many ranks and return the fingerprint of its final state."""
     words = ["miniapps.coupled", *arguments, "--out", str(path)]
     command = [*mpirun, "-n", str(ranks), *module(*words)]
     begin = time.monotonic()
-    output = run(command, shown=["mpirun", "-n", str(ranks), "python", "-m", *words], before=f"[{count}] ")
+    shown = ["mpirun", "-n", str(ranks), "python", "-m", *words]
+    output = run(command, shown, stage, before=f"[{count}] ")
     states = [line.partition("state=")[2] for line in output.splitlines() if line.startswith("FINGERPRINT ")]
     if not (states and states[-1]):
         raise DemoError(
             f"no line 'FINGERPRINT state=...' in the output of {shlex.join(command)}:\n{tail(output)}"
         )
-    say(f"      state {states[-1]}   {time.monotonic() - begin:.0f} s")
+    if stage.verbose:
+        say(indented(output))
+    stage.say(f"      state {states[-1]}   {time.monotonic() - begin:.0f} s")
     return states[-1]
 
 
-def analysis(*arguments: str) -> None:
+def analysis(stage: Stage, *arguments: str) -> None:
     """Run `python -m analysis`, its output shown indented; exit code 3 means that something differs."""
-    output = run(module("analysis", *arguments), shown=["python", "-m", "analysis", *arguments], fine=(0, 3))
-    say("\n".join(f"  {line}".rstrip() for line in output.rstrip().splitlines()))
+    loud = ("--verbose",) if stage.verbose else ()
+    shown = ["python", "-m", "analysis", *arguments]
+    stage.say(indented(run(module("analysis", *arguments, *loud), shown, stage, fine=(0, 3))))
 
 
-def run(command: list[str], shown: list[str], before: str = "", fine: tuple[int, ...] = (0,)) -> str:
+def run(
+    command: list[str], shown: list[str], stage: Stage, before: str = "", fine: tuple[int, ...] = (0,)
+) -> str:
     """Show and run a command; return what it printed. Raises DemoError on an exit code not in `fine`."""
-    say(f"{before}$ {shlex.join(shown)}")
+    stage.say(f"{before}$ {shlex.join(shown)}")
     try:
         done = subprocess.run(
             command,
@@ -200,6 +241,11 @@ def same_or_not(states: dict[Path, str]) -> str:
 def listing(numbers: tuple[int, ...]) -> str:
     """`1, 2 and 3`."""
     return f"{', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
+
+
+def indented(output: str) -> str:
+    """An output, two spaces before each line."""
+    return "\n".join(f"  {line}".rstrip() for line in output.rstrip().splitlines())
 
 
 def tail(output: str) -> str:

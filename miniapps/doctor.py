@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from kernels.as_json import document
+from kernels.commands.options import add_json, add_loudness, add_version
 from kernels.threads import cores
 from miniapps.received.text import tell
 from miniapps.system import environment
 
+Tried = Callable[[list[str], float, str], None]  # a command, its seconds, its output
 TIMEOUT_S = 60
 # (package, needed for, extra of this distribution that brings it); without extra it is required.
 PACKAGES = (  # (name, what for, whether everything needs it)
@@ -51,29 +57,58 @@ class Finding:
     hint: str = ""
 
 
-def doctor() -> int:
+def parser(prog: str = "python -m miniapps doctor") -> argparse.ArgumentParser:
+    """The command line; `prog` is what the user typed before the options."""
+    what = "What is here, what does not fit together, and how to get what is missing."
+    top = argparse.ArgumentParser(prog=prog, description=what)
+    add_json(top)
+    add_loudness(
+        top, "only what is wrong, and the verdict", "also, on standard error, every command that is tried"
+    )
+    add_version(top)
+    return top
+
+
+def main(argv: list[str] | None = None, prog: str = "python -m miniapps doctor") -> int:
     """Print the table and a verdict; 0 if the applications can run here, 1 if not."""
+    options = parser(prog).parse_args(argv)
     findings = []
-    for finding in findings_here():
+    tried: Tried = _tell_command if options.verbose else _keep_silent
+    for finding in findings_here(tried):
         findings.append(finding)
-        mark = "!!" if finding.remedy else "  "
-        tell(f"{mark} {finding.what:<16} {finding.fact}")
-        if note := finding.remedy or finding.hint:
-            tell(f"   {'':<16} -> {note}")
+        if not options.json and (finding.remedy or not options.quiet):
+            mark = "!!" if finding.remedy else "  "
+            tell(f"{mark} {finding.what:<16} {finding.fact}")
+            if note := finding.remedy or finding.hint:
+                tell(f"   {'':<16} -> {note}")
     wrong = [finding.what for finding in findings if finding.remedy]
     verdict = f"{len(wrong)} to repair: {', '.join(wrong)}" if wrong else "Ready: the applications run here."
-    tell(f"\n{verdict}", keep="\n")
+    if options.json:
+        tell(document(1, "doctor", ready=not wrong, verdict=verdict,
+                      tables={"findings": [vars(finding) for finding in findings]}), keep="\n")  # fmt: skip
+    else:
+        tell(verdict if options.quiet else f"\n{verdict}", keep="\n")
     return 1 if wrong else 0
 
 
-def findings_here() -> Iterator[Finding]:
-    """What is found, one by one, because some take seconds."""
+def _tell_command(command: list[str], seconds: float, output: str) -> None:
+    tell(f"tried {shlex.join(command)}: {seconds:.2f} s", sys.stderr)
+    for line in output.splitlines():
+        tell(f"  | {line}", sys.stderr)
+
+
+def _keep_silent(command: list[str], seconds: float, output: str) -> None:
+    """In place of `_tell_command`."""
+
+
+def findings_here(tried: Tried = _keep_silent) -> Iterator[Finding]:
+    """What is found, one by one, because some take seconds; `tried` is told every command that was run."""
     yield Finding("python", f"{platform.python_version()} {sys.executable}")
     yield from packages()
-    yield from mpi()
+    yield from mpi(tried)
     yield native()
-    yield compiler()
-    yield from cuda()
+    yield compiler(tried)
+    yield from cuda(tried)
     yield Finding("processor", f"{environment.cpu_model()}, {environment.instructions()}")
     yield Finding("cores", f"{cores()} for this process")
     yield memory()
@@ -92,11 +127,11 @@ def packages() -> Iterator[Finding]:
                 yield Finding(name, f"not installed, needed only for {use}", hint=install)
 
 
-def mpi() -> Iterator[Finding]:
+def mpi(tried: Tried) -> Iterator[Finding]:
     """The MPI library that mpi4py loads, and whether mpirun is its own."""
     if importlib.util.find_spec("mpi4py") is None:
         return
-    alone = output_of([sys.executable, "-c", PROBE])
+    alone = _output([sys.executable, "-c", PROBE], tried)
     beside = Path(sys.executable).parent / "mpirun"
     on_path = shutil.which("mpirun")
     mpirun = on_path or (str(beside) if beside.exists() else None)
@@ -104,7 +139,7 @@ def mpi() -> Iterator[Finding]:
     launched = environment.launched()
     two = ""
     if mpirun and launched is None:
-        two = output_of([*oversubscribing(mpirun), "-n", "2", sys.executable, "-c", PROBE])
+        two = _output([*oversubscribing(mpirun), "-n", "2", sys.executable, "-c", PROBE], tried)
     library = next((line[8:] for line in (alone + two).splitlines() if line.startswith("library ")), "")
     if not library:
         chosen = " (MPI4PY_LIBMPI is set)" if "MPI4PY_LIBMPI" in os.environ else ""
@@ -162,17 +197,17 @@ def native() -> Finding:
     return Finding("kernels._native", f"built, {environment.instructions()}: {_native.__file__}")
 
 
-def compiler() -> Finding:
+def compiler(tried: Tried) -> Finding:
     """A C++ compiler, which only building takes."""
     names = (os.environ.get("CXX", "").split()[:1], ["c++"], ["g++"], ["clang++"])
     path = next((command for name in names if name and (command := shutil.which(name[0]))), None)
     if path is None:
         hint = "apt install g++, dnf install gcc-c++, module load gcc, or conda install -c conda-forge gxx"
         return Finding("compiler", "none found; needed only to build", hint=hint)
-    return Finding("compiler", f"{path}: {output_of([path, '--version']).partition(chr(10))[0]}")
+    return Finding("compiler", f"{path}: {_output([path, '--version'], tried).partition(chr(10))[0]}")
 
 
-def cuda() -> Iterator[Finding]:
+def cuda(tried: Tried) -> Iterator[Finding]:
     """CUDA devices as CuPy and torch see them."""
     reason = environment.no_cuda()
     if reason:
@@ -187,7 +222,7 @@ def cuda() -> Iterator[Finding]:
         yield Finding("CUDA (cupy)", ", ".join(names))
     if importlib.util.find_spec("torch") is not None:
         code = "import torch; print('cuda', torch.version.cuda, torch.cuda.device_count())"
-        output = output_of([sys.executable, "-c", code])
+        output = _output([sys.executable, "-c", code], tried)
         built = next((line.split()[1:] for line in output.splitlines() if line.startswith("cuda ")), None)
         if built is None:
             remedy = "pip install --force-reinstall torch"
@@ -207,6 +242,14 @@ def memory() -> Finding:
     kib = {line.split(":")[0]: int(line.split()[1]) for line in lines if line.endswith("kB")}
     total, free = (kib.get(key, 0) / 2**20 for key in ("MemTotal", "MemAvailable"))
     return Finding("memory", f"{total:.1f} GiB, {free:.1f} GiB available")
+
+
+def _output(command: list[str], tried: Tried) -> str:
+    """`output_of`, of which `tried` is told."""
+    begin = time.perf_counter()
+    output = output_of(command)
+    tried(command, time.perf_counter() - begin, output)
+    return output
 
 
 def output_of(command: list[str], env: Mapping[str, str] | None = None) -> str:

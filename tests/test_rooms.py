@@ -19,10 +19,12 @@ ALLOWED = {
     "jobs": {"miniapps", "kernels"},
     "fpna": {"kernels", "miniapps", "analysis", "jobs"},
 }
-# Of other packages, what `analysis` and `jobs` may know: what a file is and what a promise is, and no application.
+# Of other packages, what `analysis` may know: what a file is, what a promise is and how commands speak, and no
+# application.
 OPEN_TO = {
     "analysis": (
         "miniapps.trace", "miniapps.received", "miniapps.system.environment", "kernels.guarantees", "kernels.tree",
+        "kernels.VERSION", "kernels.as_json", "kernels.commands.options", "kernels.progress",
     ),
 }  # fmt: skip
 HEAVY = ("torch", "cupy", "scipy", "matplotlib", "pandas")

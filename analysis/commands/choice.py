@@ -53,8 +53,13 @@ def _count(text: str) -> int:
 def loaded(options: argparse.Namespace, paths: Iterable[str | os.PathLike], copies: bool = False):
     """The frames of the runs that `paths` name, read as `options` say."""
     from analysis.load.frames import load
+    from analysis.load.watch import Watch
 
-    return load(paths, processes=options.processes, copies=copies, keep=not options.no_cache)
+    watch = Watch(options.quiet, options.verbose)
+    try:
+        return load(paths, options.processes, copies, keep=not options.no_cache, watch=watch)
+    finally:
+        watch.clear()
 
 
 def frames_of(options: argparse.Namespace):
@@ -63,7 +68,7 @@ def frames_of(options: argparse.Namespace):
     frames = loaded(options, [*options.runs, *([reference[0]] if reference else [])])
     if frames.runs.empty:
         warn(frames)
-        raise Usage(f"no usable run in {', '.join(map(str, options.runs))}; the reasons are above")
+        raise none_usable(options)
     if reference is None:
         return frames, None
     selected = select(frames, *reference)
@@ -133,6 +138,11 @@ def frames_for_csv(options: argparse.Namespace):
     return frames
 
 
+def none_usable(options: argparse.Namespace) -> Usage:
+    """The error where none of `options.runs` can be used; the reasons were told by `warn`."""
+    return Usage(f"no usable run in {', '.join(map(str, options.runs))}; the reasons are above")
+
+
 def without(frames, what: str) -> Usage:
     """The error where no run of `frames` recorded `what`."""
     apps = ", ".join(sorted(set(frames.runs["app"]))) or "none can be used"
@@ -143,19 +153,6 @@ def require_directory(option: str, path: Path | None) -> None:
     """Raises Usage where `path`, which `option` names, is something else than a directory or nothing."""
     if path and path.exists() and not path.is_dir():
         raise Usage(f"{option} {path}: is a file; give a directory")
-
-
-def export(options: argparse.Namespace, frames: dict, say) -> None:
-    """Write `frames` as CSV where --csv asks for it."""
-    from analysis.export.tables import write_csv
-
-    if not options.csv:
-        return
-    try:
-        written = write_csv(frames, options.csv)
-    except OSError as error:
-        raise Usage(f"--csv {options.csv}: cannot be written: {error.strerror}; choose another") from error
-    say(f"Written to {options.csv}: {', '.join(written)}")
 
 
 def warn(frames) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from analysis.commands.choice import EQUAL, Usage, add_csv, export, require_directory, warn
+from analysis.commands.answer import Answer, Bold, Shown
+from analysis.commands.choice import Usage, add_csv, frames_for_csv
 
 SUMMARY = "where the variance is: between allocations, nodes, launches or repeats, apart from the algorithm"
 DETAIL = """\
@@ -20,25 +21,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_csv(parser)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Print the variance components."""
+def run(options: argparse.Namespace) -> Answer:
+    """The variance components."""
     from analysis.components.study import components
     from analysis.components.tables import component_tables, notes, sentences
-    from analysis.load.frames import load
-    from analysis.page.terminal import printer
 
-    require_directory("--csv", options.csv)
-    frames = load(options.runs)
-    warn(frames)
+    frames = frames_for_csv(options)
     if not frames.runs["complete"].any():
         raise Usage("no complete run among these, so nothing can be said of their variance; repeat one")
     frame = components(frames)
-    say = printer()
-    for line in sentences(frame):
-        say(line, bold=True)
-    for table in component_tables(frame):
-        say(table)
-    for line in notes(frame):
-        say(f"Note: {line}")
-    export(options, {"components": frame}, say)
-    return EQUAL
+    shown: list[Shown] = [*map(Bold, sentences(frame)), *component_tables(frame)]
+    return Answer(frames, {"components": frame}, shown, [f"Note: {line}" for line in notes(frame)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from analysis.commands.answer import Answer, Bold, Shown
 from analysis.commands.choice import (
     DIFFERENT,
     EQUAL,
@@ -35,13 +36,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN")
 
 
-def run(options: argparse.Namespace) -> int:
-    """Compare the first run with the others; 0 if every bit is equal."""
-    from analysis.comparison import comparison_lines
+def run(options: argparse.Namespace) -> Answer:
+    """The first run compared with the others; exit code 0 if every bit is equal."""
+    from analysis.comparison import comparison_row, line, remarks, sentence
     from analysis.divergence.calls import by_call
+    from analysis.divergence.cause import cause
     from analysis.divergence.compare import compare, growth
-    from analysis.page.tables import calls_table, steps_table
-    from analysis.page.terminal import printer
+    from analysis.headline import headline_of
+    from analysis.page.tables import calls_table, comparison_frames, steps_table
     from analysis.power import power_note
 
     places = [split(run) for run in options.runs]
@@ -54,30 +56,43 @@ def run(options: argparse.Namespace) -> int:
         lone = f"{options.runs[0]}: one repeat only, nothing to compare with"
         raise Usage(f"{lone}; give a second run, or run with --repeats 2")
     require_same_problem(frames, [reference, *others])
-    say = printer()
-    comparisons = [compare(frames, reference, other) for other in others]
-    for comparison in comparisons:
-        head, *rest = comparison_lines(comparison, frames)
-        say(head, bold=True)
-        for line in rest:
-            say(line)
+    shown: list[Shown] = []
+    comparisons, causes, rows, facts, steps, calls = [], [], [], [], [], []
+    for other in others:
+        comparison = compare(frames, reference, other)
+        judged = cause(frames, comparison)
+        told = remarks(comparison, frames, judged)
+        shown += [Bold(sentence(comparison)), *(line(*each) for each in told)]
         if comparison.differs:
-            steps, calls = (frame(frames, comparison.a, comparison.b) for frame in (growth, by_call))
-            for table in [steps_table(steps)] * bool(len(steps)) + [calls_table(calls)] * bool(len(calls)):
-                say()
-                say(table)
-    if any(comparison.differs for comparison in comparisons) or "ranks disagree" in set(
-        frames.excluded["what"]
-    ):
-        return DIFFERENT
-    if lacking := [comparison for comparison in comparisons if not comparison.comparable]:
-        raise Usage(
-            f"records are missing in {len(lacking)} of {len(comparisons)} comparisons: no verdict. Copy the runs "
-            "again, or repeat them, and compare again"
+            steps.append(growth(frames, reference, other))
+            calls.append(by_call(frames, reference, other))
+            for table, frame in ((steps_table, steps[-1]), (calls_table, calls[-1])):
+                shown += ["", table(frame)] if len(frame) else []
+        comparisons.append(comparison)
+        causes.append(judged)
+        rows.append(comparison_row(comparison, judged))
+        facts.append(told)
+    differ = any(comparison.differs for comparison in comparisons)
+    code = DIFFERENT if differ or "ranks disagree" in set(frames.excluded["what"]) else EQUAL
+    return Answer(
+        frames,
+        comparison_frames(rows, facts, steps, calls),
+        shown,
+        [f"{power_note(len(others) + 1)}."] if code == EQUAL else [],
+        headline_of(comparisons, causes, frames),
+        code=code,
+        refused=_undecided(comparisons, frames, chosen) if code == EQUAL else "",
+    )
+
+
+def _undecided(comparisons, frames, chosen: list[tuple[str, int]]) -> str:
+    """Why there is no verdict although nothing differs; empty where there is one."""
+    lacking = sum(not comparison.comparable for comparison in comparisons)
+    if lacking:
+        return (
+            f"records are missing in {lacking} of {len(comparisons)} comparisons: no verdict. Copy the runs again, or "
+            "repeat them, and compare again"
         )
-    if not complete(frames, [reference, *others]):
-        raise Usage(
-            "equal as far as recorded, but a run ended early: no verdict. Repeat it, and compare again"
-        )
-    say(f"{power_note(len(others) + 1)}.")
-    return EQUAL
+    if not complete(frames, chosen):
+        return "equal as far as recorded, but a run ended early: no verdict. Repeat it, and compare again"
+    return ""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from decimal import Decimal
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+from analysis.commands.answer import Answer, Bold
 from analysis.commands.choice import (
-    EQUAL,
     Usage,
     loaded,
     require_same_problem,
@@ -57,10 +59,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> int:
-    """Write the file or directory, and say what is in it."""
+def run(options: argparse.Namespace) -> Answer:
+    """Write the file or directory; what is in it."""
     from analysis.export.slices import NothingToExport
-    from analysis.page.terminal import printer
     from miniapps.trace import TraceError
 
     module = import_module(f"analysis.export.{options.format}")
@@ -77,44 +78,42 @@ def run(options: argparse.Namespace) -> int:
         raise Usage(
             f"-o {options.output}: no directory {options.output.absolute().parent}; make it, or name another"
         )
-    say = printer()
     try:
-        for line in _written(options, module):
-            say(line)
+        return (_models if options.format == "extrap" else _events)(options, module)
     except (NothingToExport, TraceError) as error:
         raise Usage(str(error)) from error
     except OSError as error:
         reason = error.strerror or str(error)
         raise Usage(f"-o {options.output}: cannot be written: {reason}; name another place") from error
-    return EQUAL
 
 
-def _written(options: argparse.Namespace, module) -> list[str]:
-    """Write what `options` ask for; what to say about it."""
-    if options.format == "extrap":
-        return _models(options, module)
+def _events(options: argparse.Namespace, module) -> Answer:
+    """The events of one run."""
     runs = _runs(options.runs)
     if len(runs) > 1:
         raise Usage(f"{options.format} takes one run, and these are {len(runs)}: {', '.join(map(str, runs))}")
     part = _slice(*runs[0], options)
-    lines = []
+    marked: list[str] = []
+    frames = None
     if options.against:
-        mark, sentence = _mark(part, *runs[0], options)
-        lines.append(sentence)
+        mark, sentence, frames = _mark(part, *runs[0], options)
+        marked.append(sentence)
         files = module.write(part, options.output, mark)
     else:
         files = module.write(part, options.output)
-    return [*_summary(part, files, module), *lines]
+    row = _row(part, True)
+    shown = [_summary(row, files, module), *map(Bold, marked)]
+    return Answer(frames, {"exported": _exported([row])}, shown, files=list(map(str, files)))
 
 
-def _models(options: argparse.Namespace, module) -> list[str]:
-    runs: list[Path] = []
-    skipped: list[Path] = []
+def _models(options: argparse.Namespace, module) -> Answer:
+    """What is known of each region on each rank count, of several runs."""
+    rows: list[dict[str, Any]] = []
 
     def parts():
         for directory, repeat in _runs(options.runs):
             part = _slice(directory, repeat, options)
-            (runs if part.complete else skipped).append(directory)
+            rows.append(_row(part, part.complete))
             if part.complete:
                 yield part
 
@@ -122,12 +121,12 @@ def _models(options: argparse.Namespace, module) -> list[str]:
         points = module.write(parts(), options.output)
     except module.NotOneExperiment as error:
         raise Usage(str(error)) from error
-    if skipped:
-        tell(f"left out, since they ended early: {', '.join(map(str, skipped))}", sys.stderr)
-    return [
-        f"Written to {options.output}: {len(runs)} run{'s' if len(runs) != 1 else ''}; {module.OPEN_WITH}",
-        *(f"Note: {note}." for note in module.notes(points)),
-    ]
+    if skipped := [row["path"] for row in rows if not row["used"]]:
+        tell(f"left out, since they ended early: {', '.join(skipped)}", sys.stderr)
+    used = len(rows) - len(skipped)
+    shown = [f"Written to {options.output}: {used} run{'s' if used != 1 else ''}; {module.OPEN_WITH}"]
+    notes = [f"Note: {note}." for note in module.notes(points)]
+    return Answer(None, {"exported": _exported(rows)}, shown, notes, files=[str(options.output)])
 
 
 def _runs(given: list[str]) -> list[tuple[Path, int | None]]:
@@ -144,14 +143,17 @@ def _slice(directory: Path, repeat: int | None, options: argparse.Namespace):
     if repeat is not None and options.repeat not in (None, repeat):
         raise Usage(f"{directory}:{repeat} and --repeat {options.repeat}: give one of them")
     repeat = options.repeat if repeat is None else repeat
+    begin = time.perf_counter()
     part = slice_of(directory, Selection(repeat, options.ranks, options.steps, options.begin, options.end))
+    if options.verbose:
+        tell(f"read the events of {directory} in {time.perf_counter() - begin:.3f} s", sys.stderr)
     if not part.complete and options.format != "extrap":
         tell(f"{directory}: ended early; its last events are missing", sys.stderr)
     return part
 
 
 def _mark(part, directory: Path, repeat: int | None, options: argparse.Namespace):
-    """(mark, what to say about it): of the first divergence, if it is known when it was and that is in the slice."""
+    """(mark, what to say about it, the frames): of the first divergence, where its time is known and in the slice."""
     from analysis.divergence.compare import compare
     from analysis.export.marks import mark_of
     from analysis.load.guard import read_run
@@ -169,33 +171,52 @@ def _mark(part, directory: Path, repeat: int | None, options: argparse.Namespace
     require_same_problem(frames, [a, b])
     comparison = compare(frames, a, b)
     if comparison.equal:
-        return None, f"No mark: {a[0]}:{a[1]} and {b[0]}:{b[1]} are equal as far as both recorded."
+        return None, f"No mark: {a[0]}:{a[1]} and {b[0]}:{b[1]} are equal as far as both recorded.", frames
     point, where = comparison.part, f"{a[0]}:{a[1]} and {b[0]}:{b[1]} part at {place(comparison.part)}"
     table = "fingerprints" if point is comparison.fingerprint else "values"
     (trace,) = read_run(directory, [table], [point.rank_a])
     events = timeline(directory)
     mark = mark_of(point, table, a[1], trace, events[events["rank"] == point.rank_a])
     if mark is None:
-        return None, f"No mark: {where}, but the run recorded no events (--trace off)."
+        return None, f"No mark: {where}, but the run recorded no events (--trace off).", frames
     if mark.rank not in part.attributes or not part.begin <= mark.at <= part.end:
         return (
             None,
             f"No mark: {where}, on rank {mark.rank} at {mark.at / 1e9:.6f} s, which is not in the slice.",
+            frames,
         )
-    return mark, f"Marked: {where}, on rank {mark.rank} at {mark.at / 1e9:.6f} s."
+    return mark, f"Marked: {where}, on rank {mark.rank} at {mark.at / 1e9:.6f} s.", frames
 
 
-def _summary(part, files: list[Path], module) -> list[str]:
+def _row(part, used: bool) -> dict[str, Any]:
+    """What a slice holds; `used`: whether it is in the file."""
     from analysis.export.slices import spans
 
-    events = part.events
+    return {
+        "path": str(part.path),
+        "used": used,
+        "ranks": spans(part.attributes),
+        "steps": spans(set(part.events["step"])),
+        "events": len(part.events),
+        "collectives": int(part.events["collective"].max()) + 1,
+        "cut": int(part.events["cut"].sum()),
+    }
+
+
+def _exported(rows: list[dict[str, Any]]):
+    import pandas as pd
+
+    return pd.DataFrame(rows)
+
+
+def _summary(row: dict[str, Any], files: list[Path], module) -> str:
     what = [
-        f"{len(events):,} events of ranks {spans(part.attributes)}, steps {spans(set(events['step']))}",
-        f"{events['collective'].max() + 1:,} collectives",
-        *([f"{events['cut'].sum():,} cut at the border"] if events["cut"].any() else []),
+        f"{row['events']:,} events of ranks {row['ranks']}, steps {row['steps']}",
+        f"{row['collectives']:,} collectives",
+        *([f"{row['cut']:,} cut at the border"] if row["cut"] else []),
     ]
     shown = f"{files[0]}" + (f" ... {files[-1].name}" if len(files) > 1 else "")
-    return [f"Written to {shown}: {', '.join(what)}; {module.OPEN_WITH}"]
+    return f"Written to {shown}: {', '.join(what)}; {module.OPEN_WITH}"
 
 
 def _installed(package: str) -> bool:

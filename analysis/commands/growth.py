@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import math
 
-from analysis.commands.choice import EQUAL, Usage, add_csv, export, require_directory, warn
+from analysis.commands.answer import Answer, Bold, Shown
+from analysis.commands.choice import Usage, add_csv, frames_for_csv
 
 SUMMARY = "how the difference between runs grows with the step: rate, saturation, when a tolerance is crossed"
 DETAIL = """\
@@ -36,31 +37,22 @@ def _tolerance(text: str) -> float:
     return value
 
 
-def run(options: argparse.Namespace) -> int:
-    """Print the laws of growth."""
+def run(options: argparse.Namespace) -> Answer:
+    """The laws of growth."""
     from analysis.growth.runs import alone, cell_growths, laws
     from analysis.growth.table import equal_lines, growth_tables
-    from analysis.load.frames import load
-    from analysis.page.terminal import printer
     from analysis.runs import samples
 
-    require_directory("--csv", options.csv)
-    frames = load(options.runs)
-    warn(frames)
+    frames = frames_for_csv(options)
     if samples(frames.runs).all():
         raise Usage(
             "no run with steps that follow from each other among these; for those that compare variants see `sums`"
         )
     differences = cell_growths(frames)
     fitted = laws(differences, options.tolerance)
-    say = printer()
-    for table in growth_tables(fitted, options.tolerance):
-        say(table)
-    for line in equal_lines(differences):
-        say(line)
-    for cell in alone(frames):
-        say(
-            f"{cell}: fewer than two complete runs, nothing to compare; run with --repeats 7 for a rate with interval."
-        )
-    export(options, {"laws": fitted, "growth": differences}, say)
-    return EQUAL
+    notes = [
+        f"{cell}: fewer than two complete runs, nothing to compare; run with --repeats 7 for a rate with interval."
+        for cell in alone(frames)
+    ]
+    shown: list[Shown] = [*growth_tables(fitted, options.tolerance), *map(Bold, equal_lines(differences))]
+    return Answer(frames, {"laws": fitted, "growth": differences}, shown, notes)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from analysis.commands.choice import EQUAL, Usage, add_csv, export, loaded, require_directory, warn
+from analysis.commands.answer import Answer, Bold, Shown
+from analysis.commands.choice import add_csv, frames_for_csv, none_usable
 
 SUMMARY = "what the runs do not support: rules of careful benchmarking, checked"
 DETAIL = """\
@@ -19,25 +20,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_csv(parser)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Print what limits the conclusions from the runs."""
+def run(options: argparse.Namespace) -> Answer:
+    """What limits the conclusions from the runs."""
     from analysis.lint.rules import RULES, lint
     from analysis.overview import Overview
-    from analysis.page.terminal import printer
 
-    require_directory("--csv", options.csv)
-    frames = loaded(options, options.runs)
-    warn(frames)
+    frames = frames_for_csv(options)
     if frames.runs.empty:
-        raise Usage(f"no usable run in {', '.join(map(str, options.runs))}; the reasons are above")
+        raise none_usable(options)
     findings = lint(Overview(frames))
-    say = printer()
-    say(f"{len(findings)} findings by {findings['rule'].nunique()} of {len(RULES)} rules.", bold=True)
+    shown: list[Shown] = [
+        Bold(f"{len(findings)} findings by {findings['rule'].nunique()} of {len(RULES)} rules.")
+    ]
     for row in findings.itertuples(index=False):
-        say()
-        say(f"{row.severity}: {row.found}")
-        say(f"  {'rule':<9}{row.rule}; concerns: {row.section}")
-        say(f"  {'where':<9}{row.where}")
-        say(f"  {'do':<9}{row.remedy}")
-    export(options, {"findings": findings}, say)
-    return EQUAL
+        shown += [
+            "",
+            f"{row.severity}: {row.found}",
+            f"  {'rule':<9}{row.rule}; concerns: {row.section}",
+            f"  {'where':<9}{row.where}",
+            f"  {'do':<9}{row.remedy}",
+        ]
+    return Answer(frames, {"findings": findings}, shown)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from analysis.commands.choice import EQUAL, Usage, add_reference, frames_of, require_directory, warn
+from analysis.commands.answer import Answer, Bold, Shown
+from analysis.commands.choice import Usage, add_reference, frames_of, require_directory, warn
 
 SUMMARY = "the verdict on all runs as one HTML file that needs no network"
 DETAIL = """\
@@ -30,44 +31,51 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_reference(parser)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Write the HTML file; print the verdict and the groups."""
-    from analysis.page.tables import alone, groups_table
-    from analysis.page.terminal import printer
+def run(options: argparse.Namespace) -> Answer:
+    """Write the HTML file; the verdict and the groups."""
+    from analysis.load.watch import Watch
+    from analysis.page.tables import alone, decisions_frame, groups_frame, groups_table
     from analysis.report.build import build
+    from analysis.results import results
 
     if options.output.is_dir() or not options.output.absolute().parent.is_dir():
         raise Usage(f"-o {options.output}: must be a file in a directory that exists")
     require_directory("--results", options.results)
     frames, against = frames_of(options)
-    page = build(frames, against)
+    page = build(frames, against, Watch(options.quiet, options.verbose))
     try:
         options.output.write_text(page.html, encoding="utf-8")
     except OSError as error:
         raise Usage(
             f"-o {options.output}: cannot be written: {error.strerror}; choose another file"
         ) from error
-    say = printer()
-    say(page.verdict, bold=True)
-    say()
+    shown: list[Shown] = [Bold(page.headline), ""]
     title, table = groups_table(page.groups, page.overview.decisions)
     if table.rows:
-        say((title, table))
+        shown.append((title, table))
     if rest := alone(page.groups):
-        say(f"Nothing to compare: {'; '.join(rest)}.")
-        say()
+        shown += [f"Nothing to compare: {'; '.join(rest)}.", ""]
     warn(frames)
+    rows = results(page.overview) if options.results or options.json else None
+    tables = {"groups": groups_frame(page.groups), "decisions": decisions_frame(page.overview.decisions)}
+    files, notes = [str(options.output)], []
     if options.results:
-        from analysis.results import NotOurs, results, write_results
+        written = _written(options.results, rows, page.figures)
+        files += [f"{options.results}/{name}" for name in written]
+        notes.append(f"Results: {len(written)} files in {options.results}")
+    notes.append(f"Report: {options.output} ({len(page.html.encode()) / 1e6:.2f} MB)")
+    return Answer(
+        frames, tables | ({} if rows is None else {"results": rows}), shown, notes, page.headline, files
+    )
 
-        try:
-            written = write_results(options.results, results(page.overview), page.figures)
-        except NotOurs as error:
-            raise Usage(f"--results {error}") from error
-        except OSError as error:
-            raise Usage(
-                f"--results {options.results}: cannot be written: {error.strerror}; choose another"
-            ) from error
-        say(f"Results: {len(written)} files in {options.results}")
-    say(f"Report: {options.output} ({len(page.html.encode()) / 1e6:.2f} MB)")
-    return EQUAL
+
+def _written(directory: Path, rows, figures) -> list[str]:
+    """The names of the files of --results, written into `directory`."""
+    from analysis.results import NotOurs, write_results
+
+    try:
+        return write_results(directory, rows, figures)
+    except NotOurs as error:
+        raise Usage(f"--results {error}") from error
+    except OSError as error:
+        raise Usage(f"--results {directory}: cannot be written: {error.strerror}; choose another") from error

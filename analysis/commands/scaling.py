@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from analysis.commands.choice import EQUAL, Usage, add_csv, export, frames_for_csv
+from analysis.commands.answer import Answer, Bold, Shown
+from analysis.commands.choice import Usage, add_csv, frames_for_csv
 
 SUMMARY = "speedup, efficiencies, waiting and the critical path, against the number of ranks"
 DETAIL = """\
@@ -22,9 +23,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_csv(parser)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Print how the runs scale."""
-    from analysis.page.terminal import printer
+def run(options: argparse.Namespace) -> Answer:
+    """How the runs scale."""
     from analysis.scaling.study import study
     from analysis.scaling.tables import all_tables, base_notes, exported
 
@@ -33,12 +33,7 @@ def run(options: argparse.Namespace) -> int:
     if results.points.empty:
         why = "; ".join(results.notes) or "there is none"
         raise Usage(f"no complete run with times ({why}); repeat one to its end without --trace off")
-    say = printer()
-    if results.speedups.empty:
-        say("No problem was timed on several rank counts by one method: no speedup is known.")
-    for table in all_tables(results):
-        say(table)
-    for note in [*base_notes(results), *results.notes]:
-        say(f"Note: {note}.")
-    export(options, exported(results), say)
-    return EQUAL
+    alone = "No problem was timed on several rank counts by one method: no speedup is known."
+    shown: list[Shown] = [*([Bold(alone)] if results.speedups.empty else []), *all_tables(results)]
+    notes = [f"Note: {note}." for note in [*base_notes(results), *results.notes]]
+    return Answer(frames, exported(results), shown, notes)

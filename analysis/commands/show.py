@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from analysis.commands.choice import BAD_USAGE, EQUAL, loaded, warn
+from analysis.commands.answer import Answer
+from analysis.commands.choice import loaded, none_usable, warn
 
 SUMMARY = "what is recorded in runs"
 DETAIL = """\
@@ -18,14 +19,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN")
 
 
-def run(options: argparse.Namespace) -> int:
-    """Print what is in the runs."""
-    from analysis.page.tables import run_tables
-    from analysis.page.terminal import printer
+def run(options: argparse.Namespace) -> Answer:
+    """What is in the runs."""
+    from analysis.page.tables import run_frames, run_tables
 
     frames = loaded(options, options.runs, copies=True)
-    say = printer()
-    for table in run_tables(frames):
-        say(table)
     warn(frames)
-    return EQUAL if len(frames.runs) else BAD_USAGE
+    if frames.runs.empty:
+        raise none_usable(options)
+    shown = run_frames(frames)
+    return Answer(frames, shown, list(run_tables(shown)))

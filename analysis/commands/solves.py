@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from analysis.commands.choice import EQUAL, add_csv, export, frames_for_csv, without
+from analysis.commands.answer import Answer, Bold, Shown
+from analysis.commands.choice import add_csv, frames_for_csv, without
 
 SUMMARY = "the solves of `solver`: iterations, accuracy, and how a difference grows with the iteration"
 DETAIL = """\
@@ -19,9 +20,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_csv(parser)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Print what is known of the solves."""
-    from analysis.page.terminal import printer
+def run(options: argparse.Namespace) -> Answer:
+    """What is known of the solves."""
     from analysis.solves.frames import solves as frames_of
     from analysis.solves.tables import all_tables, exported, sentences, study
 
@@ -30,12 +30,5 @@ def run(options: argparse.Namespace) -> int:
     if solves.solves.empty:
         raise without(frames, "a residual by iteration, as `solver` does")
     results = study(solves)
-    say = printer()
-    for line in sentences(results):
-        say(line, bold=True)
-    for table in all_tables(results):
-        say(table)
-    for note in results.notes:
-        say(f"Note: {note}.")
-    export(options, exported(results), say)
-    return EQUAL
+    shown: list[Shown] = [*map(Bold, sentences(results)), *all_tables(results)]
+    return Answer(frames, exported(results), shown, [f"Note: {note}." for note in results.notes])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from analysis.commands.choice import EQUAL, Usage, add_csv, export, frames_for_csv, without
+from analysis.commands.answer import Answer
+from analysis.commands.choice import Usage, add_csv, frames_for_csv, without
 
 SUMMARY = "the sums of `reductions`: how far they vary, and what each way of adding up costs"
 DETAIL = """\
@@ -24,9 +25,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_csv(parser)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Print what is known of the sums."""
-    from analysis.page.terminal import printer
+def run(options: argparse.Namespace) -> Answer:
+    """What is known of the sums."""
     from analysis.sums.frames import NoReference
     from analysis.sums.frames import sums as frames_of
     from analysis.sums.tables import all_tables, exported, study
@@ -39,10 +39,5 @@ def run(options: argparse.Namespace) -> int:
         results = study(sums, options.reference)
     except NoReference as error:
         raise Usage(str(error)) from error
-    say = printer()
-    for table in all_tables(results):
-        say(table)
-    for note in results.notes:
-        say(f"Note: {note}.")
-    export(options, exported(results), say)
-    return EQUAL
+    notes = [f"Note: {note}." for note in results.notes]
+    return Answer(frames, exported(results), all_tables(results), notes)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from analysis.commands.choice import EQUAL, add_csv, add_reference, export, frames_of, require_directory, warn
+from analysis.commands.answer import Answer, Bold, Shown
+from analysis.commands.choice import add_csv, add_reference, frames_of, require_directory, warn
 
 SUMMARY = "how many results there are, and how far they lie apart"
 DETAIL = """\
@@ -27,29 +28,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_csv(parser)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Print the table of variability."""
+def run(options: argparse.Namespace) -> Answer:
+    """The table of variability."""
     from analysis.factors import by_factor
     from analysis.headline import headline
     from analysis.page.tables import factor_table, variability_tables
-    from analysis.page.terminal import printer
     from analysis.variability import pairs, variability
     from analysis.verdict import judge
 
     require_directory("--csv", options.csv)
     frames, against = frames_of(options)
-    say = printer()
-    say(str(headline(judge(frames), frames)), bold=True)
-    say()
+    verdict = headline(judge(frames), frames)
     compared = pairs(frames, against)
     if options.by:
-        summary = by_factor(frames, options.by, against, compared)
-        say(factor_table(summary, options.by))
-        export(options, {f"variability-by-{options.by}": summary, "pairs": compared}, say)
+        frame = by_factor(frames, options.by, against, compared)
+        name, tables = f"variability-by-{options.by}", [factor_table(frame, options.by)]
     else:
         frame = variability(frames, against, compared)
-        for cell, table in variability_tables(frame):
-            say((f"Variability: {cell}", table))
-        export(options, {"variability": frame, "pairs": compared}, say)
+        name = "variability"
+        tables = [(f"Variability: {cell}", table) for cell, table in variability_tables(frame)]
     warn(frames)
-    return EQUAL
+    shown: list[Shown] = [Bold(verdict), "", *tables]
+    return Answer(frames, {name: frame, "pairs": compared}, shown, verdict=verdict)

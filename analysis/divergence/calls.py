@@ -12,19 +12,20 @@ from miniapps.trace.records import ADDED, RECEIVED, SENT, SOURCE, TOTAL
 
 SIDES = {ADDED: "given", SENT: "given", TOTAL: "got", RECEIVED: "got", SOURCE: "sources"}
 OF_A_RANK = re.compile(r" by rank \d+ of \d+$")
-COLUMNS = ("call", "step", "given", "given_differing", "got", "got_differing", "sources", "sources_differing")
+CALLS = ("call", "step", "given", "given_differing", "got", "got_differing", "sources", "sources_differing")
 
 
 def by_call(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
-    """What calls were given and got in both runs, and how much of it differs; columns COLUMNS, a row per call and site.
+    """What calls were given and got in both runs, and how much of it differs; columns CALLS, a row per call and site.
 
     `step` is the first with a difference, -1 where there is none: calls that differ come first, the earliest on top.
     """
     frame = by_step(frames, a, b)
-    prefixes = frame["name"].str.partition(":")[0] + ":"
-    kept = prefixes.isin(list(SIDES)) & frame["name"].str.contains(" at ", regex=False)
+    parts = frame["name"].astype("object").str.partition(":", expand=False)
+    prefixes = parts.str[0].astype(str) + ":"
+    kept = prefixes.isin(list(SIDES)) & parts.str[2].astype(str).str.contains(" at ", regex=False)
     frame = frame[kept].assign(side=prefixes[kept].map(SIDES))
-    frame["call"] = frame["name"].str.partition(":")[2].str.replace(OF_A_RANK, "", regex=True)
+    frame["call"] = parts[kept].str[2].astype(str).str.replace(OF_A_RANK, "", regex=True)
     rows = []
     for call, own in frame.groupby("call", sort=False):
         counts = own.groupby("side")[["elements", "differing"]].sum()
@@ -34,7 +35,7 @@ def by_call(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
             elements, differing = counts.loc[side] if side in counts.index else (0, 0)
             row |= {side: int(elements), f"{side}_differing": int(differing)}
         rows.append(row)
-    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    table = pd.DataFrame(rows, columns=list(CALLS))
     return table.sort_values(
         "step", key=lambda step: step.where(step >= 0, 2**31), kind="stable", ignore_index=True
     )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +19,14 @@ from analysis.load.ordering import assign_orderings
 from analysis.load.pool import readers
 from analysis.load.rows import Rows
 from analysis.load.store import Leaves, Source, Store
+from analysis.load.watch import Watch
 from miniapps.received.text import printable
 from miniapps.trace import trace_files
 from miniapps.trace.schema import NAMED
 
 TOGETHER = 32  # files that one task reads
 POOL_FROM = 33  # files: below, starting processes costs more than it saves
+SILENT = Watch()
 
 # The columns of the tables, beside `run`: names are categoricals.
 COLUMNS = {
@@ -116,18 +118,19 @@ def load(
     processes: int | None = None,
     copies: bool = False,
     keep: bool = True,
+    watch: Watch = SILENT,
 ) -> Frames:
     """The runs that `paths` name: directories of runs, directories to search, or glob patterns.
 
     What was read before comes from the cache in the run's directory, where `keep` allows it (`analysis.load.cache`).
     More than 32 files are read by several processes (`analysis.load.pool`). What cannot be used or is doubtful is
     in `excluded`; so is the second directory of one launch, which is not another sample, unless `copies` are wanted.
-    Raises NoRuns for a path without runs.
+    `watch` tells how far reading is. Raises NoRuns for a path without runs.
     """
     directories = [Path(path) for path in find_runs(paths)]
     runs: list[Run] = []
     tables: list[dict[str, Rows]] = []
-    for run, own in _read(directories, processes, keep):
+    for run, own in _read(directories, processes, keep, watch):
         runs.append(run)
         tables.append(own)
     names = labels(directories)
@@ -137,26 +140,38 @@ def load(
 
 
 def _read(
-    directories: list[Path], processes: int | None, keep: bool
+    directories: list[Path], processes: int | None, keep: bool, watch: Watch
 ) -> Iterator[tuple[Run, dict[str, Rows]]]:
     """Each run with its tables, in order; one run at a time is in memory in full."""
     files = [trace_files(directory) for directory in directories]
     signed = [cache.signature(*run) for run in zip(directories, files, strict=True)]
-    cached = [cache.load(*run) if keep else None for run in zip(directories, signed, strict=True)]
+    cached: list[tuple[Run, dict[str, Rows]] | None] = []
+    took: list[float] = []
+    for each in zip(directories, signed, strict=True):
+        watch.step(len(took), len(files), f"looking at run {len(took) + 1} of {len(files)}")
+        begin = time.perf_counter()
+        cached.append(cache.load(*each) if keep else None)
+        took.append(time.perf_counter() - begin)
     tasks = [
         [own[i : i + TOGETHER] for i in range(0, len(own), TOGETHER)] if known is None else []
         for own, known in zip(files, cached, strict=True)
     ]
-    few = sum(len(task) for own in tasks for task in own) < POOL_FROM
-    with readers(1 if few else sum(map(len, tasks)), processes) as reading:
+    unread = sum(len(task) for own in tasks for task in own)
+    watch.begin(unread, len(directories))
+    with readers(1 if unread < POOL_FROM else sum(map(len, tasks)), processes) as reading:
         pieces = reading(task for own in tasks for task in own)
-        for directory, own, known, names, signature in zip(
-            directories, tasks, cached, files, signed, strict=True
+        for directory, own, known, names, signature, looked in zip(
+            directories, tasks, cached, files, signed, took, strict=True
         ):
             if known is not None:
+                watch.run(directory, True, looked)
                 yield known
                 continue
-            read = [piece for several in islice(pieces, len(own)) for piece in several]
+            begin = time.perf_counter()
+            read = []
+            for task, several in zip(own, pieces, strict=False):  # `pieces` are of all runs
+                read += several
+                watch.read(len(task), {path: s for piece in several for path, s in piece.seconds.items()})
             run = assemble(directory, read)
             del read
             tables = cache.save(run, names, signature) if keep and run.rows else None
@@ -166,7 +181,9 @@ def _read(
                     for table, columns in run.tables.items()
                 }
             run.tables = {}
+            watch.run(directory, False, time.perf_counter() - begin)
             yield run, tables
+    watch.clear()
 
 
 def _exclude_copies(runs: list[Run]) -> None:

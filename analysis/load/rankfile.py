@@ -5,8 +5,9 @@ Only NumPy is imported, since the pool of readers imports this module once per p
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,23 +43,28 @@ class Head:
 class Piece:
     """Several files of one run: a Head per rank, or the TraceError that says why a file cannot be used; `tables` of
     columns, rank after rank: `events` summed over (rank, repeat, step, name),
-    all others row by row; `name` counts in `names`."""
+    all others row by row; `name` counts in `names`; `seconds` that reading each file took."""
 
     heads: list[Head | TraceError]
     names: list[str]
     tables: dict[str, dict[str, np.ndarray]]
+    seconds: dict[Path, float] = field(default_factory=dict)
 
 
 def read_piece(paths: Iterable[Path]) -> Piece:
     """What is in the trace files `paths`; an error of one does not end a pool."""
     heads: list[Head | TraceError] = []
     traces: list[RankTrace] = []
+    seconds: dict[Path, float] = {}
     for path in paths:
+        begin = time.perf_counter()
         try:
             per_rank = read_all(path)
         except TraceError as error:
             heads.append(error)
             continue
+        finally:
+            seconds[path] = time.perf_counter() - begin
         for trace in per_rank:
             if missing := [key for key in REQUIRED if key not in trace.attributes]:
                 reason = f"{path}: the attribute {', '.join(missing)} is missing; leave this run out"
@@ -68,7 +74,7 @@ def read_piece(paths: Iterable[Path]) -> Piece:
             trace.tables["events"] = forward
             heads.append(Head(path, trace.attributes, trace.digest, _spans(forward), _ends(trace), backwards))
             traces.append(trace)
-    return _piece(heads, traces)
+    return replace(_piece(heads, traces), seconds=seconds)
 
 
 def nothing(error: TraceError) -> Piece:

@@ -7,14 +7,38 @@ from collections.abc import Iterable, Iterator
 
 import pandas as pd
 
+from analysis.comparison import COMPARED
+from analysis.divergence.calls import CALLS
+from analysis.divergence.compare import GROWTH
 from analysis.headline import BADGES, badge
 from analysis.load.frames import Frames
 from analysis.page.sections import Mark, Table
 from analysis.page.text import below, number
 from analysis.regions import regions, summary
-from analysis.verdict import NOTHING, UNTESTED, Group, by_weight, clause
+from analysis.verdict import DIFFERS, NOTHING, UNTESTED, Group, by_weight, clause
 
 STATE_SHOWN = 12  # characters of a final state
+GROUPS = ("verdict", "badge", "group", "words", "guarantee", "ordering", "ranks", "runs", "incomplete", "results",
+          "state", "text")  # fmt: skip
+RECORDED = ("run", "table", "name", "rows", "steps", "blocks")
+
+
+def groups_frame(groups: list[Group]) -> pd.DataFrame:
+    """A row per group, the worst first; columns GROUPS. `ranks` are lists of rank counts, `results` how many different
+    ones there are, `state` the hash of the final state where all runs have one, `text` what there is to say."""
+    rows = [
+        (
+            group.verdict, badge(group), group.label, group.words, group.guarantee, group.ordering,
+            list(group.sizes), group.runs, group.incomplete, group.distinct, group.state, clause(group),
+        )
+        for group in by_weight(groups)
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=list(GROUPS))
+
+
+def decisions_frame(decisions: Iterable[tuple[str, str, str]]) -> pd.DataFrame:
+    """The families of solves in which a decision changed, a row each."""
+    return pd.DataFrame(decisions, columns=["family", "verdict", "text"])
 
 
 def groups_table(groups: list[Group], decisions: Iterable[tuple[str, str, str]] = ()) -> tuple[str, Table]:
@@ -24,12 +48,12 @@ def groups_table(groups: list[Group], decisions: Iterable[tuple[str, str, str]] 
     names = {group.label: Mark(group.words, "", series=i) for i, group in enumerate(groups)}
     rows: list[tuple[object, ...]] = [
         (
-            Mark(badge(group), group.verdict), names[group.label], ", ".join(map(str, group.sizes)),
-            f"{group.runs}" + (f" + {group.incomplete} incomplete" if group.incomplete else ""),
-            group.distinct, group.state[:STATE_SHOWN] or ("several" if group.distinct > 1 else "-"), clause(group),
+            Mark(row.badge, row.verdict), names[row.group], ", ".join(map(str, row.ranks)),
+            f"{row.runs}" + (f" + {row.incomplete} incomplete" if row.incomplete else ""),
+            row.results, row.state[:STATE_SHOWN] or ("several" if row.results > 1 else "-"), row.text,
         )
-        for group in by_weight(groups)
-        if group.verdict != UNTESTED
+        for row in groups_frame(groups).itertuples(index=False)
+        if row.verdict != UNTESTED
     ]  # fmt: skip
     rows += [
         (Mark(BADGES[verdict], verdict), name, "", "", "", "", words) for name, verdict, words in decisions
@@ -152,9 +176,36 @@ def calls_table(frame: pd.DataFrame, most: int = 12) -> tuple[str, Table]:
     return title, Table(heads, rows, heads[1:])
 
 
-def run_tables(frames: Frames) -> Iterator[tuple[str, Table]]:
-    """What each run of `frames` is, its repeats, what it recorded, and its times."""
-    for run, repeats in frames.runs.groupby("run", sort=False):
+def comparison_frames(
+    rows: list[dict[str, object]],
+    remarks: list[list[tuple[str, str]]],
+    steps: list[pd.DataFrame],
+    calls: list[pd.DataFrame],
+) -> dict[str, pd.DataFrame]:
+    """`comparisons`, a row for each pair as `comparison.comparison_row` makes it; `facts`, what there is to say of each
+    pair; `growth`, what `divergence.growth` returned for the pairs that differ, one after the other, and
+    `calls` what `divergence.by_call` did."""
+    differing = [row for row in rows if row["verdict"] == DIFFERS]
+    facts = [
+        (row["a"], row["b"], *each)
+        for row, told in zip(rows, remarks, strict=True)
+        for each in told
+    ]  # fmt: skip
+    grown, called = (
+        [frame.assign(a=row["a"], b=row["b"]) for row, frame in zip(differing, frames, strict=True)]
+        for frames in (steps, calls)
+    )
+    return {
+        "comparisons": pd.DataFrame(rows, columns=list(COMPARED)).astype(COMPARED),
+        "facts": pd.DataFrame(facts, columns=["a", "b", "what", "text"]),
+        "growth": pd.concat(grown, ignore_index=True) if grown else pd.DataFrame(columns=[*GROWTH, "a", "b"]),
+        "calls": pd.concat(called, ignore_index=True) if called else pd.DataFrame(columns=[*CALLS, "a", "b"]),
+    }
+
+
+def run_tables(shown: dict[str, pd.DataFrame]) -> Iterator[tuple[str, Table]]:
+    """What each run is, its repeats, what it recorded, and its times, from what `run_frames` returned."""
+    for run, repeats in shown["runs"].groupby("run", sort=False):
         first = repeats.iloc[0]
         method = ", ".join(f"{key}={_plain(value)}" for key, value in json.loads(first["method"]).items())
         rows = [
@@ -172,21 +223,37 @@ def run_tables(frames: Frames) -> Iterator[tuple[str, Table]]:
         ]
         yield "Repeats", Table(heads, repeated, heads[2:4])
         heads = ("table", "name", "rows", "steps", "blocks")
-        yield "Recorded", Table(heads, _recorded(frames, run), heads[2:])
-        measured = regions(frames)
-        medians = summary(measured[measured["run"] == run])
+        recorded = shown["recorded"]
+        rows_of_names: list[tuple[object, ...]] = [
+            (r.table, r.name, r.rows, r.steps, r.blocks or "-")
+            for r in recorded[recorded["run"] == run].itertuples(index=False, name="Row")
+        ]
+        yield "Recorded", Table(heads, rows_of_names, heads[2:])
+        medians = shown["regions"][shown["regions"]["run"] == run]
         if len(medians):
             yield "Wall time per region, mean over ranks, median over repeats", region_table(medians)
 
 
-def _recorded(frames: Frames, run: str) -> list[tuple[object, ...]]:
-    rows: list[tuple[object, ...]] = []
+def run_frames(frames: Frames) -> dict[str, pd.DataFrame]:
+    """What there is to show of runs: `runs`, a row per (run, repeat); `recorded`, what each run recorded by name, with
+    columns RECORDED; `regions`, for each run what `regions.summary` returned."""
+    measured = regions(frames)
+    labels = frames.runs["run"].drop_duplicates().tolist()
+    recorded = [row for run in labels for row in _recorded(frames, run)]
+    times = [summary(measured[measured["run"] == run]).assign(run=run) for run in labels]
+    return {
+        "runs": frames.runs,
+        "recorded": pd.DataFrame(recorded, columns=list(RECORDED)),
+        "regions": pd.concat(times, ignore_index=True) if times else pd.DataFrame(columns=["run"]),
+    }
+
+
+def _recorded(frames: Frames, run: str) -> Iterator[tuple[object, ...]]:
     for table in ("fingerprints", "values", "order", "choices", "usage"):
         frame = getattr(frames, table)
         for name, same in frame[(frame["run"] == run).to_numpy()].groupby("name", observed=True):
             blocks = same["block"][same["block"] >= 0].nunique() if "block" in same else 0
-            rows.append((table, name, len(same), same["step"].nunique(), blocks or "-"))
-    return rows
+            yield run, table, name, len(same), same["step"].nunique(), blocks
 
 
 def _plain(value: object) -> str:

@@ -11,9 +11,10 @@ from importlib import resources
 
 from analysis.components.sections import components_section
 from analysis.export.tables import link
-from analysis.headline import headline
+from analysis.headline import Headline, headline
 from analysis.lint.rules import lint
-from analysis.load.frames import Frames
+from analysis.load.frames import SILENT, Frames
+from analysis.load.watch import Watch
 from analysis.overview import Overview
 from analysis.page.sections import Section
 from analysis.page.svg import GLYPHS, SERIES, Figure
@@ -58,23 +59,29 @@ CARDS = 3  # first divergences of a section that are shown unfolded
 
 @dataclass(frozen=True)
 class Report:
-    """The HTML text, and what else is worth saying in a terminal: `verdict` is the badge and the sentence."""
+    """The HTML text, and what else is worth saying in a terminal."""
 
     html: str
-    verdict: str
+    headline: Headline
     groups: list[Group]
     overview: Overview
     figures: list[Figure]
 
+    @property
+    def verdict(self) -> str:
+        """The badge and the sentence."""
+        return printable(str(self.headline))
 
-def build(frames: Frames, against: Id | None = None) -> Report:
-    """The report on all runs of `frames`; `against` is the run that all are compared with (None: chosen)."""
+
+def build(frames: Frames, against: Id | None = None, watch: Watch = SILENT) -> Report:
+    """The report on all runs of `frames`; `against` is the run that all are compared with (None: chosen). `watch` tells
+    how many of its parts are made."""
     import jinja2
 
     overview = Overview(frames, against)
     groups = overview.groups
     verdict = headline(groups, frames, overview.decisions)
-    keyed = _annotated(overview)  # groups by their labels, as exported figures name them
+    keyed = _annotated(overview, watch)  # groups by their labels, as exported figures name them
     sections = [in_words(section, overview.words) for section in keyed]
     launches = frames.runs["run"].nunique()
     environment = jinja2.Environment(
@@ -102,19 +109,21 @@ def build(frames: Frames, against: Id | None = None) -> Report:
     )
     # Names may hold characters that UTF-8 cannot write, or that hide others.
     html = printable(html, keep="\n")
-    return Report(
-        html, printable(str(verdict)), groups, overview, [f for section in keyed for f in section.figures]
-    )
+    return Report(html, verdict, groups, overview, [f for section in keyed for f in section.figures])
 
 
 def _apps(frames: Frames) -> str:
     return ", ".join(sorted(set(frames.runs["app"])))
 
 
-def _annotated(overview: Overview) -> list[Section]:
+def _annotated(overview: Overview, watch: Watch) -> list[Section]:
     """All sections, each with the number of findings that concern it."""
     findings = lint(overview)
-    every = [section for sections in SECTIONS for section in sections(overview)]
+    every: list[Section] = []
+    for i, sections in enumerate(SECTIONS):
+        watch.step(i, len(SECTIONS), f"part {i + 1} of {len(SECTIONS)} of the report")
+        every += sections(overview)
+    watch.clear()
     every[-2:-2] = limits_sections(findings)  # before environments and what was left out
     return [
         replace(section, findings=in_numbers(findings[findings["section"] == section.title]))

@@ -57,10 +57,25 @@ def all_tables(results: Study) -> list[tuple[str, Table]]:
 
 def exported(results: Study) -> dict[str, pd.DataFrame]:
     """The frames of `results` that are written as CSV, by name."""
+    decisions = results.decisions.assign(
+        decisions=[_listed(taken) for taken in results.decisions["decisions"]],
+        sample_decisions=[
+            [{"iterations": iterations, "samples": count} for iterations, count in drawn.items()]
+            for drawn in results.decisions["sample_decisions"]
+        ],
+    )
+    cases = results.cases.assign(decisions=[_listed(taken) for taken in results.cases["decisions"]])
     return {
-        "solves": results.recorded.solves, "cases": results.cases, "decisions": results.decisions,
+        "solves": results.recorded.solves, "cases": cases, "decisions": decisions,
         "pairs": results.pairs, "growth": results.growth, "samples": results.recorded.samples,
     }  # fmt: skip
+
+
+def _listed(taken: dict[tuple[int, bool], int]) -> list[dict[str, int | bool]]:
+    return [
+        {"iterations": iterations, "converged": converged, "solves": solves}
+        for (iterations, converged), solves in taken.items()
+    ]
 
 
 def decision_table(results: Study) -> tuple[str, Table]:

@@ -16,6 +16,7 @@ from benchmarks.allreduce.check import wrong
 from benchmarks.allreduce.clock import GlobalClock
 from benchmarks.allreduce.timing import expected, repeat
 from kernels.allreduce import plan
+from kernels.progress import Progress
 
 TOO_LATE = 0.5  # part of a round's windows that may begin late before the clock is given up
 
@@ -45,12 +46,19 @@ def measure(comm: MPI.Comm, cells: Sequence[Cell], asked, plan: Callable = plan)
 
 
 def rounds(comm, cells, data, asked, plan, clock: GlobalClock | None, reason: str = "") -> Measured | None:
-    """All rounds, or None as soon as the clock fails; `reason` says why there is no clock."""
+    """All rounds, or None as soon as the clock fails; `reason` says why there is no clock. Rank 0 shows progress on
+    stderr, between the visits."""
     measurement = Measured({cell: [] for cell in cells}, {"method": "barrier", "reason": reason}, {})
     known: dict = {}
+    progress = Progress("allreduce") if comm.rank == 0 else None
     for turn in range(asked.rounds):
         measurement.orders.append(shuffled(cells, asked.seed, turn))
-        for cell in measurement.orders[-1]:
+        for visited, cell in enumerate(measurement.orders[-1]):
+            if progress:
+                done = (turn + visited / len(cells)) / asked.rounds
+                progress.show(
+                    done, f"round {turn + 1} of {asked.rounds}, {cell.ordering}, {cell.nbytes} bytes"
+                )
             if clock and comm.bcast(clock.due() if comm.rank == 0 else None, 0):
                 clock.refresh()
             if clock and clock.failure:
@@ -67,6 +75,8 @@ def rounds(comm, cells, data, asked, plan, clock: GlobalClock | None, reason: st
             late, valid = sum(v["late"] for v in visits), sum(len(v["times"]) for v in visits)
             if late > TOO_LATE * (late + valid):
                 clock.failure = f"{late} of {late + valid} windows began late on some rank"
+    if progress:
+        progress.clear()
     if clock:
         clock.refresh()
         if clock.failure:

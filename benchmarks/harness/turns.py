@@ -3,6 +3,8 @@
 import statistics
 import time
 
+from kernels.progress import Progress
+
 SAMPLES, SAMPLE_S = 7, 0.02
 
 
@@ -10,15 +12,18 @@ def in_turn(variants: dict, rounds: int) -> dict[str, list]:
     """Call every function of `variants` once per round, each round in another order; {name: results}.
 
     Neighbours in time share the machine's mood, so ratios are taken within a round. The first round warms up
-    and does not count.
+    and does not count. Shows progress on stderr, between the calls.
     """
     results = {name: [] for name in variants}
     names = list(variants)
+    progress, calls = Progress("benchmark"), (rounds + 1) * len(names)
     for k in range(rounds + 1):
-        for name in names[k % len(names) :] + names[: k % len(names)]:
+        for i, name in enumerate(names[k % len(names) :] + names[: k % len(names)]):
+            progress.show((k * len(names) + i) / calls, f"round {k} of {rounds}, {name}")
             value = variants[name]()
             if k:
                 results[name].append(value)
+    progress.clear()
     return results
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import sys
 import textwrap
 
-from kernels import VERSION
 from kernels.allreduce.accumulate import ACCUMULATIONS
 from kernels.allreduce.catalog import Ordering, orderings
+from kernels.as_json import document
 from kernels.commands import cost, draw, properties, tree
+from kernels.commands.options import add_json, add_loudness, add_version
 from kernels.commands.parser import Parser
 from kernels.guarantees import ChoiceError
 
@@ -24,22 +24,33 @@ UNDER_MPI: dict[str, tuple[str, str]] = {
 }
 
 
-def table() -> str:
+def table(quiet: bool = False, verbose: bool = False) -> str:
     """Name, guarantee, what it does, why it promises that, and parameters with their defaults, of every ordering; name,
-    guarantee and what partial sums are of every accumulation."""
+    guarantee and what partial sums are of every accumulation. `quiet`: names and guarantees alone; `verbose`: also what
+    a schedule depends on."""
     width = max(20, *(len(o.name) + 2 for o in orderings()))
-    lines = [f"{'ordering':<{width}}{'guarantee':<11}what it does"]
+    lines = [f"{'ordering':<{width}}{'guarantee':<11}{'' if quiet else 'what it does'}".rstrip()]
     for o in orderings():
         text = textwrap.wrap(o.summary, 79) + textwrap.wrap(f"Why: {o.why}.", 79)
         if o.parameters:
             parameters = (f"{key}={value} ({o.allowed(key)})" for key, value in o.parameters.items())
             text += textwrap.wrap(f"Parameters: {', '.join(parameters)}.", 79)
-        lines.append(f"{o.name:<{width}}{o.guarantee:<11}{text[0]}")
+        if verbose:
+            known = [
+                *([] if o.scheduled else ["no schedule"]),
+                *([] if not o.short else ["another if short"]),
+            ]
+            text += [f"Depends on: {', '.join((*o.needs, *known)) or 'ranks alone'}."]
+        if quiet:
+            text = [""]
+        lines.append(f"{o.name:<{width}}{o.guarantee:<11}{text[0]}".rstrip())
         lines += [f"{'':<{width + 11}}{more}" for more in text[1:]]
-    lines.append(
-        f"{'accumulation':<{width}}{'guarantee':<11}what partial sums are, by any ordering with a schedule"
-    )
-    lines += [f"{name:<{width}}{a.guarantee or '':<11}{a.summary}" for name, a in ACCUMULATIONS.items()]
+    what = "" if quiet else "what partial sums are, by any ordering with a schedule"
+    lines.append(f"{'accumulation':<{width}}{'guarantee':<11}{what}".rstrip())
+    lines += [
+        f"{name:<{width}}{a.guarantee or '':<11}{'' if quiet else a.summary}".rstrip()
+        for name, a in ACCUMULATIONS.items()
+    ]
     return "\n".join(lines)
 
 
@@ -64,22 +75,25 @@ def entries() -> dict:
 
 
 def _list(args: argparse.Namespace) -> int:
-    print(json.dumps(entries(), indent=1) if args.json else table())
+    print(
+        document(1, "kernels allreduce list", **entries()) if args.json else table(args.quiet, args.verbose)
+    )
     return 0
 
 
 def parser(command: str | None, prog: str = "python -m kernels.allreduce") -> argparse.ArgumentParser:
     """The arguments of all commands; of those under MPI only of the one that is called."""
     top = Parser(prog=prog, description=__doc__)
-    top.add_argument("--version", action="version", version=VERSION)
-    top.set_defaults(run=_list, json=False)
+    add_version(top)
+    top.set_defaults(run=_list, json=False, quiet=False, verbose=False)
     commands = top.add_subparsers(metavar="COMMAND")
     shown = commands.add_parser(
         "list",
         help="all orderings and accumulations, what they promise and why (default)",
         epilog="example: python -m kernels.allreduce list --json",
     )
-    shown.add_argument("--json", action="store_true", help="for programs")
+    add_json(shown)
+    add_loudness(shown, "names and guarantees alone", "also on what each schedule depends")
     for module in (tree, cost, draw, properties):
         module.register(commands)
     for name, (of_mpi, what) in UNDER_MPI.items():

@@ -3,31 +3,49 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from kernels.allreduce.catalog import orderings, scheduled
 from kernels.allreduce.cost import cost
 from kernels.allreduce.operations import ELEMENTS
 from kernels.allreduce.reduction import Reduction
+from kernels.as_json import document
 from kernels.commands import choice
+from kernels.commands.options import add_json, add_loudness
 from kernels.commands.parser import Number
 from kernels.guarantees import ChoiceError, known
 
 
-def table(chosen: list[Reduction], size: int, n: int, times: tuple[float, float, float], **context) -> str:
-    """Counts and modelled time of one all-reduce of n elements, a line per ordering and accumulation.
+def rows(
+    chosen: list[Reduction], size: int, n: int, times: tuple[float, float, float], **context
+) -> list[dict[str, Any]]:
+    """Counts and modelled time of one all-reduce of n elements, a row per ordering and accumulation.
 
     `times` are alpha, beta and gamma of `Cost.seconds`; `context` is that of `Ordering.schedule`. Additions and time
     are those of the busiest rank, round by round.
     """
-    width = max(20, *(len(reduction.label) + 2 for reduction in chosen))
-    head = ("ordering", "rounds", "messages", "bytes sent", "additions", "time (us)")
-    lines = [f"{head[0]:<{width}}{head[1]:>7}{head[2]:>10}{head[3]:>14}{head[4]:>12}{head[5]:>12}"]
+    listed = []
     for reduction in chosen:
         ordering = reduction.entry
         schedule = choice.feasible(ordering, ordering.schedule(size, **context))
         c = cost(schedule, n, reduction.element_bytes)
-        counts = f"{c.rounds:>7}{c.messages:>10}{c.bytes:>14}{c.critical_additions:>12}"
-        lines.append(f"{reduction.label:<{width}}{counts}{c.seconds(*times) * 1e6:>12.2f}")
+        listed.append({"ordering": reduction.label} | vars(c) | {"seconds": c.seconds(*times)})
+    return listed
+
+
+def table(listed: list[dict[str, Any]], verbose: bool = False) -> str:
+    """A line for each of `rows`; `verbose`: also what the busiest rank sends or receives."""
+    width = max(20, *(len(row["ordering"]) + 2 for row in listed))
+    lines = [
+        f"{'ordering':<{width}}{'rounds':>7}{'messages':>10}{'bytes sent':>14}{'additions':>12}{'time (us)':>12}"
+    ]
+    if verbose:
+        lines[0] += f"{'messages of one':>17}{'bytes of one':>14}"
+    for row in listed:
+        counts = f"{row['rounds']:>7}{row['messages']:>10}{row['bytes']:>14}{row['critical_additions']:>12}"
+        lines.append(f"{row['ordering']:<{width}}{counts}{row['seconds'] * 1e6:>12.2f}")
+        if verbose:
+            lines[-1] += f"{row['critical_messages']:>17}{row['critical_bytes']:>14}"
     return "\n".join(lines)
 
 
@@ -60,6 +78,8 @@ def register(commands) -> None:
     parser.add_argument(
         "--gamma", type=seconds, default=2.5e-10, help="seconds per addition (default: %(default)s)"
     )
+    add_json(parser)
+    add_loudness(parser, "the table alone", "also messages and bytes of the busiest rank")
     parser.set_defaults(run=_run)
 
 
@@ -74,5 +94,10 @@ def _run(args: argparse.Namespace) -> int:
                 f"ordering {o.name!r} has no schedule to count: {o.why}. These have one: {scheduled()}"
             )
     times = args.alpha, args.beta, args.gamma
-    print(table(chosen, args.ranks, args.length, times, **around))
+    listed = rows(chosen, args.ranks, args.length, times, **around)
+    if args.json:
+        print(document(1, "kernels allreduce cost", ranks=args.ranks, length=args.length, dtype=args.dtype,
+                       alpha=args.alpha, beta=args.beta, gamma=args.gamma, tables={"costs": listed}))  # fmt: skip
+    else:
+        print(table(listed, args.verbose))
     return 0

@@ -10,6 +10,7 @@ from kernels.allreduce.instruments.draw import KINDS, ordering_svg
 from kernels.allreduce.instruments.draw_schedule import RANKS
 from kernels.allreduce.instruments.draw_tree import LEAVES
 from kernels.commands import choice
+from kernels.commands.options import add_loudness
 from kernels.guarantees import ChoiceError
 
 
@@ -29,6 +30,7 @@ def register(commands) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE.svg", help="- for standard output (default: NAME-RANKS.svg)"
     )
+    add_loudness(parser, "without the name of the file", "also the numbers of rounds, ranks and chunks")
     parser.set_defaults(run=_run)
 
 
@@ -48,5 +50,9 @@ def _run(args: argparse.Namespace) -> int:
             file.write(picture)
     except OSError as error:
         raise ChoiceError(f"-o {path}: cannot be written: {error.strerror}") from None
-    print(path)
+    if not args.quiet:
+        print(path)
+    if args.verbose:
+        rounds = max(len(list(program)) for program in schedule.ranks())
+        print(f"{reduction.label}: {rounds} rounds, {schedule.size} ranks, {schedule.chunks} chunks")
     return 0

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kernels.allreduce.instruments.forced import Forced, forced
 from kernels.allreduce.instruments.recognition import Finding, candidates, identify, short_name
+from kernels.commands.options import add_loudness
 from kernels.commands.parser import Number
 from kernels.guarantees import ChoiceError, known
 
@@ -96,6 +97,7 @@ def register(commands) -> None:
         help="show the tree as discovered (else only where no ordering has the bits)",
     )
     parser.add_argument("--json", metavar="FILE", help="write everything there as well")
+    add_loudness(parser, "the table alone", "as --tree")
     parser.set_defaults(run=_run)
 
 
@@ -128,14 +130,16 @@ def _measure(args: argparse.Namespace, comm, version: str) -> int:
     forces = forced(library_name, args.call, os.environ)
     names = candidates(comm.size) if comm.rank == 0 else []
     lengths = sorted(set(args.length or (1, comm.size, 1000, 100003)))
-    if comm.rank == 0:
+    if comm.rank == 0 and not args.quiet:
         nodes = len(set(context["nodes"]))
         print(f"{version}: {args.call} all-reduce of {args.dtype}, {comm.size} ranks, nodes: {nodes}")
         for what in forces:
             means = f"means {short_name(what.ordering)}" if what.ordering else what.remark
             print(f"forced: {what.variable}={what.value} ({means})")
         print(flush=True)
-    findings = [identify(comm, n, args.dtype, args.call, names, args.tree, context) for n in lengths]
+    findings = [
+        identify(comm, n, args.dtype, args.call, names, args.tree or args.verbose, context) for n in lengths
+    ]
     if comm.rank == 0:
         print(report(findings, forces, comm.size))
         if args.json:

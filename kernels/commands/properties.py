@@ -13,6 +13,7 @@ from kernels.allreduce.instruments.properties import (
     EXIT_BROKEN,
     LENGTHS,
     LONGEST,
+    PROPERTIES,
     SEEDS,
     SIZES,
     broken,
@@ -21,11 +22,14 @@ from kernels.allreduce.instruments.properties import (
     library_key,
     replaced,
     sentence,
+    shown,
     stronger,
     table,
 )
 from kernels.allreduce.reduction import Reduction, labels
+from kernels.as_json import document
 from kernels.commands.choice import numbers
+from kernels.commands.options import add_json, add_loudness
 from kernels.guarantees import ChoiceError, known
 from kernels.ranges import cut
 
@@ -50,6 +54,8 @@ def register(commands) -> None:
     parser.add_argument("--lengths", help=f"of the vector (default: {','.join(LENGTHS)})")
     parser.add_argument("--show", action="store_true", help="two sums that differ for every `yes`")
     parser.add_argument("--write", metavar="FILE", help="also put the table between this library's markers")
+    add_json(parser)
+    add_loudness(parser, "verdict and broken promises alone, no progress", "as --show")
     parser.set_defaults(run=run)
 
 
@@ -67,7 +73,8 @@ def run(args) -> int:
             return 2
         raise  # one message is enough
     try:
-        observations = measure(world, *choice)
+        tried, dtypes, seeds, lengths, sizes = choice
+        observations = measure(world, tried, dtypes, seeds, lengths, sizes, quiet=args.quiet)
         code = report(args, choice[0], version(), caption(*choice), observations) if world.rank == 0 else None
         return world.bcast(code, 0)
     except BaseException:  # the other ranks may be anywhere, and would wait for this one
@@ -116,16 +123,37 @@ def report(args, tried: Sequence[Reduction], version: str, caption: str, observa
     """Print the table and the verdict; write the table where asked to. The exit code."""
     differing = counterexamples(observations)
     text = table(tried, differing, caption)
-    print(text, end="\n\n")
     if args.write:
         write(args.write, version, text)
-    if args.show:
-        for pair in differing.values():
-            print(f"{pair[0].ordering} {sentence(*pair)}")
-    for line in stronger(tried, differing):
-        print(f"stronger than declared, as far as tried: {line}")
     mistakes = broken(tried, differing)
     for line in mistakes:
         print(line, file=sys.stderr)
+    if args.json:
+        print(_document(tried, differing, caption, mistakes))
+        return EXIT_BROKEN if mistakes else 0
+    if not args.quiet:
+        print(text, end="\n\n")
+        if args.show or args.verbose:
+            for pair in differing.values():
+                print(f"{pair[0].ordering} {sentence(*pair)}")
+        for line in stronger(tried, differing):
+            print(f"stronger than declared, as far as tried: {line}")
     print(f"PROPERTIES: {'FAIL' if mistakes else 'PASS'}")
     return EXIT_BROKEN if mistakes else 0
+
+
+def _document(tried: Sequence[Reduction], differing: dict, caption: str, mistakes: list[str]) -> str:
+    rows = [
+        {
+            "ordering": r.label,
+            "guarantee": r.guarantee,
+            "shown": shown(r.label, differing),
+            "depends_on": [p for p in PROPERTIES if (r.label, p) in differing],
+            "counterexamples": [
+                sentence(*differing[r.label, p]) for p in PROPERTIES if (r.label, p) in differing
+            ],
+        }
+        for r in tried
+    ]
+    return document(1, "kernels allreduce properties", verdict="FAIL" if mistakes else "PASS", measured=caption,
+                    tables={"orderings": rows}, broken=mistakes)  # fmt: skip

@@ -7,33 +7,32 @@ import os
 import stat
 import sys
 import textwrap
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from kernels import VERSION, npy
+from kernels import npy
+from kernels.as_json import document
+from kernels.commands.options import add_json, add_loudness, add_version
 from kernels.commands.parser import Number, Parser
-from kernels.guarantees import ChoiceError, meets
+from kernels.guarantees import ChoiceError
 from kernels.ranges import SEEDS
 from kernels.registry import Variant, get, operations, variants
 from kernels.sums import emulated, launch, worst
-from kernels.sums.black_box import black_box
-from kernels.sums.compare import compare
-from kernels.sums.discover import DoesNotRepeat, NoOrder, NotATree, discover
-from kernels.sums.elements import ACCUMULATORS, accumulator, vector
+from kernels.sums.compare import compare, correct
+from kernels.sums.compare import table as comparison
+from kernels.sums.discovery import WRITTEN_OUT, tree_of
+from kernels.sums.elements import ACCUMULATORS, vector
 from kernels.sums.orders import ORDERS
-from kernels.sums.outline import outline
-from kernels.sums.trees import NO_TREE, of_variant
 from kernels.threads import MOST as MOST_THREADS
 from kernels.threads import cores
-from kernels.tree import depth, expression, same
 
 TERMS = Number(1, 2**16)  # of a tree that is discovered: takes seconds, and memory for every term
 NUMBERS = Number(1, 10**8)  # of an array that is drawn
 ARRAY_BYTES = 2**33  # of one that is read
 COUNTS = Number(1, 2**31 - 1)
 THREADS = Number(1, MOST_THREADS)
-WRITTEN_OUT = 16  # terms, at most, for a tree to be printed as an expression
 DISTRIBUTIONS = {
     "normal": lambda rng, n: rng.standard_normal(n),
     "uniform": lambda rng, n: rng.random(n),
@@ -51,23 +50,40 @@ def _operations() -> list[str]:
     return [name for name in ("sum", "dot", "norm") if name in operations()]
 
 
-def table() -> str:
-    """What can be added how, with which promise, and what cannot run here."""
+def table(quiet: bool = False, verbose: bool = False) -> str:
+    """What can be added how, with which promise, and what cannot run here. `quiet`: without the reasons; `verbose`:
+    with the parameters that each way takes."""
     lines, absent = [], {}
     for operation in _operations():
-        lines += [f"{operation:<15}{'backend':<11}{'promises':<10}{'here':<6}why"]
+        lines += [
+            f"{operation:<15}{'backend':<11}{'promises':<10}{'here':<6}{'' if quiet else 'why'}".rstrip()
+        ]
         for v in variants(operation):
             reason = v.unavailable()
             if reason:
                 absent[v.backend] = reason
-            why = textwrap.wrap(v.why, 78)
-            lines.append(
-                f"{v.name:<15}{v.backend:<11}{v.guarantee:<10}{'no' if reason else 'yes':<6}{why[0]}"
-            )
+            begin = f"{v.name:<15}{v.backend:<11}{v.guarantee:<10}{'no' if reason else 'yes'}"
+            why = [] if quiet else textwrap.wrap(v.why, 78)
+            if verbose and v.parameters:
+                why += textwrap.wrap(f"Takes: {', '.join(v.parameters)}.", 78)
+            lines.append(f"{begin:<42}{why[0]}" if why else begin)
             lines += [f"{'':<42}{more}" for more in why[1:]]
         lines.append("")
-    lines += [f"Not here: {backend}: {reason}" for backend, reason in absent.items()]
+    if not quiet:
+        lines += [f"Not here: {backend}: {reason}" for backend, reason in absent.items()]
     return "\n".join(lines).rstrip()
+
+
+def entries() -> list[dict[str, Any]]:
+    """Every variant as JSON has it."""
+    return [
+        {
+            "operation": v.operation, "order": v.name, "backend": v.backend, "guarantee": v.guarantee, "why": v.why,
+            "parameters": list(v.parameters), "unavailable": v.unavailable(),
+        }
+        for operation in _operations()
+        for v in variants(operation)
+    ]  # fmt: skip
 
 
 def markdown() -> str:
@@ -87,51 +103,6 @@ def markdown() -> str:
 # ---- tree
 
 
-def tree_text(variant: Variant, n: int, dtype: np.dtype, given: dict, in_full: bool) -> tuple[str, bool]:
-    """The tree that is discovered, and whether it is what the variant promises and declares."""
-    parameters = _taken(variant, {"threads": 1} | given if "threads" in variant.parameters else given)
-    shape = "".join(f", {name} {value}" for name, value in parameters.items())
-    head = f"{variant.operation} {variant.name!r} ({variant.backend}) of {n} {dtype.name}{shape}"
-    try:
-        tree = discover(black_box(variant, **parameters), n, dtype, accumulator(dtype))
-    except NotATree as error:
-        lines = [f"{head}: no tree", *textwrap.wrap(f"{error}.", 118)]
-        if not meets(variant.guarantee, "run"):
-            lines.append(f"Nothing else is promised: {variant.why}.")
-        library = variant.name in NO_TREE and not isinstance(error, DoesNotRepeat)  # it may well be no tree
-        return "\n".join(lines), library or not meets(variant.guarantee, "run")
-    if isinstance(tree, NoOrder):
-        return f"{head}: {tree.kind}\n{_without_order(variant, tree)}", True
-    lines = [f"{head}: depth {depth(tree)}, so off by at most {depth(tree)} u sum|x|"]
-    lines += [expression(tree)] if in_full or n <= WRITTEN_OUT else outline(tree)
-    stated = of_variant(variant, n, **parameters)
-    if stated is None:
-        reason = NO_TREE.get(variant.name, "the hardware decides")
-        return "\n".join([*lines, f"None is declared: {reason}."]), True
-    agrees = same(tree, stated)
-    verdict = (
-        "This is the tree that the order declares." if agrees else "NOT THE TREE that the order declares."
-    )
-    return "\n".join([*lines, verdict]), agrees
-
-
-def _without_order(variant: Variant, reason: NoOrder) -> str:
-    if reason.kind == "order-free":
-        text = "Every permutation gives the same bits: no order shows"
-    else:
-        text = "Errors are carried along, so that it is more accurate than a tree, but permutations show in the bits"
-    parts = [part for part in reason.parts if isinstance(part, tuple)]
-    lines = textwrap.wrap(f"{text}. {variant.why[0].upper()}{variant.why[1:]}.", 118)
-    if parts:
-        what = (
-            "Its main sum"
-            if len(reason.parts) == 1
-            else f"So are combined {len(reason.parts)} partial sums; the first"
-        )
-        lines += [f"{what}:", *(f"  {line}" for line in outline(parts[0]))]
-    return "\n".join(lines)
-
-
 def _taken(variant: Variant, given: dict) -> dict:
     """What is given on the command line, if the variant takes it."""
     for name in given:
@@ -146,42 +117,71 @@ def _taken(variant: Variant, given: dict) -> dict:
 # ---- worst
 
 
-def worst_text(name: str, x: np.ndarray, source: str, seed: int, given: dict, save: str | None) -> str:
-    """How far orders of arrival drive the sum, beside random orders, the exact value and the bound."""
+def searched(name: str, x: np.ndarray, seed: int, given: dict) -> tuple[np.ndarray, worst.Extremes]:
+    """The terms that arrive, and how far orders of their arrival drive the sum."""
     shape = {key: value for key, value in given.items() if key in ("block", "items", "grid")}
     if name == "ao" and shape:
         raise ChoiceError(
             f"--{next(iter(shape))} is not for 'ao', which adds elements one by one: choose --order spa"
         )
-    terms, unit = emulated.units(name, x, **shape), emulated.UNITS[name]
-    extremes = worst.search(terms, unit, seed)
-    what = "partial sums" if name == "spa" else "elements"
-    together = f", {unit} arriving together" if unit > 1 else ""
-    rows = [
+    terms = emulated.units(name, x, **shape)
+    return terms, worst.search(terms, emulated.UNITS[name], seed)
+
+
+def worst_rows(extremes: worst.Extremes) -> list[dict[str, Any]]:
+    """Sums far down and far up, beside random orders and the exact value."""
+    random = f"{len(extremes.random)} orders"
+    found = [
         ("exact", extremes.exact, ""),
         ("lowest found", extremes.lowest.value, extremes.lowest.method),
-        ("lowest of random", extremes.random.min(), f"{len(extremes.random)} orders"),
-        ("highest of random", extremes.random.max(), f"{len(extremes.random)} orders"),
+        ("lowest of random", extremes.random.min(), random),
+        ("highest of random", extremes.random.max(), random),
         ("highest found", extremes.highest.value, extremes.highest.method),
     ]
+    return [
+        {
+            "what": what,
+            "sum": float(value),
+            "off": float(value) - extremes.exact,
+            "of_bound": abs(float(value) - extremes.exact) / extremes.bound if extremes.bound else None,
+            "how": how,
+        }
+        for what, value, how in found
+    ]
+
+
+def worst_text(
+    name: str, terms: np.ndarray, source: str, extremes: worst.Extremes, quiet: bool = False
+) -> str:
+    """What was found, the bound, and, unless `quiet`, how sure that is."""
+    unit = emulated.UNITS[name]
+    what = "partial sums" if name == "spa" else "elements"
+    together = f", {unit} arriving together" if unit > 1 else ""
     lines = [
         f"order of arrival {name!r}: {len(terms)} {what} of type {terms.dtype}{together} ({source})",
         f"{'':<19}{'sum':>25}{'off by':>12}{'of the bound':>15}   how",
     ]
-    for title, value, how in rows:
-        error = float(value) - extremes.exact
-        share = f"{100 * abs(error) / extremes.bound:.2g} %" if extremes.bound else "-"
-        lines.append(f"{title:<19}{float(value)!r:>25}{error:>12.2e}{share:>15}   {how}".rstrip())
+    for row in worst_rows(extremes):
+        share = "-" if row["of_bound"] is None else f"{100 * row['of_bound']:.2g} %"
+        lines.append(
+            f"{row['what']:<19}{row['sum']!r:>25}{row['off']:>12.2e}{share:>15}   {row['how']}".rstrip()
+        )
     lines.append(f"{'bound':<19}{'':>25}{extremes.bound:>12.2e}{'':>15}   (n - 1) u sum|x|, for any order")
-    lines.append(f"{extremes.tried} sums tried: the true extremes are at least as far as those found.")
-    if save is not None:
-        try:
-            for which, extreme in (("lowest", extremes.lowest), ("highest", extremes.highest)):
-                np.save(f"{save}-{which}.npy", extreme.order)
-        except OSError as error:
-            raise ChoiceError(f"--save {save}: {error}") from None
-        lines.append(f"Orders of units, by index: {save}-lowest.npy, {save}-highest.npy")
+    if not quiet:
+        lines.append(f"{extremes.tried} sums tried: the true extremes are at least as far as those found.")
     return "\n".join(lines)
+
+
+def save_orders(extremes: worst.Extremes, prefix: str) -> list[str]:
+    """Write both orders; the names of the files."""
+    files = []
+    try:
+        for which, extreme in (("lowest", extremes.lowest), ("highest", extremes.highest)):
+            np.save(f"{prefix}-{which}.npy", extreme.order)
+            files.append(f"{prefix}-{which}.npy")
+    except OSError as error:
+        raise ChoiceError(f"--save {prefix}: {error}") from None
+    return files
 
 
 # ---- command line
@@ -221,13 +221,15 @@ def _dtype(name: str | None) -> np.dtype:
 def parser(prog: str = "python -m kernels.sums") -> argparse.ArgumentParser:
     """The arguments of all commands."""
     top = Parser(prog=prog, description=__doc__)
-    top.add_argument("--version", action="version", version=VERSION)
+    add_version(top)
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
 
     shown = commands.add_parser(
         "list", help="every way of adding numbers, what it promises and why (default)"
     )
     shown.add_argument("--markdown", action="store_true", help="as the table of docs/sums.md")
+    add_json(shown)
+    add_loudness(shown, "without the reasons", "also the parameters that each takes")
 
     shape = Parser(add_help=False)
     group = shape.add_argument_group("launch shape (of the orders with thread blocks)")
@@ -264,6 +266,8 @@ def parser(prog: str = "python -m kernels.sums") -> argparse.ArgumentParser:
         help="units in flight at once in the emulation: %(type)s (default: 0, all)",
     )
     tree.add_argument("--expression", action="store_true", help="in full, however many terms")
+    add_json(tree)
+    add_loudness(tree, "the tree alone, unless it is not what is declared", "as --expression")
 
     data = Parser(add_help=False)
     data.add_argument("file", nargs="?", metavar="FILE.npy", help="a one-dimensional array")
@@ -293,10 +297,15 @@ def parser(prog: str = "python -m kernels.sums") -> argparse.ArgumentParser:
         "--save", metavar="PREFIX", help="write both orders to PREFIX-lowest.npy, PREFIX-highest.npy"
     )
 
+    add_json(search)
+    add_loudness(search, "the table alone", "also how both orders begin")
+
     compared = commands.add_parser(
         "compare", parents=[data], help="one array by every variant: value, bits, distance from exact, time"
     )
     compared.add_argument("--threads", type=THREADS, help="of OpenMP: %(type)s (default: OpenMP's)")
+    add_json(compared)
+    add_loudness(compared, "the table alone, no progress", "also what cannot run here, and why")
     return top
 
 
@@ -305,27 +314,74 @@ def main(argv: list[str] | None = None, prog: str = "python -m kernels.sums") ->
     top = parser(prog)
     try:
         args = top.parse_args(argv)
-        given = {p: getattr(args, p) for p in PARAMETERS if getattr(args, p, None) is not None}
-        if args.command in (None, "list"):
-            print(markdown() if args.command and args.markdown else table())
-            return 0
-        if args.command == "tree":
-            variant = get(args.operation, args.variant, args.backend)
-            text, as_promised = tree_text(variant, args.n, _dtype(args.dtype), given, args.expression)
-            print(text)
-            return 0 if as_promised else 3
-        x, source = numbers(args)
-        if args.command == "worst":
-            print(worst_text(args.order, x, source, args.seed, given, args.save))
-        else:
-            if args.threads and args.threads > (own := cores()):
-                print(
-                    f"{top.prog}: --threads {args.threads}: this process may use {own} "
-                    f"core{'s' * (own > 1)}, so threads wait for each other and times say little",
-                    file=sys.stderr,
-                )
-            print(compare(x, source, args.threads or 0))
+        return COMMANDS[args.command or "list"](args, top.prog)
     except ValueError as error:  # ChoiceError is one, and what kernels say of wrong parameters
         print(f"{top.prog}: {error}", file=sys.stderr)
         return 2
+
+
+def _list(args: argparse.Namespace, prog: str) -> int:
+    if args.command and args.json:
+        print(document(1, "kernels sums list", tables={"variants": entries()}))
+    elif args.command:
+        print(markdown() if args.markdown else table(args.quiet, args.verbose))
+    else:
+        print(table())
     return 0
+
+
+def _tree(args: argparse.Namespace, prog: str) -> int:
+    variant = get(args.operation, args.variant, args.backend)
+    known = tree_of(variant, args.n, _dtype(args.dtype), _taken(variant, _given(args)))
+    if args.json:
+        print(document(1, "kernels sums tree", **known.entry()))
+    else:
+        print(known.text(args.expression or args.verbose, args.quiet))
+    return 0 if known.as_promised else 3
+
+
+def _worst(args: argparse.Namespace, prog: str) -> int:
+    x, source = numbers(args)
+    terms, extremes = searched(args.order, x, args.seed, _given(args))
+    files = save_orders(extremes, args.save) if args.save is not None else []
+    if args.json:
+        print(document(1, "kernels sums worst", order=args.order, source=source, terms=len(terms),
+                       dtype=str(terms.dtype), together=emulated.UNITS[args.order], bound=extremes.bound,
+                       tried=extremes.tried, tables={"sums": worst_rows(extremes)}, files=files))  # fmt: skip
+        return 0
+    print(worst_text(args.order, terms, source, extremes, args.quiet))
+    if files:
+        print(f"Orders of units, by index: {', '.join(files)}")
+    if args.verbose:
+        for which, extreme in (("lowest", extremes.lowest), ("highest", extremes.highest)):
+            shown = " ".join(map(str, extreme.order[:WRITTEN_OUT].tolist()))
+            print(f"{which}: units {shown}{' ...' if len(extreme.order) > WRITTEN_OUT else ''}")
+    return 0
+
+
+def _compare(args: argparse.Namespace, prog: str) -> int:
+    x, source = numbers(args)
+    if args.threads and args.threads > (own := cores()):
+        print(
+            f"{prog}: --threads {args.threads}: this process may use {own} core{'s' * (own > 1)}, so threads wait for "
+            "each other and times say little",
+            file=sys.stderr,
+        )
+    rows = compare(x, args.threads or 0, args.quiet)
+    if args.json:
+        print(document(1, "kernels sums compare", source=source, n=len(x), dtype=x.dtype.name,
+                       exact=float(correct(x)), tables={"sums": rows}))  # fmt: skip
+        return 0
+    print(comparison(rows, x, source, args.quiet))
+    if args.verbose:
+        for v in variants("sum"):
+            if reason := v.unavailable():
+                print(f"Not here: {v.name} ({v.backend}): {reason}")
+    return 0
+
+
+def _given(args: argparse.Namespace) -> dict[str, Any]:
+    return {p: value for p in PARAMETERS if (value := getattr(args, p, None)) is not None}
+
+
+COMMANDS = {"list": _list, "tree": _tree, "worst": _worst, "compare": _compare}

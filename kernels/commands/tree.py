@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 
 from kernels.allreduce.tree import trees
+from kernels.as_json import document
 from kernels.commands import choice
-from kernels.tree import expression
+from kernels.commands.options import add_json, add_loudness
+from kernels.tree import depth, expression
 
 
 def register(commands) -> None:
@@ -22,11 +24,21 @@ def register(commands) -> None:
     parser.add_argument(
         "--element", type=choice.LENGTH, default=0, help="of the vector (default: %(default)s)"
     )
+    add_json(parser)
+    add_loudness(parser, "the expression alone", "also the depth, what is promised, and why")
     parser.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace) -> int:
-    _, schedule = choice.chosen(args)
+    reduction, schedule = choice.chosen(args)
     n = choice.length(args, schedule)
-    print(expression(trees(schedule, args.element, n)[0]))
+    tree = trees(schedule, args.element, n)[0]
+    known = {"ordering": reduction.label, "guarantee": reduction.guarantee, "why": reduction.entry.why}
+    if args.json:
+        print(document(1, "kernels allreduce tree", **known, ranks=args.ranks, length=n, element=args.element,
+                       depth=depth(tree), expression=expression(tree)))  # fmt: skip
+        return 0
+    print(expression(tree))
+    if args.verbose:
+        print(f"{known['ordering']}: depth {depth(tree)}; promises {known['guarantee']}: {known['why']}")
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -15,37 +16,78 @@ from kernels.timing import FEWEST, MOST, median_interval, timed
 from kernels.tree import evaluate
 
 BOUNDED = 20_000  # terms, at most, whose trees are walked for their bounds
+COLUMNS = ("order", "backend", "guarantee", "sum", "bits", "ulps", "bound", "median_s", "low_s", "high_s", "calls",
+           "refused")  # fmt: skip
 
 
-def compare(x: np.ndarray, source: str, threads: int = 0) -> str:
-    """A table of the sums of x (n,) by every variant that can run here, in `threads` threads (0: OpenMP's default).
+def compare(x: np.ndarray, threads: int = 0, quiet: bool = False) -> list[dict[str, Any]]:
+    """The sums of x (n,) by every variant that can run here, in `threads` threads (0: OpenMP's default), a row each.
 
-    Value, bits, distance from the correctly rounded sum in ULP, bound of the error, median of the times of several
-    calls in microseconds and its 95 % interval. Shows progress on stderr.
+    `order`, `backend`, `guarantee`, `sum`, `bits` (its hexadecimal text), `ulps` from the correctly rounded sum (0
+    where both are the same non-number; None where they lie infinitely apart), `bound` of these by the declared tree
+    (None: not known), `median_s` of `calls` timed calls in seconds, with its 95 % interval `low_s`, `high_s` (None: too
+    few calls); of a variant that does not take such numbers `refused` alone says why. Shows progress on stderr unless
+    `quiet`.
     """
     kind = accumulator(x.dtype)
-    exact = kind.type(get("sum", "exact")(x))
+    exact = correct(x)
+    progress = None if quiet else Progress("compare")
+    here = [v for v in variants("sum") if not v.unavailable()]
+    rows = []
+    for i, v in enumerate(here):
+        if progress:
+            progress.show(i / len(here), f"{v.name} ({v.backend})")
+        parameters = {"threads": threads} if threads and "threads" in v.parameters else {}
+        row: dict[str, Any] = dict.fromkeys(COLUMNS)
+        row |= {"order": v.name, "backend": v.backend, "guarantee": v.guarantee}
+        rows.append(row)
+        try:
+            value, seconds = timed(partial(black_box(v, **parameters), x))
+        except (TypeError, ValueError) as error:
+            row["refused"] = str(error)
+            continue
+        value = kind.type(value)
+        median, low, high = median_interval(seconds)
+        row |= {
+            "sum": float(value),
+            "bits": float(value).hex(),
+            "ulps": _ulps(value, exact),
+            "bound": _bound(v, x.astype(kind), parameters, exact),
+            "median_s": median,
+            "low_s": low,
+            "high_s": high,
+            "calls": len(seconds),
+        }
+    if progress:
+        progress.clear()
+    return rows
+
+
+def correct(x: np.ndarray) -> np.floating:
+    """The correctly rounded sum of x (n,), in the type of the accumulator."""
+    return accumulator(x.dtype).type(get("sum", "exact")(x))
+
+
+def table(rows: list[dict[str, Any]], x: np.ndarray, source: str, quiet: bool = False) -> str:
+    """What `compare` returned for x, which is from `source`, as text; `quiet`: without what the columns mean."""
+    exact = correct(x)
     lines = [
         f"{len(x)} {x.dtype.name} ({source}); correctly rounded: {float(exact)!r}",
         f"{'order':<15}{'backend':<11}{'promises':<10}{'sum':>25}  {'bits':<24}"
         f"{'ULP off':>10}{'at most':>10}{'us':>10}  95 %",
     ]
-    progress = Progress("compare")
-    here = [v for v in variants("sum") if not v.unavailable()]
-    for i, v in enumerate(here):
-        progress.show(i / len(here), f"{v.name} ({v.backend})")
-        parameters = {"threads": threads} if threads and "threads" in v.parameters else {}
-        begin = f"{v.name:<15}{v.backend:<11}{v.guarantee:<10}"
-        try:
-            value, seconds = timed(partial(black_box(v, **parameters), x))
-        except (TypeError, ValueError) as error:
-            lines.append(f"{begin}  refused: {error}")
+    for row in rows:
+        begin = f"{row['order']:<15}{row['backend']:<11}{row['guarantee']:<10}"
+        if row["refused"] is not None:
+            lines.append(f"{begin}  refused: {row['refused']}")
             continue
-        value = kind.type(value)
-        bound = _bound(v, x.astype(kind), parameters, exact)
-        text = f"{float(value)!r:>25}  {float(value).hex():<24}{_ulps(value, exact):>10}{bound:>10}"
-        lines.append(f"{begin}{text}{_microseconds(seconds)}")
-    progress.clear()
+        finite = np.isfinite(row["sum"]) and np.isfinite(exact)
+        off = "-" if row["ulps"] is None else str(row["ulps"]) if finite else "same"
+        bound = "-" if row["bound"] is None else f"{row['bound']:.1f}"
+        text = f"{row['sum']!r:>25}  {row['bits']:<24}{off:>10}{bound:>10}"
+        lines.append(f"{begin}{text}{_microseconds(row)}")
+    if quiet:
+        return "\n".join(lines)
     lines.append(
         "ULP off: numbers between this sum and the correctly rounded one. At most: what the partial sums of the"
     )
@@ -56,26 +98,28 @@ def compare(x: np.ndarray, source: str, threads: int = 0) -> str:
     return "\n".join(lines)
 
 
-def _bound(v: Variant, x: np.ndarray, parameters: dict, exact: np.floating) -> str:
+def _bound(v: Variant, x: np.ndarray, parameters: dict, exact: np.floating) -> float | None:
     """The running error bound of the declared tree, in ULP of the exact sum."""
     by_threads = v.name == "omp-ordered" and not parameters
     if by_threads or not 0 < len(x) <= BOUNDED or not np.isfinite(exact):
-        return "-"
+        return None
     tree = of_variant(v, len(x), **parameters)
-    return "-" if tree is None else f"{evaluate(tree, x)[1] / np.spacing(abs(exact)):.1f}"
+    return None if tree is None else float(evaluate(tree, x)[1] / np.spacing(abs(exact)))
 
 
-def _microseconds(seconds: list[float]) -> str:
+def _microseconds(row: dict[str, Any]) -> str:
     """The median, and its interval where there are enough calls for one."""
-    median, low, high = (None if t is None else t * 1e6 for t in median_interval(seconds))
-    return f"{median:>10.1f}  " + (f"{low:.1f} to {high:.1f}" if low is not None else f"{len(seconds)} calls")
+    around = f"{row['calls']} calls"
+    if row["low_s"] is not None:
+        around = f"{row['low_s'] * 1e6:.1f} to {row['high_s'] * 1e6:.1f}"
+    return f"{row['median_s'] * 1e6:>10.1f}  {around}"
 
 
-def _ulps(value: np.floating, exact: np.floating) -> str:
+def _ulps(value: np.floating, exact: np.floating) -> int | None:
     """How many numbers of the type lie between, counted with the sign of value - exact."""
     if not (np.isfinite(value) and np.isfinite(exact)):
-        return "same" if value == exact or (np.isnan(value) and np.isnan(exact)) else "-"
+        return 0 if value == exact or (np.isnan(value) and np.isnan(exact)) else None
     kind = np.dtype(f"i{value.dtype.itemsize}")
     places = [int(v.view(kind)) for v in (value, exact)]
     a, b = (place if place >= 0 else int(np.iinfo(kind).min) - place for place in places)
-    return str(a - b)
+    return a - b

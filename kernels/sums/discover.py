@@ -22,6 +22,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import DTypeLike
 
 from kernels.progress import Progress
 from kernels.sums.elements import accumulator as accumulator_of
@@ -81,8 +82,8 @@ class NoOrder:
 def discover(
     f: Callable[[np.ndarray], float],
     n: int,
-    dtype=np.float64,
-    precision=None,
+    dtype: DTypeLike = np.float64,
+    precision: DTypeLike | None = None,
     seed: int = 0,
     *,
     comm: Any = None,
@@ -124,25 +125,35 @@ def discover(
     return NoOrder(COMPENSATED, parts)
 
 
-def _asking(f: Callable, n: int, comm: Any, progress: bool) -> Callable[[np.ndarray], float]:
+def _asking(
+    f: Callable[[np.ndarray], float], n: int, comm: Any, progress: bool
+) -> Callable[[np.ndarray], float]:
     """`f`, with the value of rank 0 on all ranks, and its calls shown."""
+    asking = f
     if progress and (comm is None or comm.rank == 0):
         expected, shown = CHECKS * 3 + 1.4 * n * math.log2(max(n, 2)), Progress("discover")
         count = itertools.count(1)
 
-        def asking(x: np.ndarray) -> float:
+        def counted(x: np.ndarray) -> float:
             number = next(count)
             shown.show(number / max(expected, number + 1), f"sum {number} of about {expected:.0f}")
             return f(x)
-    else:
-        asking = f
+
+        asking = counted
     return asking if comm is None else lambda x: comm.bcast(asking(x))
 
 
 class _Counts:
     """Asks f. `inside(i, j)` is the number of leaves of the smallest subtree with i and j."""
 
-    def __init__(self, f, n: int, dtype: np.dtype, precision, rng: np.random.Generator):
+    def __init__(
+        self,
+        f: Callable[[np.ndarray], float],
+        n: int,
+        dtype: np.dtype,
+        precision: DTypeLike | None,
+        rng: np.random.Generator,
+    ):
         if dtype.name not in MASKS:
             raise TypeError(f"no masks for {dtype}: choose one of {', '.join(MASKS)}")
         self.f, self.n, self.dtype, self.rng = f, n, dtype, rng

@@ -22,7 +22,7 @@ class Part(NamedTuple):
 
 def outline(tree: Tree) -> list[str]:
     """The lines of the outline. Operands come in the order of their least index: left and right do not matter."""
-    shapes: dict[tuple, int] = {}
+    shapes: dict[tuple[tuple[int, int], ...], int] = {}
 
     def node(children: list[Part]) -> Part:
         first = children[0].first

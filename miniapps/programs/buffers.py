@@ -29,7 +29,8 @@ class Buffer:
     @property
     def dtype(self) -> np.dtype:
         """Type of an element."""
-        return self.array.dtype
+        dtype: np.dtype = self.array.dtype
+        return dtype
 
     def rows(self) -> Any:
         """The buffer as (rows, elements of a row), where its first axis counts rows."""
@@ -91,12 +92,12 @@ def _of_torch(tensor: Any) -> np.ndarray:
     import ml_dtypes
     import torch
 
-    if tensor.dtype == torch.bfloat16:
-        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    return tensor.numpy()
+    bfloat16 = tensor.dtype == torch.bfloat16
+    array: np.ndarray = (tensor.view(torch.int16) if bfloat16 else tensor).numpy()
+    return array.view(ml_dtypes.bfloat16) if bfloat16 else array
 
 
-def _parts(given, what: str) -> tuple[Any, int | None, MPI.Datatype | None]:
+def _parts(given: Any, what: str) -> tuple[Any, int | None, MPI.Datatype | None]:
     """Array, count and type of `[array, ...]`."""
     array, *rest = given
     datatype = rest.pop() if rest and isinstance(rest[-1], MPI.Datatype | str) else None
@@ -109,7 +110,7 @@ def _parts(given, what: str) -> tuple[Any, int | None, MPI.Datatype | None]:
     return array, int(rest[0]) if rest and rest[0] is not None else None, datatype
 
 
-def _typed(flat, datatype: MPI.Datatype, what: str):
+def _typed(flat: Any, datatype: MPI.Datatype, what: str) -> Any:
     """`flat` as elements of an MPI type."""
     if not (datatype.is_named and datatype.is_predefined):
         raise ChoiceError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from kernels.guarantees import ChoiceError
 from miniapps.programs.buffers import Buffer, buffer
 
 OPERATIONS = ((MPI.SUM, "sum"), (MPI.PROD, "prod"), (MPI.MIN, "min"), (MPI.MAX, "max"))
+Blocks = int | Sequence[int] | np.ndarray | None  # global numbers of contributions
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
@@ -32,10 +34,19 @@ class Call:
     @property
     def n(self) -> int:
         """Elements of a contribution."""
-        return self.contributions.shape[1]
+        return int(self.contributions.shape[1])
 
 
-def call_of(name: str, sendbuf, recvbuf, op: MPI.Op, axis=None, blocks=None, *, parts=False) -> Call | None:
+def call_of(
+    name: str,
+    sendbuf: Any,
+    recvbuf: Any,
+    op: MPI.Op,
+    axis: int | None = None,
+    blocks: Blocks = None,
+    *,
+    parts: bool = False,
+) -> Call | None:
     """The reduction `name(sendbuf, recvbuf, op)`; None where it combines no floating-point numbers, or by an operation
     that rounds nothing and is known to MPI alone: then any order has the same bits. `recvbuf` is None on a rank that
     gets nothing; `parts`: a rank gets a part of the total.

@@ -116,8 +116,8 @@ class _Trace:
             "bytes": rows["bytes"],
             "flops": np.zeros(len(rows), np.int64),
         }
-        fingerprints: dict[str, list] = defaultdict(list)
-        values: dict[str, list] = defaultdict(list)
+        fingerprints: dict[str, list[Any]] = defaultdict(list)
+        values: dict[str, list[Any]] = defaultdict(list)
         for after, (row, call) in enumerate(zip(rows, names, strict=True), begin + 1):
             if row["flags"] & WILDCARD:
                 self._add(values, row, after, f"{SOURCE}{call}", self.log.rank)
@@ -136,7 +136,7 @@ class _Trace:
                 }
         return tables
 
-    def _add(self, columns: dict[str, list], row: np.void, after: int, name: str, block: int) -> None:
+    def _add(self, columns: dict[str, list[Any]], row: np.void, after: int, name: str, block: int) -> None:
         columns["repeat"].append(0)
         columns["step"].append(int(min(row["epoch"], LAST_STEP)))
         columns["name"].append(self.number(name))

@@ -11,7 +11,8 @@ import functools
 import os
 import warnings
 from collections import OrderedDict
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, Self
 
 import numpy as np
 from mpi4py import MPI
@@ -22,11 +23,13 @@ from kernels.allreduce.execution.reducer import Reducer, agree, digest_of
 from kernels.guarantees import LEVELS, ChoiceError, known, meets
 from miniapps.errors import UsageError
 from miniapps.programs.buffers import buffer
-from miniapps.programs.calls import Call, call_of, floating, operation_of
+from miniapps.programs.calls import Blocks, Call, call_of, floating, operation_of
 from miniapps.programs.objects import Agreed, agreed
 from miniapps.runner.policy import Policy, resolve
 from miniapps.runner.replay import Replay, read
 
+Key = tuple[Any, ...]  # the signature of a reduction
+Place = tuple[Key, int]  # and its slot
 PLANS = 64  # kept by a communicator: each has a communicator of its own, of which MPI libraries have some thousands
 SLOTS = 4  # reductions of one signature that can be under way at once
 ORDER_FREE = ("fixed-point", "exact")
@@ -62,7 +65,7 @@ def wrap(
     ordering: str | None = None,
     accumulation: str | None = None,
     check: bool = False,
-    replay: str | os.PathLike | None = None,
+    replay: str | os.PathLike[str] | None = None,
 ) -> Communicator:
     """`comm` with reductions that keep `guarantee`; all other calls are those of `comm`.
 
@@ -93,7 +96,7 @@ def wrap(
     return Communicator(comm, policy, check, record)
 
 
-def _recorded(run: str | os.PathLike, size: int) -> Replay:
+def _recorded(run: str | os.PathLike[str], size: int) -> Replay:
     """What a run to be replayed recorded. Raises ChoiceError where that cannot be replayed here."""
     try:
         record = read(str(run))
@@ -118,7 +121,9 @@ class Communicator(MPI.Intracomm):
     `plain` is the communicator as MPI has it. Communicators made from this one are wrapped alike.
     """
 
-    def __new__(cls, comm: MPI.Intracomm, policy: Policy, check: bool = False, replay: Replay | None = None):
+    def __new__(
+        cls, comm: MPI.Intracomm, policy: Policy, check: bool = False, replay: Replay | None = None
+    ) -> Self:
         return super().__new__(cls, comm)
 
     def __init__(
@@ -127,13 +132,13 @@ class Communicator(MPI.Intracomm):
         self.plain: MPI.Intracomm = comm.plain if isinstance(comm, Communicator) else comm
         self.observer: Observer | None = None
         self._policy, self._check, self._replay = policy, check, replay
-        self._plans: OrderedDict[tuple, Reducer] = OrderedDict()
-        self._blocks: dict[tuple, tuple[int, ...] | None] = {}  # of plans over blocks
-        self._begun: dict[tuple, int] = {}  # how many of a signature were started
+        self._plans: OrderedDict[Place, Reducer] = OrderedDict()
+        self._blocks: dict[Place, tuple[int, ...] | None] = {}  # of plans over blocks
+        self._begun: dict[Key, int] = {}  # how many of a signature were started
         self._under_way: list[Pending] = []  # in the order in which they were started
         self._warned = False
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         """What other kinds of intracommunicators have, such as the grid of a Cartcomm."""
         if name == "plain":  # not set yet
             raise AttributeError(name)
@@ -149,14 +154,30 @@ class Communicator(MPI.Intracomm):
         """How reductions add."""
         return self._policy
 
-    def Allreduce(self, sendbuf, recvbuf, op=MPI.SUM, *, axis=None, blocks=None) -> None:
+    def Allreduce(
+        self,
+        sendbuf: Any,
+        recvbuf: Any,
+        op: MPI.Op = MPI.SUM,
+        *,
+        axis: int | None = None,
+        blocks: Blocks = None,
+    ) -> None:
         """Combine the contributions of all ranks by `op` into `recvbuf` on each."""
         call = self._call("Allreduce", sendbuf, recvbuf, op, axis, blocks)
         if call is None or (key := self._key(call, "allreduce")) is None:
             return self.plain.Allreduce(sendbuf, recvbuf, op)
         self._reduce(call, key)
 
-    def Iallreduce(self, sendbuf, recvbuf, op=MPI.SUM, *, axis=None, blocks=None) -> Any:
+    def Iallreduce(
+        self,
+        sendbuf: Any,
+        recvbuf: Any,
+        op: MPI.Op = MPI.SUM,
+        *,
+        axis: int | None = None,
+        blocks: Blocks = None,
+    ) -> Any:
         """As `Allreduce`, under way when it returns: leave both buffers alone until `Wait` or `Test` of what it returns
         say that it is done. Returns a Pending, or the library's request."""
         call = self._call("Iallreduce", sendbuf, recvbuf, op, axis, blocks)
@@ -164,7 +185,16 @@ class Communicator(MPI.Intracomm):
             return self.plain.Iallreduce(sendbuf, recvbuf, op)
         return self._start(call, key)
 
-    def Reduce(self, sendbuf, recvbuf, op=MPI.SUM, root=0, *, axis=None, blocks=None) -> None:
+    def Reduce(
+        self,
+        sendbuf: Any,
+        recvbuf: Any,
+        op: MPI.Op = MPI.SUM,
+        root: int = 0,
+        *,
+        axis: int | None = None,
+        blocks: Blocks = None,
+    ) -> None:
         """As `Allreduce`, into `recvbuf` of rank `root` alone."""
         received = recvbuf if self.plain.rank == root else None
         if self.plain.rank == root and recvbuf is None:
@@ -174,7 +204,15 @@ class Communicator(MPI.Intracomm):
             return self.plain.Reduce(sendbuf, recvbuf, op, root)
         self._reduce(call, key)
 
-    def Reduce_scatter_block(self, sendbuf, recvbuf, op=MPI.SUM, *, axis=None, blocks=None) -> None:
+    def Reduce_scatter_block(
+        self,
+        sendbuf: Any,
+        recvbuf: Any,
+        op: MPI.Op = MPI.SUM,
+        *,
+        axis: int | None = None,
+        blocks: Blocks = None,
+    ) -> None:
         """As `Allreduce`, rank r getting the r-th of equal parts of the total."""
         call = self._call("Reduce_scatter_block", sendbuf, recvbuf, op, axis, blocks, parts=True)
         if call is not None and call.out.size * self.plain.size != call.n:
@@ -187,7 +225,14 @@ class Communicator(MPI.Intracomm):
         self._reduce(call, key)
 
     def Reduce_scatter(
-        self, sendbuf, recvbuf, recvcounts=None, op=MPI.SUM, *, axis=None, blocks=None
+        self,
+        sendbuf: Any,
+        recvbuf: Any,
+        recvcounts: Sequence[int] | None = None,
+        op: MPI.Op = MPI.SUM,
+        *,
+        axis: int | None = None,
+        blocks: Blocks = None,
     ) -> None:
         """As `Allreduce`, rank r getting `recvcounts[r]` elements of the total."""
         call = self._call("Reduce_scatter", sendbuf, recvbuf, op, axis, blocks, parts=True)
@@ -200,13 +245,13 @@ class Communicator(MPI.Intracomm):
             return self.plain.Reduce_scatter(sendbuf, recvbuf, recvcounts, op)
         self._reduce(call, key)
 
-    def allreduce(self, sendobj, op=MPI.SUM):
+    def allreduce(self, sendobj: Any, op: Any = MPI.SUM) -> Any:
         """The lower-case call, of Python's and NumPy's numbers and NumPy's arrays; ranks may pass integers where others
         pass floats. Types are exchanged beside, which costs another small message. Under a guarantee other objects are
         refused; without one they go to the library."""
         return self._objects("allreduce", sendobj, op, None)
 
-    def reduce(self, sendobj, op=MPI.SUM, root=0):
+    def reduce(self, sendobj: Any, op: Any = MPI.SUM, root: int = 0) -> Any:
         """As `allreduce`, for rank `root` alone; None elsewhere."""
         return self._objects("reduce", sendobj, op, root)
 
@@ -224,7 +269,16 @@ class Communicator(MPI.Intracomm):
         self.release()
         self.plain.Free()
 
-    def _call(self, name, sendbuf, recvbuf, op, axis, blocks, parts=False) -> Call | None:
+    def _call(
+        self,
+        name: str,
+        sendbuf: Any,
+        recvbuf: Any,
+        op: MPI.Op,
+        axis: int | None,
+        blocks: Blocks,
+        parts: bool = False,
+    ) -> Call | None:
         """What is asked for; None where the library may do it. In checked mode all ranks raise where one does."""
         if self.guarantee == "none" and axis is None and blocks is None and operation_of(op) is None:
             return None
@@ -249,7 +303,7 @@ class Communicator(MPI.Intracomm):
 
     def _key(
         self, call: Call, collective: str, root: int = 0, bounds: tuple[int, ...] | None = None
-    ) -> tuple | None:
+    ) -> Key | None:
         """The signature of a reduction; None where the library may do it. Warns of what the program may have added."""
         label = self._label(call, collective)
         if label is None:
@@ -284,7 +338,7 @@ class Communicator(MPI.Intracomm):
             )
         return ordering, accumulation
 
-    def _reducer(self, key: tuple, slot: int, call: Call) -> Any:
+    def _reducer(self, key: Key, slot: int, call: Call) -> Any:
         """The plan of a signature, made by its first call; collective then, and where an older one makes room."""
         ordering, accumulation, collective, operation, dtype, n, root, bounds = key
         place = (key, slot)
@@ -317,7 +371,7 @@ class Communicator(MPI.Intracomm):
             return planned
         return self.observer.reducer(_record_name(key, slot), planned, self.plain, call.blocks)
 
-    def _reduce(self, call: Call, key: tuple) -> None:
+    def _reduce(self, call: Call, key: Key) -> None:
         reducer = self._reducer(key, 0, call)
         contributions = _as_planned(call, key)
         if contributions is call.contributions and key[2] == "allreduce":
@@ -326,12 +380,12 @@ class Communicator(MPI.Intracomm):
         else:
             self._store(call, reducer(contributions))
 
-    def _store(self, call: Call, total) -> None:
+    def _store(self, call: Call, total: Any) -> None:
         if call.out is not None:
             call.out[...] = total.astype(call.out.dtype, copy=False)
             _same_nan(call, call.out)
 
-    def _start(self, call: Call, key: tuple) -> Pending:
+    def _start(self, call: Call, key: Key) -> Pending:
         """Start a reduction in the next slot of its signature, which every rank takes in the same turn."""
         turn = self._begun.get(key, 0)
         self._begun[key] = turn + 1
@@ -354,7 +408,7 @@ class Communicator(MPI.Intracomm):
             pending.done = True
         del self._under_way[:count]
 
-    def _objects(self, name: str, sendobj, op: MPI.Op, root: int | None):
+    def _objects(self, name: str, sendobj: Any, op: Any, root: int | None) -> Any:
         """The lower-case calls."""
         plain = functools.partial(getattr(self.plain, name), sendobj, op, *(() if root is None else (root,)))
         if self._policy.of(1)[0] == "library":
@@ -375,20 +429,20 @@ class Pending:
     """A reduction under way, of `Communicator.Iallreduce`. It has the methods of a request of MPI and is none: wait for
     each one by itself."""
 
-    def __init__(self, comm: Communicator, place: tuple, call: Call, reducer: Any, contributions: Any):
+    def __init__(self, comm: Communicator, place: Place, call: Call, reducer: Any, contributions: Any):
         self.comm, self.place, self.call, self.reducer = comm, place, call, reducer
         self.contributions = contributions  # kept alive
         self.done = False
         # The same on all ranks: with rows on some of them, the others have to wait for their sums.
         self._moves = not call.rows and type(comm._plans[place])._progress is not Reducer._progress
 
-    def Wait(self, status=None) -> bool:
+    def Wait(self, status: MPI.Status | None = None) -> bool:
         """Wait until the total is in the receive buffer; those that were started before are finished, too."""
         if not self.done:
             self.comm._finish(self.comm._under_way.index(self) + 1)
         return True
 
-    def Test(self, status=None) -> bool:
+    def Test(self, status: MPI.Status | None = None) -> bool:
         """Whether the total is in the receive buffer. Of several rows on a rank, and where the ordering has no steps to
         go on by, the work is done here."""
         if self.done:
@@ -401,7 +455,7 @@ class Pending:
     wait, test = Wait, Test
 
 
-def _record_name(key: tuple, slot: int) -> str:
+def _record_name(key: Key, slot: int) -> str:
     """What a recording calls a reduction of this signature, unique among those of a communicator."""
     _, _, collective, operation, dtype, n, root, bounds = key
     words = [] if operation == "sum" else [operation]
@@ -411,34 +465,34 @@ def _record_name(key: tuple, slot: int) -> str:
     return ".".join([*words, *([f"slot{slot}"] if slot else [])])
 
 
-def _as_planned(call: Call, key: tuple):
+def _as_planned(call: Call, key: Key) -> Any:
     """The contributions in the type in which they are added."""
     narrow = key[1] in ORDER_FREE and call.contributions.dtype not in WIDE
     return call.contributions.astype(WORKING) if narrow else call.contributions
 
 
-def _same_nan(call: Call, out) -> None:
+def _same_nan(call: Call, out: Any) -> None:
     """Make every NaN of a least or greatest number the same one: the order decides which of several is met first."""
     if call.operation in ("min", "max"):
         out[out != out] = np.nan
 
 
-def _wrapped(name: str):
+def _wrapped(name: str) -> Callable[..., Any]:
     """The method `name` of a communicator, its result wrapped like the communicator it was called on."""
 
     @functools.wraps(getattr(MPI.Intracomm, name))
-    def made(self: Communicator, *arguments, **named):
+    def made(self: Communicator, *arguments: Any, **named: Any) -> Any:
         comm = getattr(self.plain, name)(*arguments, **named)
         return comm if comm == MPI.COMM_NULL else Communicator(comm, self._policy, self._check)
 
     return made
 
 
-def _unpromised(name: str):
+def _unpromised(name: str) -> Callable[..., Any]:
     """The method `name`, a reduction that we have no form for: refused under a guarantee where it rounds."""
 
     @functools.wraps(getattr(MPI.Intracomm, name))
-    def left(self: Communicator, *arguments, **named):
+    def left(self: Communicator, *arguments: Any, **named: Any) -> Any:
         if self.guarantee != "none" and _rounds(name, arguments, named):
             raise ChoiceError(
                 f"{name}: its order is the MPI library's, and the communicator is to keep guarantee "
@@ -450,7 +504,7 @@ def _unpromised(name: str):
     return left
 
 
-def _rounds(name: str, arguments: tuple, named: dict) -> bool:
+def _rounds(name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> bool:
     """Whether a reduction may give other bits in another order, by what is passed."""
     given = [*arguments, *named.values()]
     if any(isinstance(each, MPI.Op) and operation_of(each) in ("min", "max") for each in given):

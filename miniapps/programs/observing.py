@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from kernels.commands.options import add_loudness, add_version
 from miniapps.errors import UsageError
 from miniapps.programs import calltrace, rawlog
 from miniapps.programs.building import build, require_same_mpi
@@ -50,8 +51,8 @@ examples:
 
 def main(argv: list[str] | None = None, prog: str = "fpna run") -> int:
     """Run one program under observation; returns its exit code, 2 where it was not started."""
-    parser = _parser(prog)
-    options = parser.parse_args(argv)
+    own = parser(prog)
+    options = own.parse_args(argv)
     launched = environment.launched()
     rank, size = (launched.rank, launched.size) if launched else (0, 1)
     try:
@@ -59,7 +60,7 @@ def main(argv: list[str] | None = None, prog: str = "fpna run") -> int:
             return recover(Path(options.recover))
         command = options.command[1:] if options.command[:1] == ["--"] else options.command
         if not command:
-            parser.error(f"no program: {prog} [options] -- ./app ARGUMENTS")
+            own.error(f"no program: {prog} [options] -- ./app ARGUMENTS")
         library = build(options.mpicxx)
         require_same_mpi(command[0], library)
         with contextlib.ExitStack() as stack:
@@ -72,7 +73,7 @@ def main(argv: list[str] | None = None, prog: str = "fpna run") -> int:
                 tell(f"{prog}: {'' if rank == 0 else f'rank {rank}: '}{error}", sys.stderr)
                 observe(command, library, {"FPNA_OBSERVE": "", "FPNA_OBSERVE_REFUSED": "1"})
                 return BAD_USAGE
-            return observe(command, library, env)
+            return observe(command, library, env, options.verbose)
     except (UsageError, Refused, TraceError) as error:
         tell(f"{prog}: {'' if rank == 0 else f'rank {rank}: '}{error}", sys.stderr)
         return BAD_USAGE
@@ -92,8 +93,9 @@ def _settings(
     now = datetime.now(UTC)
     run_id = f"{calltrace.name_of(command)}-{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
     out = launch.directory(Path(options.out or f"runs/{run_id}"))
-    tell(f"fpna run: the calls of {command[0]} are recorded in {out}", sys.stderr)
-    if options.guarantee == "layout":
+    if not options.quiet:
+        tell(f"fpna run: the calls of {command[0]} are recorded in {out}", sys.stderr)
+    if options.guarantee == "layout" and not options.quiet:
         tell(
             "fpna run: layout: what a program passes to a sum is each rank's own part, already added, so that bits "
             "still change with the number of ranks; fpna.wrap takes rows (docs/own-programs.md)", sys.stderr,
@@ -105,37 +107,40 @@ def _settings(
     return env | {"FPNA_OBSERVE": str(out.resolve()), "FPNA_OBSERVE_TEXT": json.dumps(text)}
 
 
-def _parser(prog: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser(prog: str = "fpna run") -> argparse.ArgumentParser:
+    """The command line, up to the program's own."""
+    own = argparse.ArgumentParser(
         prog=prog, usage=f"mpirun -n N {prog} [options] -- PROGRAM [ARGUMENTS]", description=DESCRIPTION, epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("--out", metavar="DIR", help="directory of the run, new or empty (runs/PROGRAM-TIME)")
-    parser.add_argument(
+    own.add_argument("--out", metavar="DIR", help="directory of the run, new or empty (runs/PROGRAM-TIME)")
+    own.add_argument(
         "--guarantee", choices=tuple(SUMS), default="none",
         help="how MPI_SUM of floats and doubles is added: none: by the library; run and layout: in a tree over the "
         "ranks, whatever the length; exact: rounded once",
     )  # fmt: skip
-    parser.add_argument(
-        "--replay", metavar="RUN", help="take messages from any source in the order of this run"
-    )
-    parser.add_argument(
+    own.add_argument("--replay", metavar="RUN", help="take messages from any source in the order of this run")
+    own.add_argument(
         "--point-to-point", action="store_true",
         help="record all sends and receives, not only those that take a message from any source",
     )  # fmt: skip
-    parser.add_argument(
+    own.add_argument(
         "--mpicxx", metavar="PATH", help="the C++ compiler of the program's MPI (mpicxx on PATH)"
     )
-    parser.add_argument(
+    own.add_argument(
         "--recover",
         metavar="DIR",
         help="run nothing: write the traces of a run whose processes were killed before they could",
     )
-    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    return parser
+    add_version(own)
+    add_loudness(
+        own, "say nothing but what goes wrong", "say what was built, and how many calls each rank made"
+    )
+    own.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return own
 
 
-def observe(command: list[str], library: Path, env: dict[str, str]) -> int:
+def observe(command: list[str], library: Path, env: dict[str, str], verbose: bool = False) -> int:
     """Run `command` with the library preloaded and write the trace of this rank; its exit code.
 
     The library opens its log in rank 0's directory, which it learns in MPI_Init, and sends the log's path by a pipe.
@@ -159,7 +164,12 @@ def observe(command: list[str], library: Path, env: dict[str, str]) -> int:
             sys.stderr,
         )
     elif path is not None:
-        convert(path)
+        log = convert(path)
+        if verbose:
+            tell(
+                f"fpna run: rank {log.rank} of {log.size}: {len(log.records):,} calls, by {library}",
+                sys.stderr,
+            )
     return code if code >= 0 else 128 - code
 
 
@@ -171,11 +181,13 @@ def _received(reads: int) -> Path | None:
     return None
 
 
-def convert(log: Path) -> None:
-    """Write the trace of a raw log beside it, and remove the log."""
-    calltrace.write(rawlog.read(log), log.parent)
-    log.unlink()
-    log.with_suffix(".txt").unlink(missing_ok=True)
+def convert(path: Path) -> rawlog.RawLog:
+    """Write the trace of a raw log beside it, and remove the log; what it held."""
+    log = rawlog.read(path)
+    calltrace.write(log, path.parent)
+    path.unlink()
+    path.with_suffix(".txt").unlink(missing_ok=True)
+    return log
 
 
 def recover(out: Path) -> int:
@@ -192,7 +204,7 @@ def recover(out: Path) -> int:
 
 
 @contextlib.contextmanager
-def _passing_on(process: subprocess.Popen) -> Iterator[None]:
+def _passing_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
     """Signals that would end this process go to the program."""
     before = {
         number: signal.signal(number, lambda number, frame: process.send_signal(number))

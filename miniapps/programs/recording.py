@@ -33,7 +33,7 @@ from miniapps.trace.schema import COMPUTE, CPU_TIME, rank_file
 
 
 def record(
-    out: str | os.PathLike,
+    out: str | os.PathLike[str],
     comm: Any = None,
     *,
     name: str | None = None,
@@ -72,7 +72,17 @@ class Recording:
     the data that a record is of; the parts must not depend on the number of ranks.
     """
 
-    def __init__(self, out, comm, name, problem, method, guarantee, seed, reductions):
+    def __init__(
+        self,
+        out: Path,
+        comm: Any,
+        name: str,
+        problem: Mapping[str, Any],
+        method: Mapping[str, Any],
+        guarantee: str,
+        seed: int,
+        reductions: bool,
+    ):
         self._wrapped = comm if isinstance(comm, Communicator) else None
         self._comm = comm.plain if isinstance(comm, Communicator) else comm
         self._out, self._name, self._guarantee = out, name, guarantee
@@ -107,7 +117,7 @@ class Recording:
             self._wrapped.observer = self
         return self
 
-    def __exit__(self, kind, error, traceback) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         if self._wrapped is not None:
             self._wrapped.observer = None
         if kind is not None:

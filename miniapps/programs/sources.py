@@ -40,4 +40,4 @@ def recorded_sources(run: Path, rank: int, size: int) -> list[int]:
     values = trace.tables["values"]
     taken = np.array(names, bool)[values["name"]] if len(names) else np.zeros(0, bool)
     posted = trace.tables["events"]["start"][values["after"][taken] - 1]
-    return values["value"][taken][np.argsort(posted, kind="stable")].astype(int).tolist()
+    return [int(source) for source in values["value"][taken][np.argsort(posted, kind="stable")]]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-from kernels import VERSION
+from kernels.commands.options import add_version
 from miniapps.errors import UsageError
 from miniapps.received.records import TOML_MOST
 from miniapps.received.regular import Refused, read_text
@@ -51,7 +51,7 @@ def parse(app: Any, argv: list[str], environ: Mapping[str, str]) -> tuple[RunOpt
     Raises UsageError; `--help` prints and raises SystemExit as argparse does.
     """
     known = known_options(app)
-    arguments, unknown = _parser(app, known).parse_known_args(argv)
+    arguments, unknown = parser(app, known).parse_known_args(argv)
     if unknown:
         spelled = [flag for o in known for flag in _spellings(o)]
         spelled += [*SHORTHANDS, "--set", "--list", "--version", "--help"]
@@ -123,9 +123,11 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=34, width=110)
 
 
-def _parser(app: Any, known: list[Option]) -> argparse.ArgumentParser:
+def parser(app: Any, known: list[Option] | None = None) -> argparse.ArgumentParser:
+    """The command line of an application, with the options `known` (None: all)."""
+    known = known_options(app) if known is None else known
     first = "deck S" if _default_deck(app) else "the defaults"
-    parser = _Parser(
+    top = _Parser(
         prog=app.command,
         usage=f"[mpirun -n N] {app.command} [options]",
         description=textwrap.fill(app.summary, 110),
@@ -139,10 +141,10 @@ def _parser(app: Any, known: list[Option]) -> argparse.ArgumentParser:
             continue
         if o.section not in groups:
             title = "common options" if o.section == "run" else f"{app.name}: {o.section}"
-            groups[o.section] = parser.add_argument_group(title)
+            groups[o.section] = top.add_argument_group(title)
         text = ", ".join([*decks(app), "or the path of a TOML file"]) if o.key == "run.deck" else _help(o)
         groups[o.section].add_argument(o.flag, dest=o.key, default=None, help=text, **_action(o))
-    parser.add_argument(
+    top.add_argument(
         "--set",
         dest="settings",
         action="append",
@@ -150,14 +152,14 @@ def _parser(app: Any, known: list[Option]) -> argparse.ArgumentParser:
         metavar="SECTION.NAME=VALUE",
         help="set any option",
     )
-    shorthands = parser.add_mutually_exclusive_group()
+    shorthands = top.add_mutually_exclusive_group()
     for flag, (_, text) in SHORTHANDS.items():
         shorthands.add_argument(flag, dest="short", action="store_const", const=flag, help=text)
-    parser.add_argument("--version", action="version", version=VERSION, help="print the version, then stop")
-    parser.add_argument(
+    add_version(top)
+    top.add_argument(
         "--list", action="store_true", help="list decks, orderings, variants and all options, then stop"
     )
-    return parser
+    return top
 
 
 def _action(o: Option) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 from kernels import registry
 from kernels.commands.sums import main, markdown
 from kernels.sums import worst
-from kernels.sums.compare import compare
+from kernels.sums.compare import compare, table
 from kernels.sums.orders import ORDERS
 from kernels.sums.outline import outline
 from kernels.sums.trees import NO_TREE, declared
@@ -221,7 +221,7 @@ def test_distances_are_counted_in_ulp(monkeypatch, value, off):
         lambda x: 1.0 if off is not None else 0.0
     )
     registry.variant("sum", "lanes", backend="b", guarantee="run", why="x")(lambda x: value)
-    row = compare(np.ones(1), "test").splitlines()[3]
+    row = table(compare(np.ones(1)), np.ones(1), "test").splitlines()[3]
     assert row.split()[5] == str(off or 0)
 
 

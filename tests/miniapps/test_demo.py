@@ -33,10 +33,10 @@ def show(tmp_path, monkeypatch, capsys):
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
 
-    def run(*states):
+    def run(*states, more=()):
         (tmp_path / "states.json").write_text(json.dumps(dict(zip(RUNS, states, strict=True))))
         out = str(tmp_path / "out")
-        code = demo.main(["--launches", "2", "--out", out, "--mpirun", mpirun])
+        code = demo.main(["--launches", "2", "--out", out, "--mpirun", mpirun, *more])
         asked = (tmp_path / "asked").read_text().splitlines() if (tmp_path / "asked").exists() else []
         return code, *capsys.readouterr(), asked
 
@@ -54,6 +54,21 @@ def test_runs_that_differ_and_runs_that_agree(show, tmp_path):
     ]
     assert out.count("  what analysis says\n") == 2
     assert out.endswith(f" s in all. Open {tmp_path}/out/report.html in a browser.\n")
+
+
+def test_quiet_leaves_both_verdicts_and_verbose_has_all_output(show):
+    assert show("aa", "bb", "cc", "cc", "cc", "cc", more=["--quiet"])[:3] == (
+        0,
+        "without guarantee   2 runs, 2 final states: NOT the same bits\n"
+        "--guarantee layout  4 runs, 1 final state: the same bits\n",
+        "",
+    )
+
+
+def test_verbose_has_all_that_commands_print(show):
+    _, out, _, asked = show("aa", "bb", "cc", "cc", "cc", "cc", more=["--verbose"])
+    assert out.count("  FINGERPRINT state=cc") == 4
+    assert all(line.endswith(" --verbose") for line in asked)
 
 
 def test_a_broken_promise_is_exit_code_3_and_traced(show, tmp_path):

@@ -475,6 +475,24 @@ def test_the_doctor_finds_this_environment_well_and_a_missing_mpi_not():
     assert "1 to repair: MPI library" in ill.stdout
 
 
+def test_the_doctor_speaks_to_programs_and_says_more_or_less(monkeypatch, capsys):
+    def findings(tried):
+        tried(["mpirun", "--version"], 0.25, "one\ntwo\n")
+        yield doctor.Finding("python", "3")
+        yield doctor.Finding("MPI library", "none", remedy="pip install mpich")
+
+    monkeypatch.setattr(doctor, "findings_here", findings)
+    assert doctor.main(["--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert list(document) == ["schema", "command", "version", "ready", "verdict", "tables"]
+    assert (document["ready"], document["verdict"]) == (False, "1 to repair: MPI library")
+    assert [row["what"] for row in document["tables"]["findings"]] == ["python", "MPI library"]
+    assert doctor.main(["--quiet"]) == 1
+    assert "python" not in (out := capsys.readouterr().out) and out.startswith("!! MPI library")
+    assert doctor.main(["--verbose"]) == 1
+    assert capsys.readouterr().err == "tried mpirun --version: 0.25 s\n  | one\n  | two\n"
+
+
 def test_the_doctor_started_by_a_launcher_does_not_start_one_itself():
     run = run_mpi(1, ["-m", "miniapps", "doctor"])
     assert "not tried: this process was itself started by PMI" in run.stdout

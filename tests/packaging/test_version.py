@@ -8,11 +8,14 @@ import pytest
 
 import kernels
 import miniapps
+from analysis.__main__ import main as analysis
 from jobs.__main__ import main as jobs
 from kernels.__main__ import main as instruments
 from kernels.commands.allreduce import main as allreduce
 from kernels.commands.sums import main as sums
 from miniapps.__main__ import main as suite
+from miniapps.demo import main as demo
+from miniapps.doctor import main as doctor
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,7 +27,7 @@ def test_all_places_have_the_same_version():
     assert cited and cited[1] == kernels.__version__
 
 
-@pytest.mark.parametrize("main", [jobs, instruments, allreduce, sums, suite])
+@pytest.mark.parametrize("main", [analysis, jobs, instruments, allreduce, sums, suite, demo, doctor])
 def test_every_command_tells_it(main, capsys):
     try:
         code = main(["--version"])

@@ -61,13 +61,15 @@ def measure(
     seeds: Sequence[int],
     lengths: Sequence[str],
     sizes: Iterable[int],
+    quiet: bool = False,
 ) -> list[Observation] | None:
     """Observations of all orderings on communicators of `sizes` ranks; None but on rank 0.
 
-    Collective over `world`. Communicators that fit beside each other are measured at once.
+    Collective over `world`. Communicators that fit beside each other are measured at once. Shows progress on stderr
+    unless `quiet`.
     """
     own: list[Observation] = []
-    progress = Progress("properties") if world.rank == 0 else None
+    progress = Progress("properties") if world.rank == 0 and not quiet else None
     packs, trials = packed(sizes, world.size), list(itertools.product(dtypes, seeds, tried))
     for pack, together in enumerate(packs):
         ends = list(itertools.accumulate(together))

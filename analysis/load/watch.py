@@ -1,0 +1,63 @@
+"""What is told while runs are read: how far that is, and, where it is asked for, every file with its time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from kernels.progress import Progress
+from miniapps.received.text import tell
+
+NAME = "analysis"
+
+
+class Watch:
+    """Tells on stderr what is done and left of long work, unless `quiet`; if `verbose` every file and run too."""
+
+    def __init__(self, quiet: bool = True, verbose: bool = False):
+        self.progress = None if quiet else Progress(NAME)
+        self.verbose = verbose
+        self._files = self._of_files = self._runs = self._of_runs = 0
+
+    def begin(self, files: int, runs: int) -> None:
+        """So many files are to be read, of so many runs."""
+        self._files, self._of_files, self._runs, self._of_runs = 0, files, 0, runs
+        if self.progress:
+            self.clear()
+            self.progress = Progress(NAME)  # what is left is of reading alone
+
+    def read(self, files: int, seconds: Mapping[Path, float]) -> None:
+        """So many more files were read, those that could be in so many seconds each."""
+        self._files += files
+        if self.verbose:
+            self.clear()
+            for path, taken in seconds.items():
+                tell(f"read {path} in {taken:.3f} s", sys.stderr)
+        self._show()
+
+    def run(self, directory: Path, kept: bool, seconds: float) -> None:
+        """A run is complete; `kept`: all of it came from its cache."""
+        self._runs += 1
+        if self.verbose:
+            self.clear()
+            tell(
+                f"run {directory}: {'from its cache' if kept else 'from traces'}, {seconds:.3f} s", sys.stderr
+            )
+        self._show()
+
+    def step(self, done: int, steps: int, text: str) -> None:
+        """So many steps of something else are done; `text` names the one that begins."""
+        if self.progress:
+            self.progress.show(done / steps, text)
+
+    def clear(self) -> None:
+        """Wipe the bar, before other output."""
+        if self.progress:
+            self.progress.clear()
+
+    def _show(self) -> None:
+        if self.progress and self._of_runs:
+            done = self._files / self._of_files if self._of_files else self._runs / self._of_runs
+            text = f"read {self._files} of {self._of_files} files, {self._runs} of {self._of_runs} runs"
+            self.progress.show(done, text)

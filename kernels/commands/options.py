@@ -1,0 +1,27 @@
+"""The options that command lines of all rooms share: the version, a document for programs, how much is told."""
+
+from __future__ import annotations
+
+import argparse
+
+from kernels import VERSION
+
+DOCS = "docs/json.md"
+
+
+def add_version(parser: argparse._ActionsContainer) -> None:
+    """The option `--version`."""
+    parser.add_argument("--version", action="version", version=VERSION, help="print the version, then stop")
+
+
+def add_json(parser: argparse._ActionsContainer, docs: str = DOCS) -> None:
+    """The option `--json`: one document on standard output, and nothing else there; `docs` has its keys."""
+    parser.add_argument("--json", action="store_true", help=f"for programs: {docs} has the keys")
+
+
+def add_loudness(parser: argparse._ActionsContainer, quiet: str, verbose: str | None = None) -> None:
+    """The options `--quiet` and `--verbose`, of which one can be given; the texts say what each leaves or adds."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--quiet", action="store_true", help=quiet)
+    if verbose:
+        group.add_argument("--verbose", action="store_true", help=verbose)
