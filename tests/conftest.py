@@ -16,7 +16,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A busy machine makes any example slow: the time limit is pytest's.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("tests")
+# Properties that leave the number of their examples open get 30 of them in `make test`, and 100 in `make test-all`.
+settings.register_profile("quick", settings.get_profile("tests"), max_examples=30)
 
 # Files whose tests take longest begin first, so that no worker is left alone with one at the end. Those that start many
 # ranks stay with one worker: ranks that wait for each other take all cores.
@@ -27,6 +28,11 @@ LONG = (
     "tests/jobs/test_slurm_real.py",
     "tests/miniapps/test_main.py",
 )
+
+
+def pytest_configure(config):
+    """Fewer examples where slow tests are left out."""
+    settings.load_profile("quick" if config.option.markexpr == "not slow" else "tests")
 
 
 HANDLERS = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}

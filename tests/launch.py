@@ -28,6 +28,11 @@ RANK_VARIABLES = ("PMI_", "PMIX_", "OMPI_COMM_", "OMPI_MCA_", "PRTE_", "HYDI_", 
 libraries = pytest.mark.parametrize("library", LIBRARIES)
 """Decorator: run the test once per MPI library, as argument `library`; absent libraries are skipped."""
 
+either_library = pytest.mark.parametrize(
+    "library", [LIBRARIES[0], *(pytest.param(other, marks=pytest.mark.slow) for other in LIBRARIES[1:])]
+)
+"""Decorator: as `libraries`, where the program does the same with each: with the first one only in `make test`."""
+
 
 def run_mpi(n, argv, library="mpich", env=None, timeout=120, cwd=None):
     """Run `python argv...` on `n` ranks and return the subprocess.CompletedProcess, with text output.

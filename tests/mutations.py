@@ -60,7 +60,7 @@ MUTATIONS = (
              "distance = np.where(low > high, low - high, high - low).astype(np.float64) + 1",
              "tests/analysis/test_bits.py"),
     Mutation("a task whose check failed is not finished", "jobs/state.py",
-             "FINISHED = (DONE, CHECK_FAILED)", "FINISHED = (DONE,)",
+             "FINISHED: tuple[Outcome, ...] = (DONE, CHECK_FAILED)", "FINISHED: tuple[Outcome, ...] = (DONE,)",
              "tests/jobs/test_state.py"),
     Mutation("faults strike one step late", "miniapps/runner/faults.py",
              "(fault.repeat, fault.step) == (repeat, step)", "(fault.repeat, fault.step + 1) == (repeat, step)",

@@ -33,7 +33,7 @@ def test_ranks_see_each_other_and_one_thread(library):
 
 @libraries
 def test_a_hanging_job_is_killed_and_its_output_shown(library, tmp_path):
-    for limit in (6, 60):  # in which a busy machine may not even start the ranks: then again, with more time
+    for limit in (3, 30):  # in which a busy machine may not even start the ranks: then again, with more time
         with pytest.raises(pytest.fail.Exception, match=f"no end after {limit} s") as failure:
             run_mpi(3, ["-c", HANG, str(tmp_path)], library, timeout=limit)
         if len(list(tmp_path.iterdir())) == 3:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -32,22 +32,28 @@ HEAVY = ("torch", "cupy", "scipy", "matplotlib", "pandas")
 FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "miniapps.coupled.surrogate")
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
+@cache
+def modules() -> list[tuple[str, ast.Module]]:
     """(dotted name, syntax tree) of every module."""
+    found = []
     for top in TOPS:
         for path in sorted((ROOT / top).rglob("*.py")):
             if "harnesses" not in path.parts:  # examples for other programs
                 name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-                yield name, ast.parse(path.read_text())
+                found.append((name, ast.parse(path.read_text())))
+    return found
 
 
-def imported(tree: ast.AST) -> Iterator[str]:
+@cache
+def imported(tree: ast.AST) -> list[str]:
     """The dotted names of all that `tree` imports, anywhere."""
+    names: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            names += (f"{node.module}.{alias.name}" for alias in node.names)
+    return names
 
 
 def room(name: str) -> str:

@@ -148,7 +148,13 @@ HARMS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("harm", HARMS)
+# All files are read alike: two of them stand for the others.
+REPEATED = {f"zeros in {name}" for name in cache.FILES if name not in ("values.parquet", "usage.parquet")}
+
+
+@pytest.mark.parametrize(
+    "harm", [pytest.param(harm, marks=[pytest.mark.slow] * (harm in REPEATED)) for harm in HARMS]
+)
 def test_a_damaged_cache_is_made_anew(tmp_path, harm, reads):
     run = write_run(tmp_path / "r", orders=lambda repeat, step: [[0, 1]])
     other = write_run(

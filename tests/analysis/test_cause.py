@@ -368,7 +368,7 @@ ALWAYS_SEEN = {"kernel-bit", "bitflip", "lost-halo", "seed"}
 @pytest.mark.parametrize(
     ("app", "how", "seed", "kinds"),
     [
-        ("solver", "messages", 29, ALWAYS_SEEN | {"swap-order"}),
+        pytest.param("solver", "messages", 29, ALWAYS_SEEN | {"swap-order"}, marks=pytest.mark.slow),
         pytest.param("coupled", "ranks", 4, ALWAYS_SEEN, marks=pytest.mark.slow),
     ],
 )

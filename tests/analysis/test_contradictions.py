@@ -31,6 +31,12 @@ def test_traces_other_than_those_that_the_result_names_are_not_used(tmp_path):
     assert "result.json was written for another rank-00001.h5" in reason(run)
 
 
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    """A run whose result.json every test writes anew."""
+    return write_run(tmp_path_factory.mktemp("sound") / "r")
+
+
 @pytest.mark.parametrize("content, words", [
     ({"run_id": "another"}, "run_id another"), ({"app": "solver"}, "app solver, the traces coupled"),
     ({"problem": "p1"}, "problem p1"), ({"size": 3}, "size 3, the traces 2"),
@@ -41,10 +47,9 @@ def test_traces_other_than_those_that_the_result_names_are_not_used(tmp_path):
     ({"exit_code": 0, "checks": [{"name": "a", "passed": False}]}, "exit code 0 and names 1 checks"),
     ({"fingerprints": ["ab", "cd"]}, "2 final states, the traces are of 1 repeats"),
 ])  # fmt: skip
-def test_identity_end_and_number_are_compared(tmp_path, content, words):
-    run = write_run(tmp_path / "r")
-    write_result(run, **content)
-    assert words in reason(run)
+def test_identity_end_and_number_are_compared(sound, content, words):
+    write_result(sound, **content)
+    assert words in reason(sound)
 
 
 def test_a_run_that_is_done_has_whole_traces_of_every_repeat(tmp_path):

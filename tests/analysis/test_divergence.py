@@ -29,7 +29,11 @@ def good(tmp_path_factory):
     }
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=settings.default.max_examples // 8,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     sizes=st.tuples(st.sampled_from([1, 2, 3, 4]), st.sampled_from([1, 2, 3, 4])),
     step=st.integers(0, STEPS - 1), block=st.integers(0, BLOCKS - 1), bit=st.integers(0, 51),

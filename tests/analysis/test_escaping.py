@@ -168,7 +168,7 @@ def number(text: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("command", ["variability", "divergence", "show"])
 def test_streams_that_cannot_write_every_character_get_escapes(
     runs, command, encoding, tmp_path, monkeypatch
@@ -178,7 +178,9 @@ def test_streams_that_cannot_write_every_character_get_escapes(
     assert not hidden(out) and not hidden(err)
 
 
-@pytest.mark.parametrize("command", ["divergence", "show", "variability"])
+@pytest.mark.parametrize(
+    "command", ["divergence", "show", pytest.param("variability", marks=pytest.mark.slow)]
+)
 def test_a_terminal_gets_colours_and_nothing_else(runs, command, tmp_path, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")

@@ -73,7 +73,7 @@ def only(frames):
     ],
 )
 @pytest.mark.parametrize("first", [True, False])
-@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_run_that_lacks_records_is_not_comparable_and_the_first_is_named(
     tmp_path, lacks, at, count, first, size
 ):

@@ -311,6 +311,7 @@ def test_runs_without_fingerprints_make_a_report(tmp_path):
     absent(build(load([tmp_path])), "There are no two complete runs to compare")
 
 
+@pytest.mark.slow
 def test_steps_are_thinned_where_there_are_too_many_points_and_runs_are_not(tmp_path):
     steps, runs = 700, 11
     for i in range(runs):

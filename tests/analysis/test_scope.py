@@ -59,7 +59,10 @@ OTHERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("other, differ", [(OTHERS[0], False), *((other, True) for other in OTHERS)])
+@pytest.mark.parametrize("other, differ", [
+    (OTHERS[0], False), *((other, True) for other in OTHERS[:6]),
+    *(pytest.param(other, True, marks=pytest.mark.slow) for other in OTHERS[6:]),
+])  # fmt: skip
 def test_runs_of_another_environment_neither_keep_nor_break_a_promise(tmp_path, other, differ):
     write_run(tmp_path / "a", guarantee="layout", **machine())
     write_run(tmp_path / "b", guarantee="layout", change=flip(3) if differ else None, **machine(**other))
@@ -256,6 +259,7 @@ def test_the_linter_names_environments_under_a_promise(tmp_path):
 # ---- a real run
 
 
+@pytest.mark.slow
 def test_a_real_setting_is_recorded_puts_the_run_outside_and_is_its_cause(tmp_path):
     pytest.importorskip("torch")
     chosen, case = [settings.BASE, "ATEN_CPU_CAPABILITY=default"], "coupled, surrogate"

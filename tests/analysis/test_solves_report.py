@@ -157,7 +157,9 @@ def test_equal_solves_have_a_table_and_no_figure_of_a_drift(tmp_path):
     assert "<table" in section(page, SOLVES[1]) and "<svg" not in section(page, SOLVES[1])
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, 0.0, -1.0])
+@pytest.mark.parametrize(
+    "bad", [np.nan, *(pytest.param(bad, marks=pytest.mark.slow) for bad in (np.inf, 0.0, -1.0))]
+)
 def test_residuals_and_differences_that_are_no_use_make_a_report(tmp_path, bad):
     residual = FALLING.copy()
     residual[4:] = bad
@@ -236,7 +238,7 @@ def test_long_histories_are_thinned_and_solves_are_not(tmp_path):
 
 
 @pytest.mark.skipif(test_browser.CHROMIUM is None, reason="no chromium on PATH")
-@pytest.mark.parametrize("width", [400, 1600])
+@pytest.mark.parametrize("width", [400, pytest.param(1600, marks=pytest.mark.slow)])
 def test_the_page_fits_its_window_and_is_quiet(report, tmp_path, width):
     seen, log = test_browser.look(report, tmp_path, width)
     assert seen["content"] <= width == seen["width"]

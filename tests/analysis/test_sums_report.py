@@ -234,7 +234,9 @@ def test_emulated_variants_alone_have_no_price_figure(tmp_path):
     assert "No search for the worst orders was made" in section(page, SUMS[4])
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, 0.0])
+@pytest.mark.parametrize(
+    "bad", [np.nan, *(pytest.param(bad, marks=pytest.mark.slow) for bad in (np.inf, 0.0))]
+)
 def test_sums_that_are_no_use_for_a_ratio_make_a_report(tmp_path, bad):
     values = {}
     for n in SIZES:
@@ -265,6 +267,7 @@ def with_data(**problem):
     return CONFIG | {"problem": CONFIG["problem"] | problem}
 
 
+@pytest.mark.slow
 def test_many_cases_have_tables_and_the_first_have_figures(tmp_path):
     for k in range(DRAWN + 2):
         values = {f"sum:spa:native:{n}": spread(n, 20, 2) for n in SIZES}
@@ -295,7 +298,7 @@ def test_other_data_never_make_one_group(tmp_path):
 
 
 @pytest.mark.skipif(test_browser.CHROMIUM is None, reason="no chromium on PATH")
-@pytest.mark.parametrize("width", [400, 1600])
+@pytest.mark.parametrize("width", [400, pytest.param(1600, marks=pytest.mark.slow)])
 def test_the_page_fits_its_window_and_is_quiet(report, tmp_path, width):
     seen, log = test_browser.look(report, tmp_path, width)
     assert seen["content"] <= width == seen["width"]

@@ -24,7 +24,7 @@ from benchmarks.allreduce.table import HEAD, merge, read, size_text, text
 from benchmarks.allreduce.targets import FAST, Target, judged
 from benchmarks.kernels.numbers import DISTRIBUTIONS
 from kernels.guarantees import ChoiceError
-from tests.launch import libraries
+from tests.launch import either_library, libraries
 from tests.ranks import on_ranks
 
 PROGRAM = Path(__file__).parent / "programs" / "allreduce_measured.py"
@@ -151,12 +151,12 @@ def measured(library):
     return json.loads(run.stdout)
 
 
-@libraries
+@either_library
 def test_right_results_have_no_wrong_element(library):
     assert set(measured(library)["right"].values()) == {0}
 
 
-@libraries
+@either_library
 def test_every_injected_fault_is_counted(library):
     # 5 elements on 3 ranks. What the library adds may be off by some last bits, but must be the same on all ranks.
     faults = {
@@ -172,14 +172,14 @@ def test_every_injected_fault_is_counted(library):
         assert measured(library)["wrong"][fault] == expected
 
 
-@libraries
+@either_library
 def test_all_ranks_measure_the_same_shuffles(library):
     first, *others = measured(library)["shuffles"]
     assert others == [first, first]
     assert len({json.dumps(order) for order in first}) == 3
 
 
-@libraries
+@either_library
 def test_repetitions_that_begin_late_are_counted_and_left_out(library):
     overrun = measured(library)["overrun"]
     # Only the first can begin in time: the others are due while rank 1 still sleeps.
@@ -187,14 +187,14 @@ def test_repetitions_that_begin_late_are_counted_and_left_out(library):
     assert len(overrun["own"]) == 3 and all(t >= 0.005 for t in overrun["times"])
 
 
-@libraries
+@either_library
 def test_windows_that_are_no_use_give_way_to_barriers_and_the_reason_is_told(library):
     sync, repetitions = measured(library)["fallback"]
     assert sync["method"] == "barrier" and repetitions == 4
     assert "late" in sync["reason"] or "share" in sync["reason"] or "known to" in sync["reason"]
 
 
-@libraries
+@either_library
 def test_ranks_of_one_node_find_that_they_have_one_clock(library):
     first, *others = measured(library)["truth"]
     assert first == [0, 0, 0]
@@ -202,7 +202,7 @@ def test_ranks_of_one_node_find_that_they_have_one_clock(library):
         assert abs(offset) <= error and error > 0 and drift == 0
 
 
-@libraries
+@either_library
 def test_clocks_with_known_offset_and_drift_are_found_within_their_bounds(library):
     for rank in measured(library)["clocks"]:
         assert rank["missed"] <= rank["allowed"] + 1e-9
@@ -210,7 +210,7 @@ def test_clocks_with_known_offset_and_drift_are_found_within_their_bounds(librar
         assert rank["errors"][0] == 0 < min(rank["errors"][1:])
 
 
-@libraries
+@either_library
 def test_a_clock_that_jumps_is_given_up_by_all_ranks(library):
     first, *others = measured(library)["jump"]
     assert "the clock of rank 1 does not run straight" in first and others == [first, first]

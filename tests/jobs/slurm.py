@@ -120,7 +120,7 @@ class Slurm:
                 return record
         raise AssertionError(f"Slurm knows no job {number}: {self.command('squeue', '-t', 'all')}")
 
-    def wait(self, number, until=FINAL, seconds=60):
+    def wait(self, number, until=FINAL, seconds=240):
         """The job's record once its state is one of `until`; the test fails after `seconds`."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:

@@ -257,7 +257,7 @@ def test_nodes_are_shown():
 
 
 @scheduled
-@pytest.mark.parametrize("size", [1, 2, 3, 8, 16, 33])
+@pytest.mark.parametrize("size", [1, 2, 3, 8, 16, pytest.param(33, marks=pytest.mark.slow)])
 def test_nothing_is_outside(name, size):
     root, _ = drawn(name, size, nodes=tuple(range(size)) if size < 9 else None)
     width, height = map(float, root.get("viewBox").split()[2:])

@@ -105,7 +105,7 @@ def test_sums_beyond_64_bits_of_units_are_held(threads):
 
 
 @pytest.mark.parametrize("level", [-26, -25, -1, 0, 3, 20])
-@pytest.mark.parametrize("rise", [1, 2, 3, 4])
+@pytest.mark.parametrize("rise", [1, 2, pytest.param(3, marks=pytest.mark.slow), 4])
 @pytest.mark.parametrize("gap", [0, 9000])
 def test_elements_near_half_of_a_unit_that_a_later_element_brings(level, rise, gap):
     """They round to it or to zero, be it in the same tile as the later element or long before."""

@@ -31,7 +31,16 @@ def each(test):
     return pytest.mark.parametrize("name", SOURCES)(pytest.mark.parametrize("arch", ARCHITECTURES)(test))
 
 
-each_type = pytest.mark.parametrize(("name", "macro", "element"), TYPED)
+# A text is the same for all types but for their names. That of the default type is compiled by other tests as well.
+each_type = pytest.mark.parametrize(
+    ("name", "macro", "element"),
+    [
+        case
+        if case[1:] in (("ELEMENT", "bfloat16"), ("NUMBER", "float"))
+        else pytest.param(*case, marks=pytest.mark.slow)
+        for case in TYPED
+    ],
+)
 
 
 def nvcc(name, arch, form, out, *options):

@@ -22,7 +22,7 @@ def has_all_kernels(compiled: bytes, name: str) -> bool:
 
 
 @pytest.mark.skipif(nvrtc() is None, reason=NO_NVRTC)
-@pytest.mark.parametrize("arch", ["80", "90"])
+@pytest.mark.parametrize("arch", [pytest.param("80", marks=pytest.mark.slow), "90"])
 @each
 def test_nvrtc(name, arch):
     options = [*cuda.NVRTC_OPTIONS, f"--gpu-architecture=compute_{arch}"]
@@ -34,7 +34,7 @@ def test_nvrtc(name, arch):
 
 
 @pytest.mark.skipif(hiprtc() is None, reason=NO_HIPRTC)
-@pytest.mark.parametrize("arch", ["gfx90a", "gfx906"])
+@pytest.mark.parametrize("arch", ["gfx90a", pytest.param("gfx906", marks=pytest.mark.slow)])
 @each
 def test_hiprtc(name, arch):
     options = [*cuda.HIPRTC_OPTIONS, f"--offload-arch={arch}"]

@@ -33,7 +33,11 @@ def coupled(ranks, out, *arguments, env=None):
 @needs_compiler
 @pytest.mark.parametrize(
     ("guarantee", "closure", "ranks"),
-    [("layout", "online", 1), ("layout", "online", 3), ("exact", "physics", 2)],
+    [
+        ("layout", "online", 1),
+        pytest.param("layout", "online", 3, marks=pytest.mark.slow),
+        ("exact", "physics", 2),
+    ],
 )
 def test_the_device_path_gives_the_bits_of_the_cpu(tmp_path, guarantee, closure, ranks):
     arguments = [f"--guarantee={guarantee}", f"--closure={closure}"]

@@ -16,8 +16,8 @@ from miniapps import doctor
 from miniapps.runner import main, policy
 from miniapps.system import environment
 from miniapps.trace import rank_files, read
+from tests.launch import either_library, launcher, libraries, run_mpi, run_python
 from tests.launch import environment as launch_environment
-from tests.launch import launcher, libraries, run_mpi, run_python
 from tests.miniapps.tiny import APP
 from tests.ranks import on_ranks
 
@@ -124,7 +124,7 @@ def test_without_out_the_run_goes_below_runs(tmp_path):
     assert "rank 0 INFO" in run.stderr
 
 
-@libraries
+@either_library
 def test_a_failed_check_is_named_and_ends_with_3_on_all_ranks(library, tmp_path):
     run = on_ranks(2, [*TINY, "--out", tmp_path / "run", "--set", "work.limit=1"], library)
     assert run.returncode == 3, run.stderr
@@ -219,7 +219,7 @@ def test_help_and_list_end_well_on_any_number_of_ranks(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@libraries
+@either_library
 def test_one_rank_that_raises_ends_the_job_with_one_message(library, tmp_path):
     out = tmp_path / "run"
     run = run_mpi(3, [*TINY, "--out", out, "--fault", "raise@step=4,rank=1"], library)
@@ -252,7 +252,7 @@ def test_the_traceback_is_shown_where_debugging_is_asked_for(tmp_path):
     assert "MPI_Abort" not in run.stderr  # a rank that is alone ends as any program does
 
 
-@libraries
+@either_library
 def test_a_killed_rank_ends_the_job_and_leaves_readable_traces(library, tmp_path):
     out = tmp_path / "run"
     argv = [*TINY, "--out", out, "--set", "work.regions=20000", "--fault", "kill@step=5,rank=1"]
@@ -268,7 +268,7 @@ def test_a_killed_rank_ends_the_job_and_leaves_readable_traces(library, tmp_path
     assert not (out / "result.json").exists() or result(out)["failed_rank"] == 1
 
 
-@libraries
+@either_library
 def test_a_rank_out_of_disk_space_says_so_and_ends_the_job(library, tmp_path):
     out = tmp_path / "run"
     argv = [*TINY, "--out", out, "--set", "work.regions=20000", "--steps", "100"]
@@ -310,8 +310,8 @@ def started(argv, library, out):
     return job
 
 
-@libraries
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@either_library
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_to_mpirun_ends_the_job_with_its_traces_closed(library, number, tmp_path):
     out = tmp_path / "run"
     job = started([*TINY, "--set", "work.regions=20000", "--steps", "100000"], library, out)
@@ -424,6 +424,7 @@ def test_every_rank_can_write_its_own_log(tmp_path):
     assert run.stderr.count("INFO: 2 ranks") == 1
 
 
+@pytest.mark.slow
 def test_the_launcher_of_another_library_is_noticed(tmp_path):
     mpirun, _ = launcher("mpich")
     _, openmpi = launcher("openmpi")
@@ -493,6 +494,7 @@ def test_the_doctor_speaks_to_programs_and_says_more_or_less(monkeypatch, capsys
     assert capsys.readouterr().err == "tried mpirun --version: 0.25 s\n  | one\n  | two\n"
 
 
+@pytest.mark.slow
 def test_the_doctor_started_by_a_launcher_does_not_start_one_itself():
     run = run_mpi(1, ["-m", "miniapps", "doctor"])
     assert "not tried: this process was itself started by PMI" in run.stdout

@@ -372,7 +372,9 @@ def test_the_ranks_that_the_launcher_ends_say_which_one_was_killed(tmp_path):
     assert (outcome["failed_rank"], outcome["exit_code"], outcome["error"]) == (1, 1, message)
 
 
-@pytest.mark.parametrize(("library", "last"), [("mpich", "mid-all"), ("openmpi", "mid-one")])
+@pytest.mark.parametrize(
+    ("library", "last"), [("mpich", "mid-all"), pytest.param("openmpi", "mid-one", marks=pytest.mark.slow)]
+)
 def test_ranks_agree_on_what_one_of_them_notices(library, last, tmp_path):
     run = run_mpi(3, [PROGRAM, tmp_path, "end-one", "end-all", last], library)
     assert run.returncode == 1, run.stderr

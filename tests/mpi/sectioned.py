@@ -18,14 +18,14 @@ def sections(program):
     return re.findall(r"^@section\ndef (\w+)", (PROGRAMS / program).read_text(), re.MULTILINE)
 
 
-def layouts(*often, slow=()):
+def layouts(*often, slow=(), others=(3,)):
     """Decorator: the arguments `library` and `size`. What does not depend on the library is shown with the first one on
-    `often` ranks, with the others on 3; those that repeat it are slow."""
-    cases = [(library, size) for library in LIBRARIES for size in (*often, *slow)]
-    seldom = [
-        (library, size) for library, size in cases if size in slow or (library != LIBRARIES[0] and size != 3)
+    `often` ranks, with each other on `others`; those that repeat it are slow."""
+    quick = [
+        (library, size) for library in LIBRARIES for size in (often if library == LIBRARIES[0] else others)
     ]
-    marked = [pytest.param(*case, marks=pytest.mark.slow) if case in seldom else case for case in cases]
+    cases = [(library, size) for library in LIBRARIES for size in (*often, *slow)]
+    marked = [case if case in quick else pytest.param(*case, marks=pytest.mark.slow) for case in cases]
     return pytest.mark.parametrize(("library", "size"), marked)
 
 

@@ -4,15 +4,14 @@ import os
 
 import pytest
 
-from tests.launch import LIBRARIES, ROOT, run_mpi
-from tests.mpi.sectioned import reported, sections
+from tests.launch import ROOT, run_mpi
+from tests.mpi.sectioned import layouts, reported, sections
 
 PROGRAM = "allreduce_device.py"
 STAND_IN = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "cuda_on_host")])}
 
 
-@pytest.mark.parametrize("size", (3, 1))  # at first all ranks, so that none of them has imported CuPy yet
-@pytest.mark.parametrize("library", LIBRARIES)
+@layouts(3, 1, others=(1,))  # at first all ranks, so that none of them has imported CuPy yet
 @pytest.mark.parametrize("section", sections(PROGRAM))
 def test_section(section, library, size):
     assert reported(PROGRAM, library, size, tuple(STAND_IN.items()))[section] == []

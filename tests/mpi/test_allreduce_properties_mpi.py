@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kernels.allreduce.instruments.properties import COUNT, PLACEMENT, PROPERTIES, RANK, RUN, SIZE, every
-from tests.launch import libraries, run_mpi
+from tests.launch import either_library, libraries, run_mpi
 from tests.properties_table import documented, rows
 from tests.ranks import on_ranks
 
@@ -24,7 +24,7 @@ def measured(library, size, *arguments, timeout=120):
     return run.stdout
 
 
-@libraries
+@pytest.mark.parametrize("library", [pytest.param("mpich", marks=pytest.mark.slow), "openmpi"])
 def test_few_lengths_on_few_ranks_give_the_table_of_the_docs(library):
     """Three and five ranks are measured beside each other."""
     text = measured(library, 8, "--ranks", "3,5", "--lengths", "5,1000", "--seeds", "1", "--dtype", "float64")
@@ -34,7 +34,7 @@ def test_few_lengths_on_few_ranks_give_the_table_of_the_docs(library):
         assert table[name] == expected[name], name
 
 
-@libraries
+@either_library
 def test_promises_that_are_not_kept_are_named(library):
     arguments = (
         "--orderings boastful,egocentric,arrival --ranks 1,3,4 --lengths 1,5,1000 --seeds 1 --dtype float64"

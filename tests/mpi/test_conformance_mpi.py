@@ -91,10 +91,10 @@ def started_halving(p, n):
 # What is forced -> library, environment, call, orderings expected for p ranks and n elements: one of them.
 FAST = {
     "mpich": ("mpich", {}, "blocking", DOUBLING),
-    "mpich ring": ("mpich", mpich("ring"), "blocking", MPICH_RING),
-    "openmpi ring": ("openmpi", openmpi(4), "blocking", tuned_ring),
 }
 SLOW = {
+    "mpich ring": ("mpich", mpich("ring"), "blocking", MPICH_RING),
+    "openmpi ring": ("openmpi", openmpi(4), "blocking", tuned_ring),
     "mpich smp": ("mpich", mpich("smp"), "blocking", reduce_and_broadcast),
     "mpich nb": ("mpich", mpich("nb"), "blocking", DOUBLING),
     "mpich recursive_doubling": ("mpich", mpich("recursive_doubling"), "blocking", DOUBLING),

@@ -11,7 +11,7 @@ from analysis.divergence.compare import compare
 from analysis.load.frames import load
 from miniapps.coupled.checkpoint import read_checkpoint
 from miniapps.trace import read
-from tests.launch import libraries, run_mpi, run_python
+from tests.launch import either_library, run_mpi, run_python
 from tests.mpi.sectioned import layouts
 from tests.ranks import on_ranks
 
@@ -41,15 +41,23 @@ def reference(tmp_path_factory):
     return of
 
 
-@layouts(2, 3, slow=(4, 8))
-@pytest.mark.parametrize("guarantee", ["layout", "exact"])
-def test_one_hash_for_any_number_of_ranks(tmp_path, reference, library, size, guarantee):
-    by = run_mpi if (size, guarantee) == (3, "layout") else on_ranks
-    prints, _ = coupled(size, "--guarantee", guarantee, out=tmp_path / "run", library=library, by=by)
-    assert prints == [reference(guarantee)]
+@layouts(3, slow=(2, 4, 8))
+def test_one_hash_for_any_number_of_ranks(tmp_path, reference, library, size):
+    by = run_mpi if size == 3 else on_ranks
+    prints, _ = coupled(size, "--guarantee", "layout", out=tmp_path / "run", library=library, by=by)
+    assert prints == [reference("layout")]
 
 
-@pytest.mark.parametrize("options", [["--shuffle-blocks", "3"], ["--threads", "2"], ["--check-ranks"]])
+@layouts(3, slow=(2, 4, 8), others=())
+def test_one_hash_of_exact_sums_for_any_number_of_ranks(tmp_path, reference, library, size):
+    prints, _ = coupled(size, "--guarantee", "exact", out=tmp_path / "run", library=library)
+    assert prints == [reference("exact")]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--shuffle-blocks", "3"], pytest.param(["--threads", "2"], marks=pytest.mark.slow), ["--check-ranks"]],
+)
 def test_one_hash_for_any_ownership_and_number_of_threads(tmp_path, reference, options):
     prints, _ = coupled(2, "--guarantee", "layout", *options, out=tmp_path / "run")
     assert prints == [reference("layout")]
@@ -63,12 +71,21 @@ FREE_OF_LAYOUT = {
 }
 
 
-@pytest.mark.parametrize("options", FREE_OF_LAYOUT.values(), ids=FREE_OF_LAYOUT)
-def test_one_hash_by_other_means_than_the_usual(tmp_path, options):
+@pytest.mark.parametrize(
+    ("means", "most"),
+    [("binomial in exact", 4), *(pytest.param(means, 8, marks=pytest.mark.slow) for means in FREE_OF_LAYOUT)],
+)
+def test_one_hash_by_other_means_than_the_usual(tmp_path, means, most):
     prints = set()
-    for ranks, more in ((1, []), (3, []), (4, ["--shuffle-blocks", "3"]), (8, ["--check-ranks"])):
-        out = tmp_path / str(ranks)
-        prints |= set(coupled(ranks, "--guarantee", "layout", *options, *more, out=out)[0])
+    for ranks, more in (
+        (1, []),
+        (3, ["--check-ranks"]),
+        (4, ["--shuffle-blocks", "3"]),
+        (8, ["--check-ranks"]),
+    ):
+        if ranks <= most:
+            options = ["--guarantee", "layout", *FREE_OF_LAYOUT[means], *more]
+            prints |= set(coupled(ranks, *options, out=tmp_path / str(ranks))[0])
     assert len(prints) == 1
 
 
@@ -117,7 +134,14 @@ def test_one_hash_on_64_ranks(tmp_path):
     assert len(set(prints)) == 1 and len(prints) == 2
 
 
-@pytest.mark.parametrize("ordering", ["linear", "recursive-doubling", "ring", "direct", "k-nomial:k=3"])
+@pytest.mark.parametrize(
+    "ordering",
+    [
+        "linear",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("recursive-doubling", "ring", "direct")),
+        "k-nomial:k=3",
+    ],
+)
 def test_run_level_orderings_repeat_on_one_layout(tmp_path, ordering):
     prints, _ = coupled(
         3,
@@ -250,7 +274,7 @@ def test_a_checkpoint_of_another_problem_or_a_damaged_one_is_refused_in_one_sent
         assert not (tmp_path / "second").exists()
 
 
-@libraries
+@either_library
 def test_one_rank_that_raises_ends_the_job_with_one_message(tmp_path, library):
     fault = ["--closure", "none", "--fault", "raise@step=3,rank=1", "--out", str(tmp_path / "run")]
     run = run_mpi(3, ["-m", "miniapps.coupled", *SMALL, *fault], library)

@@ -73,7 +73,7 @@ def reference(tmp_path_factory):
     return of
 
 
-@layouts(2, 3, 8, slow=(4,))
+@layouts(3, slow=(2, 4, 8))
 @pytest.mark.parametrize("guarantee", ["layout", "exact"])
 def test_one_history_for_any_number_of_ranks(tmp_path, reference, library, size, guarantee):
     options = ["--guarantee", guarantee, "--preconditioner=chebyshev"]
@@ -229,11 +229,15 @@ BAD = {
 }
 
 
+# What only the rank that reads a row finds ends the job.
+FOUND_BY_ONE = {"asymmetric.mtx", "nan.mtx", "empty-row.mtx", "short.mtx"}
+
+
 @pytest.mark.parametrize("name", BAD)
 def test_matrices_that_cannot_be_solved_are_named(tmp_path, files, name):
     code, message = BAD[name]
     options = [f"--matrix={files / name}", "--right-side=unit", "--max-iterations=200"]
-    by = run_mpi if code == 2 else on_ranks  # what the rank that reads a row finds ends the job
+    by = run_mpi if name in FOUND_BY_ONE else on_ranks
     run = by(3, ["-m", "miniapps.solver", *FILE, *options, "--out", str(tmp_path / "run")])
     assert run.returncode == code, run.stdout + run.stderr
     assert re.search(message, run.stdout + run.stderr)

@@ -5,6 +5,7 @@ Run by tests/mpi/test_added_mpi.py as `mpirun -n P python added.py`.
 
 import itertools
 import tracemalloc
+from functools import cache
 
 import numpy as np
 from sections import COMM, raised, report, section
@@ -22,12 +23,15 @@ OWNERS = {
 NAMES = [o.name for o in orderings()]
 
 
+@cache
 def numbers(n, dtype, decades):
     """Of all blocks, the same on every rank; some cancel."""
     rng = np.random.default_rng([n, decades])
     x = rng.standard_normal((BLOCKS, n)) * 10.0 ** rng.integers(-decades, decades + 1, (BLOCKS, n))
     x[3], x[8] = -x[1], -0.0
-    return x.astype(dtype)
+    x = x.astype(dtype)
+    x.flags.writeable = False  # whoever asks for them again gets the same
+    return x
 
 
 def planned(name, accumulation, n, dtype, owner, **axes):

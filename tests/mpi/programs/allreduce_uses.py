@@ -3,6 +3,8 @@
 Run by tests/mpi/test_allreduce_uses_mpi.py as `mpirun -n P python allreduce_uses.py`.
 """
 
+from functools import cache
+
 import ml_dtypes
 import numpy as np
 from sections import COMM, LABELS, labelled, pairs, raised, report, section, simulated
@@ -32,7 +34,9 @@ def numbers(seed, shape, dtype=np.float64):
     return (rng.standard_normal(shape) * 2.0 ** rng.integers(-1, 2, shape)).astype(dtype)
 
 
+@cache
 def of_all(seed, n, dtype=np.float64, k=1):
+    """The contributions of all ranks, which nobody changes."""
     return [numbers([seed, rank], (k, n), dtype) for rank in range(SIZE)]
 
 

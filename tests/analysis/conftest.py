@@ -1,0 +1,12 @@
+"""Settings common to the tests of the analysis."""
+
+from unittest import mock
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_measuring():
+    """Made-up runs do not measure what an event of theirs costs: it would take longer than to write most of them."""
+    with mock.patch("miniapps.trace.writer._measure", return_value=100.0):
+        yield
