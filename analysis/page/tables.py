@@ -32,12 +32,12 @@ def groups_frame(groups: list[Group]) -> pd.DataFrame:
         )
         for group in by_weight(groups)
     ]  # fmt: skip
-    return pd.DataFrame(rows, columns=list(GROUPS))
+    return pd.DataFrame(rows, columns=list(GROUPS), dtype=object)
 
 
 def decisions_frame(decisions: Iterable[tuple[str, str, str]]) -> pd.DataFrame:
     """The families of solves in which a decision changed, a row each."""
-    return pd.DataFrame(decisions, columns=["family", "verdict", "text"])
+    return pd.DataFrame(decisions, columns=["family", "verdict", "text"], dtype=object)
 
 
 def groups_table(groups: list[Group], decisions: Iterable[tuple[str, str, str]] = ()) -> tuple[str, Table]:
@@ -173,8 +173,8 @@ def comparison_frames(
     ]  # fmt: skip
     grown = [frame.assign(a=row["a"], b=row["b"]) for row, frame in zip(differing, steps, strict=True)]
     return {
-        "comparisons": pd.DataFrame(rows, columns=list(COMPARED)).astype(COMPARED),
-        "facts": pd.DataFrame(facts, columns=["a", "b", "what", "text"]),
+        "comparisons": pd.DataFrame(rows, columns=list(COMPARED), dtype=object).astype(COMPARED),
+        "facts": pd.DataFrame(facts, columns=["a", "b", "what", "text"], dtype=object),
         "growth": pd.concat(grown, ignore_index=True) if grown else pd.DataFrame(columns=[*GROWTH, "a", "b"]),
     }
 
@@ -219,7 +219,7 @@ def run_frames(frames: Frames) -> dict[str, pd.DataFrame]:
     times = [summary(measured[measured["run"] == run]).assign(run=run) for run in labels]
     return {
         "runs": frames.runs,
-        "recorded": pd.DataFrame(recorded, columns=list(RECORDED)),
+        "recorded": pd.DataFrame(recorded, columns=list(RECORDED), dtype=object),
         "regions": pd.concat(times, ignore_index=True) if times else pd.DataFrame(columns=["run"]),
     }
 
