@@ -206,7 +206,7 @@ def _row(part, used: bool) -> dict[str, Any]:
 def _exported(rows: list[dict[str, Any]]):
     import pandas as pd
 
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, dtype=object)  # names of files need not be UTF-8
 
 
 def _summary(row: dict[str, Any], files: list[Path], module) -> str:

@@ -33,12 +33,12 @@ def groups_frame(groups: list[Group]) -> pd.DataFrame:
         )
         for group in by_weight(groups)
     ]  # fmt: skip
-    return pd.DataFrame(rows, columns=list(GROUPS))
+    return pd.DataFrame(rows, columns=list(GROUPS), dtype=object)
 
 
 def decisions_frame(decisions: Iterable[tuple[str, str, str]]) -> pd.DataFrame:
     """The families of solves in which a decision changed, a row each."""
-    return pd.DataFrame(decisions, columns=["family", "verdict", "text"])
+    return pd.DataFrame(decisions, columns=["family", "verdict", "text"], dtype=object)
 
 
 def groups_table(groups: list[Group], decisions: Iterable[tuple[str, str, str]] = ()) -> tuple[str, Table]:
@@ -196,8 +196,8 @@ def comparison_frames(
         for frames in (steps, calls)
     )
     return {
-        "comparisons": pd.DataFrame(rows, columns=list(COMPARED)).astype(COMPARED),
-        "facts": pd.DataFrame(facts, columns=["a", "b", "what", "text"]),
+        "comparisons": pd.DataFrame(rows, columns=list(COMPARED), dtype=object).astype(COMPARED),
+        "facts": pd.DataFrame(facts, columns=["a", "b", "what", "text"], dtype=object),
         "growth": pd.concat(grown, ignore_index=True) if grown else pd.DataFrame(columns=[*GROWTH, "a", "b"]),
         "calls": pd.concat(called, ignore_index=True) if called else pd.DataFrame(columns=[*CALLS, "a", "b"]),
     }
@@ -243,7 +243,7 @@ def run_frames(frames: Frames) -> dict[str, pd.DataFrame]:
     times = [summary(measured[measured["run"] == run]).assign(run=run) for run in labels]
     return {
         "runs": frames.runs,
-        "recorded": pd.DataFrame(recorded, columns=list(RECORDED)),
+        "recorded": pd.DataFrame(recorded, columns=list(RECORDED), dtype=object),
         "regions": pd.concat(times, ignore_index=True) if times else pd.DataFrame(columns=["run"]),
     }
 

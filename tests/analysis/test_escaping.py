@@ -1,6 +1,7 @@
 """Names and texts of received runs reach terminals, tables and pages as text: nothing obeys them."""
 
 import io
+import json
 import os
 import re
 import sys
@@ -129,6 +130,24 @@ def of(runs, command, out):
 COMMANDS = ["report", "variability", "divergence", "growth", "components", "sums", "solves", "scaling", "lint",
             "show"]  # fmt: skip
 FORMATS = ["perfetto", "extrap", "chakra", "otf2"]
+
+
+@pytest.mark.parametrize("command", COMMANDS[1:])
+def test_documents_have_no_control_characters_before_and_after_they_are_read(
+    runs, command, tmp_path, monkeypatch
+):
+    argv = of(runs, command, tmp_path)
+    argv = argv[: argv.index("--csv")] if "--csv" in argv else argv
+    code, out, err = call(monkeypatch, command, *argv, "--json")
+    assert code == (3 if command == "divergence" else 0), err
+    assert out.isascii() and not hidden(out)
+    todo = [json.loads(out)]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, dict | list):
+            todo += [*one, *one.values()] if isinstance(one, dict) else one
+        else:
+            assert not (isinstance(one, str) and hidden(one)), one
 
 
 @pytest.mark.parametrize(
