@@ -142,7 +142,7 @@ def _worst(verdict: str, groups: list[Group], equal: list[Group]) -> str:
         text = f"{_results(group)}{because}{more}"
     if verdict == BROKEN:
         return f"A promise of equal results was broken. {text}"
-    kept = [each for each in equal if each.verdict == HOLDS]
+    kept = [each for each in equal if each.verdict == HOLDS and each.guarantee != "none"]
     runs = counted(sum(each.runs for each in kept), "run")
     return f"{text}. With a guarantee {runs} gave {_one(kept)}" if kept else text
 
@@ -151,6 +151,8 @@ def _results(group: Group) -> str:
     """`The same computation gave 2 different results in 3 runs`."""
     cell = next((cell for cell in group.cells if cell.first), None)
     runs, distinct = (cell.runs, cell.distinct) if cell else (group.runs, group.distinct)
+    if not distinct:
+        return f"The same computation passed other numbers through its calls in {counted(runs, 'run')}"
     if distinct < 2:
         return f"The same computation took different ways to one result in {counted(runs, 'run')}"
     on = f" on {ranks(group.sizes)}" if cell is None else ""

@@ -169,7 +169,7 @@ def judge(frames: Frames) -> list[Group]:
         states = set(complete["state"]) - {""}
         one = len(states) == 1 and (complete["state"] != "").all()
         cells = tuple(cell_of(frames, cell, same) for cell, same in complete.groupby("cell", sort=False))
-        distinct = len(set(results))
+        distinct = len(set(results)) or max((cell.distinct for cell in cells), default=0)
         across = _across(frames, complete, cells) if distinct > 1 else None
         beside = counterpart(frames, runs, complete)
         group = Group(
@@ -385,6 +385,8 @@ def _count(cell: Cell) -> str:
         return f"{cell.runs} of {cell.runs} runs differ"
     if cell.distinct > 1:
         return f"{cell.distinct} different results in {cell.runs} runs"
+    if not cell.distinct:  # nothing of a result was recorded, as of programs that run as they are
+        return f"{cell.runs} runs differ in what passes through their calls"
     return f"{cell.runs} runs end in one result but differ on the way"
 
 
@@ -404,9 +406,11 @@ def cell_of(frames: Frames, name: str, members: pd.DataFrame) -> Cell:
     if len(environments) > 1 and not within:
         comparisons += against_first(frames, [ids(same)[0] for same in environments])
     differing = [pair for pair in comparisons if pair.differs]
+    # Programs that run as they are record no results, only what passes through their calls.
+    distinct = len(set(results)) if results else int(bool(comparisons) and not differing)
     partial = [pair for pair in comparisons if pair.equal and (pair.only_a or pair.only_b)]
     return Cell(
-        name, guarantee, tuple(sorted(set(members["size"].tolist()))), len(members), len(set(results)),
+        name, guarantee, tuple(sorted(set(members["size"].tolist()))), len(members), distinct,
         min(differing, key=lambda pair: pair.when, default=None), within,
         next((pair for pair in comparisons if not pair.comparable), None),
         min(partial, key=lambda pair: pair.compared, default=None),

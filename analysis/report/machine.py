@@ -80,5 +80,6 @@ ENTRIES: dict[str, Callable[[Mapping[str, str]], str]] = {
     "MPI": _mpi,
     "Python": lambda environment: _joined(environment, "python"),
     "libraries": _libraries,
+    "command lines": lambda environment: environment.get("command", ""),
     "these programs": lambda environment: environment.get("git", "")[:12],
 }

@@ -13,12 +13,16 @@ def between(waits: Waits, rank: int, begin: np.ndarray, end: np.ndarray) -> pd.D
     `begin`), `name`, `ns` > 0. Intervals (int64 ns) are disjoint and ascending. Time in no region is OUTSIDE, time
     before the first event of the rank BEFORE, and so the parts of an interval add up to it."""
     times, state = _innermost(waits, rank)
+    if not len(begin):
+        return pd.DataFrame(
+            {"interval": np.zeros(0, np.int64), "name": np.zeros(0, object), "ns": np.zeros(0, np.int64)}
+        )
     edges = np.unique(np.concatenate([times, begin, end]))
     low, length = edges[:-1], np.diff(edges)
     interval = np.searchsorted(begin, low, side="right") - 1
     inside = (interval >= 0) & (low < end[interval])
     k = np.searchsorted(times, low, side="right") - 1
-    code = np.where(k >= 0, state[k], len(waits.names))
+    code = np.append(state, len(waits.names))[k]  # -1: before all
     code[low < waits.begin[rank]] = len(waits.names) + 1
     table = pd.DataFrame({"interval": interval[inside], "code": code[inside], "ns": length[inside]})
     table = table.groupby(["interval", "code"], as_index=False)["ns"].sum()

@@ -16,8 +16,8 @@ SOURCES = Path(__file__).parent / "preload"
 SHARED = Path(kernels.__file__).parent  # has include/superaccumulator.hpp
 UNITS = ("calls.cpp", "fortran.cpp")
 FLAGS = (
-    "-std=c++17", "-O2", "-fPIC", "-shared", "-ffp-contract=off", "-DOMPI_SKIP_MPICXX", "-DMPICH_SKIP_MPICXX",
-    "-Wno-maybe-uninitialized", "-Wno-uninitialized",
+    "-std=c++17", "-O2", "-fPIC", "-shared", "-pthread", "-ffp-contract=off", "-DOMPI_SKIP_MPICXX",
+    "-DMPICH_SKIP_MPICXX", "-Wno-maybe-uninitialized", "-Wno-uninitialized",
 )  # fmt: skip
 COMPILERS = ("mpicxx", "mpic++", "mpiCC", "CC")
 BUILD_S = 300

@@ -45,6 +45,7 @@ REDUCTIONS = (
 SHARED = ("MPI_Allreduce", "MPI_Reduce")  # of which there is one total
 MESSAGES = ("MPI_Send", "MPI_Recv", "MPI_Probe")
 LAST_STEP = 2**31 - 1
+DRAFT = ".draft"
 PIECE = 2**16  # records at once
 PIECE_BYTES = 2**24
 ADDRESSES_S = 60  # for addr2line
@@ -61,9 +62,14 @@ SUMS = {
 
 
 def write(log: RawLog, out: Path) -> None:
-    """Write the trace OUT/rank-RRRRR.h5 of a raw log. Raises OSError."""
-    trace = _Trace(log)
-    storage = Storage(out / rank_file(log.rank), trace.attributes(), log.size)
+    """Write the trace OUT/rank-RRRRR.h5 of a raw log, unless it is there: it gets its name when it is whole. Raises
+    OSError."""
+    target = out / rank_file(log.rank)
+    if target.exists():
+        return
+    trace, draft = _Trace(log), target.with_suffix(DRAFT)
+    draft.unlink(missing_ok=True)  # of one who was killed
+    storage = Storage(draft, trace.attributes(), log.size)
     for begin in range(0, len(log.records), PIECE):
         tables = trace.tables(begin, log.records[begin : begin + PIECE])
         storage.append(tables, trace.new_names())
@@ -71,6 +77,7 @@ def write(log: RawLog, out: Path) -> None:
     storage.finish(
         bool(log.ended), {"events": len(log.records), "ns_per_event": 0.0, "flush_ns": 0, "dropped": 0}
     )
+    draft.rename(target)
 
 
 class _Trace:
@@ -201,7 +208,11 @@ class _Trace:
             "allocation_id": environment.allocation_id(),
             "started": log.started,
             "environment": environment.own(0, "cpu")
-            | {"mpi": environment.library_name(log.library), "sources": _digest(log.command[0])},
+            | {
+                "command": shlex.join(log.command),
+                "mpi": environment.library_name(log.library),
+                "sources": _digest(log.command[0]),
+            },
             "clock_offset_ns": float(log.offset),
             "clock_drift": 0.0,
             "regions": {

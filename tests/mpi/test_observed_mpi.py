@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import subprocess
+import sys
+import time
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,11 +17,13 @@ from analysis.__main__ import main
 from analysis.divergence.calls import by_call
 from analysis.divergence.cause import cause
 from analysis.divergence.compare import compare
+from analysis.headline import headline
 from analysis.load.frames import load
+from analysis.verdict import DIFFERS, judge
 from benchmarks.harness.launching import LIBRARIES
 from miniapps.trace import read_run
 from miniapps.trace.records import ADDED, RECEIVED, SENT, SOURCE
-from tests.launch import launcher, run_mpi
+from tests.launch import environment, launcher, run_mpi
 
 HERE = Path(__file__).parent / "preload"
 DEBIAN = "/usr/bin/mpicxx.openmpi"  # Debian's Open MPI, which has Fortran
@@ -44,9 +48,9 @@ def built(tmp_path_factory):
         if (library, source) not in done:
             compiler = compiler_of(library, "mpicc" if source.endswith(".c") else "mpicxx")
             target = folder / f"{library}-{Path(source).stem}"
-            environment = os.environ | {"PATH": f"{compiler.parent}{os.pathsep}{os.environ['PATH']}"}
+            path = {"PATH": f"{compiler.parent}{os.pathsep}{os.environ['PATH']}"}
             command = [compiler, "-g", "-O1", "-o", target, HERE / source]
-            subprocess.run(command, check=True, env=environment, capture_output=True)
+            subprocess.run(command, check=True, env=os.environ | path, capture_output=True)
             done[library, source] = target
         return done[library, source]
 
@@ -75,7 +79,7 @@ BOTH = [pytest.param(name, marks=[pytest.mark.slow] * (name != "mpich")) for nam
 @pytest.mark.parametrize("library", BOTH)
 def test_every_collective_in_every_form_has_the_hashes_of_what_went_in_and_came_out(library, tmp_path):
     out = tmp_path / "run"
-    python = Path(os.sys.executable)
+    python = Path(sys.executable)
     observed(3, library, out, [python, HERE / "collectives.py", tmp_path])
     for rank in range(3):
         expected = json.loads((tmp_path / f"expected-{rank}.json").read_text())
@@ -178,6 +182,9 @@ def test_messages_from_any_source_are_the_cause_and_a_replay_repeats_them(librar
     assert calls.loc[judged.name, ["sources", "sources_differing"]].tolist() == [6, 6]
     assert main(["divergence", str(tmp_path / "a"), str(tmp_path / "again")]) == 0
     capsys.readouterr()
+    words = {group.verdict: str(headline([group], frames)) for group in judge(frames)}
+    assert "passed other numbers through its calls in 2 runs because" in words[DIFFERS]
+    assert str(headline(judge(load([tmp_path / "a", tmp_path / "again"])), frames)).startswith("IDENTICAL")
     (trace,) = read_run(tmp_path / "a", ranks=[0])
     sources = [v for v, n in zip(trace.tables["values"]["value"], trace.tables["values"]["name"], strict=True)
                if trace.names[n].startswith(SOURCE)]  # fmt: skip
@@ -192,6 +199,22 @@ def test_another_number_of_ranks_is_seen_at_the_first_sum(library, built, tmp_pa
     frames, comparison = compared(tmp_path / "on2", tmp_path / "on3")
     judged = cause(frames, comparison)
     assert (judged.kind, judged.name) == ("collective", "MPI_Allreduce at total (lengths.cpp:10)")
+
+
+@pytest.mark.slow
+def test_a_replay_of_a_program_that_takes_another_path_says_why_it_waits(built, tmp_path):
+    """Rank 3 sends nothing in the second run; the launcher of the test ends it."""
+    program = built("mpich", "wildcard.c")
+    observed(4, "mpich", tmp_path / "a", [program, 1], env={"ORDER": "312"})
+    compiler = compiler_of("mpich")
+    path = f"{compiler.parent}{os.pathsep}{os.environ['PATH']}"
+    launch, extra = launcher("mpich")
+    argv = ["timeout", "12", *launch, "-n", 4, sys.executable, *FPNA, "--mpicxx", compiler, "--out", tmp_path / "b",
+            "--replay", tmp_path / "a", "--", program, 1]  # fmt: skip
+    env = environment({**extra, "PATH": path, "ORDER": "12", "SILENT": "3", "FPNA_PATIENCE": "2"})
+    run = subprocess.run(list(map(str, argv)), env=env, capture_output=True, text=True, timeout=60)
+    assert run.returncode != 0
+    assert "rank 0 has waited for 2 s for a message; if the program took another path" in run.stderr
 
 
 def test_point_to_point_messages_are_recorded_where_asked_for(built, tmp_path):
@@ -226,8 +249,11 @@ def test_a_program_that_is_killed_leaves_its_calls(tmp_path):
     argv = [*FPNA, "--mpicxx", compiler, "--out", tmp_path / "run", "--", tmp_path / "dies"]
     run = run_mpi(2, list(map(str, argv)), env={"PATH": f"{compiler.parent}{os.pathsep}{os.environ['PATH']}"})
     assert run.returncode != 0
-    if list((tmp_path / "run").glob("raw-*.log")):  # mpirun has killed a launcher too
-        recovered = subprocess.run([os.sys.executable, *FPNA, "--recover", tmp_path / "run"])
+    deadline = time.monotonic() + 20  # launchers that mpirun did not kill may still write
+    while list((tmp_path / "run").glob("raw-*.log")) and time.monotonic() < deadline:
+        time.sleep(1)
+    if list((tmp_path / "run").glob("raw-*.log")):
+        recovered = subprocess.run([sys.executable, *FPNA, "--recover", tmp_path / "run"])
         assert recovered.returncode == 0
     traces = list(read_run(tmp_path / "run"))
     assert [trace.complete for trace in traces] == [False, False]
@@ -249,7 +275,7 @@ def under_debian(ranks, out, command, *options, cwd=None):
         "--oversubscribe",
         "-n",
         ranks,
-        os.sys.executable,
+        sys.executable,
         *FPNA,
         "--mpicxx",
         DEBIAN,
@@ -265,7 +291,7 @@ def under_debian(ranks, out, command, *options, cwd=None):
 @pytest.mark.slow
 @pytest.mark.parametrize("module", ["mpi", "mpi_f08"])
 def test_a_fortran_program_is_observed_at_its_own_lines(module, tmp_path):
-    environment = debian()
+    env = debian()
     if not shutil.which("mpif90.openmpi") or not shutil.which("gfortran"):
         pytest.skip("no gfortran")
     text = (HERE / "dot.f90").read_text()
@@ -278,7 +304,7 @@ def test_a_fortran_program_is_observed_at_its_own_lines(module, tmp_path):
         text = text.replace("status(MPI_SOURCE)", "status%MPI_SOURCE")
     (tmp_path / "dot.f90").write_text(text)
     command = ["mpif90.openmpi", "-g", "-o", tmp_path / "dot", tmp_path / "dot.f90"]
-    subprocess.run(command, check=True, env=environment, capture_output=True)
+    subprocess.run(command, check=True, env=env, capture_output=True)
     own = [1 / (r + 3) + 1e3 * (r % 2) for r in range(4)]
     exact = np.float64(float(sum(map(Fraction, own)))).view(np.uint64)
     printed = under_debian(4, tmp_path / "run", [tmp_path / "dot"], "--guarantee", "exact")

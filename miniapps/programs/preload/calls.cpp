@@ -80,6 +80,7 @@ int MPI_Recv(void *data, int count, MPI_Datatype type, int source, int tag, MPI_
     if (status == MPI_STATUS_IGNORE) status = &own;
     const Shape shape = received(data, count, type, source, tag, comm);
     replay(source);
+    const Waiting waiting;
     return observed(shape, SITE, [&] { return PMPI_Recv(data, count, type, source, tag, comm, status); }, status);
 }
 
@@ -103,6 +104,7 @@ int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status) {
     if (status == MPI_STATUS_IGNORE) status = &own;
     const Shape shape = probed(source, tag, comm);
     replay(source);
+    const Waiting waiting;
     return observed(shape, SITE, [&] { return PMPI_Probe(source, tag, comm, status); }, status);
 }
 
@@ -112,6 +114,7 @@ int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Sta
     if (status == MPI_STATUS_IGNORE) status = &own;
     const Shape shape = probed(source, tag, comm);
     replay(source);
+    const Waiting waiting;
     return observed(shape, SITE, [&] { return PMPI_Mprobe(source, tag, comm, message, status); }, status);
 }
 
@@ -148,6 +151,7 @@ int MPI_Sendrecv(const void *send, int count, MPI_Datatype type, int target, int
     const Shape shape = received(recv, recv_count, recv_type, source, recv_tag, comm);
     replay(source);
     if (point_to_point) observed(sent(send, count, type, target, send_tag, comm), SITE, [] { return MPI_SUCCESS; });
+    const Waiting waiting;
     return observed(shape, SITE, run, status);
 }
 
@@ -162,6 +166,7 @@ int MPI_Sendrecv_replace(void *data, int count, MPI_Datatype type, int target, i
     const Shape shape = received(data, count, type, source, recv_tag, comm);
     replay(source);
     if (point_to_point) observed(sent(data, count, type, target, send_tag, comm), SITE, [] { return MPI_SUCCESS; });
+    const Waiting waiting;
     return observed(shape, SITE, run, status);
 }
 
@@ -208,6 +213,7 @@ int MPI_Request_free(MPI_Request *request) {
 
 int MPI_Wait(MPI_Request *request, MPI_Status *status) {
     Completion completion(request, 1);
+    const Waiting waiting;
     const int code = PMPI_Wait(request, completion.status(status));
     completion.all(status);
     return code;
@@ -222,6 +228,7 @@ int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
 
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
     Completion completion(requests, count);
+    const Waiting waiting;
     const int code = PMPI_Waitall(count, requests, completion.statuses(statuses));
     completion.all(statuses);
     return code;
@@ -236,6 +243,7 @@ int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuse
 
 int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status) {
     Completion completion(requests, count);
+    const Waiting waiting;
     const int code = PMPI_Waitany(count, requests, index, completion.status(status));
     if (*index != MPI_UNDEFINED) completion.one(*index, status);
     return code;
@@ -250,6 +258,7 @@ int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_St
 
 int MPI_Waitsome(int count, MPI_Request requests[], int *done, int indices[], MPI_Status statuses[]) {
     Completion completion(requests, count);
+    const Waiting waiting;
     const int code = PMPI_Waitsome(count, requests, done, indices, completion.statuses(statuses));
     completion.some(*done, indices, statuses);
     return code;

@@ -220,6 +220,7 @@ EACH_BINDING(COLLECTIVE, barrier, (F *comm), (comm), barrier(comm_of(comm)))
         F from = *source;                                                                                       \
         replay(from);                                                                                              \
         Status got(status);                                                                                        \
+        const Waiting waiting;                                                                                     \
         observed_with(shape, SITE, [&] {                                                                           \
             real(data, count, type, &from, tag, comm     , got.place(), code);                                     \
             return *code;                                                                                          \
@@ -247,6 +248,7 @@ EACH_BINDING(COLLECTIVE, barrier, (F *comm), (comm), barrier(comm_of(comm)))
         F from = *source;                                                                                       \
         replay(from);                                                                                              \
         Status got(status);                                                                                        \
+        const Waiting waiting;                                                                                     \
         observed_with(shape, SITE, [&] {                                                                           \
             real(&from, tag, comm     , got.place(), code);                                                        \
             return *code;                                                                                          \
@@ -277,6 +279,7 @@ EACH_BINDING(SENDS, ssend)
 
 #define REQUESTS(SUFFIX, _)                                                                                        \
     BEGIN(SUFFIX, wait, (F *request, F *status))                                                                   \
+        const Waiting waiting;                                                                                     \
         FortranCompletion completion(request, 1, status);                                                          \
         real(request, completion.statuses(), code);                                                                \
         completion.done({0});                                                                                      \
@@ -287,6 +290,7 @@ EACH_BINDING(SENDS, ssend)
         if (*flag) completion.done({0});                                                                           \
     }                                                                                                              \
     BEGIN(SUFFIX, waitall, (F *count, F *requests, F *statuses))                                                   \
+        const Waiting waiting;                                                                                     \
         FortranCompletion completion(requests, *count, statuses);                                                  \
         real(count, requests, completion.statuses(), code);                                                        \
         completion.all();                                                                                          \
@@ -297,11 +301,13 @@ EACH_BINDING(SENDS, ssend)
         if (*flag) completion.all();                                                                               \
     }                                                                                                              \
     BEGIN(SUFFIX, waitany, (F *count, F *requests, F *index, F *status))                                           \
+        const Waiting waiting;                                                                                     \
         FortranCompletion completion(requests, *count, status);                                                    \
         real(count, requests, index, completion.statuses(), code);                                                 \
         if (*index != MPI_UNDEFINED) completion.done({*index - 1});                                                \
     }                                                                                                              \
     BEGIN(SUFFIX, waitsome, (F *count, F *requests, F *ended, F *indices, F *statuses))                            \
+        const Waiting waiting;                                                                                     \
         FortranCompletion completion(requests, *count, statuses);                                                  \
         real(count, requests, ended, indices, completion.statuses(), code);                                        \
         std::vector<int> which;                                                                                    \

@@ -2,8 +2,11 @@
 // that it had there. Messages of one source do not overtake each other, so that a tag need not be known.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 #include <vector>
 
 #include <mpi.h>
@@ -24,6 +27,32 @@ inline bool read_sources(const char *path, int rank, int size) {
     while (replaying && std::fread(&source, sizeof source, 1, file) == 1) sources.push_back(source);
     if (file) std::fclose(file);
     return replaying;
+}
+
+// Since when this rank waits in a call of MPI, as the clock had it; 0 where it does not.
+inline std::atomic<std::int64_t> waiting_since{0};
+
+class Waiting {
+  public:
+    Waiting() { if (replaying) waiting_since = now(); }
+    ~Waiting() { if (replaying) waiting_since = 0; }
+};
+
+// Says when a rank waits for long: a program that took another path than the recorded run waits for ever.
+inline void watch(int rank) {
+    const char *text = std::getenv("FPNA_PATIENCE");  // seconds
+    const std::int64_t patience = (text ? std::atoll(text) : 60) * 1000000000;
+    std::thread([=] {
+        for (std::int64_t told = 0;;) {
+            std::this_thread::sleep_for(std::chrono::seconds(1));
+            const std::int64_t since = waiting_since;
+            if (!since || since == told || now() - since < patience) continue;
+            told = since;
+            std::fprintf(stderr, "fpna run: rank %d has waited for %lld s for a message; if the program took another path than "
+                         "the recorded run, it will not come: end the run, and record it anew\n", rank,
+                         (long long)(patience / 1000000000));
+        }
+    }).detach();
 }
 
 // Replaces MPI_ANY_SOURCE by what was recorded. `taken`: the entry is used up.

@@ -56,36 +56,49 @@ inline std::string of_rank_0(const char *name) {
     return text;
 }
 
+// Opens the log of this rank; false, and a word on standard error, where that fails.
+inline bool open_log(const std::string &folder, const std::string &told, int rank) {
+    char name[32], library[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    std::snprintf(name, sizeof name, "/raw-%05d", rank);
+    const std::string path = folder + name;
+    if (!recorded.open(path + ".log")) return false;
+    tell_launcher(path + ".log");
+    texts = std::fopen((path + ".txt").c_str(), "wxe");
+    int length = 0;
+    PMPI_Get_library_version(library, &length);
+    if (texts) std::fprintf(texts, "%s\n{\"library\": %s}\n", told.c_str(), quoted(library).c_str());
+    return true;
+}
+
+// Once, on all ranks together: what follows takes messages, so that no rank may leave it early.
 inline void start() {
-    if (!std::getenv("FPNA_OBSERVE") || recorded.header()) return;
+    static bool begun = false;
+    if (!std::getenv("FPNA_OBSERVE") || begun) return;
+    begun = true;
     if (std::getenv("FPNA_OBSERVE_REFUSED")) PMPI_Abort(MPI_COMM_WORLD, 2);  // the launcher has told why
     int rank = 0;
     PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
     PMPI_Comm_size(MPI_COMM_WORLD, &world_size);
-    char name[32];
-    std::snprintf(name, sizeof name, "/raw-%05d", rank);
-    const std::string path = of_rank_0("FPNA_OBSERVE") + name, told = of_rank_0("FPNA_OBSERVE_TEXT");
-    if (!recorded.open(path + ".log")) return;
-    texts = std::fopen((path + ".txt").c_str(), "wxe");
-    tell_launcher(path + ".log");
+    const std::string folder = of_rank_0("FPNA_OBSERVE"), told = of_rank_0("FPNA_OBSERVE_TEXT");
     point_to_point = std::getenv("FPNA_OBSERVE_P2P") != nullptr;
-    const std::string sums = std::getenv("FPNA_SUMS") ? std::getenv("FPNA_SUMS") : "";
+    const std::string sums = of_rank_0("FPNA_SUMS");
     order = sums == "tree" ? Order::TREE : sums == "exact" ? Order::EXACT : Order::LIBRARY;
-    if (const char *order_of = std::getenv("FPNA_REPLAY"); order_of && !read_sources(order_of, rank, world_size)) {
-        std::fprintf(stderr, "fpna run: rank %d: %s holds no sources of this rank of %d\n", rank, order_of, world_size);
+    if (const char *path = std::getenv("FPNA_REPLAY"); path && !read_sources(path, rank, world_size)) {
+        std::fprintf(stderr, "fpna run: rank %d: %s holds no sources of this rank of %d\n", rank, path, world_size);
         PMPI_Abort(MPI_COMM_WORLD, 2);
     }
+    if (replaying) watch(rank);
     PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &keyval, nullptr);
-    char library[MPI_MAX_LIBRARY_VERSION_STRING] = "";
-    int length = 0;
-    PMPI_Get_library_version(library, &length);
-    if (texts) std::fprintf(texts, "%s\n{\"library\": %s}\n", told.c_str(), quoted(library).c_str());
-    Header *header = recorded.header();
-    header->rank = rank;
-    header->size = world_size;
-    header->offset = clock_offset(rank);
-    header->began = now();
+    const std::int64_t offset = clock_offset(rank);
+    if (open_log(folder, told, rank)) {
+        Header *header = recorded.header();
+        header->rank = rank;
+        header->size = world_size;
+        header->offset = offset;
+        header->began = now();
+    }
     known(MPI_COMM_WORLD);
+    // Without a log, too: sums are still added as asked for, and sources replayed.
     active = true;
 }
 
