@@ -217,6 +217,24 @@ def test_a_replay_of_a_program_that_takes_another_path_says_why_it_waits(built, 
     assert "rank 0 has waited for 2 s for a message; if the program took another path" in run.stderr
 
 
+@pytest.mark.slow
+def test_the_abi_of_the_standard_is_observed_too(tmp_path):
+    """MPICH has a second library with the binary interface that MPI 5 states."""
+    compilers = [compiler_of("mpich", name) for name in ("mpicc_abi", "mpicxx_abi")]
+    subprocess.run(
+        [compilers[0], "-g", "-o", tmp_path / "wild", HERE / "wildcard.c"], check=True, capture_output=True
+    )
+    argv = [*FPNA, "--mpicxx", compilers[1], "--out", tmp_path / "run", "--", tmp_path / "wild", 2]
+    run = run_mpi(3, list(map(str, argv)))
+    assert run.returncode == 0, run.stdout + run.stderr
+    (trace,) = read_run(tmp_path / "run", ranks=[0])
+    assert trace.tables["values"]["value"].tolist() == [1, 2] * 2
+    other = [*FPNA, "--mpicxx", compiler_of("mpich"), "--out", tmp_path / "no", "--", tmp_path / "wild", 2]
+    mismatched = run_mpi(2, list(map(str, other)))
+    assert mismatched.returncode == 2
+    assert "name the compiler of the program's MPI" in mismatched.stderr
+
+
 def test_point_to_point_messages_are_recorded_where_asked_for(built, tmp_path):
     observed(3, "mpich", tmp_path / "run", [built("mpich", "wildcard.c"), 2], "--point-to-point")
     names = {name.partition(" at ")[0] for trace in read_run(tmp_path / "run") for name in trace.names}

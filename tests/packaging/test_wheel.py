@@ -69,7 +69,7 @@ def test_every_package_and_every_data_file_is_in_the_wheel(copy, wheel):
     expected = {
         str(path.relative_to(copy))
         for room in ROOMS
-        for pattern in ("*.py", "*.toml", "*.cu", "templates/*")
+        for pattern in ("*.py", "*.toml", "*.cu", "templates/*", "preload/*", "preload/third_party/*")
         for path in (copy / room).rglob(pattern)
         if path.is_file()
     }
@@ -165,3 +165,17 @@ def test_the_installed_wheel_serves_a_program_of_the_user(installed, tmp_path):
     done = run_mpi(2, [str(program), "mine"], env={"PYTHONPATH": str(installed)}, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "mine" / "result.json").exists()
+
+
+def test_a_program_in_c_is_observed_from_the_wheel(installed, crowded):
+    here, env = crowded
+    compiler = Path(sys.executable).parent / "mpicc"
+    if not compiler.exists() or not shutil.which("gcc"):
+        pytest.skip("no mpicc beside this python, or no gcc")
+    source = ROOT / "tests" / "mpi" / "preload" / "wildcard.c"
+    subprocess.run([compiler, "-g", "-o", here / "wildcard", source], check=True, capture_output=True)
+    fpna = [str(installed / "bin" / "fpna"), "run", "--out", "observed", "--", "./wildcard", "2"]
+    run = run_mpi(3, fpna, env=env, cwd=here)
+    assert run.returncode == 0, run.stdout + run.stderr
+    shown = run_python([str(installed / "bin" / "fpna"), "show", "observed"], env, cwd=here)
+    assert "source:MPI_Recv at collect (wildcard.c:14)" in shown.stdout

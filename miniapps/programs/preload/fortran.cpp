@@ -8,6 +8,8 @@
 
 #include "start.hpp"
 
+#ifndef MPI_ABI_VERSION  // the ABI of MPI 5 leaves Fortran to libraries of its own
+
 using namespace fpna;
 
 #define LIST(...) __VA_ARGS__
@@ -318,3 +320,5 @@ EACH_BINDING(SENDS, ssend)
 EACH_BINDING(REQUESTS, 0)
 
 }  // extern "C"
+
+#endif
