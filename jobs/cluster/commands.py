@@ -188,10 +188,12 @@ def show(options: argparse.Namespace) -> int:
 
 def remove(options: argparse.Namespace) -> int:
     """`down`."""
-    cluster = _get(options.name)
-    cluster.down()
+    registry.check_name(options.name)
+    _require()
+    if options.name not in registry.sweep():
+        Cluster(registry.get(options.name)).down()
     if not options.quiet:
-        tell(f"cluster {cluster.name} is gone")
+        tell(f"cluster {options.name} is gone")
     return DONE
 
 

@@ -54,7 +54,6 @@ def nothing_made(monkeypatch, tmp_path):
         (["up", "--name", "a\x1b[2J"], "is no name of a cluster"),
         (["up", "--name", ""], "'' is no name of a cluster"),
         (["run", "-n", "2", "--", "true"], "there is no cluster 'cluster'; `python -m jobs cluster up` makes one"),
-        (["down"], "there is no cluster 'cluster'"),
         (["cut", "1", "--name", "other"], "there is no cluster 'other'"),
         (["restore", "1", "--name", "A"], "'A' is no name of a cluster"),
     ],
