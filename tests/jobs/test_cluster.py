@@ -1,11 +1,13 @@
 """Several nodes on one machine: what is asked for, what is refused, what traces state; nothing here makes a node."""
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from jobs import __main__ as jobs_main
 from jobs.cluster import iproute, nodes, registry, traffic
@@ -13,7 +15,9 @@ from jobs.cluster.errors import ClusterError, Usage
 from jobs.cluster.launch import launch, library, spread
 from jobs.cluster.links import LEAST, MOST, Links, parse_links, parse_rate, show_rate
 from jobs.cluster.nodes import Counters
+from jobs.cluster.registry import Record
 from jobs.cluster.traffic import Crossed, Stated
+from jobs.processes import identity
 from miniapps.trace.reader import RankTrace
 
 
@@ -183,10 +187,35 @@ def test_a_transport_that_the_user_asks_for_is_left_alone():
     folder = Path("/x")
     assert launch(folder, [2, 1], ["a"], "mpich", "mpirun", {}).environment["UCX_TLS"] == "tcp,self"
     assert "UCX_TLS" not in launch(folder, [2, 1], ["a"], "mpich", "mpirun", {"UCX_TLS": "all"}).environment
-    command = launch(folder, [2, 1], ["a"], "openmpi", "mpirun", {}).command
+    planned = launch(folder, [2, 1], ["a"], "openmpi", "mpirun", {"OMPI_MCA_pml": "ucx"})
+    assert planned.environment["OMPI_MCA_btl"] == "tcp,self" and "OMPI_MCA_pml" not in planned.environment
+    command = planned.command
     assert command[:3] == ["/x/enter", "1", "mpirun"] and "10.77.0.1:2,10.77.0.2:1" in command
     with pytest.raises(Usage, match="choose mpich or openmpi"):
         library("lam")
+    with pytest.raises(Usage, match="--mpirun '/x/mpirun': there is no such program"):
+        library("mpich", "/x/mpirun")
+
+
+def test_a_launcher_of_the_other_library_is_refused(tmp_path):
+    mpirun = tmp_path / "mpirun"
+    mpirun.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 5.0.11'\n")
+    mpirun.chmod(0o755)
+    with pytest.raises(Usage, match="it is not of mpich; for openmpi give --mpi openmpi too"):
+        library("mpich", str(mpirun))
+    assert library("openmpi", str(mpirun)) == (str(mpirun), {})
+
+
+def test_a_cluster_is_wanted_until_down_or_while_its_maker_lives_and_never_after_a_boot():
+    here = identity(os.getpid())
+    gone = replace(here, start=(here.start or 0) + 1)
+    other_boot = replace(here, boot="another")
+    for owner, kept, expected in (
+        (here, False, True), (here, True, True), (gone, False, False), (gone, True, True),
+        (other_boot, False, False), (other_boot, True, False),
+    ):  # fmt: skip
+        record = Record(name="a", nodes=2, every=None, limits=[], kept=kept, owner=owner)
+        assert registry.wanted(record) is expected
 
 
 def test_a_failure_while_nodes_are_made_leaves_no_record(monkeypatch, tmp_path):

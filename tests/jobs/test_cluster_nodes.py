@@ -220,6 +220,32 @@ def test_a_signal_to_run_ends_the_ranks_and_nothing_is_left(two, tmp_path):
     assert not two.processes()
 
 
+@pytest.mark.slow
+def test_ranks_that_do_not_listen_are_killed(two, tmp_path):
+    code = (
+        "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        f"open({str(tmp_path / 'rank')!r} + os.environ['PMI_RANK'], 'w'); time.sleep(1000)"
+    )
+    with two.start(python("-c", code), 4) as job:
+        until(lambda: len(list(tmp_path.glob("rank*"))) == 4)
+        assert len(job.processes()) >= 4
+    assert not job.processes() and not two.processes()
+
+
+def test_a_cluster_that_was_damaged_is_told_and_can_be_taken_down():
+    name = f"broken{os.getpid()}"
+    try:
+        assert jobs("up", "--quiet", "--name", name).stdout == ""
+        [space] = [space for space in own(name) if space.endswith("-n2")]
+        iproute.ip("netns", "del", space)
+        status = jobs("status")
+    finally:
+        down = jobs("down", "--name", name)
+    assert status.returncode == 1
+    assert f"jobs: cluster: {name}: " in status.stderr and "was changed from outside" in status.stderr
+    assert down.returncode == 0 and not own(name)
+
+
 @pytest.fixture
 def orphan():
     """The name of a cluster whose owner was killed while a job ran in it, and the processes of that job."""
