@@ -26,8 +26,8 @@ GRACE_S = 10  # in which the ranks save what they have, after a signal
 
 WHAT_IT_IS = (
     "It is a real network for correctness, placement, bandwidth-bound behaviour, unequal and cut links. It is no "
-    "machine to time computation on: all nodes share the cores, and a message takes 50 us and more, for the kernel "
-    "carries it."
+    "machine to time computation or latency on: all nodes share the cores, and a message waits for the kernel, some "
+    "10 us with a free core for each rank, 50 us to milliseconds without."
 )
 DESCRIPTION = f"""\
 Several nodes on this machine: network namespaces with host names n1, n2, ..., addresses and links of a chosen rate,

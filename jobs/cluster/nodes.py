@@ -22,9 +22,9 @@ from miniapps import doctor
 from miniapps.system import interrupts
 
 JOB = "FPNA_CLUSTER_JOB"  # marks the processes of a job, of which some leave the session that they were started in
-# Of a bucket, in seconds of its rate and at least so many bytes: what passes at once, which is a packet of TCP or more,
-BURST_S, LEAST_BURST = 0.0005, 64 * 1024
-# and what waits in a port before packets are dropped.
+# Of a bucket, in seconds of its rate and at least so many bytes: what passes at once. Packets are of up to 64 KiB; a
+# bucket of no more than one cuts them up, and takes a sixth of 1 Gbit/s. What waits in a port before any is dropped.
+BURST_S, LEAST_BURST = 0.0005, 128 * 1024
 QUEUE_S, LEAST_QUEUE = 0.02, 256 * 1024
 UNLIMITED = 400 * 10**9  # bits per second, where a class has to have a rate
 
