@@ -98,8 +98,12 @@ def verdict(nodes: Sequence[Crossed]) -> str:
     if more := [one for one in nodes if one.more]:
         names = ", ".join(f"n{one.node}" for one in more)
         return f"more left {names} than the trace states: messages that no region of it knows, or sent again"
-    if not any(one.stated.least for one in nodes):
-        return "the trace states no bytes that must pass between nodes, so that nothing is shown"
+    most = max((one.stated.least for one in nodes), default=0)
+    if most < STARTING:
+        return (
+            f"nothing is shown: of what the trace states, {most:,.0f} bytes must have left a node at the most, and the "
+            f"launcher alone may send {STARTING:,}; compare a run with larger all-reduces"
+        )
     return ""
 
 

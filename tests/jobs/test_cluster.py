@@ -331,7 +331,9 @@ def test_five_percent_less_than_stated_has_gone_around(sent, said):
     assert said in told if said else not told
 
 
-def test_a_trace_that_states_nothing_shows_nothing():
-    assert "states no bytes" in traffic.verdict(
-        [Crossed(1, Stated(), 500), Crossed(2, Stated(0, None), 10**9)]
+@pytest.mark.parametrize("least", [0, 4000, traffic.STARTING - 1])
+def test_a_trace_that_states_less_than_a_launcher_sends_shows_nothing(least):
+    told = traffic.verdict([Crossed(1, Stated(), 500), Crossed(2, Stated(least, None), 10**9)])
+    assert told.startswith(
+        f"nothing is shown: of what the trace states, {least:,} bytes must have left a node"
     )

@@ -220,6 +220,22 @@ def test_a_signal_to_run_ends_the_ranks_and_nothing_is_left(two, tmp_path):
     assert not two.processes()
 
 
+def test_what_a_rank_leaves_behind_ends_with_the_job_and_other_jobs_go_on(two, tmp_path):
+    code = (
+        "import subprocess\n"
+        "subprocess.Popen(['sleep', '1000'], start_new_session=True, stdin=-3, stdout=-3, stderr=-3)\n"
+        f"open({str(tmp_path / 'left')!r}, 'w')"
+    )
+    other = subprocess.Popen(two.command(2, ["sleep", "1000"]))
+    try:
+        until(lambda: two.processes() == [other.pid])
+        assert two.run(python("-c", code), 2, 1, LIMIT_S).code == 0
+        assert (tmp_path / "left").exists() and two.processes() == [other.pid]
+    finally:
+        other.kill()
+        other.wait()
+
+
 @pytest.mark.slow
 def test_ranks_that_do_not_listen_are_killed(two, tmp_path):
     code = (
