@@ -6,6 +6,7 @@ import argparse
 import signal
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,13 +34,13 @@ DESCRIPTION = f"""\
 Several nodes on this machine: network namespaces with host names n1, n2, ..., addresses and links of a chosen rate,
 across which MPICH and Open MPI launch. Linux, root only; nothing passes to or from the network of the machine.
 
-{WHAT_IT_IS} See docs/cluster.md.
+{textwrap.fill(WHAT_IT_IS + " See docs/cluster.md.", 118)}
 """
 EXAMPLES = """\
 examples:
   python -m jobs cluster up --nodes 4 --link 1gbit --link 3-4=100mbit
   python -m jobs cluster run -n 8 --ranks-per-node 2 -- python -m miniapps.coupled --out two
-  python -m jobs cluster run -n 8 --mpi openmpi --trace two -- python -m miniapps.coupled --out two
+  python -m jobs cluster run -n 8 --mpi openmpi --trace mine -- python mine.py
   python -m jobs cluster status
   python -m jobs cluster cut 2
   python -m jobs cluster down
