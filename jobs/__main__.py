@@ -10,6 +10,7 @@ from pathlib import Path
 
 from jobs import as_json, example
 from jobs.campaign import CampaignError, read
+from jobs.cluster import commands as cluster_commands
 from jobs.files import is_folder
 from jobs.job import JobError
 from jobs.plan import Plan, job, plan, report_job
@@ -106,6 +107,11 @@ def parser(prog: str = "python -m jobs") -> argparse.ArgumentParser:
     subparser.add_argument("--allocation", type=int, metavar="K", default=os.environ.get("FPNA_ARRAY_INDEX", "0"),
                       help="which, from 0 ($FPNA_ARRAY_INDEX, or 0)")  # fmt: skip
     _add_retry(subparser)
+    cluster_commands.add_commands(
+        commands.add_parser(
+            "cluster", help="several nodes on this machine, with a network between them (root)"
+        )
+    )
     return top
 
 
@@ -258,6 +264,7 @@ COMMANDS = {
     "render": render_command,
     "submit": submit_campaign,
     "run": run_allocation,
+    "cluster": cluster_commands.run_command,
 }
 
 

@@ -26,6 +26,7 @@ LONG = (
     "tests/packaging/",
     "tests/fuzz/",
     "tests/jobs/test_slurm_real.py",
+    "tests/jobs/test_cluster_nodes.py",
     "tests/miniapps/test_main.py",
 )
 

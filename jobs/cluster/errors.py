@@ -1,0 +1,11 @@
+"""How a cluster says that something cannot be."""
+
+from __future__ import annotations
+
+
+class ClusterError(Exception):
+    """A cluster cannot be made, used or removed; the message says why and what to do."""
+
+
+class Usage(ClusterError):
+    """What was asked for cannot be, whatever the state of the machine."""

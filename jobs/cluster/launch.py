@@ -1,0 +1,159 @@
+"""How each MPI library starts ranks in the nodes of a cluster, and keeps their messages in its network."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import miniapps
+from jobs.cluster.errors import ClusterError, Usage
+from jobs.words import quoted
+from miniapps import doctor
+
+LIBRARIES = ("mpich", "openmpi")
+NETWORK = "10.77.0.0/24"
+INTERFACE = "eth0"
+MOST_RANKS = 4096
+# UCX believes that processes of one boot share memory, whatever their host names are. Nodes have memory of their own,
+# where it fails to; ranks of one node use that of MPICH itself.
+UCX_TLS = "tcp,self"
+
+# enter K COMMAND...: a command in node K, with host name, System V memory and /dev/shm of its own.
+ENTER = """\
+#!/bin/sh
+node=$1
+shift
+exec ip netns exec "{prefix}-n$node" unshare -u -i -m sh -c '
+echo "n$0" >/proc/sys/kernel/hostname &&
+mount -t tmpfs -o mode=1777 none /dev/shm &&
+mount --bind "{folder}/hosts" /etc/hosts &&
+exec "$@"' "$node" "$@"
+"""
+# agent [OPTION...] HOST WORDS...: what launchers call in the place of ssh.
+AGENT = """\
+#!/bin/sh
+while case "$1" in -*) true ;; *) false ;; esac; do shift; done
+host=$1
+shift
+case "$host" in n*) node=${{host#n}} ;; *) node=${{host##*.}} ;; esac
+exec "{folder}/enter" "$node" sh -c "$*"
+"""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A command to start in node 1, and what its environment has beside what it inherits."""
+
+    command: list[str]
+    environment: dict[str, str]
+
+
+def address(node: int) -> str:
+    """The address of a node, from 1."""
+    return f"10.77.0.{node}"
+
+
+def write_scripts(folder: Path, prefix: str, nodes: int) -> None:
+    """The files that a launcher needs: `enter`, `agent`, `hosts`. Raises OSError."""
+    for name, text in (("enter", ENTER), ("agent", AGENT)):
+        path = folder / name
+        path.write_text(text.format(prefix=prefix, folder=folder))
+        path.chmod(0o700)
+    hosts = [f"{address(node)} n{node}" for node in range(1, nodes + 1)]
+    (folder / "hosts").write_text("\n".join(["127.0.0.1 localhost", *hosts, ""]))
+
+
+def spread(ranks: int, ranks_per_node: int | None, nodes: int) -> list[int]:
+    """How many ranks each node gets, the first nodes first; without `ranks_per_node` as few as fit. Raises Usage."""
+    if not 1 <= ranks <= MOST_RANKS:
+        raise Usage(f"-n {ranks}: choose 1 to {MOST_RANKS} ranks")
+    each = -(-ranks // nodes) if ranks_per_node is None else ranks_per_node
+    if each < 1:
+        raise Usage(f"--ranks-per-node {each}: choose at least 1")
+    if ranks > each * nodes:
+        raise Usage(
+            f"{ranks} ranks do not fit: {nodes} nodes with {each} ranks each take {each * nodes}; choose fewer, or "
+            "more with --ranks-per-node"
+        )
+    return [min(each, ranks - first) for first in range(0, ranks, each)]
+
+
+def library(mpi: str, mpirun: str | None = None) -> tuple[str, dict[str, str]]:
+    """The mpirun of an MPI library, and what mpi4py needs to load that library. Without `mpirun` MPICH's is looked for
+    beside this Python and on PATH, Open MPI's in the environment FPNA_OPENMPI, in `.venv-openmpi` of the checkout and
+    on PATH. Raises Usage for another name and for a launcher of the other library, ClusterError where there is none."""
+    if mpi not in LIBRARIES:
+        raise Usage(f"--mpi {quoted(mpi)}: choose {' or '.join(LIBRARIES)}")
+    if mpirun is not None:
+        if shutil.which(mpirun) is None:
+            raise Usage(f"--mpirun {quoted(mpirun)}: there is no such program")
+        if is_openmpi(mpirun) != (mpi == "openmpi"):
+            other = next(name for name in LIBRARIES if name != mpi)
+            raise Usage(f"--mpirun {quoted(mpirun)}: it is not of {mpi}; for {other} give --mpi {other} too")
+        places = [Path(mpirun)]
+    elif mpi == "mpich":
+        places = [Path(sys.executable).parent / "mpirun"]
+    else:
+        checkout = Path(miniapps.__file__).resolve().parents[1]
+        homes = [os.environ.get("FPNA_OPENMPI", ""), str(checkout / ".venv-openmpi")]
+        places = [Path(home).absolute() / "bin/mpirun" for home in homes if home]
+    on_path = shutil.which(mpirun or "mpirun")
+    for place in [*places, *([Path(on_path)] if on_path else [])]:
+        if place.exists() and is_openmpi(str(place)) == (mpi == "openmpi"):
+            shared = place.absolute().parent.parent / "lib/libmpi.so"
+            own = mpi == "openmpi" and shared.exists()
+            return str(place), {"MPI4PY_MPIABI": "openmpi", "MPI4PY_LIBMPI": str(shared)} if own else {}
+    raise ClusterError(
+        f"there is no mpirun of {mpi}; looked at {', '.join(map(str, places))} and on PATH: name it with --mpirun"
+    )
+
+
+def is_openmpi(mpirun: str) -> bool:
+    """Whether this mpirun is Open MPI's."""
+    try:
+        version = doctor.output_of([mpirun, "--version"])
+    except OSError as error:
+        raise ClusterError(f"{mpirun} cannot be started: {error.strerror}") from None
+    return "Open MPI" in version or "PRRTE" in version
+
+
+def launch(
+    folder: Path,
+    counts: Sequence[int],
+    command: Sequence[str],
+    mpi: str,
+    mpirun: str,
+    environment: Mapping[str, str],
+) -> Launch:
+    """How `command` is started with counts[k] ranks in node k + 1. What `environment` has stays as it is, so that a
+    transport asked for there is used."""
+    ranks, agent = sum(counts), str(folder / "agent")
+    addresses = [address(node) for node in range(1, len(counts) + 1)]
+    if mpi == "mpich":
+        line = [mpirun, "-launcher", "ssh", "-launcher-exec", agent, "-hosts", ",".join(addresses)]
+        line += ["-ppn", str(counts[0])]
+        wanted = {
+            "UCX_TLS": UCX_TLS,
+            "UCX_NET_DEVICES": INTERFACE,
+            "FI_PROVIDER": "tcp",
+            "FI_TCP_IFACE": INTERFACE,
+        }
+    else:
+        line = [mpirun, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+        line += ["--prtemca", "plm_ssh_agent", agent, "--prtemca", "prte_if_include", NETWORK]
+        hosts = [f"{host}:{count}" for host, count in zip(addresses, counts, strict=True)]
+        line += ["--host", ",".join(hosts)]
+        wanted = {
+            "OMPI_MCA_pml": "ob1",
+            "OMPI_MCA_btl": "tcp,self",
+            "OMPI_MCA_btl_tcp_if_include": NETWORK,
+            "OMPI_MCA_mpi_yield_when_idle": "1",  # nodes share cores
+        }
+    return Launch(
+        [str(folder / "enter"), "1", *line, "-n", str(ranks), *command],
+        {key: value for key, value in wanted.items() if key not in environment},
+    )
