@@ -7,7 +7,8 @@
 | `input` | what a run starts from differs (`input:*`), or its first records do, before any event |
 | `local kernel` | the result of a kernel differs, or what one rank's blocks hold, and nothing they were given does |
 | `halo exchange` | every block sent the same, and some received something else: a message lost or changed |
-| `message order` | equal contributions, another total, and another recorded order of arrival of that very sum |
+| `message order` | equal contributions, another total, and another recorded order of arrival of that very sum; |
+| | or a receive from any source took another rank's message |
 | `collective` | equal contributions and another total, without such an order: another schedule, or a wrong sum |
 | `memory` | the state changed between two records, although nothing ran on it: a flipped bit |
 

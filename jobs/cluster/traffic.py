@@ -178,9 +178,16 @@ def _of_reductions(trace: RankTrace, places: Sequence[int], nodes: int) -> Itera
             yield [Stated(calls * of_node, calls * of_node) for of_node in sent]
         else:
             all_send = described["collective"] == "allreduce"
-            itemsize = np.dtype(described["dtype"]).itemsize if described["dtype"] != "bfloat16" else 2
-            least = calls * math.prod(described["shape"]) * itemsize if all_send else 0
+            least = calls * math.prod(described["shape"]) * _itemsize(described["dtype"]) if all_send else 0
             yield [Stated(least, None) if node in occupied else Stated() for node in range(nodes)]
+
+
+def _itemsize(dtype: str) -> int:
+    """Bytes of an element; 0 of a type that is not known, such as one that a program has made."""
+    try:
+        return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
+    except TypeError:
+        return 0
 
 
 def _reduction(described: Mapping[str, Any]) -> Reduction | None:

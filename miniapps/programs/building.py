@@ -38,7 +38,12 @@ def build(mpicxx: str | None) -> Path:
             draft = library.with_suffix(f".{os.getpid()}")
             units = [str(SOURCES / unit) for unit in UNITS]
             command = [compiler, *FLAGS, "-I", str(SHARED), "-o", str(draft), *units, "-ldl"]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S)
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S)
+            except subprocess.TimeoutExpired as error:
+                raise UsageError(
+                    f"{compiler} has not built the library that observes in {BUILD_S} s; try again"
+                ) from error
             if done.returncode:
                 raise UsageError(f"{compiler} cannot build the library that observes:\n{done.stderr[-2000:]}")
             draft.rename(library)

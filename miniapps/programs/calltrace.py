@@ -20,12 +20,12 @@ import shutil
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from kernels.guarantees import meets
 from miniapps.programs.rawlog import KINDS, REPLACED, WILDCARD, RawLog, Site
 from miniapps.received.regular import Refused, open_regular
 from miniapps.runner import config
@@ -34,14 +34,24 @@ from miniapps.trace.records import ADDED, RECEIVED, SENT, SOURCE, TOTAL
 from miniapps.trace.schema import COLLECTIVE, EXCHANGE, SCHEMA, rank_file
 from miniapps.trace.storage import Columns, Storage
 
-REDUCTIONS = (
-    "MPI_Allreduce",
-    "MPI_Reduce",
-    "MPI_Reduce_scatter",
-    "MPI_Reduce_scatter_block",
-    "MPI_Scan",
-    "MPI_Exscan",
-)
+# Reductions, and their collectives as traces name them.
+REDUCTIONS = {
+    "MPI_Allreduce": "allreduce",
+    "MPI_Reduce": "reduce",
+    "MPI_Reduce_scatter": "reduce-scatter",
+    "MPI_Reduce_scatter_block": "reduce-scatter",
+    "MPI_Scan": "scan",
+    "MPI_Exscan": "exscan",
+}
+# Types as traces name them; others keep the name that MPI gives them.
+DTYPES = {
+    "MPI_DOUBLE": "float64", "MPI_DOUBLE_PRECISION": "float64", "MPI_REAL8": "float64",
+    "MPI_FLOAT": "float32", "MPI_REAL": "float32", "MPI_REAL4": "float32",
+    "MPI_C_DOUBLE_COMPLEX": "complex128", "MPI_DOUBLE_COMPLEX": "complex128",
+    "MPI_C_FLOAT_COMPLEX": "complex64", "MPI_COMPLEX": "complex64",
+    "MPI_INT": "int32", "MPI_INTEGER": "int32", "MPI_INT32_T": "int32", "MPI_INT64_T": "int64",
+    "MPI_UINT64_T": "uint64",
+}  # fmt: skip
 SHARED = ("MPI_Allreduce", "MPI_Reduce")  # of which there is one total
 MESSAGES = ("MPI_Send", "MPI_Recv", "MPI_Probe")
 LAST_STEP = 2**31 - 1
@@ -54,9 +64,9 @@ NOTHING = bytes(16)  # the digest of a call that took or gave nothing
 # How the sums of preload/sums.hpp add: ordering, accumulation, what they promise. Contributions are the ranks' own, of
 # which there is nothing smaller to begin with: `layout` fixes no more than `run`.
 SUMS = {
-    "none": ("library", "plain", "none"),
-    "run": ("tree over ranks", "plain", "run"),
-    "layout": ("tree over ranks", "plain", "run"),
+    "none": ("library", "working", "none"),
+    "run": ("tree over ranks", "working", "run"),
+    "layout": ("tree over ranks", "working", "run"),
     "exact": ("tree over ranks", "exact", "exact"),
 }
 
@@ -85,23 +95,21 @@ class _Trace:
 
     def __init__(self, log: RawLog):
         self.log = log
-        self.places = places(log.sites)
         self.numbers: dict[str, int] = {}
         self.written = 0
-
-    def call(self, row: np.void) -> str:
-        site = int(row["site"])
-        return f"{self.log.label(row)} at {self.places.get(site, hex(site))}"
-
-    @cached_property
-    def calls(self) -> dict[tuple[int, int, int], str]:
-        """The name of each call of the program, by kind, form and site."""
-        records = self.log.records
-        keys = np.empty(len(records), [("kind", "u2"), ("flags", "u2"), ("site", "u8")])
-        for field in ("kind", "flags", "site"):
-            keys[field] = records[field]
-        _, first = np.unique(keys, return_index=True)
-        return {_key(records[i]): self.call(records[i]) for i in first}
+        # Calls of one kind, form and site: their first records, which of them each record is, how many there are.
+        keys = np.empty(
+            len(log.records), [(field, log.records.dtype[field]) for field in ("kind", "flags", "site")]
+        )
+        for field in keys.dtype.names or ():
+            keys[field] = log.records[field]
+        _, first, self.which, self.counts = np.unique(
+            keys, return_index=True, return_inverse=True, return_counts=True
+        )
+        self.first, where = log.records[first], places(log.sites)
+        self.calls = [
+            f"{log.label(row)} at {where.get(int(row['site']), hex(int(row['site'])))}" for row in self.first
+        ]
 
     def number(self, name: str) -> int:
         return self.numbers.setdefault(name, len(self.numbers))
@@ -113,7 +121,7 @@ class _Trace:
 
     def tables(self, begin: int, rows: np.ndarray) -> dict[str, Columns]:
         """The tables of these records, of which `begin` came before."""
-        names = [self.calls[_key(row)] for row in rows]
+        names = [self.calls[i] for i in self.which[begin : begin + len(rows)]]
         events = {
             "start": rows["begin"],
             "end": np.where(rows["end"] > 0, rows["end"], rows["begin"]),
@@ -216,26 +224,32 @@ class _Trace:
             "clock_offset_ns": float(log.offset),
             "clock_drift": 0.0,
             "regions": {
-                call: EXCHANGE if KINDS[kind] in MESSAGES else COLLECTIVE
-                for (kind, *_), call in self.calls.items()
+                call: EXCHANGE if KINDS[row["kind"]] in MESSAGES else COLLECTIVE
+                for row, call in zip(self.first, self.calls, strict=True)
             },
             "reductions": self._reductions(),
         }
 
     def _reductions(self) -> dict[str, dict[str, Any]]:
+        """What is stated of each reduction; of a line that the library answers in part, what the library promises."""
         facts: dict[str, dict[str, Any]] = {}
-        kinds = np.array([kind in REDUCTIONS for kind in KINDS])
-        records = self.log.records
-        for row in records[kinds[records["kind"]]]:
-            call = self.calls[_key(row)]
+        for row, call, count in zip(self.first, self.calls, self.counts.tolist(), strict=True):
+            collective = REDUCTIONS.get(KINDS[row["kind"]])
+            if collective is None:
+                continue
+            dtype = self.log.types.get(int(row["type"]), "")
             ordering, accumulation, level = SUMS[self.log.guarantee if row["flags"] & REPLACED else "none"]
-            own = facts.setdefault(call, {
-                "ordering": ordering, "accumulation": accumulation, "region": call, "decided": "guarantee",
-                "guarantee": level, "calls": 0, "operation": self.log.operations.get(int(row["op"]), ""),
-                "dtype": self.log.types.get(int(row["type"]), ""), "shape": [int(row["count"])],
-                "ranks": int(row["comm_size"]),
-            })  # fmt: skip
-            own["calls"] += 1
+            known = facts.get(call)
+            if known is None or meets(known["guarantee"], level):
+                facts[call] = {
+                    "ordering": ordering, "accumulation": accumulation, "wire": "as is", "collective": collective,
+                    "region": call, "decided": "guarantee",
+                    "guarantee": level, "calls": known["calls"] if known else 0,
+                    "operation": self.log.operations.get(int(row["op"]), ""),
+                    "dtype": DTYPES.get(dtype, dtype), "shape": [int(row["count"])],
+                    "ranks": int(row["comm_size"]),
+                }  # fmt: skip
+            facts[call]["calls"] += count
         return facts
 
 
@@ -249,10 +263,6 @@ def _digest(program: str) -> str:
             return digest.hexdigest()
     except (OSError, Refused):
         return ""
-
-
-def _key(row: np.void) -> tuple[int, int, int]:
-    return int(row["kind"]), int(row["flags"]), int(row["site"])
 
 
 def name_of(command: list[str]) -> str:

@@ -157,8 +157,9 @@ def observe(command: list[str], library: Path, env: dict[str, str], verbose: boo
     os.close(writes)
     with process, _passing_on(process):
         code = process.wait()
+    code = code if code >= 0 else 128 - code
     path = _received(reads)
-    if path is None and "FPNA_OBSERVE_REFUSED" not in env:
+    if path is None and "FPNA_OBSERVE_TEXT" in env:  # of rank 0, which speaks for all
         tell(
             f"fpna run: {command[0]} recorded nothing: it did not call MPI_Init, or has MPI linked statically",
             sys.stderr,
@@ -178,7 +179,7 @@ def observe(command: list[str], library: Path, env: dict[str, str], verbose: boo
                 f"fpna run: rank {log.rank} of {log.size}: {len(log.records):,} calls, by {library}",
                 sys.stderr,
             )
-    return code if code >= 0 else 128 - code
+    return code
 
 
 def _received(reads: int) -> Path | None:

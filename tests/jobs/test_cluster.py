@@ -283,6 +283,8 @@ def reduction(ordering, accumulation="working", **more):
         (reduction("library"), 3 * BYTES, None),
         (reduction("direct", "exact"), 3 * BYTES, None),
         (reduction("library", collective="reduce"), 0, None),
+        (reduction("library", dtype="of the program"), 0, None),
+        (reduction("tree over ranks"), 3 * BYTES, None),
         (reduction("ring", ranks=2), 0, None),
     ],
 )

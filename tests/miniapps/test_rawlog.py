@@ -55,10 +55,21 @@ def test_a_log_is_read_and_becomes_a_trace(tmp_path):
     assert (facts["calls"], facts["operation"], facts["dtype"], facts["guarantee"]) == (
         20,
         "sum",
-        "MPI_DOUBLE",
+        "float64",
         "none",
     )
+    assert (facts["collective"], facts["wire"]) == ("allreduce", "as is")
     assert trace.tables["events"]["start"].tolist() == log.records["begin"].tolist()
+
+
+def test_a_line_that_the_library_answers_in_part_promises_what_the_library_does(tmp_path):
+    records = rows()
+    records["flags"][5:] = rawlog.REPLACED
+    texts = [{"command": ["./app"], "guarantee": "exact", "replay": "", "run_id": "app-1", "started": "2026"}]
+    calltrace.write(rawlog.read(write(tmp_path / "raw-00000.log", records, texts=texts)), tmp_path)
+    (trace,) = read_run(tmp_path)
+    (facts,) = trace.attributes["reductions"].values()
+    assert (facts["guarantee"], facts["accumulation"], facts["calls"]) == ("none", "working", 20)
 
 
 def test_a_log_without_its_end_is_an_incomplete_trace(tmp_path):

@@ -8,7 +8,7 @@
 
 #include <mpi.h>
 
-#define XXH_INLINE_ALL
+#define XXH_INLINE_ALL  // the hash of the traces; Python's package of it brings no header, so it is here with its license
 #include "third_party/xxhash.h"
 
 namespace fpna {

@@ -169,6 +169,14 @@ inline Record open(const Shape &shape, std::uint64_t site) {
     return record;
 }
 
+// The same, for a call that begins now.
+inline Record begun(const Shape &shape, std::uint64_t site) {
+    const std::lock_guard<std::mutex> held(lock);
+    Record record = open(shape, site);
+    record.begin = now();
+    return record;
+}
+
 // What a receive got, from its status. Whoever calls holds the lock.
 inline void take(Record &record, const MPI_Status &status, const Spans &out) {
     int cancelled = 0, count = 0;
@@ -186,12 +194,7 @@ inline void take(Record &record, const MPI_Status &status, const Spans &out) {
 template <typename Run, typename Status>
 int observed_with(const Shape &shape, std::uint64_t site, Run run, Status status) {
     const Inside from_here;
-    Record record;
-    {
-        const std::lock_guard<std::mutex> held(lock);
-        record = open(shape, site);
-    }
-    record.begin = now();
+    Record record = begun(shape, site);
     const int code = run();
     record.end = now();
     const std::lock_guard<std::mutex> held(lock);
@@ -232,13 +235,8 @@ inline void keep(std::uint64_t request, const Record &record, const Shape &shape
 template <typename Run, typename Request>
 int started(const Shape &shape, std::uint64_t site, Run run, Request request) {
     const Inside from_here;
-    Record record;
-    {
-        const std::lock_guard<std::mutex> held(lock);
-        record = open(shape, site);
-    }
+    Record record = begun(shape, site);
     record.flags |= NONBLOCKING;
-    record.begin = now();
     const int code = run();
     if (code == MPI_SUCCESS) {
         const std::lock_guard<std::mutex> held(lock);
