@@ -4,6 +4,7 @@
     mpirun -n 4 python -m benchmarks.allreduce --orderings direct,ring -b 64K -e 16M -f 2 --check --json one.json
     python -m benchmarks.allreduce merge one.json two.json                      # several launches, one table
     python -m benchmarks.allreduce targets                                      # the figures this suite must reach
+    python -m benchmarks.allreduce nodes                                        # those over several nodes (root)
 
 All cells (an ordering and a size) are measured in rounds, each round in another order. Repetitions begin at a common
 time of a clock that the ranks share; where there is no such clock, behind a barrier, and the output says so.
@@ -56,6 +57,10 @@ def main(argv: list[str] | None = None) -> int:
         from benchmarks.allreduce.targets import main as targets
 
         return targets(argv[1:])
+    if argv[:1] == ["nodes"]:
+        from benchmarks.allreduce.nodes import main as nodes
+
+        return nodes(argv[1:])
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
@@ -123,7 +128,7 @@ def measured(comm, names, lengths, asked, where, left_out, **how) -> dict | None
         {
             "ordering": cell.ordering,
             "bytes": cell.nbytes,
-            "counts": counts(cell, comm.size, measurement.payload[cell] // cell.count, asked),
+            "counts": counts(cell, comm.size, asked),
             "rounds": measurement.rounds[cell],
         }
         for cell in cells
@@ -131,13 +136,15 @@ def measured(comm, names, lengths, asked, where, left_out, **how) -> dict | None
     return result(listed, about, [measurement.sync])
 
 
-def counts(cell: Cell, size: int, itemsize: int, asked) -> tuple[int, int, int] | None:
-    """Messages, bytes and additions along the rounds of a cell's schedule; None where it has none."""
-    schedule_ = schedule(cell.ordering, size, asked)
+def counts(cell: Cell, size: int, asked) -> tuple[int, ...] | None:
+    """Messages, bytes and additions along the rounds of a cell's schedule, then messages and bytes across nodes; None
+    where it has none."""
+    schedule_ = schedule(cell.ordering, size, cell.count, asked)
     if schedule_ is None:
         return None
-    c = cost(schedule_, cell.count, itemsize)
-    return c.critical_messages, c.critical_bytes, c.critical_additions
+    itemsize = reduction(cell.ordering, cell.count, asked).element_bytes
+    c = cost(schedule_, cell.count, itemsize, asked.dtype.itemsize, asked.nodes)
+    return c.critical_messages, c.critical_bytes, c.critical_additions, c.crossing_messages, c.crossing_bytes
 
 
 def understood(argv: list[str]) -> tuple[argparse.Namespace | None, int | None]:

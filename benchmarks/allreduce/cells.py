@@ -168,11 +168,11 @@ def context(name: str, size: int, asked) -> dict:
     return {need: known[need] for need in Reduction.named(name).entry.needs}
 
 
-def schedule(name: str, size: int, asked):
+def schedule(name: str, size: int, count: int, asked):
     """The schedule of an ordering among `size` ranks, or None where it, or the library, has none of ours."""
     if name == LIBRARY or not Reduction.named(name).entry.scheduled:
         return None
-    return Reduction.named(name).entry.schedule(size, **context(name, size, asked))
+    return reduction(name, count, asked).schedule(size, **context(name, size, asked))
 
 
 def memory(name: str, rank: int, size: int, count: int, itemsize: int, asked) -> int:
@@ -182,7 +182,7 @@ def memory(name: str, rank: int, size: int, count: int, itemsize: int, asked) ->
         vectors += 2 * exact.WORDS * 8 // itemsize
     elif name.endswith(" in fixed-point"):
         vectors += 2 * 8 // itemsize
-    schedule_ = schedule(name, size, asked)
+    schedule_ = schedule(name, size, count, asked)
     scratch = 0
     if schedule_ is not None:
         written = {

@@ -1,7 +1,8 @@
 """The alpha-beta-gamma model, fitted to measured all-reduces: seconds per message, per byte and per addition.
 
 Hockney's model with additions: an all-reduce takes alpha x messages + beta x bytes + gamma x additions, counted along
-the rounds by `kernels.allreduce.cost`. Fitted by least squares with no constant negative (Lawson and Hanson), every
+the rounds by `kernels.allreduce.cost`. Over several nodes, messages and bytes from node to node have constants of their
+own. Fitted by least squares with no constant negative (Lawson and Hanson), every
 equation divided by its measured time, so that errors count in per cent and small vectors as much as large ones.
 """
 
@@ -21,12 +22,11 @@ GOOD, FAIR = 0.15, 0.3  # median relative errors
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One measured all-reduce of a vector of `nbytes`: what its schedule counts, and its median time."""
+    """One measured all-reduce of a vector of `nbytes`: what its schedule counts, in the order of the constants of a
+    Piece, and its median time."""
 
     nbytes: int
-    messages: int
-    bytes: int
-    additions: int
+    counts: tuple[int, ...]
     seconds: float
 
 
@@ -37,11 +37,14 @@ class Piece:
     alpha: float
     beta: float
     gamma: float
+    alpha_across: float = 0.0
+    beta_across: float = 0.0
     upto: int | None = None
 
-    def seconds(self, messages: int, nbytes: int, additions: int) -> float:
-        """The time that the model foresees."""
-        return self.alpha * messages + self.beta * nbytes + self.gamma * additions
+    def seconds(self, counts: Sequence[int]) -> float:
+        """The time that the model foresees for messages, bytes and additions, and messages and bytes across nodes."""
+        constants = self.alpha, self.beta, self.gamma, self.alpha_across, self.beta_across
+        return sum(constant * count for constant, count in zip(constants, counts, strict=True))
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Model:
     def seconds(self, point: Point) -> float:
         """What the model foresees for the counts of a point."""
         piece = next(p for p in self.pieces if p.upto is None or point.nbytes <= p.upto)
-        return piece.seconds(point.messages, point.bytes, point.additions)
+        return piece.seconds(point.counts)
 
     @property
     def verdict(self) -> str:
@@ -92,9 +95,9 @@ def _piece(points: Sequence[Point], upto: int | None) -> tuple[Piece, float]:
     """The constants for all points and the sum of squared relative errors."""
     from scipy.optimize import nnls
 
-    counts = np.array([(p.messages, p.bytes, p.additions) for p in points], float)
+    counts = np.array([p.counts for p in points], float)
     relative = counts / np.array([[p.seconds] for p in points])
     scale = np.linalg.norm(relative, axis=0)
     scale[scale == 0] = 1.0  # a column of zeros keeps a constant of 0
     constants, rest = nnls(relative / scale, np.ones(len(points)))
-    return Piece(*(float(c) for c in constants / scale), upto), float(rest) ** 2
+    return Piece(*(float(c) for c in constants / scale), upto=upto), float(rest) ** 2

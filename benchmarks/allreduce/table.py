@@ -11,7 +11,7 @@ from benchmarks.allreduce.model import Point, fit
 from benchmarks.allreduce.statistics import against, figures
 from kernels.guarantees import ChoiceError
 
-FORMAT = 1
+FORMAT = 2
 # What launches must have in common to be read together.
 SAME = ("size", "dtype", "op", "accumulate", "distribution", "contributions", "mpi")
 TIMES = ("t_min", "t_avg", "t_max", "median", "p99")
@@ -20,8 +20,9 @@ TIMES = ("t_min", "t_avg", "t_max", "median", "p99")
 def result(cells: list[dict], about: dict, syncs: list[dict]) -> dict:
     """Everything about measured cells, as written to JSON.
 
-    A cell has `ordering`, `bytes`, `counts` (messages, bytes and additions along the rounds; None without a schedule)
-    and `rounds`; `about` what SAME lists and the machine; `syncs` how the ranks of each launch were started.
+    A cell has `ordering`, `bytes`, `counts` (along the rounds messages, bytes and additions, then messages and bytes
+    across nodes; None without a schedule) and `rounds`; `about` what SAME lists and the machine; `syncs` how the ranks
+    of each launch were started.
     """
     base = {cell["bytes"]: cell["rounds"] for cell in cells if cell["ordering"] == LIBRARY}
     rows = []
@@ -30,7 +31,7 @@ def result(cells: list[dict], about: dict, syncs: list[dict]) -> dict:
         row["ratio"] = against(cell["rounds"], base[cell["bytes"]]) if cell["bytes"] in base else None
         rows.append(row)
     points = {
-        i: Point(row["bytes"], *row["counts"], row["median"])
+        i: Point(row["bytes"], tuple(row["counts"]), row["median"])
         for i, row in enumerate(rows)
         if row["counts"] and row["median"]
     }
@@ -116,7 +117,7 @@ def text(summary: dict) -> str:
     if about["size"] == 1:
         lines.append("one rank: nothing is communicated, so ratios and bandwidths mean nothing")
     lines += [f"left out: {reason}" for reason in about.get("left_out", ())]
-    lines += ["", *_columns(summary["rows"]), "", _model_text(summary["model"])]
+    lines += ["", *_columns(summary["rows"]), "", _model_text(summary["model"], about["node_count"] > 1)]
     return "\n".join(lines)
 
 
@@ -130,7 +131,7 @@ def _sync_text(sync: dict) -> str:
     )
 
 
-def _model_text(model: dict | None) -> str:
+def _model_text(model: dict | None, across: bool) -> str:
     if model is None:
         return "model: too few measurements of orderings with a schedule to fit one"
     lines = [
@@ -145,6 +146,11 @@ def _model_text(model: dict | None) -> str:
             f"  alpha {piece['alpha'] * 1e6:.3g} us, beta {piece['beta'] * 1e9:.3g} ns/byte, "
             f"gamma {piece['gamma'] * 1e9:.3g} ns/addition{where}"
         )
+        if across:
+            lines.append(
+                f"  from node to node: alpha {piece['alpha_across'] * 1e6:.3g} us, beta "
+                f"{piece['beta_across'] * 1e9:.3g} ns/byte"
+            )
     return "\n".join(lines)
 
 

@@ -1,22 +1,26 @@
 """What a schedule costs: counts of rounds, messages, bytes and additions, and the alpha-beta-gamma time.
 
-`cost` on the command line compares the orderings.
+Where ranks are on several nodes, what crosses between these is counted by node, since the ranks of a node share its
+link. `cost` on the command line compares the orderings.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from kernels.allreduce.schedule import Round, Schedule, transfers
+from kernels.allreduce.schedule import Round, Schedule, gathers_from, transfers
 
 
 @dataclass(frozen=True)
 class Cost:
     """Counts of one all-reduce.
 
-    `messages` and `bytes` are totals over all ranks. `critical_*` add up, over the rounds, the most that any
-    one rank sends or receives, or adds.
+    `messages` and `bytes` are totals over all ranks, `crossing` those bytes among them that go from node to node.
+    `critical_*` add up, over the rounds, the most that any one rank sends or receives inside its node, or adds;
+    `crossing_*` the most messages that any one rank, and the most bytes that any one node, sends to others or receives.
     """
 
     rounds: int
@@ -25,41 +29,82 @@ class Cost:
     critical_messages: int
     critical_bytes: int
     critical_additions: int
+    crossing: int = 0
+    crossing_messages: int = 0
+    crossing_bytes: int = 0
 
-    def seconds(self, alpha: float, beta: float, gamma: float) -> float:
-        """Time for a latency `alpha` (s), a time per byte `beta` (s) and a time per addition `gamma` (s).
+    def seconds(
+        self, alpha: float, beta: float, gamma: float, alpha_across: float = 0.0, beta_across: float = 0.0
+    ) -> float:
+        """Time for a latency `alpha` (s), a time per byte `beta` (s) and a time per addition `gamma` (s); the last two
+        are latency of a message from node to node and time per byte of a node's link.
 
-        One message after the other per rank, sending and receiving at once (Hockney's model, full duplex).
+        One message after the other per rank, sending and receiving at once (Hockney's model, full duplex), with
+        constants for each class of links (Hoefler, Gropp, Thakur, Traeff 2010, section 3.2).
         """
-        return alpha * self.critical_messages + beta * self.critical_bytes + gamma * self.critical_additions
+        inside = alpha * self.critical_messages + beta * self.critical_bytes + gamma * self.critical_additions
+        return inside + alpha_across * self.crossing_messages + beta_across * self.crossing_bytes
 
 
-def cost(schedule: Schedule, n: int, itemsize: int) -> Cost:
-    """The cost of all-reducing n elements of `itemsize` bytes."""
-    programs = list(schedule.ranks())
-    parts = [[_part(r, n, schedule) for r in current] for current in zip(*programs, strict=True)]
-    return Cost(
-        rounds=len(parts),
-        messages=sum(part[0] for parts_ in parts for part in parts_),
-        bytes=sum(part[1] for parts_ in parts for part in parts_) * itemsize,
-        critical_messages=sum(max(max(part[0], part[2]) for part in parts_) for parts_ in parts),
-        critical_bytes=sum(max(max(part[1], part[3]) for part in parts_) for parts_ in parts) * itemsize,
-        critical_additions=sum(max(part[4] for part in parts_) for parts_ in parts),
+def cost(
+    schedule: Schedule,
+    n: int,
+    itemsize: int,
+    total_itemsize: int | None = None,
+    nodes: Sequence[Hashable] | None = None,
+) -> Cost:
+    """The cost of all-reducing n elements of `itemsize` bytes.
+
+    `total_itemsize`: bytes of an element of the total where it travels complete, as many if not given. `nodes`: the
+    node of every rank, one for all if not given.
+    """
+    nodes = [0] * schedule.size if nodes is None else nodes
+    gathers = gathers_from(schedule) if total_itemsize not in (None, itemsize) else None
+    rounds = []
+    for index, current in enumerate(zip(*schedule.ranks(), strict=True)):
+        size = total_itemsize if gathers is not None and index >= gathers else itemsize
+        assert size is not None
+        rounds.append(_counts(current, partial(schedule.bounds, n), size, nodes))
+    return (
+        Cost(len(rounds), *(sum(column) for column in zip(*rounds, strict=True)))
+        if rounds
+        else Cost(*[0] * 6)
     )
 
 
-def _part(current: Round, n: int, schedule: Schedule) -> tuple[int, int, int, int, int]:
-    """Counts of one rank and round: messages and elements sent, messages and elements received, additions."""
-    bounds = partial(schedule.bounds, n)
-    sent, received = transfers(current.sends, bounds), transfers(current.receives, bounds)
-    additions = 0
-    for s in current.sums:
-        start, stop = bounds(s.chunk)
-        additions += (stop - start) * (len(s.sources) - 1)
+def _counts(
+    current: Sequence[Round],
+    bounds: Callable[[int], tuple[int, int]],
+    itemsize: int,
+    nodes: Sequence[Hashable],
+) -> tuple[int, ...]:
+    """Of one round all fields of a Cost behind the first."""
+    ways = 2  # sent, received
+    inside_messages, inside_bytes, across_messages = (
+        [[0] * len(current) for _ in range(ways)] for _ in range(3)
+    )
+    across_bytes: list[Counter[Hashable]] = [Counter(), Counter()]
+    messages = total = crossing = most = 0
+    for rank, part in enumerate(current):
+        for way, listed in enumerate((part.sends, part.receives)):
+            for t in transfers(listed, bounds):
+                nbytes, crosses = (t.stop - t.start) * itemsize, nodes[t.peer] != nodes[rank]
+                if way == 0:
+                    messages, total, crossing = messages + 1, total + nbytes, crossing + nbytes * crosses
+                if crosses:
+                    across_messages[way][rank] += 1
+                    across_bytes[way][nodes[rank]] += nbytes
+                else:
+                    inside_messages[way][rank] += 1
+                    inside_bytes[way][rank] += nbytes
+        spans = ((*bounds(s.chunk), len(s.sources) - 1) for s in part.sums)
+        most = max(most, sum((stop - start) * additions for start, stop, additions in spans))
     return (
-        len(sent),
-        sum(t.stop - t.start for t in sent),
-        len(received),
-        sum(t.stop - t.start for t in received),
-        additions,
+        messages,
+        total,
+        *(max(map(max, counts)) for counts in (inside_messages, inside_bytes)),
+        most,
+        crossing,
+        max(map(max, across_messages)),
+        max(max(counts.values(), default=0) for counts in across_bytes),
     )

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from kernels import wires
 from kernels.allreduce import accumulate, catalog, collectives, operations
 from kernels.allreduce.catalog import Ordering
 from kernels.allreduce.operations import Operation
@@ -25,10 +26,10 @@ from kernels.guarantees import ChoiceError, known, meets
 
 LIBRARY_NUMBERS = ("float64", "float32", "int64")
 COLLECTIVES = ("allreduce", "reduce", "reduce-scatter", "allgather")
-WIRES = ("as is",)
 SHORT_BYTES = 1 << 13  # up to which fewer rounds pay, at the price of more bytes
 PAIR_BYTES = 1 << 18  # as long, of two ranks, which send no more bytes in fewer rounds
 IN = " in "  # between ordering and accumulation, in text
+OVER = " over "  # before a wire
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Reduction:
     `accumulation` in what partial sums are held and travel: "working", the dtype; "float64"; "compensated", pairs of
                    sum and error; "fixed-point", integers in a common unit; "exact", integers wide enough for every
                    number. Under the last two every ordering has the same bits. See `kernels.allreduce.accumulate`.
-    `wire`         how a message is encoded: "as is".
+    `wire`         how a message is encoded: "as is", or "packed", of integers, without loss. See `kernels.wires`.
     `operation`    an `Operation`, or one of "sum", "prod", "min", "max".
     `collective`   "allreduce"; "reduce", to rank `root` alone; "reduce-scatter", elements evenly(n, size, rank) of the
                    flat total; "allgather", one contribution of each rank, (size, *shape). The last three for orderings
@@ -61,7 +62,7 @@ class Reduction:
     dtype: np.dtype = np.dtype(np.float64)  # noqa: RUF009 (immutable)
     _: KW_ONLY
     accumulation: str = "working"
-    wire: str = "as is"
+    wire: str = wires.PLAIN
     operation: Operation = operations.SUM
     collective: str = "allreduce"
     root: int = 0
@@ -81,24 +82,28 @@ class Reduction:
             ("check", bool(self.check)),
         ):
             object.__setattr__(self, name, value)
-        known("wire", self.wire, WIRES)
+        known("wire", self.wire, wires.SUMMARIES)
         known("collective", self.collective, COLLECTIVES)
         self._require_type()
         self._require_operation()
         self._require_collective()
         self._require_bounds()
         self._require_accumulation()
+        self._require_wire()
 
     @classmethod
     def named(cls, label: str, *shape_and_type, **more) -> Reduction:
-        """The reduction of that `label`: "ring", "ring:start=1 in exact"."""
+        """The reduction of that `label`: "ring", "ring:start=1 in exact", "two-level in fixed-point over packed"."""
+        label, _, wire = label.partition(OVER)
         ordering, _, accumulation = label.partition(IN)
-        return cls(ordering, *shape_and_type, accumulation=accumulation or "working", **more)
+        more |= {"accumulation": accumulation or "working", "wire": wire or wires.PLAIN}
+        return cls(ordering, *shape_and_type, **more)
 
     @property
     def label(self) -> str:
-        """Ordering and accumulation in words: "ring", "ring:start=1 in exact"."""
-        return self.ordering if self.accumulation == "working" else f"{self.ordering}{IN}{self.accumulation}"
+        """Ordering, accumulation and wire in words, as `named` takes them."""
+        label = self.ordering if self.accumulation == "working" else f"{self.ordering}{IN}{self.accumulation}"
+        return label if self.wire == wires.PLAIN else f"{label}{OVER}{self.wire}"
 
     @cached_property
     def entry(self) -> Ordering:
@@ -181,6 +186,7 @@ class Reduction:
             f"shape {self.shape}"
         )
         text += "" if self.accumulation == "working" else f", accumulation {self.accumulation!r}"
+        text += "" if self.wire == wires.PLAIN else f", wire {self.wire!r}"
         text += "" if self.bounds is None else f", bounds {self.bounds}"
         text += "" if self.nodes is None else f", nodes {self.nodes}"
         return text + (", check" if self.check else "")
@@ -243,6 +249,22 @@ class Reduction:
             )
         if self.collective == "allgather":
             raise ChoiceError(f"an allgather adds nothing in {self.accumulation!r}: leave accumulation out")
+
+    def _require_wire(self) -> None:
+        if self.wire == wires.PLAIN:
+            return
+        label = f"wire {self.wire!r}"
+        if not self.entry.scheduled:
+            raise ChoiceError(
+                f"{label} needs an all-reduce ordering with a schedule, not {self.ordering!r}: choose "
+                f"{catalog.scheduled()}"
+            )
+        if self.contributions_travel:
+            raise ChoiceError(
+                f"{label}: under {self.ordering!r} in {self.accumulation!r} contributions travel as they are, and no "
+                "integers: choose another ordering, such as two-level"
+            )
+        wires.get(self.wire, accumulate.get(self.accumulation, self.dtype, self.operation).travels)
 
 
 def labels(text: str) -> list[str]:

@@ -19,7 +19,7 @@ the reduction tree, the drawing and the cost model all read the same one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -96,6 +96,27 @@ class Schedule:
     def chunk_of(self, element: int, n: int) -> int:
         """The chunk that holds an element of a vector of n."""
         return next(c for c in range(self.chunks) if self.bounds(n, c)[1] > element)
+
+
+def behind_last_sum(rounds: Iterable[Round]) -> int:
+    """The number of the round behind the last in which a rank adds anything."""
+    return max((i + 1 for i, r in enumerate(rounds) if r.sums), default=0)
+
+
+def totals_alone_travel(rounds: Iterable[Round]) -> bool:
+    """Whether a rank sends and receives nothing but parts of the total in these rounds."""
+    return all(m.slot == TOTAL for r in rounds for m in (*r.sends, *r.receives))
+
+
+def gathers_from(schedule: Schedule) -> int:
+    """The first round from which all messages of all ranks carry parts of the total that are complete.
+
+    That is the one behind the last sum of any rank; behind all rounds, where a later message carries something else.
+    """
+    programs = list(schedule.ranks())
+    first = max(map(behind_last_sum, programs), default=0)
+    whole = all(totals_alone_travel(rounds[first:]) for rounds in programs)
+    return first if whole else max(map(len, programs), default=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""`python -m kernels.allreduce`: orderings and accumulations, what they promise, and what the schedules do."""
+"""`python -m kernels.allreduce`: orderings, accumulations and wires, what they promise, what the schedules do."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from kernels.allreduce.accumulate import ACCUMULATIONS
 from kernels.allreduce.catalog import Ordering, orderings
 from kernels.as_json import document
 from kernels.commands import cost, draw, properties, tree
-from kernels.commands.options import add_json, add_loudness, add_version
+from kernels.commands.options import add_json, add_loudness, add_version, reader_may_leave
 from kernels.commands.parser import Parser
 from kernels.guarantees import ChoiceError
+from kernels.wires import SUMMARIES
 
 # Commands of modules that load MPI, which must not happen for the sake of the others: by name, where and what it is.
 UNDER_MPI: dict[str, tuple[str, str]] = {
@@ -26,8 +27,8 @@ UNDER_MPI: dict[str, tuple[str, str]] = {
 
 def table(quiet: bool = False, verbose: bool = False) -> str:
     """Name, guarantee, what it does, why it promises that, and parameters with their defaults, of every ordering; name,
-    guarantee and what partial sums are of every accumulation. `quiet`: names and guarantees alone; `verbose`: also what
-    a schedule depends on."""
+    guarantee and what partial sums are of every accumulation; the wires. `quiet`: names and guarantees alone;
+    `verbose`: also what a schedule depends on."""
     width = max(20, *(len(o.name) + 2 for o in orderings()))
     lines = [f"{'ordering':<{width}}{'guarantee':<11}{'' if quiet else 'what it does'}".rstrip()]
     for o in orderings():
@@ -51,6 +52,8 @@ def table(quiet: bool = False, verbose: bool = False) -> str:
         f"{name:<{width}}{a.guarantee or '':<11}{'' if quiet else a.summary}".rstrip()
         for name, a in ACCUMULATIONS.items()
     ]
+    encoded = {"wire": "how a message is encoded, by any ordering with a schedule"} | SUMMARIES
+    lines += [name if quiet else f"{name:<{width + 11}}{text}" for name, text in encoded.items()]
     return "\n".join(lines)
 
 
@@ -69,9 +72,10 @@ def entry(o: Ordering) -> dict:
 
 
 def entries() -> dict:
-    """All orderings and accumulations as JSON has them."""
+    """All orderings, accumulations and wires as JSON has them."""
     held = [{"name": name} | vars(kind) for name, kind in ACCUMULATIONS.items()]
-    return {"orderings": [entry(o) for o in orderings()], "accumulations": held}
+    wires = [{"name": name, "summary": summary} for name, summary in SUMMARIES.items()]
+    return {"orderings": [entry(o) for o in orderings()], "accumulations": held, "wires": wires}
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -89,7 +93,7 @@ def parser(command: str | None, prog: str = "python -m kernels.allreduce") -> ar
     commands = top.add_subparsers(metavar="COMMAND")
     shown = commands.add_parser(
         "list",
-        help="all orderings and accumulations, what they promise and why (default)",
+        help="all orderings, accumulations and wires, what they promise and why (default)",
         epilog="example: python -m kernels.allreduce list --json",
     )
     add_json(shown)
@@ -115,11 +119,14 @@ def main(argv: list[str] | None = None, prog: str = "python -m kernels.allreduce
         if _speaks(command):
             print(f"{top.prog}: {error}", file=sys.stderr)
         return 2
+    code = 0
     try:
-        return args.run(args)
+        with reader_may_leave():
+            code = args.run(args)
     except ChoiceError as error:
         print(f"{top.prog}: {error}", file=sys.stderr)
         return 2
+    return code
 
 
 def _speaks(command: str | None) -> bool:

@@ -17,33 +17,44 @@ from kernels.guarantees import ChoiceError, known
 
 
 def rows(
-    chosen: list[Reduction], size: int, n: int, times: tuple[float, float, float], **context
+    chosen: list[Reduction],
+    size: int,
+    n: int,
+    times: tuple[float, ...],
+    placed: tuple[int, ...] | None = None,
+    **context,
 ) -> list[dict[str, Any]]:
     """Counts and modelled time of one all-reduce of n elements, a row per ordering and accumulation.
 
-    `times` are alpha, beta and gamma of `Cost.seconds`; `context` is that of `Ordering.schedule`. Additions and time
-    are those of the busiest rank, round by round.
+    `times` are the arguments of `Cost.seconds`; `placed` is the node of every rank where messages between nodes are
+    counted for themselves; `context` is that of `Ordering.schedule`. Additions and time are those of the busiest rank,
+    round by round.
     """
     listed = []
     for reduction in chosen:
         ordering = reduction.entry
         schedule = choice.feasible(ordering, ordering.schedule(size, **context))
-        c = cost(schedule, n, reduction.element_bytes)
+        c = cost(schedule, n, reduction.element_bytes, reduction.dtype.itemsize, placed)
         listed.append({"ordering": reduction.label} | vars(c) | {"seconds": c.seconds(*times)})
     return listed
 
 
-def table(listed: list[dict[str, Any]], verbose: bool = False) -> str:
-    """A line for each of `rows`; `verbose`: also what the busiest rank sends or receives."""
+def table(listed: list[dict[str, Any]], verbose: bool = False, placed: bool = False) -> str:
+    """A line for each of `rows`; `verbose`: also what the busiest rank sends or receives; `placed`: also the bytes that
+    go from node to node, and those of the busiest node's link."""
     width = max(20, *(len(row["ordering"]) + 2 for row in listed))
     lines = [
         f"{'ordering':<{width}}{'rounds':>7}{'messages':>10}{'bytes sent':>14}{'additions':>12}{'time (us)':>12}"
     ]
+    if placed:
+        lines[0] += f"{'across nodes':>14}{'of one link':>14}"
     if verbose:
         lines[0] += f"{'messages of one':>17}{'bytes of one':>14}"
     for row in listed:
         counts = f"{row['rounds']:>7}{row['messages']:>10}{row['bytes']:>14}{row['critical_additions']:>12}"
         lines.append(f"{row['ordering']:<{width}}{counts}{row['seconds'] * 1e6:>12.2f}")
+        if placed:
+            lines[-1] += f"{row['crossing']:>14}{row['crossing_bytes']:>14}"
         if verbose:
             lines[-1] += f"{row['critical_messages']:>17}{row['critical_bytes']:>14}"
     return "\n".join(lines)
@@ -55,8 +66,10 @@ def register(commands) -> None:
         "cost",
         help="messages, bytes, additions and modelled time of the schedules",
         description="Counts what the schedules do. Additions and time are those of the busiest rank, round by round. "
-        "Bytes are those of partial sums as an accumulation holds them; what ranks agree on before is left out. The "
-        "defaults of --alpha, --beta and --gamma are a fast network's.",
+        "Bytes are those of partial sums as an accumulation holds them, then of the rounded total; what ranks agree on "
+        "before is left out. The defaults of --alpha, --beta and --gamma are a fast network's. With --nodes, messages "
+        "between nodes are counted for themselves: the ranks of a node share its link, of --alpha-across and "
+        "--beta-across.",
         epilog="example: python -m kernels.allreduce cost -n 64 --length 3",
     )
     parser.add_argument(
@@ -78,6 +91,16 @@ def register(commands) -> None:
     parser.add_argument(
         "--gamma", type=seconds, default=2.5e-10, help="seconds per addition (default: %(default)s)"
     )
+    parser.add_argument(
+        "--alpha-across",
+        type=seconds,
+        help="with --nodes: seconds per message from node to node (default: --alpha)",
+    )
+    parser.add_argument(
+        "--beta-across",
+        type=seconds,
+        help="with --nodes: seconds per byte of a node's link (default: --beta)",
+    )
     add_json(parser)
     add_loudness(parser, "the table alone", "also messages and bytes of the busiest rank")
     parser.set_defaults(run=_run)
@@ -93,11 +116,19 @@ def _run(args: argparse.Namespace) -> int:
             raise ChoiceError(
                 f"ordering {o.name!r} has no schedule to count: {o.why}. These have one: {scheduled()}"
             )
-    times = args.alpha, args.beta, args.gamma
-    listed = rows(chosen, args.ranks, args.length, times, **around)
+    for option in ("alpha_across", "beta_across"):
+        if getattr(args, option) is not None and not args.nodes:
+            raise ChoiceError(f"--{option.replace('_', '-')} needs --nodes: without it all ranks are on one")
+    across = [
+        inside if given is None else given
+        for given, inside in ((args.alpha_across, args.alpha), (args.beta_across, args.beta))
+    ]
+    times = args.alpha, args.beta, args.gamma, *across
+    listed = rows(chosen, args.ranks, args.length, times, args.nodes, **around)
     if args.json:
         print(document(1, "kernels allreduce cost", ranks=args.ranks, length=args.length, dtype=args.dtype,
-                       alpha=args.alpha, beta=args.beta, gamma=args.gamma, tables={"costs": listed}))  # fmt: skip
+                       alpha=args.alpha, beta=args.beta, gamma=args.gamma,
+                       alpha_across=across[0], beta_across=across[1], tables={"costs": listed}))  # fmt: skip
     else:
-        print(table(listed, args.verbose))
+        print(table(listed, args.verbose, args.nodes is not None))
     return 0

@@ -14,7 +14,7 @@ import numpy as np
 
 from kernels import npy
 from kernels.as_json import document
-from kernels.commands.options import add_json, add_loudness, add_version
+from kernels.commands.options import add_json, add_loudness, add_version, reader_may_leave
 from kernels.commands.parser import Number, Parser
 from kernels.guarantees import ChoiceError
 from kernels.ranges import SEEDS
@@ -311,13 +311,15 @@ def parser(prog: str = "python -m kernels.sums") -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None, prog: str = "python -m kernels.sums") -> int:
     """Run one command; returns the exit code. `prog` is what the user typed before the command."""
-    top = parser(prog)
+    top, code = parser(prog), 0
     try:
         args = top.parse_args(argv)
-        return COMMANDS[args.command or "list"](args, top.prog)
+        with reader_may_leave():
+            code = COMMANDS[args.command or "list"](args, top.prog)
     except ValueError as error:  # ChoiceError is one, and what kernels say of wrong parameters
         print(f"{top.prog}: {error}", file=sys.stderr)
         return 2
+    return code
 
 
 def _list(args: argparse.Namespace, prog: str) -> int:

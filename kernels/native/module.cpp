@@ -2,7 +2,7 @@
 #include "native.hpp"
 
 PYBIND11_MODULE(_native, m) {
-    m.doc() = "C++ kernels: order-free accumulators, sums, scatter-adds, sparse products and factors, block stencils, vector updates";
+    m.doc() = "C++ kernels: order-free accumulators, packed integers, sums, scatter-adds, sparse products and factors, block stencils, vector updates";
     register_accumulate(m);
     register_bandwidth(m);
     register_binned(m);
@@ -11,6 +11,7 @@ PYBIND11_MODULE(_native, m) {
     register_contributions_fixed(m);
     register_fixed_point(m);
     register_ilu(m);
+    register_packed(m);
     register_scatter(m);
     register_spmv(m);
     register_stencil(m);

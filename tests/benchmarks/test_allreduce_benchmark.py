@@ -108,7 +108,14 @@ def test_wrong_options_are_explained(argv, message, capsys):
 
 
 def asked(**options):
-    return Namespace(contributions=1, nodes=(0,) * 4, accumulate="working", **options)
+    about = {
+        "contributions": 1,
+        "nodes": (0,) * 4,
+        "accumulate": "working",
+        "dtype": np.dtype(np.float64),
+        "op": "sum",
+    }
+    return Namespace(**about | options)
 
 
 def test_memory_counts_contributions_total_and_scratch():

@@ -17,8 +17,8 @@ def points(seconds):
         if ordering.name in ("direct", "linear", "ring", "recursive-doubling"):
             for nbytes in SIZES:
                 c = cost(ordering.schedule(4), nbytes // 8, 8)
-                counts = c.critical_messages, c.critical_bytes, c.critical_additions
-                measurements.append(Point(nbytes, *counts, seconds(nbytes, c)))
+                counts = c.critical_messages, c.critical_bytes, c.critical_additions, 0, 0
+                measurements.append(Point(nbytes, counts, seconds(nbytes, c)))
     return measurements
 
 
@@ -51,7 +51,7 @@ def test_other_constants_for_long_vectors_are_found_too():
     assert (short.upto, long.upto) == (8192, None)
     assert (short.alpha, short.beta) == pytest.approx((1e-6, 1e-10), rel=1e-6)
     assert (long.alpha, long.beta) == pytest.approx((9e-6, 4e-10), rel=1e-6)
-    assert model.seconds(Point(64, 2, 100, 0, 1.0)) == pytest.approx(2e-6 + 1e-8)
+    assert model.seconds(Point(64, (2, 100, 0, 0, 0), 1.0)) == pytest.approx(2e-6 + 1e-8)
 
 
 def test_a_model_that_explains_nothing_says_so():
@@ -65,4 +65,22 @@ def test_too_few_points_give_no_model():
 
 
 def test_a_piece_adds_up_messages_bytes_and_additions():
-    assert Piece(1.0, 0.1, 0.01).seconds(3, 20, 100) == pytest.approx(6.0)
+    assert Piece(1.0, 0.1, 0.01, 2.0, 0.5).seconds((3, 20, 100, 4, 6)) == pytest.approx(17.0)
+
+
+def test_links_between_nodes_have_constants_of_their_own():
+    constants = 1e-6, 2e-10, 5e-10, 3e-5, 8e-9
+    nodes = [0, 0, 1, 1]
+    measurements = []
+    for ordering in (
+        o for o in orderings() if o.name in ("direct", "two-level", "ring", "recursive-doubling")
+    ):
+        around = {"nodes": nodes} if "nodes" in ordering.needs else {}
+        for nbytes in SIZES:
+            c = cost(ordering.schedule(4, **around), nbytes // 8, 8, nodes=nodes)
+            counts = c.critical_messages, c.critical_bytes, c.critical_additions
+            counts += c.crossing_messages, c.crossing_bytes
+            measurements.append(Point(nbytes, counts, c.seconds(*constants)))
+    (piece,) = fit(measurements).pieces
+    found = piece.alpha, piece.beta, piece.gamma, piece.alpha_across, piece.beta_across
+    assert found == pytest.approx(constants, rel=1e-6)

@@ -188,20 +188,24 @@ def test_a_cluster_stays_until_it_is_taken_down(tmp_path):
 
 
 def test_a_cut_cable_is_seen_and_the_job_goes_on_when_it_is_back(two, tmp_path):
+    enough = tmp_path / "enough"
     code = (
-        "import time; from mpi4py import MPI; c = MPI.COMM_WORLD\n"
+        "import os, time; from mpi4py import MPI; c = MPI.COMM_WORLD\n"
         f"open({str(tmp_path / 'begun')!r} + str(c.rank), 'w')\n"
-        "for i in range(20): c.allreduce(1); time.sleep(0.05)\n"
+        f"while c.allreduce(os.path.exists({str(enough)!r})) < 2: time.sleep(0.05)\n"
     )
     with two.start(python("-c", code), 2, 1, **mpi_of("mpich")) as job:
         until(lambda: len(list(tmp_path.glob("begun*"))) == 2)
         assert jobs("cut", "--name", two.name, 2).returncode == 0
-        described = json.loads(jobs("status", "--json").stdout)
-        [mine] = [one for one in described["clusters"] if one["name"] == two.name]
-        assert [node["cut"] for node in mine["nodes"]] == two.is_cut() == [False, True]
-        with pytest.raises(subprocess.TimeoutExpired):
-            job.wait(2)
-        two.restore(2)
+        try:
+            enough.touch()
+            described = json.loads(jobs("status", "--json").stdout)
+            [mine] = [one for one in described["clusters"] if one["name"] == two.name]
+            assert [node["cut"] for node in mine["nodes"]] == two.is_cut() == [False, True]
+            with pytest.raises(subprocess.TimeoutExpired):
+                job.wait(2)
+        finally:
+            two.restore(2)
         assert two.is_cut() == [False, False]
         assert job.wait(LIMIT_S).code == 0
     assert jobs("cut", "--name", two.name, 3).returncode == 2

@@ -334,3 +334,13 @@ def test_narrow_types_are_converted(capsys):
     for name in ("float16", "bfloat16"):
         text = printed(capsys, "worst", "--distribution", "normal", "-n", "50", "--dtype", name)
         assert "50 elements of type float32" in text
+
+
+@pytest.mark.parametrize("words", ["kernels.sums list", "kernels.allreduce list --verbose"])
+def test_a_reader_that_leaves_is_no_error(words):
+    process = subprocess.Popen(
+        [sys.executable, "-m", *words.split()], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == 0

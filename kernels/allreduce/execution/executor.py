@@ -13,13 +13,14 @@ from functools import cached_property
 import numpy as np
 from mpi4py import MPI
 
-from kernels import _native, exact
+from kernels import _native, exact, wires
 from kernels.allreduce import accumulate
 from kernels.allreduce.accumulate import Accumulation
 from kernels.allreduce.collectives import part_of
 from kernels.allreduce.execution.handover import Merged, Stored, Summed
+from kernels.allreduce.execution.program import agreed_gathers_from
 from kernels.allreduce.execution.reducer import Reducer
-from kernels.allreduce.execution.route import Flight, Ready, Route
+from kernels.allreduce.execution.route import Flight, Ready, Rounding, Route
 from kernels.allreduce.local import left_to_right
 from kernels.allreduce.operations import COPY, Operation
 from kernels.allreduce.reduction import Reduction
@@ -35,7 +36,7 @@ class ScheduleReducer(Reducer):
 
     A schedule over blocks takes each contribution by itself. `operation` is what the schedule combines by, if not by
     that of the reduction. `words`, `width` per element and of another type than `dtype`, are what the schedule moves
-    and combines, if not the elements themselves.
+    and combines, if not the elements themselves, until `store` has rounded those of the total into `self._total`.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class ScheduleReducer(Reducer):
         words: np.ndarray | None = None,
         width: int = 1,
         total: tuple[int, ...] | None = None,
+        store: Callable[[np.ndarray, np.ndarray], None] | None = None,
     ):
         super().__init__(comm, reduction, name, total)
         self._operation = operation or reduction.operation
@@ -55,13 +57,18 @@ class ScheduleReducer(Reducer):
         self._blocks = len(schedule.leaves(comm.rank)) if "owners" in reduction.entry.needs else None
         self._words = self._total if words is None else words
         self.nbytes = self._words.nbytes
-        self._route = Route(self._comm, schedule, self._words, width, self._operation, self._requests)
+        rounding = None
+        if store is not None:
+            rounding = Rounding(agreed_gathers_from(comm, schedule.program(comm.rank)), self._total, store)
+        wire = wires.get(reduction.wire, self._words.dtype)
+        about = self._operation, self._requests, wire, rounding
+        self._route = Route(self._comm, schedule, self._words, width, *about)
         self._copied = words is not None or self.nbytes <= COPIED_BYTES
         # Takes no memory where contributions are never copied into it.
         count = 1 if self._blocks is None else self._blocks
         self._own = np.empty((count, *self._words.shape), self._words.dtype)
         self._home = self._route.at(self._own, self._words) if self._copied else []
-        self._segments = self._route.segments
+        self._at_once = self._route.segments == 1 and wire is None
         self._flight: Flight | None = None
 
     @cached_property
@@ -98,7 +105,7 @@ class ScheduleReducer(Reducer):
         return self._run(self._take(contributions, out), out)
 
     def _run(self, ready: list[Ready], out: np.ndarray) -> np.ndarray | None:
-        if self._segments > 1:
+        if not self._at_once:
             Flight(ready).advance(wait=True)
         else:  # here, as a call more would show in the time of a short vector
             start, wait = MPI.Prequest.Startall, MPI.Request.Waitall
@@ -166,13 +173,13 @@ class ScheduleReducer(Reducer):
 
 
 class AccumulatingReducer(ScheduleReducer):
-    """Contributions are loaded into words, and the words of the total are rounded once."""
+    """Contributions are loaded into words, and the words of the total are rounded once, where they are complete."""
 
     def __init__(self, comm, reduction, name, schedule):
         held = accumulate.get(reduction.accumulation, reduction.dtype, reduction.operation)
         # Zeros: of a reduce-scatter, what is never received is rounded too.
         words = np.zeros(math.prod(reduction.shape) * held.width, held.travels)
-        super().__init__(comm, reduction, name, schedule, held.operation, words, held.width)
+        super().__init__(comm, reduction, name, schedule, held.operation, words, held.width, store=held.store)
         self._held = held
         self._planned = 0, 0  # contributions of this rank, and of all
 
@@ -259,10 +266,6 @@ class AccumulatingReducer(ScheduleReducer):
     def _fly(self) -> None:
         self._agreed(self._most)
         self._flight = Flight(self._load(self._started[0]))
-
-    def _deliver(self, out):
-        self._held.store(self._words, out)
-        return out if self._part is None else self._part(out)
 
 
 class GatheringReducer(ScheduleReducer):

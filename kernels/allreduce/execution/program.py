@@ -3,16 +3,29 @@
 A long vector is cut into segments that pass through the rounds one behind the other: step by step, round r of one
 segment comes after round r + 1 of the segment before it. Every rank goes through the steps in the same order, so that
 no two wait for each other.
+
+Where words stand for numbers, those of a total are rounded where it was completed, and from then on its elements
+travel: in the rounds behind the last sum of any rank (`schedule.gathers_from`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+from mpi4py import MPI
 
-from kernels.allreduce.schedule import OWN, TOTAL, Round, Schedule, Transfer, transfers
+from kernels.allreduce.schedule import (
+    OWN,
+    TOTAL,
+    Round,
+    Schedule,
+    Transfer,
+    behind_last_sum,
+    totals_alone_travel,
+    transfers,
+)
 
 AHEAD = 2  # steps whose messages are under way at once
 
@@ -31,28 +44,72 @@ class Combine:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One round of one segment; `after` is the index of the step before it of the same segment, -1 for none."""
+    """One round of one segment; `after` is the index of the step before it of the same segment, -1 for none.
+
+    `gathers`: what travels are elements of the total. `rounded`: the elements [start, stop) whose words are complete
+    after the sums.
+    """
 
     segment: int
     after: int
     receives: tuple[Transfer, ...]
     sends: tuple[Transfer, ...]
     sums: tuple[Combine, ...]
+    gathers: bool = False
+    rounded: tuple[tuple[int, int], ...] = ()
 
 
-def steps(schedule: Schedule, rank: int, n: int, width: int = 1, segments: int = 1) -> list[Step]:
-    """The steps of `rank` for a vector of n elements of `width` words, in the order in which they are to be begun."""
+def agreed_gathers_from(comm: MPI.Comm, rounds: Sequence[Round]) -> int:
+    """`schedule.gathers_from`, of which each rank looks at its own rounds; collective."""
+    first = comm.allreduce(behind_last_sum(rounds), op=MPI.MAX)
+    whole = comm.allreduce(totals_alone_travel(rounds[first:]), op=MPI.LAND)
+    return first if whole else len(rounds)
+
+
+def steps(
+    schedule: Schedule, rank: int, n: int, width: int = 1, segments: int = 1, gathers: int | None = None
+) -> list[Step]:
+    """The steps of `rank` for a vector of n elements of `width` words, in the order in which they are to be begun.
+
+    `gathers`: the round from which elements of the total travel (`gathers_from`); None: words do in all rounds.
+    """
     rounds = schedule.program(rank)
-    bounds = [_bounds(schedule, n, width, segments, segment) for segment in range(segments)]
+    words = [_bounds(schedule, n, width, segments, segment) for segment in range(segments)]
+    elements = [_bounds(schedule, n, 1, segments, segment) for segment in range(segments)]
+    own = [] if gathers is None else _completed(rounds[gathers:], schedule.chunks)
     result: list[Step] = []
     last = [-1] * segments
     for wave in range(len(rounds) + segments - 1):
         for segment in range(max(0, wave - len(rounds) + 1), min(segments, wave + 1)):
-            step = _step(rounds[wave - segment], bounds[segment], segment, last[segment])
-            if step.receives or step.sends or step.sums:
+            index = wave - segment
+            if gathers is not None and index >= gathers:
+                step = replace(_step(rounds[index], elements[segment], segment, last[segment]), gathers=True)
+            else:
+                step = _step(rounds[index], words[segment], segment, last[segment])
+            if gathers is not None and index == gathers - 1:
+                step = replace(step, rounded=_joined(map(elements[segment], own)))
+            if step.receives or step.sends or step.sums or step.rounded:
                 last[segment] = len(result)
                 result.append(step)
     return result
+
+
+def _completed(later: Sequence[Round], chunks: int) -> list[int]:
+    """The chunks of the total that a rank does not receive in the later rounds."""
+    received = {m.chunk for r in later for m in r.receives}
+    return [chunk for chunk in range(chunks) if chunk not in received]
+
+
+def _joined(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Ranges [start, stop) without the empty ones; those that follow each other as one."""
+    result: list[tuple[int, int]] = []
+    for start, stop in ranges:
+        if start == stop:
+            continue
+        if result and result[-1][1] == start:
+            start = result.pop()[0]
+        result.append((start, stop))
+    return tuple(result)
 
 
 def _bounds(schedule: Schedule, n: int, width: int, segments: int, segment: int) -> Bounds:

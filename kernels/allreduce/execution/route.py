@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from mpi4py import MPI
@@ -20,8 +21,9 @@ from kernels.allreduce.execution.program import AHEAD, Memory, steps
 from kernels.allreduce.execution.reducer import as_bytes, free_requests
 from kernels.allreduce.local import ahead
 from kernels.allreduce.operations import Operation
-from kernels.allreduce.schedule import Schedule, Transfer
+from kernels.allreduce.schedule import TOTAL, Schedule, Transfer
 from kernels.tree import Tree
+from kernels.wires import Wire
 
 SEGMENT_BYTES = 1 << 20  # of the vector, at least
 PIECE_BYTES = 1 << 16  # of a chunk in a segment, at least: many ranks would send many small messages
@@ -37,17 +39,33 @@ View = Callable[[int, int, int], np.ndarray]
 
 @dataclass(slots=True)
 class Ready:
-    """A step over fixed memory; `after` is the step before it of the same segment."""
+    """A step over fixed memory; `after` is the step before it of the same segment.
+
+    `sends`: what encodes and sends the messages of a wire, whose lengths vary. `sums`: what comes after all messages,
+    decoding first.
+    """
 
     after: int
     requests: list[MPI.Prequest]
+    sends: list[Callable[[], MPI.Request]]
     sums: list[Callable[[], None]]
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """Words that stand for numbers: `store(words, elements)` rounds those of the total, from round `gathers` on
+    elements of `total` travel."""
+
+    gathers: int
+    total: np.ndarray
+    store: Callable[[np.ndarray, np.ndarray], None]
 
 
 class Route:
     """The rounds of this rank for vectors of `words` (n * width,), combined by `operation`.
 
-    `requests` lists the persistent requests that exist, to be freed with the reducer.
+    `requests` lists the persistent requests that exist, to be freed with the reducer. `wire`: how words travel, None:
+    as they are. `rounding`: None where words are elements.
     """
 
     def __init__(
@@ -58,12 +76,16 @@ class Route:
         width: int,
         operation: Operation,
         requests: list[MPI.Prequest],
+        wire: Wire | None = None,
+        rounding: Rounding | None = None,
     ):
         self._comm, self._operation, self._requests = comm, operation, requests
         self._schedule, self._words, self._width = schedule, words, width
+        self._wire, self._rounding = wire, rounding
         least = max(SEGMENT_BYTES, PIECE_BYTES * schedule.chunks)
         self.segments = min(max(words.nbytes // least, 1), MOST_SEGMENTS)
-        self._steps = steps(schedule, comm.rank, words.size // width, width, self.segments)
+        gathers = None if rounding is None else rounding.gathers
+        self._steps = steps(schedule, comm.rank, words.size // width, width, self.segments, gathers)
         self._memory = Memory(self._steps, words.dtype)
         self._places: dict[tuple[int, int], list[Ready]] = {}  # by address of contributions and total
 
@@ -71,7 +93,8 @@ class Route:
         """The trees that this rank evaluates alone at first, and what it does with their sums for contributions."""
         trees, rounds = ahead(self._schedule, self._comm.rank)
         later = replace(self._schedule, program=lambda rank: rounds)
-        return trees, Route(self._comm, later, self._words, self._width, self._operation, self._requests)
+        about = self._operation, self._requests, self._wire, self._rounding
+        return trees, Route(self._comm, later, self._words, self._width, *about)
 
     def known(self, own: np.ndarray, total: np.ndarray) -> list[Ready] | None:
         """What `at` gives, if this place is among the last few."""
@@ -93,17 +116,52 @@ class Route:
         ready = []
         for step in self._steps:
             view = self._memory.view(own, total, step.segment)
-            requests = _persistent_requests(self._comm.Recv_init, step.receives, view)
-            requests += _persistent_requests(self._comm.Send_init, step.sends, view)
+            travels = self._elements if step.gathers else view
+            sends: list[Callable[[], MPI.Request]] = []
+            sums: list[Callable[[], None]] = []
+            if self._wire is None or step.gathers:
+                requests = _persistent_requests(self._comm.Recv_init, step.receives, travels)
+                requests += _persistent_requests(self._comm.Send_init, step.sends, travels)
+            else:
+                requests = [self._received(self._wire, t, view, sums) for t in step.receives]
+                sends = [self._sent(self._wire, t, view) for t in step.sends]
             self._requests.extend(requests)
-            sums = [
+            sums += [
                 self._operation.prepared(
                     [view(s, c.start, c.stop) for s in c.sources], view(c.into, c.start, c.stop)
                 )
                 for c in step.sums
             ]
-            ready.append(Ready(step.after, requests, sums))
+            sums += [self._rounded(total, *elements) for elements in step.rounded]
+            ready.append(Ready(step.after, requests, sends, sums))
         return ready
+
+    def _elements(self, slot: int, start: int, stop: int) -> np.ndarray:
+        """Elements of the total, the only slot that travels as such."""
+        assert self._rounding is not None
+        return self._rounding.total.reshape(-1)[start:stop]
+
+    def _rounded(self, total: np.ndarray, start: int, stop: int) -> Callable[[], None]:
+        assert self._rounding is not None
+        words = total[start * self._width : stop * self._width]
+        return partial(self._rounding.store, words, self._elements(TOTAL, start, stop))
+
+    def _sent(self, wire: Wire, t: Transfer, view: View) -> Callable[[], MPI.Request]:
+        """A function that encodes a message and begins to send it."""
+        words = view(t.slot, t.start, t.stop)
+        buffer = np.empty(wire.most(len(words) // self._width, self._width), np.uint8)
+
+        def send() -> MPI.Request:
+            return self._comm.Isend(buffer[: wire.encode(words, self._width, buffer)], t.peer, t.tag)
+
+        return send
+
+    def _received(self, wire: Wire, t: Transfer, view: View, sums: list[Callable[[], None]]) -> MPI.Prequest:
+        """The request of a message of unknown length; what decodes it is added to `sums`."""
+        words = view(t.slot, t.start, t.stop)
+        buffer = np.empty(wire.most(len(words) // self._width, self._width), np.uint8)
+        sums.append(partial(wire.decode, buffer, self._width, words))
+        return self._comm.Recv_init(buffer, t.peer, t.tag)
 
     def _forget(self, ready: list[Ready]) -> None:
         gone = {id(request) for step in ready for request in step.requests}
@@ -117,6 +175,7 @@ class Flight:
     def __init__(self, ready: Sequence[Ready]):
         self._ready = ready
         self._begun = self._done = 0
+        self._sent: dict[int, list[MPI.Request]] = {}  # by step, what its wire sends
         self._begin()
 
     def _begin(self) -> None:
@@ -126,16 +185,20 @@ class Flight:
                 return
             if step.requests:
                 MPI.Prequest.Startall(step.requests)
+            if step.sends:
+                self._sent[self._begun] = [send() for send in step.sends]
             self._begun += 1
 
     def advance(self, wait: bool) -> bool:
         """Go on as far as messages have come, or with `wait` to the end; whether the end is reached."""
         while self._done < len(self._ready):
             step = self._ready[self._done]
+            under_way = [*step.requests, *self._sent.get(self._done, ())]
             if wait:
-                MPI.Request.Waitall(step.requests)
-            elif not MPI.Request.Testall(step.requests):
+                MPI.Request.Waitall(under_way)
+            elif not MPI.Request.Testall(under_way):
                 return False
+            self._sent.pop(self._done, None)
             for combine in step.sums:
                 combine()
             self._done += 1

@@ -3,6 +3,7 @@
 Run by tests/mpi/test_allreduce_uses_mpi.py as `mpirun -n P python allreduce_uses.py`.
 """
 
+import itertools
 from functools import cache
 
 import ml_dtypes
@@ -203,6 +204,49 @@ def every_accumulation():
     for arguments in ({"ordering": "library"}, {"operation": "max"}, {"dtype": "int64"}):
         if not raised(ChoiceError, lambda: plan(COMM, accumulation="compensated", **arguments)):  # noqa: B023
             yield f"compensated with {arguments} was planned"
+
+
+@section
+def a_wire_that_loses_nothing_leaves_the_bits():
+    """Of short vectors, and of those that go in segments; with placement, and in parts."""
+    nodes = [rank // 2 for rank in range(SIZE)]
+    carried = [name for name in SCHEDULED if name != "direct"]
+    for name, (how, dtype, n) in itertools.product(
+        carried,
+        (("fixed-point", "float32", 100), ("fixed-point", "float64", 9_000), ("exact", "float64", 200)),
+    ):
+        xs = of_all(n, n, TYPES[dtype], 2)
+        expected = defined(how, np.concatenate(xs)).tobytes()
+        axes = {"accumulation": how, "wire": "packed"}
+        with plan(COMM, name, (n,), dtype, **axes, nodes=nodes, check=True) as reducer:
+            total = reducer(xs[RANK]).tobytes()
+            reducer.start(xs[RANK])
+            while not reducer.progress():
+                pass
+            if {total, reducer.finish().tobytes()} != {expected}:
+                yield f"{name} {how} {dtype} {n} packed"
+        with plan(COMM, name, (n,), dtype, **axes, collective="reduce-scatter") as reducer:
+            part = reducer(xs[RANK]).tobytes()
+        first, stop = (np.dtype(dtype).itemsize * i for i in evenly(n, SIZE, RANK))
+        if part != expected[first:stop]:
+            yield f"reduce-scatter {name} {how} {dtype} {n} packed"
+    n = 600_000
+    xs = of_all(n, n, np.float32, 1)
+    expected = defined("fixed-point", np.concatenate(xs)).tobytes()
+    for name, wire in itertools.product(
+        ("two-level", "ring", "rabenseifner", "binomial"), ("as is", "packed")
+    ):
+        with plan(COMM, name, (n,), "float32", accumulation="fixed-point", wire=wire, nodes=nodes) as reducer:
+            own = xs[RANK].copy()
+            if {reducer(own).tobytes(), reducer(own, out=own[0]).tobytes()} != {expected}:
+                yield f"{name} fixed-point {n} {wire}"
+    for axes, words in (
+        ({"ordering": "ring"}, "packs integers"),
+        ({"ordering": "direct", "accumulation": "fixed-point"}, "contributions travel as they are"),
+        ({"ordering": "library"}, "needs an all-reduce ordering with a schedule"),
+    ):
+        if words not in raised(ChoiceError, lambda: plan(COMM, wire="packed", **axes)):  # noqa: B023
+            yield f"packed with {axes} was planned"
 
 
 @section

@@ -1,0 +1,58 @@
+"""The wire axis: how the words of a message are encoded on their way, whatever the ordering and the accumulation.
+
+| name | a message | bits |
+|---|---|---|
+| `as is` | the words themselves | those of the words |
+| `packed` | of every 64 integers the bits that one of them needs, none lost | see kernels/native/packed.cpp |
+
+A wire that loses nothing leaves the guarantee as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels import _native
+from kernels.guarantees import ChoiceError, known
+
+PLAIN = "as is"
+
+
+@dataclass(frozen=True)
+class Wire:
+    """A way to encode words.
+
+    `most(n, width)`: bytes of a buffer for n elements of `width` words. `encode(words, width, buffer) -> bytes used`
+    and `decode(buffer, width, words)`: words (n * width,), buffer uint8 of `most` bytes; ValueError for foreign bytes.
+    """
+
+    name: str
+    most: Callable[[int, int], int]
+    encode: Callable[[np.ndarray, int, np.ndarray], int]
+    decode: Callable[[np.ndarray, int, np.ndarray], None]
+
+
+SUMMARIES = {
+    PLAIN: "The words themselves.",
+    "packed": "Integers in as few bits as 64 of them need, without loss: for slow links.",
+}
+PACKED = Wire("packed", _native.packed_bytes, _native.pack, _native.unpack)
+
+
+def get(name: str, travels: np.dtype) -> Wire | None:
+    """The wire of that name for words of type `travels`; None for `as is`.
+
+    Raises ChoiceError for an unknown name, and where it cannot carry such words.
+    """
+    known("wire", name, SUMMARIES)
+    if name == PLAIN:
+        return None
+    if travels != np.int64:
+        raise ChoiceError(
+            f"wire {name!r} packs integers, and the messages here are of {travels}: choose accumulation 'fixed-point' "
+            "or 'exact', or leave the wire out"
+        )
+    return PACKED
