@@ -5,7 +5,8 @@
 | `as is` | the words themselves | those of the words |
 | `packed` | of every 64 integers the bits that one of them needs, none lost | see kernels/native/packed.cpp |
 
-A wire that loses nothing leaves the guarantee as it is.
+A wire that loses nothing leaves the guarantee as it is. It pays on links that are slower than memory: `packed` encodes
+what passes between nodes, and inside a node words travel as they are.
 """
 
 from __future__ import annotations

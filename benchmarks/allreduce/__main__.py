@@ -77,7 +77,7 @@ def launched(world, argv: list[str]) -> int:
     asked, code = world.bcast(understood(argv) if world.rank == 0 else None, 0)
     if code is not None:
         return code
-    from kernels.allreduce.execution.planning import nodes_of
+    from kernels.allreduce.execution.placement import nodes_of
 
     comm = world.Dup()
     where = machine() if comm.rank == 0 else None  # the load before, not after

@@ -122,7 +122,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _measure(args: argparse.Namespace, comm, version: str) -> int:
-    from kernels.allreduce.execution.planning import nodes_of
+    from kernels.allreduce.execution.placement import nodes_of
 
     context = {"nodes": nodes_of(comm)}
     version = " ".join(version.split("\n")[0].rstrip("\0").split(",")[0].replace("Version:", "").split())

@@ -18,6 +18,7 @@ from kernels.allreduce import accumulate
 from kernels.allreduce.accumulate import Accumulation
 from kernels.allreduce.collectives import part_of
 from kernels.allreduce.execution.handover import Merged, Stored, Summed
+from kernels.allreduce.execution.placement import nodes_of
 from kernels.allreduce.execution.program import agreed_gathers_from
 from kernels.allreduce.execution.reducer import Reducer
 from kernels.allreduce.execution.route import Flight, Ready, Rounding, Route
@@ -61,14 +62,18 @@ class ScheduleReducer(Reducer):
         if store is not None:
             rounding = Rounding(agreed_gathers_from(comm, schedule.program(comm.rank)), self._total, store)
         wire = wires.get(reduction.wire, self._words.dtype)
-        about = self._operation, self._requests, wire, rounding
+        away: frozenset[int] = frozenset()
+        if wire is not None:
+            nodes = reduction.nodes or nodes_of(comm)
+            away = frozenset(peer for peer, node in enumerate(nodes) if node != nodes[comm.rank])
+        about = self._operation, self._requests, wire, away, rounding
         self._route = Route(self._comm, schedule, self._words, width, *about)
         self._copied = words is not None or self.nbytes <= COPIED_BYTES
         # Takes no memory where contributions are never copied into it.
         count = 1 if self._blocks is None else self._blocks
         self._own = np.empty((count, *self._words.shape), self._words.dtype)
         self._home = self._route.at(self._own, self._words) if self._copied else []
-        self._at_once = self._route.segments == 1 and wire is None
+        self._at_once = self._route.segments == 1 and not away
         self._flight: Flight | None = None
 
     @cached_property

@@ -11,6 +11,7 @@ from kernels.allreduce.execution.arrival import SIZE_LIMIT, ArrivalReducer, read
 from kernels.allreduce.execution.executor import AccumulatingReducer, GatheringReducer, ScheduleReducer
 from kernels.allreduce.execution.library import LibraryReducer
 from kernels.allreduce.execution.order_free import ExactReducer, FixedPointReducer
+from kernels.allreduce.execution.placement import nodes_of
 from kernels.allreduce.execution.reducer import Reducer, agree, digest_of
 from kernels.allreduce.reduction import Reduction
 from kernels.guarantees import ChoiceError
@@ -111,14 +112,6 @@ def owners_of(blocks: list[list[int]]) -> tuple[int, ...]:
         listed = "; ".join(f"rank {rank}: {own}" for rank, own in enumerate(blocks[:8]))
         raise ValueError(f"blocks must be 0 ... {count - 1}, each on one rank: {listed}")
     return tuple(owners[block] for block in range(count))
-
-
-def nodes_of(comm: MPI.Comm) -> tuple[int, ...]:
-    """The node of every rank, numbered by its first rank: ranks that can share memory are on one node."""
-    node = comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank)
-    first = comm.allgather(node.bcast(comm.rank, 0))
-    node.Free()
-    return tuple(first)
 
 
 def _agreed(comm: MPI.Comm, asked: str, planned: Reduction | Exception, name: str) -> Reduction:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -64,8 +64,8 @@ class Rounding:
 class Route:
     """The rounds of this rank for vectors of `words` (n * width,), combined by `operation`.
 
-    `requests` lists the persistent requests that exist, to be freed with the reducer. `wire`: how words travel, None:
-    as they are. `rounding`: None where words are elements.
+    `requests` lists the persistent requests that exist, to be freed with the reducer. `wire`: how words travel to and
+    from the ranks `away`, on other nodes; None: as they are. `rounding`: None where words are elements.
     """
 
     def __init__(
@@ -77,11 +77,12 @@ class Route:
         operation: Operation,
         requests: list[MPI.Prequest],
         wire: Wire | None = None,
+        away: Collection[int] = (),
         rounding: Rounding | None = None,
     ):
         self._comm, self._operation, self._requests = comm, operation, requests
         self._schedule, self._words, self._width = schedule, words, width
-        self._wire, self._rounding = wire, rounding
+        self._wire, self._away, self._rounding = wire, away, rounding
         least = max(SEGMENT_BYTES, PIECE_BYTES * schedule.chunks)
         self.segments = min(max(words.nbytes // least, 1), MOST_SEGMENTS)
         gathers = None if rounding is None else rounding.gathers
@@ -93,7 +94,7 @@ class Route:
         """The trees that this rank evaluates alone at first, and what it does with their sums for contributions."""
         trees, rounds = ahead(self._schedule, self._comm.rank)
         later = replace(self._schedule, program=lambda rank: rounds)
-        about = self._operation, self._requests, self._wire, self._rounding
+        about = self._operation, self._requests, self._wire, self._away, self._rounding
         return trees, Route(self._comm, later, self._words, self._width, *about)
 
     def known(self, own: np.ndarray, total: np.ndarray) -> list[Ready] | None:
@@ -119,12 +120,19 @@ class Route:
             travels = self._elements if step.gathers else view
             sends: list[Callable[[], MPI.Request]] = []
             sums: list[Callable[[], None]] = []
-            if self._wire is None or step.gathers:
-                requests = _persistent_requests(self._comm.Recv_init, step.receives, travels)
-                requests += _persistent_requests(self._comm.Send_init, step.sends, travels)
-            else:
-                requests = [self._received(self._wire, t, view, sums) for t in step.receives]
-                sends = [self._sent(self._wire, t, view) for t in step.sends]
+            encoded = () if self._wire is None or step.gathers else self._away
+            requests = _persistent_requests(
+                self._comm.Recv_init, [t for t in step.receives if t.peer not in encoded], travels
+            )
+            requests += _persistent_requests(
+                self._comm.Send_init, [t for t in step.sends if t.peer not in encoded], travels
+            )
+            if encoded:
+                assert self._wire is not None
+                requests += [
+                    self._received(self._wire, t, view, sums) for t in step.receives if t.peer in encoded
+                ]
+                sends += [self._sent(self._wire, t, view) for t in step.sends if t.peer in encoded]
             self._requests.extend(requests)
             sums += [
                 self._operation.prepared(

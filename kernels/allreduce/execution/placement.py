@@ -1,0 +1,13 @@
+"""Which ranks are on one node."""
+
+from __future__ import annotations
+
+from mpi4py import MPI
+
+
+def nodes_of(comm: MPI.Comm) -> tuple[int, ...]:
+    """The node of every rank, numbered by its first rank: ranks that can share memory are on one node."""
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank)
+    first = comm.allgather(node.bcast(comm.rank, 0))
+    node.Free()
+    return tuple(first)
