@@ -134,6 +134,8 @@ def _few(limits: Limits, trees: list[Edges], least: float) -> tuple[list[Edges],
 
     chosen = list(range(len(trees)))
     weights = lowest(chosen)
+    if weights is None:  # without slack
+        weights, _ = _solve(limits, trees, -np.ones(len(trees)))
     while True:
         kept = weights > LEAST * weights.max()
         chosen, weights = [i for i, keep in zip(chosen, kept, strict=True) if keep], weights[kept]
@@ -155,7 +157,7 @@ def _few(limits: Limits, trees: list[Edges], least: float) -> tuple[list[Edges],
 def _solve(
     limits: Limits, trees: list[Edges], costs: np.ndarray, least: float | None = None
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Weights of least cost, and the dual values of edges and ports; None where no weights add up to `least`."""
+    """Weights of least cost, and the dual values of edges and ports; None where none are found that add up to `least`."""
     try:
         from scipy.optimize import linprog
     except ImportError:
@@ -166,7 +168,7 @@ def _solve(
     if least is not None:
         rows, room = np.vstack([rows, -np.ones(len(trees))]), np.append(room, -least)
     solved = linprog(costs, A_ub=rows, b_ub=room, method="highs")
-    if solved.status == 2 and least is not None:
+    if solved.status and least is not None:  # infeasible, or so near to it that HiGHS cannot tell
         return None
     if solved.status:
         raise ChoiceError(f"these links cannot be packed: {solved.message}")

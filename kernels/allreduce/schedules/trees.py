@@ -37,7 +37,7 @@ def trees(
     size: int,
     *,
     links: str = EQUAL,
-    segments: int = 4,
+    segments: int = 2,
     nodes: Sequence[Hashable] | None = None,
     packing: Packing | None = None,
 ) -> Schedule:
