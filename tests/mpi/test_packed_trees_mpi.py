@@ -34,8 +34,8 @@ def chain(file, order):
 
 def test_a_run_is_replayed_after_its_file_of_links_has_changed(tmp_path):
     file = tmp_path / "links.json"
-    small = ["-m", "miniapps.reductions", "--size=10", "--size=5000", "--arrays=2", "--samples=2",
-             "--distribution=centred", "--guarantee", "run", "--no-progress"]  # fmt: skip
+    small = ["-m", "miniapps.coupled", "--steps", "2", "--set", "grid.nx=64", "--set", "grid.ny=64",
+             "--set", "grid.bx=16", "--set", "grid.by=16", "--guarantee", "run", "--no-progress"]  # fmt: skip
 
     def run(name, *options):
         done = on_ranks(4, [*small, *options, "--out", tmp_path / name])
@@ -48,15 +48,13 @@ def test_a_run_is_replayed_after_its_file_of_links_has_changed(tmp_path):
 
     chain(file, (0, 1, 2, 3))
     first = run("a", "--allreduce", f"trees:links={file},segments=2")
-    assert run("again", "--allreduce", f"trees:links={file},segments=2") == first
     (ordering,) = first[1]
     assert recorded(str(tmp_path / "a")).trees == ordering and str(file) not in ordering
     chain(file, (2, 0, 3, 1))
     other = run("b", "--allreduce", f"trees:links={file},segments=2")
     assert other[0] != first[0] and other[1] != first[1]
-    assert run("replayed", "--replay", tmp_path / "a") == first
     file.unlink()
-    assert run("later", "--replay", tmp_path / "a") == first
+    assert run("replayed", "--replay", tmp_path / "a") == first
     for options, message in (
         (["--replay", tmp_path / "a", "--allreduce", "ring"], "leave --allreduce out"),
         (["--allreduce", f"trees:links={file}"], "No such file"),
