@@ -8,8 +8,9 @@
 | `equal` | 4 nodes, 1 Gbit/s each | 1 and 2 in a node |
 | `slow` | the same, 100 Mbit/s between nodes 1 and 2 | 1 and 2 in a node |
 
-In each the links are measured and packed first. Then all orderings take turns in one job, so that neighbours in time are
-compared; a time is that of the slowest rank. The nodes share the cores of this machine: computation does not scale.
+In each the links are measured and packed first. Then all orderings take turns in one job, so that neighbours in time
+are compared; a time is that of the slowest rank. The nodes share the cores of this machine: computation does not
+scale.
 """
 
 import json
@@ -34,7 +35,9 @@ def main(argv=None) -> None:
     """Measure the parts asked for."""
     parser = parts_parser("allreduce.links", __doc__, {part: None for part in LINKS}, 7)
     parser.add_argument("--mpi", default="mpich", help="mpich or openmpi (default %(default)s)")
-    parser.add_argument("--trees", default=TREES, help="with parameters: trees:segments=8 (default %(default)s)")
+    parser.add_argument(
+        "--trees", default=TREES, help="with parameters: trees:segments=8 (default %(default)s)"
+    )
     parts = {part: lambda options, part=part: rows_of(part, options) for part in LINKS}
     run_parts("allreduce.links", parser, parts, argv)
 

@@ -125,8 +125,8 @@ def ordering(
 ) -> Callable[[Callable], Callable]:
     """Decorator that registers `function(size, *, parameters) -> Schedule | None` and returns it unchanged.
 
-    `choices`: what the parameters may be that are text; RANGES has the numbers, FILES the files. `contributions_meet` as in `Ordering`.
-    Raises TypeError for a parameter that is in neither.
+    `choices`: what the parameters may be that are text; RANGES has the numbers, FILES the files.
+    `contributions_meet` as in `Ordering`. Raises TypeError for a parameter that is in neither.
     """
     known("guarantee", guarantee, LEVELS)
     listed = {parameter: tuple(values) for parameter, values in (choices or {}).items()}

@@ -1,7 +1,7 @@
 """Links between ranks or nodes: what passes between every two, what passes the port of a node, and the file of both.
 
-A file is written by the commands `links` and `pack`, and holds the packing of spanning trees that was made for its links.
-Nothing of it is believed before its hash and its schema were checked.
+A file is written by the commands `links` and `pack`, and holds the packing of spanning trees that was made for its
+links. Nothing of it is believed before its hash and its schema were checked.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ FASTEST = 1e15  # bytes per second
 Rate = Annotated[float, Meta(ge=0, le=FASTEST)]
 Seconds = Annotated[float, Meta(ge=0, le=1e6)]
 Row = Annotated[tuple[Rate, ...], Meta(max_length=MOST_VERTICES)]
+SecondsRow = Annotated[tuple[Seconds, ...], Meta(max_length=MOST_VERTICES)]
 
 
 @dataclass(frozen=True)
@@ -42,15 +43,15 @@ class Port:
 
 @dataclass(frozen=True)
 class Links:
-    """`rates[u][v]`, bytes per second from vertex u to v, 0 where there is no link; `latencies[u][v]`, seconds from u to v,
-    or none; `ports`; `of` what a vertex is; `hosts`, the name of the host of each, where they are known.
+    """`rates[u][v]`, bytes per second from vertex u to v, 0 where there is no link; `latencies[u][v]`, seconds from u
+    to v, or none; `ports`; `of` what a vertex is; `hosts`, the name of the host of each, where they are known.
 
     Raises ChoiceError where these do not fit each other, and where links leave a vertex apart.
     """
 
     rates: Annotated[tuple[Row, ...], Meta(min_length=1, max_length=MOST_VERTICES)]
     ports: Annotated[tuple[Port, ...], Meta(max_length=MOST_VERTICES)] = ()
-    latencies: Annotated[tuple[Annotated[tuple[Seconds, ...], Meta(max_length=MOST_VERTICES)], ...], Meta(max_length=MOST_VERTICES)] = ()  # fmt: skip
+    latencies: Annotated[tuple[SecondsRow, ...], Meta(max_length=MOST_VERTICES)] = ()
     hosts: Annotated[tuple[Annotated[str, Meta(max_length=255)], ...], Meta(max_length=MOST_VERTICES)] = ()
     of: Literal["ranks", "nodes"] = "ranks"
 
@@ -153,17 +154,21 @@ def read_packing(
 ) -> Packing:
     """The packing of a file for `size` ranks; `nodes`, the node of every rank, `hosts`, its host, where they are known.
 
-    With as many vertices as ranks each is one. Else a vertex is a node, by its host, or where the file names none in the
-    order of first ranks; without `nodes`, ranks are dealt out evenly. Raises ChoiceError for a file that is not sound,
-    has no packing, or is of other ranks or nodes.
+    With as many vertices as ranks each is one. Else a vertex is a node, by its host, or where the file names none in
+    the order of first ranks; without `nodes`, ranks are dealt out evenly. Raises ChoiceError for a file that is not
+    sound, has no packing, or is of other ranks or nodes.
     """
     linked = read(file)
     if linked.packing is None:
-        raise ChoiceError(f"{file}: its links are not packed yet: `python -m kernels.allreduce pack {file} --write {file}`")
+        raise ChoiceError(
+            f"{file}: its links are not packed yet: `python -m kernels.allreduce pack {file} --write {file}`"
+        )
     try:
         return Packing(linked.packing.trees, _places(linked.links, size, nodes, hosts))
     except ChoiceError as error:
-        raise ChoiceError(f"{file}: {error}; measure the links of these ranks by the command `links`") from None
+        raise ChoiceError(
+            f"{file}: {error}; measure the links of these ranks by the command `links`"
+        ) from None
 
 
 def digest_of(content: Any) -> str:

@@ -24,6 +24,7 @@ MOST_RANKS = 2**20
 WHOLE = 2**20  # shares of a packing that a programme made add up to about this many
 ROOT = -1  # in place of a parent
 
+Parent = Annotated[int, Meta(ge=ROOT, lt=MOST_VERTICES)]
 Vertex = Annotated[int, Meta(ge=0, lt=MOST_VERTICES)]
 
 
@@ -34,7 +35,7 @@ class SpanningTree:
     Raises ChoiceError unless every vertex is below the one root.
     """
 
-    parents: Annotated[tuple[Annotated[int, Meta(ge=ROOT, lt=MOST_VERTICES)], ...], Meta(min_length=1, max_length=MOST_VERTICES)]  # fmt: skip
+    parents: Annotated[tuple[Parent, ...], Meta(min_length=1, max_length=MOST_VERTICES)]
     share: Annotated[int, Meta(ge=1, le=2**40)]
 
     def __post_init__(self):
@@ -43,7 +44,9 @@ class SpanningTree:
             raise ChoiceError(f"parents {list(self.parents)} are no tree over {count} vertices with one root")
         if len(self.depths) != count:
             alone = next(v for v in range(count) if v not in self.depths)
-            raise ChoiceError(f"parents {list(self.parents)} are no tree: vertex {alone} is not below the root")
+            raise ChoiceError(
+                f"parents {list(self.parents)} are no tree: vertex {alone} is not below the root"
+            )
 
     @cached_property
     def root(self) -> int:

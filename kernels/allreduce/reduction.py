@@ -141,8 +141,9 @@ class Reduction:
     def schedule(self, size: int, **context) -> Schedule:
         """The schedule of the collective among `size` ranks.
 
-        `context`: `nodes`, `owners` and `packing`, of which the ordering uses what it needs. Raises ChoiceError for an ordering
-        without a schedule, and for a parameter, a root or an operation that so many ranks cannot have.
+        `context`: `nodes`, `owners` and `packing`, of which the ordering uses what it needs. Raises ChoiceError
+        for an ordering without a schedule, and for a parameter, a root or an operation that so many ranks
+        cannot have.
         """
         nbytes = math.prod(self.shape) * self.element_bytes
         short = nbytes <= (PAIR_BYTES if size == 2 else SHORT_BYTES)
@@ -205,7 +206,9 @@ class Reduction:
         text += "" if self.wire == wires.PLAIN else f", wire {self.wire!r}"
         text += "" if self.bounds is None else f", bounds {self.bounds}"
         text += "" if self.nodes is None else f", nodes {self.nodes}"
-        text += "" if self.packing is None else f", packing {self.packing.digest} of ranks {self.packing.places}"
+        text += (
+            "" if self.packing is None else f", packing {self.packing.digest}"
+        )
         return text + (", check" if self.check else "")
 
     @property
@@ -214,7 +217,9 @@ class Reduction:
         if self.packing is None:
             return self.ordering
         given = self.entry.given | {"links": self.packing.digest}
-        return f"{self.ordering.partition(':')[0]}:{','.join(f'{key}={value}' for key, value in given.items())}"
+        return (
+            f"{self.ordering.partition(':')[0]}:{','.join(f'{key}={value}' for key, value in given.items())}"
+        )
 
     def _require_type(self) -> None:
         taken = LIBRARY_NUMBERS if self.ordering == "library" else operations.ELEMENTS

@@ -21,14 +21,17 @@ def register(commands) -> None:
     parser = commands.add_parser(
         "links",
         help="under mpirun: rates between every two nodes or ranks, and spanning trees packed into them",
-        description="Under mpirun: measures rate and latency between every two nodes, in both directions at once and one "
-        "pair after the other, and what passes the port of every node; packs spanning trees into them. Takes some 1 s "
-        "for each pair, more where links are slow. Needs SciPy on rank 0.",
+        description="Under mpirun: measures rate and latency between every two nodes, in both directions at once and "
+        "one pair after the other, and what passes the port of every node; packs spanning trees into them. Takes some "
+        "1 s for each pair, more where links are slow. Needs SciPy on rank 0.",
         epilog="example: mpirun -n 8 python -m kernels.allreduce links --write links.json",
     )
     parser.add_argument("--of", help="nodes or ranks (default: nodes, where there are several)")
     parser.add_argument(
-        "--repeats", type=REPEATS, default=5, help="of each measurement, of which the best counts (default: %(default)s)"
+        "--repeats",
+        type=REPEATS,
+        default=5,
+        help="of each measurement, of which the best counts (default: %(default)s)",
     )
     add_packing(parser)
     add_json(parser)

@@ -32,9 +32,9 @@ def register(commands) -> None:
     parser = commands.add_parser(
         "pack",
         help="spanning trees packed into links, for the ordering trees",
-        description="Packs spanning trees into the links of a file: how much of a vector goes along which tree, so that "
-        "links and ports carry as much as they can. The file is one of `links`, or written by hand: a JSON object with "
-        "`rates`, a table of bytes per second from vertex to vertex, 0 for no link; maybe `ports`, a list of "
+        description="Packs spanning trees into the links of a file: how much of a vector goes along which tree, so "
+        "that links and ports carry as much as they can. The file is one of `links`, or written by hand: a JSON object "
+        "with `rates`, a table of bytes per second from vertex to vertex, 0 for no link; maybe `ports`, a list of "
         "{vertices, rate}, and `of`, ranks or nodes. Needs SciPy.",
         epilog="example: python -m kernels.allreduce pack links.json --slack 0 --write packed.json",
     )
@@ -61,10 +61,15 @@ def _run(args: argparse.Namespace) -> int:
 def table(links: Links) -> str:
     """Rates from row to column in MB/s, and those of ports."""
     shown = range(min(links.vertices, SHOWN))
-    lines = [f"MB/s from row to column, {links.of}" + ("" if len(shown) == links.vertices else f", the first {SHOWN}")]
+    lines = [
+        f"MB/s from row to column, {links.of}"
+        + ("" if len(shown) == links.vertices else f", the first {SHOWN}")
+    ]
     lines.append(" " * 8 + "".join(f"{v:>9}" for v in shown))
     for u in shown:
-        lines.append(f"{u:>8}" + "".join(f"{_megabytes(links.rates[u][v]) if u != v else '-':>9}" for v in shown))
+        lines.append(
+            f"{u:>8}" + "".join(f"{_megabytes(links.rates[u][v]) if u != v else '-':>9}" for v in shown)
+        )
     for port in links.ports[:SHOWN]:
         names = ", ".join(map(str, port.vertices))
         lines.append(f"port of {names}: {_megabytes(port.rate)}")
@@ -108,7 +113,9 @@ def as_document(command: str, linked: Linked) -> str:
         1, f"kernels allreduce {command}", of=linked.links.of, hosts=linked.links.hosts, rates=linked.links.rates,
         latencies=linked.links.latencies, ports=ports, rate=linked.rate, bound=linked.bound,
         tables={
-            "trees": [{"share": t.share, "height": t.height, "root": t.root, "parents": t.parents} for t in packing.trees],
+            "trees": [
+                {"share": t.share, "height": t.height, "root": t.root, "parents": t.parents} for t in packing.trees
+            ],
         },
     )  # fmt: skip
 

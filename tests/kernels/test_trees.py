@@ -65,7 +65,7 @@ def partitions(vertices):
 
 
 def strength(capacity):
-    """The least capacity between the parts of a partition, over their number less one (Tutte 1961, Nash-Williams 1961)."""
+    """The least capacity between the parts of a partition, over their number less one (Tutte, Nash-Williams 1961)."""
     least = np.inf
     for parts in partitions(list(range(len(capacity)))):
         if len(parts) > 1:

@@ -1,5 +1,6 @@
 """Packed trees under real MPI libraries, in runs that are replayed, and over nodes with links of different rates."""
 
+import itertools
 import json
 import sys
 
@@ -27,7 +28,7 @@ def test_section(section, library, size):
 def chain(file, order):
     """Links of four ranks in a row, packed."""
     rates = [[0.0] * 4 for _ in range(4)]
-    for u, v in zip(order, order[1:], strict=False):
+    for u, v in itertools.pairwise(order):
         rates[u][v] = rates[v][u] = 1e9
     write(str(file), pack(Links(tuple(map(tuple, rates)))))
 
@@ -43,7 +44,11 @@ def test_a_run_is_replayed_after_its_file_of_links_has_changed(tmp_path):
         trace = trace_of(rank_files(tmp_path / name)[0])
         return (
             next(line for line in done.stdout.splitlines() if line.startswith("FINGERPRINT")),
-            {each["ordering"] for each in trace.attributes["reductions"].values() if each["decided"] == "option"},
+            {
+                each["ordering"]
+                for each in trace.attributes["reductions"].values()
+                if each["decided"] == "option"
+            },
         )
 
     chain(file, (0, 1, 2, 3))
@@ -69,8 +74,20 @@ def test_links_of_nodes_are_measured_and_trees_go_around_a_slow_one(tmp_path, li
     command, extra = launcher(library)
     file = tmp_path / "links.json"
     with cluster(nodes=3, link=["200mbit", "1-2=20mbit"]) as nodes, (tmp_path / "out").open("w") as out:
-        words = [sys.executable, "-m", "kernels.allreduce", "links", "--repeats", "3", "--json", "--write", str(file)]
-        ended = nodes.run(words, 6, 2, 100, mpi=library, mpirun=command[0], environment=environment(extra), stdout=out)
+        words = [
+            sys.executable,
+            "-m",
+            "kernels.allreduce",
+            "links",
+            "--repeats",
+            "3",
+            "--json",
+            "--write",
+            str(file),
+        ]
+        ended = nodes.run(
+            words, 6, 2, 100, mpi=library, mpirun=command[0], environment=environment(extra), stdout=out
+        )
     assert ended.code == 0
     linked = read(str(file))
     links = linked.links

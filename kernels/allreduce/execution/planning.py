@@ -111,8 +111,8 @@ def _context(comm: MPI.Comm, reduction: Reduction, blocks) -> dict:
 
 
 def _packing(comm: MPI.Comm, reduction: Reduction) -> Packing:
-    """What rank 0 reads from the file of links, for these ranks; on all of them, and on all a ChoiceError where it is not
-    sound or of others."""
+    """What rank 0 reads from the file of links, for these ranks; on all of them, and on all a ChoiceError
+    where it is not sound or of others."""
     file = reduction.entry.parameters["links"]
     nodes, hosts = reduction.nodes or nodes_of(comm), hosts_of(comm)
     outcome: Packing | str = ""

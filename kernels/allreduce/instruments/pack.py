@@ -1,29 +1,30 @@
 """Spanning trees packed into measured links by linear programmes, which SciPy's HiGHS solves.
 
-An all-reduce along a tree sends a sum up each edge and a total down it, so that a tree of weight w takes w of an edge in
-both directions, and of a port w for every edge that leaves its vertices. The largest sum of weights is the rate at which
-a vector can be reduced along trees:
+An all-reduce along a tree sends a sum up each edge and a total down it, so that a tree of weight w takes w of an edge
+in both directions, and of a port w for every edge that leaves its vertices. The largest sum of weights is the rate at
+which a vector can be reduced along trees:
 
     maximise the sum of w[T] over all spanning trees T, such that
         the weights of the trees with edge e add up to its capacity at the most,
         the weights of the trees, times how many of their edges pass port g, to its rate at the most.
 
-Without ports this is the fractional packing of Tutte and Nash-Williams (1961): the least capacity between the parts of a
-partition, divided by their number less one. With a port for every vertex, all of one rate b, it is b m / (2 (m - 1)) of m
-vertices: each sends and receives 2 (m - 1) / m of the vector, which is what any all-reduce must.
+Without ports this is the fractional packing of Tutte and Nash-Williams (1961): the least capacity between the parts
+of a partition, divided by their number less one. With a port for every vertex, all of one rate b, it is b m / (2 (m -
+1)) of m vertices: each sends and receives 2 (m - 1) / m of the vector, which is what any all-reduce must.
 
-There are too many trees to write down. A few make the programme; its dual values are prices of edges and ports, and the
-cheapest tree at these, a minimum spanning tree, joins them until there is none that costs less than 1 (column
+There are too many trees to write down. A few make the programme; its dual values are prices of edges and ports, and
+the cheapest tree at these, a minimum spanning tree, joins them until there is none that costs less than 1 (column
 generation, Gilmore and Gomory 1961). Dual values divided by the price of the cheapest tree bound every packing.
 
-Of the packings that reach nearly as much, `slack` less, one of low and few trees is taken: every level is a message in a
-row, every tree a message more. (Wang et al. 2020, Blink, do so by an integer programme.)
+Of the packings that reach nearly as much, `slack` less, one of low and few trees is taken: every level is a message
+in a row, every tree a message more. (Wang et al. 2020, Blink, do so by an integer programme.)
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -75,7 +76,9 @@ def pack(links: Links, slack: float = SLACK) -> Linked:
         return Linked(links, Packing((SpanningTree((ROOT,), 1),)))
     limits = _limits(links)
     scale = limits.room.max()
-    limits = Limits(limits.vertices, limits.edges, limits.capacity / scale, limits.passes, limits.rate / scale)
+    limits = Limits(
+        limits.vertices, limits.edges, limits.capacity / scale, limits.passes, limits.rate / scale
+    )
     trees, best, bound = _most(limits)
     trees, weights = _few(limits, trees, best * (1 - slack))
     rooted = _rooted(limits.vertices, trees, weights)
@@ -97,7 +100,9 @@ def carried(links: Links, packing: Packing) -> float:
 
 def _limits(links: Links) -> Limits:
     pairs = [(u, v) for v in range(links.vertices) for u in range(v) if links.capacity(u, v) > 0]
-    passes = np.array([[(u in port.vertices) != (v in port.vertices) for u, v in pairs] for port in links.ports])
+    passes = np.array(
+        [[(u in port.vertices) != (v in port.vertices) for u, v in pairs] for port in links.ports]
+    )
     return Limits(
         links.vertices,
         pairs,
@@ -112,7 +117,7 @@ def _most(limits: Limits) -> tuple[list[Edges], float, float]:
     trees = _first(limits)
     known, bound = set(trees), np.inf
     for _ in range(ROUNDS):
-        weights, dual = _solve(limits, trees, -np.ones(len(trees)))
+        weights, dual = _heaviest(limits, trees)
         best = float(weights.sum())
         cheapest, price = _cheapest(limits, limits.prices(dual))
         bound = min(bound, float(dual @ limits.room) / price) if price > 0 else bound
@@ -128,14 +133,11 @@ def _few(limits: Limits, trees: list[Edges], least: float) -> tuple[list[Edges],
     heights = np.array([_height(limits.vertices, tree) for tree in trees], float)
 
     def lowest(chosen: list[int]) -> np.ndarray | None:
-        of_chosen = [trees[i] for i in chosen]
-        solved = _solve(limits, of_chosen, heights[chosen], least)
-        return None if solved is None else solved[0]
+        return _lowest(limits, [trees[i] for i in chosen], heights[chosen], least)
 
     chosen = list(range(len(trees)))
-    weights = lowest(chosen)
-    if weights is None:  # without slack
-        weights, _ = _solve(limits, trees, -np.ones(len(trees)))
+    found = lowest(chosen)
+    weights = _heaviest(limits, trees)[0] if found is None else found  # without slack there may be none
     while True:
         kept = weights > LEAST * weights.max()
         chosen, weights = [i for i, keep in zip(chosen, kept, strict=True) if keep], weights[kept]
@@ -149,30 +151,35 @@ def _few(limits: Limits, trees: list[Edges], least: float) -> tuple[list[Edges],
         else:
             break
     trees = [trees[i] for i in chosen]
-    weights, _ = _solve(limits, trees, -np.ones(len(trees)))  # these carry what they can
+    weights, _ = _heaviest(limits, trees)  # these carry what they can
     kept = weights > LEAST * weights.max()
     return [tree for tree, keep in zip(trees, kept, strict=True) if keep], weights[kept]
 
 
-def _solve(
-    limits: Limits, trees: list[Edges], costs: np.ndarray, least: float | None = None
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Weights of least cost, and the dual values of edges and ports; None where none are found that add up to `least`."""
+def _heaviest(limits: Limits, trees: list[Edges]) -> tuple[np.ndarray, np.ndarray]:
+    """Weights whose sum is largest, and the dual values of edges and ports."""
+    solved = _solve(limits.room, np.column_stack([limits.row(tree) for tree in trees]), -np.ones(len(trees)))
+    if solved.status:
+        raise ChoiceError(f"these links cannot be packed: {solved.message}")
+    return np.maximum(solved.x, 0), np.maximum(-solved.ineqlin.marginals, 0)
+
+
+def _lowest(limits: Limits, trees: list[Edges], heights: np.ndarray, least: float) -> np.ndarray | None:
+    """Weights of least height together that add up to `least`; None where none are found, which includes programmes so
+    near to infeasible that HiGHS cannot tell."""
+    rows = np.column_stack([limits.row(tree) for tree in trees])
+    solved = _solve(np.append(limits.room, -least), np.vstack([rows, -np.ones(len(trees))]), heights)
+    return None if solved.status else np.maximum(solved.x, 0)
+
+
+def _solve(room: np.ndarray, rows: np.ndarray, costs: np.ndarray) -> Any:
+    """What SciPy says of weights w of least cost with rows @ w <= room."""
     try:
         from scipy.optimize import linprog
     except ImportError:
         raise ChoiceError("packing trees needs SciPy: pip install 'fpna-miniapps[links]'") from None
 
-    rows = np.column_stack([limits.row(tree) for tree in trees])
-    room = limits.room
-    if least is not None:
-        rows, room = np.vstack([rows, -np.ones(len(trees))]), np.append(room, -least)
-    solved = linprog(costs, A_ub=rows, b_ub=room, method="highs")
-    if solved.status and least is not None:  # infeasible, or so near to it that HiGHS cannot tell
-        return None
-    if solved.status:
-        raise ChoiceError(f"these links cannot be packed: {solved.message}")
-    return np.maximum(solved.x, 0), np.maximum(-solved.ineqlin.marginals[: len(limits.room)], 0)
+    return linprog(costs, A_ub=rows, b_ub=room, method="highs")
 
 
 def _cheapest(limits: Limits, prices: np.ndarray) -> tuple[Edges, float]:
@@ -198,7 +205,7 @@ def _cheapest(limits: Limits, prices: np.ndarray) -> tuple[Edges, float]:
 
 def _first(limits: Limits) -> list[Edges]:
     """Low trees to begin with: around every vertex, by edges of at least some part of the largest capacity."""
-    trees = {}
+    trees: dict[Edges, None] = {}
     for part in (0.0, 0.25, 0.5, 0.8):
         for hub in range(limits.vertices):
             for turn in (1, -1):
@@ -220,7 +227,9 @@ def _around(limits: Limits, hub: int, part: float, turn: int) -> Edges | None:
     while level:
         reached = sorted({v for u in level for v in near[u] if v not in depth})[::turn]
         for v in reached:
-            u = min((u for u in near[v] if depth.get(u) == depth[level[0]]), key=lambda u: (below[u], u * turn))
+            u = min(
+                (u for u in near[v] if depth.get(u) == depth[level[0]]), key=lambda u: (below[u], u * turn)
+            )
             below[u] += 1
             tree.append((min(u, v), max(u, v)))
         depth |= dict.fromkeys(reached, depth[level[0]] + 1)

@@ -1,9 +1,9 @@
 """Rates and latencies between every two ranks or nodes, and rates of the ports of nodes, measured under MPI.
 
-Two are measured at a time, in both directions at once as in an all-reduce, while the others sleep: a rank that waits in
-MPI takes a core. A message grows until it takes SPAN seconds, so that a bucket that lets the first bytes of a link pass
-at once does not show. Of a node all ranks send, each to one of the other node. Then every node exchanges with all others
-at once, with each as much as their link carries in SPAN seconds: what passes its port in either direction.
+Two are measured at a time, in both directions at once as in an all-reduce, while the others sleep: a rank that waits
+in MPI takes a core. A message grows until it takes SPAN seconds, so that a bucket that lets the first bytes of a link
+pass at once does not show. Of a node all ranks send, each to one of the other node. Then every node exchanges with
+all others at once, with each as much as their link carries in SPAN seconds: what passes its port in either direction.
 
 Of several measurements the best counts: what else goes on makes a link slower, and nothing makes it faster.
 """
@@ -14,6 +14,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from mpi4py import MPI
@@ -49,17 +50,20 @@ def measure(comm: MPI.Comm, of: str, repeats: int, quiet: bool = False) -> Links
         if progress:
             progress.show(number / (len(pairs) + len(ports)), f"pair {number + 1} of {len(pairs)}")
         there = list(zip(groups[u], groups[v], strict=False))
-        out, back, latency = _in_turn(comm, sorted(itertools.chain(*there)), lambda: _pair(comm, there, repeats))  # noqa: B023
+        trial = partial(_pair, comm, there, repeats)
+        out, back, latency = _in_turn(comm, sorted(itertools.chain(*there)), trial)
         rates[u, v], rates[v, u] = out, back
         latencies[u, v] = latencies[v, u] = latency
     found = []
     for number, node in enumerate(ports):
         if progress:
-            progress.show((len(pairs) + number) / (len(pairs) + len(ports)), f"port {number + 1} of {len(ports)}")
+            progress.show(
+                (len(pairs) + number) / (len(pairs) + len(ports)), f"port {number + 1} of {len(ports)}"
+            )
         own = [vertex for vertex, group in enumerate(groups) if set(group) <= set(node)]
         exchange = _of_port(groups, own, rates)
         everyone = sorted({rank for a, b, _ in exchange for rank in (a, b)})
-        rate, *_ = _in_turn(comm, everyone, lambda: (_port(comm, exchange, repeats), 0, 0))  # noqa: B023
+        rate, *_ = _in_turn(comm, everyone, partial(_port, comm, exchange, repeats))
         found.append(Port(tuple(own), rate))
     if progress:
         progress.clear()
@@ -116,13 +120,13 @@ def _of_port(groups: Sequence[Sequence[int]], own: Sequence[int], rates: np.ndar
     return pairs
 
 
-def _port(comm: MPI.Comm, exchange: Pairs, repeats: int) -> float:
-    """Bytes per second that pass in the direction that takes longer."""
+def _port(comm: MPI.Comm, exchange: Pairs, repeats: int) -> tuple[float, float, float]:
+    """Bytes per second that pass in the direction that takes longer, and two zeros."""
     group = _group(comm, sorted({rank for a, b, _ in exchange for rank in (a, b)}))
     total = sum(nbytes for *_, nbytes in exchange)
     rate = max(total / max(_exchange(comm, group, exchange)) for _ in range(repeats))
     group.Free()
-    return _digits(rate)
+    return _digits(rate), 0.0, 0.0
 
 
 def _group(comm: MPI.Comm, ranks: Sequence[int]) -> MPI.Intracomm:

@@ -11,7 +11,11 @@ from kernels.allreduce.packing import ROOT, Packing, SpanningTree, equal
 from kernels.allreduce.schedule import OWN, TOTAL, Message, Round, Schedule, Sum, evenly
 from kernels.guarantees import ChoiceError
 
-HELD, PARTIAL, ARRIVING = 1, 2, 3  # slots: the sum of a node, that of a subtree, and from there on what arrives
+HELD, PARTIAL, ARRIVING = (
+    1,
+    2,
+    3,
+)  # slots: the sum of a node, that of a subtree, and from there on what arrives
 
 
 def unsegmented(
@@ -110,10 +114,14 @@ def _schedule(size: int, packing: Packing, segments: int, whole: bool) -> Schedu
                     sources = sorted([(vertex, mine), *((v, _slot(v, tree)) for v in children)])
                     into = TOTAL if up == ROOT else PARTIAL
                     sums[at].append(Sum(own, into, tuple(slot for _, slot in sources)))
-                    sends[segment + from_parent + 1] += [Message(groups[v][place], own, TOTAL) for v in children]
+                    sends[segment + from_parent + 1] += [
+                        Message(groups[v][place], own, TOTAL) for v in children
+                    ]
                 if adds and up != ROOT:
                     above = groups[up][place]
-                    sends[segment + from_children + 1].append(Message(above, own, PARTIAL if children else mine))
+                    sends[segment + from_children + 1].append(
+                        Message(above, own, PARTIAL if children else mine)
+                    )
                     receives[segment + from_parent].append(Message(above, own, TOTAL))
                 if mates and adds:
                     sends[segment + from_parent + 1] += [Message(group[q], own, TOTAL) for q in mates]

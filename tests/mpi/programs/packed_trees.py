@@ -62,7 +62,9 @@ def order_free_sums_are_those_of_direct():
         for ordering in ("direct", f"trees:links={FILE}"):
             with plan(COMM, ordering, 100, accumulation=accumulation) as reducer:
                 totals.append(reducer(xs[RANK]).tobytes())
-                if ordering != "direct" and reducer.guarantee != {"exact": "exact"}.get(accumulation, "layout"):
+                if ordering != "direct" and reducer.guarantee != {"exact": "exact"}.get(
+                    accumulation, "layout"
+                ):
                     yield f"{accumulation} promises {reducer.guarantee}"
         if len(set(totals)) > 1:
             yield accumulation
