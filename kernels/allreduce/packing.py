@@ -19,7 +19,7 @@ from msgspec import Meta
 from kernels.guarantees import ChoiceError
 
 MOST_VERTICES = 256
-MOST_TREES = 1024
+MOST_TREES = 4096
 MOST_RANKS = 2**20
 WHOLE = 2**20  # shares of a packing that a programme made add up to about this many
 ROOT = -1  # in place of a parent

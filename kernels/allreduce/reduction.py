@@ -206,9 +206,7 @@ class Reduction:
         text += "" if self.wire == wires.PLAIN else f", wire {self.wire!r}"
         text += "" if self.bounds is None else f", bounds {self.bounds}"
         text += "" if self.nodes is None else f", nodes {self.nodes}"
-        text += (
-            "" if self.packing is None else f", packing {self.packing.digest}"
-        )
+        text += "" if self.packing is None else f", packing {self.packing.digest}"
         return text + (", check" if self.check else "")
 
     @property

@@ -22,6 +22,7 @@ in a row, every tree a message more. (Wang et al. 2020, Blink, do so by an integ
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +35,7 @@ from kernels.guarantees import ChoiceError
 
 SLACK = 0.03
 GAP = 1e-6  # between rate and bound, of these, at which trees are no longer looked for
-ROUNDS = 2000  # of looking for trees, at most
+LONGEST_S = 60.0  # of looking for more trees, and then for fewer: what is found by then is taken
 LEAST = 1e-9  # of the largest weight: less is none
 
 Edge = tuple[int, int]
@@ -116,12 +117,13 @@ def _most(limits: Limits) -> tuple[list[Edges], float, float]:
     """Trees that reach the largest sum of weights, this sum, and a bound on that of any trees."""
     trees = _first(limits)
     known, bound = set(trees), np.inf
-    for _ in range(ROUNDS):
+    end = time.monotonic() + LONGEST_S
+    while True:
         weights, dual = _heaviest(limits, trees)
         best = float(weights.sum())
         cheapest, price = _cheapest(limits, limits.prices(dual))
         bound = min(bound, float(dual @ limits.room) / price) if price > 0 else bound
-        if bound <= best * (1 + GAP) or cheapest in known:
+        if bound <= best * (1 + GAP) or cheapest in known or time.monotonic() > end:
             break
         trees.append(cheapest)
         known.add(cheapest)
@@ -131,6 +133,7 @@ def _most(limits: Limits) -> tuple[list[Edges], float, float]:
 def _few(limits: Limits, trees: list[Edges], least: float) -> tuple[list[Edges], np.ndarray]:
     """Of `trees` low and few ones, with weights of at least `least` together."""
     heights = np.array([_height(limits.vertices, tree) for tree in trees], float)
+    end = time.monotonic() + LONGEST_S
 
     def lowest(chosen: list[int]) -> np.ndarray | None:
         return _lowest(limits, [trees[i] for i in chosen], heights[chosen], least)
@@ -142,7 +145,7 @@ def _few(limits: Limits, trees: list[Edges], least: float) -> tuple[list[Edges],
         kept = weights > LEAST * weights.max()
         chosen, weights = [i for i, keep in zip(chosen, kept, strict=True) if keep], weights[kept]
         # Leave out the lightest tree without which the others, no higher on average, still carry enough.
-        for place in np.argsort(weights, kind="stable"):
+        for place in np.argsort(weights, kind="stable") if time.monotonic() < end else ():
             without = [i for k, i in enumerate(chosen) if k != place]
             other = lowest(without) if without else None
             if other is not None:
