@@ -352,13 +352,15 @@ class Communicator(MPI.Intracomm):
                 self._blocks.pop(old, None)
                 oldest.free()
             held = WORKING if accumulation in ORDER_FREE and dtype not in WIDE else dtype
-            again = self._replay is not None and _record_name(key, slot)
-            along = again and ordering == self._replay.trees
+            packing = orders = None
+            if self._replay is not None and ordering == self._replay.trees:
+                packing = self._replay.packing(_record_name(key, slot), 0)
+            elif self._replay is not None:
+                orders = self._replay.order(_record_name(key, slot), 0)
             reduction = Reduction(
                 ordering, (n,), held, accumulation=accumulation, operation=operation, collective=collective,
-                root=root, bounds=bounds, check=self._check, packing=self._replay.packing(again, 0) if along else None,
+                root=root, bounds=bounds, check=self._check, packing=packing,
             )  # fmt: skip
-            orders = self._replay.order(again, 0) if again and not along else None
             planned = self._plans[place] = plan(
                 self.plain, reduction, name=call.name, blocks=blocks, replay=orders
             )

@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Literal
 
 import numpy as np
 from mpi4py import MPI
@@ -32,7 +33,7 @@ OF = ("nodes", "ranks")
 Pairs = list[tuple[int, int, int]]  # rank, its partner, bytes of a message to and fro
 
 
-def measure(comm: MPI.Comm, of: str, repeats: int, quiet: bool = False) -> Links:
+def measure(comm: MPI.Intracomm, of: Literal["ranks", "nodes"], repeats: int, quiet: bool = False) -> Links:
     """The links between the ranks of `comm`, or between its nodes, each the best of `repeats`; the same on all ranks.
 
     Collective. Shows progress on stderr of rank 0 unless `quiet`.
@@ -91,7 +92,7 @@ def _in_turn(comm: MPI.Comm, ranks: Sequence[int], trial: Callable[[], Sequence[
     return box.tolist()
 
 
-def _pair(comm: MPI.Comm, there: Sequence[tuple[int, int]], repeats: int) -> tuple[float, float, float]:
+def _pair(comm: MPI.Intracomm, there: Sequence[tuple[int, int]], repeats: int) -> tuple[float, float, float]:
     """Bytes per second from the first to the second, and back, and seconds from one to the other."""
     group = _group(comm, sorted(itertools.chain(*there)))
     nbytes = LEAST
@@ -120,7 +121,7 @@ def _of_port(groups: Sequence[Sequence[int]], own: Sequence[int], rates: np.ndar
     return pairs
 
 
-def _port(comm: MPI.Comm, exchange: Pairs, repeats: int) -> tuple[float, float, float]:
+def _port(comm: MPI.Intracomm, exchange: Pairs, repeats: int) -> tuple[float, float, float]:
     """Bytes per second that pass in the direction that takes longer, and two zeros."""
     group = _group(comm, sorted({rank for a, b, _ in exchange for rank in (a, b)}))
     total = sum(nbytes for *_, nbytes in exchange)
@@ -129,7 +130,7 @@ def _port(comm: MPI.Comm, exchange: Pairs, repeats: int) -> tuple[float, float, 
     return _digits(rate), 0.0, 0.0
 
 
-def _group(comm: MPI.Comm, ranks: Sequence[int]) -> MPI.Intracomm:
+def _group(comm: MPI.Intracomm, ranks: Sequence[int]) -> MPI.Intracomm:
     """A communicator of these ranks, made by them alone."""
     whole = comm.Get_group()
     part = whole.Incl(ranks)
