@@ -3,6 +3,7 @@
 Run by tests/mpi/test_packed_trees_mpi.py as `mpirun -n P python packed_trees.py`.
 """
 
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -132,3 +133,6 @@ def links_are_measured_and_used():
 
 if __name__ == "__main__":
     report()
+    COMM.Barrier()
+    if RANK == 0:
+        shutil.rmtree(FOLDER)
