@@ -164,7 +164,7 @@ def extras(comm, name: str, asked) -> dict:
 def context(name: str, size: int, asked) -> dict:
     """The context of the ordering's schedule: which rank owns which block, which rank is on which node."""
     owners = tuple(rank for rank in range(size) for _ in range(asked.contributions))
-    known = {"owners": owners, "nodes": asked.nodes}
+    known = {"owners": owners, "nodes": asked.nodes, "packing": None}  # which is read from its file
     return {need: known[need] for need in Reduction.named(name).entry.needs}
 
 

@@ -20,10 +20,12 @@ import numpy as np
 from jobs.cluster.errors import ClusterError
 from jobs.cluster.nodes import Counters
 from jobs.words import cut
+from kernels.allreduce.packing import Packing, decode
 from kernels.allreduce.reduction import IN, Reduction
 from kernels.allreduce.schedule import Schedule, transfers
 from kernels.guarantees import ChoiceError
 from miniapps.received.regular import Refused
+from miniapps.runner.traced import PACKING
 from miniapps.trace import TraceError
 from miniapps.trace.reader import RankTrace, read_run
 from miniapps.trace.schema import EXCHANGE
@@ -110,7 +112,7 @@ def verdict(nodes: Sequence[Crossed]) -> str:
 def traces_of(run: Path) -> list[RankTrace]:
     """The traces of all ranks of a run, in rank order. Raises ClusterError."""
     try:
-        return sorted(read_run(run, ["events"]), key=lambda trace: trace.attributes["rank"])
+        return sorted(read_run(run, ["events", "choices"]), key=lambda trace: trace.attributes["rank"])
     except (TraceError, Refused) as error:
         raise ClusterError(f"nothing to compare with: {error}") from None
     except OSError as error:
@@ -164,14 +166,14 @@ def _of_reductions(trace: RankTrace, places: Sequence[int], nodes: int) -> Itera
     occupied = set(places)
     if len(occupied) < 2:
         return
-    for described in trace.attributes.get("reductions", {}).values():
+    for name, described in trace.attributes.get("reductions", {}).items():
         calls = len(_bytes_of(trace, described["region"]))
         if not calls:
             continue
         if described["ranks"] != len(places):  # which ranks is not stated
             yield [Stated(0, None) if node in occupied else Stated() for node in range(nodes)]
             continue
-        reduction = _reduction(described)
+        reduction = _reduction(described, _packing(trace, name))
         schedule = _schedule(reduction, places) if reduction else None
         if reduction and schedule:
             sent = _sent(schedule, reduction, places, nodes)
@@ -190,21 +192,34 @@ def _itemsize(dtype: str) -> int:
         return 0
 
 
-def _reduction(described: Mapping[str, Any]) -> Reduction | None:
-    """What a trace describes, where messages of a schedule are all that it sends."""
+def _packing(trace: RankTrace, name: str) -> Packing | None:
+    """The trees of a reduction, as its trace has them."""
+    choices = trace.tables.get("choices", {})
+    rows = zip(*(choices[key].tolist() for key in ("name", "choice") if choices), strict=True)
+    recorded = [trace.names[choice] for number, choice in rows if trace.names[number] == f"{PACKING}{name}"]
+    try:
+        return decode(recorded[0]) if recorded else None
+    except ChoiceError:
+        return None
+
+
+def _reduction(described: Mapping[str, Any], packing: Packing | None) -> Reduction | None:
+    """What a trace describes, where messages of a schedule are all that it sends, and no file has to be read for it."""
     if described["accumulation"] not in PLAIN or described["ordering"] in ("library", "arrival"):
         return None
     try:
-        return Reduction.named(
+        reduction = Reduction.named(
             f"{described['ordering']}{IN}{described['accumulation']}",
             tuple(described["shape"]),
             described["dtype"],
             operation=described["operation"],
             collective=described["collective"],
             bounds=described.get("bounds"),
+            packing=packing,
         )
     except (ChoiceError, TypeError, ValueError):
         return None
+    return None if reduction.needs_links else reduction
 
 
 def _schedule(reduction: Reduction, places: Sequence[int]) -> Schedule | None:

@@ -4,8 +4,9 @@ A schedule function `(size, *, parameters) -> Schedule | None` is registered by 
 that there is no schedule of ours: the MPI library decides (library), or the network does (arrival). The functions
 themselves are in `kernels.allreduce.schedules`.
 
-A user may give parameters behind the name: `k-nomial:k=4`, `permuted:seed=7`. Two more come from where the reducer is
-planned: `nodes`, the node of every rank, and `owners`, the rank that owns each block.
+A user may give parameters behind the name: `k-nomial:k=4`, `permuted:seed=7`, `trees:links=FILE`. Three more come from
+where the reducer is planned: `nodes`, the node of every rank; `owners`, the rank that owns each block; `packing`, the
+spanning trees that a file of links has.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from kernels.allreduce.schedule import Schedule
 from kernels.guarantees import LEVELS, ChoiceError, known
 from kernels.ranges import SEEDS, Range, cut
 
-CONTEXT = ("nodes", "owners")  # parameters that the plan supplies, not the user
-LONGEST = 200  # characters of a name with its parameters
+CONTEXT = ("nodes", "owners", "packing")  # parameters that the plan supplies, not the user
+LONGEST = 1000  # characters of a name with its parameters
 # What is called otherwise, or is no ordering.
 RENAMED = {"native": "the MPI library's own all-reduce is called library"} | {
     name: f"it is an accumulation, of any ordering with a schedule: write 'direct in {name}', or for an application "
@@ -34,6 +35,9 @@ RANGES = {
     "seed": Range(0, SEEDS),
     "start": Range(-65536, 65536),
 }
+EQUAL = "equal"  # in place of a file of links
+# What the parameters are that name a file.
+FILES = {"links": f"{EQUAL}, or a file of the command `links`, its name without commas"}
 
 
 @dataclass(frozen=True)
@@ -65,20 +69,33 @@ class Ordering:
 
     def allowed(self, parameter: str) -> str:
         """What a parameter may be, in words."""
+        if parameter in FILES:
+            return FILES[parameter]
         return ", ".join(self.choices[parameter]) if parameter in self.choices else str(RANGES[parameter])
+
+    def read(self, parameter: str, text: str) -> Any:
+        """The value of a parameter that `text` is; raises ChoiceError, with what it may be."""
+        if parameter in self.choices:
+            return known(parameter, text, self.choices[parameter])
+        if parameter not in FILES:
+            return RANGES[parameter].read(text)
+        if not text:
+            raise ChoiceError(f"choose {FILES[parameter]}")
+        return text
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Those of `nodes` and `owners` that the schedule depends on."""
+        """Those of CONTEXT that the schedule depends on."""
         return tuple(name for name in CONTEXT if name in inspect.signature(self.function).parameters)
 
     @property
     def scheduled(self) -> bool:
         """Whether there is a schedule of ours."""
-        return self._schedule(1, nodes=(0,), owners=(0,)) is not None
+        given = {key: value for key, value in self.given.items() if key not in FILES}
+        return replace(self, given=given)._schedule(1, nodes=(0,), owners=(0,)) is not None
 
     def schedule(self, size: int, short: bool = False, **context) -> Schedule:
-        """The schedule for `size` ranks; of `context` (nodes, owners) what the ordering needs is used.
+        """The schedule for `size` ranks; of `context` (nodes, owners, packing) what the ordering needs is used.
 
         `short`: the variant for short vectors where there is one. Both make the same additions. Raises ChoiceError for
         an ordering without a schedule (`scheduled`), and for a parameter that this size cannot have.
@@ -108,8 +125,8 @@ def ordering(
 ) -> Callable[[Callable], Callable]:
     """Decorator that registers `function(size, *, parameters) -> Schedule | None` and returns it unchanged.
 
-    `choices`: what the parameters may be that are text; RANGES has the numbers. `contributions_meet` as in `Ordering`.
-    Raises TypeError for a parameter that is in neither.
+    `choices`: what the parameters may be that are text; RANGES has the numbers, FILES the files.
+    `contributions_meet` as in `Ordering`. Raises TypeError for a parameter that is in neither.
     """
     known("guarantee", guarantee, LEVELS)
     listed = {parameter: tuple(values) for parameter, values in (choices or {}).items()}
@@ -118,7 +135,7 @@ def ordering(
         entry = Ordering(
             name, guarantee, why, function, short, choices=listed, contributions_meet=contributions_meet
         )
-        if missing := set(entry.parameters) - {*RANGES, *listed}:
+        if missing := set(entry.parameters) - {*RANGES, *FILES, *listed}:
             raise TypeError(f"ordering {name!r}: what may {', '.join(sorted(missing))} be?")
         _orderings[name] = entry
         return function
@@ -171,9 +188,7 @@ def get(name: str) -> Ordering:
                 f"all-reduce ordering {name!r}: {part!r} is no parameter of {base}; it has {listed}"
             )
         try:
-            given[key] = (
-                known(key, value, entry.choices[key]) if key in entry.choices else RANGES[key].read(value)
-            )
+            given[key] = entry.read(key, value)
         except ChoiceError as error:
             raise ChoiceError(f"all-reduce ordering {name!r}: {key}: {error}") from None
     return replace(entry, name=name, given=given)

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from kernels import wires
-from kernels.allreduce import accumulate, catalog, collectives, operations
-from kernels.allreduce.catalog import Ordering
+from kernels.allreduce import accumulate, catalog, collectives, links, operations
+from kernels.allreduce.catalog import EQUAL, Ordering
 from kernels.allreduce.operations import Operation
+from kernels.allreduce.packing import Packing
 from kernels.allreduce.schedule import Schedule
 from kernels.allreduce.tree import keeps_order
 from kernels.guarantees import ChoiceError, known, meets
@@ -50,6 +51,7 @@ class Reduction:
     `bounds`       of a reduce-scatter: rank r gets elements bounds[r] to bounds[r + 1] instead, which may be none; one
                    number more than ranks, from 0 to the length of the flat total, none below the one before.
     `nodes`        the node of every rank, for two-level; found by shared memory where not given.
+    `packing`      the spanning trees, for trees; read by rank 0 from the file of links that it names where not given.
     `check`        before every call verify that all ranks pass the same shape and type; after it that all hold the same
                    bits.
 
@@ -68,6 +70,7 @@ class Reduction:
     root: int = 0
     bounds: Sequence[int] | None = None
     nodes: Sequence[int] | None = None
+    packing: Packing | None = None
     check: bool = False
 
     def __post_init__(self):
@@ -87,6 +90,7 @@ class Reduction:
         self._require_type()
         self._require_operation()
         self._require_collective()
+        self._require_packing()
         self._require_bounds()
         self._require_accumulation()
         self._require_wire()
@@ -111,6 +115,11 @@ class Reduction:
         return catalog.get(self.ordering)
 
     @property
+    def needs_links(self) -> bool:
+        """Whether a file of links is still to be read."""
+        return self.packing is None and self.entry.parameters.get("links", EQUAL) != EQUAL
+
+    @property
     def guarantee(self) -> str:
         """What is promised of the bits: by the accumulation, else by the ordering."""
         return accumulate.ACCUMULATIONS[self.accumulation].guarantee or self.entry.guarantee
@@ -132,11 +141,14 @@ class Reduction:
     def schedule(self, size: int, **context) -> Schedule:
         """The schedule of the collective among `size` ranks.
 
-        `context`: `nodes` and `owners`, of which the ordering uses what it needs. Raises ChoiceError for an ordering
-        without a schedule, and for a parameter, a root or an operation that so many ranks cannot have.
+        `context`: `nodes`, `owners` and `packing`, of which the ordering uses what it needs. Raises ChoiceError
+        for an ordering without a schedule, and for a parameter, a root or an operation that so many ranks
+        cannot have.
         """
         nbytes = math.prod(self.shape) * self.element_bytes
         short = nbytes <= (PAIR_BYTES if size == 2 else SHORT_BYTES)
+        if self.packing is not None:
+            context |= {"packing": self.packing}
         schedule = self.entry.schedule(size, short, **context)
         if not (self.operation.commutative or keeps_order(schedule)):
             enough = [o.name for o in catalog.orderings() if o.scheduled and keeps_order(o.schedule(size))]
@@ -165,10 +177,15 @@ class Reduction:
             f"accumulation {held}"
         )
 
+    def require_links(self) -> None:
+        """Raise ChoiceError where a file of links is still to be read, and is not sound."""
+        if self.needs_links:
+            links.read(self.entry.parameters["links"])
+
     def json(self) -> dict[str, Any]:
         """All that decides the bits and the bytes, as JSON has it."""
         return {
-            "ordering": self.ordering,
+            "ordering": self._stated,
             "parameters": self.entry.parameters,
             "accumulation": self.accumulation,
             "wire": self.wire,
@@ -189,7 +206,18 @@ class Reduction:
         text += "" if self.wire == wires.PLAIN else f", wire {self.wire!r}"
         text += "" if self.bounds is None else f", bounds {self.bounds}"
         text += "" if self.nodes is None else f", nodes {self.nodes}"
+        text += "" if self.packing is None else f", packing {self.packing.digest}"
         return text + (", check" if self.check else "")
+
+    @property
+    def _stated(self) -> str:
+        """The ordering with the digest of its packing in place of a file, which may change."""
+        if self.packing is None:
+            return self.ordering
+        given = self.entry.given | {"links": self.packing.digest}
+        return (
+            f"{self.ordering.partition(':')[0]}:{','.join(f'{key}={value}' for key, value in given.items())}"
+        )
 
     def _require_type(self) -> None:
         taken = LIBRARY_NUMBERS if self.ordering == "library" else operations.ELEMENTS
@@ -219,6 +247,10 @@ class Reduction:
             raise ChoiceError(
                 f"ordering {self.ordering!r} adds over blocks; an allgather has none: choose direct or ring"
             )
+
+    def _require_packing(self) -> None:
+        if self.packing is not None and "packing" not in self.entry.needs:
+            raise ChoiceError(f"ordering {self.ordering!r} has no use for a packing of trees: choose trees")
 
     def _require_bounds(self) -> None:
         bounds, n = self.bounds, math.prod(self.shape)

@@ -10,7 +10,7 @@ import textwrap
 from kernels.allreduce.accumulate import ACCUMULATIONS
 from kernels.allreduce.catalog import Ordering, orderings
 from kernels.as_json import document
-from kernels.commands import cost, draw, properties, tree
+from kernels.commands import cost, draw, pack, properties, tree
 from kernels.commands.options import add_json, add_loudness, add_version, reader_may_leave
 from kernels.commands.parser import Parser
 from kernels.guarantees import ChoiceError
@@ -21,6 +21,10 @@ UNDER_MPI: dict[str, tuple[str, str]] = {
     "identify": (
         "kernels.commands.identify",
         "under mpirun: which ordering the MPI library's own all-reduce is, by its bits",
+    ),
+    "links": (
+        "kernels.commands.links",
+        "under mpirun: rates between every two nodes or ranks, and spanning trees packed into them",
     ),
 }
 
@@ -98,7 +102,7 @@ def parser(command: str | None, prog: str = "python -m kernels.allreduce") -> ar
     )
     add_json(shown)
     add_loudness(shown, "names and guarantees alone", "also on what each schedule depends")
-    for module in (tree, cost, draw, properties):
+    for module in (tree, cost, draw, properties, pack):
         module.register(commands)
     for name, (of_mpi, what) in UNDER_MPI.items():
         if name == command:

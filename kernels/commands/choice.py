@@ -85,13 +85,21 @@ def context(args: argparse.Namespace) -> dict[str, tuple[int, ...]]:
     return {"nodes": nodes, "owners": owners}
 
 
+def fitting(args: argparse.Namespace, reduction: Reduction) -> dict[str, tuple[int, ...]]:
+    """`context`, without nodes that nobody gave where a file of links says which there are."""
+    known = context(args)
+    if args.nodes is None and reduction.needs_links:
+        del known["nodes"]
+    return known
+
+
 def chosen(args: argparse.Namespace) -> tuple[Reduction, Schedule]:
     """The reduction and the schedule that the arguments name; raises ChoiceError where there is none."""
     reduction = Reduction.named(args.ordering)
     entry = reduction.entry
-    around = context(args)
+    around = fitting(args, reduction)
     for option in CONTEXT:
-        if getattr(args, option) and option not in entry.needs:
+        if getattr(args, option, None) and option not in entry.needs:
             having = ", ".join(o.name for o in orderings() if option in o.needs) or "none so far"
             raise ChoiceError(f"--{option}: {entry.name!r} does not depend on it; these do: {having}")
     if args.short and not entry.short:

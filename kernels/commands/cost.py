@@ -107,7 +107,6 @@ def register(commands) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    around = choice.context(args)
     known("dtype", args.dtype, ELEMENTS)
     names = args.orderings or [o.name for o in orderings() if o.scheduled]
     chosen = [Reduction.named(name, args.length, args.dtype) for name in names]
@@ -124,7 +123,11 @@ def _run(args: argparse.Namespace) -> int:
         for given, inside in ((args.alpha_across, args.alpha), (args.beta_across, args.beta))
     ]
     times = args.alpha, args.beta, args.gamma, *across
-    listed = rows(chosen, args.ranks, args.length, times, args.nodes, **around)
+    listed = [
+        row
+        for one in chosen
+        for row in rows([one], args.ranks, args.length, times, args.nodes, **choice.fitting(args, one))
+    ]
     if args.json:
         print(document(1, "kernels allreduce cost", ranks=args.ranks, length=args.length, dtype=args.dtype,
                        alpha=args.alpha, beta=args.beta, gamma=args.gamma,

@@ -72,7 +72,7 @@ def wrap(
     `guarantee`: "none", "run", "layout" or "exact" (`kernels.guarantees`). `ordering`, `accumulation`: how to add,
     instead of as the guarantee says, as for `kernels.allreduce.Reduction`. `check`: verify at every call that all ranks
     ask for the same, and after it that they hold the same bits. `replay`: a recorded run of `ordering="arrival"` on as
-    many ranks, whose orders of arrival are repeated.
+    many ranks, whose orders of arrival are repeated, or of `ordering="trees:links=FILE"`, whose trees are.
 
     **A sum over ranks of sums over rows depends on the number of ranks**, whatever the guarantee of the sum over ranks:
     a program that first adds its own rows has rounded before this communicator sees anything.
@@ -91,7 +91,8 @@ def wrap(
         raise TypeError(f"wrap takes an intracommunicator, such as MPI.COMM_WORLD, not {what}")
     known("guarantee", guarantee, LEVELS)
     record = None if replay is None else _recorded(replay, comm.size)
-    policy = resolve(guarantee, ordering or (None if record is None else "arrival"), accumulation)
+    replayed = None if record is None else record.trees or "arrival"
+    policy = resolve(guarantee, ordering or replayed, accumulation)
     policy.check()
     return Communicator(comm, policy, check, record)
 
@@ -351,11 +352,15 @@ class Communicator(MPI.Intracomm):
                 self._blocks.pop(old, None)
                 oldest.free()
             held = WORKING if accumulation in ORDER_FREE and dtype not in WIDE else dtype
+            packing = orders = None
+            if self._replay is not None and ordering == self._replay.trees:
+                packing = self._replay.packing(_record_name(key, slot), 0)
+            elif self._replay is not None:
+                orders = self._replay.order(_record_name(key, slot), 0)
             reduction = Reduction(
                 ordering, (n,), held, accumulation=accumulation, operation=operation, collective=collective,
-                root=root, bounds=bounds, check=self._check,
+                root=root, bounds=bounds, check=self._check, packing=packing,
             )  # fmt: skip
-            orders = self._replay.order(_record_name(key, slot), 0) if self._replay else None
             planned = self._plans[place] = plan(
                 self.plain, reduction, name=call.name, blocks=blocks, replay=orders
             )

@@ -100,6 +100,7 @@ class Context:
         reduction = allreduce.Reduction(
             ordering, shape, np.dtype(dtype), accumulation=accumulation, collective=collective, operation=operation,
             bounds=bounds, check=self.options.check_ranks,
+            packing=self.replay.packing(name, self.repeat) if self.replay and ordering == self.replay.trees else None,
         )  # fmt: skip
         inner = allreduce.plan(
             comm,

@@ -82,6 +82,8 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
     if options.device == "cuda" and (reason := environment.no_cuda()):
         raise UsageError(f"--device cuda: {reason}; or compute with --device cpu")
     injected = check(app, own, options, size)
+    if recorded is None or not recorded.trees:
+        options.policy.require_files()
     resources.require_threads(options.threads, size)
     if app.memory and options.device == "cpu":
         resources.require_memory(app.memory(own, options, size), size)
@@ -140,8 +142,8 @@ def directory(out: Path) -> Path:
 
 
 def replayed(options: RunOptions, run: str) -> Replay:
-    """What `run`, that of --replay, recorded. Where these are orders of arrival they are what is to run:
-    `options.allreduce` says so afterwards. Raises UsageError."""
+    """What `run`, that of --replay, recorded. Where these are orders of arrival, or packings of trees, they are what is
+    to run: `options.allreduce` says so afterwards. Raises UsageError."""
     record = replay.read(run)
     if record.orders:
         if options.allreduce not in (None, "arrival"):
@@ -150,4 +152,11 @@ def replayed(options: RunOptions, run: str) -> Replay:
                 f"{options.allreduce}; leave --allreduce out"
             )
         options.allreduce = "arrival"
+    if record.trees:
+        if options.allreduce is not None and options.allreduce.partition(":")[0] != "trees":
+            raise UsageError(
+                f"--replay {run}: sums along trees cannot be repeated with --allreduce {options.allreduce}; leave "
+                "--allreduce out"
+            )
+        options.allreduce = record.trees
     return record

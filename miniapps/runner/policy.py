@@ -53,6 +53,11 @@ class Policy:
         for ordering, accumulation in {self.scalars, self.vectors}:
             Reduction(ordering, accumulation=accumulation).require(self.level)
 
+    def require_files(self) -> None:
+        """Raise ChoiceError where an ordering names a file that is not sound."""
+        for ordering, _ in {self.scalars, self.vectors}:
+            Reduction(ordering).require_links()
+
 
 def resolve(level: str, ordering: str | None, accumulation: str | None) -> Policy:
     """The Policy of a guarantee, with the `ordering` and `accumulation` that options name (None: by level)."""

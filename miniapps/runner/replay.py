@@ -1,19 +1,25 @@
-"""What a run to be replayed recorded: orders of arrival, and what it decided from a clock."""
+"""What a run to be replayed recorded: orders of arrival, packings of trees, and what it decided from a clock."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from kernels.allreduce.packing import Packing, decode
+from kernels.guarantees import ChoiceError
 from miniapps.errors import UsageError
+from miniapps.runner.traced import PACKING
 from miniapps.trace import TraceError, read_run
 
 
 @dataclass(frozen=True)
 class Replay:
     """Of the directory `run`: application, problem, number of ranks; `orders`: uint16 (calls, size) by name of the
-    reducer and repeat; `choices` by repeat, step, name and block."""
+    reducer and repeat; `packings` of `trees` likewise, and as `trees` the ordering that has them, None where there are
+    none; `choices` by repeat, step, name and block."""
 
     run: str
     app: str
@@ -21,6 +27,8 @@ class Replay:
     size: int
     orders: dict[tuple[str, int], np.ndarray]
     choices: dict[tuple[int, int, str, int], str]
+    packings: dict[tuple[str, int], Packing] = field(default_factory=dict)
+    trees: str | None = None
 
     def require(self, app: str, problem: str, size: int) -> None:
         """Raise UsageError unless this run is of the same application, problem and number of ranks."""
@@ -45,6 +53,16 @@ class Replay:
             )
         return list(self.orders[name, repeat])
 
+    def packing(self, name: str, repeat: int) -> Packing:
+        """The packing of the reducer `name`. Raises UsageError where there is none."""
+        if (name, repeat) not in self.packings:
+            recorded = ", ".join(f"{n} (repeat {r})" for n, r in self.packings)
+            raise UsageError(
+                f"--replay {self.run}: no trees of reducer {name!r} in repeat {repeat}; it has {recorded or 'none'}; "
+                "replay it with the same options and --repeats"
+            )
+        return self.packings[name, repeat]
+
     def choice(self, name: str, repeat: int, step: int, block: int) -> str:
         """What was chosen. Raises UsageError where nothing was."""
         if (choice := self.choices.get((repeat, step, name, block))) is None:
@@ -68,14 +86,38 @@ def read(run: str) -> Replay:
         *(trace.tables["choices"][key].tolist() for key in ("repeat", "step", "name", "block", "choice")),
         strict=True,
     )
-    choices = {(r, step, names[name], block): names[choice] for r, step, name, block, choice in rows}
-    if not keys and not choices:
+    recorded = {(r, step, names[name], block): names[choice] for r, step, name, block, choice in rows}
+    choices = {key: choice for key, choice in recorded.items() if not key[2].startswith(PACKING)}
+    if not keys and not recorded:
         raise UsageError(
             f"--replay {run}: no orders and no choices in it; record a run with --allreduce arrival on several "
-            "ranks, or one that decides from a clock"
+            "ranks, with --allreduce trees:links=FILE, or one that decides from a clock"
         )
+    try:
+        packings = {
+            (name.removeprefix(PACKING), r): decode(choice)
+            for (r, _, name, _), choice in recorded.items()
+            if name.startswith(PACKING)
+        }
+    except ChoiceError as error:
+        raise UsageError(f"--replay {run}: {error}") from error
     orders = {
         (names[name], r): order["ranks"][(order["name"] == name) & (order["repeat"] == r)] for name, r in keys
     }
     attributes = trace.attributes
-    return Replay(run, attributes["app"], attributes["problem"], attributes["size"], orders, choices)
+    return Replay(run, attributes["app"], attributes["problem"], attributes["size"], orders, choices,
+                  packings, _trees(run, attributes["reductions"], packings))  # fmt: skip
+
+
+def _trees(
+    run: str, reductions: Mapping[str, Mapping[str, Any]], packings: Mapping[tuple[str, int], Packing]
+) -> str | None:
+    """The ordering of the reductions that have `packings`, of which it states the digest. Raises UsageError."""
+    orderings = {reductions[name]["ordering"] for name, _ in packings if name in reductions}
+    digests = {packing.digest for packing in packings.values()}
+    if len(orderings) > 1 or any(digest not in str(orderings) for digest in digests):
+        raise UsageError(
+            f"--replay {run}: its reductions went along different trees, {', '.join(sorted(orderings))}: its file of "
+            "links was changed while it ran, and an option cannot repeat that"
+        )
+    return next(iter(orderings), None)

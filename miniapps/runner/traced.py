@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from miniapps.trace import Tracer
 from miniapps.trace.schema import COLLECTIVE
+
+PACKING = "packing:"  # begins the name of the choice that holds the packing of a reduction
 
 if TYPE_CHECKING:
     from kernels.allreduce.execution import reducer as planned  # which loads MPI
@@ -90,6 +93,7 @@ def traced(
     """`inner` as the reduction `name` of a run, whose trace is told what it is.
 
     `reductions`: what each of the run is, by name; `decided`: by what the ordering was (a `trace.schema.Decider`).
+    The packing of `trees` is recorded as a choice, PACKING and the name, so that a replay has it.
     """
     reducer = Reducer(name, inner, tracer)
     reductions[name] = inner.reduction.json() | {
@@ -99,4 +103,7 @@ def traced(
         "calls": reductions.get(name, {}).get("calls", 0),
     }
     tracer.reduction(name, reductions[name])
+    packing = inner.reduction.packing
+    if packing is not None and tracer.rank == 0:
+        tracer.choice(f"{PACKING}{name}", -1, packing.encode(), math.nan)
     return reducer

@@ -18,6 +18,7 @@ from jobs.cluster.nodes import Counters
 from jobs.cluster.registry import Record
 from jobs.cluster.traffic import Crossed, Stated
 from jobs.processes import identity
+from kernels.allreduce.packing import Packing, SpanningTree
 from miniapps.trace.reader import RankTrace
 
 
@@ -291,6 +292,18 @@ def reduction(ordering, accumulation="working", **more):
 def test_what_an_all_reduce_must_send_between_two_nodes(described, least, most):
     traces = [trace(rank, host, reductions=described) for rank, host in enumerate(HOSTS)]
     assert traffic.sent_by_nodes(traces, 3) == [Stated(least, most)] * 2 + [Stated()]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_goes_along_trees_is_known_where_the_trace_has_them(known):
+    packing = Packing((SpanningTree((-1, 0), 3),), (0, 0, 1, 1))
+    described = reduction(f"trees:links={packing.digest}")
+    traces = [trace(rank, host, reductions=described) for rank, host in enumerate(HOSTS)]
+    if known:
+        traces[0].names.extend(["packing:sum", packing.encode()])
+        traces[0].tables["choices"] = {"name": np.array([2]), "choice": np.array([3])}
+    # The sum of a node up the tree, or the total down it.
+    assert traffic.sent_by_nodes(traces, 2) == [Stated(3 * BYTES, 3 * BYTES if known else None)] * 2
 
 
 def test_ranks_of_one_node_send_nothing_to_others():

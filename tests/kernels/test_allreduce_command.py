@@ -175,7 +175,7 @@ MISTAKES = {
     "tree k-nomial:k=1000000000": "k: choose 2 to 65536, not '1000000000'",
     f"tree permuted:seed={2**64}": "seed: choose 0 to 9223372036854775807, not '18446744073709551616'",
     "tree permuted:seed=-1": "seed: choose 0 to 9223372036854775807, not '-1'",
-    f"tree permuted:seed={'9' * 5000}": "choose a name of at most 200 characters",
+    f"tree permuted:seed={'9' * 5000}": "choose a name of at most 1000 characters",
     "dance": "invalid choice: 'dance' .choose from",
     "tree": "required: NAME",
     "tree ring -n four": "argument -n/--ranks: choose 1 to 256, not 'four'",

@@ -11,11 +11,13 @@ from kernels import as_json
 from kernels.__main__ import main
 
 PAGE = (Path(__file__).parents[2] / "docs/json.md").read_text()
+LINKS = str(Path(__file__).parents[2] / "docs/examples/dgx-1.json")
 LINES = {
     "allreduce list": [],
     "allreduce tree": ["ring", "-n", "4"],
     "allreduce cost": ["ring", "direct in exact", "-n", "4"],
     "allreduce properties": ["--orderings", "ring", "--dtype", "float64", "--ranks", "1", "--lengths", "5"],
+    "allreduce pack": [LINKS],
     "sums list": [],
     "sums tree": ["numpy", "-n", "12"],
     "sums worst": ["--distribution", "normal", "-n", "9"],

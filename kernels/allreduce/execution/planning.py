@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from mpi4py import MPI
 
@@ -13,6 +15,8 @@ from kernels.allreduce.execution.library import LibraryReducer
 from kernels.allreduce.execution.order_free import ExactReducer, FixedPointReducer
 from kernels.allreduce.execution.placement import nodes_of
 from kernels.allreduce.execution.reducer import Reducer, agree, digest_of
+from kernels.allreduce.links import read_packing
+from kernels.allreduce.packing import Packing
 from kernels.allreduce.reduction import Reduction
 from kernels.guarantees import ChoiceError
 
@@ -36,6 +40,8 @@ def plan(
     except (ValueError, TypeError) as error:  # ChoiceError and ReplayError are ValueErrors
         asked, planned = f"{type(error).__name__}: {error}", error
     reduction = _agreed(comm, asked, planned, name)
+    if reduction.needs_links:
+        reduction = replace(reduction, packing=_packing(comm, reduction))
     reducer = _reducer(comm, reduction, name, blocks, replay)
     reducer._set_blocks(None if blocks is None else tuple(sorted(int(block) for block in blocks)))
     return reducer
@@ -99,9 +105,31 @@ def _context(comm: MPI.Comm, reduction: Reduction, blocks) -> dict:
     needs = reduction.entry.needs
     if "owners" in needs:
         context["owners"] = owners_of(comm.allgather(sorted(int(block) for block in blocks)))
-    if "nodes" in needs:
+    if "nodes" in needs and reduction.packing is None:
         context["nodes"] = nodes_of(comm) if reduction.nodes is None else reduction.nodes
     return context
+
+
+def _packing(comm: MPI.Comm, reduction: Reduction) -> Packing:
+    """What rank 0 reads from the file of links, for these ranks; on all of them, and on all a ChoiceError
+    where it is not sound or of others."""
+    file = reduction.entry.parameters["links"]
+    nodes, hosts = reduction.nodes or nodes_of(comm), hosts_of(comm)
+    outcome: Packing | str = ""
+    if comm.rank == 0:
+        try:
+            outcome = read_packing(file, comm.size, nodes, hosts)
+        except ChoiceError as error:
+            outcome = str(error)
+    outcome = comm.bcast(outcome, 0)
+    if isinstance(outcome, str):
+        raise ChoiceError(outcome)
+    return outcome
+
+
+def hosts_of(comm: MPI.Comm) -> list[str]:
+    """The name of the host of every rank. Collective."""
+    return comm.allgather(platform.node()[:255])
 
 
 def owners_of(blocks: list[list[int]]) -> tuple[int, ...]:

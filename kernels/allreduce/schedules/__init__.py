@@ -10,6 +10,7 @@ from kernels.allreduce.schedules import (
     k_nomial,
     rabenseifner,
     ring,
+    trees,
     two_level,
     unscheduled,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "k_nomial",
     "rabenseifner",
     "ring",
+    "trees",
     "two_level",
     "unscheduled",
 ]
