@@ -65,6 +65,12 @@ def partners(run: str | os.PathLike) -> dict[str, dict[int, list[int]]]:
     return by_region
 
 
+def hosts(run: str | os.PathLike) -> list[str]:
+    """The name of the node of each rank, "" where its trace does not say."""
+    named = {t.attributes["rank"]: t.attributes.get("environment", {}).get("node", "") for t in read_run(run, tables=())}
+    return [named[rank] for rank in sorted(named)]
+
+
 def _of_rank(trace: RankTrace) -> pd.DataFrame:
     events, attributes = trace.tables["events"], trace.attributes
     index = np.flatnonzero(events["end"] >= events["start"])
