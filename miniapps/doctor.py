@@ -200,7 +200,9 @@ def ranks() -> Iterator[Finding]:
     nodes = Counter(comm.allgather(platform.node()))
     shown = ", ".join(f"{node} ({count})" for node, count in list(nodes.items())[:SHOWN])
     more = f" and {len(nodes) - SHOWN} more" if len(nodes) > SHOWN else ""
-    yield Finding("ranks", f"{comm.size} found each other, in {len(nodes)} node{'s' * (len(nodes) > 1)}: {shown}{more}")
+    yield Finding(
+        "ranks", f"{comm.size} found each other, in {len(nodes)} node{'s' * (len(nodes) > 1)}: {shown}{more}"
+    )
 
 
 def oversubscribing(mpirun: str) -> list[str]:

@@ -12,8 +12,8 @@ class RunError(Exception):
 
 
 class Stalled(Exception):
-    """A rank makes no progress; `rank` is the one to blame, where one is known, and `speaks` whether this rank is the one
-    of its node that says so."""
+    """A rank makes no progress; `rank` is the one to blame, where one is known, and `speaks` whether this rank is the
+    one of its node that says so."""
 
     def __init__(self, message: str, rank: int | None, speaks: bool):
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Links between nodes: how long the messages between each two of them were under way, and which link is slow."""
+"""Links between nodes: which of them the ranks on both its sides wait for longer than others do."""
 
 from __future__ import annotations
 
@@ -10,65 +10,63 @@ import pandas as pd
 
 from analysis.scaling.waits import Waits
 
-LINKS = ("nodes", "exchanges", "taken_s", "share", "mb_per_s", "times", "slow")
-SLOW_TIMES = 5.0  # the time of the fastest link
+LINKS = ("nodes", "waits", "longer_s", "share", "slow")
+SLOW_TIMES = 5.0  # as long as with the link for which is waited least
 SLOW_SHARE = 0.1  # of the run time
 
 
 def links(waits: Waits, hosts: Sequence[str]) -> pd.DataFrame:
-    """One row for each two nodes whose ranks exchange data with each other, most time first; columns LINKS.
+    """One row for each two nodes whose ranks wait for each other, of three and more, longest first; columns LINKS.
 
-    An exchange ends for a rank when the messages of all its partners have come, so that each of its links took no longer
-    than what is left of it after the last partner had begun. Of an exchange, `taken_s` has the least that any rank on
-    either side shows: a slow link shows on all of them, and a fast one on those that wait for no other. `share` is of
-    the run time, `mb_per_s` (1e6 bytes per second) the most that can have passed, for the trace knows what a rank sent
-    to all its partners together. `times`: `taken_s` of an exchange over that of the fastest link. `slow`: at least
-    SLOW_TIMES that, and SLOW_SHARE of the run time. `hosts`: the node of each rank.
+    What is left of a wait after the last partner had begun is the time of messages. Where one link is slow, ranks on
+    both its sides have more of it than the rank that has least of it in the same collective or exchange. `longer_s` is
+    this excess, added up over the `waits`: of a node that of its rank with the least, of the two nodes the lesser.
+    `share` is of the run time. `slow`: SLOW_TIMES the least of all pairs, SLOW_SHARE of the run time, and more than the
+    clocks of the nodes can be wrong. What all ranks wait for alike, as where every link of a node is slow, is in no
+    excess. `hosts`: the node of each rank.
     """
-    table = waits.table
-    nodes = list(dict.fromkeys(hosts))
+    table, nodes = waits.table, list(dict.fromkeys(hosts))
+    if len(nodes) < 3 or not len(table):
+        return pd.DataFrame(columns=list(LINKS))
     at = np.array([nodes.index(host) for host in hosts])
-    rest = (table["own"] - table["late"]).clip(lower=0).to_numpy()
-    sent = table["bytes"].to_numpy()
-    found: dict[tuple[int, int], list[int]] = {}
-    name_of = table.drop_duplicates("group").sort_values("group")["name"].astype("str").to_numpy()
-    for name, partners in waits.partners.items():
-        rows = waits.rows[name_of == name]
-        across = np.zeros((waits.size, len(nodes)), bool)  # whether a rank has a partner in a node
-        across[np.arange(waits.size)[:, None], at[partners]] = True
-        for a, b in combinations(range(len(nodes)), 2):
-            ranks = np.flatnonzero(((at == a) & across[:, b]) | ((at == b) & across[:, a]))
-            if not len(ranks):
+    rest = (table["own"] - table["late"]).clip(lower=0).to_numpy(float)
+    rest = np.where(waits.rows >= 0, rest[waits.rows], np.inf)
+    excess = rest - rest.min(axis=1, keepdims=True)
+    name_of = table.drop_duplicates("group")["name"].astype("str").to_numpy()
+    wrong = float((table["last"] - table["end"]).max())
+    everywhere = np.ones((waits.size, len(nodes)), bool)
+    rows = []
+    for a, b in combinations(range(len(nodes)), 2):
+        sides, count = np.zeros(2), 0
+        for name in dict.fromkeys(name_of):
+            across = everywhere
+            if name in waits.partners:
+                across = np.zeros_like(everywhere)
+                across[np.arange(waits.size)[:, None], at[waits.partners[name]]] = True
+            own = [np.flatnonzero((at == here) & across[:, there]) for here, there in ((a, b), (b, a))]
+            if not all(map(len, own)):
                 continue
-            own = rows[:, ranks]
-            own = own[(own >= 0).any(axis=1)]
-            if not len(own):
-                continue
-            taken = np.where(own >= 0, rest[own], np.iinfo(np.int64).max)
-            least = taken.argmin(axis=1)
-            total = found.setdefault((a, b), [0, 0, 0])
-            total[0] += len(own)
-            total[1] += int(taken[np.arange(len(own)), least].sum())
-            total[2] += int(sent[own[np.arange(len(own)), least]].sum())
-    frame = pd.DataFrame(
-        [
-            (f"{nodes[a]}, {nodes[b]}", count, ns / 1e9, ns / waits.wall, nbytes / ns * 1e3 if ns else np.nan)
-            for (a, b), (count, ns, nbytes) in found.items()
-        ],
-        columns=list(LINKS[:5]),
+            least = np.array([excess[name_of == name][:, ranks].min(axis=1) for ranks in own])
+            known = np.isfinite(least).all(axis=0)
+            sides, count = sides + least[:, known].sum(axis=1), count + int(known.sum())
+        if count:
+            rows.append((f"{nodes[a]}, {nodes[b]}", count, float(sides.min()) / 1e9))
+    frame = pd.DataFrame(rows, columns=list(LINKS[:3]))
+    share = frame["longer_s"] * 1e9 / waits.wall
+    slow = (
+        (frame["longer_s"] >= SLOW_TIMES * frame["longer_s"].min())
+        & (share >= SLOW_SHARE)
+        & (frame["longer_s"] * 1e9 > wrong * frame["waits"])
     )
-    each = frame["taken_s"] / frame["exchanges"]
-    times = each / each.min() if len(each) > 1 and each.min() > 0 else each * np.nan
-    slow = (times >= SLOW_TIMES) & (frame["share"] >= SLOW_SHARE)
-    frame = frame.assign(times=times, slow=slow)
-    return frame.sort_values(["taken_s", "nodes"], ascending=[False, True], ignore_index=True)
+    frame = frame.assign(share=share, slow=slow)
+    return frame.sort_values(["longer_s", "nodes"], ascending=[False, True], ignore_index=True)
 
 
 def slow_links(frame: pd.DataFrame) -> list[str]:
     """A sentence on each slow link in `frame`, as `links` returns it."""
     return [
-        f"the link between {row.nodes.replace(', ', ' and ')} is slow: every exchange over it takes {row.times:.0f} times "
-        f"that of the fastest link, {row.share:.0%} of the run time, at {row.mb_per_s:.3g} MB/s or less; ranks of these "
-        "nodes wait for it, and others for these ranks"
-        for row in frame[frame["slow"]].itertuples(index=False)
+        f"the link between {row.nodes.replace(', ', ' and ')} is slow: ranks on both its sides wait "
+        f"{row.longer_s:.3g} s longer for messages than other ranks in the same collectives and exchanges, "
+        f"{row.share:.0%} of the run time; others wait for these ranks in turn"
+        for row in frame[frame["slow"].astype(bool)].itertuples(index=False)
     ]

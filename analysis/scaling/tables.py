@@ -132,16 +132,15 @@ def straggler_tables(results: Study) -> list[tuple[str, Table]]:
 
 
 def link_tables(results: Study) -> list[tuple[str, Table]]:
-    """The links between nodes, on the most ranks of each series that ran on several."""
-    columns = ("nodes", "exchanges", "taken, s", "share", "MB/s at most", "times the fastest", "")
+    """The links between nodes, on the most ranks of each series that ran on three nodes or more."""
+    columns = ("nodes", "waits", "longer than others, s", "share", "link")
     return [
         (
             f"Links between nodes: {name}",
             Table(columns, [
-                (row.nodes, f"{row.exchanges:,}", number(row.taken_s), f"{row.share:.1%}", number(row.mb_per_s),
-                 number(row.times), "slow" if row.slow else "")
+                (row.nodes, f"{row.waits:,}", number(row.longer_s), f"{row.share:.1%}", "slow" if row.slow else "")
                 for row in own.head(RANKS_SHOWN).itertuples(index=False)
-            ], columns[1:6]),
+            ], columns[1:4]),
         )
         for name, own in largest(results.traced["links"])
     ]  # fmt: skip

@@ -19,8 +19,8 @@ NETWORK = "10.77.0.0/24"
 INTERFACE = "eth0"
 MOST_RANKS = 4096
 # What keeps the messages of each library in the network of the nodes. UCX believes that processes of one boot share
-# memory, whatever their host names are. Nodes have memory of their own, where it fails to; ranks of one node use that of
-# MPICH itself.
+# memory, whatever their host names are. Nodes have memory of their own, where it fails to; ranks of one node use that
+# of MPICH itself.
 WITHIN = {
     "mpich": {
         "UCX_TLS": "tcp,self",

@@ -40,7 +40,7 @@ GRACE_S = (
 LAST_RESORT_S = 30  # after which SIGALRM kills a rank that cannot even fail, say on a dead file system
 
 
-# A rank that stands still is ended by the thread that watches it, and may fail by itself meanwhile: one of the two does.
+# A stalled rank is ended by the thread that watches it, and may fail by itself meanwhile: one of the two does.
 _failing = threading.Lock()
 
 

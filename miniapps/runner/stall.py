@@ -1,13 +1,13 @@
 """`--stall SECONDS`: the end of a run whose ranks make no progress.
 
-To TCP, and so to MPI, a cable that was cut and a node without power are silence: ranks wait for a quarter of an hour, or
-for ever. So a thread of every rank looks at it some forty times in SECONDS. A rank that was in one and the same call at
-all these looks, and ended no region and no step, is *stalled*. It decides so by itself, for it may reach nobody, and
+To TCP, and so to MPI, a cable that was cut and a node without power are silence: ranks wait for a quarter of an hour,
+or for ever. So a thread of every rank looks at it some forty times in SECONDS. A rank that was in one and the same call
+at all these looks, and ended no region and no step, is *stalled*. It decides so by itself, for it may reach nobody, and
 ends by itself as after any failure (`failure.fail`): a message, the trace closed, MPI_Abort.
 
 After half the time a stalled rank leaves a note in the directory of the run that says where it waits, and removes it if
-it goes on. From these notes others know where it stands, and of which ranks nothing is heard. One rank of every node speaks,
-for its word may not reach the others.
+it goes on. From these notes others know where it stands, and of which ranks nothing is heard. One rank of every
+node speaks, for its word may not reach the others.
 """
 
 from __future__ import annotations
@@ -125,7 +125,9 @@ class Watchdog:
         left = [other for other in range(self._comm.size) if other == rank or _file(other) in names]
         first = min(other for other in left if self._hosts[other] == self._hosts[rank])
         notes = {rank: self._own()}
-        for other in left if place is not None and rank == first else []:
+        for other in left if rank == first else []:
+            if place is None:
+                break
             with contextlib.suppress(OSError, Refused):
                 notes.setdefault(other, read_json(place.path / _file(other), Note, NOTE_MOST))
         message, blamed = conclusion(rank, self._seconds, notes, self._hosts, peers.answering)

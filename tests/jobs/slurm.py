@@ -4,8 +4,8 @@
         job = slurm.sbatch("#!/bin/sh\\nhostname\\n")
         slurm.wait(job)                    # {"JobState": "COMPLETED", "ExitCode": "0:0", ...}
 
-Its one node is this machine. With the nodes of `jobs.cluster` each of them has a slurmd, and the first slurmctld and all
-commands, as a login node has:
+Its one node is this machine. With the nodes of `jobs.cluster` each of them has a slurmd, and the first slurmctld and
+all commands, as a login node has:
 
     with cluster(nodes=2) as nodes, start(directory, nodes) as slurm:
         slurm.command("srun", "--mpi=pmi2", "-N2", "-n4", "python", ...)

@@ -21,7 +21,17 @@ from tests.launch import run_python
 pytest.importorskip("psij", reason="the extra `jobs`: pip install psij-python")
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
-COUPLED = ["-m", "miniapps.coupled", "--no-progress", "--guarantee", "layout", "--set", "grid.nx=64", "--set", "grid.ny=64"]
+COUPLED = [
+    "-m",
+    "miniapps.coupled",
+    "--no-progress",
+    "--guarantee",
+    "layout",
+    "--set",
+    "grid.nx=64",
+    "--set",
+    "grid.ny=64",
+]
 SRUN = "srun --mpi={} --nodes={{nodes}} --ntasks={{ranks}} --ntasks-per-node={{ranks_per_node}}"
 CAMPAIGN = """
 name = "drained"
@@ -55,7 +65,9 @@ def make_site(place, name, launch, **environment):
     """A site that starts ranks by the command `launch`."""
     text = files("jobs").joinpath("sites/generic-slurm.toml").read_text()
     head = text[: text.index("launch =")]
-    variables = "".join(f'{key} = ["{value}", "the library of this launcher"]\n' for key, value in environment.items())
+    variables = "".join(
+        f'{key} = ["{value}", "the library of this launcher"]\n' for key, value in environment.items()
+    )
     (place / f"{name}.toml").write_text(f'{head}launch = ["{launch}", "tried"]\n[environment]\n{variables}')
     return site(str(place / f"{name}.toml"))
 
@@ -114,7 +126,9 @@ def test_every_launcher_runs_four_ranks_in_two_nodes_with_the_bits_of_one(slurm_
     assert len(outputs) == len(ended)
     for name, text in outputs.items():
         assert "ranks            4 found each other, in 2 nodes: n1 (2), n2 (2)\n" in text, name
-        assert text.count("Ready: the applications run here.") == 2, "of one rank, then of all, of which one speaks"
+        assert text.count("Ready: the applications run here.") == 2, (
+            "of one rank, then of all, of which one speaks"
+        )
         assert name.startswith("pmix") or fingerprint(text) == expected, name
     runs = [run for name in jobs for run in (place / name).glob("*")]
     assert len(runs) == len(ended) - ("pmix" in jobs)
@@ -151,8 +165,14 @@ def test_a_campaign_outlives_a_drained_and_a_lost_node_with_the_bits_of_a_local_
     runs, report = re.findall(r"submitted \S+ as job (\d+)", text)
     until(lambda: list((place / "out").glob("*-a0-*/rank-00003.h5")))
     slurm.command("scontrol", "update", "NodeName=n2", "State=DRAIN", "Reason=fan")
-    assert slurm.wait(f"{runs}_0")["JobState"] == "COMPLETED", "what has begun goes on in a node that is drained"
-    until(lambda: re.search(rf"job {runs}_1 drained: QUEUED PENDING: .*(DRAINED|UnavailableNodes:n2)", jobs("status")))
+    assert slurm.wait(f"{runs}_0")["JobState"] == "COMPLETED", (
+        "what has begun goes on in a node that is drained"
+    )
+    until(
+        lambda: re.search(
+            rf"job {runs}_1 drained: QUEUED PENDING: .*(DRAINED|UnavailableNodes:n2)", jobs("status")
+        )
+    )
     assert not list((place / "out").glob("*-a1-*")), "nothing new begins in it"
     slurm.command("scontrol", "update", "NodeName=n2", "State=RESUME")
 
