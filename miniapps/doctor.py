@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
@@ -20,11 +21,14 @@ from pathlib import Path
 from kernels.as_json import document
 from kernels.commands.options import add_json, add_loudness, add_version
 from kernels.threads import cores
+from miniapps.errors import UsageError
 from miniapps.received.text import tell
 from miniapps.system import environment
+from miniapps.system.world import speaks, world
 
 Tried = Callable[[list[str], float, str], None]  # a command, its seconds, its output
 TIMEOUT_S = 60
+SHOWN = 8  # nodes
 # (package, needed for, extra of this distribution that brings it); without extra it is required.
 PACKAGES = (  # (name, what for, whether everything needs it)
     ("numpy", "everything", True),
@@ -74,19 +78,21 @@ def main(argv: list[str] | None = None, prog: str = "python -m miniapps doctor")
     options = parser(prog).parse_args(argv)
     findings = []
     tried: Tried = _tell_command if options.verbose else _keep_silent
+    first = speaks()  # of several ranks, the others speak of what is wrong alone
+    place = "" if first else f" (on {platform.node()})"
     for finding in findings_here(tried):
         findings.append(finding)
-        if not options.json and (finding.remedy or not options.quiet):
+        if not options.json and (finding.remedy or (first and not options.quiet)):
             mark = "!!" if finding.remedy else "  "
-            tell(f"{mark} {finding.what:<16} {finding.fact}")
+            tell(f"{mark} {finding.what:<16} {finding.fact}{place}")
             if note := finding.remedy or finding.hint:
                 tell(f"   {'':<16} -> {note}")
     wrong = [finding.what for finding in findings if finding.remedy]
     verdict = f"{len(wrong)} to repair: {', '.join(wrong)}" if wrong else "Ready: the applications run here."
-    if options.json:
+    if first and options.json:
         tell(document(1, "doctor", ready=not wrong, verdict=verdict,
                       tables={"findings": [vars(finding) for finding in findings]}), keep="\n")  # fmt: skip
-    else:
+    elif first:
         tell(verdict if options.quiet else f"\n{verdict}", keep="\n")
     return 1 if wrong else 0
 
@@ -103,6 +109,7 @@ def _keep_silent(command: list[str], seconds: float, output: str) -> None:
 
 def findings_here(tried: Tried = _keep_silent) -> Iterator[Finding]:
     """What is found, one by one, because some take seconds; `tried` is told every command that was run."""
+    yield Finding("node", platform.node())
     yield Finding("python", f"{platform.python_version()} {sys.executable}")
     yield from packages()
     yield from mpi(tried)
@@ -112,6 +119,7 @@ def findings_here(tried: Tried = _keep_silent) -> Iterator[Finding]:
     yield Finding("processor", f"{environment.cpu_model()}, {environment.instructions()}")
     yield Finding("cores", f"{cores()} for this process")
     yield memory()
+    yield from ranks()
 
 
 def packages() -> Iterator[Finding]:
@@ -131,7 +139,9 @@ def mpi(tried: Tried) -> Iterator[Finding]:
     """The MPI library that mpi4py loads, and whether mpirun is its own."""
     if importlib.util.find_spec("mpi4py") is None:
         return
-    alone = _output([sys.executable, "-c", PROBE], tried)
+    # With the variables of a step Open MPI, which asks Slurm for its rank, would end a process that is none.
+    env = {key: value for key, value in os.environ.items() if not key.startswith((*RANK_VARIABLES, "SLURM_"))}
+    alone = _output([sys.executable, "-c", PROBE], tried, env)
     beside = Path(sys.executable).parent / "mpirun"
     on_path = shutil.which("mpirun")
     mpirun = on_path or (str(beside) if beside.exists() else None)
@@ -169,6 +179,29 @@ def mpi(tried: Tried) -> Iterator[Finding]:
         + ("each of two processes was alone" if sizes else gist(two)),
         remedy=f"use {use}, or let mpi4py load this mpirun's library: MPI4PY_MPIABI=mpich|openmpi and "
         "MPI4PY_LIBMPI=/path/to/libmpi.so",
+    )
+
+
+def ranks() -> Iterator[Finding]:
+    """Where a launcher started several ranks: whether they find each other, and in which nodes they are. Starts MPI."""
+    launched = environment.launched()
+    if launched is None or launched.size == 1:
+        return
+    try:
+        comm = world()
+    except UsageError:
+        yield Finding(
+            "ranks",
+            f"{launched.name} started {launched.size} processes, and each is alone in mpi4py's library",
+            remedy="use the mpirun of that library, or let mpi4py load the launcher's (MPI4PY_MPIABI and "
+            "MPI4PY_LIBMPI); with srun, choose --mpi",
+        )
+        return
+    nodes = Counter(comm.allgather(platform.node()))
+    shown = ", ".join(f"{node} ({count})" for node, count in list(nodes.items())[:SHOWN])
+    more = f" and {len(nodes) - SHOWN} more" if len(nodes) > SHOWN else ""
+    yield Finding(
+        "ranks", f"{comm.size} found each other, in {len(nodes)} node{'s' * (len(nodes) > 1)}: {shown}{more}"
     )
 
 
@@ -244,10 +277,10 @@ def memory() -> Finding:
     return Finding("memory", f"{total:.1f} GiB, {free:.1f} GiB available")
 
 
-def _output(command: list[str], tried: Tried) -> str:
+def _output(command: list[str], tried: Tried, env: Mapping[str, str] | None = None) -> str:
     """`output_of`, of which `tried` is told."""
     begin = time.perf_counter()
-    output = output_of(command)
+    output = output_of(command, env)
     tried(command, time.perf_counter() - begin, output)
     return output
 

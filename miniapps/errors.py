@@ -9,3 +9,12 @@ class UsageError(Exception):
 
 class RunError(Exception):
     """A run cannot go on for a reason of its numbers, not of the program; the message is enough to act on."""
+
+
+class Stalled(Exception):
+    """A rank makes no progress; `rank` is the one to blame, where one is known, and `speaks` whether this rank is the
+    one of its node that says so."""
+
+    def __init__(self, message: str, rank: int | None, speaks: bool):
+        super().__init__(message)
+        self.rank, self.speaks = rank, speaks

@@ -65,12 +65,22 @@ def partners(run: str | os.PathLike) -> dict[str, dict[int, list[int]]]:
     return by_region
 
 
+def hosts(run: str | os.PathLike) -> list[str]:
+    """The name of the node of each rank, "" where its trace does not say."""
+    named = {
+        t.attributes["rank"]: t.attributes.get("environment", {}).get("node", "")
+        for t in read_run(run, tables=())
+    }
+    return [named[rank] for rank in sorted(named)]
+
+
 def _of_rank(trace: RankTrace) -> pd.DataFrame:
     events, attributes = trace.tables["events"], trace.attributes
     index = np.flatnonzero(events["end"] >= events["start"])
     stated = attributes.get("regions", {})
     kinds = np.array([KINDS.index(stated.get(name, COMPUTE)) for name in trace.names], np.int8)
-    start, end = (_on_rank_0(events[key][index], attributes) for key in ("start", "end"))
+    first = int(events["start"][index[0]]) if len(index) else 0
+    start, end = (_on_rank_0(events[key][index], first, attributes) for key in ("start", "end"))
     frame = pd.DataFrame(
         {
             "rank": attributes["rank"],
@@ -88,12 +98,13 @@ def _of_rank(trace: RankTrace) -> pd.DataFrame:
     return frame.assign(depth=_depths(frame["start"].to_numpy(), frame["end"].to_numpy()))
 
 
-def _on_rank_0(ns: np.ndarray, attributes: dict) -> np.ndarray:
-    """Times of this rank as the clock of rank 0 shows them: less the offset, which drifts from the first event on."""
+def _on_rank_0(ns: np.ndarray, first: int, attributes: dict) -> np.ndarray:
+    """Times of this rank as the clock of rank 0 shows them: less the offset, which drifts, by so many ns in a second,
+    from the start of the first event on."""
     offset, drift = attributes.get("clock_offset_ns", 0.0), attributes.get("clock_drift", 0.0)
-    if not len(ns) or not (offset or drift):
+    if not (offset or drift):
         return ns
-    return ns - np.rint(offset + drift * (ns - ns[0])).astype(np.int64)
+    return ns - np.rint(offset + drift * (ns - first) / 1e9).astype(np.int64)
 
 
 def _depths(start: np.ndarray, end: np.ndarray) -> np.ndarray:

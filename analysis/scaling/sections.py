@@ -13,6 +13,7 @@ from analysis.scaling.tables import (
     collective_tables,
     efficiency_tables,
     fit_tables,
+    link_tables,
     path_tables,
     speedup_tables,
     straggler_tables,
@@ -66,7 +67,8 @@ def _traced(results: Study, labels: Sequence[str]) -> list[Section]:
         Section(
             title_of_path, "", second,
             [*communication_figures(results), *straggler_figures(results, labels), *path_figures(results)],
-            folded([*collective_tables(results), *straggler_tables(results), *path_tables(results)]),
+            folded([*collective_tables(results), *straggler_tables(results), *link_tables(results),
+                    *path_tables(results)]),
         ),
     ]  # fmt: skip
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from analysis.load.frames import Frames
-from analysis.load.timeline import partners, timeline
+from analysis.load.timeline import hosts, partners, timeline
 from analysis.runs import label
 from analysis.scaling.communication import COLLECTIVES, STRAGGLERS, collectives, stragglers
 from analysis.scaling.efficiency import EFFICIENCY, against_base, efficiencies
 from analysis.scaling.fit import fits
+from analysis.scaling.links import LINKS, links, slow_links
 from analysis.scaling.path import composition, critical_path, path_ranks, path_regions
 from analysis.scaling.series import scaled, series, speedups
 from analysis.scaling.waits import Unmatched, waits
@@ -24,7 +25,7 @@ REGIONS = ("name", "path_s", "share", "mean_s", "gain_s")
 ON_RANKS = ("rank", "path_s", "share")
 KEYS = ("series", "kind", "size", "run", "repeat")
 TRACED = {"efficiencies": (*EFFICIENCY, "computation", "global"), "collectives": COLLECTIVES,
-          "stragglers": STRAGGLERS, "path_regions": REGIONS, "path_ranks": ON_RANKS}  # fmt: skip
+          "stragglers": STRAGGLERS, "links": LINKS, "path_regions": REGIONS, "path_ranks": ON_RANKS}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -124,10 +125,13 @@ def _of_run(row, notes: list[str]) -> dict[str, pd.DataFrame] | None:
             f"(up to {known['acausal_ns'] / 1000:,.0f} microseconds): the clocks of its nodes do not agree better, or "
             "not every exchange is with all partners of its region"
         )
+    between_nodes = links(waiting, hosts(row.path))
+    notes += [f"{run}: {sentence}" for sentence in slow_links(between_nodes)]
     return {
         "efficiencies": pd.DataFrame([known]),
         "collectives": collectives(waiting),
         "stragglers": stragglers(waiting),
+        "links": between_nodes,
         "path_regions": path_regions(waiting, parts),
         "path_ranks": path_ranks(waiting, parts),
     }

@@ -24,7 +24,7 @@ METRICS = (
 def all_tables(results: Study) -> list[tuple[str, Table]]:
     """Every table, in the order in which they are read."""
     return [*speedup_tables(results), *fit_tables(results), *efficiency_tables(results), *collective_tables(results),
-            *straggler_tables(results), *path_tables(results)]  # fmt: skip
+            *straggler_tables(results), *link_tables(results), *path_tables(results)]  # fmt: skip
 
 
 def exported(results: Study) -> dict[str, pd.DataFrame]:
@@ -129,6 +129,21 @@ def straggler_tables(results: Study) -> list[tuple[str, Table]]:
                 (f"Ranks that others wait for: {name}", Table(columns, rows, (*columns[:6], columns[7])))
             )
     return tables
+
+
+def link_tables(results: Study) -> list[tuple[str, Table]]:
+    """The links between nodes, on the most ranks of each series that ran on three nodes or more."""
+    columns = ("nodes", "waits", "longer than others, s", "share", "link")
+    return [
+        (
+            f"Links between nodes: {name}",
+            Table(columns, [
+                (row.nodes, f"{row.waits:,}", number(row.longer_s), f"{row.share:.1%}", "slow" if row.slow else "")
+                for row in own.head(RANKS_SHOWN).itertuples(index=False)
+            ], columns[1:4]),
+        )
+        for name, own in largest(results.traced["links"])
+    ]  # fmt: skip
 
 
 def path_tables(results: Study) -> list[tuple[str, Table]]:

@@ -18,9 +18,23 @@ LIBRARIES = ("mpich", "openmpi")
 NETWORK = "10.77.0.0/24"
 INTERFACE = "eth0"
 MOST_RANKS = 4096
-# UCX believes that processes of one boot share memory, whatever their host names are. Nodes have memory of their own,
-# where it fails to; ranks of one node use that of MPICH itself.
-UCX_TLS = "tcp,self"
+# What keeps the messages of each library in the network of the nodes. UCX believes that processes of one boot share
+# memory, whatever their host names are. Nodes have memory of their own, where it fails to; ranks of one node use that
+# of MPICH itself.
+WITHIN = {
+    "mpich": {
+        "UCX_TLS": "tcp,self",
+        "UCX_NET_DEVICES": INTERFACE,
+        "FI_PROVIDER": "tcp",
+        "FI_TCP_IFACE": INTERFACE,
+    },
+    "openmpi": {
+        "OMPI_MCA_pml": "ob1",
+        "OMPI_MCA_btl": "tcp,self",
+        "OMPI_MCA_btl_tcp_if_include": NETWORK,
+        "OMPI_MCA_mpi_yield_when_idle": "1",  # nodes share cores
+    },
+}
 
 # enter K COMMAND...: a command in node K, with host name, System V memory and /dev/shm of its own.
 ENTER = """\
@@ -136,24 +150,12 @@ def launch(
     if mpi == "mpich":
         line = [mpirun, "-launcher", "ssh", "-launcher-exec", agent, "-hosts", ",".join(addresses)]
         line += ["-ppn", str(counts[0])]
-        wanted = {
-            "UCX_TLS": UCX_TLS,
-            "UCX_NET_DEVICES": INTERFACE,
-            "FI_PROVIDER": "tcp",
-            "FI_TCP_IFACE": INTERFACE,
-        }
     else:
         line = [mpirun, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
         line += ["--prtemca", "plm_ssh_agent", agent, "--prtemca", "prte_if_include", NETWORK]
         hosts = [f"{host}:{count}" for host, count in zip(addresses, counts, strict=True)]
         line += ["--host", ",".join(hosts)]
-        wanted = {
-            "OMPI_MCA_pml": "ob1",
-            "OMPI_MCA_btl": "tcp,self",
-            "OMPI_MCA_btl_tcp_if_include": NETWORK,
-            "OMPI_MCA_mpi_yield_when_idle": "1",  # nodes share cores
-        }
     return Launch(
         [str(folder / "enter"), "1", *line, "-n", str(ranks), *command],
-        {key: value for key, value in wanted.items() if key not in environment},
+        {key: value for key, value in WITHIN[mpi].items() if key not in environment},
     )

@@ -6,6 +6,8 @@
 #SBATCH --cpus-per-task=@{cpus}
 #SBATCH --time=@{time}
 #SBATCH --output=@{output}
+# A job that Slurm starts again, as after the loss of a node, keeps what it printed before.
+#SBATCH --open-mode=append
 @{directives}# Not -u: the module functions of some sites use variables that are not set.
 set -eo pipefail
 

@@ -25,6 +25,7 @@ class Messages:
         self.nbytes = self._sent.itemsize * sum(
             stop - start for start, stop in sends.values()
         )  # sent each time
+        self.peers = sorted({*sends, *receives})
         self._comm = comm.Dup()
         self.requests = [
             self._comm.Recv_init(self._received[start:stop], source=peer)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernels.guarantees import ChoiceError
-from miniapps.errors import RunError, UsageError
+from miniapps.errors import RunError, Stalled, UsageError
 from miniapps.layout.blocks import BlocksError
 from miniapps.received.text import tell
 from miniapps.runner import outcome
@@ -28,7 +28,7 @@ DONE, FAILED, BAD_USAGE, NOT_VERIFIED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130
 
 USAGE = (UsageError, ChoiceError, BlocksError)
 # Errors that explain themselves: a traceback would only hide what they say.
-CLEAR = (*USAGE, RunError, PlaceError, TraceError, KeyboardInterrupt)
+CLEAR = (*USAGE, RunError, Stalled, PlaceError, TraceError, KeyboardInterrupt)
 INTERRUPTIONS = (Terminated, KeyboardInterrupt)  # by others, to end: no failure of the rank that gets it
 
 HEARD_S = 0.5  # for the launcher to pass on what was said: it drops it when the job is aborted
@@ -38,6 +38,10 @@ GRACE_S = (
     2.0  # how long other nodes leave the word to that of rank 0, where no result.json can tell who was first
 )
 LAST_RESORT_S = 30  # after which SIGALRM kills a rank that cannot even fail, say on a dead file system
+
+
+# A stalled rank is ended by the thread that watches it, and may fail by itself meanwhile: one of the two does.
+_failing = threading.Lock()
 
 
 @dataclass
@@ -58,25 +62,28 @@ def fail(error: BaseException, app: str, comm: Any, state: State) -> int:
     first to write result.json.
     """
     interrupts.ignore()
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    with _failing:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(LAST_RESORT_S)
-    code = exit_code(error)
-    first = True
-    try:
-        message, first = _save(error, code, app, comm, state)
-    except Exception as another:  # whatever fails here must not keep the job from ending
-        message = [f"{app}: rank {comm.rank} of {comm.size}: {describe(error)} (then: {describe(another)})"]
-    if first:
-        with contextlib.suppress(OSError):
-            sys.stdout.flush()
-            tell("\n".join(message), sys.stderr, keep="\n")
-    if comm.size == 1:
-        signal.alarm(0)
-        return code
-    time.sleep(HEARD_S if first else PATIENCE_S)
-    comm.Abort(code)
-    os._exit(code)
+        code = exit_code(error)
+        first = True
+        try:
+            message, first = _save(error, code, app, comm, state)
+        except Exception as another:  # whatever fails here must not keep the job from ending
+            message = [
+                f"{app}: rank {comm.rank} of {comm.size}: {describe(error)} (then: {describe(another)})"
+            ]
+        if first:
+            with contextlib.suppress(OSError):
+                sys.stdout.flush()
+                tell("\n".join(message), sys.stderr, keep="\n")
+        if comm.size == 1:
+            signal.alarm(0)
+            return code
+        time.sleep(HEARD_S if first else PATIENCE_S)
+        comm.Abort(code)
+        os._exit(code)
 
 
 def exit_code(error: BaseException) -> int:
@@ -102,7 +109,9 @@ def describe(error: BaseException) -> str:
 def _save(error, code, app, comm, state: State) -> tuple[list[str], bool]:
     """(lines of the message, whether this rank is the one to print them)."""
     launch, place, ctx = state.launch, state.place, state.ctx
-    if place is None:
+    if isinstance(error, Stalled):
+        first = error.speaks
+    elif place is None:
         first = comm.rank == 0 or not isinstance(error, PlaceError)  # which all ranks raise
     else:
         first = place.claim()
@@ -131,12 +140,16 @@ def _save(error, code, app, comm, state: State) -> tuple[list[str], bool]:
         isinstance(error.__cause__, FileExistsError) and ctx is None
     )  # two runs began in one directory at once
     if first and place is not None and launch is not None and not others:
-        blamed = died if died is not None or isinstance(error, INTERRUPTIONS) else comm.rank
+        blamed = comm.rank
+        if died is not None or isinstance(error, INTERRUPTIONS):
+            blamed = died
+        elif isinstance(error, Stalled):
+            blamed = error.rank
         error_fields = {"error": message[0], "failed_rank": blamed}
         try:
             outcome.write(place, launch.result("failed", code if died is None else FAILED) | error_fields)
         except FileExistsError:
-            first = False
+            first = isinstance(error, Stalled)  # the word of another node may not have come out of it
         except OSError as trouble:
             message.append(f"  {RESULT}: cannot be written: {trouble.strerror or trouble}")
             first = died is None  # who died may have spoken before: nothing tells
@@ -146,10 +159,12 @@ def _save(error, code, app, comm, state: State) -> tuple[list[str], bool]:
 
 
 def _died(error: BaseException, state: State) -> int | None:
-    """The rank whose death this rank notices by `error`: as the launcher's SIGTERM, or in a call of MPI."""
+    """The rank of this node whose death this rank notices by `error`: as the launcher's SIGTERM, in a call of MPI, or
+    as one that does not end."""
     from mpi4py import MPI
 
-    return peers.dead(state.peers or {}) if isinstance(error, (*INTERRUPTIONS, MPI.Exception)) else None
+    noticed = (*INTERRUPTIONS, MPI.Exception, Stalled)
+    return peers.dead(state.peers or {}) if isinstance(error, noticed) else None
 
 
 def _keep_traceback(error: BaseException, state: State, rank: int) -> list[str]:

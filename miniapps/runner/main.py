@@ -18,6 +18,7 @@ from miniapps.runner.failure import BAD_USAGE, DONE, FAILED, NOT_VERIFIED, USAGE
 from miniapps.runner.launch import Launch, prepare
 from miniapps.runner.options import RunOptions
 from miniapps.runner.outcome import RESULT, Check, Outcome
+from miniapps.runner.stall import Watchdog
 from miniapps.system import environment, interrupts, peers
 from miniapps.system.place import Place, PlaceError
 from miniapps.system.resources import Need
@@ -74,7 +75,10 @@ def main(app: App, argv: list[str] | None = None, comm: Any = None) -> int:
     try:
         with interrupts.raising():
             code, state.launch = _agree(app, argv, comm)
-            return code if state.launch is None else _run(app, comm, state, state.launch)
+            if state.launch is None:
+                return code
+            with Watchdog(state.launch.options.stall, app.name, comm, state):
+                return _run(app, comm, state, state.launch)
     except BaseException as error:
         return fail(error, app.name, comm, state)
 

@@ -153,6 +153,16 @@ class RunOptions:
         flag="--fault",
         help="inject a fault, such as nan@step=5,block=3; may be repeated",
     )
+    stall: float = option(
+        0.0,
+        role="control",
+        flag="--stall",
+        unit="s",
+        minimum=0.0,
+        maximum=1e6,
+        help="end the run when a rank is in one call for so long without progress, as where a node or its network is "
+        "lost; 0: never",
+    )
     log_level: str = option(
         "info",
         role="control",

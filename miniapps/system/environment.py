@@ -78,7 +78,7 @@ ALLOCATIONS = ("FPNA_ALLOCATION_ID", "SLURM_JOB_ID", "PBS_JOBID", "PJM_JOBID", "
 # How launchers tell the processes that they start: (launcher, number of ranks, rank).
 LAUNCHERS = (
     ("Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
-    ("PMI, as of MPICH's mpirun", "PMI_SIZE", "PMI_RANK"),
+    ("PMI, as of MPICH's mpirun and of srun --mpi=pmi2", "PMI_SIZE", "PMI_RANK"),
     ("srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
 )
 

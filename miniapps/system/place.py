@@ -90,6 +90,10 @@ class Place:
             with contextlib.suppress(OSError):
                 os.unlink(draft, dir_fd=self._handle)
 
+    def remove(self, name: str) -> None:
+        """Remove a file that this process has written. Raises OSError."""
+        os.unlink(name, dir_fd=self._handle)
+
     def close(self) -> None:
         """Let go of the directory."""
         os.close(self._handle)

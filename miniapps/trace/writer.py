@@ -128,7 +128,7 @@ class Tracer:
             pending["block"] += [int(block)] * len(part)
             pending["value"] += part
             begin = first + start
-            after = self._ended()
+            after = self.ended()
             pending["where"] += [(1, self.repeat, begin + i, number, after) for i in range(len(part))]
             if len(pending["value"]) >= BLOCK:
                 self._write(tails=False)
@@ -211,6 +211,10 @@ class Tracer:
         """Where the file is now; None where it was removed."""
         return self.path if place.leads_to(self.path, self._identity) else place.whereabouts(self._identity)
 
+    def ended(self) -> int:
+        """Events so far, of those that are recorded. Those with smaller numbers had ended when a row was recorded."""
+        return self._events + len(self._rows) // _EVENT.size
+
     def __enter__(self) -> Tracer:
         return self
 
@@ -222,7 +226,7 @@ class Tracer:
         number = self._number(name) if isinstance(name, str) else name
         for column, rows in columns.items():
             pending[column] += rows
-        pending["where"].append((len(rows), self.repeat, self.step, number, self._ended()))
+        pending["where"].append((len(rows), self.repeat, self.step, number, self.ended()))
 
     def _number(self, name: str) -> int:
         return self._names.setdefault(name, len(self._names))
@@ -234,10 +238,6 @@ class Tracer:
             if (text := json.dumps(entries)) != self._written.get(key, "{}"):
                 self.attributes(**{key: entries})
                 self._written[key] = text
-
-    def _ended(self) -> int:
-        """Events so far. Those with smaller numbers had ended when a row was recorded."""
-        return self._events + len(self._rows) // _EVENT.size
 
     def _write(self, tails: bool) -> None:
         """Hand all rows to the file, which writes full chunks, and with `tails` the rest too."""

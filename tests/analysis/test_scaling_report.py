@@ -68,6 +68,7 @@ def test_csv_holds_every_table(campaign, tmp_path, capsys):
         "efficiencies",
         "collectives",
         "stragglers",
+        "links",
         "path_regions",
         "path_ranks",
     )

@@ -65,3 +65,10 @@ def test_partners_by_region_and_rank(tmp_path):
             tracer.partners("halo", [1 - rank])
             tracer.partners("halo", [1 - rank])
     assert partners(run) == {"halo": {0: [1], 1: [0]}}
+
+
+def test_a_clock_drifts_by_so_many_nanoseconds_in_a_second(tmp_path):
+    run = write_timed(
+        tmp_path / "run", lambda rank, step: [("work", 1000.0, [])], size=1, steps=2, clock_drift=5.0 * MS
+    )
+    assert (timeline(run)["end"] / MS).tolist() == [995.0, 1990.0]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.cluster import cluster, iproute
 from tests.jobs.slurm import missing, start
 
 
@@ -17,4 +18,15 @@ def slurm():
     with tempfile.TemporaryDirectory(prefix="fpna-slurm-") as directory:
         os.chmod(directory, 0o755)  # munged, which is not root, has its files below
         with start(Path(directory)) as running:
+            yield running
+
+
+@pytest.fixture(scope="module")
+def slurm_of_nodes():
+    """A Slurm of two nodes, n1 and n2, which are network namespaces; tests skip as with `slurm`."""
+    if reason := missing() or iproute.why_not():
+        pytest.skip(reason)
+    with tempfile.TemporaryDirectory(prefix="fpna-slurm-") as directory:
+        os.chmod(directory, 0o755)
+        with cluster(nodes=2) as nodes, start(Path(directory), nodes) as running:
             yield running

@@ -1,8 +1,14 @@
-"""A Slurm of one node for the tests: Debian's munged, slurmctld and slurmd, all state in a directory of its own.
+"""A Slurm for the tests: Debian's munged, slurmctld and slurmd, all state in a directory of its own.
 
     def test_a_job_ends(slurm):            # a fixture of conftest.py; skips where none can run
         job = slurm.sbatch("#!/bin/sh\\nhostname\\n")
         slurm.wait(job)                    # {"JobState": "COMPLETED", "ExitCode": "0:0", ...}
+
+Its one node is this machine. With the nodes of `jobs.cluster` each of them has a slurmd, and the first slurmctld and
+all commands, as a login node has:
+
+    with cluster(nodes=2) as nodes, start(directory, nodes) as slurm:
+        slurm.command("srun", "--mpi=pmi2", "-N2", "-n4", "python", ...)
 
 Nothing of the machine is touched: own configuration (SLURM_CONF), ports, spool, munge key and socket. The daemons
 start as root only, since slurmd starts jobs in the name of users.
@@ -20,13 +26,16 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobs.cluster import Cluster
+from jobs.cluster.launch import WITHIN, address
+
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "scancel", "sinfo")
 CPUS = 8  # more than there may be: jobs of two tests run side by side, and ranks may share a core
 FINAL = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", "DEADLINE")
 
 CONFIGURATION = """\
 ClusterName=test
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={host}({address})
 SlurmctldPort={controller_port}
 SlurmdPort={node_port}
 SlurmUser=root
@@ -34,11 +43,13 @@ AuthType=auth/munge
 AuthInfo=socket={root}/munge/socket
 CredType=cred/munge
 StateSaveLocation={root}/state
-SlurmdSpoolDir={root}/spool
+SlurmdSpoolDir={root}/spool-%n
+# Where PMIx has its sockets: hosts that are nodes of a cluster share /tmp.
+TmpFS={root}/tmp-%n
 SlurmctldPidFile={root}/slurmctld.pid
-SlurmdPidFile={root}/slurmd.pid
+SlurmdPidFile={root}/slurmd-%n.pid
 SlurmctldLogFile={root}/slurmctld.log
-SlurmdLogFile={root}/slurmd.log
+SlurmdLogFile={root}/slurmd-%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
@@ -51,9 +62,9 @@ KillWait=2
 # MPICH names shared memory by job and step: numbers used before would find what killed ranks have left.
 FirstJobId={first}
 SchedulerParameters=sched_interval=2,batch_sched_delay=0,sched_min_interval=0
-# {cpus} processors, however many the machine has
+# {cpus} processors of each node, however many the machine has
 SlurmdParameters=config_overrides
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory=1024 State=UNKNOWN
+{hosts}
 PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
@@ -79,19 +90,36 @@ def search_path():
 
 @dataclass(frozen=True)
 class Slurm:
-    """A running Slurm: its directory and the environment in which its commands find it."""
+    """A running Slurm: its directory, its hosts, the first of which has all commands, the environment in which these
+    find it, and the cluster of which the hosts are nodes; None for this machine."""
 
     root: Path
-    host: str
+    hosts: tuple
     environment: dict
+    nodes: Cluster | None = None
+
+    def on(self, host, argv):
+        """The command line that runs `argv` on one of the hosts."""
+        return list(argv) if self.nodes is None else self.nodes.command(self.hosts.index(host) + 1, argv)
 
     def command(self, *argv, check=True, cwd=None, env=None):
-        """What a command of Slurm printed (str); with `check`, its failure fails the test."""
+        """What a command, of Slurm or any other, printed on the first host (str); with `check`, its failure fails the
+        test."""
         run = subprocess.run(
-            argv, capture_output=True, text=True, timeout=60, cwd=cwd, env={**self.environment, **(env or {})}
+            self.on(self.hosts[0], map(str, argv)),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=cwd,
+            env={**self.environment, **(env or {})},
         )
         assert not check or run.returncode == 0, f"{' '.join(map(str, argv))}: {run.stdout}{run.stderr}"
         return run.stdout + run.stderr
+
+    def idle(self):
+        """Whether all hosts are up and have nothing to do."""
+        states = self.command("sinfo", "--noheader", "--Node", "--format=%t", check=False).split()
+        return states == ["idle"] * len(self.hosts)
 
     def sbatch(self, script, *options, cwd=None):
         """Submit a script (its text) and return the job's id (str)."""
@@ -132,49 +160,65 @@ class Slurm:
 
 
 @contextlib.contextmanager
-def start(root):
-    """A Slurm with all its files below `root` (a directory that others can enter), until the block ends."""
-    host = socket.gethostname().split(".")[0]
-    environment = {**without_job(os.environ), "SLURM_CONF": str(root / "slurm.conf"), "PATH": search_path()}
-    for name in ("state", "spool", "munge"):
+def start(root, nodes=None):
+    """A Slurm with all its files below `root` (a directory that others can enter), until the block ends; on this
+    machine, or on the `nodes` of a cluster (jobs.cluster.Cluster)."""
+    if nodes is None:
+        addresses = {socket.gethostname().split(".")[0]: "127.0.0.1"}
+        more = {}
+    else:
+        addresses = {f"n{node}": address(node) for node in range(1, nodes.nodes + 1)}
+        more = {name: value for variables in WITHIN.values() for name, value in variables.items()}
+    environment = {
+        **without_job(os.environ),
+        **more,
+        "SLURM_CONF": str(root / "slurm.conf"),
+        "PATH": search_path(),
+    }
+    slurm = Slurm(root, tuple(addresses), environment, nodes)
+    first = slurm.hosts[0]
+    of_hosts = [f"{name}-{host}" for host in slurm.hosts for name in ("spool", "tmp")]
+    for name in ("state", "munge", *of_hosts):
         (root / name).mkdir(mode=0o755)
     controller_port, node_port = free_ports(2)
     configuration = CONFIGURATION.format(
         root=root,
-        host=host,
+        host=first,
+        address=addresses[first],
         cpus=CPUS,
+        hosts="\n".join(
+            f"NodeName={host} NodeAddr={place} CPUs={CPUS} RealMemory=1024 State=UNKNOWN"
+            for host, place in addresses.items()
+        ),
         first=secrets.randbelow(30_000_000) + 1,
         controller_port=controller_port,
         node_port=node_port,
     )
     (root / "slurm.conf").write_text(configuration)
+    # Nothing here uses control groups. Without this slurmd looks for them, and in a network namespace there are none.
+    (root / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
     munge = root / "munge"
     key = munge / "key"
     key.write_bytes(secrets.token_bytes(128))
     key.chmod(0o400)
     for path in (munge, key):
         shutil.chown(path, "munge", "munge")
-    slurm = Slurm(root, host, environment)
     with contextlib.ExitStack() as daemons:
+
+        def run(name, argv):
+            daemons.enter_context(running(argv, environment, root / f"{name}.out"))
+
         as_munge = ("setpriv", "--reuid=munge", "--regid=munge", "--clear-groups", "--")
         places = {"socket": "socket", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
         options = [f"--{option}={munge}/{file}" for option, file in places.items()]
-        daemons.enter_context(
-            running(
-                [*as_munge, "munged", "--foreground", *options, f"--key-file={key}"],
-                environment,
-                root / "munged.out",
-            )
-        )
+        # One for all hosts: its socket is a file.
+        run("munged", [*as_munge, "munged", "--foreground", *options, f"--key-file={key}"])
         until(lambda: (munge / "socket").exists(), "munged makes no socket", root)
-        daemons.enter_context(running(["slurmctld", "-D", "-i"], environment, root / "slurmctld.out"))
+        run("slurmctld", slurm.on(first, ["slurmctld", "-D", "-i"]))
         until(lambda: "is UP" in slurm.command("scontrol", "ping", check=False), "slurmctld is silent", root)
-        daemons.enter_context(running(["slurmd", "-D", "-N", host], environment, root / "slurmd.out"))
-        until(
-            lambda: slurm.command("sinfo", "-h", "-o", "%t", check=False).strip() == "idle",
-            "the node does not come up",
-            root,
-        )
+        for host in slurm.hosts:
+            run(f"slurmd-{host}", slurm.on(host, ["slurmd", "-D", "-N", host]))
+        until(slurm.idle, "the nodes do not come up", root)
         try:
             yield slurm
         finally:

@@ -224,7 +224,7 @@ def test_a_killed_rank_ends_the_job_instead_of_leaving_the_others_to_wait(slurm,
 
 
 def test_a_drained_node_is_the_reason_why_a_job_waits_and_it_runs_afterwards(slurm, place, cluster):
-    slurm.command("scontrol", "update", f"NodeName={slurm.host}", "State=DRAIN", "Reason=fan")
+    slurm.command("scontrol", "update", f"NodeName={slurm.hosts[0]}", "State=DRAIN", "Reason=fan")
     try:
         submission = submit(job("waits", "true"), cluster, place / "jobs")
         deadline = time.monotonic() + 60
@@ -233,9 +233,9 @@ def test_a_drained_node_is_the_reason_why_a_job_waits_and_it_runs_afterwards(slu
             time.sleep(0.2)
         [state] = [state for state in states(place / "jobs") if state.id == submission.id]
         assert state.state == "QUEUED"
-        assert re.fullmatch(f"PENDING: (.*DRAINED.*|.*UnavailableNodes:{slurm.host})", state.message)
+        assert re.fullmatch(f"PENDING: (.*DRAINED.*|.*UnavailableNodes:{slurm.hosts[0]})", state.message)
     finally:
-        slurm.command("scontrol", "update", f"NodeName={slurm.host}", "State=RESUME")
+        slurm.command("scontrol", "update", f"NodeName={slurm.hosts[0]}", "State=RESUME")
     assert slurm.wait(submission.id)["JobState"] == "COMPLETED"
 
 

@@ -8,10 +8,10 @@ import sysconfig
 import zipfile
 from pathlib import Path
 
+import kernels._native
 import pytest
 
 import kernels
-import kernels._native
 from tests.launch import run_mpi, run_python
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,6 +10,8 @@
 #SBATCH --cpus-per-task=2
 #SBATCH --time=01:30:00
 #SBATCH --output=logs/%x_%A_%a.out
+# A job that Slurm starts again, as after the loss of a node, keeps what it printed before.
+#SBATCH --open-mode=append
 #SBATCH --account=lab_g
 # Repeats across allocations, one after another.
 #SBATCH --array=0-2%1

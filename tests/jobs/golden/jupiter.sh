@@ -13,6 +13,8 @@
 #SBATCH --cpus-per-task=72
 #SBATCH --time=01:30:00
 #SBATCH --output=logs/%x_%A_%a.out
+# A job that Slurm starts again, as after the loss of a node, keeps what it printed before.
+#SBATCH --open-mode=append
 #SBATCH --account=lab_g
 #SBATCH --partition=booster
 # Repeats across allocations, one after another.

@@ -1,0 +1,72 @@
+"""Links between nodes: which of them the ranks on both its sides wait for longer than others do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from analysis.scaling.waits import Waits
+
+LINKS = ("nodes", "waits", "longer_s", "share", "slow")
+SLOW_TIMES = 5.0  # as long as with the link for which is waited least
+SLOW_SHARE = 0.1  # of the run time
+
+
+def links(waits: Waits, hosts: Sequence[str]) -> pd.DataFrame:
+    """One row for each two nodes whose ranks wait for each other, of three and more, longest first; columns LINKS.
+
+    What is left of a wait after the last partner had begun is the time of messages. Where one link is slow, ranks on
+    both its sides have more of it than the rank that has least of it in the same collective or exchange. `longer_s` is
+    this excess, added up over the `waits`: of a node that of its rank with the least, of the two nodes the lesser.
+    `share` is of the run time. `slow`: SLOW_TIMES the least of all pairs, SLOW_SHARE of the run time, and more than the
+    clocks of the nodes can be wrong. What all ranks wait for alike, as where every link of a node is slow, is in no
+    excess. `hosts`: the node of each rank.
+    """
+    table, nodes = waits.table, list(dict.fromkeys(hosts))
+    if len(nodes) < 3 or not len(table):
+        return pd.DataFrame(columns=list(LINKS))
+    at = np.array([nodes.index(host) for host in hosts])
+    rest = (table["own"] - table["late"]).clip(lower=0).to_numpy(float)
+    rest = np.where(waits.rows >= 0, rest[waits.rows], np.inf)
+    excess = rest - rest.min(axis=1, keepdims=True)
+    name_of = table.drop_duplicates("group")["name"].astype("str").to_numpy()
+    wrong = float((table["last"] - table["end"]).max())
+    everywhere = np.ones((waits.size, len(nodes)), bool)
+    rows = []
+    for a, b in combinations(range(len(nodes)), 2):
+        sides, count = np.zeros(2), 0
+        for name in dict.fromkeys(name_of):
+            across = everywhere
+            if name in waits.partners:
+                across = np.zeros_like(everywhere)
+                across[np.arange(waits.size)[:, None], at[waits.partners[name]]] = True
+            own = [np.flatnonzero((at == here) & across[:, there]) for here, there in ((a, b), (b, a))]
+            if not all(map(len, own)):
+                continue
+            least = np.array([excess[name_of == name][:, ranks].min(axis=1) for ranks in own])
+            known = np.isfinite(least).all(axis=0)
+            sides, count = sides + least[:, known].sum(axis=1), count + int(known.sum())
+        if count:
+            rows.append((f"{nodes[a]}, {nodes[b]}", count, float(sides.min()) / 1e9))
+    frame = pd.DataFrame(rows, columns=list(LINKS[:3]))
+    share = frame["longer_s"] * 1e9 / waits.wall
+    slow = (
+        (frame["longer_s"] >= SLOW_TIMES * frame["longer_s"].min())
+        & (share >= SLOW_SHARE)
+        & (frame["longer_s"] * 1e9 > wrong * frame["waits"])
+    )
+    frame = frame.assign(share=share, slow=slow)
+    return frame.sort_values(["longer_s", "nodes"], ascending=[False, True], ignore_index=True)
+
+
+def slow_links(frame: pd.DataFrame) -> list[str]:
+    """A sentence on each slow link in `frame`, as `links` returns it."""
+    return [
+        f"the link between {row.nodes.replace(', ', ' and ')} is slow: ranks on both its sides wait "
+        f"{row.longer_s:.3g} s longer for messages than other ranks in the same collectives and exchanges, "
+        f"{row.share:.0%} of the run time; others wait for these ranks in turn"
+        for row in frame[frame["slow"].astype(bool)].itertuples(index=False)
+    ]
