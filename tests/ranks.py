@@ -94,16 +94,34 @@ class Job:
 def _start(library, env, ranks):
     """A job of so many ranks, which wait for runs; skips the test where the library is not installed."""
     command, extra = launcher(library)
+    return serve([*command, "-n", str(ranks)], ranks, extra | env)
+
+
+@contextlib.contextmanager
+def ranks_in(nodes, ranks, ranks_per_node, library="mpich"):
+    """A Job of ranks in the first nodes of a cluster (`jobs.cluster.Cluster`), as many in each."""
+    command, extra = launcher(library)
+    start = ["-m", "jobs", "cluster", "run", "--quiet", "--name", nodes.name, "--mpi", library]
+    where = ["--mpirun", command[0], "-n", str(ranks), "--ranks-per-node", str(ranks_per_node), "--"]
+    job = serve([sys.executable, *start, *where], ranks, extra)
+    try:
+        yield job
+    finally:
+        job.end()
+
+
+def serve(command, ranks, env):
+    """A job of so many ranks, started by `command`, which wait for runs."""
     folder = Path(tempfile.mkdtemp(prefix="fpna-ranks-"))
     for rank in range(ranks):
         os.mkfifo(folder / str(rank))
     with (folder / "stdout").open("w") as out, (folder / "stderr").open("w") as err:
         process = subprocess.Popen(
-            [*command, "-n", str(ranks), sys.executable, str(SERVE), str(folder)],
+            [*command, sys.executable, str(SERVE), str(folder)],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
-            env=environment(extra | env),
+            env=environment(env),
             start_new_session=True,
         )
     # Opened for reading too, a pipe waits for no reader; closed, it still ends, for nobody else writes to it.

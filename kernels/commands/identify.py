@@ -7,10 +7,12 @@ import json
 import os
 import textwrap
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
+from kernels.allreduce.instruments.candidates import OverNodes, candidates, members, short_name
 from kernels.allreduce.instruments.forced import Forced, forced
-from kernels.allreduce.instruments.recognition import Finding, candidates, identify, short_name
+from kernels.allreduce.instruments.recognition import Finding, identify
 from kernels.commands.options import add_loudness
 from kernels.commands.parser import Number
 from kernels.guarantees import ChoiceError, known
@@ -23,20 +25,22 @@ EXIT_BROKEN = 3
 LENGTH = Number(0, 2**26)  # elements of a vector, which every rank makes many of
 
 
-def report(findings: Sequence[Finding], forces: Sequence[Forced], size: int) -> str:
-    """The table, and under each length what else there is to say."""
+def report(findings: Sequence[Finding], forces: Sequence[Forced], nodes: Sequence[int]) -> str:
+    """The table, and under each length what else there is to say; `nodes`: that of each rank."""
     lines = [f"{'length':>10}  {'repeats':<8}{'ranks':<8}bits of"]
     for f in findings:
         if f.length == 0:
             lines.append(f"{0:>10}  {'-':<8}{'-':<8}nothing: there is nothing to add")
             continue
         repeats, agree = "yes" if f.repeats else "NO", "agree" if f.ranks_agree else "DIFFER"
-        first, *rest = _class_text(f, size)
+        first, *rest = _class_text(f, nodes)
         lines.append(f"{f.length:>10}  {repeats:<8}{agree:<8}{first}")
-        rest += [line for what in forces for line in _verdict(f, what, size)]
+        rest += [line for what in forces for line in _verdict(f, what, len(nodes))]
         for each in f.trees[:SHOWN]:
             where = _ranges_text(each.elements, f.length) + ("" if f.ranks_agree else ", rank 0")
             doubt = " (but random sums differ)" if "x[" in each.tree and not each.verified else ""
+            texts = [] if f.recognised else _texts(each.orderings, each.over_nodes, nodes)
+            rest += [line for text in texts for line in _wrapped(f"{where}: {text}")]
             rest.append(f"{where}: {each.tree}{doubt}")
         more = len(f.trees[SHOWN:]) + f.more_trees
         if more:
@@ -45,17 +49,46 @@ def report(findings: Sequence[Finding], forces: Sequence[Forced], size: int) -> 
     return "\n".join(lines)
 
 
-def _class_text(f: Finding, size: int) -> list[str]:
+def _class_text(f: Finding, nodes: Sequence[int]) -> list[str]:
     if not f.repeats:
         return ["no ordering: the same numbers have other sums from call to call"]
-    if not f.orderings:
-        return ["no ordering of ours"]
+    if not f.recognised:
+        parts = (
+            len(f.trees) > 1 and not f.more_trees and all(one.orderings or one.over_nodes for one in f.trees)
+        )
+        return ["one ordering for some elements, another for others"] if parts else ["no ordering of ours"]
+    texts = _texts(f.orderings, f.over_nodes, nodes)
     if not f.ranks_agree:
-        return [f"no ordering: each rank adds in an order of its own, rank 0 in that of {f.orderings[0]}"]
-    if size == 2:
+        return _wrapped(f"no ordering: each rank adds in an order of its own, rank 0 in that of {texts[0]}")
+    if len(nodes) == 2:
         return ["any ordering: two ranks have only one sum"]
-    more = len(f.orderings) - SHOWN
-    text = " = ".join(f.orderings[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return [line for i, text in enumerate(texts) for line in _wrapped(f"{'or ' if i else ''}{text}")]
+
+
+def _texts(orderings: Sequence[str], over_nodes: Sequence[OverNodes], nodes: Sequence[int]) -> list[str]:
+    """Each way to make some additions: by one ordering, by one inside nodes and one across them."""
+    texts = [_same(orderings)] if orderings else []
+    texts += [_over_nodes_text(both, nodes) for both in over_nodes[:SHOWN]]
+    if more := len(over_nodes[SHOWN:]):
+        texts.append(f"{more} more pairs of orderings inside and across nodes")
+    return texts
+
+
+def _same(names: Sequence[str]) -> str:
+    more = len(names) - SHOWN
+    return " = ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _over_nodes_text(both: OverNodes, nodes: Sequence[int]) -> str:
+    groups = members(nodes)
+    inside, across = (
+        "any ordering" if ranks <= 2 else _same(names)
+        for ranks, names in ((max(map(len, groups)), both.inside), (len(groups), both.across))
+    )
+    return f"inside nodes {inside}; across nodes {across}"
+
+
+def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
@@ -64,6 +97,8 @@ def _verdict(f: Finding, what: Forced, size: int) -> list[str]:
         return []
     if f.as_forced(what):
         return [f"as forced: {short_name(what.ordering)}"]
+    if f.across_as_forced(what):
+        return [f"as forced across nodes: {short_name(what.ordering)}"]
     return [f"NOT AS FORCED, {short_name(what.ordering)}: the library ran something else without saying so"]
 
 
@@ -141,7 +176,7 @@ def _measure(args: argparse.Namespace, comm, version: str) -> int:
         identify(comm, n, args.dtype, args.call, names, args.tree or args.verbose, context) for n in lengths
     ]
     if comm.rank == 0:
-        print(report(findings, forces, comm.size))
+        print(report(findings, forces, context["nodes"]))
         if args.json:
             _write(args, comm.size, version, forces, findings)
     return comm.bcast(0 if all(f.repeats and f.ranks_agree for f in findings) else EXIT_BROKEN)
@@ -167,11 +202,6 @@ def _write(args, size: int, version: str, forces: Sequence[Forced], findings: Se
         "dtype": args.dtype,
         "call": args.call,
         "forced": [vars(what) for what in forces],
-        "lengths": [
-            vars(f)
-            | {"trees": [vars(tree) for tree in f.trees]}
-            | {"as_forced": f.as_forced(forces[0]) if forces else None}
-            for f in findings
-        ],
+        "lengths": [asdict(f) | {"as_forced": f.as_forced(forces[0]) if forces else None} for f in findings],
     }
     Path(args.json).write_text(json.dumps(content, indent=1) + "\n")

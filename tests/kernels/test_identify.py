@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 
 from kernels.allreduce.catalog import get
-from kernels.allreduce.instruments.forced import forced
-from kernels.allreduce.instruments.recognition import (
+from kernels.allreduce.instruments.candidates import (
     candidates,
     classes,
+    classes_over_nodes,
     evaluate,
-    identify,
-    numbers,
+    members,
     short_name,
 )
+from kernels.allreduce.instruments.forced import forced
+from kernels.allreduce.instruments.recognition import identify, numbers
 from kernels.allreduce.simulator import simulate_schedule
 from kernels.commands.identify import report
 from kernels.registry import get as variant
@@ -104,7 +105,7 @@ def test_an_order_that_is_none_of_ours_is_shown_as_its_tree():
     order = (3, 0, 5, 1, 4, 2)
     finding = identify(Library(6, lambda v, call: left_to_right(v, order)), 4, names=candidates(6))
     assert finding.orderings == []
-    text = report([finding], [], 6)
+    text = report([finding], [], [0] * 6)
     assert "no ordering of ours" in text
     assert "all elements: (((((x[0] + x[3]) + x[5]) + x[1]) + x[4]) + x[2])" in text
 
@@ -115,7 +116,7 @@ def test_sums_that_change_from_call_to_call_are_told_and_have_no_tree():
         Library(4, lambda v, call: left_to_right(v, orders[call % 2])), 50, names=candidates(4)
     )
     assert not finding.repeats and finding.orderings == []
-    text = report([finding], [], 4)
+    text = report([finding], [], [0] * 4)
     assert "NO      agree   no ordering: the same numbers have other sums from call to call" in text
     assert re.search("all elements: no order: .*does not repeat", text)
 
@@ -125,7 +126,7 @@ def test_ranks_with_different_bits_are_told():
     finding = identify(library, 50, names=candidates(4))
     assert not finding.ranks_agree
     assert "DIFFER  no ordering: each rank adds in an order of its own, rank 0 in that of" in report(
-        [finding], [], 4
+        [finding], [], [0] * 4
     )
 
 
@@ -138,10 +139,10 @@ def test_a_correctly_rounded_sum_has_no_order():
 
 
 def test_nothing_is_said_of_no_elements_and_two_ranks_have_one_sum():
-    assert "nothing to add" in report([identify(Library(4, None), 0)], [], 4)
+    assert "nothing to add" in report([identify(Library(4, None), 0)], [], [0] * 4)
     two = identify(Library(2, by_schedule("ring")), 3, names=candidates(2))
     assert len(two.orderings) == len(candidates(2))
-    assert "two ranks have only one sum" in report([two], [], 2)
+    assert "two ranks have only one sum" in report([two], [], [0] * 2)
 
 
 @pytest.mark.parametrize("size", [2, 3, 5, 8])
@@ -230,5 +231,74 @@ def test_a_silent_fallback_is_called_by_its_name():
     fell_back = identify(Library(5, by_schedule("recursive-doubling")), 4, names=candidates(5))
     heeded = identify(Library(5, by_schedule("ring:start=1,cut=full")), 4, names=candidates(5))
     assert (fell_back.as_forced(what), heeded.as_forced(what)) == (False, True)
-    assert "NOT AS FORCED, ring:start=1,cut=full: " in report([fell_back], [what], 5)
-    assert "as forced: ring:start=1,cut=full" in report([heeded], [what], 5)
+    assert "NOT AS FORCED, ring:start=1,cut=full: " in report([fell_back], [what], [0] * 5)
+    assert "as forced: ring:start=1,cut=full" in report([heeded], [what], [0] * 5)
+
+
+# Over nodes
+
+PLACED = [0, 0, 0, 3, 3, 3, 3]  # three ranks of one node, four of another
+
+
+def over_nodes(inside, across, vectors, nodes=PLACED):
+    """The sum that a library makes inside each node, and across their first ranks."""
+    sums = [by_schedule(inside)(vectors[ranks], 0) for ranks in members(nodes)]
+    return by_schedule(across)(np.array(sums), 0)
+
+
+def identified_over_nodes(add, n, nodes=PLACED, **more):
+    size = len(nodes)
+    return identify(Library(size, add), n, names=candidates(size), context={"nodes": nodes}, **more)
+
+
+@pytest.mark.parametrize(
+    "inside, across", [("reverse", "ring"), ("binomial", "linear"), ("ring:start=1,cut=full", "binomial")]
+)
+def test_an_ordering_inside_nodes_and_one_across_are_told(inside, across):
+    nodes = [rank // 4 for rank in range(12)]
+    finding = identified_over_nodes(lambda v, call: over_nodes(inside, across, v, nodes), 13, nodes)
+    [found] = finding.over_nodes
+    assert inside in found.inside and across in found.across
+    assert finding.recognised and not finding.trees
+    text = " ".join(report([finding], [], nodes).split())
+    assert f"inside nodes {found.inside[0]}" in text and f"across nodes {found.across[0]}" in text
+
+
+def test_nodes_of_different_sizes_and_ranks_that_do_not_follow_each_other():
+    nodes = [5, 7, 5, 5, 7, 7, 7]
+    finding = identified_over_nodes(lambda v, call: over_nodes("reverse", "ring", v, nodes), 5, nodes)
+    assert any("reverse" in each.inside for each in finding.over_nodes)
+    assert not any("linear" in each.inside for each in finding.over_nodes)
+    assert "across nodes any ordering" in report([finding], [], nodes)
+
+
+@pytest.mark.parametrize("nodes", [(), [0] * 4, [0, 1, 2, 3]])
+def test_one_node_or_one_rank_in_each_leave_nothing_to_compose(nodes):
+    assert classes_over_nodes(10, nodes) == []
+
+
+def test_segments_that_are_summed_in_other_orders_are_named_each():
+    def add(vectors, call):
+        return np.concatenate(
+            [
+                over_nodes("binomial", "linear", vectors[:, :60]),
+                over_nodes("reverse", "linear", vectors[:, 60:]),
+            ]
+        )
+
+    finding = identified_over_nodes(add, 70)
+    assert not finding.recognised and [one.elements for one in finding.trees] == [[(0, 59)], [(60, 69)]]
+    assert ["reverse" in one.over_nodes[0].inside for one in finding.trees] == [False, True]
+    text = report([finding], [], PLACED)
+    assert "one ordering for some elements, another for others" in text
+    assert "elements 60 ... 69: inside nodes reverse" in text
+
+
+def test_an_algorithm_that_is_forced_may_be_the_one_across_nodes():
+    (what,) = forced("MPICH", "blocking", {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "ring"})
+    nodes = [rank // 3 for rank in range(9)]
+    finding = identified_over_nodes(
+        lambda v, call: over_nodes("binomial", "ring:start=1,cut=full", v, nodes), 13, nodes
+    )
+    assert finding.as_forced(what) is False and finding.across_as_forced(what)
+    assert "as forced across nodes: ring:start=1,cut=full" in report([finding], [what], nodes)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from kernels.allreduce.catalog import get
-from kernels.allreduce.instruments.recognition import classes
+from kernels.allreduce.instruments.candidates import classes
 from kernels.allreduce.simulator import carry_out
 from tests.launch import run_mpi
 from tests.mpi.programs import conformance

@@ -1,13 +1,13 @@
 """Which ordering the MPI library's all-reduce really is, told from the bits of its sums.
 
 Random numbers are all-reduced by the library, and each ordering of ours that could be its algorithm is evaluated on the
-same numbers. An ordering whose bits differ anywhere is out; those that are left make the same additions. Independently
-of that, the library's tree is discovered from sums that count (`kernels.sums.discover`), for every element.
+same numbers, over several nodes also each pair of them, one inside the nodes and one across. What differs in any bit is
+out; those that are left make the same additions. Independently of that, the library's tree is discovered from sums that
+count (`kernels.sums.discover`), for every element.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,38 +15,37 @@ from hashlib import blake2b
 
 import numpy as np
 
-from kernels.allreduce import catalog
+from kernels.allreduce.instruments.candidates import (
+    OverNodes,
+    Pieces,
+    classes,
+    classes_over_nodes,
+    evaluate,
+    short_name,
+)
 from kernels.allreduce.instruments.forced import Forced
-from kernels.allreduce.schedules.folding import FOLDS
-from kernels.allreduce.schedules.k_nomial import SHAPES
-from kernels.allreduce.schedules.ring import CUTS
-from kernels.allreduce.tree import of_chunks
 from kernels.guarantees import ChoiceError
 from kernels.sums.discover import NoOrder, NotATree, discover
-from kernels.tree import Tree, canonical, expression, fold
+from kernels.tree import Tree, canonical, expression
 
 ELEMENTS = 128  # at least so many sums are compared: two orders often give the same
 SEEDS = 24  # at least so many for each element
 TREES = 16  # of one length, that are discovered
 VERIFIED = 4  # seeds on which a discovered tree is evaluated
-TRIED: dict[str, tuple] = {  # values of parameters
-    "k": (2, 3, 4, 5, 6, 7, 8, 16, 32),
-    "fold": tuple(FOLDS),
-    "tree": tuple(SHAPES),
-    "start": (-1, 0, 1),
-    "cut": tuple(CUTS),
-}
 
 Total = Callable[[np.ndarray], np.ndarray]  # this rank's contribution (n,) -> the total (n,)
 
 
 @dataclass(frozen=True)
 class OneOrder:
-    """The tree of some elements, ranges (first, last), or why there is none; `verified`: its bits are the library's."""
+    """The tree of some elements, ranges (first, last), or why there is none; `verified`: its bits are the library's.
+    `orderings`, `over_nodes`: which have that tree for every element."""
 
     elements: list[tuple[int, int]]
     tree: str
     verified: bool
+    orderings: list[str] = field(default_factory=list)
+    over_nodes: list[OverNodes] = field(default_factory=list)
 
 
 @dataclass
@@ -58,6 +57,7 @@ class Finding:
     repeats: bool = True  # the same numbers have the same sum in every call
     ranks_agree: bool = True
     orderings: list[str] = field(default_factory=list)  # whose bits these are
+    over_nodes: list[OverNodes] = field(default_factory=list)  # as which it may be composed
     trees: list[OneOrder] = field(default_factory=list)
     more_trees: int = 0  # that were not discovered
 
@@ -67,66 +67,18 @@ class Finding:
             return None
         return self.ranks_agree and short_name(what.ordering) in self.orderings
 
+    def across_as_forced(self, what: Forced) -> bool:
+        """Whether the ordering that is forced may be the one across the nodes."""
+        return (
+            what.ordering is not None
+            and self.ranks_agree
+            and any(short_name(what.ordering) in each.across for each in self.over_nodes)
+        )
 
-# Orderings
-
-
-def candidates(size: int) -> list[str]:
-    """All orderings that have a schedule, with all parameters tried; those with fewest parameters first.
-
-    Of the values of k one larger than the number of ranks is tried, as all of them are alike. Orderings over blocks and
-    those whose parameters are none of TRIED (the seed of `permuted`) are no library's; segments change no addition.
-    """
-    names = []
-    for o in catalog.orderings():
-        if not o.scheduled or "owners" in o.needs or not set(o.parameters) <= {*TRIED, "segments"}:
-            continue
-        tried = {key: TRIED[key] for key in o.parameters if key in TRIED}
-        if "k" in tried:
-            tried["k"] = (*(k for k in TRIED["k"] if k <= size), max(2, size + 1))
-        for values in itertools.product(*tried.values()):
-            given = zip(tried, values, strict=True)
-            names.append(short_name(o.name + ":" + ",".join(f"{key}={value}" for key, value in given)))
-    return sorted(dict.fromkeys(names), key=lambda name: (name.count("="), ":" in name))
-
-
-def short_name(name: str) -> str:
-    """The name of an ordering without the parameters that have their default value."""
-    base, _, text = name.partition(":")
-    usual = catalog.get(base).parameters
-    given = dict(part.split("=") for part in text.split(",") if part)
-    other = [f"{key}={value}" for key, value in given.items() if str(usual[key]) != value]
-    return f"{base}:{','.join(other)}" if other else base
-
-
-Pieces = tuple[tuple[int, int, Tree], ...]  # first element, element behind the last, their tree
-
-
-def classes(names: Sequence[str], size: int, n: int, context: dict) -> list[tuple[list[str], Pieces]]:
-    """Orderings that make the same additions for a vector of n, and these."""
-    by_tree: dict[tuple, tuple[list[str], Pieces]] = {}
-    for name in names:
-        schedule = catalog.get(name).schedule(size, **context)
-        pieces: list[tuple[int, int, Tree]] = []
-        texts: list[tuple[int, str]] = []
-        for chunk, tree in enumerate(of_chunks(schedule)[0]):
-            start, stop = schedule.bounds(n, chunk)
-            if start < stop:
-                pieces.append((start, stop, tree))
-                text = expression(canonical(tree))
-                if not texts or texts[-1][1] != text:
-                    texts.append((start, text))
-        by_tree.setdefault(tuple(texts), ([], tuple(pieces)))[0].append(name)
-    return list(by_tree.values())
-
-
-def evaluate(pieces: Pieces, vectors: np.ndarray) -> np.ndarray:
-    """The sum over the rows of `vectors` (p, n) by these additions."""
-    total = np.empty_like(vectors[0])
-    for start, stop, tree in pieces:
-        part = vectors[:, start:stop]
-        total[start:stop] = fold(tree, part.__getitem__, lambda terms: terms[0] + terms[1])
-    return total
+    @property
+    def recognised(self) -> bool:
+        """Whether any ordering or composition has the bits."""
+        return bool(self.orderings or self.over_nodes)
 
 
 def numbers(seed: int, rank: int, n: int, dtype) -> np.ndarray:
@@ -184,14 +136,20 @@ def identify(
 ) -> Finding:
     """Which of the orderings `names` the library's all-reduce of n numbers is; collective, complete on rank 0 only.
 
-    `tree`: discover the library's tree too, which else is done only where no ordering has its bits.
+    `tree`: discover the library's tree too, which else is done only where no ordering has its bits. `context`: `nodes`,
+    the node of each rank, where orderings over nodes are to be tried.
     """
     finding = Finding(n)
     if n == 0:
         return finding
     total, free = library(comm, n, dtype, call)
     try:
-        alive = classes(names, comm.size, n, context or {}) if comm.rank == 0 else []
+        context = context or {}
+        alive: list[tuple[list[str] | OverNodes, Pieces]] = []
+        if comm.rank == 0:
+            alive += classes(names, comm.size, n, context)
+            alive += classes_over_nodes(n, context.get("nodes", ()))
+        everything = alive
         seen = blake2b()
         for seed in range(max(SEEDS, -(-ELEMENTS // n))):
             own = numbers(seed, comm.rank, n, dtype)
@@ -204,10 +162,14 @@ def identify(
                 alive = [each for each in alive if evaluate(each[1], vectors).tobytes() == first.tobytes()]
         repeats, seen_by = zip(*comm.allgather((finding.repeats, seen.digest())), strict=True)
         finding.repeats, finding.ranks_agree = all(repeats), len(set(seen_by)) == 1
-        finding.orderings = [name for each in alive for name in each[0]] if finding.repeats else []
-        if comm.bcast(tree or not finding.orderings):
+        if finding.repeats:
+            finding.orderings = [name for each, _ in alive if isinstance(each, list) for name in each]
+            finding.over_nodes = [each for each, _ in alive if isinstance(each, OverNodes)]
+        if comm.bcast(tree or not finding.recognised):
             if comm.rank == 0:
-                finding.trees, finding.more_trees = _trees(comm, n, dtype, total)
+                finding.trees, finding.more_trees = _trees(
+                    comm, n, dtype, total, _of_all_elements(everything)
+                )
                 comm.bcast(None)
             else:
                 while (x := comm.bcast(None)) is not None:
@@ -221,8 +183,27 @@ def _all_numbers(seed: int, size: int, n: int, dtype) -> np.ndarray:
     return np.array([numbers(seed, rank, n, dtype) for rank in range(size)])
 
 
-def _trees(comm, n: int, dtype, total: Total) -> tuple[list[OneOrder], int]:
-    """The trees of all elements, on rank 0, and how many were left out; the other ranks serve.
+def _of_all_elements(
+    listed: Sequence[tuple[list[str] | OverNodes, Pieces]],
+) -> dict[str, tuple[list[str], list[OverNodes]]]:
+    """{tree as canonical text: the orderings, and those over nodes, that have it for every element}."""
+    by_tree: dict[str, tuple[list[str], list[OverNodes]]] = {}
+    for each, pieces in listed:
+        texts = {expression(canonical(tree)) for *_, tree in pieces}
+        if len(texts) == 1:
+            orderings, over_nodes = by_tree.setdefault(texts.pop(), ([], []))
+            if isinstance(each, OverNodes):
+                over_nodes.append(each)
+            else:
+                orderings.extend(each)
+    return by_tree
+
+
+def _trees(
+    comm, n: int, dtype, total: Total, named: dict[str, tuple[list[str], list[OverNodes]]]
+) -> tuple[list[OneOrder], int]:
+    """The trees of all elements, with the orderings that have them (`named`, by tree), on rank 0, and how many were
+    left out; the other ranks serve.
 
     A question is p numbers, the same for all elements, so each all-reduce answers for all of them. Elements with equal
     answers to all questions so far form a class; one of each is asked until the classes do not fall apart further.
@@ -268,7 +249,10 @@ def _trees(comm, n: int, dtype, total: Total) -> tuple[list[OneOrder], int]:
             evaluate(((0, len(members), tree),), vectors[:, members]).tobytes() == sums[members].tobytes()
             for vectors, sums in checks
         )
-        result.append(OneOrder(_ranges(members), text, verified))
+        known = (
+            named.get(expression(canonical(tree)), ([], [])) if tree is not None and verified else ([], [])
+        )
+        result.append(OneOrder(_ranges(members), text, verified, *known))
     return result, len(new)
 
 
