@@ -27,6 +27,7 @@ COMMANDS = (
     "sums",
     "solves",
     "scaling",
+    "nodes",
     "export",
     "lint",
     "show",

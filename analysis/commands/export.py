@@ -190,7 +190,7 @@ def _mark(part, directory: Path, repeat: int | None, options: argparse.Namespace
 
 def _row(part, used: bool) -> dict[str, Any]:
     """What a slice holds; `used`: whether it is in the file."""
-    from analysis.export.slices import spans
+    from analysis.page.text import spans
 
     return {
         "path": str(part.path),

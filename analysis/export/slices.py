@@ -14,6 +14,7 @@ import pandas as pd
 from analysis.export.tables import distinct
 from analysis.load.guard import read_run
 from analysis.load.timeline import WITH_PARTNERS, timeline
+from analysis.page.text import spans
 from miniapps.received.text import printable
 from miniapps.trace.head import orderings
 from miniapps.trace.schema import COLLECTIVE
@@ -130,13 +131,6 @@ def slice_of(run: Path, selection: Selection = Selection()) -> Slice:
     events["name"] = events["name"].cat.rename_categories(names)
     attributes = {rank: heads[rank] for rank in ranks}
     return Slice(Path(run), attributes, events, int(events["start"].min()), int(events["end"].max()))
-
-
-def spans(numbers: Iterable[int]) -> str:
-    """`0-3, 7`."""
-    numbers = np.asarray(sorted(numbers))
-    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
-    return ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs if len(run))
 
 
 def parents(depth: np.ndarray) -> np.ndarray:

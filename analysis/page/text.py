@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+
+import numpy as np
 
 from analysis.power import percent
 
@@ -24,3 +27,10 @@ def interval(low: float, high: float, show=number) -> str:
 def below(p: float) -> str:
     """`< 22 %`: a bound on a probability; empty where there is none."""
     return f"< {percent(p)}" if p == p else ""
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """`0-3, 7`."""
+    numbers = np.asarray(sorted(numbers))
+    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
+    return ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs if len(run))

@@ -15,6 +15,7 @@ from analysis.headline import Headline, headline
 from analysis.lint.rules import lint
 from analysis.load.frames import SILENT, Frames
 from analysis.load.watch import Watch
+from analysis.nodes.sections import nodes_sections
 from analysis.overview import Overview
 from analysis.page.sections import Section
 from analysis.page.svg import GLYPHS, SERIES, Figure
@@ -41,6 +42,7 @@ from miniapps.received.text import printable
 SECTIONS: tuple[Callable[[Overview], list[Section]], ...] = (
     groups_sections,
     first_sections,
+    lambda overview: nodes_sections(overview.frames),
     machine_sections,
     timeline_sections,
     growth_sections,

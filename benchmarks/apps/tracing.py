@@ -38,6 +38,10 @@ class Untraced:
     def _nothing(self, *arguments):
         return None
 
+    def messages(self, name, sent):
+        """Nobody reads what is counted."""
+        return {"calls": 0}
+
     at = event = value = values = fingerprint = fingerprints = order = usage = partners = reduction = _nothing
 
 

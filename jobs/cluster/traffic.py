@@ -1,44 +1,26 @@
-"""Whether messages crossed the network: bytes at the interfaces of nodes against what a run's traces state.
-
-An all-reduce with a schedule of ours says who sends how many bytes to whom, so that what must leave each node is known.
-Of one that the MPI library does, each node must at least send one contribution. A halo exchange states the bytes that a
-rank sends and its partners: they leave the node where all partners are elsewhere, and may where some are. Of other
-regions nothing can be said.
-"""
+"""Whether messages crossed the network: bytes at the interfaces of nodes against what a run's traces state
+(`miniapps.trace.traffic`)."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from jobs.cluster.errors import ClusterError
 from jobs.cluster.nodes import Counters
 from jobs.words import cut
-from kernels.allreduce.packing import Packing, decode
-from kernels.allreduce.reduction import IN, Reduction
-from kernels.allreduce.schedule import Schedule, transfers
-from kernels.guarantees import ChoiceError
 from miniapps.received.regular import Refused
-from miniapps.runner.traced import PACKING
 from miniapps.trace import TraceError
 from miniapps.trace.reader import RankTrace, read_run
-from miniapps.trace.schema import EXCHANGE
+from miniapps.trace.traffic import flows, totals
 
 HEADERS = 14 + 20 + 20 + 12  # bytes of a packet: Ethernet, IPv4, TCP, its time stamps
 TOLERANCE = 0.05  # headers of the MPI library, packets without data, other options of TCP
 STARTING = 2**18  # bytes that leave a node while a job starts and ends: the launcher's, and connections
 HOST = re.compile(r"n([1-9][0-9]{0,2})", re.ASCII)
-PLAIN = (
-    "working",
-    "float64",
-    "compensated",
-)  # accumulations that send nothing beside the schedule's messages
 
 
 @dataclass(frozen=True)
@@ -124,12 +106,9 @@ def sent_by_nodes(traces: Sequence[RankTrace], nodes: int) -> list[Stated]:
     elsewhere."""
     places = [_node(trace, nodes) for trace in traces]
     stated = [Stated() for _ in range(nodes)]
-    for trace, place in zip(traces, places, strict=True):
-        for of_rank in _of_exchanges(trace, places):
-            stated[place] += of_rank
-    if traces and len(traces) == traces[0].attributes["size"]:
-        for of_nodes in _of_reductions(traces[0], places, nodes):
-            stated = [a + b for a, b in zip(stated, of_nodes, strict=True)]
+    for flow in flows(traces, places, nodes, totals(traces)):
+        for node, (least, most) in enumerate(zip(flow.least.tolist(), flow.most.tolist(), strict=True)):
+            stated[node] += Stated(least, None if math.isinf(most) else most)
     return stated
 
 
@@ -141,105 +120,3 @@ def _node(trace: RankTrace, nodes: int) -> int:
             f"rank {trace.attributes['rank']} of this trace ran on {cut(host, 80)!r}, which is no node of this cluster"
         )
     return int(match[1]) - 1
-
-
-def _bytes_of(trace: RankTrace, region: str) -> np.ndarray:
-    """The bytes of every event of a region."""
-    events = trace.tables["events"]
-    chosen = [number for number, name in enumerate(trace.names) if name == region]
-    return events["bytes"][np.isin(events["name"], chosen)]
-
-
-def _of_exchanges(trace: RankTrace, places: Sequence[int]) -> Iterator[Stated]:
-    here = places[trace.attributes["rank"]]
-    for region, partners in trace.attributes.get("partners", {}).items():
-        if trace.attributes.get("regions", {}).get(region) != EXCHANGE:
-            continue
-        others = [rank for rank in partners if rank != trace.attributes["rank"] and rank < len(places)]
-        away = [rank for rank in others if places[rank] != here]
-        if away:
-            total = float(_bytes_of(trace, region).sum(dtype=float))
-            yield Stated(total if len(away) == len(others) == len(partners) else 0, total)
-
-
-def _of_reductions(trace: RankTrace, places: Sequence[int], nodes: int) -> Iterator[list[Stated]]:
-    occupied = set(places)
-    if len(occupied) < 2:
-        return
-    for name, described in trace.attributes.get("reductions", {}).items():
-        calls = len(_bytes_of(trace, described["region"]))
-        if not calls:
-            continue
-        if described["ranks"] != len(places):  # which ranks is not stated
-            yield [Stated(0, None) if node in occupied else Stated() for node in range(nodes)]
-            continue
-        reduction = _reduction(described, _packing(trace, name))
-        schedule = _schedule(reduction, places) if reduction else None
-        if reduction and schedule:
-            sent = _sent(schedule, reduction, places, nodes)
-            yield [Stated(calls * of_node, calls * of_node) for of_node in sent]
-        else:
-            all_send = described["collective"] == "allreduce"
-            least = calls * math.prod(described["shape"]) * _itemsize(described["dtype"]) if all_send else 0
-            yield [Stated(least, None) if node in occupied else Stated() for node in range(nodes)]
-
-
-def _itemsize(dtype: str) -> int:
-    """Bytes of an element; 0 of a type that is not known, such as one that a program has made."""
-    try:
-        return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
-    except TypeError:
-        return 0
-
-
-def _packing(trace: RankTrace, name: str) -> Packing | None:
-    """The trees of a reduction, as its trace has them."""
-    choices = trace.tables.get("choices", {})
-    rows = zip(*(choices[key].tolist() for key in ("name", "choice") if choices), strict=True)
-    recorded = [trace.names[choice] for number, choice in rows if trace.names[number] == f"{PACKING}{name}"]
-    try:
-        return decode(recorded[0]) if recorded else None
-    except ChoiceError:
-        return None
-
-
-def _reduction(described: Mapping[str, Any], packing: Packing | None) -> Reduction | None:
-    """What a trace describes, where messages of a schedule are all that it sends, and no file has to be read for it."""
-    if described["accumulation"] not in PLAIN or described["ordering"] in ("library", "arrival"):
-        return None
-    try:
-        reduction = Reduction.named(
-            f"{described['ordering']}{IN}{described['accumulation']}",
-            tuple(described["shape"]),
-            described["dtype"],
-            operation=described["operation"],
-            collective=described["collective"],
-            bounds=described.get("bounds"),
-            packing=packing,
-        )
-    except (ChoiceError, TypeError, ValueError):
-        return None
-    return None if reduction.needs_links else reduction
-
-
-def _schedule(reduction: Reduction, places: Sequence[int]) -> Schedule | None:
-    if "owners" in reduction.entry.needs:
-        return None
-    try:
-        return reduction.schedule(
-            len(places), **({"nodes": places} if "nodes" in reduction.entry.needs else {})
-        )
-    except (ChoiceError, ValueError):
-        return None
-
-
-def _sent(schedule: Schedule, reduction: Reduction, places: Sequence[int], nodes: int) -> list[int]:
-    """Bytes that one call sends from each node to others."""
-    n = math.prod(reduction.shape)
-    sent = [0] * nodes
-    for rank, rounds in enumerate(schedule.ranks()):
-        for current in rounds:
-            for transfer in transfers(current.sends, lambda chunk: schedule.bounds(n, chunk)):
-                if places[transfer.peer] != places[rank]:
-                    sent[places[rank]] += (transfer.stop - transfer.start) * reduction.element_bytes
-    return sent

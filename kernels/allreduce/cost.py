@@ -72,6 +72,21 @@ def cost(
     )
 
 
+def sent(
+    schedule: Schedule, n: int, itemsize: int, total_itemsize: int | None = None
+) -> dict[tuple[int, int], int]:
+    """{(rank, another): bytes that one sends to the other} in one all-reduce of n elements; sizes as of `cost`."""
+    gathers = gathers_from(schedule) if total_itemsize not in (None, itemsize) else None
+    by_pair: Counter[tuple[int, int]] = Counter()
+    for rank, rounds in enumerate(schedule.ranks()):
+        for index, current in enumerate(rounds):
+            size = total_itemsize if gathers is not None and index >= gathers else itemsize
+            assert size is not None
+            for t in transfers(current.sends, partial(schedule.bounds, n)):
+                by_pair[rank, t.peer] += (t.stop - t.start) * size
+    return by_pair
+
+
 def _counts(
     current: Sequence[Round],
     bounds: Callable[[int], tuple[int, int]],

@@ -88,7 +88,7 @@ def save_checkpoint(ctx, blocks: Blocks, state: State, surrogate) -> None:
     """Write RUN/checkpoints/repeat-R-step-S.h5: global arrays, for any number of ranks. Collective."""
     padded = {"zeta": view(state.zeta, HALO), "psi": view(state.psi, HALO)}
     own = padded | {"slope": state.slope, "curvature": state.curvature}
-    whole = {name: fields.gather(blocks, ctx.comm, own[name]) for name in FIELDS}
+    whole = {name: fields.gather(blocks, ctx.comm, own[name], ctx.tracer) for name in FIELDS}
     arrays = {name: array for name, array in whole.items() if array is not None}
     if ctx.rank:
         return

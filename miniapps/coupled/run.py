@@ -52,7 +52,7 @@ def _write_files(model: Model, step: int) -> None:
         ctx.tracer.event(model.name["checkpoint"], start)
     if output.snapshot_every and step % output.snapshot_every == 0:
         whole = {
-            name: fields.gather(model.blocks, ctx.comm, view(field, HALO))
+            name: fields.gather(model.blocks, ctx.comm, view(field, HALO), ctx.tracer)
             for name, field in (("zeta", model.state.zeta), ("psi", model.state.psi))
         }
         arrays = {name: array for name, array in whole.items() if array is not None}

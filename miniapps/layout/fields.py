@@ -11,14 +11,16 @@ import numpy as np
 
 from miniapps.errors import RunError
 from miniapps.layout.blocks import Blocks
+from miniapps.layout.messages import tell_gather
 from miniapps.received.regular import kind_of
 from miniapps.received.sealed import write_sealed
 from miniapps.system.device import host
 
 
-def gather(blocks: Blocks, comm, field) -> np.ndarray | None:
+def gather(blocks: Blocks, comm, field, tracer=None) -> np.ndarray | None:
     """Global array `(ny, nx)` on rank 0, None elsewhere, of a field `(own blocks, by, bx)`. Collective."""
     field = np.ascontiguousarray(host(field))
+    tell_gather(tracer, comm.rank, field.nbytes)
     whole = np.empty((blocks.count, *field.shape[1:]), field.dtype) if comm.rank == 0 else None
     counts = np.bincount(blocks.owner, minlength=comm.size) * field[0].size
     comm.Gatherv(field, [whole, counts] if comm.rank == 0 else None)

@@ -42,8 +42,8 @@ class Ghosts:
         sends = _parts([len(rows) for rows in wanted])
         receives = _parts(np.bincount(owners, minlength=comm.size).tolist())
         self.partners = sorted({*sends, *receives})  # ranks
-        self._messages = Messages(comm, sends, receives, dtype, xp)
-        self.nbytes = self._messages.nbytes
+        self.messages = Messages(comm, sends, receives, dtype, xp)
+        self.nbytes = self.messages.nbytes
         self._begin, self._end, self._dtype = rows.m, rows.m + len(columns), dtype
         self._take = _take_at if xp is np else xp.take
 
@@ -59,19 +59,19 @@ class Ghosts:
                 f"ghosts planned for vectors of {self._end} or more {self._dtype} elements, called with "
                 f"{x.dtype} {x.shape}; make vectors by operand()"
             )
-        if self._messages.requests:
-            self._take(x, self._wanted, out=self._messages.outgoing)
-            self._messages.start()
+        if self.messages.requests:
+            self._take(x, self._wanted, out=self.messages.outgoing)
+            self.messages.start()
 
     def finish(self, x) -> None:
         """Wait, and put into `x` what came."""
-        if self._messages.requests:
-            self._messages.finish()
-            self._take(self._messages.incoming, self._places, out=x[self._begin : self._end])
+        if self.messages.requests:
+            self.messages.finish()
+            self._take(self.messages.incoming, self._places, out=x[self._begin : self._end])
 
     def free(self) -> None:
         """Release requests and communicator. Collective."""
-        self._messages.free()
+        self.messages.free()
 
 
 class WatchedGhosts:

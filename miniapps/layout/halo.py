@@ -52,15 +52,15 @@ class Halo:
         send_parts, receive_parts = _message_parts(sends, strips), _message_parts(receives, strips)
         self.neighbours = self.senders = sorted(send_parts)  # ranks
         self._blocks, self._strips, self._receives, self._directions = blocks, strips, receives, directions
-        self._messages = Messages(comm, send_parts, receive_parts, xp=xp)
-        self.nbytes = self._messages.nbytes  # sent in one exchange
+        self.messages = Messages(comm, send_parts, receive_parts, xp=xp)
+        self.nbytes = self.messages.nbytes  # sent in one exchange
 
     def __call__(self, field) -> None:
         """Fill the halo of `field` in place. Raises ValueError for another shape than planned."""
         if field.shape != self._shape:
             raise ValueError(f"halo planned for fields of shape {self._shape}, called with {field.shape}")
         copy_runs = self._kernels.copy_runs
-        messages = self._messages
+        messages = self.messages
         if not messages.requests:
             copy_runs(field, field, self._local)
             return
@@ -92,7 +92,7 @@ class Halo:
 
     def free(self) -> None:
         """Release requests and communicator. Collective."""
-        self._messages.free()
+        self.messages.free()
 
 
 def _transfers(blocks: Blocks, directions):

@@ -13,7 +13,9 @@ class Messages:
 
     `sends` and `receives` map a peer to the part (start, stop) of `outgoing` and `incoming` that goes there and comes
     from there. Both are one-dimensional arrays of module `xp`; on a GPU what they hold passes through (pinned) host
-    memory. Making it is collective over `comm`, of which it takes a duplicate; `free()` it at the end.
+    memory. Making it is collective over `comm`, of which it takes a duplicate; `free()` it at the end. `sent` {peer:
+    bytes} goes out each time, `nbytes` in all; `counted["calls"]` goes up each time, in what `Tracer.messages` returned
+    where a trace is to know.
     """
 
     def __init__(self, comm, sends: dict, receives: dict, dtype=np.float64, xp=np):
@@ -22,10 +24,11 @@ class Messages:
         self._staged = xp is not np
         self.outgoing: Any = xp.empty(self._sent.shape, dtype) if self._staged else self._sent
         self.incoming: Any = xp.empty(self._received.shape, dtype) if self._staged else self._received
-        self.nbytes = self._sent.itemsize * sum(
-            stop - start for start, stop in sends.values()
-        )  # sent each time
+        width = self._sent.itemsize
+        self.sent = {peer: (stop - start) * width for peer, (start, stop) in sorted(sends.items())}
+        self.nbytes = sum(self.sent.values())
         self.peers = sorted({*sends, *receives})
+        self.counted: dict[str, Any] = {"calls": 0}
         self._comm = comm.Dup()
         self.requests = [
             self._comm.Recv_init(self._received[start:stop], source=peer)
@@ -40,6 +43,7 @@ class Messages:
 
     def start(self) -> None:
         """Send what `outgoing` holds; only where there are `requests`."""
+        self.counted["calls"] += 1
         if self._staged and self._sent.size:
             self.outgoing.get(out=self._sent)  # waits for the device
         self._start(self.requests)
@@ -71,6 +75,12 @@ def exchange(comm, peers: np.ndarray, records: np.ndarray) -> list[np.ndarray]:
     width = math.prod(records.shape[1:])
     comm.Alltoallv([sorted_by_peer, counts * width], [received, coming * width])
     return np.split(received, np.cumsum(coming)[:-1])
+
+
+def tell_gather(tracer, rank: int, nbytes: int) -> None:
+    """Say in the trace that this `rank` sends `nbytes` to rank 0 once."""
+    if tracer is not None and rank:
+        tracer.messages("gather", {0: nbytes})["calls"] += 1
 
 
 def _extent(parts: dict) -> int:

@@ -63,9 +63,8 @@ class Matrix:
         self._inner, self._outer = (
             planner(part, threads=threads, **parameters) if part.m else _nothing for part in (inner, outer)
         )
-        self._ghosts: ghosts.Ghosts | ghosts.WatchedGhosts = ghosts.plan(
-            columns, comm, needed, self.dtype, self.xp
-        )
+        planned = ghosts.plan(columns, comm, needed, self.dtype, self.xp)
+        self._ghosts: ghosts.Ghosts | ghosts.WatchedGhosts = planned
         self._needed = needed
         self.n = rows.n
         self.nnz = comm.allreduce(len(at))
@@ -77,7 +76,8 @@ class Matrix:
         if trace is not None:
             self._clock, self._event = trace.clock, trace.event
             self._spmv, self._halo = trace.name("spmv"), trace.name("halo", WAIT)
-            trace.partners("halo", self._ghosts.partners)
+            trace.partners("halo", planned.partners)
+            planned.messages.counted = trace.messages("halo", planned.messages.sent)
 
     def operand(self):
         """A vector of zeros to multiply: `columns.m` own elements and room for the ghosts after them."""

@@ -11,8 +11,8 @@ import numpy as np
 from kernels.allreduce.packing import Packing, decode
 from kernels.guarantees import ChoiceError
 from miniapps.errors import UsageError
-from miniapps.runner.traced import PACKING
 from miniapps.trace import TraceError, read_run
+from miniapps.trace.records import PACKING
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from miniapps.trace import Tracer
+from miniapps.trace.records import PACKING
 from miniapps.trace.schema import COLLECTIVE
-
-PACKING = "packing:"  # begins the name of the choice that holds the packing of a reduction
 
 if TYPE_CHECKING:
     from kernels.allreduce.execution import reducer as planned  # which loads MPI

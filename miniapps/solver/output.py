@@ -3,14 +3,16 @@
 import numpy as np
 
 from miniapps.layout import fields
+from miniapps.layout.messages import tell_gather
 from miniapps.layout.rows import Rows
 from miniapps.system.device import host
 from miniapps.trace import fingerprint
 
 
-def gather(rows: Rows, comm, vector) -> np.ndarray | None:
+def gather(rows: Rows, comm, vector, tracer) -> np.ndarray | None:
     """(n,) in the order of the rows on rank 0, None elsewhere, of a vector dealt as `rows` says. Collective."""
     own = np.ascontiguousarray(host(vector[: rows.m]))
+    tell_gather(tracer, comm.rank, own.nbytes)
     counts = np.bincount(rows.owner, weights=np.diff(rows.starts), minlength=comm.size).astype(np.int64)
     dealt = np.empty(rows.n, own.dtype) if comm.rank == 0 else None
     comm.Gatherv(own, None if dealt is None else [dealt, counts])
@@ -26,15 +28,15 @@ def assemble(rows: Rows, dealt: np.ndarray) -> np.ndarray:
     return whole
 
 
-def fingerprint_of(rows: Rows, comm, vector) -> str:
+def fingerprint_of(rows: Rows, comm, vector, tracer) -> str:
     """The fingerprint of a whole vector in hex, on rank 0; empty elsewhere. Collective."""
-    whole = gather(rows, comm, vector)
+    whole = gather(rows, comm, vector, tracer)
     return "" if whole is None else fingerprint(whole).hex()
 
 
 def save_solution(ctx, problem, x) -> None:
     """Write RUN/solution-repeat-R.h5: dataset `x`, (nz, ny, nx) for a box, else (rows,). Collective."""
-    whole = gather(problem.matrix.rows, ctx.comm, x)
+    whole = gather(problem.matrix.rows, ctx.comm, x, ctx.tracer)
     if whole is None:
         return
     if problem.box is not None:

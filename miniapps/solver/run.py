@@ -30,7 +30,7 @@ def run(ctx) -> Outcome:
     recorder.end(solve)
     checks = verify(ctx, workspace.problem, system, method, solve, recorder.history)
     x = method.solution()
-    digest = fingerprint_of(workspace.problem.matrix.rows, ctx.comm, x)
+    digest = fingerprint_of(workspace.problem.matrix.rows, ctx.comm, x, ctx.tracer)
     if ctx.config.record.solution:
         save_solution(ctx, workspace.problem, x)
     if ctx.config.drift.samples:

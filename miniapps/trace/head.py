@@ -51,6 +51,18 @@ class Reduction(msgspec.Struct):
     calls: Count = 0
 
 
+class Messages(msgspec.Struct):
+    """A plan of messages: `bytes` to each of `ranks` each time, and how many times this rank sent them."""
+
+    ranks: Annotated[list[Rank], Meta(max_length=RANKS_MOST)]
+    bytes: Annotated[list[Count], Meta(max_length=RANKS_MOST)]
+    calls: Count = 0
+
+    def __post_init__(self) -> None:
+        if len(self.ranks) != len(self.bytes):
+            raise ValueError(f"messages to {len(self.ranks)} ranks with {len(self.bytes)} numbers of bytes")
+
+
 class Option(msgspec.Struct):
     """What an option is for a promise (`schema.EFFECTS`), and the rows that it decides on, as TABLE:NAME with `*` for
     any text; `of_ranks`: these depend on which blocks a rank has."""
@@ -89,6 +101,7 @@ class Head(msgspec.Struct):
     reductions: dict[str, Reduction] | UnsetType = UNSET
     promises: dict[str, Level] | UnsetType = UNSET
     partners: dict[str, list[Rank]] | UnsetType = UNSET
+    messages: dict[str, list[Messages]] | UnsetType = UNSET
     tracer: Tracer | UnsetType = UNSET
 
 

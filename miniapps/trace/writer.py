@@ -74,7 +74,9 @@ class Tracer:
         self._rows.clear()
         self._events = 0
         # What is said of regions and reductions: attributes that are written with the rows.
-        self._descriptions: dict[str, dict[str, Any]] = {"partners": {}, "reductions": {}, "regions": {}}
+        self._descriptions: dict[str, dict[str, Any]] = {
+            key: {} for key in ("partners", "messages", "reductions", "regions")
+        }
         self._written: dict[str, str] = {}
         try:
             with held():
@@ -169,6 +171,18 @@ class Tracer:
         wait for some ranks and not for all."""
         known = self._descriptions["partners"].get(name, ())
         self._descriptions["partners"][name] = sorted({*known, *map(int, ranks)})
+
+    def messages(self, name: str, sent: Mapping[int, int]) -> dict[str, Any]:
+        """Say what the region `name` sends each time: bytes by rank of the run; of several plans each. Returns what the
+        trace says of it, whose `calls` are to be counted up by whoever sends; they are read whenever rows are written.
+        """
+        planned = {"ranks": list(map(int, sent)), "bytes": list(map(int, sent.values()))}
+        known = self._descriptions["messages"].setdefault(name, [])
+        for other in known:  # of a repeat before, or another plan
+            if planned.items() <= other.items():
+                return other
+        known.append(planned | {"calls": 0})
+        return known[-1]
 
     def reduction(self, name: str, facts: dict[str, Any]) -> None:
         """Say what the reduction `name` is (docs/trace.md); `facts` is read again whenever rows are written, so that

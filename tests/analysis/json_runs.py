@@ -3,6 +3,7 @@
 import numpy as np
 
 from tests.analysis.export_runs import solver_run
+from tests.analysis.nodes_runs import write_over_nodes
 from tests.analysis.solves_runs import FALLING, solve, studied, write_solves
 from tests.analysis.sums_runs import write_sums
 from tests.analysis.synthetic import flip_bit, write_run, write_timed
@@ -63,6 +64,7 @@ def write_all(root):
         write_solves(root / f"solves/r{k}", [solve(FALLING[: len(FALLING) - short])] * 2, size=1 + k)
     write_solves(root / "solves/study", [studied(limit=40)], guarantee="exact", ordering="exact")
     solver_run(root / "exported")
+    write_over_nodes(root / "nodes", ["n1", "n1", "n2"])
 
 
 def command_lines(root, out):
@@ -77,6 +79,7 @@ def command_lines(root, out):
         "sums": ["sums", root / "sums"],
         "solves": ["solves", root / "solves"],
         "scaling": ["scaling", root / "scaled"],
+        "nodes": ["nodes", root / "nodes"],
         "lint": ["lint", root / "pair"],
         "show": ["show", root / "pair"],
         "export": ["export", "perfetto", root / "exported", "-o", out / "events.json"],

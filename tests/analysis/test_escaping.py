@@ -118,6 +118,7 @@ def of(runs, command, out):
         "sums": [runs, "--csv", out],
         "solves": [runs, "--csv", out],
         "scaling": [runs, "--csv", out],
+        "nodes": [runs, "--csv", out],
         "lint": [runs, "--csv", out],
         "show": [runs],
         "perfetto": [runs / "timed1", "-o", out / "a.json", "--steps", "0-1"],
@@ -127,8 +128,8 @@ def of(runs, command, out):
     }[command]
 
 
-COMMANDS = ["report", "variability", "divergence", "growth", "components", "sums", "solves", "scaling", "lint",
-            "show"]  # fmt: skip
+COMMANDS = ["report", "variability", "divergence", "growth", "components", "sums", "solves", "scaling", "nodes",
+            "lint", "show"]  # fmt: skip
 FORMATS = ["perfetto", "extrap", "chakra", "otf2"]
 
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from analysis.export.slices import NothingToExport, parents, spans
+from analysis.export.slices import NothingToExport, parents
+from analysis.page.text import spans
 from miniapps.trace import node
 from tests.analysis.export_runs import (
     EVENTS,

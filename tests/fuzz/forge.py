@@ -21,6 +21,7 @@ GROUPS = (*GROWING, "tail", "tracer")
 ATTRIBUTES = (
     "promises",
     "partners",
+    "messages",
     "options",
     "regions",
     "reductions",

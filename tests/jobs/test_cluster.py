@@ -280,7 +280,9 @@ def reduction(ordering, accumulation="working", **more):
         # a quarter to each of two others and back from them, by two ranks
         (reduction("direct"), 3 * 2 * BYTES, 3 * 2 * BYTES),
         (reduction("two-level"), 3 * BYTES, 3 * BYTES),
-        (reduction("ring", "compensated"), 2 * 3 * 1.5 * BYTES, 2 * 3 * 1.5 * BYTES),
+        # pairs while they are partial sums, totals as they are
+        (reduction("ring", "compensated"), 3 * 2.25 * BYTES, 3 * 2.25 * BYTES),
+        (reduction("ring", wire="packed"), 3 * BYTES, None),
         (reduction("library"), 3 * BYTES, None),
         (reduction("direct", "exact"), 3 * BYTES, None),
         (reduction("library", collective="reduce"), 0, None),
@@ -318,6 +320,24 @@ def test_a_halo_leaves_the_node_where_all_partners_are_elsewhere_and_may_where_s
         for rank, (host, others) in enumerate(zip(HOSTS, partners, strict=True))
     ]
     assert traffic.sent_by_nodes(traces, 2) == [Stated(0, 500), Stated(500, 1000)]
+
+
+def test_planned_messages_count_to_the_byte_by_partner_and_plan():
+    partners = ({1: 100}, {0: 100, 2: 30}, {1: 30, 3: 7}, {2: 7})
+    traces = [
+        trace(
+            rank, host, partners={"halo": list(sent)}, regions={"halo": "wait"},
+            messages={"halo": [{"ranks": [*sent], "bytes": [*sent.values()], "calls": 5},
+                               {"ranks": [3 - rank], "bytes": [1000], "calls": 2}]},
+        )
+        for rank, (host, sent) in enumerate(zip(HOSTS, partners, strict=True))
+    ]  # fmt: skip
+    assert traffic.sent_by_nodes(traces, 2) == [Stated(4150, 4150)] * 2
+
+
+def test_of_a_collective_that_states_no_messages_no_limit_is_known():
+    traces = [trace(rank, host, regions={"halo": "collective"}) for rank, host in enumerate(HOSTS)]
+    assert traffic.sent_by_nodes(traces, 3) == [Stated(0, None)] * 2 + [Stated()]
 
 
 def test_ranks_that_ran_elsewhere_are_no_ranks_of_these_nodes():

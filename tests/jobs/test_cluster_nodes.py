@@ -132,6 +132,28 @@ def test_the_bytes_of_an_all_reduce_cross_the_network(two, library, ordering, ti
         assert all(one.sent > stated for one in compared)
 
 
+@either_library
+def test_the_halos_and_sums_of_a_solve_are_stated_to_the_byte(two, library, tmp_path):
+    """Sums by a schedule, elements of vectors, and the solution, which rank 0 gathers."""
+    out = tmp_path / "run"
+    grid = ("--nx=64", "--ny=64", "--nz=32", *(f"--set=grid.b{axis}=16" for axis in "xyz"))
+    asked = (
+        "--preconditioner=jacobi",
+        "--tolerance=1e-10",
+        "--allreduce=recursive-doubling",
+        "--no-progress",
+    )
+    job = python("-m", "miniapps.solver", *grid, *asked, "--no-progress", "--out", out)
+    mpi = mpi_of(library)
+    ended = two.run(job, 4, 2, LIMIT_S, stdout=subprocess.DEVNULL, **mpi)
+    assert ended.code == 0
+    compared = traffic.crossed(out, ended.traffic)
+    for one in compared:
+        assert one.stated.least == one.stated.most > 4 * traffic.STARTING
+        assert abs(one.sent - one.stated.least) < traffic.TOLERANCE * one.stated.least
+    assert not traffic.verdict(compared)
+
+
 def test_a_library_that_goes_around_the_network_is_found_out(tmp_path):
     name = f"around{os.getpid()}"
     with cluster(2, "1gbit", name) as made:

@@ -353,6 +353,29 @@ def test_what_is_stated_of_a_reduction_is_written_with_the_rows(tmp_path):
     assert read(t.path).attributes["reductions"] == {"total": facts}
 
 
+def test_messages_are_written_by_plan_and_a_plan_that_is_made_again_goes_on_counting(tmp_path):
+    with tracer(tmp_path / "rank-00000.h5") as t:
+        for _ in range(2):
+            fine, coarse = t.messages("halo", {1: 4096, 2: 512}), t.messages("halo", {1: 64})
+            fine["calls"] += 3
+            coarse["calls"] += 1
+        t.flush()
+        fine["calls"] += 1
+    assert read(t.path).attributes["messages"] == {
+        "halo": [
+            {"ranks": [1, 2], "bytes": [4096, 512], "calls": 7},
+            {"ranks": [1], "bytes": [64], "calls": 2},
+        ]
+    }
+
+
+def test_messages_whose_ranks_and_bytes_do_not_match_are_refused(tmp_path):
+    with tracer(tmp_path / "rank-00000.h5") as t:
+        t.messages("halo", {1: 8})["bytes"].append(9)
+    with pytest.raises(TraceError, match="messages to 1 ranks with 2 numbers of bytes"):
+        read(t.path)
+
+
 def test_a_newer_schema_is_refused(written):
     altered(written, lambda file: file.attrs.modify("schema", 99))
     with pytest.raises(TraceError, match=r"rank-00000\.h5: .*schema 99.*install"):

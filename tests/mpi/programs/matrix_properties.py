@@ -188,10 +188,11 @@ def a_matrix_knows_its_numbers():
 
 @section
 def a_product_leaves_an_event_and_one_for_the_wait_inside():
-    seen = []
+    seen, said = [], {}
     ticks = iter(range(100))
     trace = SimpleNamespace(
         partners=lambda name, ranks: None,
+        messages=lambda name, sent: said.setdefault(name, {"sent": sent, "calls": 0}),
         name=lambda name, kind="": name,
         clock=lambda: next(ticks),
         event=lambda name, start, nbytes=0, flops=0: seen.append((name, start, next(ticks), nbytes)),
@@ -205,6 +206,9 @@ def a_product_leaves_an_event_and_one_for_the_wait_inside():
     neighbours = (COMM.rank > 0) + (COMM.rank < COMM.size - 1)
     if seen != [("halo", 1, 2, 8 * neighbours), ("spmv", 0, 3, matrix.nbytes)]:
         yield f"{seen}"
+    beside = {rank: 8 for rank in (COMM.rank - 1, COMM.rank + 1) if 0 <= rank < COMM.size}
+    if said != {"halo": {"sent": beside, "calls": 1 if beside else 0}}:
+        yield f"{said}"
     matrix.free()
 
 

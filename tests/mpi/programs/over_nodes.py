@@ -10,7 +10,7 @@ from sections import COMM, pairs, report, section
 
 from kernels.allreduce import Reduction, orderings, plan
 from kernels.allreduce.accumulate import ACCUMULATIONS
-from kernels.allreduce.execution.planning import nodes_of
+from kernels.allreduce.execution.placement import nodes_of
 from kernels.allreduce.instruments.properties import deal
 from kernels.allreduce.simulator import simulate
 from tests.order_free import ORDER_FREE, defined

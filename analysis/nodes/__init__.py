@@ -1,0 +1,1 @@
+"""Where the ranks of a run were, and what passed between nodes."""

@@ -1,0 +1,69 @@
+"""The link matrix of a run: what passed from node to node, and how fast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from analysis.nodes.study import OverNodes, rates
+from analysis.nodes.words import size
+from analysis.page import svg
+from analysis.page.svg import Figure, figure_of
+
+NUMBERED = 6  # nodes, up to which every cell bears its numbers
+LABELLED = 16  # nodes, up to which every one is named at the axes
+DARKEST = 0.75  # opacity of the largest cell
+CELL_IN = 0.62
+
+
+def link_matrix(of: OverNodes, name: str, links: pd.DataFrame) -> list[Figure]:
+    """The matrix of one run, none where nothing is known to have crossed; `links`: its rows of that table."""
+    if not of.crossed:
+        return []
+    numbers = " and, below, the rate in the region where most passed in its time" * (
+        len(of.nodes) <= NUMBERED
+    )
+    largest = links.loc[links["bytes"].idxmax()]
+    caption = (
+        f"Bytes that ranks of a node (row) sent to those of another (column){numbers}; the darker, the more. The most "
+        f"passed from {largest['from']} to {largest['to']}: {size(largest['bytes'])}. A link is at least as fast as "
+        "the rate seen: ranks also wait for each other in their regions."
+    )
+    height = 1.0 + CELL_IN * min(len(of.nodes), NUMBERED)
+    title = f"Traffic between nodes: {of.run}"
+    return [figure_of(name, title, _plot(of), caption, height, (), data=links)]
+
+
+def _plot(of: OverNodes) -> Callable:
+    pairs, (speed, _) = of.pairs, rates(of)
+    between = pairs.copy()
+    np.fill_diagonal(between, 0.0)
+    count = len(of.nodes)
+
+    def plot(axes) -> None:
+        for i, j in zip(*np.nonzero(between), strict=True):
+            depth = DARKEST * between[i, j] / between.max()
+            axes.fill([j - 0.5, j + 0.5, j + 0.5, j - 0.5], [i - 0.5, i - 0.5, i + 0.5, i + 0.5],
+                      color=svg.SERIES[0], alpha=depth, linewidth=0)  # fmt: skip
+        if count <= NUMBERED:
+            for i in range(count):
+                for j in range(count):
+                    axes.text(j, i, _cell(i, j, between, speed), ha="center", va="center", fontsize=8)
+        shown = range(0, count, -(-count // LABELLED))
+        axes.set_xticks(shown, [of.nodes[i] for i in shown])
+        axes.set_yticks(shown, [of.nodes[i] for i in shown])
+        axes.set(xlim=(-0.5, count - 0.5), ylim=(count - 0.5, -0.5), xlabel="to", ylabel="from")
+        axes.grid(visible=False)
+
+    return plot
+
+
+def _cell(i: int, j: int, between: np.ndarray, speed: np.ndarray) -> str:
+    if i == j:
+        return ""
+    if not between[i, j]:
+        return "0"
+    rate = "" if np.isnan(speed[i, j]) else f"\n{size(speed[i, j])}/s"
+    return f"{size(between[i, j])}{rate}"

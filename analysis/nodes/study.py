@@ -1,0 +1,155 @@
+"""Where the ranks of runs were, what passed between their nodes, and how fast, as far as the traces state it."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.environment import AMONG, OF_RANKS
+from analysis.load.frames import Frames
+from analysis.load.guard import read_run
+from analysis.page.text import spans
+from analysis.verdict import counted
+from miniapps.trace import TraceError
+from miniapps.trace.schema import COLLECTIVE, EXCHANGE
+from miniapps.trace.traffic import Flow, flows, hosts
+
+NODES = ("run", "node", "ranks", "count", "sent", "received", "inside")
+LINKS = ("run", "from", "to", "bytes", "mb_per_s", "fastest")
+REGIONS = ("run", "region", "kind", "ordering", "calls", "known", "between", "inside", "at_least")
+LONG = 2**16  # bytes that a call sends from node to node, from which on its time says something of the link
+TIMED = (COLLECTIVE, EXCHANGE)  # kinds of regions that last as long as their messages take
+
+
+@dataclass(frozen=True)
+class OverNodes:
+    """One run: the `nodes` (host names, in the order of their first ranks), the ranks `on` each, what each region sent
+    (`flows`), and the `seconds` that the slowest rank spent in each."""
+
+    run: str
+    nodes: list[str]
+    on: list[list[int]]
+    flows: list[Flow]
+    seconds: dict[str, float]
+
+    @property
+    def pairs(self) -> np.ndarray:
+        """(nodes, nodes) bytes from node to node that are known."""
+        known = [flow.pairs for flow in self.flows if flow.pairs is not None]
+        return np.sum([np.zeros((len(self.nodes), len(self.nodes))), *known], axis=0)
+
+    @property
+    def crossed(self) -> float:
+        """Bytes between nodes that are known."""
+        pairs = self.pairs
+        return float(pairs.sum() - np.trace(pairs))
+
+    @property
+    def unknown(self) -> list[Flow]:
+        """Regions of which it is not known who sent to whom, but that could cross."""
+        return [flow for flow in self.flows if flow.pairs is None and flow.most.any()]
+
+
+@dataclass(frozen=True)
+class Study:
+    """The runs over several nodes, how many runs had one node, and what could not be read, in sentences."""
+
+    runs: list[OverNodes]
+    alone: int
+    notes: list[str]
+
+
+def study(frames: Frames, most: int | None = None) -> Study:
+    """The runs of `frames`, each launch once, of which the first `most` over several nodes are looked at."""
+    looked: list[OverNodes] = []
+    notes: list[str] = []
+    alone = left = 0
+    for row in frames.runs.drop_duplicates("run").itertuples(index=False):
+        if not _several(row.environment):
+            alone += 1
+        elif most is not None and len(looked) == most:
+            left += 1
+        else:
+            try:
+                looked.append(over_nodes(frames, row.run, row.path))
+            except (TraceError, OSError) as error:
+                notes.append(f"{row.run}: {error}")
+    if left:
+        notes.append(f"{counted(left, 'more run')} over several nodes; `python -m analysis nodes` shows all")
+    return Study(looked, alone, notes)
+
+
+def over_nodes(frames: Frames, run: str, path: str) -> OverNodes:
+    """One run, from the attributes of its traces, and the trees that sums went along. Raises TraceError, OSError."""
+    traces = sorted(read_run(path, tables=["choices"]), key=lambda trace: trace.attributes["rank"])
+    names = hosts(traces)
+    nodes = list(dict.fromkeys(names))
+    places = [nodes.index(name) for name in names]
+    on = [[rank for rank, place in enumerate(places) if place == node] for node in range(len(nodes))]
+    events = frames.events
+    by_rank = events[(events["run"] == run).to_numpy()].groupby(["rank", "name"], observed=True)
+    sums = by_rank[["count", "bytes", "total_ns"]].sum()
+    totals = {
+        (int(rank), str(name)): (int(count), float(nbytes))
+        for (rank, name), count, nbytes in zip(sums.index, sums["count"], sums["bytes"], strict=True)
+    }
+    slowest = sums["total_ns"].groupby("name", observed=True).max() / 1e9
+    seconds = {str(name): float(each) for name, each in slowest.items()}
+    return OverNodes(run, nodes, on, flows(traces, places, len(nodes), totals), seconds)
+
+
+def _several(environment: str) -> bool:
+    node = json.loads(environment).get("node", "")
+    return AMONG in node or node.endswith(OF_RANKS)
+
+
+def rates(of: OverNodes) -> tuple[np.ndarray, np.ndarray]:
+    """(nodes, nodes) bytes per second that passed from node to node in the region where most did in its time, and the
+    names of those regions; NaN where no call sent LONG or more from one to the other. A link is at least as fast: ranks
+    also wait in their regions."""
+    best = np.full((len(of.nodes), len(of.nodes)), np.nan)
+    where = np.full(best.shape, "", object)
+    for flow in of.flows:
+        took = of.seconds.get(flow.region, 0.0)
+        if flow.pairs is None or flow.kind not in TIMED or took <= 0:
+            continue
+        seen = np.where(flow.pairs >= LONG * flow.calls, flow.pairs / took, np.nan)
+        faster = ~np.isnan(seen) & ~(seen <= best)
+        best[faster], where[faster] = seen[faster], flow.region
+    np.fill_diagonal(best, np.nan)
+    return best, where
+
+
+def tables(results: Study) -> dict[str, pd.DataFrame]:
+    """`nodes`, a row per run and node, columns NODES; `links`, per pair of nodes between which something is known to
+    have passed, LINKS; `regions`, REGIONS: `between` nodes and `inside` them NaN where not `known`, `at_least` what
+    must have left nodes even so. In bytes, of a whole run, all repeats."""
+    on_nodes, links, regions = [], [], []
+    for of in results.runs:
+        pairs, (speed, fastest) = of.pairs, rates(of)
+        for i, (node, ranks) in enumerate(zip(of.nodes, of.on, strict=True)):
+            sent, received = pairs[i].sum() - pairs[i, i], pairs[:, i].sum() - pairs[i, i]
+            on_nodes.append(
+                (of.run, node, spans(ranks), len(ranks), int(sent), int(received), int(pairs[i, i]))
+            )
+        for i, j in zip(*np.nonzero(pairs), strict=True):
+            if i != j:
+                mb_per_s = speed[i, j] / 1e6
+                links.append((of.run, of.nodes[i], of.nodes[j], int(pairs[i, j]), mb_per_s, fastest[i, j]))
+        for flow in of.flows:
+            between = inside = math.nan
+            if flow.pairs is not None:
+                inside = float(np.trace(flow.pairs))
+                between = float(flow.pairs.sum()) - inside
+            known = flow.pairs is not None
+            row = (of.run, flow.region, flow.kind, flow.ordering, flow.calls, known, between, inside)
+            regions.append((*row, float(flow.least.sum())))
+    return {
+        "nodes": pd.DataFrame(on_nodes, columns=list(NODES)),
+        "links": pd.DataFrame(links, columns=list(LINKS)),
+        "regions": pd.DataFrame(regions, columns=list(REGIONS)),
+    }

@@ -1,0 +1,237 @@
+"""What the ranks of a run sent from node to node, as far as their traces state it.
+
+An all-reduce with a schedule of ours says who sends how many bytes to whom. Of one that the MPI library does, each node
+must at least send one contribution. Planned messages are stated with their bytes to each rank, and how often they were
+sent. Of other collectives nothing is known but that they may send.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from kernels import wires
+from kernels.allreduce.cost import sent
+from kernels.allreduce.packing import Packing, decode
+from kernels.allreduce.reduction import IN
+from kernels.allreduce.reduction import Reduction as Described
+from kernels.guarantees import ChoiceError
+from miniapps.trace.head import Reduction, label_of
+from miniapps.trace.reader import RankTrace
+from miniapps.trace.records import PACKING
+from miniapps.trace.schema import COLLECTIVE, EXCHANGE, OTHER
+
+RANKS_MOST = 1024  # up to which it is worked out who sends to whom: a schedule may have messages between all
+NONE = (0, 0.0)
+PLAIN = ("working", "float64", "compensated")  # accumulations that send nothing but the schedule's messages
+
+
+Totals = Mapping[tuple[int, str], tuple[int, float]]  # by rank and region: events, and bytes that they state
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What a `region` of that `kind` sent in a run, all repeats: `calls` of the rank that made most; of a reduction its
+    `ordering` in words.
+
+    `pairs` (nodes, nodes): bytes from node to node, inside a node on the diagonal; None where that is not known.
+    `least`, `most` (nodes,): bytes that left each node for others; of `most` inf where no limit is known.
+    """
+
+    region: str
+    kind: str
+    ordering: str
+    calls: int
+    pairs: np.ndarray | None
+    least: np.ndarray
+    most: np.ndarray
+
+
+def hosts(traces: Sequence[RankTrace]) -> list[str]:
+    """The host name of each rank, "" where its trace does not say it."""
+    return [str((trace.attributes.get("environment") or {}).get("node", "")) for trace in traces]
+
+
+def totals(traces: Sequence[RankTrace]) -> Totals:
+    """Those of the events of traces, of which the table was read."""
+    of_all = {}
+    for rank, trace in enumerate(traces):
+        events, count = trace.tables["events"], len(trace.names)
+        calls = np.bincount(events["name"], minlength=count)
+        nbytes = np.bincount(events["name"], events["bytes"], minlength=count)
+        of_all |= {(rank, name): (int(calls[i]), float(nbytes[i])) for i, name in enumerate(trace.names)}
+    return of_all
+
+
+def flows(traces: Sequence[RankTrace], places: Sequence[int], nodes: int, events: Totals) -> list[Flow]:
+    """What the ranks of a run sent, region by region: `traces` of all ranks, in their order; `places`, the node of each
+    of them, of so many `nodes`; `events` stand in for what traces do not count."""
+    return [
+        *_of_reductions(traces, places, nodes, events),
+        *_of_messages(traces, places, nodes),
+        *_of_others(traces, places, nodes, events),
+    ]
+
+
+def _exactly(region: str, kind: str, ordering: str, calls: int, pairs: np.ndarray) -> Flow:
+    left = pairs.sum(axis=1) - pairs.diagonal()
+    return Flow(region, kind, ordering, calls, pairs, left, left)
+
+
+def _between(
+    region: str, kind: str, ordering: str, calls: int, least: np.ndarray, occupied: Iterable[int]
+) -> Flow:
+    """What is known from below, and not from above in nodes that have ranks."""
+    most = least.copy()
+    most[list(occupied)] = math.inf
+    return Flow(region, kind, ordering, calls, None, least, most)
+
+
+# Reductions
+
+
+def _of_reductions(
+    traces: Sequence[RankTrace], places: Sequence[int], nodes: int, events: Totals
+) -> Iterator[Flow]:
+    for name, stated in traces[0].attributes.get("reductions", {}).items():
+        reduction = msgspec.convert(stated, Reduction)
+        calls = reduction.calls or events.get((0, reduction.region), NONE)[0]
+        if calls:
+            packing = _packing(traces[0], name)
+            yield _of_reduction(reduction, packing, label_of(stated), calls, places, nodes)
+
+
+def _packing(trace: RankTrace, name: str) -> Packing | None:
+    """The trees of a reduction, where its trace has them and the table of choices was read."""
+    choices = trace.tables.get("choices", {})
+    rows = zip(*(choices[key].tolist() for key in ("name", "choice") if choices), strict=True)
+    recorded = [trace.names[choice] for number, choice in rows if trace.names[number] == f"{PACKING}{name}"]
+    try:
+        return decode(recorded[0]) if recorded else None
+    except ChoiceError:
+        return None
+
+
+def _of_reduction(
+    described: Reduction, packing: Packing | None, label: str, calls: int, places: Sequence[int], nodes: int
+) -> Flow:
+    what = described.region, COLLECTIVE, label, calls
+    occupied, nothing = set(places), np.zeros(nodes)
+    whole = described.ranks == len(places)
+    if whole and (by_pair := _sent(described, packing, places)) is not None:
+        pairs = np.zeros((nodes, nodes))
+        for (rank, other), size in by_pair.items():
+            pairs[places[rank], places[other]] += calls * size
+        return _exactly(*what, pairs)
+    if len(occupied) < 2:
+        return Flow(*what, None, nothing, nothing)
+    least = nothing.copy()
+    if whole and described.collective == "allreduce":
+        least[list(occupied)] = calls * math.prod(described.shape) * _itemsize(described.dtype)
+    return _between(*what, least, occupied)  # of some ranks: which they are is not stated
+
+
+def _sent(
+    described: Reduction, packing: Packing | None, places: Sequence[int]
+) -> dict[tuple[int, int], int] | None:
+    """Bytes from rank to rank in one call, where messages of a schedule are all that is sent, as they are, and no file
+    has to be read for it."""
+    if (
+        described.accumulation not in PLAIN
+        or described.wire != wires.PLAIN
+        or len(places) > RANKS_MOST
+    ):
+        return None
+    try:
+        reduction = Described.named(
+            f"{described.ordering}{IN}{described.accumulation}",
+            tuple(described.shape),
+            described.dtype,
+            operation=described.operation,
+            collective=described.collective,
+            bounds=described.bounds or None,
+            packing=packing,
+        )
+        if reduction.needs_links or not reduction.entry.scheduled or "owners" in reduction.entry.needs:
+            return None
+        context = {"nodes": places} if "nodes" in reduction.entry.needs else {}
+        schedule = reduction.schedule(len(places), **context)
+    except (ChoiceError, TypeError, ValueError):
+        return None
+    return sent(schedule, math.prod(reduction.shape), reduction.element_bytes, reduction.dtype.itemsize)
+
+
+def _itemsize(dtype: str) -> int:
+    """Bytes of an element; 0 of a type that is not known, such as one that a program has made."""
+    try:
+        return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
+    except TypeError:
+        return 0
+
+
+# Messages between ranks
+
+
+def _of_messages(traces: Sequence[RankTrace], places: Sequence[int], nodes: int) -> Iterator[Flow]:
+    stated = [trace.attributes.get("messages", {}) for trace in traces]
+    for region in dict.fromkeys(region for own in stated for region in own):
+        pairs, most_calls = np.zeros((nodes, nodes)), 0
+        for rank, own in enumerate(stated):
+            plans = own.get(region, [])
+            most_calls = max(most_calls, sum(plan["calls"] for plan in plans))
+            for plan in plans:
+                for peer, size in zip(plan["ranks"], plan["bytes"], strict=True):
+                    if peer < len(places):
+                        pairs[places[rank], places[peer]] += plan["calls"] * size
+        if most_calls:
+            yield _exactly(region, _kind(traces, region), "", most_calls, pairs)
+
+
+def _of_others(
+    traces: Sequence[RankTrace], places: Sequence[int], nodes: int, events: Totals
+) -> Iterator[Flow]:
+    """Regions that may send, and do not state to whom: of those with partners, whether these are in other nodes."""
+    if len(set(places)) < 2:
+        return
+    known = {own.get("region") for own in traces[0].attributes.get("reductions", {}).values()}
+    known.update(region for trace in traces for region in trace.attributes.get("messages", {}))
+    regions = dict.fromkeys(name for trace in traces for name in trace.attributes.get("regions", {}))
+    for region in regions:
+        kind = _kind(traces, region)
+        if region in known or kind not in (COLLECTIVE, EXCHANGE):
+            continue
+        calls = max(events.get((rank, region), NONE)[0] for rank in range(len(traces)))
+        if any(region in trace.attributes.get("partners", {}) for trace in traces):
+            yield _of_partners(region, kind, calls, traces, places, nodes, events)
+        elif calls:
+            yield _between(region, kind, "", calls, np.zeros(nodes), set(places))
+
+
+def _of_partners(
+    region: str,
+    kind: str,
+    calls: int,
+    traces: Sequence[RankTrace],
+    places: Sequence[int],
+    nodes: int,
+    events: Totals,
+) -> Flow:
+    least, most = np.zeros(nodes), np.zeros(nodes)
+    for rank, trace in enumerate(traces):
+        others = [
+            other for other in trace.attributes.get("partners", {}).get(region, []) if other < len(places)
+        ]
+        away = [other for other in others if places[other] != places[rank]]
+        total = events.get((rank, region), NONE)[1] if away else 0.0
+        most[places[rank]] += total
+        least[places[rank]] += total if len(away) == len(others) else 0.0
+    return Flow(region, kind, "", calls, None, least, most)
+
+
+def _kind(traces: Sequence[RankTrace], region: str) -> str:
+    kinds = (trace.attributes.get("regions", {}).get(region) for trace in traces)
+    return next((kind for kind in kinds if kind), OTHER)
