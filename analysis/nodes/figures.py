@@ -14,7 +14,7 @@ from analysis.page.svg import Figure, figure_of
 
 NUMBERED = 6  # nodes, up to which every cell bears its numbers
 LABELLED = 16  # nodes, up to which every one is named at the axes
-DARKEST = 0.75  # opacity of the largest cell
+DARKEST = 0.6  # opacity of the largest cell
 CELL_IN = 0.62
 
 
@@ -22,14 +22,13 @@ def link_matrix(of: OverNodes, name: str, links: pd.DataFrame) -> list[Figure]:
     """The matrix of one run, none where nothing is known to have crossed; `links`: its rows of that table."""
     if not of.crossed:
         return []
-    numbers = " and, below, the rate in the region where most passed in its time" * (
-        len(of.nodes) <= NUMBERED
-    )
+    rate, known = "", not np.isnan(rates(of)[0]).all()
+    if known and len(of.nodes) <= NUMBERED:
+        rate = " and, below, the rate in the region where most passed in its time; a link is at least as fast"
     largest = links.loc[links["bytes"].idxmax()]
     caption = (
-        f"Bytes that ranks of a node (row) sent to those of another (column){numbers}; the darker, the more. The most "
-        f"passed from {largest['from']} to {largest['to']}: {size(largest['bytes'])}. A link is at least as fast as "
-        "the rate seen: ranks also wait for each other in their regions."
+        f"Bytes that ranks of a node (row) sent to those of another (column){rate}. The darker, the more; the most "
+        f"passed from {largest['from']} to {largest['to']}: {size(largest['bytes'])}."
     )
     height = 1.0 + CELL_IN * min(len(of.nodes), NUMBERED)
     title = f"Traffic between nodes: {of.run}"

@@ -58,7 +58,7 @@ def hosts(traces: Sequence[RankTrace]) -> list[str]:
 
 def totals(traces: Sequence[RankTrace]) -> Totals:
     """Those of the events of traces, of which the table was read."""
-    of_all = {}
+    of_all: dict[tuple[int, str], tuple[int, float]] = {}
     for rank, trace in enumerate(traces):
         events, count = trace.tables["events"], len(trace.names)
         calls = np.bincount(events["name"], minlength=count)

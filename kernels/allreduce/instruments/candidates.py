@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -68,7 +69,7 @@ def short_name(name: str) -> str:
 
 
 def classes(
-    names: Sequence[str], size: int, n: int, context: Mapping[str, Sequence[Hashable]]
+    names: Sequence[str], size: int, n: int, context: Mapping[str, Any]
 ) -> list[tuple[list[str], Pieces]]:
     """Orderings that make the same additions for a vector of n, and these."""
     return [(same, pieces[size]) for same, pieces in _classes(names, [size], n, context)]
@@ -113,7 +114,7 @@ def evaluate(pieces: Pieces, vectors: np.ndarray) -> np.ndarray:
 
 
 def _classes(
-    names: Sequence[str], sizes: Sequence[int], n: int, context: Mapping[str, Sequence[Hashable]]
+    names: Sequence[str], sizes: Sequence[int], n: int, context: Mapping[str, Any]
 ) -> list[tuple[list[str], dict[int, Pieces]]]:
     """Orderings that make the same additions on each of so many ranks, and these by the number of ranks."""
     by_tree: dict[tuple, tuple[list[str], dict[int, Pieces]]] = {}
@@ -124,7 +125,7 @@ def _classes(
     return list(by_tree.values())
 
 
-def _pieces(name: str, size: int, n: int, context: Mapping[str, Sequence[Hashable]]) -> Pieces:
+def _pieces(name: str, size: int, n: int, context: Mapping[str, Any]) -> Pieces:
     schedule = catalog.get(name).schedule(size, **context)
     bounds = [schedule.bounds(n, chunk) for chunk in range(schedule.chunks)]
     trees = of_chunks(schedule)[0]
