@@ -9,7 +9,9 @@ SOURCE = "source:"  # the rank whose message a receive from any source took
 COMPUTED = "computed:"
 ADDED, TOTAL = "added:", "total:"
 LEFT = "left:"
-PACKING = "packing:"  # the choice that holds the trees of a reduction by `trees`, behind it the reduction's name
+PACKING = (
+    "packing:"  # the choice that holds the trees of a reduction by `trees`, behind it the reduction's name
+)
 
 PASSING = (SENT, RECEIVED, SOURCE, COMPUTED, ADDED, TOTAL, LEFT)  # with --record messages only
 

@@ -140,11 +140,7 @@ def _sent(
 ) -> dict[tuple[int, int], int] | None:
     """Bytes from rank to rank in one call, where messages of a schedule are all that is sent, as they are, and no file
     has to be read for it."""
-    if (
-        described.accumulation not in PLAIN
-        or described.wire != wires.PLAIN
-        or len(places) > RANKS_MOST
-    ):
+    if described.accumulation not in PLAIN or described.wire != wires.PLAIN or len(places) > RANKS_MOST:
         return None
     try:
         reduction = Described.named(
