@@ -37,7 +37,8 @@ class ScheduleReducer(Reducer):
 
     A schedule over blocks takes each contribution by itself. `operation` is what the schedule combines by, if not by
     that of the reduction. `words`, `width` per element and of another type than `dtype`, are what the schedule moves
-    and combines, if not the elements themselves, until `store` has rounded those of the total into `self._total`.
+    and combines, if not the elements themselves, from `load` until `store` has rounded those of the total into
+    `self._total` (`route.Rounding`).
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class ScheduleReducer(Reducer):
         words: np.ndarray | None = None,
         width: int = 1,
         total: tuple[int, ...] | None = None,
+        load: Callable[[int, int], None] | None = None,
         store: Callable[[np.ndarray, np.ndarray], None] | None = None,
     ):
         super().__init__(comm, reduction, name, total)
@@ -59,8 +61,9 @@ class ScheduleReducer(Reducer):
         self._words = self._total if words is None else words
         self.nbytes = self._words.nbytes
         rounding = None
-        if store is not None:
-            rounding = Rounding(agreed_gathers_from(comm, schedule.program(comm.rank)), self._total, store)
+        if load is not None and store is not None:
+            gathers = agreed_gathers_from(comm, schedule.program(comm.rank))
+            rounding = Rounding(gathers, self._total, load, store)
         wire = wires.get(reduction.wire, self._words.dtype)
         away: frozenset[int] = frozenset()
         if wire is not None:
@@ -115,6 +118,8 @@ class ScheduleReducer(Reducer):
         else:  # here, as a call more would show in the time of a short vector
             start, wait = MPI.Prequest.Startall, MPI.Request.Waitall
             for step in ready:
+                for load in step.loads:
+                    load()
                 if step.requests:
                     start(step.requests)
                     wait(step.requests)
@@ -178,14 +183,17 @@ class ScheduleReducer(Reducer):
 
 
 class AccumulatingReducer(ScheduleReducer):
-    """Contributions are loaded into words, and the words of the total are rounded once, where they are complete."""
+    """Contributions are loaded into words, segment by segment, and the words of the total are rounded once, where they
+    are complete."""
 
     def __init__(self, comm, reduction, name, schedule):
         held = accumulate.get(reduction.accumulation, reduction.dtype, reduction.operation)
         # Zeros: of a reduce-scatter, what is never received is rounded too.
         words = np.zeros(math.prod(reduction.shape) * held.width, held.travels)
-        super().__init__(comm, reduction, name, schedule, held.operation, words, held.width, store=held.store)
         self._held = held
+        self._pending: np.ndarray | None = None  # contributions (k, n) to be loaded
+        about = held.operation, words, held.width
+        super().__init__(comm, reduction, name, schedule, *about, load=self._load_part, store=held.store)
         self._planned = 0, 0  # contributions of this rank, and of all
 
     def _set_blocks(self, blocks):
@@ -227,12 +235,26 @@ class AccumulatingReducer(ScheduleReducer):
             self._held.agreed(largest, self._planned[1] + max(more, 0) * self._comm.size)
 
     def _load(self, contributions) -> list[Ready]:
-        if self._blocks is None:
-            self._held.load(contributions, self._own[0])
-        else:
-            for i, words in enumerate(self._own):
-                self._held.load(contributions[i : i + 1], words)
+        self._pending = contributions.reshape(len(contributions), math.prod(self.shape))
         return self._home
+
+    def _load_part(self, start: int, stop: int) -> None:
+        """The words of elements [start, stop) of what is pending; nothing where words were handed over as such."""
+        if self._pending is None:
+            return
+        part = np.ascontiguousarray(self._pending[:, start:stop])
+        width = self._held.width
+        words = self._own[:, start * width : stop * width]
+        if self._blocks is None:
+            self._held.load(part, words[0])
+        else:
+            for i, row in enumerate(words):
+                self._held.load(part[i : i + 1], row)
+
+    def _run(self, ready, out):
+        total = super()._run(ready, out)
+        self._pending = None
+        return total
 
     def sum_words(self, words: np.ndarray) -> np.ndarray | None:
         """As that of `ExactReducer`."""
@@ -266,7 +288,9 @@ class AccumulatingReducer(ScheduleReducer):
         if self._flight is None:
             self._agreement.Wait()
             self._fly()
-        return super()._end()
+        total = super()._end()
+        self._pending = None
+        return total
 
     def _fly(self) -> None:
         self._agreed(self._most)

@@ -46,8 +46,8 @@ class Combine:
 class Step:
     """One round of one segment; `after` is the index of the step before it of the same segment, -1 for none.
 
-    `gathers`: what travels are elements of the total. `rounded`: the elements [start, stop) whose words are complete
-    after the sums.
+    `gathers`: what travels are elements of the total. `loaded`: the elements [start, stop) of contributions that become
+    words before anything is sent; `rounded`: those of the total whose words are complete after the sums.
     """
 
     segment: int
@@ -56,6 +56,7 @@ class Step:
     sends: tuple[Transfer, ...]
     sums: tuple[Combine, ...]
     gathers: bool = False
+    loaded: tuple[tuple[int, int], ...] = ()
     rounded: tuple[tuple[int, int], ...] = ()
 
 
@@ -86,9 +87,11 @@ def steps(
                 step = replace(_step(rounds[index], elements[segment], segment, last[segment]), gathers=True)
             else:
                 step = _step(rounds[index], words[segment], segment, last[segment])
+            if gathers is not None and index == 0:
+                step = replace(step, loaded=_joined(map(elements[segment], range(schedule.chunks))))
             if gathers is not None and index == gathers - 1:
                 step = replace(step, rounded=_joined(map(elements[segment], own)))
-            if step.receives or step.sends or step.sums or step.rounded:
+            if step.receives or step.sends or step.sums or step.loaded or step.rounded:
                 last[segment] = len(result)
                 result.append(step)
     return result

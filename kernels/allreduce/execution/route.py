@@ -41,11 +41,12 @@ View = Callable[[int, int, int], np.ndarray]
 class Ready:
     """A step over fixed memory; `after` is the step before it of the same segment.
 
-    `sends`: what encodes and sends the messages of a wire, whose lengths vary. `sums`: what comes after all messages,
-    decoding first.
+    `loads`: what comes before all messages. `sends`: what encodes and sends the messages of a wire, whose lengths vary.
+    `sums`: what comes after all messages, decoding first.
     """
 
     after: int
+    loads: list[Callable[[], None]]
     requests: list[MPI.Prequest]
     sends: list[Callable[[], MPI.Request]]
     sums: list[Callable[[], None]]
@@ -53,11 +54,12 @@ class Ready:
 
 @dataclass(frozen=True)
 class Rounding:
-    """Words that stand for numbers: `store(words, elements)` rounds those of the total, from round `gathers` on
-    elements of `total` travel."""
+    """Words that stand for numbers: `load(start, stop)` makes those of a rank's contributions, segment by segment;
+    `store(words, elements)` rounds those of the total; from round `gathers` on elements of `total` travel."""
 
     gathers: int
     total: np.ndarray
+    load: Callable[[int, int], None]
     store: Callable[[np.ndarray, np.ndarray], None]
 
 
@@ -140,8 +142,11 @@ class Route:
                 )
                 for c in step.sums
             ]
-            sums += [self._rounded(total, *elements) for elements in step.rounded]
-            ready.append(Ready(step.after, requests, sends, sums))
+            loads: list[Callable[[], None]] = []
+            if self._rounding is not None:
+                loads = [partial(self._rounding.load, *elements) for elements in step.loaded]
+                sums += [self._rounded(total, *elements) for elements in step.rounded]
+            ready.append(Ready(step.after, loads, requests, sends, sums))
         return ready
 
     def _elements(self, slot: int, start: int, stop: int) -> np.ndarray:
@@ -191,6 +196,8 @@ class Flight:
             step = self._ready[self._begun]
             if step.after >= self._done:
                 return
+            for load in step.loads:
+                load()
             if step.requests:
                 MPI.Prequest.Startall(step.requests)
             if step.sends:
