@@ -25,7 +25,11 @@ from jobs.cluster.errors import ClusterError
 from jobs.cluster.links import parse_rate
 
 FIXED_ORDER = ("direct", "two-level", "ring", "rabenseifner", "block-tree")
-FIXED_POINT = ("direct in fixed-point", "two-level in fixed-point", "two-level in fixed-point over packed")
+FIXED_POINT = (
+    "direct in fixed-point",
+    "two-level in fixed-point over packed",
+    "rabenseifner in fixed-point over packed",
+)
 SCALARS = ("direct in exact", "direct in fixed-point", "two-level in fixed-point")
 LONG, SHORT = (MIB, 16 * MIB), (8, 64)
 TIMEOUT = 1200.0  # seconds that a job may take

@@ -30,7 +30,7 @@ WITHIN = {
     },
     "openmpi": {
         "OMPI_MCA_pml": "ob1",
-        "OMPI_MCA_btl": "tcp,self",
+        "OMPI_MCA_btl": "tcp,sm,self",  # sm: among ranks of one host name
         "OMPI_MCA_btl_tcp_if_include": NETWORK,
         "OMPI_MCA_mpi_yield_when_idle": "1",  # nodes share cores
     },

@@ -189,7 +189,7 @@ def test_a_transport_that_the_user_asks_for_is_left_alone():
     assert launch(folder, [2, 1], ["a"], "mpich", "mpirun", {}).environment["UCX_TLS"] == "tcp,self"
     assert "UCX_TLS" not in launch(folder, [2, 1], ["a"], "mpich", "mpirun", {"UCX_TLS": "all"}).environment
     planned = launch(folder, [2, 1], ["a"], "openmpi", "mpirun", {"OMPI_MCA_pml": "ucx"})
-    assert planned.environment["OMPI_MCA_btl"] == "tcp,self" and "OMPI_MCA_pml" not in planned.environment
+    assert planned.environment["OMPI_MCA_btl"] == "tcp,sm,self" and "OMPI_MCA_pml" not in planned.environment
     command = planned.command
     assert command[:3] == ["/x/enter", "1", "mpirun"] and "10.77.0.1:2,10.77.0.2:1" in command
     with pytest.raises(Usage, match="choose mpich or openmpi"):
