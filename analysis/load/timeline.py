@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.load.guard import read_run
-from miniapps.trace import RankTrace, TraceError
+from miniapps.trace import RankTrace, TraceError, traffic
 from miniapps.trace.schema import COLLECTIVE, COMPUTE, EXCHANGE, KINDS, WAIT
 
 TIMELINE = {"rank": "int32", "repeat": "int32", "step": "int32", "name": "category", "kind": "category",
@@ -67,11 +67,7 @@ def partners(run: str | os.PathLike) -> dict[str, dict[int, list[int]]]:
 
 def hosts(run: str | os.PathLike) -> list[str]:
     """The name of the node of each rank, "" where its trace does not say."""
-    named = {
-        t.attributes["rank"]: t.attributes.get("environment", {}).get("node", "")
-        for t in read_run(run, tables=())
-    }
-    return [named[rank] for rank in sorted(named)]
+    return traffic.hosts(sorted(read_run(run, tables=()), key=lambda trace: trace.attributes["rank"]))
 
 
 def _of_rank(trace: RankTrace) -> pd.DataFrame:

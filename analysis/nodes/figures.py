@@ -18,21 +18,21 @@ DARKEST = 0.6  # opacity of the largest cell
 CELL_IN = 0.62
 
 
-def link_matrix(of: OverNodes, name: str, links: pd.DataFrame) -> list[Figure]:
-    """The matrix of one run, none where nothing is known to have crossed; `links`: its rows of that table."""
+def link_matrix(of: OverNodes, name: str, traffic: pd.DataFrame) -> list[Figure]:
+    """The matrix of one run, none where nothing is known to have crossed; `traffic`: its rows of that table."""
     if not of.crossed:
         return []
     rate, known = "", not np.isnan(rates(of)[0]).all()
     if known and len(of.nodes) <= NUMBERED:
         rate = " and, below, the rate in the region where most passed in its time; a link is at least as fast"
-    largest = links.loc[links["bytes"].idxmax()]
+    largest = traffic.loc[traffic["bytes"].idxmax()]
     caption = (
         f"Bytes that ranks of a node (row) sent to those of another (column){rate}. The darker, the more; the most "
         f"passed from {largest['from']} to {largest['to']}: {size(largest['bytes'])}."
     )
     height = 1.0 + CELL_IN * min(len(of.nodes), NUMBERED)
     title = f"Traffic between nodes: {of.run}"
-    return [figure_of(name, title, _plot(of), caption, height, (), data=links)]
+    return [figure_of(name, title, _plot(of), caption, height, (), data=traffic)]
 
 
 def _plot(of: OverNodes) -> Callable:

@@ -21,9 +21,9 @@ def nodes_sections(frames: Frames) -> list[Section]:
     made = tables(results)
     figures, lines = [], []
     for k, of in enumerate(results.runs):
-        placed, links = (made[name][made[name]["run"] == of.run] for name in ("nodes", "links"))
+        placed, traffic = (made[name][made[name]["run"] == of.run] for name in ("nodes", "traffic"))
         lines.append(f"{of.run}: {sentence(of, placed)}")
-        figures += link_matrix(of, f"links-{k}", links)
+        figures += link_matrix(of, f"nodes-{k}", traffic)
     if results.alone:
         lines.append(f"Runs on one node, where nothing crosses: {results.alone}.")
     return [

@@ -19,7 +19,7 @@ from miniapps.trace.schema import COLLECTIVE, EXCHANGE
 from miniapps.trace.traffic import Flow, flows, hosts
 
 NODES = ("run", "node", "ranks", "count", "sent", "received", "inside")
-LINKS = ("run", "from", "to", "bytes", "mb_per_s", "fastest")
+TRAFFIC = ("run", "from", "to", "bytes", "mb_per_s", "fastest")
 REGIONS = ("run", "region", "kind", "ordering", "calls", "known", "between", "inside", "at_least")
 LONG = 2**16  # bytes that a call sends from node to node, from which on its time says something of the link
 TIMED = (COLLECTIVE, EXCHANGE)  # kinds of regions that last as long as their messages take
@@ -125,10 +125,10 @@ def rates(of: OverNodes) -> tuple[np.ndarray, np.ndarray]:
 
 
 def tables(results: Study) -> dict[str, pd.DataFrame]:
-    """`nodes`, a row per run and node, columns NODES; `links`, per pair of nodes between which something is known to
-    have passed, LINKS; `regions`, REGIONS: `between` nodes and `inside` them NaN where not `known`, `at_least` what
+    """`nodes`, a row per run and node, columns NODES; `traffic`, per pair of nodes between which something is known to
+    have passed, TRAFFIC; `regions`, REGIONS: `between` nodes and `inside` them NaN where not `known`, `at_least` what
     must have left nodes even so. In bytes, of a whole run, all repeats."""
-    on_nodes, links, regions = [], [], []
+    on_nodes, traffic, regions = [], [], []
     for of in results.runs:
         pairs, (speed, fastest) = of.pairs, rates(of)
         for i, (node, ranks) in enumerate(zip(of.nodes, of.on, strict=True)):
@@ -139,7 +139,7 @@ def tables(results: Study) -> dict[str, pd.DataFrame]:
         for i, j in zip(*np.nonzero(pairs), strict=True):
             if i != j:
                 mb_per_s = speed[i, j] / 1e6
-                links.append((of.run, of.nodes[i], of.nodes[j], int(pairs[i, j]), mb_per_s, fastest[i, j]))
+                traffic.append((of.run, of.nodes[i], of.nodes[j], int(pairs[i, j]), mb_per_s, fastest[i, j]))
         for flow in of.flows:
             between = inside = math.nan
             if flow.pairs is not None:
@@ -150,6 +150,6 @@ def tables(results: Study) -> dict[str, pd.DataFrame]:
             regions.append((*row, float(flow.least.sum())))
     return {
         "nodes": pd.DataFrame(on_nodes, columns=list(NODES)),
-        "links": pd.DataFrame(links, columns=list(LINKS)),
+        "traffic": pd.DataFrame(traffic, columns=list(TRAFFIC)),
         "regions": pd.DataFrame(regions, columns=list(REGIONS)),
     }

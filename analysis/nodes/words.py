@@ -57,7 +57,7 @@ def all_tables(results: Study, frames: dict[str, pd.DataFrame]) -> list[tuple[st
     """Placement, what crossed by region, and the pairs of nodes, of each run."""
     shown = []
     for of in results.runs:
-        placed, links, regions = (frames[name][frames[name]["run"] == of.run] for name in frames)
+        placed, traffic, regions = (frames[name][frames[name]["run"] == of.run] for name in frames)
         rows: list[tuple[object, ...]] = [
             (row.node, row.ranks, size(row.sent), size(row.received), size(row.inside))
             for row in placed.itertuples(index=False)
@@ -65,8 +65,8 @@ def all_tables(results: Study, frames: dict[str, pd.DataFrame]) -> list[tuple[st
         columns = ("node", "ranks", "sent to others", "received", "inside the node")
         shown.append((f"Nodes of {of.run}", Table(columns, rows, columns[2:])))
         shown.append((f"What crossed in {of.run}", _regions(regions)))
-        if len(links):
-            shown.append((f"Links of {of.run}", _links(links)))
+        if len(traffic):
+            shown.append((f"From node to node in {of.run}", _traffic(traffic)))
     return shown
 
 
@@ -83,7 +83,7 @@ def _regions(regions: pd.DataFrame) -> Table:
     return Table(columns, rows, columns[3:])
 
 
-def _links(links: pd.DataFrame) -> Table:
+def _traffic(traffic: pd.DataFrame) -> Table:
     columns = ("from", "to", "sent", "rate seen", "in")
     rows = [
         (
@@ -93,6 +93,6 @@ def _links(links: pd.DataFrame) -> Table:
             f"{size(1e6 * row.mb_per_s)}/s" if row.fastest else "calls too short",
             row.fastest,
         )
-        for row in links.itertuples(index=False)
+        for row in traffic.itertuples(index=False)
     ]
     return Table(columns, rows, columns[2:4])

@@ -86,7 +86,7 @@ def verdict(nodes: Sequence[Crossed]) -> str:
     if most < STARTING:
         return (
             f"nothing is shown: of what the trace states, {most:,.0f} bytes must have left a node at the most, and the "
-            f"launcher alone may send {STARTING:,}; compare a run with larger all-reduces"
+            f"launcher alone may send {STARTING:,}; compare a longer run, or one with larger all-reduces"
         )
     return ""
 

@@ -30,7 +30,7 @@ def test_placement_and_traffic_are_what_the_run_states(over_four):
     ]  # fmt: skip
     sent = made["nodes"][["sent", "received", "inside"]].to_numpy().tolist()
     assert sent == [[RING + 2 * HALOS] * 2 + [RING + 2 * HALOS]] * 4
-    links = {(row[1], row[2]): row.bytes for row in made["links"].itertuples(index=False)}
+    links = {(row[1], row[2]): row.bytes for row in made["traffic"].itertuples(index=False)}
     assert links["n1", "n2"] == RING + HALOS and links["n2", "n1"] == HALOS and ("n1", "n3") not in links
     regions = made["regions"].set_index("region")
     assert regions["between"].to_dict() == {"allreduce.sum": 4 * RING, "halo": 8 * HALOS}
@@ -39,7 +39,7 @@ def test_placement_and_traffic_are_what_the_run_states(over_four):
 
 
 def test_the_rate_of_a_link_is_its_bytes_over_the_time_of_the_slowest_rank(over_four):
-    links = tables(study(over_four))["links"]
+    links = tables(study(over_four))["traffic"]
     events = over_four.events
     took = {
         name: own.groupby("rank")["total_ns"].sum().max()
@@ -92,12 +92,16 @@ def test_the_report_shows_at_once_what_crossed(over_four):
     assert "1.42 MB crossed between nodes, 1.34 MB of it in allreduce.sum." in section.intro
     [figure] = section.figures
     assert len(figure.data) == 8 and "346 kB" in figure.svg
-    assert [title for title, _ in section.tables] == ["Nodes of run", "What crossed in run", "Links of run"]
+    assert [title for title, _ in section.tables] == [
+        "Nodes of run",
+        "What crossed in run",
+        "From node to node in run",
+    ]
 
 
 def test_a_matrix_of_many_nodes_has_no_numbers_in_its_cells(tmp_path):
     [of] = study(load([write_over_nodes(tmp_path / "run", [f"n{i}" for i in range(40)])])).runs
-    links = tables(study(load([tmp_path / "run"])))["links"]
+    links = tables(study(load([tmp_path / "run"])))["traffic"]
     [figure] = link_matrix(of, "links", links)
     assert "kB</text>" not in figure.svg and "n38" not in figure.svg and "n0" in figure.svg
     assert np.count_nonzero(of.pairs) == 80

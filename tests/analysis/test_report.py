@@ -20,7 +20,8 @@ from analysis.report.machine import machine_sections
 from tests.analysis.synthetic import flip_bit, write_result, write_run, write_timed
 
 SECTIONS = [
-    "Groups", "First divergence", "Machine and software", "Timelines around the first divergence",
+    "Groups", "First divergence", "Nodes, and what crossed between them", "Machine and software",
+    "Timelines around the first divergence",
     "Growth of the difference", "Variability", "Wall time per region",
     "Cost of the guarantees", "Scaling", "Scaling: where the time of ranks goes",
     "Scaling: communication and critical path", "Where the variance is", "What limits these results",

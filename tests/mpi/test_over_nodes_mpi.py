@@ -99,13 +99,36 @@ def test_the_libraries_sum_inside_nodes_first_and_identify_names_how(placed, whe
     )
 
 
+def under_layout(name, out):
+    """The arguments that run an application under guarantee layout."""
+    options = ("--guarantee=layout", "--no-progress", "--out", out)
+    return ["-m", f"miniapps.{name}", *APPLICATIONS[name], *options]
+
+
+def hashes(printed):
+    """The states that a run ended with, once each."""
+    assert "VERIFICATION: PASS" in printed
+    return set(re.findall(r"FINGERPRINT state=(\w+)", printed))
+
+
+@pytest.fixture(scope="module")
+def in_one_node(tmp_path_factory):
+    """The states of an application on one rank and on four ranks of one node, by its name."""
+
+    @cache
+    def run(name):
+        out = tmp_path_factory.mktemp(name)
+        return set().union(
+            *(hashes(on_ranks(ranks, under_layout(name, out / str(ranks))).stdout) for ranks in (1, 4))
+        )
+
+    return run
+
+
 @pytest.mark.parametrize("where", EIGHT, ids=str)
 @pytest.mark.parametrize("name", APPLICATIONS)
-def test_one_hash_on_one_rank_one_node_and_four(placed, where, name, tmp_path):
-    argv = ["-m", f"miniapps.{name}", *APPLICATIONS[name], "--guarantee=layout", "--no-progress", "--out"]
-    printed = [on_ranks(ranks, [*argv, tmp_path / f"{ranks}"]).stdout for ranks in (1, 4)]
-    printed.append(placed(*where)(*argv, tmp_path / "nodes"))
-    assert all("VERIFICATION: PASS" in text for text in printed)
-    assert len({state for text in printed for state in re.findall(r"FINGERPRINT state=(\w+)", text)}) == 1
+def test_one_hash_on_one_rank_one_node_and_four(placed, in_one_node, where, name, tmp_path):
+    states = in_one_node(name) | hashes(placed(*where)(*under_layout(name, tmp_path / "nodes")))
+    assert len(states) == 1
     hosts = [trace.attributes["environment"]["node"] for trace in read_run(tmp_path / "nodes", ())]
     assert hosts == [f"n{1 + rank // 2}" for rank in range(8)]
