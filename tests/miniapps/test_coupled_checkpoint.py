@@ -50,7 +50,7 @@ def checkpoint(tmp_path):
         field[...] = rng.standard_normal(field.shape)
     state.step, state.time, state.last_dt = STEP, 0.25, 0.125
     ctx = SimpleNamespace(
-        comm=MPI.COMM_SELF, rank=0, config=config_of(), seed=SEED, repeat=0, out=tmp_path / "run"
+        comm=MPI.COMM_SELF, rank=0, config=config_of(), seed=SEED, repeat=0, out=tmp_path / "run", tracer=None
     )
     ctx.out.mkdir()
     ctx.directory = lambda: ctx.out

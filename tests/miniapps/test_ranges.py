@@ -99,7 +99,7 @@ REFUSED = {
     f"tiny --deck {NINES}.toml": "run.deck takes text of at most 4096 characters",
     f"tiny --deck {'x' * 300}.toml": "File name too long",
     f"tiny --allreduce {NINES}": "run.allreduce takes text of at most 4096 characters",
-    f"tiny --allreduce permuted:seed={NINES[:3000]}": "choose a name of at most 200 characters",
+    f"tiny --allreduce permuted:seed={NINES[:3000]}": "choose a name of at most 1000 characters",
     "tiny --allreduce double-tree:segments=1000000000": "segments: choose 1 to 1024, not '1000000000'",
     "tiny --allreduce segmented-ring:segments=0": "segments: choose 1 to 1024, not '0'",
     "tiny --allreduce k-nomial:k=1000000000": "k: choose 2 to 65536, not '1000000000'",

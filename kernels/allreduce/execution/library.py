@@ -11,6 +11,7 @@ from mpi4py import MPI
 from kernels import _native
 from kernels.allreduce.execution.device import Direct
 from kernels.allreduce.execution.gpu_aware import gpu_aware
+from kernels.allreduce.execution.placement import on_one_node
 from kernels.allreduce.execution.reducer import Reducer
 
 TYPES = {"float64": MPI.DOUBLE, "float32": MPI.FLOAT, "int64": MPI.INT64_T}
@@ -20,17 +21,18 @@ FOLDS: dict[str, Callable[..., np.ndarray]] = {
 }  # fmt: skip
 
 # Longer vectors go through the blocking call: its algorithms are chosen by length, and on both MPICH and
-# Open MPI it then beats the persistent one, which wins by lower overhead when short.
+# Open MPI it then beats the persistent one, which wins by lower overhead when short. Not so over several nodes, of
+# which the persistent calls of both know nothing: Open MPI's all-gather sends from every rank to all others then.
 PERSISTENT_BYTES = 1 << 16
 
 
 def allreduce(comm: MPI.Comm, send: np.ndarray, receive: np.ndarray, op: MPI.Op, requests: list):
     """Two functions that all-reduce `send` into `receive` each time they are called, in the fastest way there is: one
-    at once, one that begins it and returns the request.
+    at once, one that begins it and returns the request. Collective.
 
-    A persistent request, which they need only for short vectors and from MPI 4 on, is added to `requests`.
+    A persistent request, which they need only for short vectors on one node and from MPI 4 on, is added to `requests`.
     """
-    if send.nbytes <= PERSISTENT_BYTES:
+    if send.nbytes <= PERSISTENT_BYTES and on_one_node(comm):
         try:
             return persistent(comm.Allreduce_init(send, receive, op), requests)
         except NotImplementedError:  # MPI before 4.0
@@ -43,10 +45,12 @@ def all_gather(comm: MPI.Comm, send: np.ndarray, receive: np.ndarray, requests: 
     if comm.size == 1 or not send.size:
         copy = partial(np.copyto, receive[0], send)
         return copy, lambda: copy() or MPI.REQUEST_NULL
-    try:
-        return persistent(comm.Allgather_init(send, receive), requests)
-    except NotImplementedError:  # MPI before 4.0
-        return partial(comm.Allgather, send, receive), partial(comm.Iallgather, send, receive)
+    if on_one_node(comm):
+        try:
+            return persistent(comm.Allgather_init(send, receive), requests)
+        except NotImplementedError:  # MPI before 4.0
+            pass
+    return partial(comm.Allgather, send, receive), partial(comm.Iallgather, send, receive)
 
 
 def persistent(request: MPI.Prequest, requests: list) -> tuple[Callable[[], None], Callable[[], MPI.Request]]:

@@ -11,3 +11,11 @@ def nodes_of(comm: MPI.Comm) -> tuple[int, ...]:
     first = comm.allgather(node.bcast(comm.rank, 0))
     node.Free()
     return tuple(first)
+
+
+def on_one_node(comm: MPI.Comm) -> bool:
+    """Whether all ranks can share memory: the same on all of them. Collective."""
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank)
+    members = node.size
+    node.Free()
+    return members == comm.size
