@@ -23,18 +23,20 @@ import pytest
 
 from tests.launch import ROOT, environment, kill_tree, launcher
 
-RANKS, RANKS_ELSEWHERE = 8, 3  # in the environment of all tests, in another one
+RANKS, MANY = 8, 64  # started, by what the runs ask for
+RANKS_ELSEWHERE = 3  # in another environment than that of all tests
 SERVE = ROOT / "tests" / "mpi" / "programs" / "serve.py"
 _jobs = {}
 
 
 def on_ranks(n, argv, library="mpich", env=None, timeout=120, cwd=None):
     """Run `python argv...` on `n` of the ranks that are there, in this environment; otherwise as `run_mpi`."""
-    which = library, *sorted((env or {}).items())
+    started = RANKS_ELSEWHERE if env else RANKS if n <= RANKS else MANY
+    which = library, started, *sorted((env or {}).items())
     if which in _jobs and _jobs[which].process.poll() is not None:
         _jobs.pop(which).end()
     if which not in _jobs:
-        _jobs[which] = _start(library, env or {}, RANKS_ELSEWHERE if env else RANKS)
+        _jobs[which] = _start(library, env or {}, started)
     try:
         return _jobs[which].run(n, [str(word) for word in argv], timeout, str(cwd or ROOT))
     except BaseException:

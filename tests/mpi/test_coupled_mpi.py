@@ -106,7 +106,7 @@ def test_one_hash_whatever_the_grids_of_the_poisson_solves(tmp_path, points, edg
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [16])
 def test_one_hash_for_many_ranks(tmp_path, reference, ranks):
-    prints, _ = coupled(ranks, "--guarantee", "layout", out=tmp_path / "run", by=run_mpi)
+    prints, _ = coupled(ranks, "--guarantee", "layout", out=tmp_path / "run")
     assert prints == [reference("layout")]
 
 
@@ -128,7 +128,7 @@ def test_one_hash_on_64_ranks(tmp_path):
             "--out",
             str(tmp_path / str(n)),
         ]
-        run = run_mpi(n, command, timeout=600)
+        run = on_ranks(n, command, timeout=600)
         assert run.returncode == 0, run.stdout + run.stderr
         prints += re.findall(r"FINGERPRINT state=(\w+)", run.stdout)
     assert len(set(prints)) == 1 and len(prints) == 2

@@ -244,9 +244,7 @@ def test_one_hash_for_many_ranks_of_which_some_have_nothing(tmp_path, ranks):
         "--no-progress",
     ]
     states = {
-        reductions(
-            n, "--guarantee=layout", *VARIANTS, out=tmp_path / str(n), small=small, timeout=500, by=run_mpi
-        )[0]
+        reductions(n, "--guarantee=layout", *VARIANTS, out=tmp_path / str(n), small=small, timeout=500)[0]
         for n in (1, ranks)
     }
     assert len(states) == 1

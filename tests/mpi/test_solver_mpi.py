@@ -109,7 +109,6 @@ def test_one_hash_on_many_ranks(tmp_path, ranks):
             out=tmp_path / str(n),
             timeout=400,
             small=[],
-            by=run_mpi,
         )[0]
         for n in (1, ranks)
     ]

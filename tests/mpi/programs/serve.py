@@ -56,10 +56,13 @@ def call(argv, comm):
 
 def serve(folder):
     """Carry out requests until there are no more."""
-    first = {n: WORLD.Split(0 if WORLD.rank < n else MPI.UNDEFINED) for n in range(1, WORLD.size + 1)}
+    first = {}  # communicators of the first n ranks
     for line in (folder / str(WORLD.rank)).open():
         request = json.loads(line)
-        comm, out, err = first[request["ranks"]].Dup(), io.StringIO(), Shown()
+        n = request["ranks"]
+        if n not in first:
+            first[n] = WORLD.Create_group(WORLD.group.Incl(range(n)))
+        comm, out, err = first[n].Dup(), io.StringIO(), Shown()
         os.chdir(request["cwd"])
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
