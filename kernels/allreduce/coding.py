@@ -2,9 +2,9 @@
 
 | parameter | value | meaning |
 |---|---|---|
-| `hops` | `once` | contributions are encoded for the owner of their part, who adds what he decodes; the total is encoded once |
+| `hops` | `once` | contributions are encoded for the owner of a part, who adds them decoded; then the total is |
 | | `every` | whatever is sent is encoded: partial sums lose something at each hop |
-| `feedback` | `on` | what the encoding of an element lost is added to it the next time (Seide, Fu, Droppo, Li, Yu 2014) |
+| `feedback` | `on` | what the encoding of an element lost is added to it the next time (Seide et al. 2014) |
 
 Two rules make all ranks agree, whatever the ordering. (1) A part that was sent is from then on known by its decoded
 value, to the sender too, and passed on unchanged it travels as the same bytes. (2) A finished total is replaced by its
@@ -53,6 +53,7 @@ def coding(wire: str) -> Coding | None:
         if given:
             raise ChoiceError(f"wire {name!r} has no parameters: leave {given!r} out")
         return None
+    known("wire", name, [*wires.SUMMARIES, *wires.LOSSY])
     own = {key: values[0] for key, values in OWN.items()}
     rest = []
     for part in filter(None, given.split(",")):

@@ -144,7 +144,12 @@ class Reduction:
     def contributions_travel(self) -> bool:
         """Whether contributions travel as they are, to be added exactly where they meet."""
         exactly = accumulate.ACCUMULATIONS[self.accumulation].guarantee is not None
-        return self.coding is None and exactly and self.entry.contributions_meet and self.collective == "allreduce"
+        return (
+            self.coding is None
+            and exactly
+            and self.entry.contributions_meet
+            and self.collective == "allreduce"
+        )
 
     @property
     def element_bytes(self) -> int:
@@ -313,6 +318,10 @@ class Reduction:
             raise ChoiceError(f"an allgather adds nothing in {self.accumulation!r}: leave accumulation out")
 
     def _require_wire(self) -> None:
+        if self.tensors is not None and self.coding is None:
+            raise ChoiceError(
+                f"wire {self.wire!r} encodes no tensors: leave tensors out, or choose a wire that does"
+            )
         if self.wire == wires.PLAIN:
             return
         label = f"wire {self.wire!r}"
@@ -344,8 +353,8 @@ class Reduction:
             )
         if coding.hops == "once" and self.ordering != "direct":
             raise ChoiceError(
-                f"{label} encodes contributions and total once, and under {self.ordering!r} partial sums travel: choose "
-                f"ordering direct, or add hops=every to the wire, which encodes what travels at each hop"
+                f"{label} encodes contributions and total once, and under {self.ordering!r} partial sums travel: "
+                "choose ordering direct, or add hops=every to the wire, which encodes what travels at each hop"
             )
         if coding.hops == "every" and self.accumulation != "working":
             raise ChoiceError(

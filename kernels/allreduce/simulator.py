@@ -225,7 +225,9 @@ def _encoded_at_each_hop(
     schedule = ordering.schedule(len(contributions), short, **context)
     bounds = [schedule.bounds(len(cells), chunk) for chunk in range(schedule.chunks)]
     cuts = [slice(int(cells.starts[first]), int(cells.starts[stop])) for first, stop in bounds]
-    travelled: dict[int, np.ndarray] = {}  # by identity, values that are decoded ones: those stay what they are
+    travelled: dict[
+        int, np.ndarray
+    ] = {}  # by identity, values that are decoded ones: those stay what they are
 
     def send(value: np.ndarray, chunk: int) -> np.ndarray:
         if id(value) not in travelled:

@@ -79,15 +79,18 @@ class Context:
         collective: str = "allreduce",
         operation: Any = "sum",
         bounds: Sequence[int] | None = None,
+        wire: str = "as is",
+        tensors: Sequence[tuple[int, ...]] | None = None,
         watched: bool = True,
     ) -> Reducer:
         """A reduction of arrays of `shape` as the policy of the run says, or by an (ordering, accumulation), over all
         ranks or those of `comm`; freed with the repeat. `blocks`: the numbers of this rank's blocks, one per
-        contribution. `collective`, `operation`, `bounds`: as for `kernels.allreduce.Reduction`. What it is goes into
-        the trace. `watched`: whether contributions and totals are recorded and meet faults, where a run does either.
+        contribution. `collective`, `operation`, `bounds`, `wire`, `tensors`: as for `kernels.allreduce.Reduction`.
+        What it is goes into the trace. `watched`: whether contributions and totals are recorded and meet faults, where
+        a run does either.
 
-        Collective. Raises ValueError for a name in use, and UsageError when the run to be replayed has no orders
-        for it.
+        Collective. Raises ValueError for a name in use, UsageError when the run to be replayed has no orders for it,
+        and ChoiceError for a `wire` that does not go with the rest, or with the guarantee.
         """
         from kernels import allreduce
 
@@ -96,12 +99,14 @@ class Context:
             raise ValueError(f"a reducer called {name!r} exists in this repeat; choose another name")
         policy = self.options.policy
         decided = "application" if by else "option" if policy.by_option else "guarantee"
-        ordering, accumulation = by or policy.of(math.prod(shape))
+        ordering, accumulation = by or policy.of(math.prod(shape), wire)
         reduction = allreduce.Reduction(
             ordering, shape, np.dtype(dtype), accumulation=accumulation, collective=collective, operation=operation,
-            bounds=bounds, check=self.options.check_ranks,
+            bounds=bounds, wire=wire, tensors=tensors, check=self.options.check_ranks,
             packing=self.replay.packing(name, self.repeat) if self.replay and ordering == self.replay.trees else None,
         )  # fmt: skip
+        if reduction.coding is not None and by is None:
+            reduction.require(policy.level)
         inner = allreduce.plan(
             comm,
             reduction,

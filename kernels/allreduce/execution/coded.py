@@ -8,7 +8,7 @@ waits, and `start`, `progress` and `finish`, which look, take the same steps.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -23,6 +23,7 @@ from kernels.allreduce.reduction import Reduction
 from kernels.allreduce.schedule import OWN, TOTAL, Message, Schedule, transfers
 from kernels.guarantees import ChoiceError
 from kernels.wires.cells import Cells
+from kernels.wires.codecs import Codec
 
 Requests = Sequence[MPI.Request]
 
@@ -56,11 +57,9 @@ class CodedReducer(Reducer):
         self._flight: Iterator[Requests] | None = None
         self._awaited: Requests = ()
         self._kept = slice(0, 0)  # the part of the total of which this rank keeps what is lost
-        self._lost = self._lost_of_total = np.empty(0, np.float32)
-        self._feedback = reduction.coding.feedback and counts is not None
-        if self._feedback:
-            self._lost = np.zeros((counts[comm.rank], self._cells.n), np.float32)
-            self._lost_of_total = np.zeros(self._cells.n, np.float32)
+        self._feedback = bool(reduction.coding.feedback and counts)
+        rows, n = (counts[comm.rank], self._cells.n) if counts and self._feedback else (0, 0)
+        self._lost, self._lost_of_total = np.zeros((rows, n), np.float32), np.zeros(n, np.float32)
 
     def lost(self) -> tuple[np.ndarray, np.ndarray]:
         """With feedback: what the encoding of this rank's contributions, float32 (k, n), and that of the total, (n,),
@@ -223,6 +222,7 @@ class OnceReducer(CodedReducer):
             if q in self._sends:
                 self._sends[q].Start()
         first = 0
+        total.fill(0)  # so that a sum of zeros is +0
         for q in range(size):
             if q in self._receives:
                 yield [self._receives[q]]
@@ -241,8 +241,6 @@ class OnceReducer(CodedReducer):
         for i, data in enumerate(came, first):
             if not self._adds_as_it_decodes:
                 self._codec.decode(data, cells, self._decoded[i])
-            elif i == 0:
-                self._codec.decode(data, cells, total)
             else:
                 self._codec.decode_add(data, cells, total)
 
@@ -339,13 +337,13 @@ class HopReducer(CodedReducer):
                 for t in transfers(listed, memory.bounds)
             ]
             known |= {(m.slot, m.chunk) for m in (*current.sends, *current.receives)}
-            after = [memory.decoding(m, self._codec) for m in current.receives if memory.nonempty(m.chunk)]
+            after: list[Callable[[], None]] = [
+                memory.decoding(m, self._codec) for m in current.receives if memory.nonempty(m.chunk)
+            ]
             for s in current.sums:
                 if memory.nonempty(s.chunk):
                     sources = [memory.at(slot, s.chunk)[0] for slot in s.sources]
-                    after.append(
-                        self._held.operation.prepared(sources, memory.at(s.into, s.chunk)[0])
-                    )
+                    after.append(self._held.operation.prepared(sources, memory.at(s.into, s.chunk)[0]))
                 known.discard((s.into, s.chunk))
             self._requests += requests
             self._steps.append((before, requests, after))
@@ -407,7 +405,10 @@ class _Memory:
         starts = self._cells.starts
         for slot, (first, end) in spans.items():
             if slot > TOTAL:
-                self._values[slot] = np.empty(int(starts[end] - starts[first]), np.float32), int(starts[first])
+                self._values[slot] = (
+                    np.empty(int(starts[end] - starts[first]), np.float32),
+                    int(starts[first]),
+                )
                 length = int(self._offsets[end] - self._offsets[first])
                 self._bytes[slot] = np.empty(length, np.uint8), int(self._offsets[first])
 
@@ -432,6 +433,7 @@ class _Memory:
         data, begin = self._bytes[slot]
         return data[int(self._offsets[first]) - begin : int(self._offsets[stop]) - begin]
 
-    def decoding(self, message: Message, codec) -> partial:
+    def decoding(self, message: Message, codec: Codec) -> Callable[[], None]:
+        """What decodes a message that has come."""
         x, cells, data = self.at(message.slot, message.chunk)
         return partial(codec.decode, data, cells, x)
