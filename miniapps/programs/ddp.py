@@ -57,9 +57,8 @@ class _Buckets:
     def __init__(self, comm: MPI.Intracomm, axes: dict[str, Any]):
         self._comm, self._axes = comm, axes
         self._reducers: dict[int, Any] = {}  # by index of the bucket
-        self._begun: list[
-            tuple[Any, Any, torch.futures.Future]
-        ] = []  # reducer, bucket as a tensor, and its future
+        # Reducer, bucket as a tensor, and what was promised of it.
+        self._begun: list[tuple[Any, torch.Tensor, torch.futures.Future[torch.Tensor]]] = []
 
     def __call__(self, state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         import torch

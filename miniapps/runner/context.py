@@ -44,6 +44,7 @@ class Context:
     watch: Watch | None = None  # of what passes between records; None where nobody asked for it
     place: Place | None = None  # `out` as it was opened
     _reducers: dict[str, Reducer] = field(default_factory=dict)
+    _links: Any = None  # the clock of emulated links, once a reducer asked for it
     _chosen: set[tuple[int, int, str, int]] = field(default_factory=set)  # repeat, step, name, block
     _begun: tuple[int, float] | None = None  # the step under way, CPU time of this process when it began
 
@@ -114,11 +115,22 @@ class Context:
             blocks=blocks,
             replay=self.replay.order(name, self.repeat) if self.replay and ordering == "arrival" else None,
         )
+        if self.options.links is not None:
+            inner = self._over_links(self.options.links, inner, comm, blocks)
         reducer = traced(name, inner, self.tracer, self.reductions, decided)
         if watched and self.watch is not None:
             reducer = self.watch.reducer(reducer, comm, blocks)
         self._reducers[name] = reducer
         return reducer
+
+    def _over_links(self, links: str, inner: Any, comm: Any, blocks: Sequence[int] | None) -> Any:
+        """`inner` over the slower links of the run, which all of its reducers share."""
+        from kernels.allreduce.emulation import links_of
+        from kernels.allreduce.execution import emulated
+
+        if self._links is None:
+            self._links = emulated.Clock(links_of(links, self.size))
+        return emulated.EmulatedReducer(inner, self._links, comm, blocks)
 
     def choose(self, name: str, measure: Callable[[], tuple[str, float]], block: int = -1) -> str:
         """The decision `name` of the current step, about the whole or a `block`, where a clock takes it: the choice of
