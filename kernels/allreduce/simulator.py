@@ -210,8 +210,8 @@ def _encoded_once(
 
     if accumulate.ACCUMULATIONS[accumulation].guarantee is None:
         rows = [added(x)[np.newaxis] for x in rows]
-    decoded = np.array([over(codec, x, cells) for x in np.concatenate(rows)])
-    decoded = decoded.reshape(-1, cells.n)
+    everything = np.concatenate(rows)
+    decoded = np.array([over(codec, x, cells) for x in everything], np.float32).reshape(everything.shape)
     if held.propose is not None and held.agreed is not None:
         held.agreed(held.propose(decoded), len(decoded))
     total = over(codec, added(decoded), cells).reshape(shape)

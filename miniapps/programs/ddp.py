@@ -46,13 +46,12 @@ def ddp_hook(
     ranks: MPI.Intracomm = MPI.COMM_WORLD if comm is None else comm
     # What does not go together is told before training begins.
     Reduction(ordering, (1,), np.dtype(np.float32), accumulation=accumulate, wire=wire)
-    return _Buckets(ranks, {"ordering": ordering, "accumulation": accumulate, "wire": wire, "check": check})
+    buckets = _Buckets(ranks, {"ordering": ordering, "accumulation": accumulate, "wire": wire, "check": check})
+    return lambda state, bucket: buckets.begin(bucket)  # DDP refuses annotations that are text, as here they would be
 
 
 class _Buckets:
-    """The reducers of the buckets, by shape, and what is under way. Calling it is the hook."""
-
-    __name__ = __qualname__ = "ddp_hook"  # DDP names its hook in messages
+    """The reducers of the buckets, by shape, and what is under way."""
 
     def __init__(self, comm: MPI.Intracomm, axes: dict[str, Any]):
         self._comm, self._axes = comm, axes
@@ -60,7 +59,8 @@ class _Buckets:
         # Reducer, bucket as a tensor, and what was promised of it.
         self._begun: list[tuple[Any, torch.Tensor, torch.futures.Future[torch.Tensor]]] = []
 
-    def __call__(self, state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+    def begin(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        """Begin the sum of a bucket; its mean comes with the last bucket."""
         import torch
 
         flat = bucket.buffer()

@@ -365,12 +365,15 @@ class HopReducer(CodedReducer):
                 f"{self} was planned for {self._blocks} blocks on this rank, got {len(contributions)} contributions"
             )
 
+    def _rows(self, contributions):
+        return np.ascontiguousarray(contributions).reshape(len(contributions), self._cells.n)
+
     def _stages(self, contributions, out):
         self._require_blocks(contributions)
         if self._blocks is None:
             self._held.load(contributions, self._memory.own[0])
         else:
-            np.copyto(self._memory.own, contributions)
+            np.copyto(self._memory.own[: self._blocks], contributions)
         for before, requests, after in self._steps:
             for encode in before:
                 encode()
