@@ -14,9 +14,9 @@ import numpy as np
 from miniapps.errors import UsageError
 from miniapps.received.regular import Refused, read_bytes
 from miniapps.received.text import printable
+from miniapps.training.models import CLASSES
 from miniapps.training.seeds import BLOBS, generator
 
-CLASSES = 10
 EDGE = {"fashion": 28, "mnist5000": 28, "digits": 8, "blobs": 8}  # pixels along an edge of an image
 COUNTS = {"fashion": (60000, 10000), "mnist5000": (4000, 1000), "digits": (1437, 360), "blobs": (2048, 512)}
 MOST = 2**26  # bytes of a file

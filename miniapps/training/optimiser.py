@@ -1,4 +1,5 @@
-"""Momentum SGD (Sutskever et al. 2013, in torch's form) by NumPy: every rank updates alike, without reductions.
+"""Initial weights, and momentum SGD (Sutskever et al. 2013, in torch's form) by NumPy:
+every rank draws and updates alike, without reductions.
 
 Not torch's: importing torch.optim loads torch's compiler, and its fused forms may contract a product and a sum.
 Here each element goes through the same correctly rounded operations on every rank and every kind of processor.
@@ -7,6 +8,21 @@ Here each element goes through the same correctly rounded operations on every ra
 from collections.abc import Sequence
 
 import numpy as np
+
+from miniapps.training.seeds import INIT, generator
+
+
+def initial(shapes: dict[str, tuple[int, ...]], seed: int) -> list[np.ndarray]:
+    """Initial weights float32, normal with variance 2 / fan in (He et al. 2015); biases 0. By NumPy, so that they do
+    not depend on torch's generators."""
+    arrays = []
+    for number, shape in enumerate(shapes.values()):
+        draw = generator(seed, INIT, number).standard_normal(shape, np.float32) if len(shape) > 1 else None
+        fan_in = np.prod(shape[1:])
+        arrays.append(
+            np.zeros(shape, np.float32) if draw is None else draw * np.float32(np.sqrt(2.0 / fan_in))
+        )
+    return arrays
 
 
 def rate_at(step: int, steps: int, rate: float) -> float:

@@ -17,8 +17,8 @@ from miniapps.training.batches import Batches, mask
 from miniapps.training.buckets import Exchange, cut
 from miniapps.training.checkpoint import fingerprints
 from miniapps.training.gradient import Network, aligned
-from miniapps.training.models import initial, network
-from miniapps.training.optimiser import MomentumSGD, rate_at
+from miniapps.training.models import network
+from miniapps.training.optimiser import MomentumSGD, initial, rate_at
 
 TEST_BLOCK = 250  # test images of a call: one shape, whoever makes it
 

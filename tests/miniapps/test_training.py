@@ -19,7 +19,8 @@ from miniapps.training.batches import Batches, mask
 from miniapps.training.buckets import Exchange, cut
 from miniapps.training.config import Model
 from miniapps.training.gradient import ALIGNMENT, Network, aligned
-from miniapps.training.models import initial, network
+from miniapps.training.models import network
+from miniapps.training.optimiser import initial
 
 # ---- data
 

@@ -1,6 +1,6 @@
 """Two convolutions of 5 x 5 with ReLU and pooling by 2, one hidden layer."""
 
-from miniapps.training.data import CLASSES
+from miniapps.training.models import CLASSES
 
 KERNEL = 5
 

@@ -1,6 +1,6 @@
 """A multilayer perceptron with two hidden layers of one width."""
 
-from miniapps.training.data import CLASSES
+from miniapps.training.models import CLASSES
 
 
 def shapes(model, edge: int) -> dict[str, tuple[int, ...]]:
