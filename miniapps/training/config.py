@@ -16,7 +16,7 @@ class Images:
 
     name: str = option(
         "fashion",
-        help="images: Fashion-MNIST (60,000 + 10,000 of 28 x 28), MNIST-5000 (4,000 + 1,000), digits (1,437 + 360 "
+        help="images: Fashion-MNIST (60,000 + 10,000 of 28 x 28), MNIST-5000 (4,000 + 1,000), digits (1,438 + 359 "
         "of 8 x 8), or blobs, drawn at random (2,048 + 512 of 8 x 8), which needs no files",
         choices=DATA,
         flag="--data",

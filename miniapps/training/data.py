@@ -18,7 +18,7 @@ from miniapps.training.models import CLASSES
 from miniapps.training.seeds import BLOBS, generator
 
 EDGE = {"fashion": 28, "mnist5000": 28, "digits": 8, "blobs": 8}  # pixels along an edge of an image
-COUNTS = {"fashion": (60000, 10000), "mnist5000": (4000, 1000), "digits": (1437, 360), "blobs": (2048, 512)}
+COUNTS = {"fashion": (60000, 10000), "mnist5000": (4000, 1000), "digits": (1438, 359), "blobs": (2048, 512)}
 MOST = 2**26  # bytes of a file
 EVERY = 5  # one of so many images is a test image, where the file does not say which are
 
