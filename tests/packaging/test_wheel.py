@@ -79,6 +79,7 @@ def test_every_package_and_every_data_file_is_in_the_wheel(copy, wheel):
     assert {
         "miniapps/coupled/decks/S.toml",
         "miniapps/solver/decks/S.toml",
+        "miniapps/training/decks/S.toml",
         "jobs/sites/fugaku.toml",
         "jobs/templates/pjm.sh",
         "kernels/include/device.hpp",

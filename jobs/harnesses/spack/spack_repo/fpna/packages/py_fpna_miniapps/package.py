@@ -20,7 +20,7 @@ class PyFpnaMiniapps(PythonPackage):
     version("main")
 
     variant("analysis", default=True, description="python -m analysis: verdicts, statistics, the report")
-    variant("torch", default=False, description="the learned closure of coupled")
+    variant("torch", default=False, description="the learned closure of coupled, and training")
 
     depends_on("cxx", type="build")
     depends_on("python@3.11:", type=("build", "link", "run"))

@@ -1,0 +1,181 @@
+"""Options of the training mini-app."""
+
+from dataclasses import dataclass
+
+from miniapps.runner.config import HUGE, INT32, SEEDS, option, section
+
+DATA = ("fashion", "mnist5000", "digits", "blobs")
+MODELS = ("mlp", "cnn")
+SAMPLES = 2**20  # of a batch, at most
+WIDTH = 2**14  # of a layer, at most
+
+
+@dataclass
+class Images:
+    """What is learned."""
+
+    name: str = option(
+        "fashion",
+        help="images: Fashion-MNIST (60,000 + 10,000 of 28 x 28), MNIST-5000 (4,000 + 1,000), digits (1,438 + 359 "
+        "of 8 x 8), or blobs, drawn at random (2,048 + 512 of 8 x 8), which needs no files",
+        choices=DATA,
+        flag="--data",
+        effect="source",
+    )
+    dir: str = option(
+        "",
+        role="control",
+        flag="--data-dir",
+        help="directory of the files; none: where packages install them",
+    )
+
+
+@dataclass
+class Model:
+    """The network."""
+
+    name: str = option(
+        "mlp",
+        help="mlp: two hidden layers; cnn: two convolutions, one hidden layer",
+        choices=MODELS,
+        flag="--model",
+    )
+    hidden: int = option(128, help="width of hidden layers", minimum=1, maximum=WIDTH, effect="size")
+    channels: tuple[int, ...] = option(
+        (8, 16), help="cnn: channels of the two convolutions", minimum=1, maximum=1024, count=(2, 2)
+    )
+    dropout: float = option(
+        0.0,
+        help="probability with which an output of the last hidden layer is dropped",
+        minimum=0.0,
+        maximum=0.9,
+    )
+
+
+@dataclass
+class Training:
+    """Momentum SGD, rate (1 - t/T)^2 at step t of T."""
+
+    steps: int = option(468, help="steps", minimum=0, maximum=INT32 - 1, flag="--steps")
+    until: int | None = option(
+        None,
+        help="step after which this run stops, of those of the problem; none: after the last",
+        role="control",
+        flag="--until",
+        effect="until",
+        minimum=0,
+        maximum=INT32 - 1,
+    )
+    batch: int = option(
+        256, help="images of a step", unit="images", minimum=1, maximum=SAMPLES, effect="size", flag="--batch"
+    )
+    micro: int = option(
+        32,
+        help="images of a logical micro-batch: a block, whose gradient has one shape on any number of ranks",
+        unit="images",
+        minimum=1,
+        maximum=SAMPLES,
+    )
+    rate: float = option(
+        0.05, help="learning rate of the first step", minimum=0.0, maximum=HUGE, flag="--rate"
+    )
+    momentum: float = option(0.9, help="momentum", minimum=0.0, maximum=1.0)
+    bucket: int = option(
+        2**20,
+        help="bytes of gradient that travel together, cut between tensors",
+        unit="B",
+        minimum=1,
+        maximum=2**40,
+    )
+    overlap: bool = option(
+        True,
+        help="buckets travel while the layers before them are still computed",
+        role="method",
+        effect="cost",
+        flag="--overlap",
+    )
+    calls: str = option(
+        "auto",
+        help="network calls: one per micro-batch, or one per rank (bits then follow the layout); auto: per rank under "
+        "guarantees none and run, per micro-batch under layout and exact",
+        choices=("auto", "block", "rank"),
+        role="method",
+        effect="guarantee",
+    )
+
+    @property
+    def last(self) -> int:
+        """The step after which the run stops."""
+        return self.steps if self.until is None else self.until
+
+    @property
+    def blocks(self) -> int:
+        """Micro-batches of a step."""
+        return self.batch // self.micro
+
+
+@dataclass
+class Seeds:
+    """Seeds of what is drawn at random, each on its own; none: that of the run."""
+
+    init: int | None = option(None, help="initial weights; none: --seed", minimum=0, maximum=SEEDS)
+    data: int | None = option(
+        None, help="order of the images, and blobs themselves; none: --seed", minimum=0, maximum=SEEDS
+    )
+    dropout: int | None = option(None, help="what is dropped; none: --seed", minimum=0, maximum=SEEDS)
+
+
+@dataclass
+class Evaluation:
+    """Accuracy on the test images."""
+
+    every: int = option(
+        100,
+        help="steps between evaluations; 0: after the last step only",
+        role="control",
+        flag="--evaluate-every",
+        records=("values:accuracy",),
+        minimum=0,
+        maximum=INT32,
+    )
+    target: float = option(
+        0.0,
+        help="accuracy whose time is reported as time_to_accuracy; 0: none",
+        role="control",
+        flag="--target",
+        minimum=0.0,
+        maximum=1.0,
+    )
+
+
+@dataclass
+class Output:
+    """Files beside the trace."""
+
+    checkpoint_every: int = option(
+        0,
+        help="steps between checkpoints; 0: none",
+        role="control",
+        flag="--checkpoint-every",
+        minimum=0,
+        maximum=INT32,
+    )
+    restart: str = option(
+        "",
+        help="checkpoint file to continue from",
+        role="control",
+        flag="--restart",
+        effect="restart",
+    )
+
+
+@dataclass
+class TrainingConfig:
+    """All options of `python -m miniapps.training` beside the common ones."""
+
+    data: Images = section(Images)
+    model: Model = section(Model)
+    training: Training = section(Training)
+    seeds: Seeds = section(Seeds)
+    evaluation: Evaluation = section(Evaluation)
+    output: Output = section(Output)

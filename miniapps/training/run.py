@@ -1,0 +1,47 @@
+"""One repeat of the training mini-app, from the initial weights or a checkpoint to the last step."""
+
+import time
+from math import inf, isfinite
+
+from miniapps.runner.outcome import Check, Outcome
+from miniapps.training.checkpoint import combined, fingerprints, load_checkpoint, save_checkpoint
+from miniapps.training.trainer import Trainer
+
+
+def run(ctx) -> Outcome:
+    """Run to `training.last`; collective. Raises RunError when a gradient is not finite."""
+    trainer = Trainer(ctx)
+    config = ctx.config
+    last, every = config.training.last, config.evaluation.every
+    first = 1 + (load_checkpoint(ctx, trainer.optimiser) if config.output.restart else 0)
+    reached, evaluated = inf, 0.0
+    begin = time.perf_counter()
+    for step in range(first, last + 1):
+        ctx.begin_step(step, last, trainer.peek)
+        trainer.advance(step)
+        if config.output.checkpoint_every and step % config.output.checkpoint_every == 0:
+            start = ctx.tracer.clock()
+            save_checkpoint(ctx, step, trainer.optimiser)
+            ctx.tracer.event(trainer.name["checkpoint"], start)
+        if every and step % every == 0 and step < last:
+            start = time.perf_counter()
+            trainer.evaluate()
+            evaluated += time.perf_counter() - start
+            reached = min(reached, _reached(trainer, begin))
+    wall = time.perf_counter() - begin - evaluated
+    ctx.end_steps(last + 1)
+    trainer.trace_weights()
+    trainer.evaluate()
+    reached = min(reached, _reached(trainer, begin))
+    steps = last + 1 - first
+    figures = {"accuracy": (trainer.accuracy, ""), "steps": (steps / wall if steps else 0.0, "steps/s")}
+    if config.evaluation.target:
+        figures["time_to_accuracy"] = (reached, "s")
+    check = Check("finite", not steps or isfinite(trainer.loss), f"loss {trainer.loss:g}")
+    return Outcome(figures, [check], combined(fingerprints(trainer.weights)))
+
+
+def _reached(trainer: Trainer, begin: float) -> float:
+    """Seconds since `begin`, if the accuracy is what was asked for; else infinity."""
+    target = trainer.config.evaluation.target
+    return time.perf_counter() - begin if 0.0 < target <= trainer.accuracy else inf

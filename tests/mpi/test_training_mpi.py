@@ -1,0 +1,149 @@
+"""Training keeps its guarantees under real MPI, and says what is wrong when something is."""
+
+import json
+import re
+
+import pytest
+
+from analysis.divergence.compare import compare
+from analysis.load.frames import load
+from miniapps.trace import read
+from tests.launch import run_mpi, run_python
+from tests.mpi.sectioned import layouts
+from tests.ranks import on_ranks
+
+SMALL = ["--data", "blobs", "--set", "model.hidden=32", "--batch", "128",
+         "--set", "training.micro=16", "--set", "training.bucket=4096", "--steps", "6", "--no-progress"]  # fmt: skip
+LAYOUT = ["--guarantee", "layout"]
+MODELS = {"mlp": ["--model", "mlp"], "cnn": ["--model", "cnn", "--set", "model.channels=4,8"]}
+
+
+def training(n, *options, out, library="mpich", by=on_ranks):
+    """Run the small problem on n ranks; fails the test unless it ends with 0. Returns (fingerprints, result)."""
+    argv = ["-m", "miniapps.training", *SMALL, *options, "--out", str(out)]
+    run = by(n, argv, library, timeout=240)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "VERIFICATION: PASS" in run.stdout
+    return re.findall(r"FINGERPRINT state=(\w+)", run.stdout), json.loads((out / "result.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """Fingerprint on one rank under `layout`, by model."""
+    known = {}
+
+    def of(model):
+        if model not in known:
+            out = tmp_path_factory.mktemp("reference") / "run"
+            known[model] = training(1, *LAYOUT, *MODELS[model], out=out)[0][0]
+        return known[model]
+
+    return of
+
+
+@pytest.mark.parametrize("model", MODELS)
+@layouts(3, slow=(2, 4, 8))
+def test_one_hash_for_any_number_of_ranks(tmp_path, reference, library, size, model):
+    by = run_mpi if size == 3 and model == "mlp" else on_ranks
+    prints, _ = training(size, *LAYOUT, *MODELS[model], out=tmp_path / "run", library=library, by=by)
+    assert prints == [reference(model)]
+
+
+@pytest.mark.parametrize(
+    "options", [["--shuffle-blocks", "3"], ["--no-overlap"], ["--threads", "2"], ["--check-ranks"]]
+)
+def test_one_hash_for_any_ownership_overlap_and_number_of_threads(tmp_path, reference, options):
+    prints, _ = training(2, *LAYOUT, *MODELS["cnn"], *options, out=tmp_path / "run")
+    assert prints == [reference("cnn")]
+
+
+@pytest.mark.parametrize(
+    "means",
+    [["--allreduce", "block-tree"], ["--allreduce", "direct", "--accumulate", "exact"]],
+    ids=["tree", "exact"],
+)
+def test_buckets_change_no_bit_where_sums_do_not_depend_on_the_vector(tmp_path, means):
+    prints = set()
+    for number, (ranks, more) in enumerate(
+        [(1, []), (3, ["--no-overlap"]), (2, ["--shuffle-blocks", "5"])],
+    ):
+        for bucket in (1024, 2**20):
+            out = tmp_path / f"{number}-{bucket}"
+            options = [*LAYOUT, *means, *more, "--set", f"training.bucket={bucket}"]
+            prints |= set(training(ranks, *options, out=out)[0])
+    assert len(prints) == 1
+
+
+def test_without_a_guarantee_the_number_of_ranks_shows(tmp_path):
+    """Else the guarantee would not matter here, and the tests above would prove nothing."""
+    prints = {training(n, out=tmp_path / str(n))[0][0] for n in (1, 2, 3)}
+    assert len(prints) == 3
+
+
+def test_under_run_repeats_on_one_layout_agree(tmp_path):
+    prints, _ = training(3, "--guarantee", "run", "--repeats", "2", out=tmp_path / "run")
+    assert len(prints) == 2 and len(set(prints)) == 1
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_restarted_run_ends_with_the_bits_of_the_straight_one(tmp_path, ranks):
+    dropping = [*LAYOUT, "--set", "model.dropout=0.25"]
+    straight = tmp_path / "straight"
+    expected, _ = training(2, *dropping, "--checkpoint-every", "3", out=straight)
+    checkpoint = straight / "checkpoints" / "repeat-0-step-000003.h5"
+    options = ["--restart", str(checkpoint), "--log-all-ranks"]
+    prints, _ = training(ranks, *dropping, *options, out=tmp_path / "restarted")
+    assert prints == expected
+    log = (tmp_path / "restarted" / "rank-00000.log").read_text()
+    assert f"{checkpoint}: whole, and as the trace of {straight} has it (6 fingerprints)" in log
+    assert compare(load([straight, tmp_path / "restarted"]), ("straight", 0), ("restarted", 0)).equal
+
+
+def test_a_run_until_a_step_is_continued_from_there(tmp_path, reference):
+    part = tmp_path / "part"
+    training(2, *LAYOUT, "--until", "4", "--checkpoint-every", "4", out=part)
+    rest = ["--restart", str(part / "checkpoints" / "repeat-0-step-000004.h5")]
+    assert training(3, *LAYOUT, *rest, out=tmp_path / "rest")[0] == [reference("mlp")]
+
+
+def test_a_recorded_order_of_arrival_is_replayed_bit_for_bit(tmp_path):
+    recorded, _ = training(4, "--allreduce", "arrival", out=tmp_path / "recorded")
+    assert training(4, "--replay", str(tmp_path / "recorded"), out=tmp_path / "again")[0] == recorded
+
+
+def test_a_flipped_bit_is_found_in_the_tensor_it_struck(tmp_path):
+    training(2, *LAYOUT, out=tmp_path / "good")
+    training(3, *LAYOUT, "--fault", "bitflip@step=4,block=2,bit=20", out=tmp_path / "bad")
+    run = run_python(["-m", "analysis", "divergence", str(tmp_path / "good"), str(tmp_path / "bad")])
+    assert run.returncode == 3 and "first at step 4, weights, block 2" in run.stdout, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_gradient_that_is_not_finite_ends_the_run_and_is_named(tmp_path, ranks):
+    options = [*LAYOUT, "--fault", "nan@step=4,block=2", "--out", str(tmp_path / "run")]
+    run = run_mpi(ranks, ["-m", "miniapps.training", *SMALL, *options])
+    assert run.returncode == 1
+    assert re.search(
+        r"step 4: the gradient of output\.bias in micro-batch 0 \(rank 0\) is not finite", run.stderr
+    ), run.stderr
+    trace = read(tmp_path / "run" / "rank-00000.h5")
+    assert not trace.complete and trace.tables["fingerprints"]["step"].max() == 4
+
+
+def test_more_ranks_than_micro_batches_are_refused_in_one_sentence(tmp_path):
+    options = ["--data", "blobs", "--batch", "64", "--out", str(tmp_path / "run")]
+    run = on_ranks(3, ["-m", "miniapps.training", *options])
+    assert run.returncode == 2 and "3 ranks for 2 micro-batches of 32 images" in run.stderr, run.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_every_region_of_a_step_is_in_the_trace(tmp_path):
+    training(2, *LAYOUT, "--evaluate-every", "3", out=tmp_path / "run")
+    trace = read(tmp_path / "run" / "rank-00000.h5")
+    assert {"gradient", "update", "evaluate", "allreduce.bucket0", "allreduce.bucket1"} <= set(trace.names)
+    values = trace.tables["values"]
+    steps = {
+        name: values["step"][values["name"] == trace.names.index(name)].tolist()
+        for name in ("loss", "accuracy")
+    }
+    assert steps == {"loss": [1, 2, 3, 4, 5, 6], "accuracy": [3, 7]}
