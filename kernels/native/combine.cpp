@@ -11,7 +11,7 @@
 
 #include <pybind11/stl.h>
 
-#include "narrow.hpp"
+#include "../include/narrow.hpp"
 #include "native.hpp"
 
 #if defined(__x86_64__) && defined(__GNUC__)

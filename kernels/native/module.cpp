@@ -2,7 +2,7 @@
 #include "native.hpp"
 
 PYBIND11_MODULE(_native, m) {
-    m.doc() = "C++ kernels: order-free accumulators, packed integers, sums, scatter-adds, sparse products and factors, block stencils, vector updates";
+    m.doc() = "C++ kernels: order-free accumulators, packed integers, sums, scatter-adds, sparse products and factors, block stencils, vector updates, codecs of wires";
     register_accumulate(m);
     register_bandwidth(m);
     register_binned(m);
@@ -18,4 +18,5 @@ PYBIND11_MODULE(_native, m) {
     register_sums(m);
     register_superaccumulator(m);
     register_vectors(m);
+    register_wires(m);
 }

@@ -33,3 +33,4 @@ void register_stencil(py::module_ &m);
 void register_sums(py::module_ &m);
 void register_superaccumulator(py::module_ &m);
 void register_vectors(py::module_ &m);
+void register_wires(py::module_ &m);

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 
+from kernels import _native
 from kernels.guarantees import ChoiceError, known
-from kernels.ranges import Range
 from kernels.wires import reference
 from kernels.wires.cells import Cells
 
@@ -25,7 +24,8 @@ LOSSY = {
     "sign": "Sign, for the mean of a cell's positive or negative elements.",
 }
 SCALES = ("none", "tensor", "match")
-TABLE_BITS = Range(1, 8)
+TABLE_BITS = range(1, 9)
+FLOAT32, UINT8 = np.dtype(np.float32), np.dtype(np.uint8)
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,6 @@ class Codec:
     bits: int
     head: int
 
-    @property
-    def _n(self) -> int:
-        return int(self.parameters.get("n", 0))
-
     def offsets(self, cells: Cells) -> np.ndarray:
         """Where the bytes of each cell begin, and where the last end: int64 (c + 1,)."""
         m = np.diff(cells.starts)
@@ -58,44 +54,29 @@ class Codec:
 
     def encode(self, x: np.ndarray, cells: Cells, out: np.ndarray) -> None:
         """Write the cells of x, encoded, to `out`."""
-        self._check(out, cells, x)
-        for (start, stop), (first, last), plain in self._each(cells):
-            name, scale = ("float32", "none") if plain else (self.name, self._scale)
-            data = reference.encode_cell(name, self._n, scale, np.asarray(x[start:stop]))
-            out[first:last] = np.frombuffer(data, np.uint8)
+        self._require(x, out)
+        _native.encode_cells(*self._choice, x, cells.starts, cells.plain, out)
 
     def decode(self, data: np.ndarray, cells: Cells, out: np.ndarray) -> None:
         """Write the elements that `data` stands for to `out`."""
-        self._check(data, cells, out)
-        for (start, stop), (first, last), plain in self._each(cells):
-            name, scale = ("float32", "none") if plain else (self.name, self._scale)
-            out[start:stop] = reference.decode_cell(
-                name, self._n, scale, data[first:last].tobytes(), stop - start
-            )
+        self._require(out, data)
+        _native.decode_cells(*self._choice, data, cells.starts, cells.plain, out)
 
     def decode_add(self, data: np.ndarray, cells: Cells, into: np.ndarray) -> None:
         """Add the elements that `data` stands for to `into`, each sum rounded to float32."""
-        decoded = np.empty_like(into)
-        self.decode(data, cells, decoded)
-        into += decoded
+        self._require(into, data)
+        _native.decode_add_cells(*self._choice, data, cells.starts, cells.plain, into)
 
     @property
-    def _scale(self) -> str:
-        return self.parameters.get("scale", "none")
+    def _choice(self) -> tuple[str, int, str]:
+        return self.name, int(self.parameters.get("n", 0)), self.parameters.get("scale", "none")
 
-    def _each(self, cells: Cells):
-        starts, offsets = cells.starts.tolist(), self.offsets(cells).tolist()
-        return zip(pairwise(starts), pairwise(offsets), cells.plain.tolist(), strict=True)
-
-    def _check(self, data: np.ndarray, cells: Cells, elements: np.ndarray) -> None:
-        for what, array, dtype, size in (
-            ("elements", elements, np.float32, cells.n),
-            ("data", data, np.uint8, self.nbytes(cells)),
-        ):
-            if array.dtype != dtype or array.shape != (size,) or not array.flags.c_contiguous:
+    def _require(self, elements: np.ndarray, data: np.ndarray) -> None:
+        for what, array, dtype in ("elements", elements, FLOAT32), ("data", data, UINT8):
+            if array.dtype != dtype or array.ndim != 1 or not array.flags.c_contiguous:
                 raise ValueError(
                     f"wire {self.text!r}: {what} of shape {array.shape} and type {array.dtype}: give a contiguous "
-                    f"array ({size},) of {np.dtype(dtype)}"
+                    f"vector of {dtype}"
                 )
 
 
@@ -109,7 +90,7 @@ def codec(text: str) -> Codec:
     name, colon, rest = text.partition(":")
     known("wire", name, LOSSY)
     takes = {
-        "n": [] if name != "table" else [str(n) for n in range(TABLE_BITS.least, TABLE_BITS.most + 1)],
+        "n": [] if name != "table" else [str(n) for n in TABLE_BITS],
         "scale": ["none"]
         if name == "float32"
         else [s for s in SCALES if s != "tensor" or name in reference.FORMATS],
@@ -124,7 +105,9 @@ def codec(text: str) -> Codec:
             raise ChoiceError(f"wire {text!r}: {key}: choose one of {', '.join(takes[key])}, not {value!r}")
         given[key] = value
     if name == "table" and "n" not in given:
-        raise ChoiceError(f"wire {text!r}: give the bits of an element, {TABLE_BITS}: table:n=4")
+        raise ChoiceError(
+            f"wire {text!r}: give the bits of an element, {TABLE_BITS[0]} to {TABLE_BITS[-1]}: table:n=4"
+        )
     shown = {key: given[key] for key in takes if key in given and (key, given[key]) != ("scale", "none")}
     canonical = name + ("" if not shown else ":" + ",".join(f"{key}={value}" for key, value in shown.items()))
     bits, head = _sizes(name, int(given.get("n", 0)))

@@ -82,20 +82,19 @@ def cast(x: np.ndarray, to: Format) -> np.ndarray:
     subnormal = bits_of(small + unit) - bits_of(np.array([unit]))
     code = np.where(magnitude < (128 - to.bias) << 23, subnormal, normal).astype("<u4")
     code = np.minimum(code, to.infinity)
-    payload = (b >> shift) & ((1 << to.mantissa) - 1)
-    quiet = np.where(to.infinity & 1, to.infinity, to.infinity | 1 << (to.mantissa - 1) | payload)
+    payload = (b >> shift) & ((1 << to.mantissa) - 1) if to.bits == 16 else 0  # 16 bits: as processors do
+    quiet = payload | to.infinity | 1 << (to.mantissa - 1)
     return (np.where(nan, quiet, code) | sign << (to.bits - 1)).astype("<u4")
 
 
 def widen(code: np.ndarray, of: Format) -> np.ndarray:
-    """The float32 numbers that codes stand for."""
+    """The float32 numbers that codes stand for; which NaN a NaN becomes is not defined."""
     code = code.astype("<u4")
     sign, magnitude = code >> (of.bits - 1), code & ((1 << (of.bits - 1)) - 1)
     shift = 23 - of.mantissa
-    number = (magnitude << shift).view("<f4") * np.float32(2.0) ** np.float32(127 - of.bias)
-    other = (magnitude << shift) | INFINITY | np.where(magnitude > of.infinity | of.infinity & 1, 0x400000, 0)
-    if of.infinity & 1:
-        other = np.full_like(magnitude, 0x7FC00000)
+    number = np.where(magnitude < of.infinity, magnitude << shift, 0).astype("<u4").view("<f4")
+    number = number * np.float32(2.0) ** np.float32(127 - of.bias)
+    other = np.where((magnitude == of.infinity) & (of.infinity != 0x7F), INFINITY, 0x7FC00000)
     return (np.where(magnitude >= of.infinity, other, bits_of(number)) | sign << 31).astype("<u4").view("<f4")
 
 
@@ -114,8 +113,8 @@ def percentiles(x: np.ndarray, entries: int) -> np.ndarray:
     """The percentiles 99 k / entries of abs(x), k = 1 ... entries, as bfloat16 codes; x finite, not empty.
 
     A percentile p of m elements is the least bin up to which there are p m / 100 elements or more. A bin is the
-    exponent and 5 bits of the mantissa, counted from the largest magnitude down; it stands for the number in its middle. The
-    last holds all that is 2^-16 of the largest or less, roughly, and stands for zero.
+    exponent and 5 bits of the mantissa, counted from the largest magnitude down; it stands for the number in its
+    middle. The last holds all that is 2^-16 of the largest or less, roughly, and stands for zero.
     """
     key = (bits_of(x) & 0x7FFFFFFF) >> BIN_SHIFT
     top = int(key.max())
@@ -169,13 +168,12 @@ def encode_values(name: str, n: int, x: np.ndarray) -> bytes:
 
 def _integers(x: np.ndarray, bits: int) -> bytes:
     """Head: the unit, float32, a power of two, with which the largest magnitude fits."""
+    to = f"<i{(bits + 1) // 8}"
+    if not finite(x):
+        return QUIET_NAN.tobytes() + np.zeros(len(x), to).tobytes()
     unit = power(exponent(largest(x)) + 1 - bits)
-    whole = np.zeros_like(x)
-    if finite(x):
-        whole = np.clip(np.rint(x * (np.float32(1) / unit)), 1 - 2**bits, 2**bits - 1)
-    else:
-        unit = QUIET_NAN
-    return unit.tobytes() + whole.astype(f"<i{(bits + 1) // 8}").tobytes()
+    whole = np.clip(np.rint(x * (np.float32(1) / unit)), 1 - 2**bits, 2**bits - 1)
+    return unit.tobytes() + whole.astype(to).tobytes()
 
 
 def _means(x: np.ndarray, sign: np.ndarray) -> np.ndarray:

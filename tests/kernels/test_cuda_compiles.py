@@ -15,6 +15,8 @@ from kernels import cuda
 from kernels.sums.cupy import ELEMENTS
 from kernels.vectors.fused import bind
 from kernels.vectors.generate import macros
+from kernels.wires import codec
+from kernels.wires.cuda import macros as of_codec
 
 from .runtime_compilers import hiprtc, nvrtc
 
@@ -82,6 +84,7 @@ def test_there_are_sources():
         "stencil": 6,
         "sums": 9,
         "vectors": 1,
+        "wires": 3,
     }
 
 
@@ -159,3 +162,38 @@ def test_nvrtc_compiles_what_is_made_of_vector_updates_without_contraction(steps
 def test_hiprtc_compiles_what_is_made_of_vector_updates(steps, dots, dtype):
     options = [*cuda.HIPRTC_OPTIONS, "--offload-arch=gfx90a"]
     assert b"update" in hiprtc().compile(of_program(steps, dots, dtype), "vectors.cu", options)
+
+
+each_codec = pytest.mark.parametrize(
+    "text",
+    ["e4m3:scale=tensor", "table:n=8", "sign:scale=match"]
+    + [
+        pytest.param(text, marks=pytest.mark.slow)
+        for text in (
+            "float16",
+            "bfloat16",
+            "e5m2",
+            "fp8",
+            "int8",
+            "int16:scale=match",
+            "table:n=1",
+            "table:n=4",
+        )
+    ],
+)
+
+
+@pytest.mark.skipif(nvrtc() is None, reason="no NVRTC: pip install nvidia-cuda-nvrtc")
+@each_codec
+def test_nvrtc_compiles_codecs_without_contraction(text):
+    options = [*cuda.NVRTC_OPTIONS, "--gpu-architecture=compute_90"]
+    ptx = nvrtc().compile(cuda.specialised("wires", **of_codec(codec(text))), "wires.cu", options, "PTX")
+    assert all(kernel.encode() in ptx for kernel in kernels("wires")) and not contracted(ptx)
+
+
+@pytest.mark.skipif(hiprtc() is None, reason="no hipRTC; see test_runtime_compilers.py")
+@each_codec
+def test_hiprtc_compiles_codecs(text):
+    options = [*cuda.HIPRTC_OPTIONS, "--offload-arch=gfx90a"]
+    compiled = hiprtc().compile(cuda.specialised("wires", **of_codec(codec(text))), "wires.cu", options)
+    assert all(kernel.encode() in compiled for kernel in kernels("wires"))

@@ -33,8 +33,8 @@ for order in ("ascending", "descending"):
 
 RUNS = {
     "ascending": ("", "_sums"),
-    "descending": ("", "_sums", "_scatter", "_sparse", "_vectors"),
-    "1": ("", "_sums", "_scatter", "_sparse", "_vectors", "_order_free"),
+    "descending": ("", "_sums", "_scatter", "_sparse", "_vectors", "_wires"),
+    "1": ("", "_sums", "_scatter", "_sparse", "_vectors", "_wires", "_order_free"),
 }
 
 

@@ -1,0 +1,77 @@
+"""What codecs of wires cost: encoding, decoding, decoding and adding, against copying the elements.
+
+`copy` moves the float32 elements from one array to another. All calls of a size run in turn, in rotating order, in one
+thread. Medians with the extremes over the rounds; `error` is that of the elements decoded, relative, on normal numbers.
+"""
+
+import argparse
+from functools import partial
+
+import numpy as np
+
+from benchmarks.harness.results import machine, report
+from benchmarks.harness.turns import in_turn, ratio, timed
+from kernels.wires import cells_of, codec, quality
+
+CODECS = [
+    "float32",
+    "float16",
+    "bfloat16",
+    "e4m3",
+    "e5m2",
+    "fp8",
+    "e4m3:scale=tensor",
+    "fp8:scale=match",
+    "int8",
+]
+CODECS += ["int16", "table:n=8", "table:n=4", "table:n=2", "table:n=1", "sign"]
+LEAST = 2e-3  # seconds that are timed at once
+
+
+def main(argv=None) -> None:
+    """Measure and print the table."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.kernels.wires", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("--sizes", type=int, nargs="+", default=[65_536, 8_388_608], help="elements")
+    parser.add_argument("--wires", nargs="+", default=CODECS, help="codecs")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--json", help="write table and raw values to this file")
+    asked = parser.parse_args(argv)
+    rows = [row for n in asked.sizes for row in measured(n, asked.wires, asked.rounds)]
+    report("codecs of wires", rows, machine(), asked.json)
+
+
+def measured(n: int, texts: list[str], rounds: int) -> list[dict]:
+    """Rows of one size."""
+    x, cells = np.random.default_rng(0).standard_normal(n).astype(np.float32), cells_of(n)
+    into, out = np.zeros(n, np.float32), np.empty(n, np.float32)
+    calls, bytes_of, errors = {("copy", "copy"): partial(np.copyto, out, x)}, {"copy": 4.0 * n}, {"copy": 0.0}
+    for text in texts:
+        one = codec(text)
+        data = np.empty(one.nbytes(cells), np.uint8)
+        one.encode(x, cells, data)
+        one.decode(data, cells, out)
+        bytes_of[text], errors[text] = float(data.nbytes), quality(x, out)[0]
+        calls[text, "encode"] = partial(one.encode, x, cells, data)
+        calls[text, "decode"] = partial(one.decode, data, cells, out)
+        calls[text, "decode_add"] = partial(one.decode_add, data, cells, into)
+    repeats = {key: max(1, round(LEAST / timed(call, 1))) for key, call in calls.items()}
+    seconds = in_turn({key: partial(timed, calls[key], repeats[key]) for key in calls}, rounds)
+    return [
+        {
+            "wire": text,
+            "call": call,
+            "n": n,
+            "bits/element": 8 * bytes_of[text] / n,
+            "ns/element": float(np.median(of_call)) / n * 1e9,
+            "of copy": ratio(of_call, seconds["copy", "copy"]),
+            "error": errors[text],
+            "raw": of_call,
+        }
+        for (text, call), of_call in seconds.items()
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+// What an element becomes on a wire (kernels/wires/reference.py defines it), shared by the C++ and the CUDA kernels.
+// Branch-free, so that loops over it become vector code.
+#pragma once
+#include "narrow.hpp"
+
+constexpr int INFINITE = 0x7F800000, MAGNITUDE = 0x7FFFFFFF;  // bits of float32
+constexpr unsigned QUIET_NAN = 0x7FC00000u;
+
+FPNA_POINT int magnitude_of(float x) { return int(bits_of_float(x) & unsigned(MAGNITUDE)); }
+
+// 2^e, e in [-126, 126]; others are taken for the nearest of these.
+FPNA_POINT float power_of_two(int e) {
+    e = e < -126 ? -126 : e > 126 ? 126 : e;
+    return float_of_bits(unsigned(e + 127) << 23);
+}
+
+// The exponent of a magnitude; -127 of zero and subnormal numbers.
+FPNA_POINT int exponent_of(int magnitude) { return (magnitude >> 23) - 127; }
+
+// Rounds a magnitude of at most `MOST` (a float32 as bits) to a format of that mantissa and bias. Added to a number
+// whose last place is the format's unit at this magnitude, it is rounded by the addition.
+template <int MANTISSA, int BIAS, int MOST>
+FPNA_POINT unsigned round_magnitude(int magnitude) {
+    constexpr int LEAST = (128 - BIAS) << 23;  // of the normal numbers
+    const int m = magnitude < MOST ? magnitude : MOST, own = m & INFINITE, exponent = own > LEAST ? own : LEAST;
+    const int larger = exponent + ((23 - MANTISSA) << 23);
+    const float sum = float_of_bits(unsigned(m)) + float_of_bits(unsigned(larger));
+    return bits_of_float(sum) - unsigned(larger) + unsigned((exponent - LEAST) >> (23 - MANTISSA));
+}
+
+// Casts: `code` and `value`; numbers of magnitude below 2^(TOP + 1) stay finite.
+struct AsFloat16 {
+    using Code = unsigned short;
+    static constexpr int TOP = 15;
+    FPNA_POINT static Code code(float x) { return narrow(x, float16()).bits; }
+    FPNA_POINT static float value(Code c) { return widen(float16{c}); }
+};
+
+struct AsBfloat16 {
+    using Code = unsigned short;
+    static constexpr int TOP = 127;
+    FPNA_POINT static Code code(float x) { return narrow(x, bfloat16()).bits; }
+    FPNA_POINT static float value(Code c) { return widen(bfloat16{c}); }
+};
+
+// 1 sign, 5 exponent, 2 mantissa bits: the upper half of a float16. MOST: 65536 for infinity, or what is taken for it.
+template <int MOST>
+struct AsFiveTwo {
+    using Code = unsigned char;
+    static constexpr int TOP = 15;
+    FPNA_POINT static Code code(float x) {
+        const int magnitude = magnitude_of(x);
+        const unsigned rounded = round_magnitude<2, 15, MOST>(magnitude);
+        return Code((bits_of_float(x) >> 24 & 0x80u) | (magnitude > INFINITE ? 0x7Eu : rounded));
+    }
+    FPNA_POINT static float value(Code c) { return widen(float16{static_cast<unsigned short>(c << 8)}); }
+};
+
+using AsE5m2 = AsFiveTwo<0x47800000>;
+using AsFp8 = AsFiveTwo<0x47600000>;  // 57344
+
+// 1 sign, 4 exponent, 3 mantissa bits; 480 would be the code of NaN, and is all that is too large.
+struct AsE4m3 {
+    using Code = unsigned char;
+    static constexpr int TOP = 8;
+    FPNA_POINT static Code code(float x) {
+        return Code((bits_of_float(x) >> 24 & 0x80u) | round_magnitude<3, 7, 0x43F00000>(magnitude_of(x)));
+    }
+    FPNA_POINT static float value(Code c) {
+        const unsigned half = (c & 0x80u) << 8 | (c & 0x7Fu) << 7;
+        const float number = widen(float16{static_cast<unsigned short>(half)}) * 256.0f;
+        return (c & 0x7F) == 0x7F ? float_of_bits(QUIET_NAN | (c & 0x80u) << 24) : number;
+    }
+};
+
+// A whole number of BITS bits without the sign; |scaled| <= 2^BITS.
+template <int BITS>
+FPNA_POINT int whole_of(float scaled) {
+    constexpr float SHIFT = 12582912.0f;  // 1.5 * 2^23: its last place is 1
+    constexpr int MOST = (1 << BITS) - 1;
+    const int whole = int(bits_of_float(scaled + SHIFT) - bits_of_float(SHIFT));
+    return whole < -MOST ? -MOST : whole > MOST ? MOST : whole;
+}
+
+// The exponent of the unit with which a largest magnitude fits into BITS bits.
+FPNA_POINT int unit_exponent(int largest, int bits) { return exponent_of(largest) + 1 - bits; }
+
+// The histogram of `table`: a bin is the exponent and 5 bits of the mantissa, counted from `least`.
+constexpr int BINS = 512, BIN_SHIFT = 18;
+
+FPNA_POINT int least_bin(int largest) {
+    const int least = (largest >> BIN_SHIFT) - (BINS - 1);
+    return least > 0 ? least : 0;
+}
+
+FPNA_POINT int bin_of(int magnitude, int least) {
+    const int bin = (magnitude >> BIN_SHIFT) - least;
+    return bin > 0 ? bin : 0;
+}
+
+// What a bin stands for, as bfloat16.
+FPNA_POINT unsigned short entry_of(int bin, int least) {
+    return static_cast<unsigned short>(bin == 0 ? 0 : (bin + least) << 2 | 2);
+}
+
+// So many of m elements the percentile 99 k / entries has at or below it, k = 1 ... entries.
+FPNA_POINT int rank_of(int k, int entries, int m) {
+    const int hundred = 100 * entries;
+    return (99 * k * m + hundred - 1) / hundred;
+}
+
+// The ratio of lengths, from their squares; 1 where it is of no use.
+FPNA_POINT float factor_of(double a, double b) {
+    const bool usable = (a + b) - (a + b) == 0 && b > 0;
+    return usable ? float(sqrt(a) / sqrt(b)) : 1.0f;
+}
