@@ -41,8 +41,11 @@ class Model:
         flag="--model",
     )
     hidden: int = option(128, help="width of hidden layers", minimum=1, maximum=WIDTH, effect="size")
-    channels: tuple[int, ...] = option(
-        (8, 16), help="cnn: channels of the two convolutions", minimum=1, maximum=1024, count=(2, 2)
+    channels: int = option(
+        8,
+        help="cnn: channels of the first convolution; the second has twice as many",
+        minimum=1,
+        maximum=1024,
     )
     dropout: float = option(
         0.0,

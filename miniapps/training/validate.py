@@ -43,8 +43,6 @@ def validate(config, options, size: int) -> None:
             f"{size} ranks for {training.blocks} micro-batches of {training.micro} images: every rank needs at least "
             f"one; start at most {training.blocks} ranks, or choose a smaller training.micro or a larger --batch"
         )
-    if config.model.name == "cnn" and any(count > 2**10 for count in config.model.channels):
-        raise UsageError(f"model.channels = {config.model.channels}: at most 1024 each")
     if training.last > training.steps:
         raise UsageError(
             f"--until {training.last}: this problem has {training.steps} steps (training.steps); choose 0 to "
@@ -65,11 +63,7 @@ def memory(config, options, size: int) -> Need:
     parameters = sum(map(prod, network(model.name).shapes(model, edge).values()))
     most = -(-training.blocks // size)
     rows, images = (most, training.micro) if training.calls == "block" else (1, most * training.micro)
-    of_image = (
-        edge * edge * (model.channels[0] + model.channels[1] // 4)
-        if model.name == "cnn"
-        else 4 * model.hidden
-    )
+    of_image = edge * edge * model.channels * 3 // 2 if model.name == "cnn" else 4 * model.hidden
     fixed = TORCH + sum(COUNTS[config.data.name]) * edge * edge + 4 * (8 + 3 * rows) * parameters
     return Need(
         fixed + ACTIVATION * max(images, 250) * of_image,

@@ -140,8 +140,8 @@ def test_seeds_of_weights_order_and_dropping_move_nothing_else():
 
 NETWORKS = {
     "mlp": (Model("mlp", hidden=128), 118_282),
-    "cnn": (Model("cnn", hidden=64, channels=(8, 16)), 54_314),
-    "wide cnn": (Model("cnn", hidden=128, channels=(16, 32)), 215_370),
+    "cnn": (Model("cnn", hidden=64, channels=8), 54_314),
+    "wide cnn": (Model("cnn", hidden=128, channels=16), 215_370),
 }
 
 
