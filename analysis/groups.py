@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Collection
+from operator import add
 from pathlib import PurePath
 from typing import Any
 
@@ -75,15 +76,19 @@ def grouped(runs: pd.DataFrame) -> pd.DataFrame:
 
 def cases(runs: pd.DataFrame, by: str) -> pd.DataFrame:
     """`runs` without injected faults, grouped apart for each value of the column `by`, with the column `case`: what
-    tells the group from the others of that value, without the application's name, and the rank count."""
+    tells the group from the others of that value, without the application's name, and the rank count; `words` is the
+    same in words."""
     pieces = []
     for _, same in runs.groupby(by, sort=False):
         same = grouped(same)
         same = same[~same["faulty"].astype(bool)]
-        named = zip(same["group"], same["app"], same["size"], strict=True)
-        labels = [f"{group.removeprefix(f'{app} ')} on {ranks_text(size)}" for group, app, size in named]
-        pieces.append(same.assign(case=labels))
-    return pd.concat(pieces, ignore_index=True) if pieces else runs.assign(case=pd.Series(dtype="str"))
+        on = [f" on {ranks_text(size)}" for size in same["size"]]
+        labels = [group.removeprefix(f"{app} ") for group, app in same[["group", "app"]].values]
+        words = [text.removeprefix(f"{app}: ") for text, app in same[["words", "app"]].values]
+        pieces.append(same.assign(case=[*map(add, labels, on)], words=[*map(add, words, on)]))
+    if not pieces:
+        return runs.assign(case=pd.Series(dtype="str"), words=pd.Series(dtype="str"))
+    return pd.concat(pieces, ignore_index=True)
 
 
 def sums_in_words(ordering: str) -> str:

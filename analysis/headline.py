@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from analysis.attempts import repeated
 from analysis.counterparts import REPLAY
 from analysis.divergence.cause import Cause
 from analysis.divergence.compare import Comparison
@@ -111,7 +112,7 @@ def headline_of(comparisons: list[Comparison], judged: Iterable[Cause | None], f
 
 
 def _failed(failed: dict[str, list[str]], frames: Frames) -> str:
-    launches = len(set(frames.runs["run"]) | set(frames.excluded["run"]))
+    launches = len((set(frames.runs["run"]) | set(frames.excluded["run"])) - set(repeated(frames)))
     first = next(text for own in failed.values() for text in own)
     return f"{len(failed)} of {counted(launches, 'launch', 'launches')} failed; {first}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -9,8 +10,10 @@ import pandas as pd
 
 from analysis.load.frames import Frames
 from analysis.runs import Id, samples
+from analysis.solves import tables as solves_tables
 from analysis.solves.frames import solves
-from analysis.solves.tables import Study, changed, study
+from analysis.sums import tables as sums_tables
+from analysis.sums.frames import sums
 from analysis.variability import pairs
 from analysis.verdict import Group, judge
 
@@ -35,8 +38,9 @@ class Overview:
 
     @cached_property
     def words(self) -> dict[str, str]:
-        """{label of a group: the same in words, for people}."""
-        return {group.label: group.words for group in self.groups}
+        """{label of a group, or of a case of sums or solves: the same in words, for people}."""
+        studies = [study.recorded.words for study in (self.sums, self.solves) if study]
+        return dict(ChainMap({group.label: group.words for group in self.groups}, *studies))
 
     @cached_property
     def stepped(self) -> Frames:
@@ -50,12 +54,18 @@ class Overview:
         return pairs(self.stepped, self.against)
 
     @cached_property
-    def solves(self) -> Study | None:
+    def sums(self) -> sums_tables.Study | None:
+        """The sums that runs recorded by variant; None where there are none."""
+        recorded = sums(self.frames)
+        return sums_tables.study(recorded) if len(recorded.samples) else None
+
+    @cached_property
+    def solves(self) -> solves_tables.Study | None:
         """The solves that runs recorded; None where there are none."""
         recorded = solves(self.frames)
-        return study(recorded) if len(recorded.solves) else None
+        return solves_tables.study(recorded) if len(recorded.solves) else None
 
     @cached_property
     def decisions(self) -> list[tuple[str, str, str]]:
         """(name, verdict, words) of the families of solves in which a decision changed."""
-        return changed(self.solves) if self.solves else []
+        return solves_tables.changed(self.solves) if self.solves else []

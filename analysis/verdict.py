@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from analysis.attempts import repeated
 from analysis.counterparts import FAULT, REPLAY, Counterpart, counterpart
 from analysis.divergence.cause import COLLECTIVE, ENVIRONMENT, METHOD, Cause, cause
 from analysis.divergence.compare import Comparison, Lone, Point, against_first
@@ -184,10 +185,12 @@ def judge(frames: Frames) -> list[Group]:
 
 
 def failures(frames: Frames) -> dict[str, list[str]]:
-    """{run: what failed in it by its own account}: `f/bad: check poisson failed: 24 of 37 solves ...`."""
+    """{run: what failed in it by its own account}: `f/bad: check poisson failed: 24 of 37 solves ...`; without attempts
+    that were repeated with success."""
     failed: dict[str, list[str]] = {}
+    again = repeated(frames)
     for run, what, path, reason, _ in frames.excluded.itertuples(index=False):
-        if what in FAILURES:
+        if what in FAILURES and run not in again:
             failed.setdefault(run, []).append(f"{run}: {reason.removeprefix(f'{path}: ')}")
     return failed
 
@@ -218,13 +221,15 @@ def by_weight(groups: Iterable[Group]) -> list[Group]:
 
 
 def doubts(frames: Frames, groups: Iterable[Group]) -> list[str]:
-    """What limits the verdict: groups with runs that lack records, runs that were left out, runs with damaged files,
-    and runs whose ranks contradict each other."""
+    """What limits the verdict: groups with runs that lack records, attempts that were repeated, runs that were left
+    out, runs with damaged files, and runs whose ranks contradict each other."""
     sentences = []
     if lacking := sum(any(cell.lacking for cell in group.cells) for group in groups):
         sentences.append(f"{counted(lacking, 'group')} with runs that lack records")
     excluded = frames.excluded
-    if left_out := set(excluded["run"]) - set(frames.runs["run"]):
+    if again := repeated(frames):
+        sentences.append(f"{counted(len(again), 'failed attempt')} repeated with success")
+    if left_out := set(excluded["run"]) - set(frames.runs["run"]) - set(again):
         sentences.append(f"{counted(len(left_out), 'run')} left out")
     damaged = set(excluded[excluded["what"].isin(DAMAGED)]["run"]) & set(frames.runs["run"])
     if damaged:

@@ -12,6 +12,7 @@
 
 `wrap`       a communicator of mpi4py whose reductions keep a guarantee
 `record`     a trace of the program, which `fpna report` and `fpna divergence` read
+`ddp_hook`   sums of gradients for PyTorch's DistributedDataParallel, by a chosen ordering and over a chosen wire
 `discover`   the order in which a function adds, from its values alone; `expression` writes it down
 `kernels` and `miniapps` hold the rest, and docs/own-programs.md explains it. Names are imported when they are used:
 `import fpna` starts no MPI.
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from miniapps.programs.communicator import Communicator as Communicator
     from miniapps.programs.communicator import LayoutWarning as LayoutWarning
     from miniapps.programs.communicator import wrap as wrap
+    from miniapps.programs.ddp import ddp_hook as ddp_hook
     from miniapps.programs.recording import Recording as Recording
     from miniapps.programs.recording import record as record
 
@@ -42,6 +44,7 @@ HOMES = {
     "NoOrder": "kernels.sums.discover",
     "NotATree": "kernels.sums.discover",
     "Recording": "miniapps.programs.recording",
+    "ddp_hook": "miniapps.programs.ddp",
     "discover": "kernels.sums.discover",
     "expression": "kernels.tree",
     "outline": "kernels.sums.outline",

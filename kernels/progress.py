@@ -13,10 +13,10 @@ WIDTH = 40
 
 class Progress:
     """Shows on `stream` (default: stderr) how far the work called `what` has come; nothing in the first ten seconds
-    where that is no terminal."""
+    where that is no terminal, and nothing at all where `quiet`."""
 
-    def __init__(self, what: str, stream: TextIO | None = None):
-        self.what, self.stream = what, stream or sys.stderr
+    def __init__(self, what: str, stream: TextIO | None = None, quiet: bool = False):
+        self.what, self.stream, self.quiet = what, stream or sys.stderr, quiet
         self.terminal = self.stream.isatty()
         self._begin = time.monotonic()
         self._shown = self._begin - (REDRAW_S if self.terminal else 0)
@@ -25,7 +25,7 @@ class Progress:
     def show(self, done: float, text: str) -> None:
         """Say that the fraction `done`, 0 to 1, of the work is done, and in `text` what that is: `step 3/40`."""
         now = time.monotonic()
-        if now - self._shown < (REDRAW_S if self.terminal else LINE_S):
+        if self.quiet or now - self._shown < (REDRAW_S if self.terminal else LINE_S):
             return
         self._shown = now
         spent, done = now - self._begin, min(1.0, max(0.0, done))

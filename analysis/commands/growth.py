@@ -39,7 +39,7 @@ def _tolerance(text: str) -> float:
 
 def run(options: argparse.Namespace) -> Answer:
     """The laws of growth."""
-    from analysis.growth.runs import alone, cell_growths, laws
+    from analysis.growth.runs import alone, cell_growths, equal_cells, laws
     from analysis.growth.table import equal_lines, growth_tables
     from analysis.runs import samples
 
@@ -54,5 +54,8 @@ def run(options: argparse.Namespace) -> Answer:
         f"{cell}: fewer than two complete runs, nothing to compare; run with --repeats 7 for a rate with interval."
         for cell in alone(frames)
     ]
-    shown: list[Shown] = [*growth_tables(fitted, options.tolerance), *map(Bold, equal_lines(differences))]
+    shown: list[Shown] = [
+        *growth_tables(fitted, options.tolerance),
+        *map(Bold, equal_lines(equal_cells(differences))),
+    ]
     return Answer(frames, {"laws": fitted, "growth": differences}, shown, notes)

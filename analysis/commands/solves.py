@@ -22,6 +22,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Answer:
     """What is known of the solves."""
+    from analysis.page.words import tables_in_words
     from analysis.solves.frames import solves as frames_of
     from analysis.solves.tables import all_tables, exported, sentences, study
 
@@ -30,5 +31,8 @@ def run(options: argparse.Namespace) -> Answer:
     if solves.solves.empty:
         raise without(frames, "a residual by iteration, as `solver` does")
     results = study(solves)
-    shown: list[Shown] = [*map(Bold, sentences(results)), *all_tables(results)]
+    shown: list[Shown] = [
+        *map(Bold, sentences(results)),
+        *tables_in_words(all_tables(results), results.recorded.words),
+    ]
     return Answer(frames, exported(results), shown, [f"Note: {note}." for note in results.notes])

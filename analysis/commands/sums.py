@@ -27,6 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Answer:
     """What is known of the sums."""
+    from analysis.page.words import tables_in_words
     from analysis.sums.frames import NoReference
     from analysis.sums.frames import sums as frames_of
     from analysis.sums.tables import all_tables, exported, study
@@ -40,4 +41,6 @@ def run(options: argparse.Namespace) -> Answer:
     except NoReference as error:
         raise Usage(str(error)) from error
     notes = [f"Note: {note}." for note in results.notes]
-    return Answer(frames, exported(results), all_tables(results), notes)
+    return Answer(
+        frames, exported(results), tables_in_words(all_tables(results), results.recorded.words), notes
+    )

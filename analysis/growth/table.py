@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 
-from analysis.growth.runs import equal_cells
 from analysis.page.sections import Table
 from analysis.page.text import interval, number
 from analysis.power import power_note
@@ -43,11 +44,15 @@ def law_table(laws: pd.DataFrame, keys: dict[str, str], unit: str) -> Table:
     return Table(columns, rows, columns[len(keys) : len(keys) + 8])
 
 
-def equal_lines(differences: pd.DataFrame) -> list[str]:
-    """What there is to say of the cells in which nothing grows since no run differs."""
+def equal_lines(cells: Mapping[str, int]) -> list[str]:
+    """What there is to say of `cells`, {cell: its runs}, in which nothing grows since no run differs: a sentence for
+    each number of runs."""
+    by_runs: dict[int, list[str]] = {}
+    for cell, runs in cells.items():
+        by_runs.setdefault(runs, []).append(cell)
     return [
-        f"{cell}: no difference at any step; {power_note(runs)}."
-        for cell, runs in equal_cells(differences).items()
+        f"{'; '.join(same)}: no difference at any step; {'in each ' * (len(same) > 1)}{power_note(runs)}."
+        for runs, same in by_runs.items()
     ]
 
 

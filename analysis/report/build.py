@@ -19,6 +19,7 @@ from analysis.nodes.sections import nodes_sections
 from analysis.overview import Overview
 from analysis.page.sections import Section
 from analysis.page.svg import GLYPHS, SERIES, Figure
+from analysis.page.words import in_words
 from analysis.report.equality import first_sections, groups_sections, growth_sections, variability_sections
 from analysis.report.launches import (
     LIMITS,
@@ -30,7 +31,6 @@ from analysis.report.launches import (
 from analysis.report.machine import machine_sections
 from analysis.report.timelines import timeline_sections
 from analysis.report.times import costs_sections, times_sections
-from analysis.report.words import in_words
 from analysis.runs import Id
 from analysis.scaling.sections import scaling_sections
 from analysis.solves.sections import solves_sections
@@ -51,7 +51,7 @@ SECTIONS: tuple[Callable[[Overview], list[Section]], ...] = (
     costs_sections,
     lambda overview: scaling_sections(overview.frames, overview.labels),
     lambda overview: [components_section(overview.frames)],
-    lambda overview: sums_sections(overview.frames),
+    lambda overview: sums_sections(overview.sums) if overview.sums else [],
     lambda overview: solves_sections(overview.solves) if overview.solves else [],
     environment_sections,
     excluded_sections,

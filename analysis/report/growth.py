@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from analysis.growth.runs import TOLERANCE, cell_growths, laws
-from analysis.growth.table import growth_tables
+from analysis.growth.table import equal_lines, growth_tables
 from analysis.load.frames import Frames
 from analysis.page.sections import Section, folded
 from analysis.page.text import number
-from analysis.power import power_note
 from analysis.report import figures
 from analysis.verdict import HOLDS, SAME, Group
 
@@ -20,11 +19,8 @@ def growth_section(frames: Frames, groups: list[Group], labels: list[str]) -> Se
     differ = [cell.label for group in groups for cell in group.cells if cell.first]
     differences = cell_growths(frames, differ)
     if differences.empty:
-        same = "; ".join(f"{cell.label}: {power_note(cell.runs)}" for cell in equal)
-        return Section(
-            TITLE,
-            "No runs of one group and rank count differ, so nothing grows." + (f" {same}." if same else ""),
-        )
+        nothing = "No runs of one group and rank count differ, so nothing grows."
+        return Section(TITLE, " ".join([nothing, *equal_lines({cell.label: cell.runs for cell in equal})]))
     fitted = laws(differences, TOLERANCE)
     intro = (
         "Each run of a group that differs, against the first run of that group on as many ranks. The growth phase is "

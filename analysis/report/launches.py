@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
+from analysis.attempts import repeated
 from analysis.environment import differences
 from analysis.lint.finding import SEVERITIES
 from analysis.overview import Overview
@@ -60,10 +61,12 @@ def in_numbers(findings: pd.DataFrame) -> str:
 
 
 def excluded_sections(overview: Overview) -> list[Section]:
-    """What was left out or is doubtful, with reason and remedy."""
-    rows = list(
-        overview.frames.excluded[["run", "what", "reason", "kept"]].itertuples(index=False, name=None)
-    )
+    """What was left out or is doubtful, with reason and remedy, and which failed attempts were repeated."""
+    again = repeated(overview.frames)
+    rows = [
+        (run, what, f"{reason}; repeated with success: {again[run]}" if run in again else reason, kept)
+        for run, what, _, reason, kept in overview.frames.excluded.itertuples(index=False)
+    ]
     table = [("", Table(("run", "what", "reason and remedy", "used"), rows))] if rows else []
     nothing = "Nothing: every trace was read and every run ended."
     return [Section("Left out, incomplete or failed", nothing, tables=table)]

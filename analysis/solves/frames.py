@@ -48,6 +48,7 @@ class Solves:
              residuals, and of the last fingerprints and the state in result.json (empty where there are none)
     samples  the drift study, one row per sample and iteration, columns SAMPLES; NaN where not recorded
     ends     iterations of each sample of the drift study that ended, columns ENDS
+    words    {case: the same in words, for people}
     replays  samples left out, since an earlier repeat of the case drew the same orders from the same seed
     """
 
@@ -55,6 +56,7 @@ class Solves:
     solves: pd.DataFrame
     samples: pd.DataFrame
     ends: pd.DataFrame
+    words: dict[str, str]
     replays: int
 
     def history(self, run: Id, name: str = RESIDUAL) -> tuple[np.ndarray, np.ndarray]:
@@ -81,6 +83,7 @@ def solves(frames: Frames) -> Solves:
         solves=pd.DataFrame(rows, columns=list(SOLVES)).astype(SOLVES),
         samples=studied,
         ends=_frame(ends, ENDS).merge(kept, on=["run", "repeat", "sample"]),
+        words=dict(zip(runs["case"], runs["words"], strict=True)),
         replays=replays,
     )
 
@@ -97,7 +100,7 @@ def _named(values: pd.DataFrame, name: str) -> np.ndarray:
 
 
 def _cases(runs: pd.DataFrame) -> pd.DataFrame:
-    """`runs` without injected faults, with the columns `family`, `case` and `tolerance`."""
+    """`runs` without injected faults, with the columns `family`, `case`, `words` (of the case) and `tolerance`."""
     configs = [json.loads(config) for config in runs["config"]]
     stated = zip(runs["method"], runs["options"], strict=True)
     recipes = [_recipe(*each) for each in stated]

@@ -46,6 +46,7 @@ class Sums:
     truth    case, n int64, array int32, value float64: the correctly rounded value
     worst    case, variant, backend, n, array, low, high float64: least and largest sum that the search found
     promises {case: {(operation, variant, backend): guarantee}}
+    words    {case: the same in words, for people}
     replays  emulated samples left out, since an earlier run of the case drew the same orders from the same seed
     """
 
@@ -55,6 +56,7 @@ class Sums:
     truth: pd.DataFrame
     worst: pd.DataFrame
     promises: dict[str, dict[tuple[str, str, str], str]]
+    words: dict[str, str]
     replays: int
 
     def guarantee(self, case: str, operation: str, variant: str, backend: str) -> str:
@@ -95,6 +97,7 @@ def sums(frames: Frames) -> Sums:
         truth=truth[["case", "n", "array", "value"]].reset_index(drop=True),
         worst=_worst(recorded[operation.isin(WORST).to_numpy()]),
         promises={case: _promised(text) for case, text in promises.items()},
+        words=dict(zip(runs["case"], runs["words"], strict=True)),
         replays=replays,
     )
 
@@ -134,7 +137,8 @@ def references(sums: Sums, wanted: str | None = None) -> tuple[pd.DataFrame, lis
 
 
 def _cases(runs: pd.DataFrame) -> pd.DataFrame:
-    """`runs` without injected faults, grouped, with the column `case`: the data, the group and the rank count.
+    """`runs` without injected faults, grouped, with the column `case`: the data, the group and the rank count, and
+    the same in `words`.
 
     How many sizes and arrays a run had tells no data apart: numbers are drawn by array and size, so that a size may be
     in one run and the next in another.
@@ -146,7 +150,8 @@ def _cases(runs: pd.DataFrame) -> pd.DataFrame:
         config=[rest for _, _, rest in data],
     )
     runs = cases(runs, "data")
-    return runs.assign(case=runs["data"].astype("str") + runs["case"])
+    data = runs["data"].astype("str")
+    return runs.assign(case=data + runs["case"], words=data + runs["words"])
 
 
 def _data(config: str, problem: str) -> tuple[str, str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from analysis.load.frames import Frames
 from analysis.page.sections import Section, folded
 from analysis.power import power_note
 from analysis.sums.figures import (
@@ -12,7 +11,6 @@ from analysis.sums.figures import (
     left_out,
     shape_figures,
 )
-from analysis.sums.frames import sums
 from analysis.sums.price_figures import price_figures
 from analysis.sums.shape import FEWEST_SAMPLES
 from analysis.sums.tables import (
@@ -21,18 +19,12 @@ from analysis.sums.tables import (
     fit_tables,
     price_tables,
     shape_tables,
-    study,
     worst_tables,
 )
 
 
-def sums_sections(frames: Frames) -> list[Section]:
-    """Price list, variability, distribution, growth and worst orders of the sums; no section where no sum was
-    recorded."""
-    recorded = sums(frames)
-    if recorded.samples.empty:
-        return []
-    results = study(recorded)
+def sums_sections(results: Study) -> list[Section]:
+    """Price list, variability, distribution, growth and worst orders of the sums."""
     return [_prices(results), _bits(results), _shapes(results), _growth(results), _worst(results)]
 
 

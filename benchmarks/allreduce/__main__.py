@@ -33,7 +33,7 @@ from benchmarks.allreduce.cells import (
     sizes,
 )
 from benchmarks.allreduce.table import merge, read, result, size_text, text, write
-from benchmarks.harness.results import machine
+from benchmarks.harness.results import add_quiet, machine
 from benchmarks.kernels.numbers import DISTRIBUTIONS
 from kernels.allreduce import Reduction
 from kernels.allreduce.cost import cost
@@ -121,7 +121,7 @@ def measured(comm, names, lengths, asked, where, left_out, **how) -> dict | None
         "node_count": len(set(asked.nodes)),
         "nodes": list(asked.nodes),
         "machine": where,
-        "options": {k: v for k, v in vars(asked).items() if k not in ("dtype", "nodes")},
+        "options": {k: v for k, v in vars(asked).items() if k not in ("dtype", "nodes", "quiet")},
         "left_out": left_out,
     }
     listed = [
@@ -213,6 +213,7 @@ def parser() -> argparse.ArgumentParser:
     add("--check", action="store_true", help="count wrong elements, on all ranks, once in each round")
     add("--seed", type=int, default=1, help="of the data and of the order of cells (default %(default)s)")
     add("--json", metavar="FILE", help="write the table and all times to this file; one for each launch")
+    add_quiet(command_line)
     return command_line
 
 
@@ -320,6 +321,7 @@ def merged(argv: list[str]) -> int:
         "files", nargs="+", metavar="FILE.json", help="as --json wrote them, one for each launch"
     )
     command_line.add_argument("--json", metavar="FILE", help="write the joint result to this file")
+    add_quiet(command_line)
     asked = command_line.parse_args(argv)
     try:
         summary = merge([read(path) for path in asked.files])

@@ -50,7 +50,7 @@ def rounds(comm, cells, data, asked, plan, clock: GlobalClock | None, reason: st
     stderr, between the visits."""
     measurement = Measured({cell: [] for cell in cells}, {"method": "barrier", "reason": reason}, {})
     known: dict = {}
-    progress = Progress("allreduce") if comm.rank == 0 else None
+    progress = Progress("allreduce", quiet=asked.quiet) if comm.rank == 0 else None
     for turn in range(asked.rounds):
         measurement.orders.append(shuffled(cells, asked.seed, turn))
         for visited, cell in enumerate(measurement.orders[-1]):

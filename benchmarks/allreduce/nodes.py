@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.allreduce.table import read, size_text
 from benchmarks.allreduce.targets import MIB, row, spread
 from benchmarks.harness.launching import LIBRARIES, ROOT
-from benchmarks.harness.results import machine, report
+from benchmarks.harness.results import add_quiet, machine, report
 from jobs.cluster import Cluster, cluster
 from jobs.cluster.errors import ClusterError
 from jobs.cluster.links import parse_rate
@@ -70,6 +70,7 @@ def parser() -> argparse.ArgumentParser:
     add("--launches", type=int, default=3, help="of each job (default: %(default)s)")
     add("--seconds", type=float, default=3.0, help="for each cell in a launch (default: %(default)s)")
     add("--json", metavar="FILE", help="write table and ratios of all launches to this file")
+    add_quiet(command_line)
     return command_line
 
 

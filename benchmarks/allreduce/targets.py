@@ -21,7 +21,7 @@ from pathlib import Path
 
 from benchmarks.allreduce.table import read, size_text
 from benchmarks.harness.launching import LIBRARIES, ROOT, NotInstalled, launcher
-from benchmarks.harness.results import machine, report
+from benchmarks.harness.results import add_quiet, machine, report
 
 KIB, MIB = 1 << 10, 1 << 20
 TIMEOUT = 600.0  # seconds that a job may take
@@ -107,6 +107,7 @@ def parser() -> argparse.ArgumentParser:
     command_line.add_argument(
         "--json", metavar="FILE", help="write table and ratios of all launches to this file"
     )
+    add_quiet(command_line)
     return command_line
 
 

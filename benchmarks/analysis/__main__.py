@@ -48,7 +48,8 @@ def load_rows(asked) -> list[dict]:
         _forget(campaign)
         return _measure("first", campaign)
 
-    measurements = in_turn({"plain": partial(_measure, "plain", campaign), "first": first}, asked.rounds)
+    calls = {"plain": partial(_measure, "plain", campaign), "first": first}
+    measurements = in_turn(calls, asked.rounds, asked.quiet)
     seconds = {name: [each["s"] for each in results] for name, results in measurements.items()}
     cached = [_measure("cached", campaign) for _ in range(asked.rounds)]
     query = [_measure("query", campaign) for _ in range(asked.rounds)]

@@ -35,16 +35,16 @@ def seconds_per_step(ranks: int, *options) -> float:
 def guarantee(options) -> list[dict]:
     """Cost of the guarantees relative to none."""
     common = ("--deck", "M", "--steps", str(options.steps))
-    return guarantee_costs(
-        lambda level: seconds_per_step(4, *common, "--guarantee", level), options.rounds, ""
-    )
+    return guarantee_costs(lambda level: seconds_per_step(4, *common, "--guarantee", level), options, "")
 
 
 def efficiency(options) -> list[dict]:
     """Strong scaling of deck M inside one machine."""
     ranks = min(4, len(os.sched_getaffinity(0)))
     common = ("--deck", "M", "--steps", str(options.steps), "--guarantee", "layout")
-    times = in_turn({n: lambda n=n: seconds_per_step(n, *common) for n in (1, ranks)}, options.rounds)
+    times = in_turn(
+        {n: lambda n=n: seconds_per_step(n, *common) for n in (1, ranks)}, options.rounds, options.quiet
+    )
     value = ratio(times[1], [ranks * t for t in times[ranks]])
     return [
         {"part": "efficiency", "what": f"T(1) / ({ranks} T({ranks}))", "figure": value, "raw": times[ranks]}
@@ -60,7 +60,9 @@ def sizes(options) -> list[dict]:
         solves[deck].append(fom["cg_iterations"]["value"])
         return 1e3 / fom["updates"]["value"]
 
-    costs = in_turn({deck: lambda deck=deck: nanoseconds(deck) for deck in solves}, options.rounds)
+    costs = in_turn(
+        {deck: lambda deck=deck: nanoseconds(deck) for deck in solves}, options.rounds, options.quiet
+    )
     rows = []
     for deck, times in costs.items():
         rows += [

@@ -30,7 +30,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.harness.launching import mpirun
-from benchmarks.harness.results import machine, save
+from benchmarks.harness.results import add_quiet, machine, save
 
 RANKS, OTHER_RANKS = 3, 2
 SMALL = {
@@ -277,6 +277,7 @@ def main(argv=None) -> None:
     parser.add_argument("--kinds", nargs="+", choices=list(CLASSES), default=list(CLASSES))
     parser.add_argument("--json", type=Path, help="write all judgements and the table there")
     parser.add_argument("--work", help=argparse.SUPPRESS)
+    add_quiet(parser)
     options = parser.parse_args(argv)
     if options.work:
         sys.exit(work(options.work))

@@ -20,7 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.harness.results import machine, save
+from benchmarks.harness.results import add_quiet, machine, save
 from miniapps.system.environment import SETTINGS as NAMES
 from miniapps.system.environment import THREADS
 
@@ -155,6 +155,7 @@ def main(argv=None) -> None:
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--json", type=Path, help="write all rows there")
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
+    add_quiet(parser)
     options = parser.parse_args(argv)
     if options.work:
         sys.exit(work(options.work, options.cases))

@@ -28,7 +28,7 @@ def guarantee(options) -> list[dict]:
     def seconds(level):
         return launch(RANKS, APP, (*common, "--guarantee", level))["fom"]["iteration"]["value"]
 
-    return guarantee_costs(seconds, options.rounds, ", time per iteration")
+    return guarantee_costs(seconds, options, ", time per iteration")
 
 
 def multigrid(options) -> list[dict]:

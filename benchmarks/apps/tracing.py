@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from benchmarks.harness.results import machine, report
+from benchmarks.harness.results import add_quiet, machine, report
 from benchmarks.harness.turns import ratio
 from miniapps.coupled import APP
 from miniapps.coupled.model import Model
@@ -57,6 +57,7 @@ def main(argv=None) -> None:
         "--steps", type=int, default=30, help="steps that count, after two (default %(default)s)"
     )
     parser.add_argument("--json", help="write table and raw values to this file")
+    add_quiet(parser)
     asked = parser.parse_args(argv)
     comm = MPI.COMM_WORLD
     with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as stack:

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks.harness.results import report, save
+from benchmarks.harness.results import add_quiet, report, save
 from kernels.threads import cores
 from miniapps.system import environment
 
@@ -41,6 +41,7 @@ def main() -> int:
     parser.add_argument(
         "--quick", action="store_true", help="small problems and single calls: to try the program itself"
     )
+    add_quiet(parser)
     options = parser.parse_args()
     if reason := environment.no_cuda():
         print(f"make gpu: {reason}; a Python that has CuPy is named by GPU_PYTHON=...", file=sys.stderr)
@@ -56,7 +57,7 @@ def main() -> int:
     }
     sections = {}
     for part in options.only:
-        rows = rows_of(part, options.quick)
+        rows = rows_of(part, options)
         sections[part] = rows
         report(f"{PARTS[part][2]}, {device}", rows, where, None)
     name = re.sub(r"\W+", "-", device.split(" ", 1)[1].rsplit(" ", 1)[0].lower()).strip("-")
@@ -67,14 +68,14 @@ def main() -> int:
     return 3 if failed else 0
 
 
-def rows_of(part: str, quick: bool) -> list[dict]:
+def rows_of(part: str, asked: argparse.Namespace) -> list[dict]:
     """The rows of one part; a single one that says why where it cannot be imported."""
     module, function, _ = PARTS[part]
     try:
         benchmark = import_module(f"benchmarks.gpu.{module}")
     except ImportError as error:
         return [{"what": part, "check": f"not run: {error}"}]
-    return getattr(benchmark, function)(quick)
+    return getattr(benchmark, function)(asked)
 
 
 if __name__ == "__main__":

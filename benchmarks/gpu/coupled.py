@@ -17,7 +17,7 @@ from kernels.stencil import backend
 RUN_LIMIT_S = 240
 
 
-def coupled_rows(quick: bool) -> list[dict]:
+def coupled_rows(asked) -> list[dict]:
     """One row per kind of run; a single one that says why where nothing can be run."""
     try:
         import mpi4py  # noqa: F401 - the app needs it, and the C++ kernels
@@ -25,9 +25,11 @@ def coupled_rows(quick: bool) -> list[dict]:
         backend("native")
     except (ImportError, RuntimeError, ChoiceError) as error:
         return [row("coupled", f"not run: {error}")]
-    runs = [("S", "layout"), ("S", "exact")] if quick else [("S", "exact"), ("M", "none"), ("M", "layout")]
-    rows = [_same_as_cpu(deck, guarantee, 1 if quick else 3) for deck, guarantee in runs]
-    return rows + [_repeats(deck, 1 if quick else 3) for deck in (["S"] if quick else ["S", "M"])]
+    runs = (
+        [("S", "layout"), ("S", "exact")] if asked.quick else [("S", "exact"), ("M", "none"), ("M", "layout")]
+    )
+    rows = [_same_as_cpu(deck, guarantee, 1 if asked.quick else 3) for deck, guarantee in runs]
+    return rows + [_repeats(deck, 1 if asked.quick else 3) for deck in (["S"] if asked.quick else ["S", "M"])]
 
 
 def _same_as_cpu(deck: str, guarantee: str, steps: int) -> dict:

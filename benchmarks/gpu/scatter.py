@@ -20,18 +20,18 @@ QUEUED = {
 }
 
 
-def scatter_rows(quick: bool) -> list[dict]:
+def scatter_rows(asked) -> list[dict]:
     """One row per variant: float32 elements into bins drawn at random."""
     import cupy as xp
 
-    n, bins = (2000, 50) if quick else (ELEMENTS, BINS)
+    n, bins = (2000, 50) if asked.quick else (ELEMENTS, BINS)
     rng = np.random.default_rng(1)
     x, index = rng.standard_normal(n).astype(np.float32), rng.integers(0, bins, n)
     on_device = xp.asarray(x), xp.asarray(index)
     checked = gpu.checked("atomic", *on_device, bins)
     calls = {name: (lambda queue=queue: queue(checked)) for name, queue in QUEUED.items()}
     calls["check of the index"] = lambda: gpu.checked("atomic", *on_device, bins)
-    times = rounds(calls | _torch(on_device, bins), quick)
+    times = rounds(calls | _torch(on_device, bins), asked)
     return [
         {
             "what": f"scatter_add {n} into {bins}, {name}",

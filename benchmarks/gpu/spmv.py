@@ -14,10 +14,12 @@ RUNS = 10  # calls of a variant that promises nothing, to see how many bits it g
 VARIANTS = ("csr", "merge", "coo-atomic")
 
 
-def spmv_rows(quick: bool) -> list[dict]:
+def spmv_rows(asked) -> list[dict]:
     """One row per variant and type: the 27-point matrix of a box, entries drawn at random so that orders show."""
     return [
-        row for dtype in ("float64", "float32") for row in _rows(_matrix(8 if quick else BOX, dtype), quick)
+        row
+        for dtype in ("float64", "float32")
+        for row in _rows(_matrix(8 if asked.quick else BOX, dtype), asked)
     ]
 
 
@@ -27,7 +29,7 @@ def _matrix(n: int, dtype: str) -> Csr:
     return a
 
 
-def _rows(a: Csr, quick: bool) -> list[dict]:
+def _rows(a: Csr, asked) -> list[dict]:
     import cupy as xp
 
     x = np.random.default_rng(1).standard_normal(a.columns).astype(a.dtype)
@@ -37,7 +39,7 @@ def _rows(a: Csr, quick: bool) -> list[dict]:
     nbytes = products["csr"].nbytes
     half = xp.zeros(nbytes // 16), xp.zeros(nbytes // 16)
     calls["copy of as many bytes"] = lambda: xp.copyto(*half)
-    times = rounds(calls | _cusparse(a, on_device), quick)
+    times = rounds(calls | _cusparse(a, on_device), asked)
     return [
         {
             "what": f"spmv {a.m} rows, {a.nnz} entries, {a.dtype}, {name}",

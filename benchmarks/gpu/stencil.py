@@ -22,7 +22,7 @@ GRIDS = {"S": (128, 16), "M": (512, 32), "L": (2048, 64)}  # points and block ed
 ALONE = SimpleNamespace(Dup=lambda: SimpleNamespace(Free=lambda: None))  # the communicator of one rank
 
 
-def kernel_rows(quick: bool) -> list[dict]:
+def kernel_rows(asked) -> list[dict]:
     """One row per kernel and deck."""
     gpu, reference = backend("cupy"), backend("reference")
     try:
@@ -30,7 +30,7 @@ def kernel_rows(quick: bool) -> list[dict]:
     except ChoiceError:
         native = None
     rows = []
-    for deck in ["S"] if quick else GRIDS:
+    for deck in ["S"] if asked.quick else GRIDS:
         on_device, defined = cases(gpu, deck), cases(reference, deck)
         on_cpu = cases(native, deck) if native else {}
         wrong = set()
@@ -40,8 +40,8 @@ def kernel_rows(quick: bool) -> list[dict]:
             if any(a.get().tobytes() != b.tobytes() for a, b in zip(outputs, defined[name][1], strict=True)):
                 wrong.add(name)
         for name, (call, _, nbytes) in on_device.items():
-            device_s = statistics.median(rounds({name: call}, quick)[name])
-            cpu_s = statistics.median(samples(on_cpu[name][0], quick)) if native else None
+            device_s = statistics.median(rounds({name: call}, asked)[name])
+            cpu_s = statistics.median(samples(on_cpu[name][0], asked.quick)) if native else None
             check = "FAIL bits differ" if name in wrong else "same bits"
             rows.append(row(f"{deck} {name}", check, device_s, cpu_s, nbytes / device_s))
     return rows

@@ -18,37 +18,37 @@ ORDER_FREE = ["binned", "fixed-point", "exact"]
 SWEPT = ["spa", "sptr", "binned", "exact"]
 
 
-def sum_rows(quick: bool) -> list[dict]:
+def sum_rows(asked) -> list[dict]:
     """One row per size, launch shape and variant."""
-    small, large = (4096, 8192) if quick else (SMALL, fitting(LARGE))
+    small, large = (4096, 8192) if asked.quick else (SMALL, fitting(LARGE))
     default = (launch.BLOCK, launch.ITEMS, launch.GRID)
-    rows = _rows("sum", small, default, [*FOLLOWING, *ORDER_FREE, "cu", "ao"], quick)
-    rows += _rows("sum", small, PUBLISHED, [*FOLLOWING, "cu"], quick)
-    rows += _rows("sum", large, default, [*FOLLOWING, *ORDER_FREE, "cu"], quick)
-    return rows + _rows("dot", large // 2, default, ["spa", "sptr", *ORDER_FREE, "cu"], quick)
+    rows = _rows("sum", small, default, [*FOLLOWING, *ORDER_FREE, "cu", "ao"], asked)
+    rows += _rows("sum", small, PUBLISHED, [*FOLLOWING, "cu"], asked)
+    rows += _rows("sum", large, default, [*FOLLOWING, *ORDER_FREE, "cu"], asked)
+    return rows + _rows("dot", large // 2, default, ["spa", "sptr", *ORDER_FREE, "cu"], asked)
 
 
-def shape_rows(quick: bool) -> list[dict]:
+def shape_rows(asked) -> list[dict]:
     """The fastest launch shape of each variant and size, against the default."""
     import cupy as xp
 
     rows = []
-    for n in (4096, 8192) if quick else (SMALL, fitting(LARGE)):
+    for n in (4096, 8192) if asked.quick else (SMALL, fitting(LARGE)):
         x = xp.asarray(np.random.default_rng(1).standard_normal(n))
         for name in SWEPT:
             items = gpu.ORDER_FREE_ITEMS if name in ORDER_FREE else launch.ITEMS
             default = (launch.BLOCK, items, launch.GRID)
             shapes = {
                 (block, items, grid)
-                for block in ((128, 256) if quick else (128, 256, 512, 1024))
-                for items in ((8,) if quick else (4, 8, 16, 32))
+                for block in ((128, 256) if asked.quick else (128, 256, 512, 1024))
+                for items in ((8,) if asked.quick else (4, 8, 16, 32))
                 for grid in (1024, 4096, 16384)
             }
             # Shapes that come to the same for this length are timed once.
             distinct = {launch.shape(n, *shape): shape for shape in sorted(shapes)}
             distinct[launch.shape(n, *default)] = default
             calls = {shape: _queued("sum", name, (x,), shape) for shape in distinct.values()}
-            times = rounds(calls, quick, most=20)
+            times = rounds(calls, asked, most=20)
             best = min(times, key=lambda shape: median(times[shape]))
             rows.append(
                 {
@@ -63,7 +63,7 @@ def shape_rows(quick: bool) -> list[dict]:
     return rows
 
 
-def _rows(operation: str, n: int, shape, names, quick: bool) -> list[dict]:
+def _rows(operation: str, n: int, shape, names, asked) -> list[dict]:
     import cupy as xp
 
     rng = np.random.default_rng(1)
@@ -74,9 +74,9 @@ def _rows(operation: str, n: int, shape, names, quick: bool) -> list[dict]:
     calls = {"copy": lambda: xp.copyto(target, arrays[0])}
     calls |= {name: _queued(operation, name, arrays, shape) for name in names if name != "ao"}
     calls |= _torch(operation, arrays)
-    times = rounds(calls, quick)
+    times = rounds(calls, asked)
     if "ao" in names:
-        times |= rounds({"ao": _queued(operation, "ao", arrays, shape)}, quick, most=ATOMICS)
+        times |= rounds({"ao": _queued(operation, "ao", arrays, shape)}, asked, most=ATOMICS)
     copied = 2 * arrays[0].nbytes / median(times["copy"])
     nbytes = sum(x.nbytes for x in arrays)
     rows = []

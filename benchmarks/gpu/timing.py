@@ -8,20 +8,21 @@ ROUNDS = 9
 SAMPLE_S = 0.02
 
 
-def rounds(calls: dict[str, Callable], quick: bool, most: int = 100) -> dict[str, list[float]]:
+def rounds(calls: dict[str, Callable], asked, most: int = 100) -> dict[str, list[float]]:
     """Seconds per call, one for each round, of every call in `calls`, which queue work on the current stream.
 
     A sample is as many calls as take SAMPLE_S, at most `most`, in a CUDA graph where they can be captured: so that the
-    time is the device's and not that of queueing. Every round begins with another call.
+    time is the device's and not that of queueing. Every round begins with another call. `asked`: the options, of which
+    `quick` makes it one call each, and `quiet` shows no progress.
     """
-    if quick:
-        return in_turn({name: sampler(call, 1) for name, call in calls.items()}, 1)
+    if asked.quick:
+        return in_turn({name: sampler(call, 1) for name, call in calls.items()}, 1, asked.quiet)
     samplers = {}
     for name, call in calls.items():
         once = sampler(call, 1)
         once()
         samplers[name] = sampler(call, max(1, min(most, int(SAMPLE_S / once()))))
-    return in_turn(samplers, ROUNDS)
+    return in_turn(samplers, ROUNDS, asked.quiet)
 
 
 def sampler(call: Callable, repeats: int) -> Callable[[], float]:

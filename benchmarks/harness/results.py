@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.harness.launching import mpirun
+from kernels.commands.options import add_loudness
 
 PACKAGES = ("numpy", "mpi4py", "h5py", "pandas", "pyarrow", "torch", "fpna-miniapps")
 
@@ -62,7 +63,13 @@ def parts_parser(title: str, doc: str, parts: dict, rounds: int) -> argparse.Arg
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(parts)}; default: all")
     parser.add_argument("--rounds", type=int, default=rounds, help="rounds that count (default %(default)s)")
     parser.add_argument("--json", help="write table and raw values to this file")
+    add_quiet(parser)
     return parser
+
+
+def add_quiet(parser: argparse.ArgumentParser) -> None:
+    """The option `--quiet` of all benchmarks."""
+    add_loudness(parser, "results alone, no progress on standard error")
 
 
 def run_parts(title: str, parser: argparse.ArgumentParser, parts: dict, argv) -> None:

@@ -16,7 +16,7 @@ import time
 import numpy as np
 
 import kernels.scatter  # noqa: F401 - registers its variants
-from benchmarks.harness.results import machine, report
+from benchmarks.harness.results import add_quiet, machine, report
 from benchmarks.harness.turns import in_turn, ratio
 from benchmarks.kernels.numbers import DISTRIBUTIONS, numbers
 from kernels import registry
@@ -57,6 +57,7 @@ def main(argv=None) -> None:
     parser.add_argument("--rounds", type=int, default=7, help="rounds that count (default %(default)s)")
     parser.add_argument("--shrink", type=int, default=1, help="divide the numbers of elements by this")
     parser.add_argument("--json", help="write table and raw values to this file")
+    add_quiet(parser)
     asked = parser.parse_args(argv)
     cores = len(os.sched_getaffinity(0))
     rows = []
@@ -64,12 +65,12 @@ def main(argv=None) -> None:
         if name in asked.cases:
             for distribution in asked.distributions:
                 case = (n // asked.shrink, columns, bins, dtype, spread, distribution)
-                comparison = compare(*case, cores, asked.rounds)
+                comparison = compare(*case, cores, asked.rounds, asked.quiet)
                 rows += [{"case": name, "numbers": distribution} | row for row in comparison]
     report("scatter_add", rows, machine(), asked.json)
 
 
-def compare(n, columns, bins, dtype, spread, distribution, cores, rounds) -> list[dict]:
+def compare(n, columns, bins, dtype, spread, distribution, cores, rounds, quiet=False) -> list[dict]:
     """A row for every variant and number of threads."""
     rng = np.random.default_rng(0)
     x = numbers(distribution, n * columns, dtype, rng).reshape((n, columns)[: 2 if columns > 1 else 1])
@@ -81,7 +82,7 @@ def compare(n, columns, bins, dtype, spread, distribution, cores, rounds) -> lis
         for threads in sorted({1, cores}) if "threads" in v.parameters else [1]:
             options = {"threads": threads} if "threads" in v.parameters else {}
             runs[v.name, threads] = timed(v, x, index, bins, options)
-    times = in_turn(runs, rounds)
+    times = in_turn(runs, rounds, quiet)
     atomics = times["atomic", cores]
     return [
         {

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness.launching import ROOT
-from benchmarks.harness.results import machine, report
+from benchmarks.harness.results import add_quiet, machine, report
 from benchmarks.harness.turns import in_turn, ratio, timed
 from kernels import _native, registry
 from kernels.sparse import Csr
@@ -39,7 +39,7 @@ def main(argv=None) -> None:
     rows = []
     for name, matrix in matrices.items():
         for threads in asked.threads:
-            rows += [{"matrix": name} | row for row in compare(matrix, threads, asked.rounds)]
+            rows += [{"matrix": name} | row for row in compare(matrix, threads, asked.rounds, asked.quiet)]
     report(f"spmv of {asked.dtype}", rows, machine() | {"dtype": asked.dtype}, asked.json, ("raw", "calls"))
 
 
@@ -62,6 +62,7 @@ def parsed(argv):
         "--rounds", type=int, default=15, help="rounds that count, after one (default %(default)s)"
     )
     parser.add_argument("--json", metavar="FILE", help="write table and raw values to this file")
+    add_quiet(parser)
     return parser.parse_args(argv)
 
 
@@ -97,7 +98,7 @@ def read(path: Path, dtype: str) -> Csr:
     return Csr(a.indptr.astype(np.int64), a.indices.astype(np.int32), a.data.astype(dtype), a.shape[1])
 
 
-def compare(matrix: Csr, threads: int, rounds: int) -> list[dict]:
+def compare(matrix: Csr, threads: int, rounds: int, quiet: bool = False) -> list[dict]:
     """A row for every variant with that number of threads; SciPy's and reading among them."""
     x = np.random.default_rng(0).standard_normal(matrix.columns).astype(matrix.dtype)
     y = np.zeros(matrix.m, matrix.dtype)
@@ -112,7 +113,9 @@ def compare(matrix: Csr, threads: int, rounds: int) -> list[dict]:
     calls |= {name: partial(product, x, y) for name, (_, product) in planned.items()}
     once = {name: min(timed(call, 1) for _ in range(2)) for name, call in calls.items()}
     repeats = {name: max(1, round(LEAST / once[name])) for name in calls}
-    seconds = in_turn({name: partial(timed, call, repeats[name]) for name, call in calls.items()}, rounds)
+    seconds = in_turn(
+        {name: partial(timed, call, repeats[name]) for name, call in calls.items()}, rounds, quiet
+    )
     return [
         {
             "variant": name,

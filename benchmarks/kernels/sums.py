@@ -22,7 +22,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from benchmarks.harness.results import machine, report, save
+from benchmarks.harness.results import add_quiet, machine, report, save
 from benchmarks.harness.turns import in_turn, ratio, timed
 from benchmarks.kernels.numbers import DISTRIBUTIONS, numbers
 from kernels import _native, registry
@@ -92,6 +92,7 @@ def parsed(argv):
     parser.add_argument("--quick", action="store_true", help="three rounds, to four times the second cache")
     parser.add_argument("--out", metavar="FILE.json", help="write table and raw values to this file")
     parser.add_argument("--rows", help=argparse.SUPPRESS)
+    add_quiet(parser)
     asked = parser.parse_args(argv)
     if asked.quick:
         asked.rounds, asked.patience = 3, 0.02
@@ -138,6 +139,7 @@ def in_process(asked, threads: int) -> list[dict]:
         command += ["--sizes", *map(str, asked.sizes), "--operations", *asked.operations]
         command += ["--distributions", *asked.distributions]
         command += ["--variants", *asked.variants] if asked.variants else []
+        command += ["--quiet"] * asked.quiet
         names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
         subprocess.run(command, check=True, env=os.environ | dict.fromkeys(names, str(threads)))
         return json.loads(path.read_text())
@@ -166,7 +168,9 @@ def of_one_size(operation: str, factors: list[np.ndarray], threads: int, asked) 
     once = {name: min(timed(call, 1) for _ in range(3)) for name, (call, _) in calls.items()}
     kept = [name for name in calls if once[name] <= asked.patience or calls[name][1] not in LEVELS]
     repeats = {name: max(1, round(LEAST / once[name])) for name in kept}
-    seconds = in_turn({name: partial(timed, calls[name][0], repeats[name]) for name in kept}, asked.rounds)
+    seconds = in_turn(
+        {name: partial(timed, calls[name][0], repeats[name]) for name in kept}, asked.rounds, asked.quiet
+    )
     peers = [name for name in seconds if calls[name][1] == LIBRARY]
     faster = min(peers, key=lambda name: np.median(seconds[name]))
     n, nbytes = len(factors[0]), sum(x.nbytes for x in factors)

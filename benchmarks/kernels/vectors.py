@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.harness.results import machine, report
+from benchmarks.harness.results import add_quiet, machine, report
 from benchmarks.harness.turns import in_turn, ratio, timed
 from kernels import _native, exact
 from kernels.vectors import native
@@ -36,14 +36,18 @@ def main(argv=None) -> None:
     )
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--out", help="JSON file to write")
+    add_quiet(parser)
     asked = parser.parse_args(argv)
     rows = [
-        row for n in asked.sizes for threads in asked.threads for row in measured(n, threads, asked.rounds)
+        row
+        for n in asked.sizes
+        for threads in asked.threads
+        for row in measured(n, threads, asked.rounds, asked.quiet)
     ]
     report("vector updates and dot products of an iteration", rows, machine(), asked.out)
 
 
-def measured(n: int, threads: int, rounds: int) -> list[dict]:
+def measured(n: int, threads: int, rounds: int, quiet: bool = False) -> list[dict]:
     """Rows of one size and number of threads."""
     rng = np.random.default_rng(0)
     vectors = {name: rng.standard_normal(n) for name in "puswxr"}
@@ -62,7 +66,7 @@ def measured(n: int, threads: int, rounds: int) -> list[dict]:
         "read": (lambda: _native.read(memory, threads), memory.nbytes),
     }
     repeats = {name: max(1, round(LEAST / timed(call, 1))) for name, (call, _) in calls.items()}
-    seconds = in_turn({name: partial(timed, calls[name][0], repeats[name]) for name in calls}, rounds)
+    seconds = in_turn({name: partial(timed, calls[name][0], repeats[name]) for name in calls}, rounds, quiet)
     speeds = {name: [calls[name][1] / s for s in of_name] for name, of_name in seconds.items()}
     return [
         {

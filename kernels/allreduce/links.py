@@ -164,7 +164,7 @@ def read_packing(
             f"{file}: its links are not packed yet: `python -m kernels.allreduce pack {file} --write {file}`"
         )
     try:
-        return Packing(linked.packing.trees, _places(linked.links, size, nodes, hosts))
+        return Packing(linked.packing.trees, places(linked.links, size, nodes, hosts))
     except ChoiceError as error:
         raise ChoiceError(
             f"{file}: {error}; measure the links of these ranks by the command `links`"
@@ -177,10 +177,10 @@ def digest_of(content: Any) -> str:
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _places(
-    links: Links, size: int, nodes: Sequence[Hashable] | None, hosts: Sequence[str] | None
+def places(
+    links: Links, size: int, nodes: Sequence[Hashable] | None = None, hosts: Sequence[str] | None = None
 ) -> tuple[int, ...]:
-    """The vertex of every rank."""
+    """The vertex of each of `size` ranks, as `read_packing` says. Raises ChoiceError for links of others."""
     count = links.vertices
     if links.of == "ranks" or (nodes is None and hosts is None and count == size):
         if count != size:

@@ -19,11 +19,13 @@ import numpy as np
 from kernels import wires
 from kernels.allreduce import accumulate, catalog, collectives, links, operations
 from kernels.allreduce.catalog import EQUAL, Ordering
+from kernels.allreduce.coding import Coding, coding
 from kernels.allreduce.operations import Operation
 from kernels.allreduce.packing import Packing
 from kernels.allreduce.schedule import Schedule
 from kernels.allreduce.tree import keeps_order
 from kernels.guarantees import ChoiceError, known, meets
+from kernels.wires.cells import Cells, cells_of
 
 LIBRARY_NUMBERS = ("float64", "float32", "int64")
 COLLECTIVES = ("allreduce", "reduce", "reduce-scatter", "allgather")
@@ -43,7 +45,11 @@ class Reduction:
     `accumulation` in what partial sums are held and travel: "working", the dtype; "float64"; "compensated", pairs of
                    sum and error; "fixed-point", integers in a common unit; "exact", integers wide enough for every
                    number. Under the last two every ordering has the same bits. See `kernels.allreduce.accumulate`.
-    `wire`         how a message is encoded: "as is", or "packed", of integers, without loss. See `kernels.wires`.
+    `wire`         how a message is encoded: "as is"; "packed", of integers, without loss; or one that loses something
+                   of float32 sums, maybe with parameters: "table:n=4,feedback=on". See `kernels.wires` and
+                   `kernels.allreduce.coding`.
+    `tensors`      shapes of the tensors of which a vector of such a wire consists, one after the other: every tensor is
+                   encoded by itself. One of them all where not given.
     `operation`    an `Operation`, or one of "sum", "prod", "min", "max".
     `collective`   "allreduce"; "reduce", to rank `root` alone; "reduce-scatter", elements evenly(n, size, rank) of the
                    flat total; "allgather", one contribution of each rank, (size, *shape). The last three for orderings
@@ -71,6 +77,7 @@ class Reduction:
     bounds: Sequence[int] | None = None
     nodes: Sequence[int] | None = None
     packing: Packing | None = None
+    tensors: Sequence[tuple[int, ...]] | None = None
     check: bool = False
 
     def __post_init__(self):
@@ -82,10 +89,10 @@ class Reduction:
             ("root", operator.index(self.root)),
             ("bounds", None if self.bounds is None else tuple(map(operator.index, self.bounds))),
             ("nodes", None if self.nodes is None else tuple(map(int, self.nodes))),
+            ("tensors", None if self.tensors is None else tuple(map(_lengths, self.tensors))),
             ("check", bool(self.check)),
         ):
             object.__setattr__(self, name, value)
-        known("wire", self.wire, wires.SUMMARIES)
         known("collective", self.collective, COLLECTIVES)
         self._require_type()
         self._require_operation()
@@ -121,14 +128,28 @@ class Reduction:
 
     @property
     def guarantee(self) -> str:
-        """What is promised of the bits: by the accumulation, else by the ordering."""
-        return accumulate.ACCUMULATIONS[self.accumulation].guarantee or self.entry.guarantee
+        """What is promised of the bits: by the accumulation, else by the ordering. What a wire loses makes no total
+        exact, however it is added."""
+        held = accumulate.ACCUMULATIONS[self.accumulation].guarantee
+        if self.coding is not None and held == "exact":
+            return "layout"
+        return held or self.entry.guarantee
+
+    @cached_property
+    def coding(self) -> Coding | None:
+        """How its wire is used, of one that loses something."""
+        return coding(self.wire)
 
     @property
     def contributions_travel(self) -> bool:
         """Whether contributions travel as they are, to be added exactly where they meet."""
         exactly = accumulate.ACCUMULATIONS[self.accumulation].guarantee is not None
-        return exactly and self.entry.contributions_meet and self.collective == "allreduce"
+        return (
+            self.coding is None
+            and exactly
+            and self.entry.contributions_meet
+            and self.collective == "allreduce"
+        )
 
     @property
     def element_bytes(self) -> int:
@@ -138,6 +159,18 @@ class Reduction:
         held = accumulate.get(self.accumulation, self.dtype, self.operation)
         return held.width * held.travels.itemsize
 
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of a whole vector in messages."""
+        if self.coding is not None:
+            return self.coding.codec.nbytes(self.cells)
+        return math.prod(self.shape) * self.element_bytes
+
+    @cached_property
+    def cells(self) -> Cells:
+        """The parts of the vector that a wire that loses something encodes each by itself."""
+        return cells_of(math.prod(self.shape), self.tensors)
+
     def schedule(self, size: int, **context) -> Schedule:
         """The schedule of the collective among `size` ranks.
 
@@ -145,8 +178,7 @@ class Reduction:
         for an ordering without a schedule, and for a parameter, a root or an operation that so many ranks
         cannot have.
         """
-        nbytes = math.prod(self.shape) * self.element_bytes
-        short = nbytes <= (PAIR_BYTES if size == 2 else SHORT_BYTES)
+        short = self.total_bytes <= (PAIR_BYTES if size == 2 else SHORT_BYTES)
         if self.packing is not None:
             context |= {"packing": self.packing}
         schedule = self.entry.schedule(size, short, **context)
@@ -194,7 +226,9 @@ class Reduction:
             "shape": list(self.shape),
             "dtype": self.dtype.name,
             "guarantee": self.guarantee,
-        } | ({} if self.bounds is None else {"bounds": list(self.bounds)})
+            **({} if self.bounds is None else {"bounds": list(self.bounds)}),
+            **({} if self.tensors is None else {"tensors": [list(shape) for shape in self.tensors]}),
+        }
 
     def __str__(self) -> str:
         to = f" to rank {self.root}" if self.collective == "reduce" else ""
@@ -204,6 +238,7 @@ class Reduction:
         )
         text += "" if self.accumulation == "working" else f", accumulation {self.accumulation!r}"
         text += "" if self.wire == wires.PLAIN else f", wire {self.wire!r}"
+        text += "" if self.tensors is None else f", tensors {self.tensors}"
         text += "" if self.bounds is None else f", bounds {self.bounds}"
         text += "" if self.nodes is None else f", nodes {self.nodes}"
         text += "" if self.packing is None else f", packing {self.packing.digest}"
@@ -283,9 +318,16 @@ class Reduction:
             raise ChoiceError(f"an allgather adds nothing in {self.accumulation!r}: leave accumulation out")
 
     def _require_wire(self) -> None:
+        if self.tensors is not None and self.coding is None:
+            raise ChoiceError(
+                f"wire {self.wire!r} encodes no tensors: leave tensors out, or choose a wire that does"
+            )
         if self.wire == wires.PLAIN:
             return
         label = f"wire {self.wire!r}"
+        if self.coding is not None:
+            self._require_coding(label, self.coding)
+            return
         if not self.entry.scheduled:
             raise ChoiceError(
                 f"{label} needs an all-reduce ordering with a schedule, not {self.ordering!r}: choose "
@@ -297,6 +339,33 @@ class Reduction:
                 "integers: choose another ordering, such as two-level"
             )
         wires.get(self.wire, accumulate.get(self.accumulation, self.dtype, self.operation).travels)
+
+    def _require_coding(self, label: str, coding: Coding) -> None:
+        if not self.entry.scheduled:
+            raise ChoiceError(
+                f"{label} needs an all-reduce ordering with a schedule, not {self.ordering!r}: choose "
+                f"{catalog.scheduled()}"
+            )
+        if self.collective != "allreduce" or self.operation is not operations.SUM or self.dtype != np.float32:
+            raise ChoiceError(
+                f"{label} carries all-reduces that sum float32, not {self.collective} of {self.operation.name}, "
+                f"{self.dtype}: leave the wire out"
+            )
+        if coding.hops == "once" and self.ordering != "direct":
+            raise ChoiceError(
+                f"{label} encodes contributions and total once, and under {self.ordering!r} partial sums travel: "
+                "choose ordering direct, or add hops=every to the wire, which encodes what travels at each hop"
+            )
+        if coding.hops == "every" and self.accumulation != "working":
+            raise ChoiceError(
+                f"{label} encodes partial sums, which {self.accumulation!r} does not hold as float32: leave hops=every "
+                "or the accumulation out"
+            )
+        if coding.hops == "every" and coding.feedback:
+            raise ChoiceError(
+                f"{label}: what partial sums lose at a hop belongs to no block: leave hops=every or feedback=on out"
+            )
+        self.cells  # noqa: B018 (refuses tensors that do not fill the vector)
 
 
 def labels(text: str) -> list[str]:

@@ -12,21 +12,29 @@ from typing import Any
 
 import numpy as np
 
+from kernels import wires
 from kernels.allreduce import accumulate, catalog
+from kernels.allreduce.coding import coding
 from kernels.allreduce.errors import ScheduleError
 from kernels.allreduce.operations import SUM, Operation
 from kernels.allreduce.schedule import OWN, TOTAL, Round, Schedule
 from kernels.allreduce.schedules.in_order import in_order
+from kernels.wires.cells import Cells, cells_of
+from kernels.wires.codecs import Codec
 
 Values = list[Any]  # of one vector, by chunk
 
 
 def carry_out(
-    schedule: Schedule, own: Sequence[Sequence[Values]], add: Callable[[list], Any]
+    schedule: Schedule,
+    own: Sequence[Sequence[Values]],
+    add: Callable[[list], Any],
+    send: Callable[[Any, int], Any] | None = None,
 ) -> list[Values]:
     """The total on every rank, by chunk, from `own[rank][i][chunk]`, i numbering the rank's contributions.
 
-    `add` sums a list, which may have one item. A chunk of the total that a rank never gets is None. Raises
+    `add` sums a list, which may have one item. `send(value, chunk)`, if given, is what becomes of a value that travels,
+    for the sender too. A chunk of the total that a rank never gets is None. Raises
     ScheduleError where messages do not match, a value is read before it is written, a location is written twice, or
     written and sent, in one round, and where reduction in place would lose a contribution.
     """
@@ -39,18 +47,25 @@ def carry_out(
     ]
     for index, current in enumerate(zip(*programs, strict=True)):
         try:
-            _round(current, slots, add)
+            _round(current, slots, add, send)
         except ScheduleError as error:
             raise ScheduleError(f"round {index}: {error}") from None
     return [[state.get((TOTAL, chunk)) for chunk in range(schedule.chunks)] for state in slots]
 
 
-def _round(current: tuple[Round, ...], slots: list[dict], add: Callable[[list], Any]) -> None:
+def _round(
+    current: tuple[Round, ...],
+    slots: list[dict],
+    add: Callable[[list], Any],
+    send: Callable[[Any, int], Any] | None,
+) -> None:
     # (sender, receiver) -> (chunk, slot of the sender, value), in order
     post: dict[tuple[int, int], list] = {}
     for rank, part in enumerate(current):
         for m in part.sends:
             value = _read(slots[rank], rank, m.slot, m.chunk)
+            if send is not None:
+                value = slots[rank][m.slot, m.chunk] = send(value, m.chunk)
             post.setdefault((rank, m.peer), []).append((m.chunk, m.slot, value))
     for rank, part in enumerate(current):
         _receive(rank, part, slots[rank], post)
@@ -136,14 +151,23 @@ def simulate(
     operation: Operation = SUM,
     short: bool = False,
     accumulation: str = "working",
+    wire: str = wires.PLAIN,
+    tensors: Sequence[tuple[int, ...]] | None = None,
     **context,
 ) -> list[np.ndarray]:
     """What the reducer of ordering `name` returns on every rank, bit for bit, without MPI.
 
     `contributions[rank]` is (k, *shape), k >= 0 its own for each rank. `arrival` needs the `order` of the ranks.
-    `accumulation` is in what partial sums are held, `context` the `nodes` or `owners` of the ordering's schedule.
+    `accumulation` is in what partial sums are held, `wire` how messages are encoded, of which vectors of these
+    `tensors`; `context` the `nodes` or `owners` of the ordering's schedule. What feedback adds is that of a first call.
     Raises ChoiceError for an unknown ordering and for `library`, whose order is the library's.
     """
+    code = coding(wire)
+    if code is not None:
+        cells = cells_of(math.prod(contributions[0].shape[1:]), tensors)
+        if code.hops == "once":
+            return _encoded_once(contributions, code.codec, cells, accumulation)
+        return _encoded_at_each_hop(name, contributions, code.codec, cells, short, context)
     ordering, size = catalog.get(name), len(contributions)
     schedule = ordering.schedule(size, short, **context) if order is None else in_order(size, order)
     shape, dtype = contributions[0].shape[1:], contributions[0].dtype
@@ -168,3 +192,64 @@ def simulate(
     ):
         held.store(words, total)
     return totals
+
+
+def _encoded_once(
+    contributions: Sequence[np.ndarray], codec: Codec, cells: Cells, accumulation: str
+) -> list[np.ndarray]:
+    """What `direct` returns where contributions and total are encoded once."""
+    shape = contributions[0].shape[1:]
+    rows = [x.reshape(len(x), cells.n) for x in contributions]
+    held = accumulate.get(accumulation, np.dtype(np.float32))
+
+    def added(x: np.ndarray) -> np.ndarray:
+        words, total = np.empty(cells.n * held.width, held.travels), np.empty(cells.n, np.float32)
+        held.load(x, words)
+        held.store(words, total)
+        return total
+
+    if accumulate.ACCUMULATIONS[accumulation].guarantee is None:
+        rows = [added(x)[np.newaxis] for x in rows]
+    everything = np.concatenate(rows)
+    decoded = np.array([over(codec, x, cells) for x in everything], np.float32).reshape(everything.shape)
+    if held.propose is not None and held.agreed is not None:
+        held.agreed(held.propose(decoded), len(decoded))
+    total = over(codec, added(decoded), cells).reshape(shape)
+    return [total.copy() for _ in contributions]
+
+
+def _encoded_at_each_hop(
+    name: str, contributions: Sequence[np.ndarray], codec: Codec, cells: Cells, short: bool, context: dict
+) -> list[np.ndarray]:
+    ordering, shape = catalog.get(name), contributions[0].shape[1:]
+    schedule = ordering.schedule(len(contributions), short, **context)
+    bounds = [schedule.bounds(len(cells), chunk) for chunk in range(schedule.chunks)]
+    cuts = [slice(int(cells.starts[first]), int(cells.starts[stop])) for first, stop in bounds]
+    travelled: dict[
+        int, np.ndarray
+    ] = {}  # by identity, values that are decoded ones: those stay what they are
+
+    def send(value: np.ndarray, chunk: int) -> np.ndarray:
+        if id(value) not in travelled:
+            value = over(codec, value, cells.part(*bounds[chunk]))
+            travelled[id(value)] = value
+        return value
+
+    over_blocks = "owners" in ordering.needs
+    own = []
+    for x in contributions:
+        rows = x.reshape(len(x), cells.n) if over_blocks else [SUM.of([*x.reshape(len(x), cells.n)])]
+        own.append([[row[cut] for cut in cuts] for row in rows])
+    totals = carry_out(schedule, own, lambda values: SUM.of(values).copy(), send)
+    return [
+        np.concatenate([send(value, chunk) for chunk, value in enumerate(values)]).reshape(shape)
+        for values in totals
+    ]
+
+
+def over(codec: Codec, x: np.ndarray, cells: Cells) -> np.ndarray:
+    """What a vector (n,) is after a message."""
+    data, decoded = np.empty(codec.nbytes(cells), np.uint8), np.empty(cells.n, np.float32)
+    codec.encode(np.ascontiguousarray(x), cells, data)
+    codec.decode(data, cells, decoded)
+    return decoded

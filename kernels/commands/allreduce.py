@@ -14,7 +14,7 @@ from kernels.commands import cost, draw, pack, properties, tree
 from kernels.commands.options import add_json, add_loudness, add_version, reader_may_leave
 from kernels.commands.parser import Parser
 from kernels.guarantees import ChoiceError
-from kernels.wires import SUMMARIES
+from kernels.wires import LOSSY, SUMMARIES
 
 # Commands of modules that load MPI, which must not happen for the sake of the others: by name, where and what it is.
 UNDER_MPI: dict[str, tuple[str, str]] = {
@@ -56,7 +56,7 @@ def table(quiet: bool = False, verbose: bool = False) -> str:
         f"{name:<{width}}{a.guarantee or '':<11}{'' if quiet else a.summary}".rstrip()
         for name, a in ACCUMULATIONS.items()
     ]
-    encoded = {"wire": "how a message is encoded, by any ordering with a schedule"} | SUMMARIES
+    encoded = {"wire": "how a message is encoded, by any ordering with a schedule"} | SUMMARIES | LOSSY
     lines += [name if quiet else f"{name:<{width + 11}}{text}" for name, text in encoded.items()]
     return "\n".join(lines)
 
@@ -78,7 +78,7 @@ def entry(o: Ordering) -> dict:
 def entries() -> dict:
     """All orderings, accumulations and wires as JSON has them."""
     held = [{"name": name} | vars(kind) for name, kind in ACCUMULATIONS.items()]
-    wires = [{"name": name, "summary": summary} for name, summary in SUMMARIES.items()]
+    wires = [{"name": name, "summary": summary} for name, summary in (SUMMARIES | LOSSY).items()]
     return {"orderings": [entry(o) for o in orderings()], "accumulations": held, "wires": wires}
 
 

@@ -1,4 +1,4 @@
-// Integers packed into as few bits as a block of them needs, without loss: the wire `packed` (kernels/wires.py).
+// Integers packed into as few bits as a block of them needs, without loss: the wire `packed` (kernels/wires/packed.py).
 //
 // A vector of n elements of `width` words goes in blocks of 64 elements; of a block, the words of one place in the element
 // go together, since the limbs of a number differ in size but limbs of the same place do not. Of such a group is written

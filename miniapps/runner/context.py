@@ -44,6 +44,7 @@ class Context:
     watch: Watch | None = None  # of what passes between records; None where nobody asked for it
     place: Place | None = None  # `out` as it was opened
     _reducers: dict[str, Reducer] = field(default_factory=dict)
+    _links: Any = None  # the clock of emulated links, once a reducer asked for it
     _chosen: set[tuple[int, int, str, int]] = field(default_factory=set)  # repeat, step, name, block
     _begun: tuple[int, float] | None = None  # the step under way, CPU time of this process when it began
 
@@ -79,15 +80,18 @@ class Context:
         collective: str = "allreduce",
         operation: Any = "sum",
         bounds: Sequence[int] | None = None,
+        wire: str = "as is",
+        tensors: Sequence[tuple[int, ...]] | None = None,
         watched: bool = True,
     ) -> Reducer:
         """A reduction of arrays of `shape` as the policy of the run says, or by an (ordering, accumulation), over all
         ranks or those of `comm`; freed with the repeat. `blocks`: the numbers of this rank's blocks, one per
-        contribution. `collective`, `operation`, `bounds`: as for `kernels.allreduce.Reduction`. What it is goes into
-        the trace. `watched`: whether contributions and totals are recorded and meet faults, where a run does either.
+        contribution. `collective`, `operation`, `bounds`, `wire`, `tensors`: as for `kernels.allreduce.Reduction`.
+        What it is goes into the trace. `watched`: whether contributions and totals are recorded and meet faults, where
+        a run does either.
 
-        Collective. Raises ValueError for a name in use, and UsageError when the run to be replayed has no orders
-        for it.
+        Collective. Raises ValueError for a name in use, UsageError when the run to be replayed has no orders for it,
+        and ChoiceError for a `wire` that does not go with the rest, or with the guarantee.
         """
         from kernels import allreduce
 
@@ -96,12 +100,14 @@ class Context:
             raise ValueError(f"a reducer called {name!r} exists in this repeat; choose another name")
         policy = self.options.policy
         decided = "application" if by else "option" if policy.by_option else "guarantee"
-        ordering, accumulation = by or policy.of(math.prod(shape))
+        ordering, accumulation = by or policy.of(math.prod(shape), wire)
         reduction = allreduce.Reduction(
             ordering, shape, np.dtype(dtype), accumulation=accumulation, collective=collective, operation=operation,
-            bounds=bounds, check=self.options.check_ranks,
+            bounds=bounds, wire=wire, tensors=tensors, check=self.options.check_ranks,
             packing=self.replay.packing(name, self.repeat) if self.replay and ordering == self.replay.trees else None,
         )  # fmt: skip
+        if reduction.coding is not None and by is None:
+            reduction.require(policy.level)
         inner = allreduce.plan(
             comm,
             reduction,
@@ -109,11 +115,22 @@ class Context:
             blocks=blocks,
             replay=self.replay.order(name, self.repeat) if self.replay and ordering == "arrival" else None,
         )
+        if self.options.links is not None:
+            inner = self._over_links(self.options.links, inner, comm, blocks)
         reducer = traced(name, inner, self.tracer, self.reductions, decided)
         if watched and self.watch is not None:
             reducer = self.watch.reducer(reducer, comm, blocks)
         self._reducers[name] = reducer
         return reducer
+
+    def _over_links(self, links: str, inner: Any, comm: Any, blocks: Sequence[int] | None) -> Any:
+        """`inner` over the slower links of the run, which all of its reducers share."""
+        from kernels.allreduce.emulation import links_of
+        from kernels.allreduce.execution import emulated
+
+        if self._links is None:
+            self._links = emulated.Clock(links_of(links, self.size))
+        return emulated.EmulatedReducer(inner, self._links, comm, blocks)
 
     def choose(self, name: str, measure: Callable[[], tuple[str, float]], block: int = -1) -> str:
         """The decision `name` of the current step, about the whole or a `block`, where a clock takes it: the choice of

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from kernels.allreduce import emulation
 from miniapps.errors import UsageError
 from miniapps.received.text import tell
 from miniapps.runner import commandline, config, faults, replay
@@ -84,6 +85,8 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
     injected = check(app, own, options, size)
     if recorded is None or not recorded.trees:
         options.policy.require_files()
+    if options.links is not None:
+        emulation.links_of(options.links, size)
     resources.require_threads(options.threads, size)
     if app.memory and options.device == "cpu":
         resources.require_memory(app.memory(own, options, size), size)

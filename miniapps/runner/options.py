@@ -153,6 +153,14 @@ class RunOptions:
         flag="--fault",
         help="inject a fault, such as nan@step=5,block=3; may be repeated",
     )
+    links: str | None = option(
+        None,
+        role="method",
+        effect="cost",
+        flag="--links",
+        help="emulate links between ranks, slower than this machine's: rate=20e6,latency=50e-6 (bytes per second and "
+        "seconds), or a file that `kernels.allreduce links` wrote; changes times, never bits",
+    )
     stall: float = option(
         0.0,
         role="control",

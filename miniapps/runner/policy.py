@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kernels.allreduce import Reduction
+from kernels.allreduce.coding import coding
 from kernels.guarantees import LEVELS, meets
+from kernels.wires import PLAIN
 
 # (ordering, accumulation) of the all-reduces of a level: of scalars, of vectors. Scalars are few enough for the
 # superaccumulator, which costs 1.1 KB per number on the wire; fixed point carries vectors at a few words per number.
@@ -43,9 +45,16 @@ class Policy:
     kernel: str
     partial_sum: str
 
-    def of(self, elements: int) -> tuple[str, str]:
-        """(ordering, accumulation) of all-reduces of that many elements."""
-        return self.scalars if elements <= SCALARS else self.vectors
+    def of(self, elements: int, wire: str = PLAIN) -> tuple[str, str]:
+        """(ordering, accumulation) of all-reduces of that many elements.
+
+        Over a wire that loses something they are those of vectors, by `direct` where the library would add, which
+        knows no wires.
+        """
+        if coding(wire) is None:
+            return self.scalars if elements <= SCALARS else self.vectors
+        ordering, accumulation = self.vectors
+        return "direct" if ordering == "library" and not self.by_option else ordering, accumulation
 
     def check(self) -> None:
         """Raise ChoiceError where an ordering or accumulation promises less than the level, or they do not go

@@ -72,6 +72,14 @@ class Reducer:
         self._event(self._name, start, self.nbytes)
         return total
 
+    def lost(self) -> tuple[np.ndarray, np.ndarray]:
+        """What a wire with feedback has lost so far, of contributions and of the total; collective."""
+        return self._inner.lost()
+
+    def restore_lost(self, contributions: np.ndarray, total: np.ndarray) -> None:
+        """Go on from what `lost` gave."""
+        self._inner.restore_lost(contributions, total)
+
     def drain_orders(self) -> list[np.ndarray]:
         """The orders in which contributions were added since the last drain (rank 0, `arrival` only)."""
         return self._inner.drain_orders()

@@ -32,8 +32,9 @@ class Tracer(msgspec.Struct):
 
 class Reduction(msgspec.Struct):
     """What a planned reduction is. `region`: its events; `shape`, `dtype` of a contribution; `ranks` that take part;
-    `decided`: by what its ordering was; `calls` of this rank; `bounds`: of a reduce-scatter in given parts. Defaults
-    stand for what older traces do not say."""
+    `decided`: by what its ordering was; `calls` of this rank; `bounds`: of a reduce-scatter in given parts;
+    `tensors`: shapes of what a vector consists of, where its wire encodes each by itself. Defaults stand for what older
+    traces do not say."""
 
     ordering: Short
     region: Short = ""
@@ -44,6 +45,7 @@ class Reduction(msgspec.Struct):
     operation: Short = "sum"
     shape: Annotated[list[Count], Meta(max_length=32)] = []
     bounds: Annotated[list[Count], Meta(max_length=RANKS_MOST + 1)] = []
+    tensors: Annotated[list[Annotated[list[Count], Meta(max_length=32)]], Meta(max_length=2**16)] = []
     dtype: Short = ""
     guarantee: Level = "none"
     ranks: Annotated[int, Meta(ge=0, le=RANKS_MOST)] = 0
@@ -121,6 +123,7 @@ def orderings(reductions: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def label_of(reduction: Mapping[str, Any]) -> str:
-    """Ordering and accumulation of one reduction, in words."""
-    accumulation = reduction.get("accumulation", "working")
-    return reduction["ordering"] + (f" in {accumulation}" if accumulation != "working" else "")
+    """Ordering, accumulation and wire of one reduction, in words."""
+    accumulation, wire = reduction.get("accumulation", "working"), reduction.get("wire", "as is")
+    held = f" in {accumulation}" if accumulation != "working" else ""
+    return reduction["ordering"] + held + (f" over {wire}" if wire != "as is" else "")

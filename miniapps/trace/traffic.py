@@ -15,9 +15,10 @@ import msgspec
 import numpy as np
 
 from kernels import wires
+from kernels.allreduce import coding
 from kernels.allreduce.cost import sent
 from kernels.allreduce.packing import Packing, decode
-from kernels.allreduce.reduction import IN
+from kernels.allreduce.reduction import IN, OVER
 from kernels.allreduce.reduction import Reduction as Described
 from kernels.guarantees import ChoiceError
 from miniapps.trace.head import Reduction, label_of
@@ -140,22 +141,31 @@ def _sent(
 ) -> dict[tuple[int, int], int] | None:
     """Bytes from rank to rank in one call, where messages of a schedule are all that is sent, as they are, and no file
     has to be read for it."""
-    if described.accumulation not in PLAIN or described.wire != wires.PLAIN or len(places) > RANKS_MOST:
+    if len(places) > RANKS_MOST:
         return None
     try:
         reduction = Described.named(
-            f"{described.ordering}{IN}{described.accumulation}",
+            f"{described.ordering}{IN}{described.accumulation}{OVER}{described.wire}",
             tuple(described.shape),
             described.dtype,
             operation=described.operation,
             collective=described.collective,
             bounds=described.bounds or None,
             packing=packing,
+            tensors=described.tensors or None,
         )
+        if reduction.coding is None and not (
+            described.accumulation in PLAIN and described.wire == wires.PLAIN
+        ):
+            return None
         if reduction.needs_links or not reduction.entry.scheduled or "owners" in reduction.entry.needs:
             return None
         context = {"nodes": places} if "nodes" in reduction.entry.needs else {}
         schedule = reduction.schedule(len(places), **context)
+        if reduction.coding is not None:
+            # Of several contributions of a rank that are encoded each by itself, nobody states how many they are.
+            several = reduction.accumulation not in PLAIN
+            return None if several else coding.sent(reduction.coding, reduction.cells, schedule)
     except (ChoiceError, TypeError, ValueError):
         return None
     return sent(schedule, math.prod(reduction.shape), reduction.element_bytes, reduction.dtype.itemsize)

@@ -68,6 +68,20 @@ def test_the_command_prints_the_laws_and_what_no_difference_means(drift, tmp_pat
     assert {path.name for path in (tmp_path / "csv").iterdir()} == {"laws.csv", "growth.csv"}
 
 
+def test_what_no_difference_means_is_told_once_for_all_equal_cells(tmp_path, capsys):
+    for name, size, repeats in (("a", 1, 3), ("b", 2, 3), ("c", 3, 2)):
+        write_run(tmp_path / name, size=size, guarantee="run", ordering="ring", steps=4, repeats=repeats)
+    nothing = "0 of 3 differ: p < 63 % at 95 %; 299 runs would bound 1 %"
+    assert main(["growth", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    both = "coupled run/ring on 1 rank; coupled run/ring on 2 ranks: no difference at any step; in each"
+    assert f"{both} {nothing}." in out and out.count("0 of 3 differ") == 1
+    assert "coupled run/ring on 3 ranks: no difference at any step; 0 of 2 differ" in out
+    html = build(load([tmp_path])).html
+    section = html[html.rindex(">Growth of the difference<") :].partition("<section")[0]
+    assert section.count("0 of 3 differ") == 1 and section.count("0 of 2 differ") == 1
+
+
 @pytest.mark.parametrize("tolerance", ["0", "-1", "nan", "inf", "much"])
 def test_a_tolerance_is_a_number_above_zero(tolerance, capsys):
     with pytest.raises(SystemExit) as ended:

@@ -234,6 +234,7 @@ def test_the_command_prints_and_writes_what_is_known(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "a decision changed: 8 (2 x), 9 (1 x) iterations." in out
     assert "Solves: poisson27 8 x 8 x 8, cg" in out and "Residual histories compared" in out
+    assert "no guarantee, sums in order of arrival on" in out and "none/arrival" not in out
     assert {path.name for path in (tmp_path / "csv").iterdir()} == {
         "solves.csv", "cases.csv", "decisions.csv", "pairs.csv", "growth.csv", "samples.csv",
     }  # fmt: skip

@@ -115,6 +115,14 @@ def test_the_price_list_has_the_times_that_were_recorded(report):
     assert rows["100", "ao (emulated)"][6] == "emulated"
 
 
+def test_cases_are_in_words(report):
+    for title in SUMS[:-1]:
+        shown = re.sub(r'<svg.*?</svg>|href="[^"]*"', "", section(report.html, title), flags=re.S)
+        assert (
+            "uniform float64, no guarantee, sums by native on 1 rank" in shown and "none/native" not in shown
+        )
+
+
 def test_samples_are_not_taken_for_steps(tmp_path):
     runs = [campaign_run(tmp_path / name) for name in "ab"]
     page = build(load(runs)).html
@@ -275,7 +283,7 @@ def test_many_cases_have_tables_and_the_first_have_figures(tmp_path):
         write_sums(tmp_path / f"r{k}", values, config=config, problem=f"p{k}")
     frames = load([tmp_path])
     assert left_out(study(sums(frames))) == 2
-    prices, bits = sums_sections(frames)[:2]
+    prices, bits = sums_sections(study(sums(frames)))[:2]
     assert len(bits.figures) == DRAWN and len(bits.tables) == DRAWN + 2
     assert "2 more have tables only" in prices.intro
     page = build(frames).html

@@ -1,14 +1,17 @@
 """Groups and the verdict: what is promised, whether it is kept, and the one line that says so."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pandas as pd
 import pytest
 
+from analysis.attempts import repeated
 from analysis.groups import grouped, problem_names, sums_in_words
 from analysis.headline import badge, headline
 from analysis.load.frames import load
+from analysis.report.build import build
 from analysis.verdict import BROKEN, DIFFERS, FAILED, HOLDS, OUTSIDE, SAME, UNTESTED, clause, judge
 from miniapps.trace import Tracer, older
 from tests.analysis.synthetic import CONFIG, METHOD, attributes, flip_bit, region, write_result, write_run
@@ -306,6 +309,58 @@ def test_a_run_that_failed_its_own_checks_comes_first_whatever_its_bits_are(tmp_
     assert failed.bits == SAME and clause(failed).startswith(
         "failed/b: check energy (repeat 0) failed: gained 3; 2 runs"
     )
+
+
+def write_attempts(out, **last):
+    """A campaign of three tasks, of which one crashed twice, once before it wrote a trace, before it got to its end."""
+    write_run(out / "a")
+    write_run(out / "failed" / "a.1", stop={0: 2, 1: 2})
+    (out / "failed" / "a.2").mkdir()
+    for name in ("a.1", "a.2"):
+        write_result(out / "failed" / name, status="failed", exit_code=1, error="rank 1: no memory")
+    write_run(out / "b", **last)
+    write_run(out / "c")
+
+
+def test_attempts_that_were_repeated_with_success_are_told_and_do_not_count(tmp_path):
+    write_attempts(tmp_path)
+    frames = load([tmp_path])
+    assert repeated(frames) == {"failed/a.1": "a", "failed/a.2": "a"}
+    group = only(frames)
+    assert (group.verdict, group.failures, group.incomplete) == (SAME, (), 1)
+    assert said(frames).startswith("IDENTICAL: 3 runs on 2 ranks")
+    assert said(frames).endswith("; 2 failed attempts repeated with success.")
+    html = build(frames).html
+    assert (
+        "rank 1: no memory; repeated with success: a" in html
+        and '<span class="badge failed">FAILED' not in html
+    )
+
+
+def test_the_last_attempt_decides(tmp_path):
+    write_attempts(tmp_path)
+    write_result(tmp_path / "b", checks=CHECKS)
+    assert said(load([tmp_path])) == (
+        "FAILED: 1 of 3 launches failed; b: check energy (repeat 0) failed: gained 3; "
+        "2 failed attempts repeated with success."
+    )
+
+
+@pytest.mark.parametrize("spoilt", ["crashed", "incomplete", "of another problem", "absent"])
+def test_an_attempt_without_a_success_of_its_own_makes_the_verdict_failed(tmp_path, spoilt):
+    write_attempts(tmp_path)
+    shutil.rmtree(tmp_path / "failed" / "a.2")
+    shutil.rmtree(tmp_path / "a")
+    if spoilt != "absent":
+        stop, problem = (
+            {0: 3, 1: 3} if spoilt == "incomplete" else None,
+            "p1" if "problem" in spoilt else "p0",
+        )
+        write_run(tmp_path / "a", stop=stop, problem=problem)
+    if spoilt == "crashed":
+        write_result(tmp_path / "a", status="failed", exit_code=1, error="again")
+    frames = load([tmp_path])
+    assert repeated(frames) == {} and said(frames).startswith("FAILED: ")
 
 
 def write_replay(tmp_path, change=None, **more):

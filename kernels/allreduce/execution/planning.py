@@ -9,6 +9,7 @@ from dataclasses import replace
 from mpi4py import MPI
 
 from kernels.allreduce.errors import PlanMismatch, ReplayError, by_rank
+from kernels.allreduce.execution import coded
 from kernels.allreduce.execution.arrival import SIZE_LIMIT, ArrivalReducer, read_log
 from kernels.allreduce.execution.executor import AccumulatingReducer, GatheringReducer, ScheduleReducer
 from kernels.allreduce.execution.library import LibraryReducer
@@ -55,7 +56,9 @@ def _reducer(comm: MPI.Comm, reduction: Reduction, name: str, blocks, replay) ->
     if reduction.contributions_travel:
         travelling = {"fixed-point": FixedPointReducer, "exact": ExactReducer}
         return travelling[reduction.accumulation](comm, reduction, name)
-    schedule = reduction.schedule(comm.size, **_context(comm, reduction, blocks))
+    schedule = reduction.schedule(comm.size, **context_of(comm, reduction, blocks))
+    if reduction.coding is not None:
+        return coded.make(comm, reduction, name, schedule, None if blocks is None else len(blocks))
     if reduction.collective == "allgather":
         return GatheringReducer(comm, reduction, name, schedule)
     if reduction.accumulation == "working":
@@ -99,8 +102,9 @@ def _require_fitting(comm: MPI.Comm, reduction: Reduction, blocks, replay) -> No
         )
 
 
-def _context(comm: MPI.Comm, reduction: Reduction, blocks) -> dict:
-    """What the schedule depends on beside the number of ranks; collective where it depends on anything."""
+def context_of(comm: MPI.Comm, reduction: Reduction, blocks) -> dict:
+    """What the schedule depends on beside the number of ranks; `blocks` of this rank. Collective where it depends on
+    anything."""
     context: dict[str, Sequence[int]] = {}
     needs = reduction.entry.needs
     if "owners" in needs:

@@ -1,9 +1,4 @@
-"""The wire axis: how the words of a message are encoded on their way, whatever the ordering and the accumulation.
-
-| name | a message | bits |
-|---|---|---|
-| `as is` | the words themselves | those of the words |
-| `packed` | of every 64 integers the bits that one of them needs, none lost | see kernels/native/packed.cpp |
+"""Wires that lose nothing, for the words of any accumulation: the words themselves, or integers packed.
 
 A wire that loses nothing leaves the guarantee as it is. It pays on links that are slower than memory: `packed` encodes
 what passes between nodes, and inside a node words travel as they are.

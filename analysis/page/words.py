@@ -1,9 +1,9 @@
-"""Labels of groups in a section of the report, which are keys, put into the words for people."""
+"""Labels of groups and cases, which are keys, put into the words for people."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from html import escape
 
@@ -15,16 +15,12 @@ def in_words(section: Section, words: Mapping[str, str]) -> Section:
     read aloud; drawings and data of figures keep the labels."""
     if not words:
         return section
-    longest_first = sorted(words, key=len, reverse=True)  # a label may begin like a longer one
-    labels = re.compile("|".join(map(re.escape, longest_first)))
-
-    def spoken(text: str) -> str:
-        return labels.sub(lambda match: words[match[0]], text)
+    spoken, aloud = _speaker(words), _speaker({label: escape(text) for label, text in words.items()})
 
     def drawn(svg: str) -> str:
         """With the words in what is read aloud, but not in the drawing, which has room for the labels only."""
         opening, end, rest = svg.partition(">")
-        return labels.sub(lambda match: escape(words[match[0]]), opening) + end + rest
+        return aloud(opening) + end + rest
 
     return replace(
         section,
@@ -35,13 +31,28 @@ def in_words(section: Section, words: Mapping[str, str]) -> Section:
                     legend=tuple((i, spoken(text)) for i, text in figure.legend))
             for figure in section.figures
         ],
-        tables=[(spoken(title), _table(table, spoken)) for title, table in section.tables],
+        tables=tables_in_words(section.tables, words),
         items=[
             (spoken(title), [(what, spoken(text)) for what, text in lines], command)
             for title, lines, command in section.items
         ],
         notes=list(map(spoken, section.notes)),
     )  # fmt: skip
+
+
+def tables_in_words(tables: Iterable[tuple[str, Table]], words: Mapping[str, str]) -> list[tuple[str, Table]]:
+    """(title, table) each with every label that is a key of `words` ({label: words}) replaced."""
+    spoken = _speaker(words)
+    return [(spoken(title), _table(table, spoken)) for title, table in tables]
+
+
+def _speaker(words: Mapping[str, str]) -> Callable[[str], str]:
+    """A function that replaces every label in a text."""
+    if not words:
+        return str
+    longest_first = sorted(words, key=len, reverse=True)  # a label may begin like a longer one
+    labels = re.compile("|".join(map(re.escape, longest_first)))
+    return lambda text: labels.sub(lambda match: words[match[0]], text)
 
 
 def _table(table: Table, spoken: Callable[[str], str]) -> Table:

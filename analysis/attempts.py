@@ -1,0 +1,28 @@
+"""Attempts of a campaign that failed and were repeated with success (docs/campaigns.md says where they lie)."""
+
+from __future__ import annotations
+
+import re
+
+from analysis.load.frames import Frames
+
+ATTEMPT = re.compile(r"(?P<out>(?:.*/)?)failed/(?P<task>[^/]+)\.[1-9][0-9]*")
+SAME = ["app", "problem", "size", "guarantee", "method", "seed"]  # what a task and its attempts have alike
+ENDED = ("failed", "incomplete", "missing ranks")  # what is noted of runs that did not get to their end
+
+
+def repeated(frames: Frames) -> dict[str, str]:
+    """{run: the run that succeeded in its place} of all attempts `failed/TASK.N` beside a complete run `TASK`.
+
+    What an attempt recorded, if anything, must be of the same problem and method: a name alone is easily given.
+    """
+    runs, excluded = frames.runs, frames.excluded
+    broken = set(excluded[excluded["what"].isin(ENDED)]["run"]) | set(runs[~runs["complete"]]["run"])
+    ways = {run: set(same[SAME].itertuples(index=False)) for run, same in runs.groupby("run", sort=False)}
+    pairs = {}
+    for run in dict.fromkeys([*runs["run"], *excluded["run"]]):
+        if place := ATTEMPT.fullmatch(run):
+            task = place["out"] + place["task"]
+            if task in ways and task not in broken and ways.get(run, ways[task]) == ways[task]:
+                pairs[run] = task
+    return pairs

@@ -1,0 +1,93 @@
+"""How long the messages of a reduction take over given links, for `execution.emulated` and for estimates.
+
+What is slow is the link of a vertex (a rank, or a node with its ranks), in and out at once. The bytes of a call are
+those of the schedule, and pass one behind the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from kernels import wires
+from kernels.allreduce import coding, cost
+from kernels.allreduce.accumulate import ACCUMULATIONS
+from kernels.allreduce.links import Links, places, read_plain
+from kernels.allreduce.reduction import Reduction
+from kernels.allreduce.schedule import Schedule
+from kernels.guarantees import ChoiceError
+
+EXPANDED = 2  # float64 numbers that the exact sum of a rank's contributions mostly takes
+UNIFORM = ("rate", "latency")
+
+
+def links_of(text: str, size: int) -> Links:
+    """Links between `size` ranks: all alike, `rate=20e6` (bytes per second) or `rate=20e6,latency=50e-6` (seconds), or
+    those of a file as `kernels.allreduce links --write` makes it. Raises ChoiceError."""
+    if not text.startswith("rate="):
+        links = read_plain(text)
+        places(links, size)  # refuses those of other ranks
+        return links
+    given = dict.fromkeys(UNIFORM, 0.0)
+    for part in text.split(","):
+        key, _, value = part.partition("=")
+        try:
+            given[key] = float(value) if key in UNIFORM else math.nan
+        except ValueError:
+            given[key] = math.nan
+    if not all(map(math.isfinite, given.values())) or given["rate"] <= 0 or given["latency"] < 0:
+        raise ChoiceError(
+            f"links {text!r}: give rate=BYTES_PER_SECOND,latency=SECONDS, such as rate=20e6,latency=50e-6, or a file "
+            "that `python -m kernels.allreduce links --write FILE` made"
+        )
+    rates = tuple(tuple(given["rate"] * (u != v) for v in range(size)) for u in range(size))
+    return Links(rates, latencies=tuple((given["latency"],) * size for _ in range(size)))
+
+
+def seconds(links: Links, size: int, pairs: Mapping[tuple[int, int], float], rounds: int) -> float:
+    """The time that messages of `pairs`, {(rank, another): bytes}, take in so many rounds: that of the vertex with most
+    to send or to receive, one message after the other, and a latency for each round."""
+    where = places(links, size)
+    busy: dict[tuple[int, int], float] = defaultdict(float)
+    crossing = []
+    for (rank, other), nbytes in pairs.items():
+        u, v = where[rank], where[other]
+        if u == v or not nbytes:
+            continue
+        if not links.rates[u][v]:
+            raise ChoiceError(
+                f"links: rank {rank} sends to rank {other}, and no link joins vertex {u} to {v}"
+            )
+        crossing.append((u, v))
+        for key in ((u, 0), (v, 1)):  # out of one, into the other
+            busy[key] += nbytes / links.rates[u][v]
+    slowest = max((links.latencies[u][v] for u, v in crossing), default=0.0) if links.latencies else 0.0
+    return max(busy.values(), default=0.0) + rounds * slowest
+
+
+def traffic(
+    reduction: Reduction, schedule: Schedule, counts: Sequence[int]
+) -> tuple[Mapping[tuple[int, int], float], int]:
+    """{(rank, another): bytes} of one call, and its rounds; `counts`: the contributions of every rank.
+
+    Of an exact sum of several contributions the bytes depend on the numbers: EXPANDED stands for them.
+    """
+    n, rounds = math.prod(reduction.shape), len(schedule.program(0))
+    order_free = ACCUMULATIONS[reduction.accumulation].guarantee is not None
+    code = reduction.coding
+    if code is not None:
+        agreement = int(reduction.accumulation == "fixed-point")
+        if not order_free:
+            return coding.sent(code, reduction.cells, schedule), rounds
+        if max(counts) * code.codec.bits <= coding.CHEAPEST_BITS:
+            return coding.sent(code, reduction.cells, schedule, counts), rounds + agreement
+        reduction = replace(reduction, wire=wires.PLAIN, tensors=None)
+        schedule = reduction.schedule(len(counts))
+    total = reduction.dtype.itemsize
+    if not reduction.contributions_travel:
+        return cost.sent(schedule, n, reduction.element_bytes, total), rounds
+    several = max(counts) > 1
+    words = {"fixed-point": 8 * (1 if total == 4 else 2), "exact": 8 * EXPANDED}[reduction.accumulation]
+    return cost.sent(schedule, n, words if several else total, total), rounds + 1

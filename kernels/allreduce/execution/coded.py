@@ -1,0 +1,442 @@
+"""The reducers whose messages lose something on their way: encoded once on each of two hops, or at every hop.
+
+See `kernels.allreduce.coding` for the rules. All messages have a length that is known beforehand, and persistent
+requests over memory of the reducer's own. A reduction is a generator of what is to be waited for, so that a call, which
+waits, and `start`, `progress` and `finish`, which look, take the same steps.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from mpi4py import MPI
+
+from kernels import _native
+from kernels.allreduce import accumulate
+from kernels.allreduce.coding import CHEAPEST_BITS, part_of
+from kernels.allreduce.execution.reducer import Reducer
+from kernels.allreduce.reduction import Reduction
+from kernels.allreduce.schedule import OWN, TOTAL, Message, Schedule, transfers
+from kernels.guarantees import ChoiceError
+from kernels.wires.cells import Cells
+from kernels.wires.codecs import Codec
+
+Requests = Sequence[MPI.Request]
+
+
+def make(comm: MPI.Comm, reduction: Reduction, name: str, schedule: Schedule, count: int | None) -> Reducer:
+    """The reducer for a coded `reduction`; `count`: the contributions of this rank, None where that is not known.
+    Collective."""
+    assert reduction.coding is not None
+    if reduction.coding.hops == "every":
+        return HopReducer(comm, reduction, name, schedule)
+    apart = accumulate.ACCUMULATIONS[reduction.accumulation].guarantee is not None
+    counts = comm.allgather(1 if count is None or not apart else count)
+    if apart and max(counts) * reduction.coding.codec.bits > CHEAPEST_BITS:
+        return WordsReducer(comm, reduction, name, counts, True)
+    return OnceReducer(comm, reduction, name, counts, apart)
+
+
+class CodedReducer(Reducer):
+    """What all have in common.
+
+    `counts`: the contributions of every rank that are encoded each by itself (`apart`) or as their sum; None where
+    partial sums are. A subclass implements `_stages(contributions, out)`, which fills `out` (n,).
+    """
+
+    def __init__(self, comm, reduction, name, counts: Sequence[int] | None = None, apart: bool = False):
+        super().__init__(comm, reduction, name)
+        self._codec, self._cells = reduction.coding.codec, reduction.cells
+        self._held = accumulate.get(reduction.accumulation, reduction.dtype, reduction.operation)
+        self._counts, self._apart = counts, apart
+        self.nbytes = self._codec.nbytes(self._cells)
+        self._flight: Iterator[Requests] | None = None
+        self._awaited: Requests = ()
+        self._kept = slice(0, 0)  # the part of the total of which this rank keeps what is lost
+        self._feedback = bool(reduction.coding.feedback and counts)
+        rows, n = (counts[comm.rank], self._cells.n) if counts and self._feedback else (0, 0)
+        self._lost, self._lost_of_total = np.zeros((rows, n), np.float32), np.zeros(n, np.float32)
+
+    def lost(self) -> tuple[np.ndarray, np.ndarray]:
+        """With feedback: what the encoding of this rank's contributions, float32 (k, n), and that of the total, (n,),
+        has lost so far and will be added the next time; the second on all ranks. Collective.
+
+        Row i belongs to the i-th of this rank's blocks under an accumulation that does not depend on any order, else
+        there is one row, of the sum of all. Raises ChoiceError without feedback.
+        """
+        self._require_feedback()
+        total = np.zeros_like(self._lost_of_total)
+        total[self._kept] = self._lost_of_total[self._kept]
+        if self._kept != slice(0, self._cells.n):
+            self._comm.Allreduce(MPI.IN_PLACE, total.view(np.int32), MPI.BOR)
+        return self._lost.copy(), total
+
+    def restore_lost(self, contributions: np.ndarray, total: np.ndarray) -> None:
+        """Go on from what `lost` gave. Raises ChoiceError without feedback, ValueError for other shapes."""
+        self._require_feedback()
+        for kept, given in ((self._lost, contributions), (self._lost_of_total, total)):
+            if given.shape != kept.shape:
+                raise ValueError(f"{self}: what was lost has shape {kept.shape}, not {given.shape}")
+            np.copyto(kept, given)
+
+    def _require_feedback(self) -> None:
+        self._require_alive()
+        if not self._feedback:
+            raise ChoiceError(
+                f"{self}: wire {self.reduction.wire!r} keeps nothing of what it loses; with feedback=on it does"
+            )
+
+    def _stages(self, contributions: np.ndarray, out: np.ndarray) -> Iterator[Requests]:
+        """Do what can be done, yield what has to be complete before the rest, and so on."""
+        raise NotImplementedError
+
+    def _reduce(self, contributions):
+        return self._reduce_into(contributions, self._total)
+
+    def _reduce_into(self, contributions, out):
+        for requests in self._stages(self._rows(contributions), out.reshape(-1)):
+            MPI.Request.Waitall(requests)
+        return out
+
+    def _begin(self, contributions, out):
+        self._out = out
+        self._flight = self._stages(self._rows(contributions), out.reshape(-1))
+        self._awaited = next(self._flight, ())
+
+    def _progress(self):
+        while self._flight is not None:
+            if not MPI.Request.Testall(self._awaited):
+                return False
+            self._go_on()
+        return True
+
+    def _end(self):
+        while self._flight is not None:
+            MPI.Request.Waitall(self._awaited)
+            self._go_on()
+        return self._out
+
+    def _go_on(self) -> None:
+        assert self._flight is not None
+        awaited = next(self._flight, None)
+        if awaited is None:
+            self._flight = None
+        self._awaited = awaited or ()
+
+    def _fitting(self, contributions, out):
+        x = super()._fitting(contributions, out)
+        self._require_count(x)
+        return x
+
+    def _require_count(self, contributions: np.ndarray) -> None:
+        if not self._apart or self._counts is None:
+            return
+        planned, given = self._counts[self._comm.rank], len(contributions)
+        if given != planned:
+            raise ValueError(
+                f"{self} was planned for {planned} contributions of this rank, got {given}: they are encoded one by "
+                "one, so pass plan blocks=, the numbers of this rank's blocks"
+            )
+
+    def _rows(self, contributions: np.ndarray) -> np.ndarray:
+        """The contributions (k, n) that are encoded."""
+        x = np.ascontiguousarray(contributions).reshape(len(contributions), self._cells.n)
+        if self._apart or len(x) == 1:
+            self._require_count(x)
+            return x
+        words = np.empty(x.shape[1] * self._held.width, self._held.travels)
+        total = np.empty((1, x.shape[1]), np.float32)
+        self._held.load(x, words)
+        self._held.store(words, total)
+        return total
+
+    def _replaced(self, x: np.ndarray, cells: Cells, data: np.ndarray) -> None:
+        """`x` by its decoded value, of which the bytes are put into `data`."""
+        self._codec.encode(x, cells, data)
+        self._codec.decode(data, cells, x)
+
+    def _encode(self, x: np.ndarray, index: int, where: slice, cells: Cells, data: np.ndarray) -> None:
+        """The elements `where` of contribution `index`, with what was lost of them."""
+        if self._feedback:
+            self._with_lost(x[where], self._lost[index, where], cells, data)
+        else:
+            self._codec.encode(x[where], cells, data)
+
+    def _encode_total(self, total: np.ndarray, where: slice, cells: Cells, data: np.ndarray) -> None:
+        """The elements `where` of the total, which become their decoded value."""
+        if self._feedback:
+            total[...] = self._with_lost(total, self._lost_of_total[where], cells, data)
+        else:
+            self._replaced(total, cells, data)
+
+    def _with_lost(self, x: np.ndarray, lost: np.ndarray, cells: Cells, data: np.ndarray) -> np.ndarray:
+        """Encode x + lost; `lost` becomes what that loses. Returns the decoded value."""
+        np.add(x, lost, out=lost)
+        self._codec.encode(lost, cells, data)
+        decoded = np.empty_like(lost)
+        self._codec.decode(data, cells, decoded)
+        with np.errstate(invalid="ignore"):
+            np.subtract(lost, decoded, out=lost)
+        lost[~np.isfinite(lost)] = 0  # what is not finite was told to all, and would stay for ever
+        return decoded
+
+
+class OnceReducer(CodedReducer):
+    """Every rank sends each part of its contributions to the owner of that part, who adds what it decodes, and sends
+    the total, encoded, to all. Parts are of equally many cells."""
+
+    def __init__(self, comm, reduction, name, counts, apart):
+        super().__init__(comm, reduction, name, counts, apart)
+        size, rank, nbytes, dup = comm.size, comm.rank, self._codec.nbytes, self._comm
+        self._sources = sum(counts)
+        self._parts = [part_of(self._cells, size, q) for q in range(size)]
+        ends = [0, *itertools.accumulate(part.n for part in self._parts)]
+        self._slices = [slice(a, b) for a, b in itertools.pairwise(ends)]
+        self._kept = self._slices[rank]
+        own = self._parts[rank]
+        self._away = [np.empty((counts[rank], nbytes(part)), np.uint8) for part in self._parts]
+        self._came = [np.empty((count, nbytes(own)), np.uint8) for count in counts]
+        self._came[rank] = self._away[rank]
+        self._bytes = [np.empty(nbytes(part), np.uint8) for part in self._parts]  # of the total
+        others = [(rank + i) % size for i in range(1, size)]
+        self._receives = {q: dup.Recv_init(self._came[q], q, 0) for q in others if self._came[q].size}
+        self._sends = {q: dup.Send_init(self._away[q], q, 0) for q in others if self._away[q].size}
+        self._gathers = {q: dup.Recv_init(self._bytes[q], q, 1) for q in others if self._bytes[q].size}
+        self._spreads = [dup.Send_init(self._bytes[rank], q, 1) for q in others if self._bytes[rank].size]
+        for kept in (self._receives.values(), self._sends.values(), self._gathers.values(), self._spreads):
+            self._requests += kept
+        self._adds_as_it_decodes = self._held.name == "working"
+        self._decoded = np.empty((0 if self._adds_as_it_decodes else self._sources, own.n), np.float32)
+
+    def _stages(self, contributions, out):
+        rank, size = self._comm.rank, self._comm.size
+        mine, total = self._parts[rank], out[self._slices[rank]]
+        MPI.Prequest.Startall([*self._receives.values(), *self._gathers.values()])
+        for q in ((rank + i) % size for i in range(1, size + 1)):
+            for i, x in enumerate(contributions):
+                self._encode(x, i, self._slices[q], self._parts[q], self._away[q][i])
+            if q in self._sends:
+                self._sends[q].Start()
+        first = 0
+        total.fill(0)  # so that a sum of zeros is +0
+        for q in range(size):
+            if q in self._receives:
+                yield [self._receives[q]]
+            self._take(self._came[q], first, mine, total)
+            first += len(self._came[q])
+        yield from self._added(total)
+        self._encode_total(total, self._slices[rank], mine, self._bytes[rank])
+        MPI.Prequest.Startall(self._spreads)
+        for q, request in self._gathers.items():
+            yield [request]
+            self._codec.decode(self._bytes[q], self._parts[q], out[self._slices[q]])
+        yield [*self._sends.values(), *self._spreads]
+
+    def _take(self, came: np.ndarray, first: int, cells: Cells, total: np.ndarray) -> None:
+        """Decode the contributions of one rank, of which `first` came from lower ranks."""
+        for i, data in enumerate(came, first):
+            if not self._adds_as_it_decodes:
+                self._codec.decode(data, cells, self._decoded[i])
+            else:
+                self._codec.decode_add(data, cells, total)
+
+    def _added(self, total: np.ndarray) -> Iterator[Requests]:
+        """The sum of what was decoded, in the order of the ranks, as the accumulation has it."""
+        if self._adds_as_it_decodes:
+            return
+        if self._held.propose is not None and self._held.agreed is not None:
+            most = np.array([self._held.propose(self._decoded)], np.int32)
+            yield [self._comm.Iallreduce(MPI.IN_PLACE, most, MPI.MAX)]
+            self._held.agreed(int(most[0]), self._sources)
+            if 0 < self._sources <= _native.FIXED_MOST_SOURCES:
+                _native.fixed_sum(list(self._decoded), int(most[0]), total)
+                return
+        elif self._held.name == "exact" and self._sources:
+            _native.exact_sum(list(self._decoded), total)
+            return
+        words = np.empty(total.size * self._held.width, self._held.travels)
+        self._held.load(self._decoded, words)
+        self._held.store(words, total)
+
+
+class WordsReducer(CodedReducer):
+    """Where the encoded contributions of a rank would take more bytes than their sum does: that travels, as words of
+    the accumulation, with the same bits as result, and every rank encodes the same total."""
+
+    def __init__(self, comm, reduction, name, counts, apart):
+        from kernels.allreduce.execution.planning import plan  # which makes this reducer
+
+        super().__init__(comm, reduction, name, counts, apart)
+        n = self._cells.n
+        self._sum = plan(self._comm, replace(reduction, wire="as is", tensors=None, shape=n, check=False))
+        self._kept = slice(0, n)
+        self._data = np.empty(self.nbytes, np.uint8)
+        self._decoded = np.empty((counts[comm.rank], n), np.float32)
+
+    def _reduce_into(self, contributions, out):
+        self._sum(self._coded(contributions), out.reshape(-1))
+        return self._rounded(out)
+
+    def _begin(self, contributions, out):
+        self._out = out
+        self._sum.start(self._coded(contributions), out.reshape(-1))
+
+    def _progress(self):
+        return self._sum.progress()
+
+    def _end(self):
+        self._sum.finish()
+        return self._rounded(self._out)
+
+    def _coded(self, contributions: np.ndarray) -> np.ndarray:
+        everything = slice(0, self._cells.n)
+        for i, x in enumerate(self._rows(contributions)):
+            self._encode(x, i, everything, self._cells, self._data)
+            self._codec.decode(self._data, self._cells, self._decoded[i])
+        return self._decoded
+
+    def _rounded(self, out: np.ndarray) -> np.ndarray:
+        self._encode_total(out.reshape(-1), slice(0, self._cells.n), self._cells, self._data)
+        return out
+
+    def _give_back(self):
+        self._sum.free()
+        super()._give_back()
+
+
+class HopReducer(CodedReducer):
+    """The rounds of a schedule over cells, with the two rules: what a rank sends it replaces by the decoded value, and
+    so the parts of the total that it never sends, at the end."""
+
+    def __init__(self, comm, reduction, name, schedule: Schedule):
+        super().__init__(comm, reduction, name)
+        self._blocks = len(schedule.leaves(comm.rank)) if "owners" in reduction.entry.needs else None
+        rounds = schedule.program(comm.rank)
+        self._bind(_Memory(self, schedule), rounds)
+
+    def _bind(self, memory: _Memory, rounds) -> None:
+        self._memory = memory
+        known: set[tuple[int, int]] = set()  # (slot, chunk) whose bytes are those of its value
+        self._steps = []
+        for current in rounds:
+            before = [
+                partial(self._replaced, *memory.at(slot, chunk))
+                for slot, chunk in dict.fromkeys((m.slot, m.chunk) for m in current.sends)
+                if (slot, chunk) not in known and memory.nonempty(chunk)
+            ]
+            requests = [
+                make(memory.bytes(t.slot, t.start, t.stop), t.peer, t.tag)
+                for make, listed in (
+                    (self._comm.Recv_init, current.receives),
+                    (self._comm.Send_init, current.sends),
+                )
+                for t in transfers(listed, memory.bounds)
+            ]
+            known |= {(m.slot, m.chunk) for m in (*current.sends, *current.receives)}
+            after: list[Callable[[], None]] = [
+                memory.decoding(m, self._codec) for m in current.receives if memory.nonempty(m.chunk)
+            ]
+            for s in current.sums:
+                if memory.nonempty(s.chunk):
+                    sources = [memory.at(slot, s.chunk)[0] for slot in s.sources]
+                    after.append(self._held.operation.prepared(sources, memory.at(s.into, s.chunk)[0]))
+                known.discard((s.into, s.chunk))
+            self._requests += requests
+            self._steps.append((before, requests, after))
+        last = [
+            partial(self._replaced, *memory.at(TOTAL, chunk))
+            for chunk in range(memory.schedule.chunks)
+            if (TOTAL, chunk) not in known and memory.nonempty(chunk)
+        ]
+        self._steps.append((last, [], []))
+
+    def _fitting(self, contributions, out):
+        x = super()._fitting(contributions, out)
+        self._require_blocks(x)
+        return x
+
+    def _require_blocks(self, contributions: np.ndarray) -> None:
+        if self._blocks not in (None, len(contributions)):
+            raise ValueError(
+                f"{self} was planned for {self._blocks} blocks on this rank, got {len(contributions)} contributions"
+            )
+
+    def _rows(self, contributions):
+        return np.ascontiguousarray(contributions).reshape(len(contributions), self._cells.n)
+
+    def _stages(self, contributions, out):
+        self._require_blocks(contributions)
+        if self._blocks is None:
+            self._held.load(contributions, self._memory.own[0])
+        else:
+            np.copyto(self._memory.own[: self._blocks], contributions)
+        for before, requests, after in self._steps:
+            for encode in before:
+                encode()
+            if requests:
+                MPI.Prequest.Startall(requests)
+                yield requests
+            for combine in after:
+                combine()
+        np.copyto(out, self._memory.total)
+
+
+class _Memory:
+    """Values and bytes of every slot of one rank, no more of a slot than is ever used; chunks are ranges of cells."""
+
+    def __init__(self, reducer: HopReducer, schedule: Schedule):
+        self.schedule, self._cells = schedule, reducer._cells
+        self._offsets = reducer._codec.offsets(self._cells)
+        rank, n = reducer._comm.rank, self._cells.n
+        spans: dict[int, tuple[int, int]] = {}
+        everything = 0, len(self._cells)
+        for current in schedule.program(rank):
+            places = [(m.slot, m.chunk) for m in (*current.sends, *current.receives)]
+            for slot, chunk in places + [(s.into, s.chunk) for s in current.sums]:
+                start, stop = self.bounds(chunk) if slot > TOTAL else everything
+                first, end = spans.get(slot, (start, stop))
+                spans[slot] = min(first, start), max(end, stop)
+        count = max(len(schedule.leaves(rank)), 1)
+        self.own = np.zeros((count, n), np.float32)
+        self.total = np.zeros(n, np.float32)
+        self._values = {TOTAL: (self.total, 0)} | {OWN - i: (row, 0) for i, row in enumerate(self.own)}
+        self._bytes = {slot: (np.empty(int(self._offsets[-1]), np.uint8), 0) for slot in self._values}
+        starts = self._cells.starts
+        for slot, (first, end) in spans.items():
+            if slot > TOTAL:
+                self._values[slot] = (
+                    np.empty(int(starts[end] - starts[first]), np.float32),
+                    int(starts[first]),
+                )
+                length = int(self._offsets[end] - self._offsets[first])
+                self._bytes[slot] = np.empty(length, np.uint8), int(self._offsets[first])
+
+    def bounds(self, chunk: int) -> tuple[int, int]:
+        """The first cell of a chunk, and the one behind its last."""
+        return self.schedule.bounds(len(self._cells), chunk)
+
+    def nonempty(self, chunk: int) -> bool:
+        first, stop = self.bounds(chunk)
+        return first < stop
+
+    def at(self, slot: int, chunk: int) -> tuple[np.ndarray, Cells, np.ndarray]:
+        """The values of a chunk in a slot, its cells, and its bytes."""
+        first, stop = self.bounds(chunk)
+        values, begin = self._values[slot]
+        starts = self._cells.starts
+        x = values[int(starts[first]) - begin : int(starts[stop]) - begin]
+        return x, self._cells.part(first, stop), self.bytes(slot, first, stop)
+
+    def bytes(self, slot: int, first: int, stop: int) -> np.ndarray:
+        """The bytes of a range of cells in a slot."""
+        data, begin = self._bytes[slot]
+        return data[int(self._offsets[first]) - begin : int(self._offsets[stop]) - begin]
+
+    def decoding(self, message: Message, codec: Codec) -> Callable[[], None]:
+        """What decodes a message that has come."""
+        x, cells, data = self.at(message.slot, message.chunk)
+        return partial(codec.decode, data, cells, x)

@@ -1,0 +1,74 @@
+"""What a policy lost against the best fixed wire, and the speed of a link at which a wire stops paying."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+CONFIDENCE = 0.95
+RESAMPLES = 9999
+
+
+@dataclass(frozen=True)
+class Regret:
+    """Mean over `seeds` of what the fixed wire `best` reached more than the policy, and the bounds of its interval; NaN
+    for the bounds where there are fewer than two seeds."""
+
+    best: str
+    mean: float
+    low: float
+    high: float
+    seeds: int
+
+
+def regret(
+    fixed: Mapping[str, ArrayLike], policy: ArrayLike, confidence: float = CONFIDENCE, seed: int = 1
+) -> Regret:
+    """Outcome of the best fixed wire less that of the policy, in the same time, paired by seed.
+
+    fixed: {wire: (n,)} and policy (n,), float64: outcomes (more is better, such as accuracy) of runs with seeds
+    0 ... n - 1. The best wire is that of the largest mean, the first of several. The interval is a bootstrap over
+    seeds of the mean of the differences, by percentiles, drawn from `seed`. Raises ValueError for no wire, no seed,
+    other numbers of seeds, or outcomes that are not finite.
+    """
+    reached = np.asarray(policy, np.float64)
+    outcomes = {wire: np.asarray(values, np.float64) for wire, values in fixed.items()}
+    if not outcomes or reached.ndim != 1 or not len(reached):
+        raise ValueError("give at least one fixed wire, and the outcome of at least one seed")
+    for wire, values in {"the policy": reached, **outcomes}.items():
+        if values.shape != reached.shape:
+            raise ValueError(
+                f"{wire} has outcomes {values.shape}, the policy {reached.shape}: give the same seeds"
+            )
+        if not np.isfinite(values).all():
+            raise ValueError(f"an outcome of {wire} is not finite: give what a run that failed is worth")
+    best = max(outcomes, key=lambda wire: outcomes[wire].mean())
+    low, high = interval(outcomes[best] - reached, confidence, seed)
+    return Regret(best, float((outcomes[best] - reached).mean()), low, high, len(reached))
+
+
+def interval(differences: np.ndarray, confidence: float, seed: int) -> tuple[float, float]:
+    """Bounds of the mean of `differences` (n,) by a bootstrap; NaN for fewer than two."""
+    if len(differences) < 2:
+        return np.nan, np.nan
+    from scipy.stats import bootstrap
+
+    bounds = bootstrap(
+        (differences,), np.mean, n_resamples=RESAMPLES, confidence_level=confidence, method="percentile",
+        rng=np.random.default_rng(seed),
+    ).confidence_interval  # fmt: skip
+    return float(bounds.low), float(bounds.high)
+
+
+def break_even(wide: float, narrow: float, seconds: float) -> float:
+    """The speed of a link, bytes per second, above which a wire no longer pays: its messages of `narrow` bytes in place
+    of `wide` ones save (wide - narrow) / speed and cost `seconds` of encoding and decoding. Infinite where it costs
+    nothing, 0 where it saves nothing. Raises ValueError for numbers that are negative or not finite."""
+    if not all(np.isfinite(value) and value >= 0 for value in (wide, narrow, seconds)):
+        raise ValueError(f"bytes {wide} and {narrow} and seconds {seconds} must be finite, and 0 or more")
+    if narrow >= wide:
+        return 0.0
+    return (wide - narrow) / seconds if seconds else np.inf

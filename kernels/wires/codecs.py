@@ -1,0 +1,142 @@
+"""Codecs: float32 elements to fewer bytes and back, cell by cell. `reference` defines their bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from kernels.guarantees import ChoiceError, known
+from kernels.ranges import Range
+from kernels.wires import reference
+from kernels.wires.cells import Cells
+
+LOSSY = {
+    "float32": "The elements themselves.",
+    "float16": "Cast to 16 bits, 5 of them exponent.",
+    "bfloat16": "Cast to 16 bits, 8 of them exponent.",
+    "e4m3": "Cast to 8 bits, 4 of them exponent.",
+    "e5m2": "Cast to 8 bits, 5 of them exponent.",
+    "fp8": "As e5m2, but what is too large becomes the largest number.",
+    "int16": "Multiples of a power of two, from the largest magnitude of a cell.",
+    "int8": "Multiples of a power of two, from the largest magnitude of a cell.",
+    "table": "Sign, and the nearest of the percentiles of a cell's magnitudes, in n bits together.",
+    "sign": "Sign, for the mean of a cell's positive or negative elements.",
+}
+SCALES = ("none", "tensor", "match")
+TABLE_BITS = Range(1, 8)
+
+
+@dataclass(frozen=True)
+class Codec:
+    """A way to encode float32 elements, one of `codec`.
+
+    `bits` of an element and bytes of `head` are those of a cell that is not plain. Elements are float32 (n,), data
+    uint8 (nbytes(cells),), both contiguous and of any alignment; ValueError for others.
+    """
+
+    name: str
+    parameters: dict[str, str] = field(hash=False)
+    text: str
+    bits: int
+    head: int
+
+    @property
+    def _n(self) -> int:
+        return int(self.parameters.get("n", 0))
+
+    def offsets(self, cells: Cells) -> np.ndarray:
+        """Where the bytes of each cell begin, and where the last end: int64 (c + 1,)."""
+        m = np.diff(cells.starts)
+        sizes = np.where(cells.plain, 4 * m, self.head + (self.bits * m + 7) // 8)
+        return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+    def nbytes(self, cells: Cells) -> int:
+        """Bytes of all cells encoded."""
+        return int(self.offsets(cells)[-1])
+
+    def encode(self, x: np.ndarray, cells: Cells, out: np.ndarray) -> None:
+        """Write the cells of x, encoded, to `out`."""
+        self._check(out, cells, x)
+        for (start, stop), (first, last), plain in self._each(cells):
+            name, scale = ("float32", "none") if plain else (self.name, self._scale)
+            data = reference.encode_cell(name, self._n, scale, np.asarray(x[start:stop]))
+            out[first:last] = np.frombuffer(data, np.uint8)
+
+    def decode(self, data: np.ndarray, cells: Cells, out: np.ndarray) -> None:
+        """Write the elements that `data` stands for to `out`."""
+        self._check(data, cells, out)
+        for (start, stop), (first, last), plain in self._each(cells):
+            name, scale = ("float32", "none") if plain else (self.name, self._scale)
+            out[start:stop] = reference.decode_cell(
+                name, self._n, scale, data[first:last].tobytes(), stop - start
+            )
+
+    def decode_add(self, data: np.ndarray, cells: Cells, into: np.ndarray) -> None:
+        """Add the elements that `data` stands for to `into`, each sum rounded to float32."""
+        decoded = np.empty_like(into)
+        self.decode(data, cells, decoded)
+        into += decoded
+
+    @property
+    def _scale(self) -> str:
+        return self.parameters.get("scale", "none")
+
+    def _each(self, cells: Cells):
+        starts, offsets = cells.starts.tolist(), self.offsets(cells).tolist()
+        return zip(pairwise(starts), pairwise(offsets), cells.plain.tolist(), strict=True)
+
+    def _check(self, data: np.ndarray, cells: Cells, elements: np.ndarray) -> None:
+        for what, array, dtype, size in (
+            ("elements", elements, np.float32, cells.n),
+            ("data", data, np.uint8, self.nbytes(cells)),
+        ):
+            if array.dtype != dtype or array.shape != (size,) or not array.flags.c_contiguous:
+                raise ValueError(
+                    f"wire {self.text!r}: {what} of shape {array.shape} and type {array.dtype}: give a contiguous "
+                    f"array ({size},) of {np.dtype(dtype)}"
+                )
+
+
+def codec(text: str) -> Codec:
+    """The codec of a name and parameters: `fp8`, `table:n=4`, `e4m3:scale=tensor`.
+
+    `n`, of `table`: bits of an element, 1 to 8. `scale`: `tensor` (of casts) divides a cell by the power of two that
+    its largest magnitude asks for, so that the format's range is used; `match` multiplies what is decoded so that a
+    cell keeps its Euclidean length. Raises ChoiceError, listing what there is, for anything else.
+    """
+    name, colon, rest = text.partition(":")
+    known("wire", name, LOSSY)
+    takes = {
+        "n": [] if name != "table" else [str(n) for n in range(TABLE_BITS.least, TABLE_BITS.most + 1)],
+        "scale": ["none"]
+        if name == "float32"
+        else [s for s in SCALES if s != "tensor" or name in reference.FORMATS],
+    }
+    given = {}
+    for part in rest.split(",") if colon else ():
+        key, _, value = part.partition("=")
+        if not takes.get(key):
+            listed = " and ".join(k for k, values in takes.items() if values)
+            raise ChoiceError(f"wire {text!r}: {part!r} is no parameter of {name}; it has {listed}")
+        if value not in takes[key]:
+            raise ChoiceError(f"wire {text!r}: {key}: choose one of {', '.join(takes[key])}, not {value!r}")
+        given[key] = value
+    if name == "table" and "n" not in given:
+        raise ChoiceError(f"wire {text!r}: give the bits of an element, {TABLE_BITS}: table:n=4")
+    shown = {key: given[key] for key in takes if key in given and (key, given[key]) != ("scale", "none")}
+    canonical = name + ("" if not shown else ":" + ",".join(f"{key}={value}" for key, value in shown.items()))
+    bits, head = _sizes(name, int(given.get("n", 0)))
+    return Codec(name, shown, canonical, bits, head + (4 if "scale" in shown else 0))
+
+
+def _sizes(name: str, n: int) -> tuple[int, int]:
+    """Bits of an element, and bytes of the head without scale."""
+    if name == "float32":
+        return 32, 0
+    if name in reference.FORMATS:
+        return reference.FORMATS[name].bits, 0
+    if name in reference.INTEGERS:
+        return reference.INTEGERS[name] + 1, 4
+    return (1, 8) if name == "sign" else (n, 2 << (n - 1))

@@ -1,0 +1,239 @@
+"""The definition of every codec, cell by cell, in NumPy: what the others must give bit for bit.
+
+A cell of m elements is a head and a stream of m codes of `bits` bits each, element i in bits [i bits, (i + 1) bits) of
+the stream, low bits first, filled with zeros to a whole byte. All numbers are little-endian. No bit depends on the
+order of a sum: maxima, counts and histograms have none, and means and lengths are summed as `in_lanes` says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+LANES = 16
+BINS = 512  # of a histogram: 16 powers of two, 32 bins in each
+BIN_SHIFT = 18  # bits of a float32 below those that make the bin
+INFINITY = 0x7F800000  # bits of float32
+QUIET_NAN = np.array(0x7FC00000, "<u4").view("<f4")[()]
+
+
+@dataclass(frozen=True)
+class Format:
+    """A floating-point format of 1 sign bit, an exponent of that bias and a mantissa of so many bits."""
+
+    bits: int
+    mantissa: int
+    bias: int
+    top: int  # numbers of magnitude below 2^(top + 1) stay finite
+    infinity: int  # least code that is no number; 0x7F of e4m3 is its only NaN
+    most: int  # bits of the float32 that larger magnitudes are taken for: the largest number, or infinity
+
+
+FORMATS = {
+    "float16": Format(16, 10, 15, 15, 0x7C00, INFINITY),
+    "bfloat16": Format(16, 7, 127, 127, 0x7F80, INFINITY),
+    "e4m3": Format(8, 3, 7, 8, 0x7F, INFINITY),
+    "e5m2": Format(8, 2, 15, 15, 0x7C, INFINITY),
+    "fp8": Format(8, 2, 15, 15, 0x7C, 0x47600000),  # 57344
+}
+INTEGERS = {"int8": 7, "int16": 15}  # bits without the sign
+
+
+def bits_of(x: np.ndarray) -> np.ndarray:
+    """The bits of float32 as uint32."""
+    return np.ascontiguousarray(x, "<f4").view("<u4")
+
+
+def power(e: int) -> np.float32:
+    """2^e for e in [-126, 126], others being taken for the nearest of these: it and its inverse are normal numbers."""
+    return np.float32(2.0) ** np.float32(min(max(e, -126), 126))
+
+
+def exponent(magnitude: int) -> int:
+    """e of 2^e <= magnitude < 2^(e + 1), a float32 as bits; -127 for zero and subnormal numbers."""
+    return (int(magnitude) >> 23) - 127
+
+
+def in_lanes(x: np.ndarray) -> np.float64:
+    """The sum of float64 numbers: lane l adds x[l], x[l + 16], ... to 0; then lane i adds i + w for w = 8, 4, 2, 1."""
+    rows = np.zeros((-(-len(x) // LANES), LANES))
+    rows.reshape(-1)[: len(x)] = x
+    lanes = np.zeros(LANES)
+    for row in rows:
+        lanes = lanes + row
+    for w in (8, 4, 2, 1):
+        lanes = lanes[:w] + lanes[w : 2 * w]
+    return lanes[0]
+
+
+def cast(x: np.ndarray, to: Format) -> np.ndarray:
+    """Codes of float32 numbers, uint32: rounded to nearest, ties to even."""
+    b = bits_of(x)
+    sign, magnitude = b >> 31, b & 0x7FFFFFFF
+    nan = magnitude > INFINITY
+    magnitude = np.minimum(magnitude, to.most)
+    shift = 23 - to.mantissa
+    half = (1 << (shift - 1)) - 1
+    normal = (magnitude + half + ((magnitude >> shift) & 1) >> shift) - ((127 - to.bias) << to.mantissa)
+    # The unit of subnormal numbers is the last place of `unit`.
+    unit = np.float32(2.0) ** np.float32(24 - to.bias - to.mantissa)
+    small = np.where(magnitude < (128 - to.bias) << 23, magnitude, 0).astype("<u4").view("<f4")
+    subnormal = bits_of(small + unit) - bits_of(np.array([unit]))
+    code = np.where(magnitude < (128 - to.bias) << 23, subnormal, normal).astype("<u4")
+    code = np.minimum(code, to.infinity)
+    payload = (b >> shift) & ((1 << to.mantissa) - 1)
+    quiet = np.where(to.infinity & 1, to.infinity, to.infinity | 1 << (to.mantissa - 1) | payload)
+    return (np.where(nan, quiet, code) | sign << (to.bits - 1)).astype("<u4")
+
+
+def widen(code: np.ndarray, of: Format) -> np.ndarray:
+    """The float32 numbers that codes stand for."""
+    code = code.astype("<u4")
+    sign, magnitude = code >> (of.bits - 1), code & ((1 << (of.bits - 1)) - 1)
+    shift = 23 - of.mantissa
+    number = (magnitude << shift).view("<f4") * np.float32(2.0) ** np.float32(127 - of.bias)
+    other = (magnitude << shift) | INFINITY | np.where(magnitude > of.infinity | of.infinity & 1, 0x400000, 0)
+    if of.infinity & 1:
+        other = np.full_like(magnitude, 0x7FC00000)
+    return (np.where(magnitude >= of.infinity, other, bits_of(number)) | sign << 31).astype("<u4").view("<f4")
+
+
+def largest(x: np.ndarray) -> int:
+    """The largest magnitude of finite elements, as bits of float32; 0 where there is none."""
+    magnitude = bits_of(x) & 0x7FFFFFFF
+    return int(magnitude[magnitude < INFINITY].max(initial=0))
+
+
+def finite(x: np.ndarray) -> bool:
+    """Whether all elements are."""
+    return bool(((bits_of(x) & 0x7FFFFFFF) < INFINITY).all())
+
+
+def percentiles(x: np.ndarray, entries: int) -> np.ndarray:
+    """The percentiles 99 k / entries of abs(x), k = 1 ... entries, as bfloat16 codes; x finite, not empty.
+
+    A percentile p of m elements is the least bin up to which there are p m / 100 elements or more. A bin is the
+    exponent and 5 bits of the mantissa, counted from the largest magnitude down; it stands for the number in its middle. The
+    last holds all that is 2^-16 of the largest or less, roughly, and stands for zero.
+    """
+    key = (bits_of(x) & 0x7FFFFFFF) >> BIN_SHIFT
+    top = int(key.max())
+    least = max(top - (BINS - 1), 0)
+    count = np.bincount(np.maximum(key, least) - least, minlength=BINS)
+    below = np.cumsum(count)
+    needed = -(-99 * np.arange(1, entries + 1) * len(x) // (100 * entries))
+    chosen = np.searchsorted(below, needed)
+    return np.where(chosen == 0, 0, (chosen + least) << 2 | 2).astype("<u2")
+
+
+def table_codes(x: np.ndarray, table: np.ndarray, n: int) -> np.ndarray:
+    """Sign, and the place of the nearest entry to abs(x), the lower of two equally near; `table` float32, ascending.
+
+    It is the number of means (t[j] + t[j + 1]) / 2 that abs(x) exceeds.
+    """
+    middle = (table[:-1] + table[1:]) * np.float32(0.5)
+    place = (np.abs(x)[:, None] > middle).sum(1)
+    return place.astype("<u4") | (bits_of(x) >> 31) << (n - 1)
+
+
+def pack(codes: np.ndarray, bits: int) -> bytes:
+    """The stream of codes."""
+    each = (codes[:, None] >> np.arange(bits, dtype="<u4")) & 1
+    return np.packbits(each.astype(np.uint8).reshape(-1), bitorder="little").tobytes()
+
+
+def unpack(data: bytes, bits: int, m: int) -> np.ndarray:
+    """m codes of a stream, uint32."""
+    each = np.unpackbits(np.frombuffer(data, np.uint8), count=m * bits, bitorder="little").reshape(m, bits)
+    return (each.astype("<u4") << np.arange(bits, dtype="<u4")).sum(1, dtype="<u4")
+
+
+def encode_values(name: str, n: int, x: np.ndarray) -> bytes:
+    """A cell without scale: head and stream."""
+    if name == "float32":
+        return x.tobytes()
+    if name in FORMATS:
+        return pack(cast(x, FORMATS[name]), FORMATS[name].bits)
+    if name in INTEGERS:
+        return _integers(x, INTEGERS[name])
+    sign = bits_of(x) >> 31
+    if name == "sign":
+        return _means(x, sign).tobytes() + pack(sign, 1)
+    entries = 1 << (n - 1)
+    if not finite(x):
+        return np.full(entries, 0x7FC0, "<u2").tobytes() + pack(sign << (n - 1), n)
+    table = percentiles(x, entries)
+    return table.tobytes() + pack(table_codes(x, widen(table, FORMATS["bfloat16"]), n), n)
+
+
+def _integers(x: np.ndarray, bits: int) -> bytes:
+    """Head: the unit, float32, a power of two, with which the largest magnitude fits."""
+    unit = power(exponent(largest(x)) + 1 - bits)
+    whole = np.zeros_like(x)
+    if finite(x):
+        whole = np.clip(np.rint(x * (np.float32(1) / unit)), 1 - 2**bits, 2**bits - 1)
+    else:
+        unit = QUIET_NAN
+    return unit.tobytes() + whole.astype(f"<i{(bits + 1) // 8}").tobytes()
+
+
+def _means(x: np.ndarray, sign: np.ndarray) -> np.ndarray:
+    """The mean of the elements without and of those with a sign bit, float32; 0 of none."""
+    if not finite(x):
+        return np.full(2, QUIET_NAN, "<f4")
+    of = [
+        (in_lanes(np.where(sign == s, x, 0).astype(np.float64)), np.count_nonzero(sign == s)) for s in (0, 1)
+    ]
+    return np.array([total / count if count else 0 for total, count in of], "<f4")
+
+
+def decode_values(name: str, n: int, data: bytes, m: int) -> np.ndarray:
+    """The m elements of a cell without scale, float32."""
+    if name == "float32":
+        return np.frombuffer(data, "<f4", m)
+    if name in FORMATS:
+        return widen(unpack(data, FORMATS[name].bits, m), FORMATS[name])
+    if name in INTEGERS:
+        whole = np.frombuffer(data[4:], f"<i{(INTEGERS[name] + 1) // 8}", m).astype("<f4")
+        return whole * np.frombuffer(data, "<f4", 1)
+    if name == "sign":
+        return np.frombuffer(data, "<f4", 2)[unpack(data[8:], 1, m)]
+    entries = 1 << (n - 1)
+    table = widen(np.frombuffer(data, "<u2", entries), FORMATS["bfloat16"])
+    return np.concatenate([table, -table])[unpack(data[2 * entries :], n, m)]
+
+
+def factor(x: np.ndarray, decoded: np.ndarray) -> np.float32:
+    """The ratio of the Euclidean lengths of x and of what was decoded; 1 where that is 0, or one is not finite."""
+    a, b = (in_lanes(v.astype(np.float64) ** 2) for v in (x, decoded))
+    return np.float32(np.sqrt(a) / np.sqrt(b)) if np.isfinite(a + b) and b > 0 else np.float32(1)
+
+
+def encode_cell(name: str, n: int, scale: str, x: np.ndarray) -> bytes:
+    """The bytes of a cell of elements x float32 (m,); a scale goes before the head of the codec."""
+    if scale == "tensor":
+        s = power(exponent(largest(x)) - (FORMATS[name].top - 1))
+        return s.tobytes() + encode_values(name, n, x * (np.float32(1) / s))
+    data = encode_values(name, n, x)
+    return factor(x, decode_values(name, n, data, len(x))).tobytes() + data if scale == "match" else data
+
+
+def decode_cell(name: str, n: int, scale: str, data: bytes, m: int) -> np.ndarray:
+    """The m elements of a cell, float32."""
+    if scale == "none":
+        return decode_values(name, n, data, m)
+    return decode_values(name, n, data[4:], m) * np.frombuffer(data, "<f4", 1)
+
+
+def quality(x: np.ndarray, decoded: np.ndarray) -> tuple[float, float, float]:
+    """How `decoded` differs from `x`: relative error, cosine of the angle, ratio of lengths; all of float64.
+
+    error = |decoded - x| / |x|, length = |decoded| / |x|, Euclidean. Where x is zero: (0, 1, 1) if `decoded` is too,
+    else (inf, 0, inf); where only `decoded` is: (1, 0, 0).
+    """
+    x, decoded = (np.asarray(v, np.float64).reshape(-1) for v in (x, decoded))
+    a, b, apart = (float(np.linalg.norm(v)) for v in (x, decoded, decoded - x))
+    if not a:
+        return (float("inf"), 0.0, float("inf")) if b else (0.0, 1.0, 1.0)
+    return apart / a, float(x @ decoded) / (a * b) if b else 0.0, b / a

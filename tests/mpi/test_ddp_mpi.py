@@ -1,0 +1,29 @@
+"""The hook of DistributedDataParallel under real MPI libraries, and the example of the docs."""
+
+from pathlib import Path
+
+import pytest
+
+from analysis.__main__ import main
+from tests.mpi.sectioned import layouts, reported, sections
+from tests.ranks import on_ranks
+
+PROGRAM = "ddp.py"
+EXAMPLE = Path(__file__).parents[2] / "docs/examples/torch_ddp.py"
+
+
+@layouts(2, slow=(1, 4), others=())
+@pytest.mark.parametrize("section", sections(PROGRAM))
+def test_section(section, library, size):
+    assert reported(PROGRAM, library, size)[section] == []
+
+
+def test_the_example_repeats_over_a_narrow_wire(tmp_path):
+    def ran(name, *wire):
+        run = on_ranks(2, [EXAMPLE, tmp_path / name, *wire])
+        assert run.returncode == 0, run.stderr
+        return run.stdout
+
+    assert ran("a", "table:n=4") == ran("b", "table:n=4") != ran("plain")
+    assert main(["divergence", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    assert main(["divergence", str(tmp_path / "a"), str(tmp_path / "plain")]) == 3
