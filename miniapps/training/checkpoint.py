@@ -39,7 +39,7 @@ def problem_of(config) -> dict[str, Any]:
     flat = {
         f"{section}.{name}": value for section, options in kept.items() for name, value in options.items()
     }
-    for free in ("data.dir", "training.until", "training.overlap", "training.calls"):
+    for free in ("data.dir", "training.until", "training.overlap", "training.calls", "training.wire"):
         del flat[free]
     return flat
 

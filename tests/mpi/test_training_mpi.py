@@ -88,6 +88,17 @@ def test_without_a_guarantee_the_number_of_ranks_shows(tmp_path):
     assert len(prints) == 3
 
 
+WIRES = {"fp8": 3, "table:n=4,feedback=on": 2}  # on so many ranks
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_one_hash_over_a_wire_that_loses_something_which_is_another(tmp_path, reference, wire):
+    prints = set()
+    for ranks, more in ((1, []), (WIRES[wire], ["--shuffle-blocks", "3"])):
+        prints |= set(training(ranks, *LAYOUT, "--wire", wire, *more, out=tmp_path / str(ranks))[0])
+    assert len(prints) == 1 and prints != {reference("mlp")}
+
+
 def test_under_run_repeats_on_one_layout_agree(tmp_path):
     prints, _ = training(3, "--guarantee", "run", "--repeats", "2", out=tmp_path / "run")
     assert len(prints) == 2 and len(set(prints)) == 1
