@@ -46,8 +46,12 @@ def ddp_hook(
     ranks: MPI.Intracomm = MPI.COMM_WORLD if comm is None else comm
     # What does not go together is told before training begins.
     Reduction(ordering, (1,), np.dtype(np.float32), accumulation=accumulate, wire=wire)
-    buckets = _Buckets(ranks, {"ordering": ordering, "accumulation": accumulate, "wire": wire, "check": check})
-    return lambda state, bucket: buckets.begin(bucket)  # DDP refuses annotations that are text, as here they would be
+    buckets = _Buckets(
+        ranks, {"ordering": ordering, "accumulation": accumulate, "wire": wire, "check": check}
+    )
+    return lambda state, bucket: buckets.begin(
+        bucket
+    )  # DDP refuses annotations that are text, as here they would be
 
 
 class _Buckets:

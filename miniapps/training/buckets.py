@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
+
+from kernels.allreduce.coding import coding
 
 ITEM = 4  # bytes of a float32
 
@@ -21,6 +24,11 @@ class Bucket:
     def size(self) -> int:
         """Elements."""
         return self.bounds[-1]
+
+
+def over(wire: str, bucket: Bucket) -> dict[str, Any]:
+    """What a reduction of the bucket is told of its wire: one that loses something encodes tensor by tensor."""
+    return {"wire": wire} if coding(wire) is None else {"wire": wire, "tensors": bucket.shapes}
 
 
 def cut(shapes: Sequence[tuple[int, ...]], limit: int) -> list[Bucket]:

@@ -26,13 +26,7 @@ class Shapes(msgspec.Struct):
     data: Literal["fashion", "mnist5000", "digits", "blobs"] = msgspec.field(name="data.name")
     name: Literal["mlp", "cnn"] = msgspec.field(name="model.name")
     hidden: Width = msgspec.field(name="model.hidden")
-    first: Width = msgspec.field(name="model.channels.0")
-    second: Width = msgspec.field(name="model.channels.1")
-
-    @property
-    def channels(self) -> tuple[int, int]:
-        """Of both convolutions."""
-        return self.first, self.second
+    channels: Width = msgspec.field(name="model.channels")
 
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """{name: shape} of weights and biases."""
@@ -45,10 +39,9 @@ def problem_of(config) -> dict[str, Any]:
     flat = {
         f"{section}.{name}": value for section, options in kept.items() for name, value in options.items()
     }
-    for free in ("data.dir", "training.until", "training.overlap", "training.calls"):
+    for free in ("data.dir", "training.until", "training.overlap", "training.calls", "training.wire"):
         del flat[free]
-    channels = flat.pop("model.channels")
-    return flat | {f"model.channels.{i}": value for i, value in enumerate(channels)}
+    return flat
 
 
 def save_checkpoint(ctx, step: int, optimiser: MomentumSGD) -> None:

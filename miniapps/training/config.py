@@ -10,6 +10,12 @@ SAMPLES = 2**20  # of a batch, at most
 WIDTH = 2**14  # of a layer, at most
 
 
+def _wires() -> list[str]:
+    from kernels import wires
+
+    return [*wires.SUMMARIES, *wires.LOSSY]
+
+
 @dataclass
 class Images:
     """What is learned."""
@@ -41,8 +47,11 @@ class Model:
         flag="--model",
     )
     hidden: int = option(128, help="width of hidden layers", minimum=1, maximum=WIDTH, effect="size")
-    channels: tuple[int, ...] = option(
-        (8, 16), help="cnn: channels of the two convolutions", minimum=1, maximum=1024, count=(2, 2)
+    channels: int = option(
+        8,
+        help="cnn: channels of the first convolution; the second has twice as many",
+        minimum=1,
+        maximum=1024,
     )
     dropout: float = option(
         0.0,
@@ -86,6 +95,15 @@ class Training:
         unit="B",
         minimum=1,
         maximum=2**40,
+    )
+    wire: str = option(
+        "as is",
+        help="how gradients are encoded on their way, maybe with parameters (table:n=4)",
+        role="method",
+        effect="reduction",
+        flag="--wire",
+        choices=_wires,
+        parameters=True,
     )
     overlap: bool = option(
         True,

@@ -14,7 +14,7 @@ from miniapps.trace.records import INPUT
 from miniapps.trace.schema import COMPUTE, FILE, OTHER
 from miniapps.training import data
 from miniapps.training.batches import Batches, mask
-from miniapps.training.buckets import Exchange, cut
+from miniapps.training.buckets import Exchange, cut, over
 from miniapps.training.checkpoint import fingerprints
 from miniapps.training.gradient import Network, aligned
 from miniapps.training.models import network
@@ -119,7 +119,9 @@ class Trainer:
         training = self.config.training
         buckets = cut(list(self.shapes.values()), training.bucket)
         reducers = [
-            self.ctx.reducer(f"bucket{k}", (bucket.size,), "float32", blocks=self._numbers())
+            self.ctx.reducer(
+                f"bucket{k}", (bucket.size,), "float32", blocks=self._numbers(), **over(training.wire, bucket)
+            )
             for k, bucket in enumerate(buckets)
         ]
         return Exchange(buckets, reducers, len(self.calls), training.overlap)

@@ -3,9 +3,14 @@
 import importlib.util
 from math import prod
 
+import numpy as np
+
+from kernels.allreduce import Reduction
+from kernels.allreduce.coding import coding
 from kernels.guarantees import ChoiceError
 from miniapps.errors import UsageError
 from miniapps.system.resources import Need
+from miniapps.training.buckets import cut, over
 from miniapps.training.checkpoint import check_restart
 from miniapps.training.data import COUNTS, EDGE, load
 from miniapps.training.models import network
@@ -43,16 +48,38 @@ def validate(config, options, size: int) -> None:
             f"{size} ranks for {training.blocks} micro-batches of {training.micro} images: every rank needs at least "
             f"one; start at most {training.blocks} ranks, or choose a smaller training.micro or a larger --batch"
         )
-    if config.model.name == "cnn" and any(count > 2**10 for count in config.model.channels):
-        raise UsageError(f"model.channels = {config.model.channels}: at most 1024 each")
     if training.last > training.steps:
         raise UsageError(
             f"--until {training.last}: this problem has {training.steps} steps (training.steps); choose 0 to "
             f"{training.steps}, or raise --steps, which is another problem"
         )
+    _require_wire(config, options)
     load(name, config.data.dir, config.seeds.data)
     if config.output.restart:
         check_restart(config, options.seed)
+
+
+def _require_wire(config, options) -> None:
+    """Raise ChoiceError where the wire does not go with ordering, accumulation or guarantee."""
+    training, policy = config.training, options.policy
+    used = coding(training.wire)
+    for bucket in cut(list(_shapes(config).values()), training.bucket):
+        ordering, accumulation = policy.of(bucket.size, training.wire)
+        over_wire = over(training.wire, bucket)
+        reduction = Reduction(
+            ordering, (bucket.size,), np.dtype("float32"), accumulation=accumulation, **over_wire
+        )
+        if used is not None:
+            reduction.require(policy.level)
+    if used is not None and used.feedback and (config.output.restart or config.output.checkpoint_every):
+        raise UsageError(
+            f"--wire {training.wire}: checkpoints do not hold what feedback keeps; leave --restart and "
+            "--checkpoint-every out, or feedback"
+        )
+
+
+def _shapes(config) -> dict[str, tuple[int, ...]]:
+    return network(config.model.name).shapes(config.model, EDGE[config.data.name])
 
 
 # Bytes of memory: of torch in a process, and of an image and channel of the convolutions on the way there and back.
@@ -62,14 +89,10 @@ TORCH, ACTIVATION = 2**27, 24
 def memory(config, options, size: int) -> Need:
     """What a rank with the most micro-batches will need."""
     training, model, edge = config.training, config.model, EDGE[config.data.name]
-    parameters = sum(map(prod, network(model.name).shapes(model, edge).values()))
+    parameters = sum(map(prod, _shapes(config).values()))
     most = -(-training.blocks // size)
     rows, images = (most, training.micro) if training.calls == "block" else (1, most * training.micro)
-    of_image = (
-        edge * edge * (model.channels[0] + model.channels[1] // 4)
-        if model.name == "cnn"
-        else 4 * model.hidden
-    )
+    of_image = edge * edge * model.channels * 3 // 2 if model.name == "cnn" else 4 * model.hidden
     fixed = TORCH + sum(COUNTS[config.data.name]) * edge * edge + 4 * (8 + 3 * rows) * parameters
     return Need(
         fixed + ACTIVATION * max(images, 250) * of_image,

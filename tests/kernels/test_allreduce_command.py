@@ -36,7 +36,10 @@ def test_no_command_lists_the_orderings(capsys):
     assert heads == [[o.name, o.guarantee] for o in orderings()]
     held, _, encoded = held.partition("\nwire ")
     assert [line.split()[0] for line in held.splitlines()[1:]] == list(ACCUMULATIONS)
-    assert [re.split(r"\s{2,}", line)[0] for line in encoded.splitlines()[1:]] == [*wires.SUMMARIES, *wires.LOSSY]
+    assert [re.split(r"\s{2,}", line)[0] for line in encoded.splitlines()[1:]] == [
+        *wires.SUMMARIES,
+        *wires.LOSSY,
+    ]
     assert re.search(
         r"^permuted .*\n(?: .*\n)+ +Parameters: seed=0 \(0 to 9223372036854775807\)\.$", text, re.MULTILINE
     )

@@ -140,8 +140,8 @@ def test_seeds_of_weights_order_and_dropping_move_nothing_else():
 
 NETWORKS = {
     "mlp": (Model("mlp", hidden=128), 118_282),
-    "cnn": (Model("cnn", hidden=64, channels=(8, 16)), 54_314),
-    "wide cnn": (Model("cnn", hidden=128, channels=(16, 32)), 215_370),
+    "cnn": (Model("cnn", hidden=64, channels=8), 54_314),
+    "wide cnn": (Model("cnn", hidden=128, channels=16), 215_370),
 }
 
 
@@ -327,6 +327,9 @@ def launched(out, *more):
     (["--until=5"], "--until 5: this problem has 4 steps"),
     (["--data=digits", "--data-dir=/nonexistent"], "--data-dir /nonexistent: no digits.csv.gz"),
     (["--data=cifar"], "fashion"),
+    (["--wire=morse"], "fp8"),
+    (["--wire=fp8", "--guarantee=exact"], "exact"),
+    (["--wire=sign:feedback=on", "--checkpoint-every=2"], "do not hold what feedback keeps"),
     (["--restart=/nonexistent.h5"], "--restart /nonexistent.h5: cannot read it"),
 ])  # fmt: skip
 def test_what_cannot_be_run_is_refused_before_anything_is_created(tmp_path, capsys, options, message):

@@ -15,7 +15,11 @@ from tests.ranks import on_ranks
 SMALL = ["--data", "blobs", "--set", "model.hidden=32", "--batch", "128",
          "--set", "training.micro=16", "--set", "training.bucket=4096", "--steps", "6", "--no-progress"]  # fmt: skip
 LAYOUT = ["--guarantee", "layout"]
-MODELS = {"mlp": ["--model", "mlp"], "cnn": ["--model", "cnn", "--set", "model.channels=4,8"]}
+MORE = (["--threads", "2"], ["--check-ranks"])  # which change no bit either
+MODELS = {
+    "mlp": ["--model", "mlp"],
+    "cnn": ["--model", "cnn", "--set", "model.channels=4", "--set", "model.channels=8"],
+}
 
 
 def training(n, *options, out, library="mpich", by=on_ranks):
@@ -50,7 +54,8 @@ def test_one_hash_for_any_number_of_ranks(tmp_path, reference, library, size, mo
 
 
 @pytest.mark.parametrize(
-    "options", [["--shuffle-blocks", "3"], ["--no-overlap"], ["--threads", "2"], ["--check-ranks"]]
+    "options",
+    [["--shuffle-blocks", "3"], ["--no-overlap"], *(pytest.param(x, marks=pytest.mark.slow) for x in MORE)],
 )
 def test_one_hash_for_any_ownership_overlap_and_number_of_threads(tmp_path, reference, options):
     prints, _ = training(2, *LAYOUT, *MODELS["cnn"], *options, out=tmp_path / "run")
@@ -59,13 +64,16 @@ def test_one_hash_for_any_ownership_overlap_and_number_of_threads(tmp_path, refe
 
 @pytest.mark.parametrize(
     "means",
-    [["--allreduce", "block-tree"], ["--allreduce", "direct", "--accumulate", "exact"]],
+    [
+        ["--allreduce", "block-tree"],
+        pytest.param(["--allreduce", "direct", "--accumulate", "exact"], marks=pytest.mark.slow),
+    ],
     ids=["tree", "exact"],
 )
 def test_buckets_change_no_bit_where_sums_do_not_depend_on_the_vector(tmp_path, means):
     prints = set()
     for number, (ranks, more) in enumerate(
-        [(1, []), (3, ["--no-overlap"]), (2, ["--shuffle-blocks", "5"])],
+        [(1, []), (3, ["--shuffle-blocks", "5"])],
     ):
         for bucket in (1024, 2**20):
             out = tmp_path / f"{number}-{bucket}"
@@ -78,6 +86,17 @@ def test_without_a_guarantee_the_number_of_ranks_shows(tmp_path):
     """Else the guarantee would not matter here, and the tests above would prove nothing."""
     prints = {training(n, out=tmp_path / str(n))[0][0] for n in (1, 2, 3)}
     assert len(prints) == 3
+
+
+WIRES = {"fp8": 3, "table:n=4,feedback=on": 2}  # on so many ranks
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_one_hash_over_a_wire_that_loses_something_which_is_another(tmp_path, reference, wire):
+    prints = set()
+    for ranks, more in ((1, []), (WIRES[wire], ["--shuffle-blocks", "3"])):
+        prints |= set(training(ranks, *LAYOUT, "--wire", wire, *more, out=tmp_path / str(ranks))[0])
+    assert len(prints) == 1 and prints != {reference("mlp")}
 
 
 def test_under_run_repeats_on_one_layout_agree(tmp_path):
@@ -118,7 +137,7 @@ def test_a_flipped_bit_is_found_in_the_tensor_it_struck(tmp_path):
     assert run.returncode == 3 and "first at step 4, weights, block 2" in run.stdout, run.stdout + run.stderr
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_gradient_that_is_not_finite_ends_the_run_and_is_named(tmp_path, ranks):
     options = [*LAYOUT, "--fault", "nan@step=4,block=2", "--out", str(tmp_path / "run")]
     run = run_mpi(ranks, ["-m", "miniapps.training", *SMALL, *options])

@@ -7,7 +7,7 @@ KERNEL = 5
 
 def shapes(model, edge: int) -> dict[str, tuple[int, ...]]:
     """Of weights (out, in, 5, 5) and (out, in), and biases."""
-    first, second = model.channels
+    first, second = model.channels, 2 * model.channels
     flat = second * (edge // 4) ** 2
     return {
         "conv1.weight": (first, 1, KERNEL, KERNEL),
