@@ -142,8 +142,8 @@ def counts(cell: Cell, size: int, asked) -> tuple[int, ...] | None:
     schedule_ = schedule(cell.ordering, size, cell.count, asked)
     if schedule_ is None:
         return None
-    itemsize = reduction(cell.ordering, cell.count, asked).element_bytes
-    c = cost(schedule_, cell.count, itemsize, asked.dtype.itemsize, asked.nodes)
+    described = reduction(cell.ordering, cell.count, asked)
+    c = cost(schedule_, cell.count, described.element_bytes, described.total_element_bytes, asked.nodes)
     return c.critical_messages, c.critical_bytes, c.critical_additions, c.crossing_messages, c.crossing_bytes
 
 

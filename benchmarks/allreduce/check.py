@@ -60,7 +60,7 @@ def correct(cell: Cell, size: int, dtype: np.dtype, reducer, asked) -> tuple[np.
         more["order"] = reducer.drain_orders()[-1].tolist()
     known = context(cell.ordering, size, asked)
     named = Reduction.named(cell.ordering)
-    more["accumulation"] = named.accumulation
+    more |= {"accumulation": named.accumulation, "wire": named.wire}
     totals = simulate(named.ordering, vectors, operation=operations.get(asked.op), **more, **known)
     return totals[0], None
 

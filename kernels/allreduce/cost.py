@@ -49,8 +49,8 @@ class Cost:
 def cost(
     schedule: Schedule,
     n: int,
-    itemsize: int,
-    total_itemsize: int | None = None,
+    itemsize: float,
+    total_itemsize: float | None = None,
     nodes: Sequence[Hashable] | None = None,
 ) -> Cost:
     """The cost of all-reducing n elements of `itemsize` bytes.
@@ -73,7 +73,7 @@ def cost(
 
 
 def sent(
-    schedule: Schedule, n: int, itemsize: int, total_itemsize: int | None = None
+    schedule: Schedule, n: int, itemsize: float, total_itemsize: float | None = None
 ) -> dict[tuple[int, int], int]:
     """{(rank, another): bytes that one sends to the other} in one all-reduce of n elements; sizes as of `cost`."""
     gathers = gathers_from(schedule) if total_itemsize not in (None, itemsize) else None
@@ -83,14 +83,14 @@ def sent(
             size = total_itemsize if gathers is not None and index >= gathers else itemsize
             assert size is not None
             for t in transfers(current.sends, partial(schedule.bounds, n)):
-                by_pair[rank, t.peer] += (t.stop - t.start) * size
+                by_pair[rank, t.peer] += round((t.stop - t.start) * size)
     return by_pair
 
 
 def _counts(
     current: Sequence[Round],
     bounds: Callable[[int], tuple[int, int]],
-    itemsize: int,
+    itemsize: float,
     nodes: Sequence[Hashable],
 ) -> tuple[int, ...]:
     """Of one round all fields of a Cost behind the first."""
@@ -103,7 +103,7 @@ def _counts(
     for rank, part in enumerate(current):
         for way, listed in enumerate((part.sends, part.receives)):
             for t in transfers(listed, bounds):
-                nbytes, crosses = (t.stop - t.start) * itemsize, nodes[t.peer] != nodes[rank]
+                nbytes, crosses = round((t.stop - t.start) * itemsize), nodes[t.peer] != nodes[rank]
                 if way == 0:
                     messages, total, crossing = messages + 1, total + nbytes, crossing + nbytes * crosses
                 if crosses:

@@ -104,10 +104,13 @@ class Reduction:
 
     @classmethod
     def named(cls, label: str, *shape_and_type, **more) -> Reduction:
-        """The reduction of that `label`: "ring", "ring:start=1 in exact", "two-level in fixed-point over packed"."""
+        """The reduction of that `label`: "ring", "ring:start=1 in exact", "two-level in fixed-point over packed". Over a
+        wire that loses something it is of float32 where nothing else is given."""
         label, _, wire = label.partition(OVER)
         ordering, _, accumulation = label.partition(IN)
         more |= {"accumulation": accumulation or "working", "wire": wire or wires.PLAIN}
+        if coding(more["wire"]) is not None and len(shape_and_type) < 2:
+            more.setdefault("dtype", "float32")
         return cls(ordering, *shape_and_type, **more)
 
     @property
@@ -152,19 +155,26 @@ class Reduction:
         )
 
     @property
-    def element_bytes(self) -> int:
-        """Bytes of an element in a message."""
+    def element_bytes(self) -> float:
+        """Bytes of an element in a message: of a wire that loses something, heads of cells included, the mean."""
+        if self.coding is not None:
+            return self.total_bytes / max(math.prod(self.shape), 1)
         if self.contributions_travel:
             return self.dtype.itemsize
         held = accumulate.get(self.accumulation, self.dtype, self.operation)
         return held.width * held.travels.itemsize
 
     @property
+    def total_element_bytes(self) -> float:
+        """Bytes of an element of the total, where that travels complete."""
+        return self.dtype.itemsize if self.coding is None else self.element_bytes
+
+    @property
     def total_bytes(self) -> int:
         """Bytes of a whole vector in messages."""
         if self.coding is not None:
             return self.coding.codec.nbytes(self.cells)
-        return math.prod(self.shape) * self.element_bytes
+        return int(math.prod(self.shape) * self.element_bytes)
 
     @cached_property
     def cells(self) -> Cells:

@@ -34,7 +34,7 @@ def rows(
     for reduction in chosen:
         ordering = reduction.entry
         schedule = choice.feasible(ordering, ordering.schedule(size, **context))
-        c = cost(schedule, n, reduction.element_bytes, reduction.dtype.itemsize, placed)
+        c = cost(schedule, n, reduction.element_bytes, reduction.total_element_bytes, placed)
         listed.append({"ordering": reduction.label} | vars(c) | {"seconds": c.seconds(*times)})
     return listed
 

@@ -168,7 +168,7 @@ def _sent(
             return None if several else coding.sent(reduction.coding, reduction.cells, schedule)
     except (ChoiceError, TypeError, ValueError):
         return None
-    return sent(schedule, math.prod(reduction.shape), reduction.element_bytes, reduction.dtype.itemsize)
+    return sent(schedule, math.prod(reduction.shape), reduction.element_bytes, reduction.total_element_bytes)
 
 
 def _itemsize(dtype: str) -> int:

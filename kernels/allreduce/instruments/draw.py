@@ -122,7 +122,7 @@ def distinct(schedule: Schedule, n: int, element: int | None = None) -> list[Dis
 
 
 def _counts(schedule: Schedule, n: int, reduction: Reduction) -> str:
-    c = cost(schedule, n, reduction.element_bytes, reduction.dtype.itemsize)
+    c = cost(schedule, n, reduction.element_bytes, reduction.total_element_bytes)
     return (
         f"{_count(c.rounds, 'round')}, {_count(c.messages, 'message')}; a vector of {_count(n, 'element')} in "
         f"{_count(schedule.chunks, 'chunk')}; round by round, the busiest rank moves "
