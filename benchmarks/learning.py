@@ -1,4 +1,4 @@
-"""Learning curves predicted: how far from the truth, on Fashion-MNIST in one process.
+"""Learning curves predicted, and AdaPrec against fixed wires, on Fashion-MNIST in one process.
 
     python -m benchmarks.learning --data DIRECTORY            # of the four IDX files, as .gz
     python -m benchmarks.learning curves --data DIRECTORY --record tests/kernels/learning_curves.json
@@ -6,9 +6,11 @@
 curves    accuracy on the test set of 784-128-128-10 with momentum 0.9 and rate eta (1 - t/T)^2, on three wires and four
           seeds: the last of 24 points predicted from the first 12, by the sum of learning rates, by steps, and as the
           value at half time
+policy    AdaPrec in both forms, and every fixed wire, in one time budget over links of 20 and 200 MB/s: regret in
+          accuracy. Time is computed, not measured: COMPUTE_S a step, and twice the bytes of the gradient
 
 A wire is applied to the gradient of the whole batch; what `sign` leaves out is added to the next one (Seide 2014).
-The last 4,000 images for training are left out.
+Held-out images are the last 4,000 of those for training.
 """
 
 import gzip
@@ -21,7 +23,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness.results import parts_parser, run_parts
+from benchmarks.harness.turns import ratio
+from kernels.learning.adaprec import FORMS, AdaPrec
 from kernels.learning.curves import predict
+from kernels.learning.regret import regret
 from kernels.progress import Progress
 
 SIZES = (784, 128, 128, 10)
@@ -29,31 +34,44 @@ BATCH, MOMENTUM, RATE = 256, 0.9, 0.05
 HELD_OUT = 4000
 POINTS, CURVES = 24, 4  # of a curve; seeds
 EPOCHS = 3
+COMPUTE_S = 5.5e-3  # of a step: an epoch of 235 steps takes 1.3 s
+BITS = {"float32": 32, "fp8": 8, "sign": 1, "table:n=1": 1}
+LINKS = {"20 MB/s": 20e6, "200 MB/s": 200e6}
+BUDGET_STEPS = 1200  # of the cheapest wire, in a budget
+EVALUATED = 4  # times in a task
 
 
 @dataclass
 class State:
-    """Weights, momenta and what the wire left out, (tensors), and how far the run is: steps, sum of learning rates."""
+    """Weights, momenta and what the wire left out, (tensors), and how far the run is: steps, sum of learning rates,
+    seconds."""
 
     weights: list
     momenta: list
     left: list
     steps: int = 0
     rates: float = 0.0
+    seconds: float = 0.0
+
+    def copy(self) -> "State":
+        """Another state that is equal."""
+        tensors = ([each.clone() for each in own] for own in (self.weights, self.momenta, self.left))
+        return State(*tensors, self.steps, self.rates, self.seconds)
 
 
 @dataclass(frozen=True)
 class Data:
-    """(images, labels) each."""
+    """(images, labels) each; `held_out` are none of those that are trained on."""
 
     train: tuple
+    held_out: tuple
     test: tuple
 
 
 def read(directory: Path) -> Data:
     """Fashion-MNIST."""
     x, y = images(directory, "train")
-    return Data((x[:-HELD_OUT], y[:-HELD_OUT]), images(directory, "t10k"))
+    return Data((x[:-HELD_OUT], y[:-HELD_OUT]), (x[-HELD_OUT:], y[-HELD_OUT:]), images(directory, "t10k"))
 
 
 def images(directory: Path, name: str):
@@ -100,11 +118,13 @@ def sent(gradient, wire: str, left):
         return gradient
     if wire == "fp8":
         return gradient.to(torch.float8_e5m2).to(torch.float32)
-    whole = gradient + left
-    up = whole >= 0
-    arrived = torch.where(up, whole[up].mean(), whole[~up].mean())
-    left.copy_(whole - arrived)
-    return arrived
+    if wire == "sign":
+        whole = gradient + left
+        up = whole >= 0
+        arrived = torch.where(up, whole[up].mean(), whole[~up].mean())
+        left.copy_(whole - arrived)
+        return arrived
+    return torch.sign(gradient) * torch.quantile(gradient.abs().flatten(), 0.99)  # table:n=1
 
 
 @lru_cache(4)
@@ -113,7 +133,7 @@ def order(seed: int, epoch: int, n: int) -> np.ndarray:
     return np.random.default_rng([seed, 2, epoch]).permutation(n)
 
 
-def step(state: State, wire: str, data: Data, seed: int, rate: float) -> None:
+def step(state: State, wire: str, data: Data, seed: int, rate: float, seconds: float) -> None:
     """One step, in place."""
     import torch
 
@@ -127,7 +147,7 @@ def step(state: State, wire: str, data: Data, seed: int, rate: float) -> None:
         for w, m, rest, gradient in zip(state.weights, state.momenta, state.left, gradients, strict=True):
             m.mul_(MOMENTUM).add_(sent(gradient, wire, rest))
             w.requires_grad_(False).add_(m, alpha=-rate)
-    state.steps, state.rates = state.steps + 1, state.rates + rate
+    state.steps, state.rates, state.seconds = state.steps + 1, state.rates + rate, state.seconds + seconds
 
 
 def accuracy(state: State, data: Data) -> float:
@@ -136,12 +156,20 @@ def accuracy(state: State, data: Data) -> float:
     return float((outputs(state.weights, x).argmax(1) == y).double().mean())
 
 
+def loss(state: State, data: Data) -> float:
+    """On the images that are held out."""
+    import torch
+
+    x, y = data.held_out
+    return float(torch.nn.functional.cross_entropy(outputs(state.weights, x), y))
+
+
 def curve(wire: str, seed: int, data: Data) -> dict:
     """Steps, sums of rates and accuracies at POINTS places of a run."""
     state, points = begun(seed), []
     every = EPOCHS * (len(data.train[0]) // BATCH) // POINTS
     for k in range(POINTS * every):
-        step(state, wire, data, seed, RATE * (1 - k / (POINTS * every)) ** 2)
+        step(state, wire, data, seed, RATE * (1 - k / (POINTS * every)) ** 2, 0.0)
         if (k + 1) % every == 0:
             points.append((state.steps, state.rates, accuracy(state, data)))
     steps, rates, reached = zip(*points, strict=True)
@@ -175,6 +203,72 @@ def curve_rows(options) -> list[dict]:
     return rows
 
 
+def seconds_of(wire: str, speed: float) -> float:
+    """Of a step over a link of so many bytes per second."""
+    elements = sum(a * b for a, b in pairwise(SIZES))
+    return COMPUTE_S + 2 * elements * BITS[wire] / 8 / speed
+
+
+def fixed(wire: str, seed: int, speed: float, budget: float, data: Data) -> float:
+    """Accuracy after the budget."""
+    state, seconds = begun(seed), seconds_of(wire, speed)
+    while state.seconds + seconds <= budget:
+        step(state, wire, data, seed, RATE * (1 - state.seconds / budget) ** 2, seconds)
+    return accuracy(state, data)
+
+
+def adaptive(form: str, seed: int, speed: float, budget: float, data: Data) -> tuple[float, AdaPrec]:
+    """Accuracy after the budget, and what was decided. A run that is sent back has spent its time all the same."""
+    policy = AdaPrec(tuple(BITS), budget, form, steps=round(BUDGET_STEPS / 12))
+    kept = {policy.state: begun(seed)}
+    while (task := policy.task()) is not None:
+        state, begin, measured = kept[task.begin].copy(), policy.spent, []
+        state.seconds = begin
+        seconds = seconds_of(task.wire, speed)
+        count = max(1, min(round(task.seconds / seconds), task.steps or round(task.seconds / seconds)))
+        marks = set(np.linspace(0, count, EVALUATED + 1).round().astype(int)[1:].tolist())
+        for k in range(count):
+            step(state, task.wire, data, seed, RATE * max(0.0, 1 - state.seconds / budget) ** 2, seconds)
+            if k + 1 in marks:
+                measured.append((loss(state, data), state.rates))
+        kept[task.end] = state
+        policy.done(state.seconds - begin, *zip(*measured, strict=True))
+    return accuracy(kept[policy.state], data), policy
+
+
+def policy_rows(options) -> list[dict]:
+    """Accuracies and regret."""
+    data, rows, seeds = read(options.data), [], range(options.seeds)
+    for link, speed in LINKS.items():
+        budget = BUDGET_STEPS * min(seconds_of(wire, speed) for wire in BITS)
+        tasks = {(w, s): partial(fixed, w, s, speed, budget, data) for w in BITS for s in seeds}
+        reached = dict(zip(tasks, each(tasks, options.quiet), strict=True))
+        by_wire = {wire: [reached[wire, seed] for seed in seeds] for wire in BITS}
+        for wire, values in by_wire.items():
+            rows.append(
+                {"part": "policy", "what": f"{link}, {wire}", "figure": spread(values), "raw": values}
+            )
+        for form in FORMS:
+            tasks = {s: partial(adaptive, form, s, speed, budget, data) for s in seeds}
+            runs = each(tasks, options.quiet)
+            values = [value for value, _ in runs]
+            lost = regret(by_wire, values)
+            tried = np.mean([policy.tried / policy.spent for _, policy in runs])
+            raw = [[decision.wire for decision in policy.decisions] for _, policy in runs]
+            figure = f"{lost.mean:.4f} ({lost.low:.4f} to {lost.high:.4f}) of {lost.best}"
+            rows += [
+                {"part": "policy", "what": f"{link}, AdaPrec, {form}", "figure": spread(values), "raw": raw},
+                {"part": "policy", "what": f"{link}, regret, {form}", "figure": figure, "raw": values},
+                {
+                    "part": "policy",
+                    "what": f"{link}, time of trials, {form}",
+                    "figure": float(tried),
+                    "raw": [],
+                },
+            ]
+    return rows
+
+
 def each(tasks: dict, quiet: bool) -> list:
     """What the tasks return."""
     progress = Progress("benchmark", quiet=quiet)
@@ -186,13 +280,19 @@ def each(tasks: dict, quiet: bool) -> list:
     return results
 
 
-PARTS = {"curves": curve_rows}
+def spread(values: list[float]) -> dict[str, float]:
+    """Median, minimum and maximum."""
+    return ratio(values, [1.0] * len(values))
+
+
+PARTS = {"curves": curve_rows, "policy": policy_rows}
 
 
 def main(argv=None) -> None:
     """Measure the parts asked for."""
     parser = parts_parser("learning", __doc__, PARTS, 1)
     parser.add_argument("--data", type=Path, required=True, metavar="DIRECTORY", help="of Fashion-MNIST")
+    parser.add_argument("--seeds", type=int, default=3, help="of the part policy (default %(default)s)")
     parser.add_argument("--record", type=Path, metavar="FILE", help="write the curves there")
     run_parts("learning", parser, PARTS, argv)
 
