@@ -7,8 +7,8 @@
 | `log-power` | a / (1 + ((1 + u) / e^b)^c) | the same |
 | `ilog2` | c + a / log(2 + u) | the same |
 
-u = n x / x_n: the abscissa of n points, scaled so that the last lies at n. The caller chooses it; the sum of learning
-rates so far predicts better than the number of steps (docs/learning.md).
+u = n x / x_n: the abscissa of n points, scaled so that the last lies at n. The caller chooses it: steps, or the sum of
+learning rates so far; docs/learning.md says how far from the truth either was.
 """
 
 from __future__ import annotations

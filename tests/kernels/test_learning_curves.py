@@ -1,10 +1,14 @@
 """Learning curves predicted: known curves come back, noise widens, what cannot be fitted is said to be so."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from kernels.learning.curves import MODELS, predict
 
+RECORDED = Path(__file__).with_name("learning_curves.json")
 U = np.arange(1.0, 13.0)  # twelve points, whose scaled abscissa is themselves
 KNOWN = {
     "pow3": lambda u: 0.9 - 0.5 * (1 + u) ** -0.7,
@@ -91,3 +95,19 @@ def test_every_model_has_more_points_than_parameters():
     assert {name: model.parameters for name, model in MODELS.items()} == {
         "pow3": 3, "exp3": 3, "log-power": 3, "ilog2": 2,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("abscissa", ["steps", "rates"])
+def test_the_ends_of_recorded_curves_are_nearer_than_the_last_value_where_learning_is_smooth(abscissa):
+    """What `python -m benchmarks.learning curves` recorded; of `sign`, whose first half is noise, sigma says so."""
+    away, last, within = [], [], 0
+    for recorded in json.loads(RECORDED.read_text())["curves"]:
+        x, y = recorded[abscissa], recorded["accuracy"]
+        half = len(y) // 2
+        found = predict(x[:half], y[:half], x[-1])
+        within += abs(found.mean - y[-1]) < 2 * found.sigma
+        if recorded["wire"] != "sign":
+            away.append(abs(found.mean - y[-1]))
+            last.append(abs(y[half - 1] - y[-1]))
+    assert len(away) == 8 and np.mean(away) < 0.75 * np.mean(last)
+    assert within >= 10  # of 12

@@ -1,0 +1,301 @@
+"""Learning curves predicted, and AdaPrec against fixed wires, on Fashion-MNIST in one process.
+
+    python -m benchmarks.learning --data DIRECTORY            # of the four IDX files, as .gz
+    python -m benchmarks.learning curves --data DIRECTORY --record tests/kernels/learning_curves.json
+
+curves    accuracy on the test set of 784-128-128-10 with momentum 0.9 and rate eta (1 - t/T)^2, on three wires and four
+          seeds: the last of 24 points predicted from the first 12, by the sum of learning rates, by steps, and as the
+          value at half time
+policy    AdaPrec in both forms, and every fixed wire, in one time budget over links of 20 and 200 MB/s: regret in
+          accuracy. Time is computed, not measured: COMPUTE_S a step, and twice the bytes of the gradient
+
+A wire is applied to the gradient of the whole batch; what `sign` leaves out is added to the next one (Seide 2014).
+Held-out images are the last 4,000 of those for training.
+"""
+
+import gzip
+import json
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.harness.results import parts_parser, run_parts
+from benchmarks.harness.turns import ratio
+from kernels.learning.adaprec import FORMS, AdaPrec
+from kernels.learning.curves import predict
+from kernels.learning.regret import regret
+from kernels.progress import Progress
+
+SIZES = (784, 128, 128, 10)
+BATCH, MOMENTUM, RATE = 256, 0.9, 0.05
+HELD_OUT = 4000
+POINTS, CURVES = 24, 4  # of a curve; seeds
+EPOCHS = 3
+COMPUTE_S = 5.5e-3  # of a step: an epoch of 235 steps takes 1.3 s
+BITS = {"float32": 32, "fp8": 8, "sign": 1, "table:n=1": 1}
+LINKS = {"20 MB/s": 20e6, "200 MB/s": 200e6}
+BUDGET_STEPS = 1200  # of the cheapest wire, in a budget
+EVALUATED = 4  # times in a task
+
+
+@dataclass
+class State:
+    """Weights, momenta and what the wire left out, (tensors), and how far the run is: steps, sum of learning rates,
+    seconds."""
+
+    weights: list
+    momenta: list
+    left: list
+    steps: int = 0
+    rates: float = 0.0
+    seconds: float = 0.0
+
+    def copy(self) -> "State":
+        """Another state that is equal."""
+        tensors = ([each.clone() for each in own] for own in (self.weights, self.momenta, self.left))
+        return State(*tensors, self.steps, self.rates, self.seconds)
+
+
+@dataclass(frozen=True)
+class Data:
+    """(images, labels) each; `held_out` are none of those that are trained on."""
+
+    train: tuple
+    held_out: tuple
+    test: tuple
+
+
+def read(directory: Path) -> Data:
+    """Fashion-MNIST."""
+    x, y = images(directory, "train")
+    return Data((x[:-HELD_OUT], y[:-HELD_OUT]), (x[-HELD_OUT:], y[-HELD_OUT:]), images(directory, "t10k"))
+
+
+def images(directory: Path, name: str):
+    """(n, 784) float32 in 0 ... 1 and (n,) int64 labels as tensors; `name` is train or t10k."""
+    import torch
+
+    pixels = gzip.decompress((directory / f"{name}-images-idx3-ubyte.gz").read_bytes())
+    labels = gzip.decompress((directory / f"{name}-labels-idx1-ubyte.gz").read_bytes())
+    x = np.frombuffer(pixels, np.uint8, offset=16).reshape(-1, SIZES[0])
+    y = np.frombuffer(labels, np.uint8, offset=8)
+    return torch.from_numpy(x / np.float32(255)), torch.from_numpy(y.astype(np.int64))
+
+
+def begun(seed: int) -> State:
+    """A state before the first step."""
+    import torch
+
+    rng = np.random.default_rng([seed, 1])
+    weights = []
+    for fan_in, fan_out in pairwise(SIZES):
+        weights.append(
+            torch.from_numpy(rng.normal(0, (2 / fan_in) ** 0.5, (fan_out, fan_in)).astype(np.float32))
+        )
+        weights.append(torch.zeros(fan_out))
+    return State(weights, *([torch.zeros_like(w) for w in weights] for _ in range(2)))
+
+
+def outputs(weights, x):
+    """(n, 10) of images (n, 784)."""
+    import torch
+
+    for k in range(0, len(weights), 2):
+        x = torch.nn.functional.linear(x, weights[k], weights[k + 1])
+        x = torch.relu(x) if k + 2 < len(weights) else x
+    return x
+
+
+def sent(gradient, wire: str, left):
+    """What arrives of the gradient of a tensor; those of one dimension travel as they are. `left`, in place: what
+    `sign` leaves out, which is added first."""
+    import torch
+
+    if wire == "float32" or gradient.ndim == 1:
+        return gradient
+    if wire == "fp8":
+        return gradient.to(torch.float8_e5m2).to(torch.float32)
+    if wire == "sign":
+        whole = gradient + left
+        up = whole >= 0
+        arrived = torch.where(up, whole[up].mean(), whole[~up].mean())
+        left.copy_(whole - arrived)
+        return arrived
+    return torch.sign(gradient) * torch.quantile(gradient.abs().flatten(), 0.99)  # table:n=1
+
+
+@lru_cache(4)
+def order(seed: int, epoch: int, n: int) -> np.ndarray:
+    """The order of n images in an epoch."""
+    return np.random.default_rng([seed, 2, epoch]).permutation(n)
+
+
+def step(state: State, wire: str, data: Data, seed: int, rate: float, seconds: float) -> None:
+    """One step, in place."""
+    import torch
+
+    x, y = data.train
+    epoch, place = divmod(state.steps, len(x) // BATCH)
+    batch = torch.from_numpy(order(seed, epoch, len(x))[place * BATCH : (place + 1) * BATCH])
+    leaves = [w.requires_grad_() for w in state.weights]
+    loss = torch.nn.functional.cross_entropy(outputs(leaves, x[batch]), y[batch])
+    gradients = torch.autograd.grad(loss, leaves)
+    with torch.no_grad():
+        for w, m, rest, gradient in zip(state.weights, state.momenta, state.left, gradients, strict=True):
+            m.mul_(MOMENTUM).add_(sent(gradient, wire, rest))
+            w.requires_grad_(False).add_(m, alpha=-rate)
+    state.steps, state.rates, state.seconds = state.steps + 1, state.rates + rate, state.seconds + seconds
+
+
+def accuracy(state: State, data: Data) -> float:
+    """On the test set."""
+    x, y = data.test
+    return float((outputs(state.weights, x).argmax(1) == y).double().mean())
+
+
+def loss(state: State, data: Data) -> float:
+    """On the images that are held out."""
+    import torch
+
+    x, y = data.held_out
+    return float(torch.nn.functional.cross_entropy(outputs(state.weights, x), y))
+
+
+def curve(wire: str, seed: int, data: Data) -> dict:
+    """Steps, sums of rates and accuracies at POINTS places of a run."""
+    state, points = begun(seed), []
+    every = EPOCHS * (len(data.train[0]) // BATCH) // POINTS
+    for k in range(POINTS * every):
+        step(state, wire, data, seed, RATE * (1 - k / (POINTS * every)) ** 2, 0.0)
+        if (k + 1) % every == 0:
+            points.append((state.steps, state.rates, accuracy(state, data)))
+    steps, rates, reached = zip(*points, strict=True)
+    return {"wire": wire, "seed": seed, "steps": steps, "rates": rates, "accuracy": reached}
+
+
+def errors(recorded: dict) -> dict[str, float]:
+    """By abscissa, and of the last value: how far the end of a curve is from what its first half says."""
+    y = recorded["accuracy"]
+    half = len(y) // 2
+    away = {"last value": abs(y[half - 1] - y[-1])}
+    for name in ("rates", "steps"):
+        x = recorded[name]
+        away[name] = abs(predict(x[:half], y[:half], x[-1]).mean - y[-1])
+    return away
+
+
+def curve_rows(options) -> list[dict]:
+    """Errors of predictions, over all curves."""
+    data = read(options.data)
+    tasks = {(w, s): partial(curve, w, s, data) for w in ("float32", "fp8", "sign") for s in range(CURVES)}
+    recorded = each(tasks, options.quiet)
+    if options.record:
+        options.record.write_text(json.dumps({"curves": recorded}) + "\n")
+    away = [errors(each) for each in recorded]
+    rows = []
+    for name in ("last value", "steps", "rates"):
+        mean = float(np.mean([each[name] for each in away]))
+        what = f"mean absolute error of {len(away)} curves, by {name}"
+        rows.append({"part": "curves", "what": what, "figure": mean, "raw": [each[name] for each in away]})
+    return rows
+
+
+def seconds_of(wire: str, speed: float) -> float:
+    """Of a step over a link of so many bytes per second."""
+    elements = sum(a * b for a, b in pairwise(SIZES))
+    return COMPUTE_S + 2 * elements * BITS[wire] / 8 / speed
+
+
+def fixed(wire: str, seed: int, speed: float, budget: float, data: Data) -> float:
+    """Accuracy after the budget."""
+    state, seconds = begun(seed), seconds_of(wire, speed)
+    while state.seconds + seconds <= budget:
+        step(state, wire, data, seed, RATE * (1 - state.seconds / budget) ** 2, seconds)
+    return accuracy(state, data)
+
+
+def adaptive(form: str, seed: int, speed: float, budget: float, data: Data) -> tuple[float, AdaPrec]:
+    """Accuracy after the budget, and what was decided. A run that is sent back has spent its time all the same."""
+    policy = AdaPrec(tuple(BITS), budget, form, steps=round(BUDGET_STEPS / 12))
+    kept = {policy.state: begun(seed)}
+    while (task := policy.task()) is not None:
+        state, begin, measured = kept[task.begin].copy(), policy.spent, []
+        state.seconds = begin
+        seconds = seconds_of(task.wire, speed)
+        count = max(1, min(round(task.seconds / seconds), task.steps or round(task.seconds / seconds)))
+        marks = set(np.linspace(0, count, EVALUATED + 1).round().astype(int)[1:].tolist())
+        for k in range(count):
+            step(state, task.wire, data, seed, RATE * max(0.0, 1 - state.seconds / budget) ** 2, seconds)
+            if k + 1 in marks:
+                measured.append((loss(state, data), state.rates))
+        kept[task.end] = state
+        policy.done(state.seconds - begin, *zip(*measured, strict=True))
+    return accuracy(kept[policy.state], data), policy
+
+
+def policy_rows(options) -> list[dict]:
+    """Accuracies and regret."""
+    data, rows, seeds = read(options.data), [], range(options.seeds)
+    for link, speed in LINKS.items():
+        budget = BUDGET_STEPS * min(seconds_of(wire, speed) for wire in BITS)
+        tasks = {(w, s): partial(fixed, w, s, speed, budget, data) for w in BITS for s in seeds}
+        reached = dict(zip(tasks, each(tasks, options.quiet), strict=True))
+        by_wire = {wire: [reached[wire, seed] for seed in seeds] for wire in BITS}
+        for wire, values in by_wire.items():
+            rows.append(
+                {"part": "policy", "what": f"{link}, {wire}", "figure": spread(values), "raw": values}
+            )
+        for form in FORMS:
+            tasks = {s: partial(adaptive, form, s, speed, budget, data) for s in seeds}
+            runs = each(tasks, options.quiet)
+            values = [value for value, _ in runs]
+            lost = regret(by_wire, values)
+            tried = np.mean([policy.tried / policy.spent for _, policy in runs])
+            raw = [[decision.wire for decision in policy.decisions] for _, policy in runs]
+            figure = f"{lost.mean:.4f} ({lost.low:.4f} to {lost.high:.4f}) of {lost.best}"
+            rows += [
+                {"part": "policy", "what": f"{link}, AdaPrec, {form}", "figure": spread(values), "raw": raw},
+                {"part": "policy", "what": f"{link}, regret, {form}", "figure": figure, "raw": values},
+                {
+                    "part": "policy",
+                    "what": f"{link}, time of trials, {form}",
+                    "figure": float(tried),
+                    "raw": [],
+                },
+            ]
+    return rows
+
+
+def each(tasks: dict, quiet: bool) -> list:
+    """What the tasks return."""
+    progress = Progress("benchmark", quiet=quiet)
+    results = []
+    for k, (name, task) in enumerate(tasks.items()):
+        progress.show(k / len(tasks), f"{name}")
+        results.append(task())
+    progress.clear()
+    return results
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    """Median, minimum and maximum."""
+    return ratio(values, [1.0] * len(values))
+
+
+PARTS = {"curves": curve_rows, "policy": policy_rows}
+
+
+def main(argv=None) -> None:
+    """Measure the parts asked for."""
+    parser = parts_parser("learning", __doc__, PARTS, 1)
+    parser.add_argument("--data", type=Path, required=True, metavar="DIRECTORY", help="of Fashion-MNIST")
+    parser.add_argument("--seeds", type=int, default=3, help="of the part policy (default %(default)s)")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write the curves there")
+    run_parts("learning", parser, PARTS, argv)
+
+
+if __name__ == "__main__":
+    main()
