@@ -62,7 +62,7 @@ class Trainer:
         # Loss, and how many ranks hold a gradient that is not finite.
         self._sums = ctx.reducer("loss", (2,), blocks=self._numbers())
         # Integers, whose sum has no order.
-        self._correct = ctx.reducer("correct", (1,), "int64", by=("library", "working"), watched=False)
+        self._correct = ctx.reducer("correct", (1,), "int64", by=("direct", "working"), watched=False)
         self.loss = self.accuracy = float("nan")
 
     @property

@@ -1,0 +1,89 @@
+"""What the training mini-app costs: guarantees, and what overlap hides of slow links.
+
+    python -m benchmarks.apps.training --data-dir DIR --json benchmarks/results/training.json
+
+guarantee   decks S and M on 1 and 2 ranks: time per step under run, layout and exact over that under none, round by
+            round; none is the natural fast way: one network call per rank, the library's all-reduce
+overlap     deck M on 2 ranks, one micro-batch each, over emulated links: time per step over the larger of computing (no
+            emulated links) and communicating (what the links add to it without overlap)
+"""
+
+from benchmarks.apps.guarantees import guarantee_costs
+from benchmarks.harness.launching import launch
+from benchmarks.harness.results import parts_parser, run_parts
+from benchmarks.harness.turns import in_turn, ratio
+
+APP = "miniapps.training"
+NETWORKS = {"S": "mlp", "M": "cnn"}
+
+
+def seconds_per_step(ranks: int, options, *more) -> float:
+    """From the FOM `steps` of one run, which leaves out start-up and evaluation."""
+    common = ("--until", str(options.steps), "--evaluate-every", "0", "--data-dir", options.data_dir)
+    return 1.0 / launch(ranks, APP, (*common, *more))["fom"]["steps"]["value"]
+
+
+def guarantee(options) -> list[dict]:
+    """Cost of the guarantees relative to none."""
+    return [
+        row
+        for deck, network in NETWORKS.items()
+        for ranks in (1, 2)
+        for row in guarantee_costs(
+            lambda level, deck=deck, ranks=ranks: seconds_per_step(
+                ranks, options, "--deck", deck, "--guarantee", level
+            ),
+            options,
+            f", {network}, {ranks} rank{'s' * (ranks > 1)}",
+        )
+    ]
+
+
+def overlap(options) -> list[dict]:
+    """How much of the communication is hidden."""
+    common = ("--deck", "M", "--guarantee", "layout", "--set", "training.micro=128", "--set",
+              f"training.bucket={options.bucket}")  # fmt: skip
+    links = ("--links", options.links)
+    ways = {
+        "computing": (*common, "--no-overlap"),
+        "one after the other": (*common, *links, "--no-overlap"),
+        "overlapped": (*common, *links),
+    }
+    times = in_turn(
+        {name: lambda way=way: seconds_per_step(2, options, *way) for name, way in ways.items()},
+        options.rounds,
+        options.quiet,
+    )
+    apart = zip(times["computing"], times["one after the other"], strict=True)
+    larger = [max(computing, both - computing) for computing, both in apart]
+    named = (
+        (f"{name}, s", {"figure": sorted(raw)[len(raw) // 2], "raw": raw}) for name, raw in times.items()
+    )
+    rows = [{"part": "overlap", "what": what} | row for what, row in named]
+    for name in ("one after the other", "overlapped"):
+        what = f"{name} / max(computing, communicating), {options.links}"
+        rows.append(
+            {"part": "overlap", "what": what, "figure": ratio(times[name], larger), "raw": times[name]}
+        )
+    return rows
+
+
+PARTS = {"guarantee": guarantee, "overlap": overlap}
+
+
+def main(argv=None) -> None:
+    """Measure the parts asked for."""
+    parser = parts_parser("apps.training", __doc__, PARTS, rounds=5)
+    parser.add_argument("--steps", type=int, default=40, help="steps per run (default %(default)s)")
+    parser.add_argument(
+        "--data-dir", default="", help="directory of Fashion-MNIST, where it is not installed"
+    )
+    parser.add_argument("--bucket", type=int, default=2**16, help="bytes of a bucket (default %(default)s)")
+    parser.add_argument(
+        "--links", default="rate=4e6,latency=50e-6", help="links of the part overlap (default %(default)s)"
+    )
+    run_parts("training", parser, PARTS, argv)
+
+
+if __name__ == "__main__":
+    main()
