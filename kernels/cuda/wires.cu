@@ -98,7 +98,7 @@ struct Cast {
     __device__ static void encode(const float *x, int m, float by, u8 *out) {
         for (int i = int(threadIdx.x); i < m; i += THREADS) {
             const bool nan = magnitude_of(x[i]) > INFINITE;  // whose sign a product would lose
-            put(out + sizeof(Code) * i, As::code(nan ? x[i] : x[i] * by));
+            put(out + sizeof(Code) * i, Code(As::code(nan ? x[i] : x[i] * by)));
         }
     }
     __device__ static float value(const u8 *data, int i, float by) {

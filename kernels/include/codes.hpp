@@ -17,29 +17,29 @@ FPNA_POINT float power_of_two(int e) {
 // The exponent of a magnitude; -127 of zero and subnormal numbers.
 FPNA_POINT int exponent_of(int magnitude) { return (magnitude >> 23) - 127; }
 
-// Rounds a magnitude of at most `MOST` (a float32 as bits) to a format of that mantissa and bias. Added to a number
-// whose last place is the format's unit at this magnitude, it is rounded by the addition.
+// A magnitude (a float32 as bits; those above MOST are taken for MOST) rounded to a format of that mantissa and bias: the
+// code is the lowest byte. A number is added whose last place is the format's unit at this magnitude, so that the sum is
+// rounded as wanted: its last bits are the multiple of that unit, its first bits the exponent.
 template <int MANTISSA, int BIAS, int MOST>
 FPNA_POINT unsigned round_magnitude(int magnitude) {
-    constexpr int LEAST = (128 - BIAS) << 23;  // of the normal numbers
+    constexpr int LEAST = (128 - BIAS) << 23, UP = (23 - MANTISSA) << 23;  // LEAST: of the normal numbers
     const int m = magnitude < MOST ? magnitude : MOST, own = m & INFINITE, exponent = own > LEAST ? own : LEAST;
-    const int larger = exponent + ((23 - MANTISSA) << 23);
-    const float sum = float_of_bits(unsigned(m)) + float_of_bits(unsigned(larger));
-    return bits_of_float(sum) - unsigned(larger) + unsigned((exponent - LEAST) >> (23 - MANTISSA));
+    const unsigned sum = bits_of_float(float_of_bits(unsigned(m)) + float_of_bits(unsigned(exponent + UP)));
+    return sum + (sum >> (23 - MANTISSA)) - unsigned((LEAST + UP) >> (23 - MANTISSA));
 }
 
-// Casts: `code` and `value`; numbers of magnitude below 2^(TOP + 1) stay finite.
+// Casts: `code`, of which the lower bits count, and `value`; numbers of magnitude below 2^(TOP + 1) stay finite.
 struct AsFloat16 {
     using Code = unsigned short;
     static constexpr int TOP = 15;
-    FPNA_POINT static Code code(float x) { return narrow(x, float16()).bits; }
+    FPNA_POINT static unsigned code(float x) { return narrow(x, float16()).bits; }
     FPNA_POINT static float value(Code c) { return widen(float16{c}); }
 };
 
 struct AsBfloat16 {
     using Code = unsigned short;
     static constexpr int TOP = 127;
-    FPNA_POINT static Code code(float x) { return narrow(x, bfloat16()).bits; }
+    FPNA_POINT static unsigned code(float x) { return narrow(x, bfloat16()).bits; }
     FPNA_POINT static float value(Code c) { return widen(bfloat16{c}); }
 };
 
@@ -48,10 +48,10 @@ template <int MOST>
 struct AsFiveTwo {
     using Code = unsigned char;
     static constexpr int TOP = 15;
-    FPNA_POINT static Code code(float x) {
+    FPNA_POINT static unsigned code(float x) {
         const int magnitude = magnitude_of(x);
         const unsigned rounded = round_magnitude<2, 15, MOST>(magnitude);
-        return Code((bits_of_float(x) >> 24 & 0x80u) | (magnitude > INFINITE ? 0x7Eu : rounded));
+        return (bits_of_float(x) >> 24 & 0x80u) | (magnitude > INFINITE ? 0x7Eu : rounded);
     }
     FPNA_POINT static float value(Code c) { return widen(float16{static_cast<unsigned short>(c << 8)}); }
 };
@@ -63,8 +63,8 @@ using AsFp8 = AsFiveTwo<0x47600000>;  // 57344
 struct AsE4m3 {
     using Code = unsigned char;
     static constexpr int TOP = 8;
-    FPNA_POINT static Code code(float x) {
-        return Code((bits_of_float(x) >> 24 & 0x80u) | round_magnitude<3, 7, 0x43F00000>(magnitude_of(x)));
+    FPNA_POINT static unsigned code(float x) {
+        return (bits_of_float(x) >> 24 & 0x80u) | round_magnitude<3, 7, 0x43F00000>(magnitude_of(x));
     }
     FPNA_POINT static float value(Code c) {
         const unsigned half = (c & 0x80u) << 8 | (c & 0x7Fu) << 7;

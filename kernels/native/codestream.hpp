@@ -59,18 +59,20 @@ inline __attribute__((always_inline)) void pack(const u8 *codes, std::size_t m, 
 // Writes up to 7 bytes beyond m codes.
 template <int BITS>
 inline __attribute__((always_inline)) void unpack(const u8 *in, std::size_t m, u8 *codes) {
-    const std::size_t groups = m / 8;
-    for (std::size_t g = 0; g < groups; ++g) {
-        u64 w = 0;
-        std::memcpy(&w, in + BITS * g, BITS);
+    const std::size_t bytes = (BITS * m + 7) / 8, groups = (m + 7) / 8, whole = bytes < 8 ? 0 : (bytes - 8) / BITS;
+    std::size_t g = 0;
+    for (; g < whole; ++g) {  // 8 bytes at once, of which BITS count
+        u64 w;
+        std::memcpy(&w, in + BITS * g, 8);
         w = apart<BITS>(w);
         std::memcpy(codes + 8 * g, &w, 8);
     }
-    if (m % 8 == 0) return;
-    u64 w = 0;
-    std::memcpy(&w, in + BITS * groups, (BITS * (m % 8) + 7) / 8);
-    w = apart<BITS>(w);
-    std::memcpy(codes + 8 * groups, &w, 8);
+    for (; g < groups; ++g) {
+        u64 w = 0;
+        std::memcpy(&w, in + BITS * g, bytes - BITS * g < 8 ? bytes - BITS * g : 8);
+        w = apart<BITS>(w);
+        std::memcpy(codes + 8 * g, &w, 8);
+    }
 }
 
 }  // namespace codestream

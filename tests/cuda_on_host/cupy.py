@@ -150,7 +150,9 @@ def zeros(shape, dtype=np.float64):
 
 
 def empty(shape, dtype=np.float64):
-    return ndarray(np.full(shape, np.nan if np.dtype(dtype).kind == "f" else np.array(-1).astype(dtype), dtype))
+    return ndarray(
+        np.full(shape, np.nan if np.dtype(dtype).kind == "f" else np.array(-1).astype(dtype), dtype)
+    )
 
 
 def empty_like(array):
