@@ -1,55 +1,75 @@
 """The gradient in buckets: contiguous groups of tensors, last layers first, each with an all-reduce of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from kernels.allreduce.coding import coding
+from kernels.wires import PLAIN
 
 ITEM = 4  # bytes of a float32
+# {tensor: (of this rank's contributions (k, *shape), of the total (*shape))}, float32: what a wire with feedback has lost
+Lost = dict[int, tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """Tensor `tensors[i]`, of shape `shapes[i]`, is elements `bounds[i]` to `bounds[i + 1]` of the bucket."""
+    """Tensor `tensors[i]`, of shape `shapes[i]`, is elements `bounds[i]` to `bounds[i + 1]` of the bucket, which goes
+    over `wire`."""
 
     tensors: tuple[int, ...]
     shapes: tuple[tuple[int, ...], ...]
     bounds: tuple[int, ...]
+    wire: str = PLAIN
 
     @property
     def size(self) -> int:
         """Elements."""
         return self.bounds[-1]
 
+    @property
+    def feedback(self) -> bool:
+        """Whether what the wire loses is kept."""
+        used = coding(self.wire)
+        return used is not None and used.feedback
 
-def over(wire: str, bucket: Bucket) -> dict[str, Any]:
-    """What a reduction of the bucket is told of its wire: one that loses something encodes tensor by tensor."""
-    return {"wire": wire} if coding(wire) is None else {"wire": wire, "tensors": bucket.shapes}
+    def over(self) -> dict[str, Any]:
+        """What a reduction of the bucket is told of its wire: one that loses something encodes tensor by tensor."""
+        plain = coding(self.wire) is None
+        return {"wire": self.wire} if plain else {"wire": self.wire, "tensors": self.shapes}
+
+    def split(self, vectors: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        """(tensor, its part, of its shape) of `vectors` (..., size), each a view."""
+        for tensor, shape, (a, b) in zip(self.tensors, self.shapes, pairwise(self.bounds), strict=True):
+            yield tensor, vectors[..., a:b].reshape(*vectors.shape[:-1], *shape)
 
 
-def cut(shapes: Sequence[tuple[int, ...]], limit: int) -> list[Bucket]:
+def cut(shapes: Sequence[tuple[int, ...]], limit: int, wires: Sequence[str] | None = None) -> list[Bucket]:
     """Buckets of up to `limit` bytes of the tensors of `shapes`, from the last to the first, which is the order in
-    which their gradients come; a larger tensor is a bucket alone. Depends on the model and `limit` alone."""
+    which their gradients come; a larger tensor is a bucket alone, and all tensors of one have the same of `wires`.
+    Depends on the model, `limit` and `wires` alone."""
+    used = [PLAIN] * len(shapes) if wires is None else wires
     groups: list[list[int]] = []
     room = 0
     for tensor in reversed(range(len(shapes))):
         nbytes = ITEM * prod(shapes[tensor])
-        if not groups or nbytes > room:
+        if not groups or nbytes > room or used[tensor] != used[groups[-1][-1]]:
             groups.append([])
             room = limit
         groups[-1].append(tensor)
         room -= nbytes
-    return [_bucket(group, shapes) for group in groups]
+    return [bucket_of(group, shapes, used[group[0]]) for group in groups]
 
 
-def _bucket(group: list[int], shapes: Sequence[tuple[int, ...]]) -> Bucket:
-    own = tuple(shapes[tensor] for tensor in group)
+def bucket_of(tensors: Sequence[int], shapes: Sequence[tuple[int, ...]], wire: str) -> Bucket:
+    """The bucket of `tensors`, in this order, of those of `shapes`."""
+    own = tuple(shapes[tensor] for tensor in tensors)
     bounds = np.cumsum([0, *(prod(shape) for shape in own)]).tolist()
-    return Bucket(tuple(group), own, tuple(bounds))
+    return Bucket(tuple(tensors), own, tuple(bounds), wire)
 
 
 class Exchange:
@@ -96,9 +116,26 @@ class Exchange:
             zip(self.buckets, self._reducers, self._parts, strict=True)
         ):
             total = reducer.finish() if k < self._begun else reducer(parts)
-            for tensor, shape, a, b in zip(
-                bucket.tensors, bucket.shapes, bucket.bounds, bucket.bounds[1:], strict=False
-            ):
-                totals[tensor] = total[a:b].reshape(shape)
+            for tensor, of_tensor in bucket.split(total):
+                totals[tensor] = of_tensor
         self.reset()
         return totals
+
+    def lost(self) -> Lost:
+        """What feedback keeps on this rank. Collective."""
+        kept: Lost = {}
+        for bucket, reducer in zip(self.buckets, self._reducers, strict=True):
+            if bucket.feedback:
+                rows, total = map(bucket.split, reducer.lost())
+                kept |= {tensor: (own, whole) for (tensor, own), (_, whole) in zip(rows, total, strict=True)}
+        return kept
+
+    def restore_lost(self, kept: Lost) -> None:
+        """Go on from what `lost` gave; nothing was lost of tensors that are not in `kept`."""
+        for bucket, reducer in zip(self.buckets, self._reducers, strict=True):
+            if bucket.feedback:
+                rows, total = (np.zeros_like(array) for array in reducer.lost())
+                for (tensor, own), (_, whole) in zip(bucket.split(rows), bucket.split(total), strict=True):
+                    if tensor in kept:
+                        own[...], whole[...] = kept[tensor]
+                reducer.restore_lost(rows, total)

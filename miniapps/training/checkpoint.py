@@ -1,4 +1,4 @@
-"""What a checkpoint of a training holds: weights and velocities, and at which step."""
+"""What a checkpoint of a training holds: weights and velocities, what feedback keeps, and at which step."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -12,9 +12,11 @@ import numpy as np
 from miniapps.checkpoints import file, restart
 from miniapps.checkpoints.file import Checkpoint, Head, Kind
 from miniapps.trace import fingerprint
+from miniapps.training import feedback
+from miniapps.training.config import SAMPLES
 from miniapps.training.data import EDGE
+from miniapps.training.feedback import LOST, LOST_OF_TOTAL
 from miniapps.training.models import network
-from miniapps.training.optimiser import MomentumSGD
 
 Width = Annotated[int, msgspec.Meta(ge=1, le=2**14)]
 WEIGHTS, VELOCITY = "weights.", "velocity."
@@ -27,61 +29,68 @@ class Shapes(msgspec.Struct):
     name: Literal["mlp", "cnn"] = msgspec.field(name="model.name")
     hidden: Width = msgspec.field(name="model.hidden")
     channels: Width = msgspec.field(name="model.channels")
+    wire: str = msgspec.field(name="feedback.wire", default="")
+    rows: Annotated[int, msgspec.Meta(ge=0, le=SAMPLES)] = msgspec.field(name="feedback.rows", default=0)
 
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """{name: shape} of weights and biases."""
         return network(self.name).shapes(self, EDGE[self.data])
 
 
-def problem_of(config) -> dict[str, Any]:
-    """The options that a run and the checkpoint that it continues from must share, flat."""
+def problem_of(config, options, size: int) -> dict[str, Any]:
+    """The options that a run and the checkpoint that it continues from must share, flat; with feedback these are more,
+    for what it keeps belongs to a wire."""
     kept = {name: asdict(getattr(config, name)) for name in ("data", "model", "training", "seeds")}
     flat = {
         f"{section}.{name}": value for section, options in kept.items() for name, value in options.items()
     }
     for free in ("data.dir", "training.until", "training.overlap", "training.calls", "training.wire"):
         del flat[free]
-    return flat
+    return flat | feedback.described(config, options, size)
 
 
-def save_checkpoint(ctx, step: int, optimiser: MomentumSGD) -> None:
-    """Write RUN/checkpoints/repeat-R-step-S.h5, for any number of ranks; all hold the same, and rank 0 writes."""
+def save_checkpoint(ctx, step: int, trainer) -> None:
+    """Write RUN/checkpoints/repeat-R-step-S.h5, for any number of ranks; rank 0 writes. Collective."""
+    options, optimiser = problem_of(ctx.config, ctx.options, ctx.size), trainer.optimiser
+    shapes = msgspec.convert(options, Shapes)
+    arrays = feedback.gathered(trainer, shapes.rows)
     if ctx.rank:
         return
-    options = problem_of(ctx.config)
-    names = msgspec.convert(options, Shapes).tensors()
-    arrays = {f"{WEIGHTS}{name}": array for name, array in zip(names, optimiser.weights, strict=True)}
+    names = shapes.tensors()
+    arrays |= {f"{WEIGHTS}{name}": array for name, array in zip(names, optimiser.weights, strict=True)}
     arrays |= {f"{VELOCITY}{name}": array for name, array in zip(names, optimiser.velocities, strict=True)}
     file.write(ctx, KIND, step, options, arrays)
 
 
-def load_checkpoint(ctx, optimiser: MomentumSGD) -> int:
+def load_checkpoint(ctx, trainer) -> int:
     """Take up the checkpoint of `output.restart`, verified again, for it may have changed; the step that it is of.
     Collective."""
-    step = -1
+    step, optimiser, arrays = -1, trainer.optimiser, None
     if ctx.rank == 0:
-        checkpoint = verify(ctx.config, ctx.seed)
+        checkpoint = verify(ctx.config, ctx.options, ctx.size)
         restart.log_comparison(ctx, ctx.config.output.restart, checkpoint)
         step = checkpoint.head.step
         for prefix, arrays in ((WEIGHTS, optimiser.weights), (VELOCITY, optimiser.velocities)):
             for name, array in zip(checkpoint.shapes.tensors(), arrays, strict=True):
                 array[...] = checkpoint.arrays[f"{prefix}{name}"]
+        arrays = checkpoint.arrays
+    feedback.restore(trainer, problem_of(ctx.config, ctx.options, ctx.size).get("feedback.rows", 0), arrays)
     for array in (*optimiser.weights, *optimiser.velocities):
         ctx.comm.Bcast(array)
     return ctx.comm.bcast(step)
 
 
-def check_restart(config, seed: int) -> None:
+def check_restart(config, options, size: int) -> None:
     """Raise UsageError unless this run can continue from the checkpoint of `output.restart`."""
-    restart.compare_with_trace(config.output.restart, verify(config, seed))
+    restart.compare_with_trace(config.output.restart, verify(config, options, size))
 
 
-def verify(config, seed: int) -> Checkpoint:
+def verify(config, options, size: int) -> Checkpoint:
     """The checkpoint of `output.restart`, of the same problem and seed, at a step that this run has."""
-    options = problem_of(config)
-    need = 8 * sum(map(prod, msgspec.convert(options, Shapes).tensors().values()))
+    problem = problem_of(config, options, size)
+    need = 4 * sum(prod(shape) for _, shape in _expected(msgspec.convert(problem, Shapes)).values())
     last = config.training.last
-    return restart.verify(config.output.restart, KIND, options, seed, last, "--until", need)
+    return restart.verify(config.output.restart, KIND, problem, options.seed, last, "--until", need)
 
 
 def combined(prints: Iterable[bytes]) -> str:
@@ -96,9 +105,11 @@ def fingerprints(weights: Sequence[np.ndarray]) -> list[bytes]:
 
 def _expected(shapes: Shapes) -> dict[str, tuple[str, tuple[int, ...]]]:
     tensors = shapes.tensors().items()
-    return {
-        f"{prefix}{name}": ("float32", shape) for prefix in (WEIGHTS, VELOCITY) for name, shape in tensors
-    }
+    kept = {f"{prefix}{name}": shape for prefix in (WEIGHTS, VELOCITY) for name, shape in tensors}
+    if shapes.rows:
+        kept |= {f"{LOST}{name}": (shapes.rows, *shape) for name, shape in tensors}
+        kept |= {f"{LOST_OF_TOTAL}{name}": shape for name, shape in tensors}
+    return {name: ("float32", shape) for name, shape in kept.items()}
 
 
 def _check(head: Head, shapes: Shapes, arrays: dict[str, np.ndarray], where: str) -> None:

@@ -13,7 +13,7 @@ def run(ctx) -> Outcome:
     trainer = Trainer(ctx)
     config = ctx.config
     last, every = config.training.last, config.evaluation.every
-    first = 1 + (load_checkpoint(ctx, trainer.optimiser) if config.output.restart else 0)
+    first = 1 + (load_checkpoint(ctx, trainer) if config.output.restart else 0)
     reached, evaluated = inf, 0.0
     begin = time.perf_counter()
     for step in range(first, last + 1):
@@ -21,7 +21,7 @@ def run(ctx) -> Outcome:
         trainer.advance(step)
         if config.output.checkpoint_every and step % config.output.checkpoint_every == 0:
             start = ctx.tracer.clock()
-            save_checkpoint(ctx, step, trainer.optimiser)
+            save_checkpoint(ctx, step, trainer)
             ctx.tracer.event(trainer.name["checkpoint"], start)
         if every and step % every == 0 and step < last:
             start = time.perf_counter()

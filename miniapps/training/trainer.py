@@ -14,7 +14,7 @@ from miniapps.trace.records import INPUT
 from miniapps.trace.schema import COMPUTE, FILE, OTHER
 from miniapps.training import data
 from miniapps.training.batches import Batches, mask
-from miniapps.training.buckets import Exchange, cut, over
+from miniapps.training.buckets import Exchange, cut
 from miniapps.training.checkpoint import fingerprints
 from miniapps.training.gradient import Network, aligned
 from miniapps.training.models import network
@@ -117,10 +117,11 @@ class Trainer:
     def _planned(self) -> Exchange:
         """The buckets and a reducer for each. Collective."""
         training = self.config.training
-        buckets = cut(list(self.shapes.values()), training.bucket)
+        shapes = list(self.shapes.values())
+        buckets = cut(shapes, training.bucket, [training.wire] * len(shapes))
         reducers = [
             self.ctx.reducer(
-                f"bucket{k}", (bucket.size,), "float32", blocks=self._numbers(), **over(training.wire, bucket)
+                f"bucket{k}", (bucket.size,), "float32", blocks=self._numbers(), **bucket.over()
             )
             for k, bucket in enumerate(buckets)
         ]

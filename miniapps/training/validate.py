@@ -10,7 +10,7 @@ from kernels.allreduce.coding import coding
 from kernels.guarantees import ChoiceError
 from miniapps.errors import UsageError
 from miniapps.system.resources import Need
-from miniapps.training.buckets import cut, over
+from miniapps.training.buckets import cut
 from miniapps.training.checkpoint import check_restart
 from miniapps.training.data import COUNTS, EDGE, load
 from miniapps.training.models import network
@@ -56,26 +56,21 @@ def validate(config, options, size: int) -> None:
     _require_wire(config, options)
     load(name, config.data.dir, config.seeds.data)
     if config.output.restart:
-        check_restart(config, options.seed)
+        check_restart(config, options, size)
 
 
 def _require_wire(config, options) -> None:
     """Raise ChoiceError where the wire does not go with ordering, accumulation or guarantee."""
     training, policy = config.training, options.policy
     used = coding(training.wire)
-    for bucket in cut(list(_shapes(config).values()), training.bucket):
+    shapes = list(_shapes(config).values())
+    for bucket in cut(shapes, training.bucket, [training.wire] * len(shapes)):
         ordering, accumulation = policy.of(bucket.size, training.wire)
-        over_wire = over(training.wire, bucket)
         reduction = Reduction(
-            ordering, (bucket.size,), np.dtype("float32"), accumulation=accumulation, **over_wire
+            ordering, (bucket.size,), np.dtype("float32"), accumulation=accumulation, **bucket.over()
         )
         if used is not None:
             reduction.require(policy.level)
-    if used is not None and used.feedback and (config.output.restart or config.output.checkpoint_every):
-        raise UsageError(
-            f"--wire {training.wire}: checkpoints do not hold what feedback keeps; leave --restart and "
-            "--checkpoint-every out, or feedback"
-        )
 
 
 def _shapes(config) -> dict[str, tuple[int, ...]]:

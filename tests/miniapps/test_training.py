@@ -329,7 +329,6 @@ def launched(out, *more):
     (["--data=cifar"], "fashion"),
     (["--wire=morse"], "fp8"),
     (["--wire=fp8", "--guarantee=exact"], "exact"),
-    (["--wire=sign:feedback=on", "--checkpoint-every=2"], "do not hold what feedback keeps"),
     (["--restart=/nonexistent.h5"], "--restart /nonexistent.h5: cannot read it"),
 ])  # fmt: skip
 def test_what_cannot_be_run_is_refused_before_anything_is_created(tmp_path, capsys, options, message):

@@ -3,6 +3,8 @@
 import json
 import re
 
+import h5py
+import numpy as np
 import pytest
 
 from analysis.divergence.compare import compare
@@ -116,6 +118,33 @@ def test_a_restarted_run_ends_with_the_bits_of_the_straight_one(tmp_path, ranks)
     log = (tmp_path / "restarted" / "rank-00000.log").read_text()
     assert f"{checkpoint}: whole, and as the trace of {straight} has it (6 fingerprints)" in log
     assert compare(load([straight, tmp_path / "restarted"]), ("straight", 0), ("restarted", 0)).equal
+
+
+@pytest.mark.parametrize("ranks", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_what_feedback_keeps_goes_through_a_checkpoint_to_any_number_of_ranks(tmp_path, ranks):
+    wire = [*LAYOUT, "--wire", "sign:feedback=on"]
+    straight = tmp_path / "straight"
+    expected, _ = training(2, *wire, "--shuffle-blocks", "3", "--checkpoint-every", "3", out=straight)
+    checkpoint = straight / "checkpoints" / "repeat-0-step-000003.h5"
+    assert training(ranks, *wire, "--restart", str(checkpoint), out=tmp_path / "rest")[0] == expected
+    with h5py.File(checkpoint) as file:
+        lost, of_total = (file[f"{name}hidden1.weight"][...] for name in ("lost.", "lost of total."))
+    assert lost.shape == (8, 32, 64) and of_total.shape == (32, 64)
+    assert all(np.any(row) for row in lost) and np.any(of_total)
+
+
+def test_what_each_rank_keeps_is_refused_on_other_ranks_and_over_another_wire(tmp_path):
+    run = ["--guarantee", "run", "--checkpoint-every", "3"]
+    training(2, *run, "--wire", "sign:feedback=on", out=tmp_path / "run")
+    checkpoint = tmp_path / "run" / "checkpoints" / "repeat-0-step-000003.h5"
+    for ranks, wire, reason in (
+        (1, "sign:feedback=on", "feedback.rows = 2 there, 1 here"),
+        (2, "fp8:feedback=on", "feedback.wire = sign:feedback=on there, fp8:feedback=on here"),
+        (2, "fp8", "feedback.rows"),
+    ):
+        options = [*SMALL, *run, "--wire", wire, "--restart", str(checkpoint), "--out", str(tmp_path / "no")]
+        refused = on_ranks(ranks, ["-m", "miniapps.training", *options])
+        assert refused.returncode == 2 and reason in refused.stderr, refused.stderr
 
 
 def test_a_run_until_a_step_is_continued_from_there(tmp_path, reference):

@@ -48,6 +48,8 @@ class CodedReducer(Reducer):
     partial sums are. A subclass implements `_stages(contributions, out)`, which fills `out` (n,).
     """
 
+    _apart_kept = True  # whether every rank keeps what is lost of another part of the total, maybe of none; else of all
+
     def __init__(self, comm, reduction, name, counts: Sequence[int] | None = None, apart: bool = False):
         super().__init__(comm, reduction, name)
         self._codec, self._cells = reduction.coding.codec, reduction.cells
@@ -71,7 +73,7 @@ class CodedReducer(Reducer):
         self._require_feedback()
         total = np.zeros_like(self._lost_of_total)
         total[self._kept] = self._lost_of_total[self._kept]
-        if self._kept != slice(0, self._cells.n):
+        if self._apart_kept:
             self._comm.Allreduce(MPI.IN_PLACE, total.view(np.int32), MPI.BOR)
         return self._lost.copy(), total
 
@@ -266,6 +268,8 @@ class OnceReducer(CodedReducer):
 class WordsReducer(CodedReducer):
     """Where the encoded contributions of a rank would take more bytes than their sum does: that travels, as words of
     the accumulation, with the same bits as result, and every rank encodes the same total."""
+
+    _apart_kept = False
 
     def __init__(self, comm, reduction, name, counts, apart):
         from kernels.allreduce.execution.planning import plan  # which makes this reducer

@@ -169,6 +169,15 @@ def what_is_lost_comes_back():
 
 
 @section
+def what_the_total_of_a_single_cell_lost_is_told_by_its_one_owner():
+    with labelled("direct over sign:feedback=on", 8, "float32") as reducer:
+        reducer(normal(COMM.rank, 1, 8))
+        _, of_total = reducer.lost()
+        if of_total.any() != (COMM.size > 1) or len(set(COMM.allgather(of_total.tobytes()))) > 1:
+            yield f"rank {COMM.rank}: {of_total}"
+
+
+@section
 def an_odd_number_of_blocks_is_refused():
     with labelled("direct in exact over fp8", N, "float32", tensors=TENSORS) as reducer:
         yield from told("pass plan blocks=", raised(ValueError, lambda: reducer(normal(1, 2, N))))
