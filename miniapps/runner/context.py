@@ -132,9 +132,12 @@ class Context:
             self._links = emulated.Clock(links_of(links, self.size))
         return emulated.EmulatedReducer(inner, self._links, comm, blocks)
 
-    def choose(self, name: str, measure: Callable[[], tuple[str, float]], block: int = -1) -> str:
-        """The decision `name` of the current step, about the whole or a `block`, where a clock takes it: the choice of
-        `measure() -> (choice, score)`, or with `--replay` that of the replayed run, with the score NaN.
+    def choose(
+        self, name: str, measure: Callable[[], tuple[str, float]], block: int = -1, clock: bool = True
+    ) -> str:
+        """The decision `name` of the current step, about the whole or a `block`: the choice of `measure() -> (choice,
+        score)`, or with `--replay` that of the replayed run, with the score NaN. `clock`: whether a clock takes it;
+        one that data take, which have the bits that the guarantee promises, is itself as good as these.
 
         Every rank must call it and come to the same choice, by a measurement that all of them share; rank 0 records it.
         Raises UsageError where the run to be replayed has not decided it, and under a guarantee without a replay, since
@@ -149,7 +152,7 @@ class Context:
         level = self.options.guarantee
         if self.replay is not None:
             choice, score = self.replay.choice(name, *key[:2], block), math.nan
-        elif level != "none":
+        elif clock and level != "none":
             raise UsageError(
                 f"--guarantee {level}: {name!r} is decided from a clock, which promises nothing; record a run with "
                 "--guarantee none, and repeat its choices with --replay RUN"

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from kernels.allreduce.coding import coding
-from kernels.wires import PLAIN
+from kernels.wires import PLAIN, cells_of
 
 ITEM = 4  # bytes of a float32
-# {tensor: (of this rank's contributions (k, *shape), of the total (*shape))}, float32: what a wire with feedback has lost
+# What feedback keeps, float32: {tensor: (of this rank's contributions (k, *shape), of the total (*shape))}
 Lost = dict[int, tuple[np.ndarray, np.ndarray]]
 
 
@@ -70,6 +70,23 @@ def bucket_of(tensors: Sequence[int], shapes: Sequence[tuple[int, ...]], wire: s
     own = tuple(shapes[tensor] for tensor in tensors)
     bounds = np.cumsum([0, *(prod(shape) for shape in own)]).tolist()
     return Bucket(tuple(tensors), own, tuple(bounds), wire)
+
+
+def carried(wire: str, x: np.ndarray) -> np.ndarray:
+    """What becomes of a tensor, float32, on a wire, without feedback."""
+    if (used := coding(wire)) is None:
+        return x
+    cells = cells_of(x.size, (x.shape,))
+    encoded, decoded = np.empty(used.codec.nbytes(cells), np.uint8), np.empty(x.size, np.float32)
+    used.codec.encode(np.ascontiguousarray(x).reshape(-1), cells, encoded)
+    used.codec.decode(encoded, cells, decoded)
+    return decoded.reshape(x.shape)
+
+
+def encoded_bytes(wire: str, shape: tuple[int, ...]) -> int:
+    """The length of a tensor of float32 on a wire."""
+    used = coding(wire)
+    return ITEM * prod(shape) if used is None else used.codec.nbytes(cells_of(prod(shape), (shape,)))
 
 
 class Exchange:

@@ -6,6 +6,7 @@ from miniapps.runner.config import HUGE, INT32, SEEDS, option, section
 
 DATA = ("fashion", "mnist5000", "digits", "blobs")
 MODELS = ("mlp", "cnn")
+POLICIES = ("fixed", "fastest", "lgreco", "adaprec", "adaprec-poster")
 SAMPLES = 2**20  # of a batch, at most
 WIDTH = 2**14  # of a layer, at most
 
@@ -133,6 +134,44 @@ class Training:
 
 
 @dataclass
+class Policy:
+    """Who decides over which wires gradients go, and when the run ends."""
+
+    name: str = option(
+        "fixed",
+        help="fixed: --wire; fastest: for each kind of tensor the wire of the least measured time; lgreco: for each "
+        "tensor one, of the fewest bytes in all at no more error than --wire; adaprec, adaprec-poster: what gains most "
+        "per time",
+        choices=POLICIES,
+        role="method",
+        effect="reduction",
+        flag="--policy",
+    )
+    candidates: str = option(
+        "float32 fp8 table:n=2 sign",
+        help="wires that a policy chooses from, with spaces between",
+        role="method",
+        effect="reduction",
+        flag="--candidates",
+    )
+    seconds: float = option(
+        0.0,
+        help="seconds of training after which the run ends, evaluations on test images left out; 0: after its steps",
+        unit="s",
+        role="method",
+        effect="until",
+        flag="--seconds",
+        minimum=0.0,
+        maximum=HUGE,
+    )
+
+    @property
+    def tries(self) -> bool:
+        """Whether it trains with several wires from one state."""
+        return self.name.startswith("adaprec")
+
+
+@dataclass
 class Seeds:
     """Seeds of what is drawn at random, each on its own; none: that of the run."""
 
@@ -152,7 +191,7 @@ class Evaluation:
         help="steps between evaluations; 0: after the last step only",
         role="control",
         flag="--evaluate-every",
-        records=("values:accuracy",),
+        records=("values:accuracy", "values:wire_*"),
         minimum=0,
         maximum=INT32,
     )
@@ -194,6 +233,7 @@ class TrainingConfig:
     data: Images = section(Images)
     model: Model = section(Model)
     training: Training = section(Training)
+    policy: Policy = section(Policy)
     seeds: Seeds = section(Seeds)
     evaluation: Evaluation = section(Evaluation)
     output: Output = section(Output)

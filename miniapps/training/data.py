@@ -20,6 +20,9 @@ from miniapps.training.seeds import BLOBS, generator
 EDGE = {"fashion": 28, "mnist5000": 28, "digits": 8, "blobs": 8}  # pixels along an edge of an image
 COUNTS = {"fashion": (60000, 10000), "mnist5000": (4000, 1000), "digits": (1438, 359), "blobs": (2048, 512)}
 MOST = 2**26  # bytes of a file
+HELD_OUT = {
+    "fashion": 15
+}  # one of so many images is held out where a policy asks for it, of other data every tenth
 EVERY = 5  # one of so many images is a test image, where the file does not say which are
 
 
@@ -44,6 +47,11 @@ class Source:
     package: str
     get: str
     read: Callable[[dict[str, bytes]], Data]
+
+
+def held_out(name: str) -> np.ndarray:
+    """bool: which images a policy that judges wires keeps from training, 4,000 of fashion, a tenth of others."""
+    return np.arange(COUNTS[name][0]) % HELD_OUT.get(name, 10) == 0
 
 
 def load(name: str, directory: str, seed: int) -> Data:

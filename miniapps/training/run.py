@@ -5,35 +5,44 @@ from math import inf, isfinite
 
 from miniapps.runner.outcome import Check, Outcome
 from miniapps.training.checkpoint import combined, fingerprints, load_checkpoint, save_checkpoint
-from miniapps.training.trainer import Trainer
+from miniapps.training.courses import course
+from miniapps.training.trainer import NotFinite, Trainer
 
 
 def run(ctx) -> Outcome:
-    """Run to `training.last`; collective. Raises RunError when a gradient is not finite."""
+    """Run to `training.last`, or until the time is over; collective. Raises RunError when a gradient is not finite."""
     trainer = Trainer(ctx)
     config = ctx.config
+    first = load_checkpoint(ctx, trainer) if config.output.restart else 0
     last, every = config.training.last, config.evaluation.every
-    first = 1 + (load_checkpoint(ctx, trainer) if config.output.restart else 0)
-    reached, evaluated = inf, 0.0
+    reached, evaluated, step = inf, 0.0, first
     begin = time.perf_counter()
-    for step in range(first, last + 1):
+    going = course(trainer, first)
+    while going.another():
+        step += 1
         ctx.begin_step(step, last, trainer.peek)
-        trainer.advance(step)
+        try:
+            trainer.advance(going.position)
+        except NotFinite:
+            if not going.survives():
+                raise
         if config.output.checkpoint_every and step % config.output.checkpoint_every == 0:
             start = ctx.tracer.clock()
             save_checkpoint(ctx, step, trainer)
             ctx.tracer.event(trainer.name["checkpoint"], start)
-        if every and step % every == 0 and step < last:
+        if every and step % every == 0 and going.position < last:
             start = time.perf_counter()
-            trainer.evaluate()
-            evaluated += time.perf_counter() - start
+            trainer.evaluate(going.position)
+            took = time.perf_counter() - start
+            evaluated += took
+            going.exclude(took)
             reached = min(reached, _reached(trainer, begin))
     wall = time.perf_counter() - begin - evaluated
-    ctx.end_steps(last + 1)
+    ctx.end_steps(step + 1)
     trainer.trace_weights()
-    trainer.evaluate()
+    trainer.evaluate(going.position)
     reached = min(reached, _reached(trainer, begin))
-    steps = last + 1 - first
+    steps = step - first
     figures = {"accuracy": (trainer.accuracy, ""), "steps": (steps / wall if steps else 0.0, "steps/s")}
     if config.evaluation.target:
         figures["time_to_accuracy"] = (reached, "s")

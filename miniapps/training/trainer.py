@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from math import isfinite
+from typing import Any
 
 import numpy as np
 import torch
 
+from kernels.allreduce.coding import coding
 from kernels.allreduce.execution.reducer import require_same_bits
+from kernels.wires import quality
 from miniapps.errors import RunError
 from miniapps.layout.owners import contiguous_owner, shuffled
 from miniapps.trace import fingerprint
@@ -14,13 +17,18 @@ from miniapps.trace.records import INPUT
 from miniapps.trace.schema import COMPUTE, FILE, OTHER
 from miniapps.training import data
 from miniapps.training.batches import Batches, mask
-from miniapps.training.buckets import Exchange, cut
+from miniapps.training.buckets import Bucket, Exchange, carried, cut
 from miniapps.training.checkpoint import fingerprints
+from miniapps.training.choosing import candidates
 from miniapps.training.gradient import Network, aligned
 from miniapps.training.models import network
 from miniapps.training.optimiser import MomentumSGD, initial, rate_at
 
-TEST_BLOCK = 250  # test images of a call: one shape, whoever makes it
+TEST_BLOCK = 250  # images of a call that evaluates: one shape, whoever makes it
+
+
+class NotFinite(RunError):
+    """A gradient or a loss is no number."""
 
 
 class Trainer:
@@ -33,9 +41,8 @@ class Trainer:
         config = ctx.config
         self.ctx, self.config, self.tracer = ctx, config, ctx.tracer
         training = config.training
-        kinds = dict(
-            step=OTHER, gradient=COMPUTE, update=COMPUTE, evaluate=COMPUTE, checkpoint=FILE, record=OTHER
-        )
+        kinds = dict(step=OTHER, gradient=COMPUTE, update=COMPUTE, evaluate=COMPUTE, checkpoint=FILE, record=OTHER,
+                     speculate=OTHER)  # fmt: skip
         self.name = {name: self.tracer.name(name, kind) for name, kind in kinds.items()}
 
         given = data.load(config.data.name, config.data.dir, config.seeds.data) if ctx.rank == 0 else None
@@ -57,11 +64,16 @@ class Trainer:
         self.calls = [[block] for block in self.own] if self.per_block else [self.own]
         most = max(TEST_BLOCK, training.micro * len(self.calls[0]))
         self.network = Network(model.forward, weights, (edge, edge), most, self.data.largest)
-        self.batches = Batches(len(self.data.labels), training.batch, training.micro, config.seeds.data)
-        self.exchange = self._planned()
+        held = data.held_out(config.data.name) & config.policy.tries
+        self.held, self.learned = np.flatnonzero(held), np.flatnonzero(~held)
+        self.batches = Batches(len(self.learned), training.batch, training.micro, config.seeds.data)
+        self._planned: dict[Bucket, Any] = {}  # reducers
+        self.wires: tuple[str, ...] = ()
+        self.assign(candidates(config)[:1] * len(self.shapes))
         # Loss, and how many ranks hold a gradient that is not finite.
         self._sums = ctx.reducer("loss", (2,), blocks=self._numbers())
         # Integers, whose sum has no order.
+        self._held_out = ctx.reducer("held out", (1,), by=("direct", "exact"), watched=False)
         self._correct = ctx.reducer("correct", (1,), "int64", by=("direct", "working"), watched=False)
         self.loss = self.accuracy = float("nan")
 
@@ -70,25 +82,47 @@ class Trainer:
         """Of every tensor, float32."""
         return self.optimiser.weights
 
+    def assign(self, wires: Sequence[str]) -> None:
+        """Let the gradient of each tensor go over its own of `wires` from the next step on. Collective."""
+        if tuple(wires) == self.wires:
+            return
+        self.wires, training = tuple(wires), self.config.training
+        buckets = cut(list(self.shapes.values()), training.bucket, wires)
+        reducers = [self.reducer(bucket) for bucket in buckets]
+        self.exchange = Exchange(buckets, reducers, len(self.calls), training.overlap)
+
+    def reducer(self, bucket: Bucket):
+        """The all-reduce of a bucket, planned once. Collective."""
+        if bucket not in self._planned:
+            self._planned[bucket] = self.ctx.reducer(
+                f"bucket{len(self._planned)}",
+                (bucket.size,),
+                "float32",
+                blocks=self._numbers(),
+                **bucket.over(),
+            )
+        return self._planned[bucket]
+
     def peek(self, block: int):
         """Writable weights of a tensor, else None: where faults strike, on all ranks alike."""
         return self.weights[block] if 0 <= block < len(self.weights) else None
 
     def advance(self, step: int) -> None:
-        """One step, recorded: the weights that enter it, its loss."""
+        """Step `step` of the problem, recorded: the weights that enter it, its loss. Raises NotFinite on all ranks."""
         tracer, training = self.tracer, self.config.training
         begin = tracer.clock()
         self.trace_weights()
         losses = self._gradients(step)
         totals = self.exchange.finish()
-        self._settle_loss(step, losses, totals)
+        self._settle_loss(losses, totals)
         start = tracer.clock()
         self.optimiser.step(totals, 1.0 / training.batch, rate_at(step, training.steps, training.rate))
         tracer.event(self.name["update"], start)
         tracer.event(self.name["step"], begin)
 
-    def evaluate(self) -> None:
-        """Accuracy on the test images. Collective; raises RanksDisagree where ranks hold other weights."""
+    def evaluate(self, step: int) -> None:
+        """Accuracy on the test images, and what wires do to the gradient of the last `step` of the problem, with the
+        weights that it led to. Collective; raises RanksDisagree where ranks hold other weights."""
         tracer, given = self.tracer, self.data
         start = tracer.clock()
         prints = np.frombuffer(b"".join(fingerprints(self.weights)), np.int64)
@@ -103,6 +137,33 @@ class Trainer:
         tracer.event(self.name["evaluate"], start)
         if self.ctx.rank == 0:
             tracer.value("accuracy", self.accuracy)
+            if step and any(map(coding, self.wires)):
+                for tensor, x in enumerate(self.gradient(step, 0)):
+                    measured = quality(x, carried(self.wires[tensor], x))
+                    for name, value in zip(
+                        ("wire_error", "wire_cosine", "wire_length"), measured, strict=True
+                    ):
+                        tracer.value(name, value, tensor)
+
+    def held_out_loss(self) -> float:
+        """The mean loss of the images that are held out. Collective."""
+        given, count = self.data, len(self.held)
+        losses = np.zeros((1, 1))
+        owner = contiguous_owner(-(-count // TEST_BLOCK), self.ctx.size)
+        for block in np.flatnonzero(owner == self.ctx.rank).tolist():
+            chosen = self.held[block * TEST_BLOCK : (block + 1) * TEST_BLOCK]
+            losses += self.network.loss_alone(given.images[chosen], given.labels[chosen])
+        return float(self._held_out(losses)[0]) / count
+
+    def gradient(self, step: int, block: int) -> list[np.ndarray]:
+        """The gradient of a micro-batch with the present weights, of each tensor; not collective."""
+        taken = [np.empty(0)] * len(self.shapes)
+
+        def take(tensor, gradient):
+            taken[tensor] = gradient.copy()
+
+        self._loss(step, [block], take)
+        return taken
 
     def trace_weights(self) -> None:
         """Record the weights that enter the current step, or, after the last, the final ones."""
@@ -114,57 +175,48 @@ class Trainer:
 
     # ---- parts of a step
 
-    def _planned(self) -> Exchange:
-        """The buckets and a reducer for each. Collective."""
-        training = self.config.training
-        shapes = list(self.shapes.values())
-        buckets = cut(shapes, training.bucket, [training.wire] * len(shapes))
-        reducers = [
-            self.ctx.reducer(
-                f"bucket{k}", (bucket.size,), "float32", blocks=self._numbers(), **bucket.over()
-            )
-            for k, bucket in enumerate(buckets)
-        ]
-        return Exchange(buckets, reducers, len(self.calls), training.overlap)
-
     def _numbers(self) -> list[int]:
         """The blocks of this rank's contributions: its micro-batches, or itself where it sums over these."""
         return self.own if self.per_block else [self.ctx.rank]
 
     def _gradients(self, step: int) -> list[float]:
         """Hand the gradient of every call to the buckets; the losses of the calls."""
-        given, config = self.data, self.config
         start = self.tracer.clock()
         losses = []
         for row, blocks in enumerate(self.calls):
-            chosen = np.concatenate([self.batches.images(step, block) for block in blocks])
-            dropped = None
-            if config.model.dropout > 0.0:
-                shape = (config.training.micro, config.model.hidden)
-                seed, chance = config.seeds.dropout, config.model.dropout
-                dropped = np.concatenate([mask(seed, step, block, shape, chance) for block in blocks])
 
             def take(tensor, gradient, row=row):
                 self.exchange.put(row, tensor, gradient)
 
-            losses.append(self.network.loss(given.images[chosen], given.labels[chosen], dropped, take))
+            losses.append(self._loss(step, blocks, take))
         self.tracer.event(self.name["gradient"], start)
         return losses
 
-    def _settle_loss(self, step: int, losses: list[float], totals: list[np.ndarray]) -> None:
-        """The mean loss of the step; raises RunError on all ranks where the gradient is not finite."""
+    def _loss(self, step: int, blocks: list[int], take) -> float:
+        """The sum of the losses of micro-batches, in one call, whose gradients `take` gets."""
+        given, config = self.data, self.config
+        chosen = self.learned[np.concatenate([self.batches.images(step, block) for block in blocks])]
+        dropped = None
+        if config.model.dropout > 0.0:
+            shape = (config.training.micro, config.model.hidden)
+            seed, chance = config.seeds.dropout, config.model.dropout
+            dropped = np.concatenate([mask(seed, step, block, shape, chance) for block in blocks])
+        return self.network.loss(given.images[chosen], given.labels[chosen], dropped, take)
+
+    def _settle_loss(self, losses: list[float], totals: list[np.ndarray]) -> None:
+        """The mean loss of the step; raises NotFinite on all ranks where the gradient is not finite."""
         parts = np.zeros((len(losses), 2))
         parts[:, 0] = losses
         parts[0, 1] = not all(np.isfinite(total).all() for total in totals)
         loss, spoiled = self._sums(parts).tolist()
+        if spoiled or not isfinite(loss):
+            self._refuse_nonfinite(losses)
         self.loss = loss / self.config.training.batch
-        if spoiled or not isfinite(self.loss):
-            self._refuse_nonfinite(step, losses, totals)
         if self.ctx.rank == 0:
             self.tracer.value("loss", self.loss)
 
-    def _refuse_nonfinite(self, step: int, losses: list[float], totals: list[np.ndarray]):
-        """Name the first micro-batch and the last layer whose gradient is not finite; raises RunError on every rank."""
+    def _refuse_nonfinite(self, losses: list[float]):
+        """Name the first micro-batch and the last layer whose gradient is not finite; raises NotFinite everywhere."""
         names = list(self.shapes)
         bad = [
             (block, len(names) - tensor)
@@ -184,9 +236,9 @@ class Trainer:
             block, layer = min(found)
             what = "loss" if layer > len(names) else f"gradient of {names[len(names) - layer]}"
             where = f"the {what} in micro-batch {block} (rank {self.owner[block]})"
-        raise RunError(
-            f"step {step}: {where} is not finite; the trace holds every step before. If no fault was injected, the "
-            "rate is too large: choose a smaller --rate"
+        raise NotFinite(
+            f"step {self.tracer.step}: {where} is not finite; the trace holds every step before. If no fault was "
+            "injected, the rate is too large: choose a smaller --rate"
         )
 
     def _record_data(self) -> None:

@@ -3,16 +3,12 @@
 import importlib.util
 from math import prod
 
-import numpy as np
-
-from kernels.allreduce import Reduction
-from kernels.allreduce.coding import coding
 from kernels.guarantees import ChoiceError
 from miniapps.errors import UsageError
 from miniapps.system.resources import Need
-from miniapps.training.buckets import cut
+from miniapps.training import choosing
 from miniapps.training.checkpoint import check_restart
-from miniapps.training.data import COUNTS, EDGE, load
+from miniapps.training.data import COUNTS, EDGE, held_out, load
 from miniapps.training.models import network
 
 
@@ -39,9 +35,10 @@ def validate(config, options, size: int) -> None:
             f"training.batch = {training.batch} images cannot be cut into micro-batches of {training.micro}; choose a "
             "multiple of training.micro"
         )
-    if training.batch > COUNTS[name][0]:
+    images = COUNTS[name][0] - config.policy.tries * int(held_out(name).sum())
+    if training.batch > images:
         raise UsageError(
-            f"training.batch = {training.batch}: {name} has {COUNTS[name][0]} images; choose a smaller batch"
+            f"training.batch = {training.batch}: {name} has {images} images; choose a smaller batch"
         )
     if size > training.blocks:
         raise UsageError(
@@ -53,24 +50,10 @@ def validate(config, options, size: int) -> None:
             f"--until {training.last}: this problem has {training.steps} steps (training.steps); choose 0 to "
             f"{training.steps}, or raise --steps, which is another problem"
         )
-    _require_wire(config, options)
+    choosing.validate(config, options, list(_shapes(config).values()))
     load(name, config.data.dir, config.seeds.data)
     if config.output.restart:
         check_restart(config, options, size)
-
-
-def _require_wire(config, options) -> None:
-    """Raise ChoiceError where the wire does not go with ordering, accumulation or guarantee."""
-    training, policy = config.training, options.policy
-    used = coding(training.wire)
-    shapes = list(_shapes(config).values())
-    for bucket in cut(shapes, training.bucket, [training.wire] * len(shapes)):
-        ordering, accumulation = policy.of(bucket.size, training.wire)
-        reduction = Reduction(
-            ordering, (bucket.size,), np.dtype("float32"), accumulation=accumulation, **bucket.over()
-        )
-        if used is not None:
-            reduction.require(policy.level)
 
 
 def _shapes(config) -> dict[str, tuple[int, ...]]:
@@ -88,7 +71,8 @@ def memory(config, options, size: int) -> Need:
     most = -(-training.blocks // size)
     rows, images = (most, training.micro) if training.calls == "block" else (1, most * training.micro)
     of_image = edge * edge * model.channels * 3 // 2 if model.name == "cnn" else 4 * model.hidden
-    fixed = TORCH + sum(COUNTS[config.data.name]) * edge * edge + 4 * (8 + 3 * rows) * parameters
+    states = 2 * (len(choosing.candidates(config)) + 3) * config.policy.tries  # that AdaPrec keeps
+    fixed = TORCH + sum(COUNTS[config.data.name]) * edge * edge + 4 * (8 + states + 3 * rows) * parameters
     return Need(
         fixed + ACTIVATION * max(images, 250) * of_image,
         f"model.hidden = {model.hidden}, training.batch = {training.batch}",

@@ -1,0 +1,144 @@
+"""Which step comes next, and over which wires its gradients go; every decision is a choice of the run.
+
+A course is asked before each step, while the step before is the one that the trace is at.
+"""
+
+from __future__ import annotations
+
+import time
+from math import prod
+
+import numpy as np
+
+from kernels.learning import layerwise
+from miniapps.training.buckets import bucket_of, carried, encoded_bytes
+from miniapps.training.choosing import candidates, chosen_for, for_all
+
+LGRECO_EVERY, LGRECO_BLOCKS = 100, 8  # steps between decisions; micro-batches that errors are measured of
+ROUNDS = 5  # all-reduces of which the shortest counts, after one more
+
+
+class Course:
+    """One wire for all tensors, from step `position` of the problem to the last, or until the time is over.
+
+    `position`: the step of the problem that the run has come to.
+    """
+
+    def __init__(self, trainer, position: int):
+        self.trainer, self.ctx, self.config = trainer, trainer.ctx, trainer.config
+        self.position, self._first = position, position
+        self._excluded = time.perf_counter()
+
+    def another(self) -> bool:
+        """Go to the next step; False when there is none. Collective."""
+        if self.position >= self.config.training.last:
+            return False
+        if self.config.policy.seconds and self.ctx.choose("time", self._measured) == "over":
+            return False
+        self.decide()
+        self.position += 1
+        return True
+
+    def decide(self) -> None:
+        """Choose the wires of the next step."""
+
+    def survives(self) -> bool:
+        """Whether the run can go on from somewhere after a gradient that is no number."""
+        return False
+
+    def exclude(self, seconds: float) -> None:
+        """Leave out of the time what an evaluation took."""
+        self._excluded += seconds
+
+    def elapsed(self) -> float:
+        """Seconds so far, on this rank."""
+        return time.perf_counter() - self._excluded
+
+    def _measured(self) -> tuple[str, float]:
+        seconds = self.ctx.comm.bcast(self.elapsed())
+        return ("over" if seconds >= self.config.policy.seconds else "on"), seconds
+
+
+class Fastest(Course):
+    """For each kind of tensor (matrices, kernels of convolutions) the wire whose all-reduce took the least time, by
+    the clock of rank 0."""
+
+    def decide(self) -> None:
+        """Measure before the first step."""
+        if self.position > self._first:
+            return
+        shapes = list(self.trainer.shapes.values())
+        tensors, wires = chosen_for(shapes), dict[int, str]()
+        for kind in sorted({len(shapes[tensor]) for tensor in tensors}):
+            alike = [tensor for tensor in tensors if len(shapes[tensor]) == kind]
+            wire = self.ctx.choose("fastest", lambda alike=alike: self._fastest(alike), alike[0])
+            wires |= dict.fromkeys(alike, wire)
+        self.trainer.assign(for_all(shapes, wires, candidates(self.config)[0]))
+
+    def _fastest(self, tensors: list[int]) -> tuple[str, float]:
+        least = {}
+        values = np.concatenate([self.trainer.weights[tensor].ravel() for tensor in tensors])
+        rows = np.repeat(values[None], len(self.trainer.calls), axis=0)
+        shapes = list(self.trainer.shapes.values())
+        for wire in candidates(self.config):
+            reducer = self.trainer.reducer(bucket_of(tensors, shapes, wire))
+            times = []
+            for _ in range(1 + ROUNDS):
+                self.ctx.comm.Barrier()
+                start = time.perf_counter()
+                reducer(rows)
+                times.append(time.perf_counter() - start)
+            least[wire] = min(times[1:])
+        least = self.ctx.comm.bcast(least)
+        wire = min(least, key=lambda wire: least[wire])
+        return wire, least[wire]
+
+
+class LGreco(Course):
+    """Of each tensor one of the wires with the fewest bytes in all at no more error than `--wire`, by gradients of
+    micro-batches, which rank 0 computes: they have the bits that the guarantee promises."""
+
+    def decide(self) -> None:
+        """Measure before the first step, and so many steps later."""
+        if self.position % LGRECO_EVERY:
+            return
+        shapes = list(self.trainer.shapes.values())
+        tensors, wires = chosen_for(shapes), dict[int, str]()
+        known: list[tuple[tuple[str, ...], float]] = []
+
+        def wire_of(i: int) -> tuple[str, float]:
+            if not known:  # the first that is asked for: all are decided together
+                known.append(self.ctx.comm.bcast(self._decided(tensors) if self.ctx.rank == 0 else None))
+            choice, bits = known[0]
+            return choice[i], bits
+
+        for i, tensor in enumerate(tensors):
+            wires[tensor] = self.ctx.choose("lgreco", lambda i=i: wire_of(i), tensor, clock=False)
+        self.trainer.assign(for_all(shapes, wires, self.config.training.wire))
+
+    def _decided(self, tensors: list[int]) -> tuple[tuple[str, ...], float]:
+        """(wires of the tensors, bits of an element over all of them)."""
+        names, shapes = candidates(self.config), list(self.trainer.shapes.values())
+        errors, sizes = np.zeros((len(tensors), len(names))), np.zeros((len(tensors), len(names)), np.int64)
+        for block in range(min(LGRECO_BLOCKS, self.config.training.blocks)):
+            gradients = self.trainer.gradient(self.position + 1, block)
+            for i, tensor in enumerate(tensors):
+                x = gradients[tensor]
+                for c, wire in enumerate(names):
+                    apart = np.subtract(carried(wire, x), x, dtype=np.float64)
+                    errors[i, c] += np.sqrt(np.sum(apart * apart))  # no BLAS, whose bits follow its threads
+        for i, tensor in enumerate(tensors):
+            sizes[i] = [encoded_bytes(wire, shapes[tensor]) for wire in names]
+        choice = layerwise.choose(names, errors, sizes, self.config.training.wire)
+        return choice.wires, 8 * choice.nbytes / sum(prod(shapes[tensor]) for tensor in tensors)
+
+
+def course(trainer, position: int) -> Course:
+    """The course that `--policy` names, from step `position` on."""
+    if trainer.config.policy.tries:
+        from miniapps.training.adaptive import Adaptive
+
+        return Adaptive(trainer, position)
+    return {"fixed": Course, "fastest": Fastest, "lgreco": LGreco}[trainer.config.policy.name](
+        trainer, position
+    )
