@@ -51,6 +51,8 @@ class Adaptive(Course):
     """What AdaPrec says, decided by the clock of rank 0."""
 
     def __init__(self, trainer, position: int):
+        import scipy.optimize  # noqa: F401 (for curves: a second that no segment should pay for)
+
         super().__init__(trainer, position)
         self._policy = adaprec(self.config)
         self._rates, self._end, self._spoiled = 0.0, "", False

@@ -17,6 +17,7 @@ from miniapps.runner.main import main
 from miniapps.training import APP, data
 from miniapps.training.batches import Batches, mask
 from miniapps.training.buckets import Exchange, cut
+from miniapps.training.choosing import chosen_for, for_all
 from miniapps.training.config import Model
 from miniapps.training.gradient import ALIGNMENT, Network, aligned
 from miniapps.training.models import network
@@ -257,6 +258,26 @@ def test_buckets_are_cut_between_tensors_from_the_last_layer(limit, groups):
         assert len(bucket.tensors) == 1 or 4 * bucket.size <= limit
 
 
+def test_a_bucket_has_one_wire():
+    wires = ["sign", "sign", "fp8", "fp8", "sign", "sign"]
+    buckets = cut(SHAPES, 2**20, wires)
+    assert [(list(b.tensors), b.wire) for b in buckets] == [
+        ([5, 4], "sign"),
+        ([3, 2], "fp8"),
+        ([1, 0], "sign"),
+    ]
+
+
+def test_small_tensors_go_with_the_one_before_them():
+    shapes = [(8, 5), (64, 64), (64,), (32, 64), (32,)]
+    assert chosen_for(shapes) == [1, 3]
+    assert for_all(shapes, {1: "sign", 3: "fp8"}, "e4m3") == ["e4m3", "sign", "sign", "fp8", "fp8"]
+
+
+def test_images_are_held_out_where_a_policy_judges_wires():
+    assert data.held_out("fashion").sum() == 4000 and data.held_out("blobs").sum() == 205
+
+
 class Adds:
     """A reducer of one rank, which remembers what was asked of it."""
 
@@ -316,6 +337,9 @@ SMALL = ["--data=blobs", "--set=model.hidden=16", "--batch=64", "--set=training.
          "--no-progress", "--guarantee=layout"]  # fmt: skip
 
 
+FREE = ["--guarantee=none"]
+
+
 def launched(out, *more):
     return main(APP, [*SMALL, f"--out={out}", *more], MPI.COMM_SELF)
 
@@ -329,12 +353,34 @@ def launched(out, *more):
     (["--data=cifar"], "fashion"),
     (["--wire=morse"], "fp8"),
     (["--wire=fp8", "--guarantee=exact"], "exact"),
+    (["--policy=fastest"], "--policy fastest decides by a clock"),
+    (["--seconds=1"], "--seconds decides by a clock"),
+    ([*FREE, "--policy=adaprec"], "give it with --seconds"),
+    ([*FREE, "--policy=adaprec-poster", "--seconds=1"], "--policy adaprec-poster: a trial of"),
+    ([*FREE, "--policy=fastest", "--candidates="], "give the wires that --policy fastest chooses from"),
+    ([*FREE, "--policy=fastest", "--candidates=fp8 fp8"], "each once"),
+    ([*FREE, "--policy=fastest", "--candidates=fp8 morse"], "morse"),
+    ([*FREE, "--policy=fastest", "--candidates=table:n=9"], "n=9"),
+    ([*FREE, "--policy=fastest", "--candidates=packed"], "float32 is the candidate"),
+    ([*FREE, "--policy=fastest", "--allreduce=ring"], "ring"),
+    ([*FREE, "--policy=fastest", "--wire=fp8"], "leave one of both out"),
+    ([*FREE, "--policy=fastest", "--checkpoint-every=2"], "checkpoints do not hold"),
+    (["--policy=lgreco"], "--wire table:n=4"),
+    (["--replay=/nonexistent", "--seconds=1"], "--replay"),
     (["--restart=/nonexistent.h5"], "--restart /nonexistent.h5: cannot read it"),
 ])  # fmt: skip
 def test_what_cannot_be_run_is_refused_before_anything_is_created(tmp_path, capsys, options, message):
     assert launched(tmp_path / "run", *options) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_a_replay_without_the_choices_of_the_policy_is_refused_before_anything_is_created(tmp_path, capsys):
+    assert launched(tmp_path / "run", *FREE, "--seconds=100") == 0
+    options = [*FREE, "--policy=fastest", f"--replay={tmp_path / 'run'}"]
+    assert launched(tmp_path / "again", *options) == 2
+    assert "it has no choices 'fastest'; replay a run with the same --policy" in capsys.readouterr().err
+    assert not (tmp_path / "again").exists()
 
 
 def test_a_run_learns(tmp_path, capsys):

@@ -90,15 +90,125 @@ def test_without_a_guarantee_the_number_of_ranks_shows(tmp_path):
     assert len(prints) == 3
 
 
-WIRES = {"fp8": 3, "table:n=4,feedback=on": 2}  # on so many ranks
+WIRES = {"fp8": (3,), "table:n=4,feedback=on": (2,)}  # on so many ranks
+MORE_WIRES = (
+    "float16",
+    "bfloat16",
+    "e4m3:scale=tensor",
+    "e5m2",
+    "int8",
+    "int16",
+    "table:n=2",
+    "sign:feedback=on",
+)
 
 
-@pytest.mark.parametrize("wire", WIRES)
-def test_one_hash_over_a_wire_that_loses_something_which_is_another(tmp_path, reference, wire):
-    prints = set()
-    for ranks, more in ((1, []), (WIRES[wire], ["--shuffle-blocks", "3"])):
-        prints |= set(training(ranks, *LAYOUT, "--wire", wire, *more, out=tmp_path / str(ranks))[0])
+@pytest.mark.parametrize(
+    ("wire", "ranks"),
+    [*WIRES.items(), *(pytest.param(wire, (2, 3, 4, 8), marks=pytest.mark.slow) for wire in MORE_WIRES)],
+)
+def test_one_hash_over_a_wire_that_loses_something_which_is_another(tmp_path, reference, wire, ranks):
+    prints = set(training(1, *LAYOUT, "--wire", wire, out=tmp_path / "1")[0])
+    for size in ranks:
+        for n, more in enumerate((["--shuffle-blocks", "3"], ["--no-overlap"])[: len(ranks)]):
+            prints |= set(training(size, *LAYOUT, "--wire", wire, *more, out=tmp_path / f"{size}-{n}")[0])
     assert len(prints) == 1 and prints != {reference("mlp")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wire", ["fp8", "sign:feedback=on"])
+def test_both_mpi_libraries_have_one_hash_over_a_wire(tmp_path, wire):
+    prints = set()
+    for library in ("mpich", "openmpi"):
+        prints |= set(training(3, *LAYOUT, "--wire", wire, out=tmp_path / library, library=library)[0])
+    assert len(prints) == 1
+
+
+# ---- policies
+
+TIMED = ["--steps", "400", "--evaluate-every", "0", "--policy", "adaprec"]
+
+
+def decided(run):
+    """[(step, name, block, choice)] of a run."""
+    trace = read(run / "rank-00000.h5")
+    table = trace.tables["choices"]
+    columns = [table[key].tolist() for key in ("step", "name", "block", "choice")]
+    return [(step, trace.names[n], block, trace.names[c]) for step, n, block, c in zip(*columns, strict=True)]
+
+
+def measured(run, prefix):
+    """{(step, name, block): value} of those values whose name begins so."""
+    trace = read(run / "rank-00000.h5")
+    table = trace.tables["values"]
+    columns = [table[key].tolist() for key in ("step", "name", "block", "value")]
+    rows = ((step, trace.names[n], block, value) for step, n, block, value in zip(*columns, strict=True))
+    return {row[:3]: row[3] for row in rows if row[1].startswith(prefix)}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--policy", "fastest"],
+        [*TIMED, "--seconds", "0.6", "--candidates", "float32 sign:feedback=on fp8"],
+        pytest.param([*TIMED[:-1], "adaprec-poster", "--seconds", "0.6"], marks=pytest.mark.slow),
+        ["--seconds", "0.3", "--steps", "100000", "--wire", "fp8"],
+    ],
+    ids=["fastest", "adaprec", "poster", "seconds"],
+)
+def test_what_a_clock_decided_is_replayed_bit_for_bit(tmp_path, options):
+    recorded, again = tmp_path / "recorded", tmp_path / "again"
+    prints, _ = training(2, *options, out=recorded)
+    assert training(2, *options, "--replay", str(recorded), out=again)[0] == prints
+    assert decided(recorded) == decided(again) != []
+    assert compare(load([recorded, again]), ("recorded", 0), ("again", 0)).equal
+
+
+def test_adaprec_tries_every_wire_from_one_state_and_goes_on_from_a_trial(tmp_path):
+    training(2, *TIMED, "--seconds", "2", "--candidates", "float32 fp8", out=tmp_path / "run")
+    chosen = [(name, choice) for _, name, _, choice in decided(tmp_path / "run") if choice != "on"]
+    assert chosen[:8] == [
+        ("task", "next"), ("begin", "beginning"), ("wire", "float32"), ("end", "trial float32"),
+        ("task", "next"), ("begin", "beginning"), ("wire", "fp8"), ("end", "trial fp8"),
+    ]  # fmt: skip
+    assert chosen[9][1].removeprefix("trial ") == chosen[10][1]
+    assert [choice for name, choice in chosen if name == "task"][-1] == "over"
+    trace = read(tmp_path / "run" / "rank-00000.h5")
+    trials = {
+        step for step, name, _, choice in decided(tmp_path / "run") if name == "end" and "trial" in choice
+    }
+    events = trace.tables["events"]
+    speculated = events["step"][events["name"] == trace.names.index("speculate")].tolist()
+    assert len(speculated) >= len(trials) and {step + 1 for step in trials} <= set(speculated)
+
+
+def test_adaprec_steps_back_from_a_gradient_that_is_no_number(tmp_path):
+    struck = [*TIMED, "--seconds", "2", "--candidates", "float32 fp8", "--fault", "nan@step=1,block=2"]
+    _, result = training(2, *struck, out=tmp_path / "run")
+    assert result["fom"]["accuracy"]["value"] > 0.3
+    begins = [choice for _, name, _, choice in decided(tmp_path / "run") if name == "begin"]
+    assert begins[2] == "trial fp8"
+
+
+def test_the_wires_of_lgreco_keep_the_guarantee(tmp_path):
+    options = [*LAYOUT, "--policy", "lgreco", "--wire", "table:n=4"]
+    prints, choices = set(), []
+    for ranks, more in ((1, []), (3, ["--shuffle-blocks", "3"])):
+        prints |= set(training(ranks, *options, *more, out=tmp_path / str(ranks))[0])
+        choices.append(decided(tmp_path / str(ranks)))
+    assert len(prints) == 1 and choices[0] == choices[1]
+    assert [row[:3] for row in choices[0]] == [(0, "lgreco", 0), (0, "lgreco", 2)]
+
+
+def test_what_a_wire_does_to_gradients_does_not_depend_on_the_number_of_ranks(tmp_path):
+    seen = []
+    for ranks, more in ((1, []), (3, ["--shuffle-blocks", "3"])):
+        out = tmp_path / str(ranks)
+        training(ranks, *LAYOUT, "--wire", "table:n=2", "--evaluate-every", "3", *more, out=out)
+        seen.append(measured(out, "wire_"))
+    assert seen[0] == seen[1] and {step for step, _, _ in seen[0]} == {3, 7}
+    assert 0.2 < seen[0][7, "wire_error", 0] < 1 > seen[0][7, "wire_cosine", 0] > 0.7
+    assert seen[0][7, "wire_error", 1] == 0 and seen[0][7, "wire_length", 1] == 1  # a bias is as it was
 
 
 def test_under_run_repeats_on_one_layout_agree(tmp_path):
