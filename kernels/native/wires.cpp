@@ -22,6 +22,7 @@ namespace {
 
 using i64 = std::int64_t;
 using u8 = std::uint8_t;
+using u64 = std::uint64_t;
 
 constexpr std::size_t CELL = 4096, LANES = 16, SLACK = 8;
 
@@ -184,7 +185,11 @@ FPNA_INLINE void encode_sign(const float *x, std::size_t m, u8 *out) {
         stream[i / 8] = u8(signs_of(rest));
     }
     int count = 0;
-    for (std::size_t k = 0; k < m; ++k) count += int(bits_of_float(x[k]) >> 31);
+    for (std::size_t k = 0; k < (m + 7) / 8; k += 8) {
+        u64 word = 0;
+        std::memcpy(&word, stream + k, (m + 7) / 8 - k < 8 ? (m + 7) / 8 - k : 8);
+        count += __builtin_popcountll(word);
+    }
     const double sums[] = {positive.total(), negative.total()}, counts[] = {double(m) - count, double(count)};
     const bool finite = sums[0] - sums[0] == 0 && sums[1] - sums[1] == 0;
     for (int s = 0; s < 2; ++s) {
@@ -244,7 +249,31 @@ FPNA_INLINE void percentiles(const Bins &bins, std::size_t m, int least, unsigne
     }
 }
 
-// How many of the ascending means each magnitude exceeds: all are compared.
+// How many of the ascending means each magnitude exceeds: of at most 7, by halving, 8 elements at once.
+template <int MEANS>
+FPNA_INLINE void halve_exceeded(const float *x, std::size_t m, const float *middle, u8 *place) {
+    Floats means = {};
+    for (int j = 0; j < MEANS; ++j) means[j] = middle[j];
+    const auto exceeded = [=](Floats elements) __attribute__((always_inline)) {
+        const Floats magnitude = Floats(Ints(elements) & MAGNITUDE);
+        Ints count = {};
+        for (int step = (MEANS + 1) / 2; step > 0; step /= 2)
+            count += (magnitude > __builtin_shuffle(means, count + (step - 1))) & step;
+        return count;
+    };
+    int counts[CELL];
+    std::size_t i = 0;
+    for (; i + WIDTH <= m; i += WIDTH) store(counts + i, exceeded(load<Floats>(x + i)));
+    if (i < m) {
+        float rest[WIDTH] = {};
+        std::memcpy(rest, x + i, (m - i) * sizeof(float));
+        const Ints of_rest = exceeded(load<Floats>(rest));
+        std::memcpy(counts + i, &of_rest, (m - i) * sizeof(int));
+    }
+    for (i = 0; i < m; ++i) place[i] = u8(counts[i]);
+}
+
+// The same where there are more: all are compared.
 template <int MEANS>
 FPNA_INLINE void count_exceeded(const float *x, std::size_t m, const float *middle, u8 *place) {
     for (std::size_t i = 0; i < m; ++i) {
@@ -275,7 +304,8 @@ FPNA_INLINE void look_up_exceeded(const float *x, std::size_t m, const float *mi
     }
     for (std::size_t i = 0; i < m; ++i) {
         const float magnitude = float_of_bits(unsigned(magnitude_of(x[i])));
-        const int c = first[bins[i]];
+        int c = first[bins[i]];
+        asm("" : "+r"(c));  // one element at a time: gathering vectors from memory is slower
         place[i] = exceeded[c + (magnitude > mean[c]) + (magnitude > mean[c + 1]) + (magnitude > mean[c + 2])];
     }
 }
@@ -293,7 +323,9 @@ FPNA_INLINE void encode_table(const float *x, std::size_t m, u8 *out) {
         find_bins(x, m, least, bins);
         percentiles<ENTRIES>(bins, m, least, table);
         for (int j = 0; j + 1 < ENTRIES; ++j) middle[j] = (widen(bfloat16{table[j]}) + widen(bfloat16{table[j + 1]})) * 0.5f;
-        if (BITS <= 5)
+        if constexpr (BITS <= 4)
+            halve_exceeded<ENTRIES - 1>(x, m, middle, codes);
+        else if constexpr (BITS == 5)
             count_exceeded<ENTRIES - 1>(x, m, middle, codes);
         else
             look_up_exceeded<ENTRIES - 1>(x, m, middle, bins, least, codes);
