@@ -525,7 +525,8 @@ struct Plan {
         for (std::size_t c = 0; c < count; ++c) needed += nbytes(c);
         if (elements != std::size_t(starts[count]) || bytes != needed)
             throw std::invalid_argument(std::to_string(elements) + " elements and " + std::to_string(bytes) +
-                                        " bytes: the cells have " + std::to_string(starts[count]) + " and " + std::to_string(needed));
+                                        " bytes: the cells have " + std::to_string(starts[count]) + " and " +
+                                        std::to_string(needed));
     }
 };
 
