@@ -115,8 +115,7 @@ class Context:
             blocks=blocks,
             replay=self.replay.order(name, self.repeat) if self.replay and ordering == "arrival" else None,
         )
-        # What an application leaves to the library, such as counts, is not what is studied.
-        if self.options.links is not None and not (by and ordering == "library"):
+        if self.options.links is not None:
             inner = self._over_links(self.options.links, inner, comm, blocks)
         reducer = traced(name, inner, self.tracer, self.reductions, decided)
         if watched and self.watch is not None:
