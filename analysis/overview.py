@@ -14,9 +14,9 @@ from analysis.solves import tables as solves_tables
 from analysis.solves.frames import solves
 from analysis.sums import tables as sums_tables
 from analysis.sums.frames import sums
-from analysis.variability import pairs
 from analysis.training import tables as training_tables
 from analysis.training.frames import trainings
+from analysis.variability import pairs
 from analysis.verdict import Group, judge
 
 

@@ -54,7 +54,7 @@ def _of_run(known: Trainings, run: dict[str, Any], chosen: pd.DataFrame) -> list
         same = chosen[(chosen["step"] == step).to_numpy()]
         counts = Counter(same["choice"].astype("str"))
         before, after = _typical(losses, step), _typical(losses, end)
-        seconds = float(np.interp(end, curve["step"], curve["seconds"]) - np.interp(step, curve["step"], curve["seconds"]))
+        seconds = float(np.diff(np.interp([step, end], curve["step"], curve["seconds"]))[0])
         scores = same["score"].to_numpy()
         told = errors[1][(errors[0] >= step) & (errors[0] < end)]
         rows.append(

@@ -59,7 +59,9 @@ def price_figures(results: Study) -> list[Figure]:
     """The final accuracy of every run against the bytes that a rank sent in a step."""
     figures = []
     for drawn in _families(results):
-        runs = drawn.runs[(drawn.runs["bytes"] > 0).to_numpy() & drawn.runs["line"].isin(drawn.lines).to_numpy()]
+        runs = drawn.runs[
+            (drawn.runs["bytes"] > 0).to_numpy() & drawn.runs["line"].isin(drawn.lines).to_numpy()
+        ]
         if runs["line"].nunique() < 2:
             continue
         points = [(i, runs[(runs["line"] == line).to_numpy()]) for i, line in enumerate(drawn.lines)]
@@ -77,13 +79,39 @@ def price_figures(results: Study) -> list[Figure]:
     return figures
 
 
+def decision_figures(results: Study) -> list[Figure]:
+    """What came of each decision against what was predicted of it."""
+    rows = results.decisions[
+        ["family", "line", "seeds", "run", "repeat", "step", "choice", "score", "gained_per_s"]
+    ]
+    rows = rows[np.isfinite(rows[["score", "gained_per_s"]]).all(axis=1)]
+    lines = list(dict.fromkeys(rows["line"]))
+    points = [(i, rows[(rows["line"] == line).to_numpy()]) for i, line in enumerate(lines[:COLOURS])]
+    if not points:
+        return []
+    rest = len(lines) - COLOURS
+    caption = (
+        "Every decision a point: the loss that fell per second until the next one, against the score of what was "
+        "chosen. Where points rise to the right predictions tell good choices from bad; below the line the loss rose."
+        + (f" {rest} more are in the table." if rest > 0 else "")
+    )
+    legend = tuple((i, lines[i]) for i, _ in points)
+    data = rows[rows["line"].isin(lines[:COLOURS])]
+    return [figure_of("training-decisions", "Decisions, predicted and real", _decided(points), caption, 3.1, legend,
+                      data=data)]  # fmt: skip
+
+
 def band(curves: pd.DataFrame, column: str) -> pd.DataFrame:
     """The evaluations that all runs of one line have: `column` (seconds or step) and `accuracy`, medians over runs,
     `least` and `most` accuracy, by step."""
     runs = len(curves[["run", "repeat"]].drop_duplicates())
     by = curves.groupby("step")
     every = by["accuracy"].agg(accuracy="median", least="min", most="max")[by.size() == runs]
-    where = every.index.to_numpy(np.float64) if column == "step" else by["seconds"].median()[every.index].to_numpy()
+    where = (
+        every.index.to_numpy(np.float64)
+        if column == "step"
+        else by["seconds"].median()[every.index].to_numpy()
+    )
     own = every.assign(**{column: where}).reset_index(drop=True)
     return own.iloc[:: max(1, -(-len(own) * COLOURS // POINTS))]
 
@@ -127,7 +155,12 @@ def _bands(lines: list[tuple[int, pd.DataFrame]], column: str, label: str) -> Ca
         for i, own in lines:
             look = svg.series(i)
             axes.fill_between(
-                own[column], 100 * own["least"], 100 * own["most"], color=look["color"], alpha=0.18, linewidth=0
+                own[column],
+                100 * own["least"],
+                100 * own["most"],
+                color=look["color"],
+                alpha=0.18,
+                linewidth=0,
             )
             axes.plot(own[column], 100 * own["accuracy"], markersize=3, **look)
         axes.set(xlabel=label, ylabel="accuracy, %")
@@ -141,5 +174,15 @@ def _prices(points: list[tuple[int, pd.DataFrame]]) -> Callable:
             axes.plot(own["bytes"], 100 * own["accuracy"], linestyle="none", alpha=0.8, **svg.series(i))
         axes.set(xlabel="bytes per rank and step", ylabel="accuracy, %", xscale="log")
         plain_ticks(axes.xaxis)
+
+    return plot
+
+
+def _decided(points: list[tuple[int, pd.DataFrame]]) -> Callable:
+    def plot(axes) -> None:
+        axes.axhline(0.0, color=svg.INK, linewidth=0.9, linestyle=":")
+        for i, own in points:
+            axes.plot(own["score"], own["gained_per_s"], linestyle="none", alpha=0.8, **svg.series(i))
+        axes.set(xlabel="score of the choice", ylabel="loss that fell, per s")
 
     return plot

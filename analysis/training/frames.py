@@ -2,8 +2,8 @@
 
 Runs of one problem are a *family*, whatever their seeds and their learning rate: what a study of learning varies. A
 *line* is what is left of a family when the wire, the policy that chooses it, guarantee, ordering, links and rank count
-are fixed too: its runs differ in seeds and rate alone. Seeds are the options of the section `seeds`, or `run.seed` where
-there are none; the learning rate is the option whose last name is `rate`.
+are fixed too: its runs differ in seeds and rate alone. Seeds are the options of the section `seeds`, or `run.seed`
+where there are none; the learning rate is the option whose last name is `rate`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ ACCURACY, LOSS = "accuracy", "loss"
 QUALITY = ("wire_error", "wire_cosine", "wire_length")  # of the encoded gradient, by tensor
 CURVE_ERROR = "curve_error"
 AS_IS, FIXED = "as is", "fixed"
+# Wires that lose nothing: the first that was run is what others are compared with.
+WIDEST = (AS_IS, "float32")
 MEASURING = ("evaluate", "record", "checkpoint")  # regions that measure or write, and train nothing
 SEED, SEEDS = "run.seed", "seeds."
 FIRST = ("init", "data", "dropout")  # seeds in the order in which they are told, before others
@@ -50,7 +52,7 @@ class Trainings:
              carried in a step, a mean; `wire_error`, `wire_cosine`, `wire_length`: medians over tensors and steps;
              `curve_error`: the median size over decisions. NaN where not recorded
     curves   accuracy over steps and seconds, a row for each evaluation, columns CURVES
-    levels   {(run, repeat): the levels of what may change the accuracy}: seeds by name, guarantee, ordering, wire, ranks
+    levels   {(run, repeat): the levels of what may change the accuracy}: seeds, wire, guarantee, ordering, ranks
     words    {case: the same in words, for people}
     """
 
@@ -124,7 +126,12 @@ def _lines(runs: pd.DataFrame) -> pd.DataFrame:
         wire if told[family, wire] == 1 else f"{wire}, {case}"
         for family, wire, case in zip(runs["family"], runs["wire"], runs["case"], strict=True)
     ]
-    return runs
+    runs["place"] = [
+        2 * bool(_policy(json.loads(method))) + (wire not in WIDEST)
+        for method, wire in zip(runs["method"], runs["wire"], strict=True)
+    ]  # what loses nothing first, policies last
+    by = ["family", "place", "wire", "case", "rate", "seeds", "run", "repeat"]
+    return runs.sort_values(by, kind="stable").drop(columns="place").reset_index(drop=True)
 
 
 def _is_seed(key: str) -> bool:
@@ -152,10 +159,16 @@ def _of(method: Mapping[str, Any], name: str) -> Any:
     return next((value for key, value in method.items() if key.rpartition(".")[2] == name), None)
 
 
-def _wire(method: Mapping[str, Any], reductions: Mapping[str, Mapping[str, Any]]) -> str:
+def _policy(method: Mapping[str, Any]) -> str:
+    """What chose the wires; empty where nothing did."""
     policy = _of(method, "policy")
-    if policy not in (*UNSET, FIXED):
-        return str(policy)
+    return "" if policy in (*UNSET, FIXED) else str(policy)
+
+
+def _wire(method: Mapping[str, Any], reductions: Mapping[str, Mapping[str, Any]]) -> str:
+    """The policy that chose the wires, else those of the reductions."""
+    if policy := _policy(method):
+        return policy
     lossy = {stated.get("wire", AS_IS) for stated in _own(reductions).values()} - {AS_IS}
     return " + ".join(sorted(lossy)) or AS_IS
 
@@ -184,7 +197,9 @@ def _curve(frames: Frames, run: dict[str, Any], values: pd.DataFrame) -> pd.Data
     return pd.DataFrame({"step": steps, "seconds": seconds, "accuracy": accuracy})
 
 
-def _training(frames: Frames, run: dict[str, Any], values: pd.DataFrame, curve: pd.DataFrame) -> dict[str, Any]:
+def _training(
+    frames: Frames, run: dict[str, Any], values: pd.DataFrame, curve: pd.DataFrame
+) -> dict[str, Any]:
     """The row of RUNS of one repeat."""
     steps, loss = series(values, LOSS)
     row = {key: run[key] for key in ("family", "line", "case", "wire", "guarantee", "ordering", "rate", "seeds", "run",

@@ -6,19 +6,19 @@ and other data: the direction of a difference can be compared, its size is an or
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 
+from analysis.training.frames import WIDEST
 from analysis.training.paired import FEWEST, Difference, difference
-from analysis.training.prices import WIDEST, Basis
+from analysis.training.prices import Basis
 
 # Top accuracies, %, and the wires or policies that are the same here.
 PUBLISHED = {"float": 73.6, "fp8": 71.9, "Table-1": 60.1, "Fastest": 72.3, "AdaPrec": 74.4}
 SAME = {"float": WIDEST, "fp8": ("fp8",), "Table-1": ("table:n=1",), "Fastest": ("fastest",),
         "AdaPrec": ("adaprec", "adaprec-poster")}  # fmt: skip
-CLAIMS = (("fp8", "float"), ("Table-1", "float"), ("Fastest", "float"), ("AdaPrec", "float"), ("AdaPrec", "Fastest"))
+CLAIMS = (("fp8", "float"), ("Table-1", "float"), ("Fastest", "float"), ("AdaPrec", "float"),
+          ("AdaPrec", "Fastest"))  # fmt: skip
 HOLDS, DOES_NOT, UNTOLD = "holds", "does not", "cannot be told"
 
 POSTER = {"family": "str", "basis": "str", "measure": "str", "claim": "str", "line": "str", "against": "str",
@@ -37,7 +37,8 @@ def claims(bases: list[Basis], wires: dict[tuple[str, str], str]) -> pd.DataFram
     """
     rows = []
     for family in dict.fromkeys(basis.family for basis in bases):
-        own = [(b, {name: _line(b, wires, same) for name, same in SAME.items()}) for b in bases if b.family == family]
+        mine = [basis for basis in bases if basis.family == family]
+        own = [(basis, {name: _line(basis, wires, same) for name, same in SAME.items()}) for basis in mine]
         if not any(line for _, lines in own for name, line in lines.items() if name != "float"):
             continue
         for claim in CLAIMS:
@@ -95,4 +96,3 @@ def _line(basis: Basis, wires: dict[tuple[str, str], str], same: tuple[str, ...]
         if (own := wires[basis.family, line]) == wire or own.startswith(f"{wire},") or own.startswith(f"{wire}:")
     ]  # fmt: skip
     return max(lines, key=lambda line: len(basis.accuracy[line]), default="")
-

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.training.frames import AS_IS, Trainings
+from analysis.training.frames import WIDEST, Trainings
 from analysis.training.paired import difference
 
-WIDEST = (AS_IS, "float32")  # wires that lose nothing, the first that was run is what others are compared with
 END, EQUAL_TIME = "at the end", "in equal time"
 BEST = "best rate"
 
@@ -140,8 +139,9 @@ def best_rates(runs: pd.DataFrame) -> dict[tuple[str, str], float]:
 
 
 def reference_of(runs: pd.DataFrame, line: str) -> str | None:
-    """What `line` is compared with among the `runs` of its family: a line whose wire loses nothing, on as many ranks and
-    under the same guarantee where there is one, else that with most runs; None where there is none."""
+    """What `line` is compared with among the `runs` of its family: a line whose wire loses nothing, over such links, on
+    as many ranks and under the same guarantee where there is one, else that with most runs; None where there is none.
+    """
     own = runs[runs["line"] == line].iloc[0]
     for wire in WIDEST:
         same = runs[runs["wire"] == wire]

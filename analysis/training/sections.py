@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analysis.page.sections import Section, folded
-from analysis.training.figures import DRAWN, accuracy_figures, left_out, price_figures
+from analysis.training.figures import DRAWN, accuracy_figures, decision_figures, left_out, price_figures
 from analysis.training.tables import (
     Study,
     comparison_tables,
@@ -46,7 +46,7 @@ def _decisions(results: Study) -> Section:
     )
     tables = folded(decision_tables(results))
     nothing = "No run decided about its wires, so there is nothing to compare with what was predicted."
-    return Section("Training: decisions", nothing, intro if tables else "", [], tables)
+    return Section("Training: decisions", nothing, intro if tables else "", decision_figures(results), tables)
 
 
 def _variance(results: Study) -> Section:
@@ -56,7 +56,9 @@ def _variance(results: Study) -> Section:
         "of its own."
     )
     tables = folded(variance_tables(results))
-    return Section("Training: where the variance is", "No run is complete.", intro if tables else "", [], tables)
+    return Section(
+        "Training: where the variance is", "No run is complete.", intro if tables else "", [], tables
+    )
 
 
 def _poster(results: Study) -> Section:

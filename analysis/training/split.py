@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
 
-from analysis.components.observations import ALLOCATION, LAUNCH, NODE, RANDOM, REPEAT, Observations
+from analysis.components.observations import ALLOCATION, LAUNCH, NODE, RANDOM, Observations
 from analysis.components.study import of_problem
+from analysis.runs import ids
 from analysis.training.frames import ACCURACY, Trainings
 from analysis.training.prices import at, common_rates, named
 
 WORDS = {"init": "initial weights", "data": "order of the data", "dropout": "dropout", "seed": "seed",
          "ordering": "order of additions", "wire": "wire", "guarantee": "guarantee", "ranks": "number of ranks",
-         "combination": "combinations of these"}  # fmt: skip
-LEFT = "runs alike in all of these"
+         "combination": "combinations of these", "launch": "launches",
+         "repeat": "runs alike in all of these"}  # fmt: skip
 SPLIT = {"family": "str", "rate": "float64", "observations": "int64", "factor": "str", "words": "str",
          "levels": "float64", "df": "float64", "variance": "float64", "share": "float64", "negative": "bool",
          "alias": "str", "remark": "str"}  # fmt: skip
@@ -38,22 +40,26 @@ def split(known: Trainings) -> pd.DataFrame:
             whole = np.nansum([row["variance"] for row in found])
             for row in found:
                 variance = row["variance"]
-                chance = row["factor"] in (*RANDOM, REPEAT)
-                if chance and variance != variance and row["factor"] != REPEAT:
+                if row["factor"] in RANDOM and variance != variance:
                     continue  # places are of interest where they can be told apart
                 rows.append(
                     {key: row[key] for key in ("observations", "factor", "levels", "df", "variance", "negative",
-                                               "alias", "remark")}
+                                               "alias")}
                     | {"family": family, "rate": rate, "share": variance / whole if whole > 0 else np.nan,
-                       "words": LEFT if row["factor"] in (LAUNCH, REPEAT) else WORDS.get(row["factor"], row["factor"])}
+                       "words": WORDS.get(row["factor"], row["factor"]), "remark": _in_words(row["remark"])}
                 )  # fmt: skip
     return pd.DataFrame(rows, columns=list(SPLIT)).astype(SPLIT)
 
 
+def _in_words(remark: str) -> str:
+    """`remark` with its factors in words."""
+    return re.sub(r"\b(" + "|".join(WORDS) + r")\b", lambda match: WORDS[match[0]], remark)
+
+
 def _observed(known: Trainings, family: str, runs: pd.DataFrame) -> Observations:
-    levels = pd.DataFrame([known.levels[run] for run in zip(runs["run"], runs["repeat"], strict=True)])
+    levels = pd.DataFrame([known.levels[run] for run in ids(runs)])
     treatments = tuple(name for name in levels if levels[name].nunique() > 1)
-    places = known.frames.runs.set_index(["run", "repeat"]).loc[list(zip(runs["run"], runs["repeat"], strict=True))]
+    places = known.frames.runs.set_index(["run", "repeat"]).loc[ids(runs)]
     levels[ALLOCATION] = places["allocation_id"].to_numpy()
     levels[NODE] = [str(json.loads(text).get("node", "")) for text in places["environment"]]
     levels[LAUNCH] = runs["run"]

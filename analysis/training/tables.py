@@ -44,7 +44,7 @@ def study(known: Trainings) -> Study:
         claims([b for b in bases(measured(known)) if b.first or b.name == BEST], wires), [],
     )  # fmt: skip
     if incomplete := int((~runs["complete"]).sum()):
-        results.notes.append(f"{counted(incomplete, 'run')} ended early: drawn as far as recorded, and counted nowhere")
+        results.notes.append(f"{counted(incomplete, 'run')} ended early and count nowhere")
     if runs["emulated"].any():
         results.notes.append("times of runs with emulated links are those of the links that were given, not of this "
                              "machine")  # fmt: skip
@@ -52,7 +52,9 @@ def study(known: Trainings) -> Study:
         results.notes.append("some runs recorded no times (--trace off)")
     tested = results.comparisons
     if len(tested[["family", "line"]].drop_duplicates()) > 1:
-        results.notes.append("each interval is at 95 % by itself: of 20 wires that are as good, one is seen to differ")
+        results.notes.append(
+            "each interval is at 95 % by itself: of 20 wires that are as good, one is seen to differ"
+        )
     if (tested["basis"] == BEST).any():
         results.notes.append("the best rate is chosen by the accuracies that are then compared, which is a little too "
                              "kind to wires with more rates")  # fmt: skip
@@ -81,11 +83,15 @@ def all_tables(results: Study) -> list[tuple[str, Table]]:
 def sentences(results: Study) -> list[str]:
     """What there is to say of each line at the rate at which most ran, and each at its best."""
     ends = results.comparisons[results.comparisons["measure"] == END]
+    several = results.prices["family"].nunique() > 1
     lines = []
     for family, same in ends.groupby("family", sort=False):
         first = same["basis"].iloc[0]
         for row in same[same["basis"].isin([first, BEST])].itertuples(index=False):
-            lines.append(f"{_where(family)}{row.line} against {row.against}, {_rates(row)}: {said(row)}.")
+            if row.basis == BEST and first == named(row.rate) == named(row.against_rate):
+                continue  # the best rate of both is the one at which most ran
+            where = f"{family}: " if several else ""
+            lines.append(f"{where}{row.line} against {row.against}, {_rates(row)}: {said(row)}.")
     return lines
 
 
@@ -99,8 +105,9 @@ def said(row) -> str:
         return f"accuracy {way} by {size} points ({points(ends[0])} to {points(ends[1])}, {seeds})"
     if row.verdict == UNSEEN:
         between = f"{points(row.difference_low, True)} to {points(row.difference_high, True)}"
-        more = f"; {points(row.least)} points would have been, with power 80 %" if row.least == row.least else ""
-        return f"no difference of accuracy seen ({between} points, {seeds}){more}"
+        text = f"no difference of accuracy seen ({between} points, {seeds})"
+        known = row.least == row.least
+        return text + (f"; {points(row.least)} points would have been, with power 80 %" if known else "")
     return f"{seeds} that both have, which is too few to tell"
 
 
@@ -111,8 +118,8 @@ def price_tables(results: Study) -> list[tuple[str, Table]]:
     tables = []
     for family, same in results.prices.groupby("family", sort=False):
         shown = {name: column for name, column in quality.items() if same[column].notna().any()}
-        columns = ("wire", "rate", "seeds", "B per step", "bytes ratio", "s per step", "time ratio", *shown, "accuracy, %",
-                   "all runs, %", "in equal time, %", "loss")  # fmt: skip
+        columns = ("wire", "rate", "seeds", "B per step", "bytes ratio", "s per step", "time ratio", *shown,
+                   "accuracy, %", "all runs, %", "in equal time, %", "loss")  # fmt: skip
         rows = [
             (
                 row.line, number(row.rate) + (" (best)" if row.best and row.rate == row.rate else ""),
@@ -129,7 +136,8 @@ def price_tables(results: Study) -> list[tuple[str, Table]]:
 
 def comparison_tables(results: Study) -> list[tuple[str, Table]]:
     """(title, table) per family and measure: accuracies against the reference, paired by seeds."""
-    columns = ("wire", "against", "rates", "seeds", "difference, points", "95 % interval", "would be seen", "verdict")
+    columns = ("wire", "against", "rates", "seeds", "difference, points", "95 % interval", "would be seen",
+               "verdict")  # fmt: skip
     tables = []
     for (family, measure), same in results.comparisons.groupby(["family", "measure"], sort=False):
         rows = [
@@ -148,7 +156,8 @@ def decision_tables(results: Study) -> list[tuple[str, Table]]:
     """(title, table): what became of the decisions of each line."""
     if results.summary.empty:
         return []
-    columns = ("policy", "runs", "decisions", "chosen", "loss fell", "score and gain agree", "error of the curve")
+    columns = ("policy", "runs", "decisions", "chosen", "loss fell", "score and gain agree",
+               "error of the curve")  # fmt: skip
     several = results.summary["family"].nunique() > 1
     rows = [
         (
@@ -204,7 +213,7 @@ def verdicts(results: Study) -> str:
     if results.poster.empty:
         return ""
     count = results.poster["verdict"].value_counts()
-    parts = [f"{count.get(verdict, 0)} {verdict}" for verdict in (poster.HOLDS, poster.DOES_NOT, poster.UNTOLD)]
+    parts = [f"{count.get(name, 0)} {name}" for name in (poster.HOLDS, poster.DOES_NOT, poster.UNTOLD)]
     return f"Of {len(results.poster)} comparisons with published claims: {', '.join(parts)}."
 
 
@@ -227,7 +236,3 @@ def _rates(row) -> str:
 
 def _of(family: str) -> str:
     return f": {family}" if family else ""
-
-
-def _where(family: str) -> str:
-    return f"{family}: " if family else ""
