@@ -30,6 +30,7 @@ AS_IS, FIXED = "as is", "fixed"
 # Wires that lose nothing: the first that was run is what others are compared with.
 WIDEST = (AS_IS, "float32")
 MEASURING = ("evaluate", "record", "checkpoint")  # regions that measure or write, and train nothing
+LARGEST = 1e18  # a rate that is believed
 SEED, SEEDS = "run.seed", "seeds."
 FIRST = ("init", "data", "dropout")  # seeds in the order in which they are told, before others
 
@@ -151,7 +152,7 @@ def _seeds(options: Mapping[str, Any], seed: int) -> dict[str, str]:
 
 def _rate(options: Mapping[str, Any]) -> float:
     rates = [value for key, value in options.items() if _is_rate(key) and isinstance(value, int | float)]
-    return float(rates[0]) if rates else np.nan
+    return float(rates[0]) if rates and abs(rates[0]) < LARGEST else np.nan
 
 
 def _of(method: Mapping[str, Any], name: str) -> Any:
@@ -194,6 +195,7 @@ def _curve(frames: Frames, run: dict[str, Any], values: pd.DataFrame) -> pd.Data
     until = np.searchsorted(slowest.index.to_numpy(), steps, side="right")
     elapsed = np.concatenate([[0.0], slowest.to_numpy().cumsum() / 1e9])
     seconds = elapsed[until] if len(slowest) else np.full(len(steps), np.nan)  # --trace off
+    accuracy = np.where(np.isfinite(accuracy), accuracy, np.nan)
     return pd.DataFrame({"step": steps, "seconds": seconds, "accuracy": accuracy})
 
 

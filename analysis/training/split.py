@@ -19,8 +19,9 @@ WORDS = {"init": "initial weights", "data": "order of the data", "dropout": "dro
          "combination": "combinations of these", "launch": "launches",
          "repeat": "runs alike in all of these"}  # fmt: skip
 SPLIT = {"family": "str", "rate": "float64", "observations": "int64", "factor": "str", "words": "str",
-         "levels": "float64", "df": "float64", "variance": "float64", "share": "float64", "negative": "bool",
-         "alias": "str", "remark": "str"}  # fmt: skip
+         "levels": "float64", "df": "float64", "variance": "float64", "variance_low": "float64",
+         "variance_high": "float64", "share": "float64", "negative": "bool", "alias": "str",
+         "remark": "str"}  # fmt: skip
 
 
 def split(known: Trainings) -> pd.DataFrame:
@@ -28,8 +29,8 @@ def split(known: Trainings) -> pd.DataFrame:
 
     Factors: each seed, guarantee, order of additions, wire and rank count, as far as they vary, and their combinations;
     what is left are runs that agree in all: additions in order of arrival. Estimated by Henderson's method 3
-    (`analysis.components`). `share` of the sum of all; `alias`: factors that the design does not separate
-    from this one, which then has no variance of its own.
+    (`analysis.components`), with intervals where enough launches agree in all. `share` of the sum of all; `alias`:
+    factors that the design does not separate from this one, which then has no variance of its own.
     """
     rows = []
     complete = known.runs[known.runs["complete"]]
@@ -45,7 +46,8 @@ def split(known: Trainings) -> pd.DataFrame:
                 rows.append(
                     {key: row[key] for key in ("observations", "factor", "levels", "df", "variance", "negative",
                                                "alias")}
-                    | {"family": family, "rate": rate, "share": variance / whole if whole > 0 else np.nan,
+                    | {"family": family, "rate": rate, "variance_low": row["low"], "variance_high": row["high"],
+                       "share": variance / whole if whole > 0 else np.nan,
                        "words": WORDS.get(row["factor"], row["factor"]), "remark": _in_words(row["remark"])}
                 )  # fmt: skip
     return pd.DataFrame(rows, columns=list(SPLIT)).astype(SPLIT)

@@ -177,13 +177,15 @@ def variance_tables(results: Study) -> list[tuple[str, Table]]:
         rows = [
             (
                 row.words or "all", number(row.levels) if row.levels else "", number(row.df) if row.levels else "",
-                points(np.sqrt(row.variance)), "" if row.share != row.share else f"{100 * row.share:.0f} %", row.remark,
+                points(np.sqrt(row.variance)),
+                interval(np.sqrt(row.variance_low), np.sqrt(row.variance_high), points),
+                "" if row.share != row.share else f"{100 * row.share:.0f} %", row.remark,
             )
             for row in same.itertuples(index=False)
         ]  # fmt: skip
-        columns = ("between", "levels", "df", "sd, points", "share of all", "remark")
+        columns = ("between", "levels", "df", "sd, points", "95 % interval", "share of all", "remark")
         title = f"Variance of the accuracy, {named(rate)}{_of(family)}; {same['observations'].iloc[0]} runs"
-        tables.append((title, Table(columns, rows, columns[1:5])))
+        tables.append((title, Table(columns, rows, columns[1:6])))
     return tables
 
 

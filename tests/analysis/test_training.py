@@ -285,6 +285,24 @@ def test_seeds_that_were_changed_together_are_not_separable(results):
     assert table["share"].sum() == pytest.approx(1.0)
 
 
+def test_what_is_left_are_runs_that_differ_in_nothing_and_has_an_interval_where_these_are_many(tmp_path):
+    drawn = np.random.default_rng(5).normal(0.8, 0.01, 12)
+    for k, accuracy in enumerate(drawn):
+        write_training(tmp_path / f"r{k}", [accuracy], ordering="arrival")
+    row = only(made_of(tmp_path).variance, words="runs alike in all of these")
+    assert row["variance"] == pytest.approx(np.var(drawn, ddof=1)) and row["df"] == 11
+    assert 0 < row["variance_low"] < row["variance"] < row["variance_high"]
+
+
+def test_numbers_that_are_none_are_left_out(tmp_path):
+    for k, accuracy in enumerate((np.nan, np.inf, 0.5)):
+        write_training(tmp_path / f"r{k}", [0.3, accuracy], k, rate=1e300 if k else 0.05)
+    results = made_of(tmp_path)
+    assert np.isnan(results.recorded.runs["rate"]).sum() == 2
+    assert results.recorded.runs["accuracy"].isna().sum() == 2
+    assert len(accuracy_figures(results)) == 2 and len(price_figures(results)) == 0
+
+
 # ---- published claims
 
 
