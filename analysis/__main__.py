@@ -26,6 +26,7 @@ COMMANDS = (
     "components",
     "sums",
     "solves",
+    "training",
     "scaling",
     "nodes",
     "export",

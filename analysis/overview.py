@@ -14,6 +14,8 @@ from analysis.solves import tables as solves_tables
 from analysis.solves.frames import solves
 from analysis.sums import tables as sums_tables
 from analysis.sums.frames import sums
+from analysis.training import tables as training_tables
+from analysis.training.frames import trainings
 from analysis.variability import pairs
 from analysis.verdict import Group, judge
 
@@ -38,8 +40,8 @@ class Overview:
 
     @cached_property
     def words(self) -> dict[str, str]:
-        """{label of a group, or of a case of sums or solves: the same in words, for people}."""
-        studies = [study.recorded.words for study in (self.sums, self.solves) if study]
+        """{label of a group, or of a case of sums, solves or trainings: the same in words, for people}."""
+        studies = [study.recorded.words for study in (self.sums, self.solves, self.training) if study]
         return dict(ChainMap({group.label: group.words for group in self.groups}, *studies))
 
     @cached_property
@@ -64,6 +66,12 @@ class Overview:
         """The solves that runs recorded; None where there are none."""
         recorded = solves(self.frames)
         return solves_tables.study(recorded) if len(recorded.solves) else None
+
+    @cached_property
+    def training(self) -> training_tables.Study | None:
+        """The trainings that runs recorded; None where there are none."""
+        recorded = trainings(self.frames)
+        return training_tables.study(recorded) if len(recorded.runs) else None
 
     @cached_property
     def decisions(self) -> list[tuple[str, str, str]]:

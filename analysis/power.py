@@ -7,6 +7,7 @@ import math
 from analysis.statistics import CONFIDENCE
 from analysis.variability import bound
 
+POWER = 0.8  # with which `least_difference` would be seen
 AIM = 0.01  # the probability that `power_note` says the number of runs for
 
 
@@ -20,6 +21,21 @@ def runs_needed(p: float, confidence: float = CONFIDENCE) -> int:
         return 1
     # Rounding of the quotient must not ask for one run more where it is whole.
     return max(1, math.ceil(math.log1p(-confidence) / math.log1p(-p) - 1e-9))
+
+
+def least_difference(sd: float, n: int, power: float = POWER, confidence: float = CONFIDENCE) -> float:
+    """The smallest mean difference that a paired t test of `n` pairs, whose differences have the standard deviation
+    `sd`, sees with probability `power` at `confidence`, by the noncentral t distribution; NaN for fewer than 2 pairs.
+    """
+    from scipy.optimize import brentq
+    from scipy.stats import nct, t
+
+    if n < 2 or not sd >= 0:
+        return math.nan
+    critical = float(t.ppf((1 + confidence) / 2, n - 1))
+    # The other side of the test is left out: it sees less than 1 in 1000 of such differences.
+    shift = brentq(lambda shift: nct.sf(critical, n - 1, shift) - power, 0.0, critical + 60.0)
+    return shift * sd / math.sqrt(n)
 
 
 def percent(p: float) -> str:

@@ -52,11 +52,12 @@ def components(frames: Frames, resamples: int = RESAMPLES) -> pd.DataFrame:
     share          of RUN_TO_RUN: of the sum of these; of ALGORITHM: of the sum of all
     alias          factors from which this one cannot be told: it has no variance of its own here
     """
-    rows = [row for observed in observations(frames) for row in _of_problem(observed, resamples)]
+    rows = [row for observed in observations(frames) for row in of_problem(observed, resamples)]
     return pd.DataFrame(rows, columns=COMPONENTS)
 
 
-def _of_problem(observed: Observations, resamples: int) -> list[dict]:
+def of_problem(observed: Observations, resamples: int = RESAMPLES) -> list[dict]:
+    """The rows of `components` of the observations of one problem."""
     rows: dict[str, list[dict]] = {}
     y = observed.outcomes.to_numpy(np.float64)
     known = np.isfinite(y)

@@ -35,6 +35,7 @@ from analysis.runs import Id
 from analysis.scaling.sections import scaling_sections
 from analysis.solves.sections import solves_sections
 from analysis.sums.sections import sums_sections
+from analysis.training.sections import training_sections
 from analysis.verdict import MEANING, Group, counted
 from miniapps.received.text import printable
 
@@ -53,6 +54,7 @@ SECTIONS: tuple[Callable[[Overview], list[Section]], ...] = (
     lambda overview: [components_section(overview.frames)],
     lambda overview: sums_sections(overview.sums) if overview.sums else [],
     lambda overview: solves_sections(overview.solves) if overview.solves else [],
+    lambda overview: training_sections(overview.training) if overview.training else [],
     environment_sections,
     excluded_sections,
 )

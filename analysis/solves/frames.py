@@ -20,6 +20,7 @@ import pandas as pd
 
 from analysis import bits
 from analysis.groups import UNSET, cases, of_effect, problem_names
+from analysis.history import named, series
 from analysis.load.frames import Frames
 from analysis.runs import Id, ids
 
@@ -86,17 +87,6 @@ def solves(frames: Frames) -> Solves:
         words=dict(zip(runs["case"], runs["words"], strict=True)),
         replays=replays,
     )
-
-
-def series(values: pd.DataFrame, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """(steps int64, values float64) of the rows of one repeat that are of the whole and have that name."""
-    own = values[_named(values, name) & (values["block"] == -1).to_numpy()]
-    return own["step"].to_numpy(np.int64), own["value"].to_numpy()
-
-
-def _named(values: pd.DataFrame, name: str) -> np.ndarray:
-    """Which rows have that name; the first where a step has several."""
-    return (values["name"] == name).to_numpy() & (values["occurrence"] == 0).to_numpy()
 
 
 def _cases(runs: pd.DataFrame) -> pd.DataFrame:
@@ -239,7 +229,7 @@ def _digest(*parts: bytes) -> str:
 
 def _blocks(values: pd.DataFrame, name: str, column: str) -> pd.DataFrame:
     """`sample`, `step` and the value as `column` of the rows with that name that are of a block."""
-    own = values[_named(values, name) & (values["block"] >= 0).to_numpy()]
+    own = values[named(values, name) & (values["block"] >= 0).to_numpy()]
     return pd.DataFrame({"sample": own["block"], "step": own["step"], column: own["value"]})
 
 

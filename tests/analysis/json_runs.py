@@ -7,6 +7,7 @@ from tests.analysis.nodes_runs import write_over_nodes
 from tests.analysis.solves_runs import FALLING, solve, studied, write_solves
 from tests.analysis.sums_runs import write_sums
 from tests.analysis.synthetic import flip_bit, write_run, write_timed
+from tests.analysis.training_runs import study_of
 
 
 def drifting(seed):
@@ -63,6 +64,7 @@ def write_all(root):
     for k, short in enumerate((0, 0, 1)):
         write_solves(root / f"solves/r{k}", [solve(FALLING[: len(FALLING) - short])] * 2, size=1 + k)
     write_solves(root / "solves/study", [studied(limit=40)], guarantee="exact", ordering="exact")
+    study_of(root / "training")
     solver_run(root / "exported")
     write_over_nodes(root / "nodes", ["n1", "n1", "n2"])
 
@@ -78,6 +80,7 @@ def command_lines(root, out):
         "components": ["components", root / "grown"],
         "sums": ["sums", root / "sums"],
         "solves": ["solves", root / "solves"],
+        "training": ["training", root / "training"],
         "scaling": ["scaling", root / "scaled"],
         "nodes": ["nodes", root / "nodes"],
         "lint": ["lint", root / "pair"],

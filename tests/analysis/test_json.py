@@ -115,7 +115,7 @@ def test_the_document_of_each_command_has_the_documented_keys(root, tmp_path, ca
     assert filled == [
         table for table in document["tables"]
         # Calls are of fpna run, links of three nodes.
-        if table not in ("calls", "links") and (table != "decisions" or name == "solves")
+        if table not in ("calls", "links") and (table != "decisions" or name in ("solves", "training"))
     ]  # fmt: skip
 
 

@@ -1,0 +1,188 @@
+"""The figures of the trainings: a Study in, SVG out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.page import svg
+from analysis.page.axes import plain_ticks
+from analysis.page.svg import Figure, figure_of
+from analysis.training.prices import at, common_rates, named
+from analysis.training.tables import Study
+
+DRAWN = 4  # families that have figures; the tables have all
+COLOURS = 7  # lines of a family in one figure
+POINTS = 3000  # of one figure: evaluations are thinned evenly beyond, runs never
+AXES = {"seconds": ("time", "time of training, s"), "step": ("steps", "step")}
+
+
+def left_out(results: Study) -> int:
+    """How many families have tables only."""
+    return max(0, results.prices["family"].nunique() - DRAWN)
+
+
+def accuracy_figures(results: Study) -> list[Figure]:
+    """Accuracy over time and over steps: of each line the median over seeds, and the band of all of them."""
+    figures = []
+    for drawn in _families(results):
+        for column, (name, label) in AXES.items():
+            bands = [
+                (i, band(drawn.curves[(drawn.curves["line"] == line).to_numpy()], column))
+                for i, line in enumerate(drawn.lines)
+            ]
+            bands = [(i, own) for i, own in bands if (own[column] > 0).any()]  # no times: --trace off
+            if not bands:
+                continue
+            caption = (
+                f"Accuracy of every evaluation, {drawn.rate}: lines are medians over runs of different seeds, bands "
+                "hold all of these runs"
+                + ("; the time of an evaluation is the median over runs." if column == "seconds" else ".")
+                + " Of wires whose bands overlap the tables say whether these seeds tell them apart."
+                + drawn.more
+            )  # fmt: skip
+            data = pd.concat([own.assign(line=drawn.lines[i]) for i, own in bands], ignore_index=True)
+            legend = tuple((i, drawn.lines[i]) for i, _ in bands)
+            figures.append(
+                figure_of(
+                    f"training-{name}-{drawn.number}", f"Accuracy over {name}{drawn.end}",
+                    _bands(bands, column, label), caption, 3.3, legend, data=data,
+                )
+            )  # fmt: skip
+    return figures
+
+
+def price_figures(results: Study) -> list[Figure]:
+    """The final accuracy of every run against the bytes that a rank sent in a step."""
+    figures = []
+    for drawn in _families(results):
+        runs = drawn.runs[
+            (drawn.runs["bytes"] > 0).to_numpy() & drawn.runs["line"].isin(drawn.lines).to_numpy()
+        ]
+        if runs["line"].nunique() < 2:
+            continue
+        points = [(i, runs[(runs["line"] == line).to_numpy()]) for i, line in enumerate(drawn.lines)]
+        points = [(i, own) for i, own in points if len(own)]
+        caption = (
+            f"Accuracy at the end against the bytes that a rank's reductions carried in a step, {drawn.rate}; every "
+            "run a point. To the left is cheaper, above is better." + drawn.more
+        )
+        legend = tuple((i, drawn.lines[i]) for i, _ in points)
+        data = runs[["line", "seeds", "run", "repeat", "bytes", "accuracy"]]
+        figures.append(
+            figure_of(f"training-price-{drawn.number}", f"Accuracy against bytes{drawn.end}", _prices(points), caption,
+                      3.1, legend, data=data)
+        )  # fmt: skip
+    return figures
+
+
+def decision_figures(results: Study) -> list[Figure]:
+    """What came of each decision against what was predicted of it."""
+    rows = results.decisions[
+        ["family", "line", "seeds", "run", "repeat", "step", "choice", "score", "gained_per_s"]
+    ]
+    rows = rows[np.isfinite(rows[["score", "gained_per_s"]]).all(axis=1)]
+    lines = list(dict.fromkeys(rows["line"]))
+    points = [(i, rows[(rows["line"] == line).to_numpy()]) for i, line in enumerate(lines[:COLOURS])]
+    if not points:
+        return []
+    rest = len(lines) - COLOURS
+    caption = (
+        "Every decision a point: the loss that fell per second until the next one, against the score of what was "
+        "chosen. Where points rise to the right predictions tell good choices from bad; below the line the loss rose."
+        + (f" {rest} more are in the table." if rest > 0 else "")
+    )
+    legend = tuple((i, lines[i]) for i, _ in points)
+    data = rows[rows["line"].isin(lines[:COLOURS])]
+    return [figure_of("training-decisions", "Decisions, predicted and real", _decided(points), caption, 3.1, legend,
+                      data=data)]  # fmt: skip
+
+
+def band(curves: pd.DataFrame, column: str) -> pd.DataFrame:
+    """The evaluations that all runs of one line have: `column` (seconds or step) and `accuracy`, medians over runs,
+    `least` and `most` accuracy, by step."""
+    runs = len(curves[["run", "repeat"]].drop_duplicates())
+    by = curves.groupby("step")
+    every = by["accuracy"].agg(accuracy="median", least="min", most="max")[by.size() == runs]
+    where = (
+        every.index.to_numpy(np.float64)
+        if column == "step"
+        else by["seconds"].median()[every.index].to_numpy()
+    )
+    own = every.assign(**{column: where}).reset_index(drop=True)
+    return own.iloc[:: max(1, -(-len(own) * COLOURS // POINTS))]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A family that has figures: `number` of it, `end` of the titles, `rate` in words, complete `runs` at the rate at
+    which most ran and their `curves`, `lines` that are drawn, `more`: a sentence on the others."""
+
+    number: int
+    end: str
+    rate: str
+    runs: pd.DataFrame
+    curves: pd.DataFrame
+    lines: list[str]
+    more: str
+
+
+def _families(results: Study) -> Iterator[Drawn]:
+    complete = results.recorded.runs[results.recorded.runs["complete"].to_numpy()]
+    families = list(dict.fromkeys(results.prices["family"]))
+    for k, family in enumerate(families[:DRAWN]):
+        own = complete[(complete["family"] == family).to_numpy()]
+        rate = common_rates(own)[0]
+        runs = at(own, rate)
+        lines = list(dict.fromkeys(runs["line"]))
+        rest = len(lines) - COLOURS
+        yield Drawn(
+            number=k,
+            end=f": {family}" if len(families) > 1 else "",
+            rate=named(rate),
+            runs=runs,
+            curves=results.recorded.curves.merge(runs[["run", "repeat"]], on=["run", "repeat"]),
+            lines=lines[:COLOURS],
+            more=f" {rest} more are in the table." if rest > 0 else "",
+        )
+
+
+def _bands(lines: list[tuple[int, pd.DataFrame]], column: str, label: str) -> Callable:
+    def plot(axes) -> None:
+        for i, own in lines:
+            look = svg.series(i)
+            axes.fill_between(
+                own[column],
+                100 * own["least"],
+                100 * own["most"],
+                color=look["color"],
+                alpha=0.18,
+                linewidth=0,
+            )
+            axes.plot(own[column], 100 * own["accuracy"], markersize=3, **look)
+        axes.set(xlabel=label, ylabel="accuracy, %")
+
+    return plot
+
+
+def _prices(points: list[tuple[int, pd.DataFrame]]) -> Callable:
+    def plot(axes) -> None:
+        for i, own in points:
+            axes.plot(own["bytes"], 100 * own["accuracy"], linestyle="none", alpha=0.8, **svg.series(i))
+        axes.set(xlabel="bytes per rank and step", ylabel="accuracy, %", xscale="log")
+        plain_ticks(axes.xaxis)
+
+    return plot
+
+
+def _decided(points: list[tuple[int, pd.DataFrame]]) -> Callable:
+    def plot(axes) -> None:
+        axes.axhline(0.0, color=svg.INK, linewidth=0.9, linestyle=":")
+        for i, own in points:
+            axes.plot(own["score"], own["gained_per_s"], linestyle="none", alpha=0.8, **svg.series(i))
+        axes.set(xlabel="score of the choice", ylabel="loss that fell, per s")
+
+    return plot

@@ -1,0 +1,233 @@
+"""Runs that recorded accuracy and loss by step as frames: what every training came to, and its accuracy over time.
+
+Runs of one problem are a *family*, whatever their seeds and their learning rate: what a study of learning varies. A
+*line* is what is left of a family when the wire, the policy that chooses it, guarantee, ordering, links and rank count
+are fixed too: its runs differ in seeds and rate alone. Seeds are the options of the section `seeds`, or `run.seed`
+where there are none; the learning rate is the option whose last name is `rate`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.groups import UNSET, cases, problem_names
+from analysis.history import named, series
+from analysis.load.frames import Frames
+from analysis.runs import ids
+from miniapps.trace.head import orderings
+
+ACCURACY, LOSS = "accuracy", "loss"
+QUALITY = ("wire_error", "wire_cosine", "wire_length")  # of the encoded gradient, by tensor
+CURVE_ERROR = "curve_error"
+AS_IS, FIXED = "as is", "fixed"
+# Wires that lose nothing: the first that was run is what others are compared with.
+WIDEST = (AS_IS, "float32")
+MEASURING = ("evaluate", "record", "checkpoint")  # regions that measure or write, and train nothing
+LARGEST = 1e18  # a rate that is believed
+SEED, SEEDS = "run.seed", "seeds."
+FIRST = ("init", "data", "dropout")  # seeds in the order in which they are told, before others
+
+RUNS = {"family": "str", "line": "str", "case": "str", "wire": "str", "guarantee": "str", "ordering": "str",
+        "ranks": "int64", "rate": "float64", "seeds": "str", "run": "str", "repeat": "int64", "complete": "bool",
+        "emulated": "bool", "steps": "int64", "last_step": "int64", "accuracy": "float64", "loss": "float64",
+        "seconds": "float64", "bytes": "float64", "wire_error": "float64", "wire_cosine": "float64",
+        "wire_length": "float64", "curve_error": "float64"}  # fmt: skip
+CURVES = {"family": "str", "line": "str", "rate": "float64", "seeds": "str", "run": "str", "repeat": "int64",
+          "step": "int64", "seconds": "float64", "accuracy": "float64"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Trainings:
+    """What runs with accuracy and loss recorded; runs with an injected fault are left out.
+
+    runs     one row per repeat of a launch, columns RUNS. `wire`: the policy where one chose, else the wires of the
+             reductions; `steps` that were trained, `accuracy` and `loss` the last; `seconds`: wall time of the regions
+             that train, of the slowest rank of each step, until the last accuracy; `bytes` that a rank's reductions
+             carried in a step, a mean; `wire_error`, `wire_cosine`, `wire_length`: medians over tensors and steps;
+             `curve_error`: the median size over decisions. NaN where not recorded
+    curves   accuracy over steps and seconds, a row for each evaluation, columns CURVES
+    levels   {(run, repeat): the levels of what may change the accuracy}: seeds, wire, guarantee, ordering, ranks
+    words    {case: the same in words, for people}
+    """
+
+    frames: Frames
+    runs: pd.DataFrame
+    curves: pd.DataFrame
+    levels: dict[tuple[str, int], dict[str, str]]
+    words: dict[str, str]
+
+
+def trainings(frames: Frames) -> Trainings:
+    """What the runs among `frames` that recorded accuracy and loss hold of it; empty frames where there are none."""
+    learning = [
+        {ACCURACY, LOSS} <= set(frames.recorded("values", *run)) for run in ids(frames.runs)
+    ]  # fmt: skip
+    known = _lines(frames.runs[np.array(learning, bool)])
+    rows, curves = [], []
+    for run in known.to_dict("records"):
+        values = frames.of("values", run["run"], run["repeat"])
+        curve = _curve(frames, run, values)
+        if curve.empty:
+            continue
+        place = {key: run[key] for key in ("family", "line", "rate", "seeds", "run", "repeat")}
+        curves.append(curve.assign(**place))
+        rows.append(_training(frames, run, values, curve))
+    return Trainings(
+        frames=frames,
+        runs=pd.DataFrame(rows, columns=list(RUNS)).astype(RUNS),
+        curves=(pd.concat(curves, ignore_index=True) if curves else pd.DataFrame(columns=list(CURVES)))[
+            list(CURVES)
+        ].astype(CURVES),
+        levels={(run["run"], run["repeat"]): run["levels"] for run in known.to_dict("records")},
+        words=dict(zip(known["case"], known["words"], strict=True)),
+    )
+
+
+def _lines(runs: pd.DataFrame) -> pd.DataFrame:
+    """`runs` without injected faults, with the columns `family`, `case`, `words`, `line`, `wire`, `rate`, `seeds`,
+    `levels`, `emulated`."""
+    stated = [json.loads(text) for text in runs["problem_options"]]
+    seeded = [_seeds(options, int(seed)) for options, seed in zip(stated, runs["seed"], strict=True)]
+    fixed = [{key: value for key, value in o.items() if not (_is_seed(key) or _is_rate(key))} for o in stated]
+    keys = [
+        hashlib.blake2b(json.dumps([app, own or problem], sort_keys=True).encode(), digest_size=8).hexdigest()
+        for app, own, problem in zip(runs["app"], fixed, runs["problem"], strict=True)
+    ]
+    runs = runs.assign(
+        problem=keys,
+        problem_options=list(map(json.dumps, fixed)),
+        rate=[_rate(options) for options in stated],
+        seeds=[", ".join(f"{name}={value}" for name, value in seeds.items()) for seeds in seeded],
+        wire=[_wire(json.loads(m), json.loads(r)) for m, r in zip(runs["method"], runs["reductions"], strict=True)],
+        emulated=[_of(json.loads(method), "links") not in UNSET for method in runs["method"]],
+    )  # fmt: skip
+    names = problem_names(runs)
+    apps = runs["app"].nunique() > 1
+    runs["family"] = [
+        " ".join(filter(None, [app if apps or not names[key] else "", names[key]]))
+        for app, key in zip(runs["app"], keys, strict=True)
+    ]
+    runs["levels"] = [
+        {
+            **seeds, "wire": row.wire, "guarantee": row.guarantee,
+            "ordering": ", ".join(_orderings(json.loads(row.reductions))), "ranks": str(row.size),
+        }
+        for seeds, row in zip(seeded, runs.itertuples(index=False), strict=True)
+    ]  # fmt: skip
+    runs = cases(runs, "family")
+    told = runs.groupby(["family", "wire"])["case"].nunique() if len(runs) else {}
+    runs["line"] = [
+        wire if told[family, wire] == 1 else f"{wire}, {case}"
+        for family, wire, case in zip(runs["family"], runs["wire"], runs["case"], strict=True)
+    ]
+    runs["place"] = [
+        2 * bool(_policy(json.loads(method))) + (wire not in WIDEST)
+        for method, wire in zip(runs["method"], runs["wire"], strict=True)
+    ]  # what loses nothing first, policies last
+    by = ["family", "place", "wire", "case", "rate", "seeds", "run", "repeat"]
+    return runs.sort_values(by, kind="stable").drop(columns="place").reset_index(drop=True)
+
+
+def _is_seed(key: str) -> bool:
+    return key == SEED or key.startswith(SEEDS)
+
+
+def _is_rate(key: str) -> bool:
+    return key.rpartition(".")[2] == "rate"
+
+
+def _seeds(options: Mapping[str, Any], seed: int) -> dict[str, str]:
+    """The seeds by their last name; that of the run where there are no others."""
+    own = {key.removeprefix(SEEDS): str(value) for key, value in options.items() if key.startswith(SEEDS)}
+    own = dict(sorted(own.items(), key=lambda item: FIRST.index(item[0]) if item[0] in FIRST else len(FIRST)))
+    return own or {"seed": str(options.get(SEED, seed))}
+
+
+def _rate(options: Mapping[str, Any]) -> float:
+    rates = [value for key, value in options.items() if _is_rate(key) and isinstance(value, int | float)]
+    return float(rates[0]) if rates and abs(rates[0]) < LARGEST else np.nan
+
+
+def _of(method: Mapping[str, Any], name: str) -> Any:
+    """The factor of that last name."""
+    return next((value for key, value in method.items() if key.rpartition(".")[2] == name), None)
+
+
+def _policy(method: Mapping[str, Any]) -> str:
+    """What chose the wires; empty where nothing did."""
+    policy = _of(method, "policy")
+    return "" if policy in (*UNSET, FIXED) else str(policy)
+
+
+def _wire(method: Mapping[str, Any], reductions: Mapping[str, Mapping[str, Any]]) -> str:
+    """The policy that chose the wires, else those of the reductions."""
+    if policy := _policy(method):
+        return policy
+    lossy = {stated.get("wire", AS_IS) for stated in _own(reductions).values()} - {AS_IS}
+    return " + ".join(sorted(lossy)) or AS_IS
+
+
+def _own(reductions: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """All but those that the application chose for a purpose of its own."""
+    return {name: r for name, r in reductions.items() if r.get("decided") != "application"}
+
+
+def _orderings(reductions: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """How a run added, whatever the wire."""
+    return orderings({name: {**stated, "wire": AS_IS} for name, stated in reductions.items()})
+
+
+def _curve(frames: Frames, run: dict[str, Any], values: pd.DataFrame) -> pd.DataFrame:
+    """`step`, `seconds` and `accuracy` of each evaluation of one repeat."""
+    steps, accuracy = series(values, ACCURACY)
+    events = frames.of("events", run["run"], run["repeat"])
+    measuring = events["name"].isin(MEASURING).to_numpy()
+    own = events["exclusive_ns"].to_numpy() - np.where(measuring, events["total_ns"].to_numpy(), 0)
+    by_rank = pd.Series(own).groupby([events["step"].to_numpy(), events["rank"].to_numpy()]).sum()
+    slowest = by_rank.groupby(level=0).max().sort_index()
+    until = np.searchsorted(slowest.index.to_numpy(), steps, side="right")
+    elapsed = np.concatenate([[0.0], slowest.to_numpy().cumsum() / 1e9])
+    seconds = elapsed[until] if len(slowest) else np.full(len(steps), np.nan)  # --trace off
+    accuracy = np.where(np.isfinite(accuracy), accuracy, np.nan)
+    return pd.DataFrame({"step": steps, "seconds": seconds, "accuracy": accuracy})
+
+
+def _training(
+    frames: Frames, run: dict[str, Any], values: pd.DataFrame, curve: pd.DataFrame
+) -> dict[str, Any]:
+    """The row of RUNS of one repeat."""
+    steps, loss = series(values, LOSS)
+    row = {key: run[key] for key in ("family", "line", "case", "wire", "guarantee", "ordering", "rate", "seeds", "run",
+                                     "repeat", "complete", "emulated", "last_step")}  # fmt: skip
+    quality = {name: _middle(values, name) for name in QUALITY}
+    return row | quality | {
+        "ranks": run["size"],
+        "steps": len(steps),
+        "accuracy": curve["accuracy"].iloc[-1],
+        "loss": loss[-1] if len(loss) else np.nan,
+        "seconds": curve["seconds"].iloc[-1],
+        "bytes": _bytes(frames, run, len(steps)),
+        "curve_error": _middle(values, CURVE_ERROR),
+    }  # fmt: skip
+
+
+def _middle(values: pd.DataFrame, name: str) -> float:
+    """The median size of all finite numbers of that name, over steps and blocks; NaN where there are none."""
+    own = np.abs(values["value"].to_numpy()[named(values, name)])
+    own = own[np.isfinite(own)]
+    return float(np.median(own)) if len(own) else np.nan
+
+
+def _bytes(frames: Frames, run: dict[str, Any], steps: int) -> float:
+    """Bytes that the reductions of the run carried, of one rank and step; NaN where no times were recorded."""
+    regions = {stated.get("region") for stated in _own(json.loads(run["reductions"])).values()}
+    events = frames.of("events", run["run"], run["repeat"])
+    own = events["bytes"].to_numpy()[events["name"].isin(regions).to_numpy()]
+    return float(own.sum()) / run["size"] / steps if len(own) and steps else np.nan

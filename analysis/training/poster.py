@@ -1,0 +1,98 @@
+"""A published table of accuracies beside those of the runs, claim by claim.
+
+Oyama's poster on AdaPrec (2018): CaffeNet (61.0 million parameters), 16 classes, 4 P100. Runs here have another network
+and other data: the direction of a difference can be compared, its size is an orientation only.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.training.frames import WIDEST
+from analysis.training.paired import FEWEST, Difference, difference
+from analysis.training.prices import Basis
+
+# Top accuracies, %, and the wires or policies that are the same here.
+PUBLISHED = {"float": 73.6, "fp8": 71.9, "Table-1": 60.1, "Fastest": 72.3, "AdaPrec": 74.4}
+SAME = {"float": WIDEST, "fp8": ("fp8",), "Table-1": ("table:n=1",), "Fastest": ("fastest",),
+        "AdaPrec": ("adaprec", "adaprec-poster")}  # fmt: skip
+CLAIMS = (("fp8", "float"), ("Table-1", "float"), ("Fastest", "float"), ("AdaPrec", "float"),
+          ("AdaPrec", "Fastest"))  # fmt: skip
+HOLDS, DOES_NOT, UNTOLD = "holds", "does not", "cannot be told"
+
+POSTER = {"family": "str", "basis": "str", "measure": "str", "claim": "str", "line": "str", "against": "str",
+          "published": "float64", "published_against": "float64", "published_difference": "float64",
+          "accuracy": "float64", "accuracy_against": "float64", "pairs": "int64", "difference": "float64",
+          "difference_low": "float64", "difference_high": "float64", "verdict": "str", "why": "str"}  # fmt: skip
+
+
+def claims(bases: list[Basis], wires: dict[tuple[str, str], str]) -> pd.DataFrame:
+    """Each of CLAIMS on each of `bases`; columns POSTER. `wires` is {(family, line): its wire}.
+
+    Accuracies and differences are fractions. A claim holds where the 95 % interval of our difference lies on the
+    published side of 0; it does not where the interval lies on the other side, or holds 0 and not the published
+    difference, which would then have been seen; else it cannot be told. A claim that no basis has both sides of has one
+    row; a family without any line of a published name but float has none.
+    """
+    rows = []
+    for family in dict.fromkeys(basis.family for basis in bases):
+        mine = [basis for basis in bases if basis.family == family]
+        own = [(basis, {name: _line(basis, wires, same) for name, same in SAME.items()}) for basis in mine]
+        if not any(line for _, lines in own for name, line in lines.items() if name != "float"):
+            continue
+        for claim in CLAIMS:
+            possible = [(basis, lines) for basis, lines in own if all(lines[name] for name in claim)]
+            never = {name: next((lines[name] for _, lines in own if lines[name]), "") for name in claim}
+            rows += [_row(basis, claim, lines) for basis, lines in possible or [(_none(family), never)]]
+    return pd.DataFrame(rows, columns=list(POSTER)).astype(POSTER)
+
+
+def _none(family: str) -> Basis:
+    """Where no basis has both sides of a claim."""
+    return Basis(family, "", "", {}, {})
+
+
+def _row(basis: Basis, claim: tuple[str, str], lines: dict[str, str]) -> dict[str, object]:
+    """The row of POSTER of one claim."""
+    ours, other = claim
+    published = (PUBLISHED[ours] - PUBLISHED[other]) / 100
+    nothing = pd.Series(dtype=np.float64)
+    a, b = (basis.accuracy.get(lines[name], nothing) for name in claim)
+    d = difference(a, b)
+    verdict, why = judged(d, published, [name for name in claim if not lines[name]])
+    return {
+        "family": basis.family, "basis": basis.name, "measure": basis.measure,
+        "claim": f"{ours} {'above' if published > 0 else 'below'} {other}",
+        "line": lines[ours], "against": lines[other],
+        "published": PUBLISHED[ours] / 100, "published_against": PUBLISHED[other] / 100,
+        "published_difference": published, "accuracy": a.mean(), "accuracy_against": b.mean(),
+        "pairs": d.pairs, "difference": d.mean, "difference_low": d.low, "difference_high": d.high,
+        "verdict": verdict, "why": why,
+    }  # fmt: skip
+
+
+def judged(d: Difference, published: float, missing: list[str]) -> tuple[str, str]:
+    """(one of HOLDS, DOES_NOT, UNTOLD, why) of the claim that the difference is `published`; `missing` were not run."""
+    if missing:
+        return UNTOLD, f"no complete run of {' and of '.join(missing)}"
+    if d.pairs < FEWEST:
+        return UNTOLD, f"{d.pairs} seed{'s' * (d.pairs != 1)} that both have, {FEWEST} are needed"
+    inside = d.low <= published <= d.high
+    if d.low <= 0 <= d.high:
+        if inside:
+            return UNTOLD, "both no difference and the published one lie in the interval"
+        return DOES_NOT, "no difference seen, and the published one would have been"
+    if np.sign(d.mean) != np.sign(published):
+        return DOES_NOT, "the difference is the other way round"
+    return HOLDS, "" if inside else "in direction, not in size"
+
+
+def _line(basis: Basis, wires: dict[tuple[str, str], str], same: tuple[str, ...]) -> str:
+    """The line of the basis that has one of these wires, parameters beside the name allowed; empty where none has. Of
+    several that with most seeds."""
+    lines = [
+        line for wire in same for line in basis.accuracy
+        if (own := wires[basis.family, line]) == wire or own.startswith(f"{wire},") or own.startswith(f"{wire}:")
+    ]  # fmt: skip
+    return max(lines, key=lambda line: len(basis.accuracy[line]), default="")

@@ -1,0 +1,73 @@
+"""The sections of the report about trainings."""
+
+from __future__ import annotations
+
+from analysis.page.sections import Section, folded
+from analysis.training.figures import DRAWN, accuracy_figures, decision_figures, left_out, price_figures
+from analysis.training.tables import (
+    Study,
+    comparison_tables,
+    decision_tables,
+    poster_tables,
+    price_tables,
+    sentences,
+    variance_tables,
+    verdicts,
+)
+
+
+def training_sections(results: Study) -> list[Section]:
+    """Accuracy over time and prices of wires, decisions, where the variance of the accuracy is, the published table."""
+    return [_accuracy(results), _decisions(results), _variance(results), _poster(results)]
+
+
+def _accuracy(results: Study) -> Section:
+    intro = (
+        "Wires are compared with gradients as they are, over the seeds that both have: at one learning rate, and each "
+        "at its best, for a wire that changes the length of the gradient is a learning rate, too. In equal time: when "
+        "the shortest run ended. Where no difference is seen, the tables say which one would have been (paired t test, "
+        "power 80 %)."
+    )
+    if rest := left_out(results):
+        intro += f" Figures are drawn for the first {DRAWN} families; {rest} more have tables only."
+    nothing = "" if len(results.prices) else "No run that learns is complete, so no accuracies are compared."
+    notes = [f"{note[:1].upper()}{note[1:]}." for note in results.notes]
+    return Section(
+        "Training: accuracy and prices of wires", nothing, " ".join([*sentences(results), intro]) * (not nothing),
+        [*accuracy_figures(results), *price_figures(results)],
+        folded([*price_tables(results), *comparison_tables(results)]), notes=notes,
+    )  # fmt: skip
+
+
+def _decisions(results: Study) -> Section:
+    intro = (
+        "What a policy predicted of each choice, its score, beside what came of it: the loss before the decision less "
+        "that before the next, per second. Agreement is the rank correlation of both."
+    )
+    tables = folded(decision_tables(results))
+    nothing = "No run decided about its wires, so there is nothing to compare with what was predicted."
+    return Section("Training: decisions", nothing, intro if tables else "", decision_figures(results), tables)
+
+
+def _variance(results: Study) -> Section:
+    intro = (
+        "Of the final accuracy of complete runs at one learning rate, by Henderson's method 3. What the runs do "
+        "not separate is named: seeds that were always changed together, or a wire that was always added in an order "
+        "of its own."
+    )
+    tables = folded(variance_tables(results))
+    return Section(
+        "Training: where the variance is", "No run is complete.", intro if tables else "", [], tables
+    )
+
+
+def _poster(results: Study) -> Section:
+    intro = (
+        f"{verdicts(results)} The published accuracies are those of another network and other data (CaffeNet, 16 "
+        "classes, 4 GPUs): float 73.6, fp8 71.9, Table-1 60.1, Fastest 72.3, AdaPrec 74.4 %. A claim holds where the "
+        "95 % interval of our difference lies on the published side of 0; it does not where it lies on the other side, "
+        "or where no difference is seen although the published one would have been."
+    )
+    tables = folded(poster_tables(results))
+    nothing = "No run used a wire or a policy of the published table."
+    return Section("Training: a published table", nothing, intro if tables else "", [], tables)

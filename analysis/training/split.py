@@ -1,0 +1,71 @@
+"""How the variance of the accuracy divides between seeds, order of additions and wire."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+
+from analysis.components.observations import ALLOCATION, LAUNCH, NODE, RANDOM, Observations
+from analysis.components.study import of_problem
+from analysis.runs import ids
+from analysis.training.frames import ACCURACY, Trainings
+from analysis.training.prices import at, common_rates, named
+
+WORDS = {"init": "initial weights", "data": "order of the data", "dropout": "dropout", "seed": "seed",
+         "ordering": "order of additions", "wire": "wire", "guarantee": "guarantee", "ranks": "number of ranks",
+         "combination": "combinations of these", "launch": "launches",
+         "repeat": "runs alike in all of these"}  # fmt: skip
+SPLIT = {"family": "str", "rate": "float64", "observations": "int64", "factor": "str", "words": "str",
+         "levels": "float64", "df": "float64", "variance": "float64", "variance_low": "float64",
+         "variance_high": "float64", "share": "float64", "negative": "bool", "alias": "str",
+         "remark": "str"}  # fmt: skip
+
+
+def split(known: Trainings) -> pd.DataFrame:
+    """The variance components of the final accuracy of complete runs, a row per family, rate and factor; columns SPLIT.
+
+    Factors: each seed, guarantee, order of additions, wire and rank count, as far as they vary, and their combinations;
+    what is left are runs that agree in all: additions in order of arrival. Estimated by Henderson's method 3
+    (`analysis.components`), with intervals where enough launches agree in all. `share` of the sum of all; `alias`:
+    factors that the design does not separate from this one, which then has no variance of its own.
+    """
+    rows = []
+    complete = known.runs[known.runs["complete"]]
+    for family, own in complete.groupby("family", sort=False):
+        for rate in common_rates(own):
+            same = at(own, rate).reset_index(drop=True)
+            found = of_problem(_observed(known, family, same))
+            whole = np.nansum([row["variance"] for row in found])
+            for row in found:
+                variance = row["variance"]
+                if row["factor"] in RANDOM and variance != variance:
+                    continue  # places are of interest where they can be told apart
+                rows.append(
+                    {key: row[key] for key in ("observations", "factor", "levels", "df", "variance", "negative",
+                                               "alias")}
+                    | {"family": family, "rate": rate, "variance_low": row["low"], "variance_high": row["high"],
+                       "share": variance / whole if whole > 0 else np.nan,
+                       "words": WORDS.get(row["factor"], row["factor"]), "remark": _in_words(row["remark"])}
+                )  # fmt: skip
+    return pd.DataFrame(rows, columns=list(SPLIT)).astype(SPLIT)
+
+
+def _in_words(remark: str) -> str:
+    """`remark` with its factors in words."""
+    return re.sub(r"\b(" + "|".join(WORDS) + r")\b", lambda match: WORDS[match[0]], remark)
+
+
+def _observed(known: Trainings, family: str, runs: pd.DataFrame) -> Observations:
+    levels = pd.DataFrame([known.levels[run] for run in ids(runs)])
+    treatments = tuple(name for name in levels if levels[name].nunique() > 1)
+    places = known.frames.runs.set_index(["run", "repeat"]).loc[ids(runs)]
+    levels[ALLOCATION] = places["allocation_id"].to_numpy()
+    levels[NODE] = [str(json.loads(text).get("node", "")) for text in places["environment"]]
+    levels[LAUNCH] = runs["run"]
+    accuracy = pd.DataFrame({ACCURACY: runs["accuracy"].to_numpy(np.float64)})
+    step = int(runs["last_step"].max())
+    return Observations("", f"{family} {named(runs['rate'].iloc[0])}", levels[[*treatments, *RANDOM]], treatments,
+                        accuracy, {ACCURACY: "absolute"}, {ACCURACY: step})  # fmt: skip

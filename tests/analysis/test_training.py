@@ -1,0 +1,403 @@
+"""Runs that learn: lines, their time and bytes, wires compared by seeds, decisions, variance, published claims."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import nct, t, ttest_rel
+
+from analysis.__main__ import main
+from analysis.load.frames import load
+from analysis.power import POWER, least_difference
+from analysis.report.build import build
+from analysis.training.figures import accuracy_figures, band, decision_figures, price_figures
+from analysis.training.frames import trainings
+from analysis.training.paired import DIFFERS, TOO_FEW, UNSEEN, Difference, difference
+from analysis.training.poster import DOES_NOT, HOLDS, UNTOLD, claims, judged
+from analysis.training.prices import BEST, END, EQUAL_TIME, Basis
+from analysis.training.tables import exported, sentences, study
+from tests.analysis.synthetic import write_run
+from tests.analysis.test_report import SECTIONS, Page
+from tests.analysis.training_runs import study_of, write_training
+
+TRAINING = [
+    "Training: accuracy and prices of wires", "Training: decisions", "Training: where the variance is",
+    "Training: a published table",
+]  # fmt: skip
+
+
+def made_of(*paths):
+    return study(trainings(load(paths)))
+
+
+def only(frame, **where):
+    """The one row of `frame` that has these values."""
+    for key, value in where.items():
+        frame = frame[frame[key] == value]
+    (row,) = frame.to_dict("records")
+    return row
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("training")
+    study_of(root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def results(root):
+    return made_of(root)
+
+
+# ---- lines, time, bytes
+
+
+def test_seeds_and_rates_make_no_family_and_no_line(results):
+    runs = results.recorded.runs
+    assert runs["family"].unique().tolist() == ["training"]
+    assert set(runs["line"]) == {"as is", "fp8", "table:n=1", "adaprec"} == set(runs["wire"])
+    assert set(runs["seeds"]) == {f"init={k}, data={k}, dropout={k}" for k in (1, 2, 3)}
+    assert set(runs["rate"]) == {0.02, 0.05}
+
+
+def test_another_problem_is_another_family_and_other_ranks_another_line(tmp_path):
+    write_training(tmp_path / "a", [0.5])
+    write_training(tmp_path / "b", [0.5], problem={"model.name": "cnn"})
+    write_training(tmp_path / "c", [0.5], size=3)
+    write_training(tmp_path / "d", [0.5], method={"run.fault": ["bitflip@step=1,block=0"]})
+    runs = trainings(load([tmp_path])).runs
+    assert runs["family"].nunique() == 2 and len(runs) == 3  # none with a fault
+    (mlp,) = runs.loc[runs["run"].str.endswith("a"), "family"]
+    lines = runs.loc[runs["family"] == mlp, "line"].tolist()
+    assert len(lines) == 2 and all(line.startswith("as is, ") for line in lines)
+    assert any("2 ranks" in line for line in lines) and any("3 ranks" in line for line in lines)
+
+
+def test_the_seed_of_the_run_is_the_seed_where_there_are_no_others(tmp_path):
+    write_training(tmp_path / "a", [0.5], problem_options={"run.seed": 7, "net.width": 3}, seed=7)
+    assert trainings(load([tmp_path])).runs["seeds"].tolist() == ["seed=7"]
+
+
+def test_time_is_that_of_the_slowest_rank_without_evaluations_and_bytes_are_of_a_rank_and_step(tmp_path):
+    write_training(tmp_path / "a", [0.1, 0.4], every=5, ms=3.0, nbytes=640)
+    known = trainings(load([tmp_path]))
+    assert known.curves[["step", "accuracy"]].to_numpy().tolist() == [[5, 0.1], [10, 0.4]]
+    assert np.allclose(known.curves["seconds"], [0.015, 0.030], rtol=0, atol=1e-9)
+    (row,) = known.runs.to_dict("records")
+    assert (row["accuracy"], row["loss"], row["steps"], row["bytes"]) == (0.4, 1.0, 10, 640.0)
+
+
+def test_a_run_without_times_has_accuracies_and_no_bytes(tmp_path):
+    for seed in (1, 2, 3):
+        write_training(tmp_path / f"a{seed}", [0.1, 0.4], seed, timed=False)
+    results = made_of(tmp_path)
+    assert results.prices["accuracy"].tolist() == [0.4] and results.prices["bytes"].isna().all()
+    assert any("no times" in note for note in results.notes)
+    assert [figure.name for figure in accuracy_figures(results)] == ["training-steps-0"]
+    assert price_figures(results) == []
+
+
+# ---- differences
+
+
+def test_a_difference_is_the_paired_t_test_over_seeds_that_both_have():
+    a = pd.Series({"s1": 0.80, "s2": 0.81, "s3": 0.84, "s4": 0.79, "only a": 0.1})
+    b = pd.Series({"s4": 0.78, "s3": 0.82, "s1": 0.79, "s2": 0.81, "only b": 0.9})
+    d = difference(a, b)
+    expected = ttest_rel(a[["s1", "s2", "s3", "s4"]], b[["s1", "s2", "s3", "s4"]])
+    interval = expected.confidence_interval()
+    assert d.pairs == 4 and np.allclose([d.low, d.high], [interval.low, interval.high], rtol=1e-12)
+    assert d.verdict == UNSEEN and expected.pvalue > 0.05
+
+
+@pytest.mark.parametrize(
+    "values, verdict",
+    [([], TOO_FEW), ([0.1], TOO_FEW), ([0.1, 0.1], TOO_FEW), ([0.1, 0.1, 0.1], DIFFERS), ([0.0] * 3, UNSEEN),
+     ([0.1, 0.11, 0.09], DIFFERS), ([0.1, -0.1, 0.05], UNSEEN), ([0.1, np.nan, 0.1], TOO_FEW)],
+)  # fmt: skip
+def test_a_verdict_needs_three_seeds_and_an_interval_beside_0(values, verdict):
+    a = pd.Series(values, dtype=float)
+    assert difference(a, a * 0).verdict == verdict
+
+
+def test_the_least_difference_is_that_of_tables_of_power():
+    # d_z of a paired test, power 80 %, 5 % two-sided.
+    assert least_difference(1.0, 10) == pytest.approx(0.996, abs=5e-4)
+    assert least_difference(2.0, 10) == pytest.approx(2 * least_difference(1.0, 10))
+    for n in (2, 3, 5, 30):
+        seen = nct.sf(t.ppf(0.975, n - 1), n - 1, least_difference(1.0, n) * np.sqrt(n))
+        assert seen == pytest.approx(POWER, abs=1e-9)
+    assert np.isnan(least_difference(1.0, 1)) and np.isnan(least_difference(np.nan, 5))
+
+
+def test_drawn_differences_of_the_least_size_are_seen_in_four_of_five_samples():
+    n, trials = 5, 4000
+    drawn = np.random.default_rng(1).normal(least_difference(1.0, n), 1.0, (trials, n))
+    seen = [difference(pd.Series(x), pd.Series(x * 0)).verdict == DIFFERS for x in drawn]
+    assert abs(np.mean(seen) - POWER) < 4 * np.sqrt(POWER * (1 - POWER) / trials)
+
+
+# ---- prices
+
+
+def test_prices_are_ratios_to_gradients_as_they_are_at_the_same_rate(results):
+    row = only(results.prices, line="fp8", rate=0.05)
+    assert (row["seeds"], row["runs"], row["bytes"], row["bytes_ratio"]) == (3, 3, 250.0, 0.25)
+    assert row["seconds_ratio"] == pytest.approx(0.5) and row["seconds_per_step"] == pytest.approx(1e-3)
+    assert (row["wire_error"], row["wire_cosine"], row["wire_length"]) == (0.05, 0.99, 1.01)
+    assert row["accuracy"] == pytest.approx(0.7 + 0.05 + 0.004 - 0.001 + 0.002)
+    assert row["best"] and row["edge"] and not only(results.prices, line="fp8", rate=0.02)["best"]
+
+
+def test_equal_time_is_when_the_shortest_run_ended(results):
+    # Of 30 steps of 1 ms; `as is`, with 2 ms a step, was evaluated after 10 of its steps, and not yet after 20.
+    assert only(results.prices, line="fp8", rate=0.05)["in_time"] == pytest.approx(0.755)
+    assert only(results.prices, line="as is", rate=0.05)["in_time"] == pytest.approx(0.304)
+
+
+def test_wires_are_compared_at_each_rate_and_each_at_its_best(results):
+    row = only(results.comparisons, line="fp8", basis="rate 0.05", measure=END)
+    # Differences are 0, 0.001, 0.002: mean 0.001, sd 0.001.
+    half = t.ppf(0.975, 2) * 0.001 / np.sqrt(3)
+    assert row["pairs"] == 3 and row["difference"] == pytest.approx(0.001)
+    assert [row["difference_low"], row["difference_high"]] == pytest.approx([0.001 - half, 0.001 + half])
+    assert row["verdict"] == UNSEEN and row["least"] == pytest.approx(least_difference(0.001, 3))
+    assert only(results.comparisons, line="table:n=1", basis=BEST, measure=END)["verdict"] == DIFFERS
+    assert only(results.comparisons, line="fp8", basis=BEST, measure=EQUAL_TIME)["difference"] > 0.4
+    assert not (results.comparisons["line"] == "as is").any()
+
+
+def test_a_wire_is_compared_at_its_best_rate_where_that_is_another(tmp_path):
+    for seed in (1, 2, 3):
+        for rate, end in ((0.01, 0.5), (0.1, 0.9)):
+            write_training(tmp_path / f"a{seed}{rate}", [end + seed / 100], seed, rate=rate)
+            write_training(tmp_path / f"b{seed}{rate}", [1.4 - end + seed / 100], seed, "sign", rate)
+    row = only(made_of(tmp_path).comparisons, line="sign", basis=BEST, measure=END)
+    assert (row["rate"], row["against_rate"]) == (0.01, 0.1) and row["difference"] == pytest.approx(0.0)
+
+
+def test_the_reference_has_the_same_ranks_where_there_is_one(tmp_path):
+    for size in (1, 2):
+        for wire in ("as is", "fp8"):
+            write_training(tmp_path / f"{wire[0]}{size}", [0.5], 1, wire, size=size)
+    rows = made_of(tmp_path).comparisons
+    assert len(rows) == 4  # two lines over fp8, at the end and in equal time
+    for row in rows.to_dict("records"):
+        assert row["line"].rpartition(" on ")[2] == row["against"].rpartition(" on ")[2]
+
+
+def test_without_gradients_as_they_are_nothing_is_compared(tmp_path):
+    write_training(tmp_path / "a", [0.5], 1, "fp8")
+    results = made_of(tmp_path)
+    assert (
+        results.comparisons.empty and results.prices["bytes_ratio"].isna().all() and sentences(results) == []
+    )
+
+
+def test_runs_that_ended_early_count_nowhere(tmp_path):
+    write_training(tmp_path / "a", [0.5, 0.6], complete=False)
+    write_training(tmp_path / "b", [0.5, 0.7], seed=2)
+    results = made_of(tmp_path)
+    assert results.prices["accuracy"].tolist() == [0.7] and results.prices["runs"].tolist() == [1]
+    assert any("1 run ended early" in note for note in results.notes)
+
+
+def test_the_sentence_says_what_would_have_been_seen(results):
+    told = " ".join(sentences(results))
+    assert (
+        "fp8 against as is, rate 0.05: no difference of accuracy seen (-0.15 to +0.35 points, 3 seeds); "
+        in told
+    )
+    assert "0.33 points would have been, with power 80 %" in told
+    assert "table:n=1 against as is, rate 0.05: accuracy lower by 19.80 points" in told
+
+
+# ---- decisions
+
+
+def test_a_decision_is_put_beside_what_came_of_it(tmp_path):
+    loss = np.concatenate([np.full(10, 2.0), np.full(10, 1.5), np.full(10, 1.8)])
+    chosen = [
+        (1, 0, "fp8", 9.0), (11, 0, "sign", 4.0), (11, 1, "fp8", 6.0), (11, 2, "sign", np.nan), (21, 0, "sign", 1.0),
+    ]  # fmt: skip
+    write_training(tmp_path / "a", [0.3, 0.5, 0.4], loss=loss, policy="lgreco", choices=chosen, ms=2.0,
+                   values=[(15, "curve_error", -1, -0.02)])  # fmt: skip
+    results = made_of(tmp_path)
+    rows = results.decisions
+    assert rows["step"].tolist() == [1, 11, 21] and rows["tensors"].tolist() == [1, 3, 1]
+    assert rows["choice"].tolist() == ["fp8", "sign (2), fp8 (1)", "sign"]
+    assert rows["score"].tolist() == [9.0, 6.0, 1.0]
+    assert rows["loss_before"].tolist() == [2.0, 2.0, 1.5] and rows["loss_after"].tolist() == [2.0, 1.5, 1.8]
+    assert rows["accuracy_before"].isna().tolist() == [True, False, False]
+    assert rows["accuracy_after"].tolist() == [0.3, 0.5, 0.4]
+    assert rows["curve_error"].isna().tolist() == [True, False, True] and rows["curve_error"][1] == -0.02
+    assert rows["gained_per_s"][1] == pytest.approx(0.5 / 0.020)
+    (told,) = results.summary.to_dict("records")
+    assert (told["decisions"], told["scored"], told["gained"], told["curve_error"]) == (3, 3, 1, 0.02)
+    assert np.isnan(told["correlation"])  # of three
+
+
+def test_scores_that_order_the_gains_correlate_with_them(tmp_path):
+    falls = np.array([0.0, 0.1, 0.3, 0.2, 0.6, 0.4, 0.5, 0.05])
+    loss = np.repeat(5.0 - np.cumsum(falls), 10)
+    chosen = [(10 * k + 1, -1, "fp8", fall) for k, fall in enumerate(falls)]
+    write_training(tmp_path / "a", [0.5] * 8, loss=loss, policy="adaprec", choices=chosen)
+    (told,) = made_of(tmp_path).summary.to_dict("records")
+    assert told["correlation"] == pytest.approx(1.0) and told["gained"] == 7
+
+
+# ---- variance
+
+
+def crossed(root, effect):
+    """Seeds of initial weights and of the data, and two wires, in all combinations, with accuracies by `effect`."""
+    for init in (1, 2, 3):
+        for data in (1, 2, 3):
+            for wire in ("as is", "fp8"):
+                seeds = {"data": data, "dropout": 0, "init": init}
+                write_training(
+                    root / f"{init}{data}{wire[0]}", [effect(init, data, wire)], 1, wire, seeds=seeds
+                )
+
+
+@pytest.mark.parametrize("factor, effect", [
+    ("init", lambda init, data, wire: 0.8 + 0.01 * init),
+    ("data", lambda init, data, wire: 0.8 + 0.01 * data),
+    ("wire", lambda init, data, wire: 0.8 + 0.01 * (wire == "fp8")),
+])  # fmt: skip
+def test_the_variance_is_where_it_was_put(tmp_path, factor, effect):
+    crossed(tmp_path, effect)
+    table = made_of(tmp_path).variance
+    row = only(table, factor=factor)
+    levels = 2 if factor == "wire" else 3
+    expected = np.var(0.01 * np.arange(levels), ddof=1)
+    assert row["variance"] == pytest.approx(expected) and row["share"] == pytest.approx(1.0)
+    others = table[(table["factor"] != factor) & table["variance"].notna()]
+    assert np.allclose(others["variance"], 0.0, atol=1e-12)
+
+
+def test_seeds_that_were_changed_together_are_not_separable(results):
+    (table,) = [same for rate, same in results.variance.groupby("rate") if rate == 0.05]
+    assert {"data", "dropout"} == set(table.loc[table["alias"] == "init", "factor"])
+    assert "not separable from initial weights" in table["remark"].tolist()
+    assert table["share"].sum() == pytest.approx(1.0)
+
+
+def test_what_is_left_are_runs_that_differ_in_nothing_and_has_an_interval_where_these_are_many(tmp_path):
+    drawn = np.random.default_rng(5).normal(0.8, 0.01, 12)
+    for k, accuracy in enumerate(drawn):
+        write_training(tmp_path / f"r{k}", [accuracy], ordering="arrival")
+    row = only(made_of(tmp_path).variance, words="runs alike in all of these")
+    assert row["variance"] == pytest.approx(np.var(drawn, ddof=1)) and row["df"] == 11
+    assert 0 < row["variance_low"] < row["variance"] < row["variance_high"]
+
+
+def test_numbers_that_are_none_are_left_out(tmp_path):
+    for k, accuracy in enumerate((np.nan, np.inf, 0.5)):
+        write_training(tmp_path / f"r{k}", [0.3, accuracy], k, rate=1e300 if k else 0.05)
+    results = made_of(tmp_path)
+    assert np.isnan(results.recorded.runs["rate"]).sum() == 2
+    assert results.recorded.runs["accuracy"].isna().sum() == 2
+    assert len(accuracy_figures(results)) == 2 and len(price_figures(results)) == 0
+
+
+# ---- published claims
+
+
+def interval(low, high, pairs=5):
+    return Difference(pairs, (low + high) / 2, low, high, 0.01, 0.01)
+
+
+@pytest.mark.parametrize("ours, verdict", [
+    (interval(-0.03, -0.01), HOLDS), (interval(-0.005, -0.001), HOLDS), (interval(0.001, 0.02), DOES_NOT),
+    (interval(-0.01, 0.01), DOES_NOT), (interval(-0.03, 0.01), UNTOLD), (interval(-0.03, -0.01, 2), UNTOLD),
+])  # fmt: skip
+def test_a_claim_holds_does_not_or_cannot_be_told(ours, verdict):
+    assert judged(ours, -0.017, [])[0] == verdict
+    assert judged(ours, -0.017, ["fp8"]) == (UNTOLD, "no complete run of fp8")
+
+
+def test_the_direction_may_hold_where_the_size_does_not():
+    assert judged(interval(-0.03, -0.01), -0.017, []) == (HOLDS, "")
+    assert judged(interval(-0.005, -0.001), -0.017, []) == (HOLDS, "in direction, not in size")
+
+
+def test_each_claim_is_compared_with_the_lines_of_that_name(results):
+    poster = results.poster
+    row = only(poster, claim="Table-1 below float", basis="rate 0.05", measure=END)
+    assert (row["line"], row["against"], row["verdict"]) == ("table:n=1", "as is", HOLDS)
+    assert row["published_difference"] == pytest.approx(-0.135) and row["pairs"] == 3
+    row = only(poster, claim="AdaPrec above float", basis="rate 0.05", measure=END)
+    assert row["difference"] == pytest.approx(0.01) and row["verdict"] == HOLDS
+    row = only(poster, claim="Fastest below float")  # once, since none ran
+    assert (row["verdict"], row["why"]) == (UNTOLD, "no complete run of Fastest")
+    assert only(poster, claim="fp8 below float", basis="rate 0.05", measure=END)["verdict"] == DOES_NOT
+
+
+def test_another_table_is_not_taken_for_table_1():
+    accuracy = pd.Series([0.5, 0.6, 0.7])
+    basis = Basis("f", "rate 1", END, {"as is": accuracy, "table:n=10": accuracy}, {})
+    assert claims([basis], {("f", "as is"): "as is", ("f", "table:n=10"): "table:n=10"}).empty
+    basis = Basis("f", "rate 1", END, {"as is": accuracy, "x": accuracy}, {})
+    assert len(claims([basis], {("f", "as is"): "as is", ("f", "x"): "table:n=1,scale=match"})) > 0
+
+
+# ---- figures, report, command
+
+
+def test_a_band_has_the_median_and_all_runs_of_the_steps_that_all_have():
+    rows = [(run, step, step / run, 0.1 * run + step / 100) for run in (1, 2, 3) for step in (10, 20, 30)]
+    curves = pd.DataFrame(rows[:-1], columns=["run", "step", "seconds", "accuracy"]).assign(repeat=0)
+    own = band(curves, "seconds")
+    assert own["seconds"].tolist() == [5.0, 10.0] and len(own) == 2
+    assert own[["least", "accuracy", "most"]].iloc[0].tolist() == pytest.approx([0.2, 0.3, 0.4])
+
+
+def test_figures_show_every_line_and_every_run(results):
+    time, steps = accuracy_figures(results)
+    assert time.legend == steps.legend == tuple(enumerate(["as is", "fp8", "table:n=1", "adaprec"]))
+    assert time.data.groupby("line").size().tolist() == [3] * 4
+    (price,) = price_figures(results)
+    assert len(price.data) == 12
+    (decided,) = decision_figures(results)
+    assert len(decided.data) == 9
+
+
+def test_the_report_has_four_sections_more(root, results):
+    html = build(load([root])).html
+    Page(html)
+    titles = [title for title in TRAINING if f"<h2>{title}</h2>" in html]
+    assert titles == TRAINING
+    own = html[html.index(f"<h2>{titles[0]}") : html.index("<h2>What limits these results")]
+    text = re.sub("<[^>]*>", " ", own)
+    assert "Claims of the poster" in text and not re.search(r"\b(nan|None)\b", text, re.IGNORECASE)
+
+
+def test_reports_of_other_runs_have_no_section_of_training(tmp_path):
+    write_run(tmp_path / "a")
+    html = build(load([tmp_path])).html
+    assert not any(f"<h2>{title}</h2>" in html for title in TRAINING) and f"<h2>{SECTIONS[0]}</h2>" in html
+
+
+def test_an_incomplete_run_alone_makes_a_report_and_an_answer(tmp_path, capsys):
+    write_training(tmp_path / "a", [0.5, 0.6], complete=False)
+    assert "No run that learns is complete" in build(load([tmp_path])).html
+    assert main(["training", str(tmp_path)]) == 0
+    capsys.readouterr()
+
+
+def test_the_command_prints_and_writes_every_table(root, tmp_path, results, capsys):
+    assert main(["training", str(root), "--csv", str(tmp_path / "csv")]) == 0
+    printed = capsys.readouterr().out
+    assert "Prices of wires" in printed and "Claims of the poster" in printed
+    assert {path.stem for path in (tmp_path / "csv").iterdir()} == set(exported(results))
+    read = pd.read_csv(tmp_path / "csv/comparisons.csv")
+    assert read["difference"].tolist() == results.comparisons["difference"].tolist()
+
+
+def test_runs_that_do_not_learn_are_refused(tmp_path, capsys):
+    write_run(tmp_path / "a")
+    assert main(["training", str(tmp_path)]) == 2
+    assert "accuracy and loss" in capsys.readouterr().err

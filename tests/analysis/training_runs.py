@@ -1,0 +1,113 @@
+"""Runs that learn, written by the real tracer from numbers that a test gives, with times that are known."""
+
+from unittest import mock
+
+import numpy as np
+
+from miniapps.trace import Tracer
+from miniapps.trace.schema import COLLECTIVE, COMPUTE, OTHER, rank_file
+from tests.analysis.synthetic import METHOD, Clock, attributes, write_result
+
+EVALUATE_MS = 50.0  # an evaluation, which is no time of training
+PROBLEM = {"data.name": "blobs", "model.name": "mlp"}
+OPTIONS = {"training.wire": {"effect": "reduction"}, "run.fault": {"effect": "fault"}}
+
+
+def write_training(
+    out, accuracy, seed=1, wire="as is", rate=0.05, *, seeds=None, loss=None, size=2, every=10, ms=2.0, nbytes=1000,
+    ordering="direct", policy=None, values=None, choices=None, problem=None, complete=True, timed=True, result=True,
+    method=None, **more,
+):  # fmt: skip
+    """Write a run into the new directory `out` and return it.
+
+    `accuracy`: after `every`, 2 `every`, ... steps of `ms` milliseconds, in which a rank's all-reduce carries `nbytes`;
+    `loss` of each step; `seeds` {name: seed}, else all are `seed`; `values` [(step, name, block, number)]; `choices`
+    [(step, block, choice, score)].
+    """
+    out.mkdir(parents=True)
+    steps = every * len(accuracy)
+    loss = np.linspace(2.0, 1.0, steps) if loss is None else loss
+    drawn = seeds or dict.fromkeys(("data", "dropout", "init"), seed)
+    given = {
+        "app": "training", "problem": f"p{rate}{sorted(drawn.items())}{problem}", "run_id": str(out), "seed": seed,
+        "problem_options": PROBLEM | {"run.seed": seed, "training.rate": rate} | (problem or {})
+        | {f"seeds.{name}": value for name, value in drawn.items()},
+        "method": METHOD | {"run.guarantee": "none", "training.wire": wire, "training.policy": policy} | (method or {}),
+        "options": OPTIONS, "config": {"run": {"seed": seed}},
+        "reductions": {
+            "bucket0": {"ordering": ordering, "region": "allreduce.bucket0", "wire": "as is" if policy else wire},
+            "correct": {"ordering": "direct", "region": "allreduce.correct", "decided": "application"},
+        },
+    } | more  # fmt: skip
+    for rank in range(size):
+        clock = Clock()
+        with mock.patch("time.perf_counter_ns", clock):
+            tracer = Tracer(
+                out / rank_file(rank), attributes(rank, size, "none", ordering, **given), size=size
+            )
+            for step in range(1, steps + 1):
+                tracer.at(0, step)
+                if timed:
+                    _step(tracer, clock, ms * (1 if rank else 0.5), nbytes)
+                if rank == 0:
+                    _record(tracer, step, loss, values or [], choices or [])
+                if step % every == 0:
+                    _evaluate(tracer, clock, timed)
+                    if rank == 0:
+                        tracer.value("accuracy", accuracy[step // every - 1])
+            tracer.close(complete=complete)
+    if result and complete:
+        write_result(out)
+    return out
+
+
+def _step(tracer, clock, ms, nbytes):
+    begin = clock.now
+    clock.spend(ms / 2)
+    middle = clock.now
+    clock.spend(ms / 2)
+    tracer.event(tracer.name("allreduce.bucket0", COLLECTIVE), middle, nbytes=nbytes)
+    tracer.event(tracer.name("step", OTHER), begin)
+
+
+def _record(tracer, step, loss, values, choices):
+    tracer.value("loss", loss[step - 1])
+    for at, name, block, number in values:
+        if at == step:
+            tracer.value(name, number, block=block)
+    for at, block, choice, score in choices:
+        if at == step:
+            tracer.choice("wire", block, choice, score)
+
+
+def _evaluate(tracer, clock, timed):
+    begin = clock.now
+    clock.spend(EVALUATE_MS)
+    if timed:
+        inner = clock.now
+        clock.spend(1)
+        tracer.event(tracer.name("allreduce.correct", COLLECTIVE), inner, nbytes=8)
+        tracer.event(tracer.name("evaluate", COMPUTE), begin)
+
+
+def study_of(root):
+    """Two wires at two rates and a policy, three seeds each: every table of the analysis has rows."""
+    gain = {"as is": 0.0, "fp8": -0.001, "table:n=1": -0.2}
+    for seed in (1, 2, 3):
+        luck = 0.002 * seed
+        for wire, more in gain.items():
+            for rate in (0.02, 0.05):
+                end = 0.7 + rate + luck + more + (0.001 * seed if wire != "as is" else 0.0)
+                quality = [
+                    (10, "wire_error", 0, 0.05),
+                    (10, "wire_cosine", 0, 0.99),
+                    (10, "wire_length", 0, 1.01),
+                ]
+                write_training(
+                    root / f"{wire.partition(':')[0].replace(' ', '-')}-{seed}-{rate}", [0.3 + luck, 0.6, end], seed,
+                    wire, rate, values=quality if more else None, nbytes=1000 if wire == "as is" else 250,
+                    ms=2.0 if wire == "as is" else 1.0,
+                )  # fmt: skip
+        chosen = [(step, -1, ("fp8", "as is")[step % 4 == 1], 1.0 / step) for step in (1, 11, 21)]
+        write_training(root / f"policy-{seed}", [0.3, 0.6, 0.76 + luck], seed, policy="adaprec", choices=chosen,
+                       values=[(11, "curve_error", -1, 0.01)])  # fmt: skip
