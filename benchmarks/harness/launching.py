@@ -7,14 +7,18 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = ("mpich", "openmpi")
 
 
-def launch(ranks: int, module: str, options, timeout: float = 1800.0) -> dict:
-    """Run `python -m module options` on `ranks` ranks; its result.json and `launch_s`, the whole job's wall time.
+def launch(
+    ranks: int, module: str, options, timeout: float = 1800.0, look: Callable[[Path], dict] | None = None
+) -> dict:
+    """Run `python -m module options` on `ranks` ranks; its result.json and `launch_s`, the whole job's wall time, and
+    what `look(directory of the run)` says.
 
     Raises RuntimeError with the output when it does not end with 0.
     """
@@ -35,7 +39,8 @@ def launch(ranks: int, module: str, options, timeout: float = 1800.0) -> dict:
             raise RuntimeError(
                 f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
             )
-        return json.loads((out / "result.json").read_text()) | {"launch_s": wall}
+        seen = look(out) if look else {}
+        return json.loads((out / "result.json").read_text()) | {"launch_s": wall} | seen
 
 
 def mpirun() -> list[str]:

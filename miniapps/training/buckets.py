@@ -93,11 +93,13 @@ class Exchange:
     """The contributions of this rank's `rows` micro-batches to all buckets, and their all-reduces.
 
     `reducers`: one per bucket. `put` takes gradients tensor by tensor; with `overlap` a bucket of the last row travels
-    as soon as it is full, in the order of the buckets, which is the same on all ranks.
+    as soon as it is full, in the order of the buckets, which is the same on all ranks. Contributions are `factor` times
+    what is put.
     """
 
-    def __init__(self, buckets: list[Bucket], reducers: list, rows: int, overlap: bool):
+    def __init__(self, buckets: list[Bucket], reducers: list, rows: int, overlap: bool, factor: float = 1.0):
         self.buckets, self._reducers, self._rows, self._overlap = buckets, reducers, rows, overlap
+        self._factor = np.float32(factor)
         self._parts = [np.empty((rows, bucket.size), np.float32) for bucket in buckets]
         self._place = {t: (k, i) for k, bucket in enumerate(buckets) for i, t in enumerate(bucket.tensors)}
         self._empty = [0] * len(buckets)  # tensors that the last row still lacks
@@ -116,7 +118,7 @@ class Exchange:
 
     def put(self, row: int, tensor: int, gradient: np.ndarray) -> None:
         """Take the gradient of a tensor; rows ascend, and each tensor comes once in each."""
-        np.copyto(self.part(row, tensor), gradient)
+        np.multiply(gradient, self._factor, out=self.part(row, tensor))
         if not self._overlap or row < self._rows - 1:
             return
         for k in range(self._begun):

@@ -44,7 +44,14 @@ def problem_of(config, options, size: int) -> dict[str, Any]:
     flat = {
         f"{section}.{name}": value for section, options in kept.items() for name, value in options.items()
     }
-    for free in ("data.dir", "training.until", "training.overlap", "training.calls", "training.wire"):
+    for free in (
+        "data.dir",
+        "training.until",
+        "training.overlap",
+        "training.calls",
+        "training.wire",
+        "training.divide",
+    ):
         del flat[free]
     return flat | feedback.described(config, options, size)
 

@@ -106,6 +106,14 @@ class Training:
         choices=_wires,
         parameters=True,
     )
+    divide: str = option(
+        "after",
+        help="by the number of images: the sum, or every contribution before it is encoded",
+        choices=("after", "before"),
+        role="method",
+        effect="reduction",
+        flag="--divide",
+    )
     overlap: bool = option(
         True,
         help="buckets travel while the layers before them are still computed",

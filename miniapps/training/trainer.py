@@ -67,6 +67,9 @@ class Trainer:
         held = data.held_out(config.data.name) & config.policy.tries
         self.held, self.learned = np.flatnonzero(held), np.flatnonzero(~held)
         self.batches = Batches(len(self.learned), training.batch, training.micro, config.seeds.data)
+        once = 1.0 / training.batch
+        before = training.divide == "before"
+        self._before, self._after = once if before else 1.0, 1.0 if before else once
         self._planned: dict[Bucket, Any] = {}  # reducers
         self.wires: tuple[str, ...] = ()
         self.assign(candidates(config)[:1] * len(self.shapes))
@@ -89,7 +92,7 @@ class Trainer:
         self.wires, training = tuple(wires), self.config.training
         buckets = cut(list(self.shapes.values()), training.bucket, wires)
         reducers = [self.reducer(bucket) for bucket in buckets]
-        self.exchange = Exchange(buckets, reducers, len(self.calls), training.overlap)
+        self.exchange = Exchange(buckets, reducers, len(self.calls), training.overlap, self._before)
 
     def reducer(self, bucket: Bucket):
         """The all-reduce of a bucket, planned once. Collective."""
@@ -116,7 +119,7 @@ class Trainer:
         totals = self.exchange.finish()
         self._settle_loss(losses, totals)
         start = tracer.clock()
-        self.optimiser.step(totals, 1.0 / training.batch, rate_at(step, training.steps, training.rate))
+        self.optimiser.step(totals, self._after, rate_at(step, training.steps, training.rate))
         tracer.event(self.name["update"], start)
         tracer.event(self.name["step"], begin)
 
@@ -156,11 +159,11 @@ class Trainer:
         return float(self._held_out(losses)[0]) / count
 
     def gradient(self, step: int, block: int) -> list[np.ndarray]:
-        """The gradient of a micro-batch with the present weights, of each tensor; not collective."""
+        """The gradient of a micro-batch with the present weights as it is encoded, of each tensor; not collective."""
         taken = [np.empty(0)] * len(self.shapes)
 
         def take(tensor, gradient):
-            taken[tensor] = gradient.copy()
+            taken[tensor] = gradient * np.float32(self._before)
 
         self._loss(step, [block], take)
         return taken

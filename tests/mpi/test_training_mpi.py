@@ -124,6 +124,17 @@ def test_both_mpi_libraries_have_one_hash_over_a_wire(tmp_path, wire):
     assert len(prints) == 1
 
 
+def test_dividing_by_a_power_of_two_moves_no_bit_but_where_a_wire_ends(tmp_path, reference):
+    """At 128 images nothing is rounded; divided, gradients are below the least number of fp8."""
+    before = [*LAYOUT, "--divide", "before"]
+    assert training(2, *before, out=tmp_path / "plain")[0] == [reference("mlp")]
+    prints = [
+        training(2, *more, "--wire", "fp8", out=tmp_path / str(n))[0]
+        for n, more in enumerate((before, LAYOUT))
+    ]
+    assert prints[0] != prints[1]
+
+
 # ---- policies
 
 TIMED = ["--steps", "400", "--evaluate-every", "0", "--policy", "adaprec"]

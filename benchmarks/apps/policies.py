@@ -1,0 +1,156 @@
+"""What wires cost in accuracy, and what policies lose against the best fixed wire in the same time.
+
+    python -m benchmarks.apps.policies --data-dir DIR --json benchmarks/results/policies.json
+
+wires    deck S on 2 ranks under layout, a run for each wire and seed: accuracy, and float32 less each other, paired
+         by seed
+policy   deck S on 2 ranks over emulated links of 20 and 200 MB/s: every fixed wire and AdaPrec for as many seconds as
+         --steps steps take over the fastest wire there, seeds 1 to --seeds; regret in accuracy with its interval,
+         trials charged; share of the time that trials took; errors of predicted losses
+
+Real clocks: nothing else should run beside it. The rate is that of --steps steps for all.
+"""
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.harness.launching import launch
+from benchmarks.harness.results import parts_parser, run_parts
+from benchmarks.harness.turns import ratio
+from kernels.learning.regret import interval, regret
+from kernels.progress import Progress
+from miniapps.trace import read
+
+APP, RANKS = "miniapps.training", 2
+WIRES = ("float32", "fp8", "table:n=2", "sign")
+RATES = {"20 MB/s": "rate=20e6", "200 MB/s": "rate=200e6"}
+POLICIES = ("adaprec",)
+CALIBRATION_STEPS = 40
+
+
+def run(options, seed: int, *more) -> dict:
+    """One run on Fashion-MNIST, evaluated at its end."""
+    common = ("--deck", "S", "--seed", str(seed), "--evaluate-every", "0", "--data-dir", options.data_dir)
+    return launch(RANKS, APP, (*common, *more), look=looked)
+
+
+def looked(out: Path) -> dict:
+    """Seconds of trials, and errors of predicted losses, in the trace of rank 0."""
+    trace = read(out / "rank-00000.h5")
+    events, values = trace.tables["events"], trace.tables["values"]
+    number = {name: i for i, name in enumerate(trace.names)}
+    tried = events["name"] == number.get("speculate", -1)
+    errors = values["value"][values["name"] == number.get("curve_error", -1)]
+    return {"tried_s": float((events["end"] - events["start"])[tried].sum()) / 1e9, "errors": errors.tolist()}
+
+
+def accuracy(result: dict) -> float:
+    """On the test images, at the end."""
+    return result["fom"]["accuracy"]["value"]
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    """Median, minimum and maximum."""
+    return ratio(values, [1.0] * len(values))
+
+
+def row(part: str, what: str, figure, raw) -> dict:
+    """A line of the table."""
+    return {"part": part, "what": what, "figure": figure, "raw": raw}
+
+
+def wires(options) -> list[dict]:
+    """Accuracies in as many steps."""
+    tasks = {
+        (wire, seed): partial(
+            run, options, seed, "--guarantee", "layout", "--wire", wire, "--steps", str(options.steps)
+        )
+        for wire in WIRES
+        for seed in range(1, options.seeds + 1)
+    }
+    reached = {name: accuracy(result) for name, result in each(tasks, options.quiet).items()}
+    rows = []
+    for wire in WIRES:
+        own = [reached[wire, seed] for seed in range(1, options.seeds + 1)]
+        rows.append(row("wires", wire, spread(own), own))
+        if wire != WIRES[0]:
+            lost = np.array([reached[WIRES[0], seed] for seed in range(1, options.seeds + 1)]) - own
+            low, high = interval(lost, 0.95, 1)
+            rows.append(
+                row(
+                    "wires",
+                    f"float32 - {wire}",
+                    f"{lost.mean():.4f} ({low:.4f} to {high:.4f})",
+                    lost.tolist(),
+                )
+            )
+    return rows
+
+
+def policy(options) -> list[dict]:
+    """Accuracies and regret in one time."""
+    seeds, rows = range(1, options.seeds + 1), []
+    for link, links in RATES.items():
+        over = ("--links", f"{links},latency=50e-6", "--allreduce", "direct", "--steps", str(options.steps))
+        speeds = each(
+            {
+                w: partial(run, options, 1, *over, "--wire", w, "--until", str(CALIBRATION_STEPS))
+                for w in WIRES
+            },
+            options.quiet,
+        )
+        seconds = options.steps / max(result["fom"]["steps"]["value"] for result in speeds.values())
+        timed = (*over, "--seconds", f"{seconds:.3f}")
+        tasks = {(w, s): partial(run, options, s, *timed, "--wire", w) for s in seeds for w in WIRES}
+        tasks |= {(p, s): partial(run, options, s, *timed, "--policy", p) for s in seeds for p in POLICIES}
+        results = each(tasks, options.quiet)
+        reached = {name: [accuracy(results[name, s]) for s in seeds] for name in (*WIRES, *POLICIES)}
+        rows.append(row("policy", f"{link}, seconds", round(seconds, 3), []))
+        rows += [row("policy", f"{link}, {name}", spread(values), values) for name, values in reached.items()]
+        for name in POLICIES:
+            lost = regret({wire: reached[wire] for wire in WIRES}, reached[name])
+            figure = f"{lost.mean:.4f} ({lost.low:.4f} to {lost.high:.4f}) of {lost.best}"
+            tried = [results[name, s]["tried_s"] / seconds for s in seeds]
+            errors = [error for s in seeds for error in results[name, s]["errors"]]
+            rows += [
+                row("policy", f"{link}, regret of {name}", figure, reached[name]),
+                row("policy", f"{link}, time of trials of {name}", spread(tried), tried),
+                row(
+                    "policy",
+                    f"{link}, errors of losses predicted by {name}",
+                    spread(errors or [np.nan]),
+                    errors,
+                ),
+            ]
+    return rows
+
+
+def each(tasks: dict, quiet: bool) -> dict:
+    """What the tasks return, by their names."""
+    progress = Progress("benchmark", quiet=quiet)
+    results = {}
+    for k, (name, task) in enumerate(tasks.items()):
+        progress.show(k / len(tasks), f"{name}")
+        results[name] = task()
+    progress.clear()
+    return results
+
+
+PARTS = {"wires": wires, "policy": policy}
+
+
+def main(argv=None) -> None:
+    """Measure the parts asked for."""
+    parser = parts_parser("apps.policies", __doc__, PARTS, rounds=1)
+    parser.add_argument("--seeds", type=int, default=5, help="runs of each kind (default %(default)s)")
+    parser.add_argument("--steps", type=int, default=468, help="steps of the problem (default %(default)s)")
+    parser.add_argument(
+        "--data-dir", default="", help="directory of Fashion-MNIST, where it is not installed"
+    )
+    run_parts("policies", parser, PARTS, argv)
+
+
+if __name__ == "__main__":
+    main()
