@@ -59,6 +59,8 @@ def of_node(options) -> list[dict]:
                 for (wire, other), limit in LIMITS.items()
                 if name == f"{PLAIN} over {wire}"
             ),
+            "emulated ms": "",
+            "emulated": "",
             "raw": times,
         }
         for name, times in seconds.items()
@@ -82,6 +84,8 @@ def over_links(part: str, options) -> list[dict]:
             "ordering": name,
             "ms": float(np.median(times) * 1e3),
             "/ direct": ratio(times, real[PLAIN]),
+            "/ library": ratio(times, real[LIBRARY]),
+            "limits": "",
             "emulated ms": float(np.median(emulated[name]) * 1e3),
             "emulated": float(np.median(emulated[name]) / np.median(times)),
             "raw": times,

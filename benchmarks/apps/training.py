@@ -2,8 +2,8 @@
 
     python -m benchmarks.apps.training --data-dir DIR --json benchmarks/results/training.json
 
-guarantee   decks S and M on 1 and 2 ranks: time per step under run, layout and exact over that under none, round by
-            round; none is the natural fast way: one network call per rank, the library's all-reduce
+guarantee   decks S and M on 2 ranks: time per step under run, layout and exact over that under none, round by round;
+            none is the natural fast way: one network call per rank, the library's all-reduce
 overlap     deck M on 2 ranks, one micro-batch each, over emulated links: time per step over the larger of computing (no
             emulated links) and communicating (what the links add to it without overlap)
 """
@@ -28,13 +28,10 @@ def guarantee(options) -> list[dict]:
     return [
         row
         for deck, network in NETWORKS.items()
-        for ranks in (1, 2)
         for row in guarantee_costs(
-            lambda level, deck=deck, ranks=ranks: seconds_per_step(
-                ranks, options, "--deck", deck, "--guarantee", level
-            ),
+            lambda level, deck=deck: seconds_per_step(2, options, "--deck", deck, "--guarantee", level),
             options,
-            f", {network}, {ranks} rank{'s' * (ranks > 1)}",
+            f", {network}",
         )
     ]
 

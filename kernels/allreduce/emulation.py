@@ -15,7 +15,7 @@ from kernels import wires
 from kernels.allreduce import coding, cost
 from kernels.allreduce.accumulate import ACCUMULATIONS
 from kernels.allreduce.links import Links, places, read_plain
-from kernels.allreduce.reduction import Reduction
+from kernels.allreduce.reduction import SHORT_BYTES, Reduction
 from kernels.allreduce.schedule import Schedule
 from kernels.guarantees import ChoiceError
 
@@ -65,6 +65,16 @@ def seconds(links: Links, size: int, pairs: Mapping[tuple[int, int], float], rou
             busy[key] += nbytes / links.rates[u][v]
     slowest = max((links.latencies[u][v] for u, v in crossing), default=0.0) if links.latencies else 0.0
     return max(busy.values(), default=0.0) + rounds * slowest
+
+
+def in_place_of(reduction: Reduction) -> Reduction:
+    """The reduction whose messages stand for those of one without a schedule: of `library` recursive doubling or, of
+    more than SHORT_BYTES, Rabenseifner's, as most libraries do; of `arrival` those of `linear`."""
+    if reduction.entry.scheduled:
+        return reduction
+    short = math.prod(reduction.shape) * reduction.dtype.itemsize <= SHORT_BYTES
+    of_library = "recursive-doubling" if short else "rabenseifner"
+    return replace(reduction, ordering="linear" if reduction.ordering == "arrival" else of_library)
 
 
 def traffic(

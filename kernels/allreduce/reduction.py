@@ -104,8 +104,9 @@ class Reduction:
 
     @classmethod
     def named(cls, label: str, *shape_and_type, **more) -> Reduction:
-        """The reduction of that `label`: "ring", "ring:start=1 in exact", "two-level in fixed-point over packed". Over a
-        wire that loses something it is of float32 where nothing else is given."""
+        """The reduction of that `label`: "ring", "ring:start=1 in exact", "two-level in fixed-point over packed".
+
+        Over a wire that loses something it is of float32 where nothing else is given."""
         label, _, wire = label.partition(OVER)
         ordering, _, accumulation = label.partition(IN)
         more |= {"accumulation": accumulation or "working", "wire": wire or wires.PLAIN}

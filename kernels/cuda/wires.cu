@@ -27,7 +27,9 @@ __device__ inline void put(u8 *to, T value) {
 
 __device__ inline void put(u8 *to, float value) { put(to, bits_of_float(value)); }
 
-__device__ inline unsigned short get_short(const u8 *from) { return static_cast<unsigned short>(from[0] | from[1] << 8); }
+__device__ inline unsigned short get_short(const u8 *from) {
+    return static_cast<unsigned short>(from[0] | from[1] << 8);
+}
 
 __device__ inline float get_float(const u8 *from) {
     return float_of_bits(unsigned(get_short(from)) | unsigned(get_short(from + 2)) << 16);
@@ -166,7 +168,8 @@ struct Table {
         for (int b = int(threadIdx.x); b < BINS; b += THREADS) counts[0][b] = 0;
         __syncthreads();
         if (largest < INFINITE)
-            for (int i = int(threadIdx.x); i < m; i += THREADS) atomicAdd(&counts[0][bin_of(magnitude_of(x[i]), least)], 1);
+            for (int i = int(threadIdx.x); i < m; i += THREADS)
+                atomicAdd(&counts[0][bin_of(magnitude_of(x[i]), least)], 1);
         __syncthreads();
         int from = 0;
         for (int w = 1; w < BINS; w *= 2, from = 1 - from) {  // counts up to each bin
@@ -178,7 +181,8 @@ struct Table {
             const int needed = rank_of(k + 1, ENTRIES, m);
             int bin = 0;
             for (int step = BINS / 2; step > 0; step /= 2) bin += counts[from][bin + step - 1] < needed ? step : 0;
-            const unsigned short entry = largest < INFINITE ? entry_of(bin, least) : static_cast<unsigned short>(QUIET_NAN >> 16);
+            const auto nan = static_cast<unsigned short>(QUIET_NAN >> 16);
+            const unsigned short entry = largest < INFINITE ? entry_of(bin, least) : nan;
             table[k] = entry;
             put(out + 2 * k, entry);
         }
@@ -202,7 +206,8 @@ struct Table {
 
 constexpr int FACTOR = SCALE == NONE ? 0 : 4;  // bytes before the head of the codec
 
-// Cell b has the elements starts[b] ... starts[b + 1] and the bytes from offsets[b]; where plain[b], they are its floats.
+// Cell b has the elements starts[b] ... starts[b + 1] and the bytes from offsets[b]; where plain[b], these are its
+// floats.
 extern "C" __global__ void __launch_bounds__(THREADS)
 encode(const float *x, const i64 *starts, const u8 *plain, const i64 *offsets, u8 *data) {
     const int m = int(starts[blockIdx.x + 1] - starts[blockIdx.x]);
@@ -214,7 +219,10 @@ encode(const float *x, const i64 *starts, const u8 *plain, const i64 *offsets, u
     }
     float by = 1;
     if (SCALE == TENSOR) {
-        const int largest = largest_of(m, [&](int i) { return magnitude_of(x[i]) < INFINITE ? magnitude_of(x[i]) : 0; });
+        const int largest = largest_of(m, [&](int i) {
+            const int magnitude = magnitude_of(x[i]);
+            return magnitude < INFINITE ? magnitude : 0;
+        });
         const float s = power_of_two(exponent_of(largest) - (CODEC::TOP - 1));
         if (threadIdx.x == 0) put(data, s);
         by = 1.0f / s;

@@ -17,9 +17,9 @@ FPNA_POINT float power_of_two(int e) {
 // The exponent of a magnitude; -127 of zero and subnormal numbers.
 FPNA_POINT int exponent_of(int magnitude) { return (magnitude >> 23) - 127; }
 
-// A magnitude (a float32 as bits; those above MOST are taken for MOST) rounded to a format of that mantissa and bias: the
-// code is the lowest byte. A number is added whose last place is the format's unit at this magnitude, so that the sum is
-// rounded as wanted: its last bits are the multiple of that unit, its first bits the exponent.
+// A magnitude (a float32 as bits; those above MOST are taken for MOST) rounded to a format of that mantissa and bias:
+// the code is the lowest byte. A number is added whose last place is the format's unit at this magnitude, so that the
+// sum is rounded as wanted: its last bits are the multiple of that unit, its first bits the exponent.
 template <int MANTISSA, int BIAS, int MOST>
 FPNA_POINT unsigned round_magnitude(int magnitude) {
     constexpr int LEAST = (128 - BIAS) << 23, UP = (23 - MANTISSA) << 23;  // LEAST: of the normal numbers

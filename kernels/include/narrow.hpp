@@ -1,5 +1,5 @@
-// float32 rounded to the narrow types, to nearest even, shared by the C++ and the CUDA kernels. Branch-free, so that loops
-// over it become vector code.
+// float32 rounded to the narrow types, to nearest even, shared by the C++ and the CUDA kernels. Branch-free, so that
+// loops over it become vector code.
 #pragma once
 #include "elements.hpp"
 

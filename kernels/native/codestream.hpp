@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 namespace codestream {
 
@@ -39,15 +40,25 @@ inline __attribute__((always_inline)) u64 apart(u64 w) {
     return split<BITS, 8>(split<2 * BITS, 16>(split<4 * BITS, 32>(w)));
 }
 
+// BITS bytes of a word, by one instruction where there is one: loops over it become vector code.
+template <int BITS>
+inline __attribute__((always_inline)) void put(u8 *out, u64 w) {
+    using Whole = std::conditional_t<BITS == 1, u8, std::conditional_t<BITS == 2, std::uint16_t, std::uint32_t>>;
+    if constexpr (BITS <= 4 && BITS != 3) {
+        const Whole whole = static_cast<Whole>(w);
+        std::memcpy(out, &whole, BITS);
+    } else
+        std::memcpy(out, &w, BITS);
+}
+
 // `codes` are followed by 7 bytes of 0.
 template <int BITS>
-inline __attribute__((always_inline)) void pack(const u8 *codes, std::size_t m, u8 *out) {
+inline __attribute__((always_inline)) void pack(const u8 *__restrict codes, std::size_t m, u8 *__restrict out) {
     const std::size_t groups = m / 8;
     for (std::size_t g = 0; g < groups; ++g) {
         u64 w;
         std::memcpy(&w, codes + 8 * g, 8);
-        w = together<BITS>(w);
-        std::memcpy(out + BITS * g, &w, BITS);
+        put<BITS>(out + BITS * g, together<BITS>(w));
     }
     if (m % 8 == 0) return;
     u64 w;

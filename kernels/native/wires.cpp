@@ -22,6 +22,7 @@ namespace {
 
 using i64 = std::int64_t;
 using u8 = std::uint8_t;
+using u64 = std::uint64_t;
 
 constexpr std::size_t CELL = 4096, LANES = 16, SLACK = 8;
 
@@ -114,7 +115,8 @@ using Encode = void (*)(const float *x, std::size_t m, float by, u8 *out);
 // Decodes m elements, multiplies them by `by` and puts them to `out` or adds them.
 using Decode = void (*)(const u8 *data, std::size_t m, float by, float *out);
 
-// code(i), i < m, as Code to `out`. The codes are narrowed apart: else compilers narrow early, and everything they need.
+// code(i), i < m, as Code to `out`. The codes are narrowed in a loop of their own: else compilers narrow what they are
+// computed from, which is more.
 template <typename Code, typename Codes>
 FPNA_INLINE void put_codes(std::size_t m, u8 *out, Codes code) {
     constexpr std::size_t TILE = 256;
@@ -128,7 +130,8 @@ FPNA_INLINE void put_codes(std::size_t m, u8 *out, Codes code) {
 
 template <typename Cast>
 FPNA_INLINE void encode_cast(const float *x, std::size_t m, float by, u8 *out) {
-    put_codes<typename Cast::Code>(m, out, [=](std::size_t i) __attribute__((always_inline)) { return Cast::code(x[i] * by); });
+    put_codes<typename Cast::Code>(m, out,
+        [=](std::size_t i) __attribute__((always_inline)) { return Cast::code(x[i] * by); });
 }
 
 template <typename Cast, typename To>
@@ -147,7 +150,8 @@ FPNA_INLINE void encode_whole(const float *x, std::size_t m, u8 *out) {
     }
     const float unit = power_of_two(e), inverse = 1.0f / unit;
     store(out, unit);
-    put_codes<Whole>(m, out + 4, [=](std::size_t i) __attribute__((always_inline)) { return unsigned(whole_of<BITS>(x[i] * inverse)); });
+    put_codes<Whole>(m, out + 4,
+        [=](std::size_t i) __attribute__((always_inline)) { return unsigned(whole_of<BITS>(x[i] * inverse)); });
 }
 
 template <typename Whole, typename To>
@@ -184,7 +188,11 @@ FPNA_INLINE void encode_sign(const float *x, std::size_t m, u8 *out) {
         stream[i / 8] = u8(signs_of(rest));
     }
     int count = 0;
-    for (std::size_t k = 0; k < m; ++k) count += int(bits_of_float(x[k]) >> 31);
+    for (std::size_t k = 0; k < (m + 7) / 8; k += 8) {
+        u64 word = 0;
+        std::memcpy(&word, stream + k, (m + 7) / 8 - k < 8 ? (m + 7) / 8 - k : 8);
+        count += __builtin_popcountll(word);
+    }
     const double sums[] = {positive.total(), negative.total()}, counts[] = {double(m) - count, double(count)};
     const bool finite = sums[0] - sums[0] == 0 && sums[1] - sums[1] == 0;
     for (int s = 0; s < 2; ++s) {
@@ -216,7 +224,8 @@ FPNA_INLINE void decode_sign(const u8 *data, std::size_t m, float by, float *out
         positive[l] = load<float>(data) * by;
         negative[l] = load<float>(data + 4) * by;
     }
-    decode_stream<1, To>(data + 8, m, out, [=](Ints code) __attribute__((always_inline)) { return code != 0 ? negative : positive; });
+    decode_stream<1, To>(data + 8, m, out,
+        [=](Ints code) __attribute__((always_inline)) { return code != 0 ? negative : positive; });
 }
 
 using Bins = unsigned short[CELL];
@@ -244,7 +253,31 @@ FPNA_INLINE void percentiles(const Bins &bins, std::size_t m, int least, unsigne
     }
 }
 
-// How many of the ascending means each magnitude exceeds: all are compared.
+// How many of the ascending means each magnitude exceeds: of at most 7, by halving, 8 elements at once.
+template <int MEANS>
+FPNA_INLINE void halve_exceeded(const float *x, std::size_t m, const float *middle, u8 *place) {
+    Floats means = {};
+    for (int j = 0; j < MEANS; ++j) means[j] = middle[j];
+    const auto exceeded = [=](Floats elements) __attribute__((always_inline)) {
+        const Floats magnitude = Floats(Ints(elements) & MAGNITUDE);
+        Ints count = {};
+        for (int step = (MEANS + 1) / 2; step > 0; step /= 2)
+            count += (magnitude > __builtin_shuffle(means, count + (step - 1))) & step;
+        return count;
+    };
+    int counts[CELL];
+    std::size_t i = 0;
+    for (; i + WIDTH <= m; i += WIDTH) store(counts + i, exceeded(load<Floats>(x + i)));
+    if (i < m) {
+        float rest[WIDTH] = {};
+        std::memcpy(rest, x + i, (m - i) * sizeof(float));
+        const Ints of_rest = exceeded(load<Floats>(rest));
+        std::memcpy(counts + i, &of_rest, (m - i) * sizeof(int));
+    }
+    for (i = 0; i < m; ++i) place[i] = u8(counts[i]);
+}
+
+// The same where there are more: all are compared.
 template <int MEANS>
 FPNA_INLINE void count_exceeded(const float *x, std::size_t m, const float *middle, u8 *place) {
     for (std::size_t i = 0; i < m; ++i) {
@@ -258,7 +291,8 @@ FPNA_INLINE void count_exceeded(const float *x, std::size_t m, const float *midd
 // The same by bins: of different means at most three are in one bin, that of an entry and those to its left and right,
 // since entries are the middles of bins; all below the bin are exceeded.
 template <int MEANS>
-FPNA_INLINE void look_up_exceeded(const float *x, std::size_t m, const float *middle, const Bins &bins, int least, u8 *place) {
+FPNA_INLINE void look_up_exceeded(const float *x, std::size_t m, const float *middle, const Bins &bins, int least,
+                                  u8 *place) {
     constexpr int MOST_IN_BIN = 3;
     float mean[MEANS + MOST_IN_BIN];  // each once
     u8 exceeded[MEANS + 1], first[BINS];
@@ -275,7 +309,8 @@ FPNA_INLINE void look_up_exceeded(const float *x, std::size_t m, const float *mi
     }
     for (std::size_t i = 0; i < m; ++i) {
         const float magnitude = float_of_bits(unsigned(magnitude_of(x[i])));
-        const int c = first[bins[i]];
+        int c = first[bins[i]];
+        asm("" : "+r"(c));  // one element at a time: gathering vectors from memory is slower
         place[i] = exceeded[c + (magnitude > mean[c]) + (magnitude > mean[c + 1]) + (magnitude > mean[c + 2])];
     }
 }
@@ -292,8 +327,11 @@ FPNA_INLINE void encode_table(const float *x, std::size_t m, u8 *out) {
     if (finite) {
         find_bins(x, m, least, bins);
         percentiles<ENTRIES>(bins, m, least, table);
-        for (int j = 0; j + 1 < ENTRIES; ++j) middle[j] = (widen(bfloat16{table[j]}) + widen(bfloat16{table[j + 1]})) * 0.5f;
-        if (BITS <= 5)
+        for (int j = 0; j + 1 < ENTRIES; ++j)
+            middle[j] = (widen(bfloat16{table[j]}) + widen(bfloat16{table[j + 1]})) * 0.5f;
+        if constexpr (BITS <= 4)
+            halve_exceeded<ENTRIES - 1>(x, m, middle, codes);
+        else if constexpr (BITS == 5)
             count_exceeded<ENTRIES - 1>(x, m, middle, codes);
         else
             look_up_exceeded<ENTRIES - 1>(x, m, middle, bins, least, codes);
@@ -372,7 +410,8 @@ struct HalvesOfFiveTwo {
 struct HalvesOfE4m3 {
     static constexpr float SCALE = 256;
     FPNA_F16C static __m128i halves(const u8 *at) {
-        const __m128i half = _mm_and_si128(_mm_srai_epi16(HalvesOfFiveTwo::halves(at), 1), _mm_set1_epi16(short(0xBFFF)));
+        const __m128i moved = _mm_srai_epi16(HalvesOfFiveTwo::halves(at), 1);
+        const __m128i half = _mm_and_si128(moved, _mm_set1_epi16(short(0xBFFF)));
         const __m128i magnitude = _mm_and_si128(half, _mm_set1_epi16(0x7FFF));
         return _mm_or_si128(half, _mm_cmpeq_epi16(magnitude, _mm_set1_epi16(0x3F80)));  // all bits: NaN
     }
@@ -422,7 +461,8 @@ struct Codec {
 };
 
 #define FPNA_ROW(NAME, BITS, HEAD, TOP) {#NAME, 0, BITS, HEAD, TOP, encode_##NAME, decode_##NAME, add_##NAME}
-#define FPNA_TABLE_ROW(BITS) {"table", BITS, BITS, 2u << (BITS - 1), 0, encode_table_##BITS, decode_table_##BITS, add_table_##BITS}
+#define FPNA_TABLE_ROW(BITS) \
+    {"table", BITS, BITS, 2u << (BITS - 1), 0, encode_table_##BITS, decode_table_##BITS, add_table_##BITS}
 #define FPNA_HALVES_ROW(NAME, CAST, HALVES)                                                             \
     {#NAME, 0, 8, 0, CAST::TOP, encode_##NAME, FPNA_FASTEST(decode_##NAME, decode_halves<HALVES, CAST, Put>), \
      FPNA_FASTEST(add_##NAME, decode_halves<HALVES, CAST, Add>)}
@@ -466,7 +506,8 @@ struct Plan {
         if (!codec) throw std::invalid_argument("no codec " + name + " of " + std::to_string(n) + " bits");
         if (scaled == "tensor") scale = Scale::TENSOR;
         if (scaled == "match") scale = Scale::MATCH;
-        if (std::size_t(begins.size()) != count + 1 || starts[0] != 0) throw std::invalid_argument("starts are no cells");
+        if (std::size_t(begins.size()) != count + 1 || starts[0] != 0)
+            throw std::invalid_argument("starts are no cells");
         for (std::size_t c = 0; c < count; ++c)
             if (starts[c + 1] <= starts[c] || (!plain[c] && starts[c + 1] - starts[c] > i64(CELL)))
                 throw std::invalid_argument("cell " + std::to_string(c) + " has no elements or more than 4096");
@@ -483,8 +524,9 @@ struct Plan {
         std::size_t needed = 0;
         for (std::size_t c = 0; c < count; ++c) needed += nbytes(c);
         if (elements != std::size_t(starts[count]) || bytes != needed)
-            throw std::invalid_argument(std::to_string(elements) + " elements and " + std::to_string(bytes) + " bytes: the cells have " +
-                                        std::to_string(starts[count]) + " and " + std::to_string(needed));
+            throw std::invalid_argument(std::to_string(elements) + " elements and " + std::to_string(bytes) +
+                                        " bytes: the cells have " + std::to_string(starts[count]) + " and " +
+                                        std::to_string(needed));
     }
 };
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kernels.allreduce import Reduction
-from kernels.allreduce.emulation import links_of, seconds, traffic
+from kernels.allreduce.emulation import in_place_of, links_of, seconds, traffic
 from kernels.guarantees import ChoiceError
 
 
@@ -58,6 +58,16 @@ def test_ranks_of_a_node_share_its_link(tmp_path):
     )  # two ranks to two ranks, a quarter of the vector there and a quarter back, 4 bytes
     assert seconds(links_of(str(file), 4), 4, pairs, rounds) == pytest.approx(across * 4 / 4 / 1e6)
     assert seconds(links_of("rate=1e6", 1), 1, *of("direct", 100, 1)) == 0
+
+
+def test_others_stand_for_what_has_no_schedule():
+    for ordering, n, stand_in in (
+        ("library", 10, "recursive-doubling"),
+        ("library", 10_000, "rabenseifner"),
+        ("arrival", 10_000, "linear"),
+        ("ring", 10_000, "ring"),
+    ):
+        assert in_place_of(Reduction(ordering, n)).ordering == stand_in
 
 
 @pytest.mark.parametrize(

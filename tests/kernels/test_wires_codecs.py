@@ -1,5 +1,8 @@
 """Codecs: casts are those of ml_dtypes, the C++ code has the bits of the definition, and errors are of known size."""
 
+import doctest
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -25,6 +28,7 @@ from .wire_cases import (
     there_and_back,
 )
 
+PAGE = Path(__file__).parents[2] / "docs" / "wires.md"
 every = pytest.mark.parametrize("text", ALL)
 SIZES = [0, 1, 7, 8, 31, 1000, 4095, 4096, 4097, 3 * 4096 + 17]
 ORACLES = {
@@ -416,3 +420,7 @@ def test_arrays_that_do_not_fit_are_refused(method):
     written.flags.writeable = False
     with pytest.raises(ValueError):
         call(x, data)
+
+
+def test_the_example_of_the_page():
+    assert doctest.testfile(str(PAGE), module_relative=False) == (0, 8)

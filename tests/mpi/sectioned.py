@@ -19,12 +19,15 @@ def sections(program):
 
 
 def layouts(*often, slow=(), others=(3,)):
-    """Decorator: the arguments `library` and `size`. What does not depend on the library is shown with the first one on
-    `often` ranks, with each other on `others`; those that repeat it are slow."""
-    quick = [
-        (library, size) for library in LIBRARIES for size in (often if library == LIBRARIES[0] else others)
-    ]
-    cases = [(library, size) for library in LIBRARIES for size in (*often, *slow)]
+    """Decorator: the arguments `library` and `size`. The first library runs on all sizes, those of `slow` and whatever
+    repeats it as slow tests. Each other library, on which no order of ours depends, runs on `others`, and on the most
+    ranks as a slow test."""
+    sizes = (*often, *slow)
+    quick = {(LIBRARIES[0], size) for size in often}
+    cases = [(LIBRARIES[0], size) for size in sizes]
+    for library in LIBRARIES[1:]:
+        quick |= {(library, size) for size in others}
+        cases += [(library, size) for size in dict.fromkeys((*others, max(sizes)))]
     marked = [case if case in quick else pytest.param(*case, marks=pytest.mark.slow) for case in cases]
     return pytest.mark.parametrize(("library", "size"), marked)
 

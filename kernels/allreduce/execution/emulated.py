@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from kernels.allreduce.emulation import seconds, traffic
+from kernels.allreduce.emulation import in_place_of, seconds, traffic
 from kernels.allreduce.execution.planning import context_of
 from kernels.allreduce.execution.reducer import Reducer
 from kernels.allreduce.links import Links
-from kernels.guarantees import ChoiceError
 
 
 class Clock:
@@ -32,12 +31,7 @@ class EmulatedReducer:
     after those of reductions begun before. Otherwise as a Reducer. Collective."""
 
     def __init__(self, inner: Reducer, clock: Clock, comm: MPI.Intracomm, blocks: Sequence[int] | None):
-        reduction = inner.reduction
-        if not reduction.entry.scheduled or reduction.collective != "allreduce":
-            raise ChoiceError(
-                f"{inner}: links are emulated for all-reduces whose messages are known: choose an ordering with a "
-                "schedule, --allreduce direct"
-            )
+        reduction = in_place_of(inner.reduction)
         schedule = reduction.schedule(comm.size, **context_of(comm, reduction, blocks))
         counts = comm.allgather(1 if blocks is None else len(blocks))
         self._seconds = seconds(clock.links, comm.size, *traffic(reduction, schedule, counts))
