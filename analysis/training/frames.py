@@ -51,8 +51,8 @@ class Trainings:
     runs     one row per repeat of a launch, columns RUNS. `wire`: the policy where one chose, else the wires of the
              reductions; `steps` that were trained, `accuracy` and `loss` the last; `seconds`: wall time of the regions
              that train, of the slowest rank of each step, until the last accuracy; `bytes` that a rank's reductions
-             carried in a step, a mean; `wire_error`, `wire_cosine`, `wire_length`: medians over tensors and steps;
-             `curve_error`: the median size over decisions. NaN where not recorded
+             carried in a step, a mean; `wire_error`, `wire_cosine`, `wire_length`: medians over encoded tensors and
+             steps; `curve_error`: the median size over decisions. NaN where not recorded
     curves   accuracy over steps and seconds, a row for each evaluation, columns CURVES
     levels   {(run, repeat): the levels of what may change the accuracy}: seeds, wire, guarantee, ordering, ranks
     words    {case: the same in words, for people}
@@ -213,7 +213,8 @@ def _training(
     steps, loss = series(values, LOSS)
     row = {key: run[key] for key in ("family", "line", "case", "wire", "guarantee", "ordering", "rate", "seeds", "run",
                                      "repeat", "complete", "emulated", "last_step")}  # fmt: skip
-    quality = {name: _middle(values, name) for name in QUALITY}
+    encoded = values[values["block"].isin(_encoded(values)).to_numpy()]
+    quality = {name: _middle(encoded, name) for name in QUALITY}
     return row | quality | {
         "ranks": run["size"],
         "steps": len(steps),
@@ -223,6 +224,14 @@ def _training(
         "bytes": _bytes(frames, run, len(steps)),
         "curve_error": _middle(values, CURVE_ERROR),
     }  # fmt: skip
+
+
+def _encoded(values: pd.DataFrame) -> np.ndarray:
+    """The tensors of which a wire lost something at some time, all where it lost nothing: small ones travel as they
+    are, and say nothing of it."""
+    own = values[named(values, QUALITY[0])]
+    lost = own[(own["value"] != 0).to_numpy()]
+    return (lost if len(lost) else own)["block"].unique()
 
 
 def _middle(values: pd.DataFrame, name: str) -> float:

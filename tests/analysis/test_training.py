@@ -89,6 +89,17 @@ def test_time_is_that_of_the_slowest_rank_without_evaluations_and_bytes_are_of_a
     assert (row["accuracy"], row["loss"], row["steps"], row["bytes"]) == (0.4, 1.0, 10, 640.0)
 
 
+def test_tensors_that_travel_as_they_are_say_nothing_of_a_wire(tmp_path):
+    quality = [(10, "wire_error", block, error) for block, error in enumerate((0.0, 0.06, 0.0, 0.04))]
+    quality += [(10, "wire_length", block, length) for block, length in enumerate((1.0, 1.2, 1.0, 1.4))]
+    write_training(tmp_path / "a", [0.5], wire="fp8", values=quality)
+    write_training(tmp_path / "b", [0.5], wire="float32", values=[(10, "wire_error", 0, 0.0)])
+    runs = trainings(load([tmp_path])).runs.set_index("wire")
+    assert runs.at["fp8", "wire_error"] == pytest.approx(0.05)
+    assert runs.at["fp8", "wire_length"] == pytest.approx(1.3)
+    assert runs.at["float32", "wire_error"] == 0.0 and np.isnan(runs.at["float32", "wire_cosine"])
+
+
 def test_a_run_without_times_has_accuracies_and_no_bytes(tmp_path):
     for seed in (1, 2, 3):
         write_training(tmp_path / f"a{seed}", [0.1, 0.4], seed, timed=False)
