@@ -9,105 +9,120 @@ import numpy as np
 import pandas as pd
 
 from analysis.history import series
-from analysis.training.frames import ACCURACY, CURVE_ERROR, LOSS, Trainings
+from analysis.training.frames import ACCURACY, CURVE_ERROR, LOSS, Trainings, elapsed
 
-CHOICE = "wire"  # the name of these decisions in the table `choices`
+NAMES = ("wire", "fastest", "lgreco")  # of these decisions in the table `choices`
+BEGIN, END = "begin", "end"  # choices beside them: the states from which and to which a run goes
+TRIAL = "trial "  # a state after a trial begins so
 LOSSES = 10  # of steps, whose median is the loss at a decision
 FEWEST = 6  # decisions for a rank correlation
 
 DECISIONS = {"family": "str", "line": "str", "seeds": "str", "rate": "float64", "run": "str", "repeat": "int64",
-             "step": "int64", "choice": "str", "tensors": "int64", "score": "float64", "curve_error": "float64",
-             "seconds": "float64", "loss_before": "float64", "loss_after": "float64", "gained_per_s": "float64",
-             "accuracy_before": "float64", "accuracy_after": "float64"}  # fmt: skip
-SUMMARY = {"family": "str", "line": "str", "runs": "int64", "decisions": "int64", "choices": "str",
-           "scored": "int64", "gained": "int64", "correlation": "float64", "curve_error": "float64"}  # fmt: skip
+             "step": "int64", "choice": "str", "tensors": "int64", "trial": "bool", "score": "float64",
+             "curve_error": "float64", "seconds": "float64", "loss_before": "float64", "loss_after": "float64",
+             "tried_per_s": "float64", "gained_per_s": "float64", "accuracy_after": "float64"}  # fmt: skip
+SUMMARY = {"family": "str", "line": "str", "runs": "int64", "decisions": "int64", "trials": "int64",
+           "choices": "str", "known": "int64", "gained": "int64", "correlation": "float64",
+           "curve_error": "float64"}  # fmt: skip
 
 
 def decisions(known: Trainings) -> pd.DataFrame:
-    """A row per decision of each run, columns DECISIONS.
+    """A row per decision of each run, columns DECISIONS. What is decided after a step holds until the next decision.
 
-    `choice`: what was chosen, of several tensors with how many; `score`: the largest that was recorded, which is what
-    the policy predicted (of AdaPrec the gain of loss per second). `loss_before` and `loss_after`: medians over the last
-    steps before the decision and before the next one; `gained_per_s`: their difference over the time between, which
-    is what came of it; `accuracy_before` and `accuracy_after`: the last that were measured by then. NaN where nothing
-    was recorded.
+    `choice`: what was chosen, of several tensors with how many; `score`: the largest that was recorded, in the unit of
+    the policy; `trial`: with which wire to go on was decided after it. `loss_before`: of the state from which it went
+    on, `loss_after`: before the next decision, medians over up to LOSSES steps; `gained_per_s`: their difference over
+    the time between, which is what came of it; `tried_per_s`: the same in the last trial of this choice, which is what
+    could be expected; `accuracy_after`: the last that was measured meanwhile; `curve_error`: of the predicted loss. NaN
+    where nothing was recorded.
     """
     rows = []
     for run in known.runs.to_dict("records"):
-        chosen = known.frames.of("choices", run["run"], run["repeat"])
-        chosen = chosen[(chosen["name"] == CHOICE).to_numpy()]
-        if len(chosen):
-            rows += _of_run(known, run, chosen)
+        choices = known.frames.of("choices", run["run"], run["repeat"])
+        if choices["name"].isin(NAMES).any():
+            rows += _of_run(known, run, choices)
     return pd.DataFrame(rows, columns=list(DECISIONS)).astype(DECISIONS)
 
 
-def _of_run(known: Trainings, run: dict[str, Any], chosen: pd.DataFrame) -> list[dict[str, Any]]:
+def _of_run(known: Trainings, run: dict[str, Any], choices: pd.DataFrame) -> list[dict[str, Any]]:
     values = known.frames.of("values", run["run"], run["repeat"])
     losses, errors, accuracies = (series(values, name) for name in (LOSS, CURVE_ERROR, ACCURACY))
-    here = (known.curves["run"] == run["run"]) & (known.curves["repeat"] == run["repeat"])
-    curve = known.curves[here.to_numpy()]
+    chosen = choices[choices["name"].isin(NAMES).to_numpy()]
     steps = np.unique(chosen["step"].to_numpy())
-    ends = [*steps[1:].tolist(), run["last_step"] + 1]
+    ends = np.append(steps[1:], max(run["last_step"], steps[-1]))
+    times = (elapsed(known.frames, run["run"], run["repeat"], at) for at in (steps, ends))
     place = {key: run[key] for key in ("family", "line", "seeds", "rate", "run", "repeat")}
+    first = losses[1][:1]
+    left: dict[str, float] = {}  # loss of states
+    tried: dict[str, float] = {}
     rows = []
-    for step, end in zip(steps.tolist(), ends, strict=True):
+    for step, end, since, until in zip(steps.tolist(), ends.tolist(), *times, strict=True):
         same = chosen[(chosen["step"] == step).to_numpy()]
-        counts = Counter(same["choice"].astype("str"))
-        before, after = _typical(losses, step), _typical(losses, end)
-        seconds = float(np.diff(np.interp([step, end], curve["step"], curve["seconds"]))[0])
-        scores = same["score"].to_numpy()
-        told = errors[1][(errors[0] >= step) & (errors[0] < end)]
+        names = Counter(same["choice"].astype("str"))
+        choice = ", ".join(name + (f" ({n})" if len(same) > 1 else "") for name, n in names.most_common())
+        begin, state = (_stated(choices, step, name) for name in (BEGIN, END))
+        before = left.get(begin, _typical(first)) if begin else _typical(_within(losses, -1, step), first)
+        after = _typical(_within(losses, step, end))
+        gained = (before - after) / (until - since) if until > since else np.nan
+        trial = state.startswith(TRIAL)
         rows.append(
             place
             | {
-                "step": step,
-                "choice": ", ".join(name + (f" ({n})" if len(same) > 1 else "") for name, n in counts.most_common()),
-                "tensors": len(same),
-                "score": np.fmax.reduce(scores, initial=np.nan),
-                "curve_error": told[0] if len(told) else np.nan,
-                "seconds": seconds,
-                "loss_before": before,
-                "loss_after": after,
-                "gained_per_s": (before - after) / seconds if seconds > 0 else np.nan,
-                "accuracy_before": _latest(accuracies, step),
-                "accuracy_after": _latest(accuracies, end),
+                "step": step, "choice": choice, "tensors": len(same), "trial": trial,
+                "score": np.fmax.reduce(same["score"].to_numpy(), initial=np.nan),
+                "curve_error": _last(_within(errors, step, end)), "seconds": until - since, "loss_before": before,
+                "loss_after": after, "tried_per_s": np.nan if trial else tried.get(choice, np.nan),
+                "gained_per_s": gained, "accuracy_after": _last(_within(accuracies, step, end)),
             }
         )  # fmt: skip
+        left[state] = after
+        if trial:
+            tried[choice] = gained
     return rows
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
     """What `decisions` returned by family and line; columns SUMMARY.
 
-    `choices`: how often each was made; of `scored` decisions, whose score and outcome are known, `gained` many
-    lowered the loss; `correlation`: Spearman's of score and gain per second, NaN for fewer than 6 or where one
-    does not vary; `curve_error`: the median size.
+    Of `decisions` that were no `trials`: `choices`, how often each was made; of those whose outcome is `known`,
+    `gained` many lowered the loss; `correlation`: Spearman's of the gain per second in the trial and after it, NaN for
+    fewer than 6 or where one does not vary; `curve_error`: the median size.
     """
     lines = []
-    for (family, line), same in rows.groupby(["family", "line"], sort=False):
-        both = same[["score", "gained_per_s"]].replace([np.inf, -np.inf], np.nan).dropna()
+    for (family, line), every in rows.groupby(["family", "line"], sort=False):
+        same = every[~every["trial"]]
+        both = same[["tried_per_s", "gained_per_s"]].dropna()
         enough = len(both) >= FEWEST and (both.nunique() > 1).all()
         choices = Counter(same["choice"])
         lines.append(
             {
-                "family": family, "line": line, "runs": len(same[["run", "repeat"]].drop_duplicates()),
-                "decisions": len(same), "choices": "; ".join(f"{name}: {n}" for name, n in choices.most_common()),
-                "scored": len(both), "gained": int((both["gained_per_s"] > 0).sum()),
-                "correlation": both["score"].rank().corr(both["gained_per_s"].rank()) if enough else np.nan,
-                "curve_error": same["curve_error"].abs().median(),
+                "family": family, "line": line, "runs": len(every[["run", "repeat"]].drop_duplicates()),
+                "decisions": len(same), "trials": len(every) - len(same),
+                "choices": "; ".join(f"{name}: {n}" for name, n in choices.most_common()),
+                "known": int(same["gained_per_s"].notna().sum()), "gained": int((same["gained_per_s"] > 0).sum()),
+                "correlation": both["tried_per_s"].rank().corr(both["gained_per_s"].rank()) if enough else np.nan,
+                "curve_error": every["curve_error"].abs().median(),
             }
         )  # fmt: skip
     return pd.DataFrame(lines, columns=list(SUMMARY)).astype(SUMMARY)
 
 
-def _typical(losses: tuple[np.ndarray, np.ndarray], step: int) -> float:
-    """The median loss of the last steps before `step`, of the first step where there is none before."""
-    before = losses[1][losses[0] < step][-LOSSES:]
-    before = before if len(before) else losses[1][:1]
-    return float(np.median(before)) if len(before) else np.nan
+def _stated(choices: pd.DataFrame, step: int, name: str) -> str:
+    """What was chosen as `name` in that step, the first; empty where nothing was."""
+    own = choices[((choices["step"] == step) & (choices["name"] == name)).to_numpy()]["choice"]
+    return str(own.iloc[0]) if len(own) else ""
 
 
-def _latest(accuracies: tuple[np.ndarray, np.ndarray], step: int) -> float:
-    """The last accuracy that was measured by the end of the step before, or in it where the run ended there."""
-    known = accuracies[1][accuracies[0] < step]
-    return float(known[-1]) if len(known) else np.nan
+def _within(recorded: tuple[np.ndarray, np.ndarray], after: int, to: int) -> np.ndarray:
+    """The numbers of the steps beyond `after` up to `to`."""
+    return recorded[1][(recorded[0] > after) & (recorded[0] <= to)]
+
+
+def _typical(losses: np.ndarray, otherwise: np.ndarray | None = None) -> float:
+    """The median of the last LOSSES, or of `otherwise` where there are none."""
+    last = losses[-LOSSES:] if len(losses) or otherwise is None else otherwise
+    return float(np.median(last)) if len(last) else np.nan
+
+
+def _last(numbers: np.ndarray) -> float:
+    return float(numbers[-1]) if len(numbers) else np.nan

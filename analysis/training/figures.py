@@ -80,24 +80,23 @@ def price_figures(results: Study) -> list[Figure]:
 
 
 def decision_figures(results: Study) -> list[Figure]:
-    """What came of each decision against what was predicted of it."""
-    rows = results.decisions[
-        ["family", "line", "seeds", "run", "repeat", "step", "choice", "score", "gained_per_s"]
-    ]
-    rows = rows[np.isfinite(rows[["score", "gained_per_s"]]).all(axis=1)]
+    """What came of each decision against what its trial came to."""
+    shown = ["family", "line", "seeds", "run", "repeat", "step", "choice", "tried_per_s", "gained_per_s"]
+    rows = results.decisions[shown]
+    rows = rows[np.isfinite(rows[["tried_per_s", "gained_per_s"]]).all(axis=1)]
     lines = list(dict.fromkeys(rows["line"]))
     points = [(i, rows[(rows["line"] == line).to_numpy()]) for i, line in enumerate(lines[:COLOURS])]
     if not points:
         return []
     rest = len(lines) - COLOURS
     caption = (
-        "Every decision a point: the loss that fell per second until the next one, against the score of what was "
-        "chosen. Where points rise to the right predictions tell good choices from bad; below the line the loss rose."
+        "Every decision a point: the loss that fell per second until the next one, against that in the last trial of "
+        "this wire. Where points rise to the right trials tell good choices from bad; below the line the loss rose."
         + (f" {rest} more are in the table." if rest > 0 else "")
     )
     legend = tuple((i, lines[i]) for i, _ in points)
     data = rows[rows["line"].isin(lines[:COLOURS])]
-    return [figure_of("training-decisions", "Decisions, predicted and real", _decided(points), caption, 3.1, legend,
+    return [figure_of("training-decisions", "Decisions, trial and outcome", _decided(points), caption, 3.1, legend,
                       data=data)]  # fmt: skip
 
 
@@ -182,7 +181,7 @@ def _decided(points: list[tuple[int, pd.DataFrame]]) -> Callable:
     def plot(axes) -> None:
         axes.axhline(0.0, color=svg.INK, linewidth=0.9, linestyle=":")
         for i, own in points:
-            axes.plot(own["score"], own["gained_per_s"], linestyle="none", alpha=0.8, **svg.series(i))
-        axes.set(xlabel="score of the choice", ylabel="loss that fell, per s")
+            axes.plot(own["tried_per_s"], own["gained_per_s"], linestyle="none", alpha=0.8, **svg.series(i))
+        axes.set(xlabel="loss that fell in the trial, per s", ylabel="loss that fell, per s")
 
     return plot

@@ -31,6 +31,7 @@ AS_IS, FIXED = "as is", "fixed"
 WIDEST = (AS_IS, "float32")
 MEASURING = ("evaluate", "record", "checkpoint")  # regions that measure or write, and train nothing
 LARGEST = 1e18  # a rate that is believed
+POLICY = "policy.name"
 SEED, SEEDS = "run.seed", "seeds."
 FIRST = ("init", "data", "dropout")  # seeds in the order in which they are told, before others
 
@@ -50,8 +51,8 @@ class Trainings:
     runs     one row per repeat of a launch, columns RUNS. `wire`: the policy where one chose, else the wires of the
              reductions; `steps` that were trained, `accuracy` and `loss` the last; `seconds`: wall time of the regions
              that train, of the slowest rank of each step, until the last accuracy; `bytes` that a rank's reductions
-             carried in a step, a mean; `wire_error`, `wire_cosine`, `wire_length`: medians over tensors and steps;
-             `curve_error`: the median size over decisions. NaN where not recorded
+             carried in a step, a mean; `wire_error`, `wire_cosine`, `wire_length`: medians over encoded tensors and
+             steps; `curve_error`: the median size over decisions. NaN where not recorded
     curves   accuracy over steps and seconds, a row for each evaluation, columns CURVES
     levels   {(run, repeat): the levels of what may change the accuracy}: seeds, wire, guarantee, ordering, ranks
     words    {case: the same in words, for people}
@@ -162,7 +163,7 @@ def _of(method: Mapping[str, Any], name: str) -> Any:
 
 def _policy(method: Mapping[str, Any]) -> str:
     """What chose the wires; empty where nothing did."""
-    policy = _of(method, "policy")
+    policy = method.get(POLICY)
     return "" if policy in (*UNSET, FIXED) else str(policy)
 
 
@@ -187,16 +188,22 @@ def _orderings(reductions: Mapping[str, Mapping[str, Any]]) -> list[str]:
 def _curve(frames: Frames, run: dict[str, Any], values: pd.DataFrame) -> pd.DataFrame:
     """`step`, `seconds` and `accuracy` of each evaluation of one repeat."""
     steps, accuracy = series(values, ACCURACY)
-    events = frames.of("events", run["run"], run["repeat"])
+    accuracy = np.where(np.isfinite(accuracy), accuracy, np.nan)
+    seconds = elapsed(frames, run["run"], run["repeat"], steps)
+    return pd.DataFrame({"step": steps, "seconds": seconds, "accuracy": accuracy})
+
+
+def elapsed(frames: Frames, run: str, repeat: int, steps: np.ndarray) -> np.ndarray:
+    """Seconds of training up to the end of each of `steps`: of each step the slowest rank's, in all regions but
+    MEASURING; NaN where no times were recorded."""
+    events = frames.of("events", run, repeat)
     measuring = events["name"].isin(MEASURING).to_numpy()
     own = events["exclusive_ns"].to_numpy() - np.where(measuring, events["total_ns"].to_numpy(), 0)
     by_rank = pd.Series(own).groupby([events["step"].to_numpy(), events["rank"].to_numpy()]).sum()
     slowest = by_rank.groupby(level=0).max().sort_index()
     until = np.searchsorted(slowest.index.to_numpy(), steps, side="right")
-    elapsed = np.concatenate([[0.0], slowest.to_numpy().cumsum() / 1e9])
-    seconds = elapsed[until] if len(slowest) else np.full(len(steps), np.nan)  # --trace off
-    accuracy = np.where(np.isfinite(accuracy), accuracy, np.nan)
-    return pd.DataFrame({"step": steps, "seconds": seconds, "accuracy": accuracy})
+    total = np.concatenate([[0.0], slowest.to_numpy().cumsum() / 1e9])
+    return total[until] if len(slowest) else np.full(len(steps), np.nan)
 
 
 def _training(
@@ -206,7 +213,8 @@ def _training(
     steps, loss = series(values, LOSS)
     row = {key: run[key] for key in ("family", "line", "case", "wire", "guarantee", "ordering", "rate", "seeds", "run",
                                      "repeat", "complete", "emulated", "last_step")}  # fmt: skip
-    quality = {name: _middle(values, name) for name in QUALITY}
+    encoded = values[values["block"].isin(_encoded(values)).to_numpy()]
+    quality = {name: _middle(encoded, name) for name in QUALITY}
     return row | quality | {
         "ranks": run["size"],
         "steps": len(steps),
@@ -216,6 +224,14 @@ def _training(
         "bytes": _bytes(frames, run, len(steps)),
         "curve_error": _middle(values, CURVE_ERROR),
     }  # fmt: skip
+
+
+def _encoded(values: pd.DataFrame) -> np.ndarray:
+    """The tensors of which a wire lost something at some time, all where it lost nothing: small ones travel as they
+    are, and say nothing of it."""
+    own = values[named(values, QUALITY[0])]
+    lost = own[(own["value"] != 0).to_numpy()]
+    return (lost if len(lost) else own)["block"].unique()
 
 
 def _middle(values: pd.DataFrame, name: str) -> float:

@@ -41,8 +41,9 @@ def _accuracy(results: Study) -> Section:
 
 def _decisions(results: Study) -> Section:
     intro = (
-        "What a policy predicted of each choice, its score, beside what came of it: the loss before the decision less "
-        "that before the next, per second. Agreement is the rank correlation of both."
+        "What came of each choice of wires: the loss of the state from which the run went on less that before the next "
+        "choice, per second; beside it, where wires were tried before, the same in the trial. Agreement is the rank "
+        "correlation of both."
     )
     tables = folded(decision_tables(results))
     nothing = "No run decided about its wires, so there is nothing to compare with what was predicted."

@@ -156,17 +156,17 @@ def decision_tables(results: Study) -> list[tuple[str, Table]]:
     """(title, table): what became of the decisions of each line."""
     if results.summary.empty:
         return []
-    columns = ("policy", "runs", "decisions", "chosen", "loss fell", "score and gain agree",
+    columns = ("policy", "runs", "decisions", "trials", "chosen", "loss fell", "trial and outcome agree",
                "error of the curve")  # fmt: skip
     several = results.summary["family"].nunique() > 1
     rows = [
         (
-            row.line + (f", {row.family}" if several else ""), row.runs, row.decisions, row.choices,
-            f"{row.gained} of {row.scored}", number(row.correlation), number(row.curve_error),
+            row.line + (f", {row.family}" if several else ""), row.runs, row.decisions, row.trials, row.choices,
+            f"{row.gained} of {row.known}", number(row.correlation), number(row.curve_error),
         )
         for row in results.summary.itertuples(index=False)
     ]  # fmt: skip
-    numbers = (*columns[1:3], *columns[4:])
+    numbers = (*columns[1:4], *columns[5:])
     return [("Decisions about wires, predicted and real", Table(columns, rows, numbers))]
 
 

@@ -89,6 +89,17 @@ def test_time_is_that_of_the_slowest_rank_without_evaluations_and_bytes_are_of_a
     assert (row["accuracy"], row["loss"], row["steps"], row["bytes"]) == (0.4, 1.0, 10, 640.0)
 
 
+def test_tensors_that_travel_as_they_are_say_nothing_of_a_wire(tmp_path):
+    quality = [(10, "wire_error", block, error) for block, error in enumerate((0.0, 0.06, 0.0, 0.04))]
+    quality += [(10, "wire_length", block, length) for block, length in enumerate((1.0, 1.2, 1.0, 1.4))]
+    write_training(tmp_path / "a", [0.5], wire="fp8", values=quality)
+    write_training(tmp_path / "b", [0.5], wire="float32", values=[(10, "wire_error", 0, 0.0)])
+    runs = trainings(load([tmp_path])).runs.set_index("wire")
+    assert runs.at["fp8", "wire_error"] == pytest.approx(0.05)
+    assert runs.at["fp8", "wire_length"] == pytest.approx(1.3)
+    assert runs.at["float32", "wire_error"] == 0.0 and np.isnan(runs.at["float32", "wire_cosine"])
+
+
 def test_a_run_without_times_has_accuracies_and_no_bytes(tmp_path):
     for seed in (1, 2, 3):
         write_training(tmp_path / f"a{seed}", [0.1, 0.4], seed, timed=False)
@@ -220,32 +231,66 @@ def test_the_sentence_says_what_would_have_been_seen(results):
 def test_a_decision_is_put_beside_what_came_of_it(tmp_path):
     loss = np.concatenate([np.full(10, 2.0), np.full(10, 1.5), np.full(10, 1.8)])
     chosen = [
-        (1, 0, "fp8", 9.0), (11, 0, "sign", 4.0), (11, 1, "fp8", 6.0), (11, 2, "sign", np.nan), (21, 0, "sign", 1.0),
+        (0, "lgreco", 0, "fp8", 9.0), (10, "lgreco", 0, "sign", 4.0), (10, "lgreco", 1, "fp8", 6.0),
+        (10, "lgreco", 2, "sign", np.nan), (20, "lgreco", 0, "sign", 1.0), (20, "time", -1, "on", 0.1),
     ]  # fmt: skip
     write_training(tmp_path / "a", [0.3, 0.5, 0.4], loss=loss, policy="lgreco", choices=chosen, ms=2.0,
                    values=[(15, "curve_error", -1, -0.02)])  # fmt: skip
     results = made_of(tmp_path)
     rows = results.decisions
-    assert rows["step"].tolist() == [1, 11, 21] and rows["tensors"].tolist() == [1, 3, 1]
-    assert rows["choice"].tolist() == ["fp8", "sign (2), fp8 (1)", "sign"]
+    assert rows["step"].tolist() == [0, 10, 20] and rows["tensors"].tolist() == [1, 3, 1]
+    assert rows["choice"].tolist() == ["fp8", "sign (2), fp8 (1)", "sign"] and not rows["trial"].any()
     assert rows["score"].tolist() == [9.0, 6.0, 1.0]
     assert rows["loss_before"].tolist() == [2.0, 2.0, 1.5] and rows["loss_after"].tolist() == [2.0, 1.5, 1.8]
-    assert rows["accuracy_before"].isna().tolist() == [True, False, False]
     assert rows["accuracy_after"].tolist() == [0.3, 0.5, 0.4]
     assert rows["curve_error"].isna().tolist() == [True, False, True] and rows["curve_error"][1] == -0.02
-    assert rows["gained_per_s"][1] == pytest.approx(0.5 / 0.020)
+    assert rows["gained_per_s"].tolist() == pytest.approx([0.0, 0.5 / 0.020, -0.3 / 0.020])
     (told,) = results.summary.to_dict("records")
-    assert (told["decisions"], told["scored"], told["gained"], told["curve_error"]) == (3, 3, 1, 0.02)
-    assert np.isnan(told["correlation"])  # of three
+    assert (told["decisions"], told["known"], told["gained"], told["curve_error"]) == (3, 3, 1, 0.02)
+    assert np.isnan(told["correlation"])
 
 
-def test_scores_that_order_the_gains_correlate_with_them(tmp_path):
-    falls = np.array([0.0, 0.1, 0.3, 0.2, 0.6, 0.4, 0.5, 0.05])
-    loss = np.repeat(5.0 - np.cumsum(falls), 10)
-    chosen = [(10 * k + 1, -1, "fp8", fall) for k, fall in enumerate(falls)]
-    write_training(tmp_path / "a", [0.5] * 8, loss=loss, policy="adaprec", choices=chosen)
-    (told,) = made_of(tmp_path).summary.to_dict("records")
-    assert told["correlation"] == pytest.approx(1.0) and told["gained"] == 7
+def tried(tmp_path, gains, outcomes):
+    """A run that tries a wire for each of `gains` from one state and then goes on with each, by `outcomes`."""
+    loss, chosen, now = [2.0], [], 2.0  # the first step, before anything is decided
+    for k, gain in enumerate(gains):
+        chosen += [(len(loss), "wire", -1, f"w{k}", np.nan), (len(loss), "begin", -1, "beginning", np.nan),
+                   (len(loss), "end", -1, f"trial {k}", np.nan)]  # fmt: skip
+        loss += [2.0 - gain] * 10
+    for k, gain in enumerate(outcomes):
+        begin = "beginning" if k == 0 else f"segment {k - 1}"
+        chosen += [(len(loss), "wire", -1, f"w{k}", np.nan), (len(loss), "begin", -1, begin, np.nan),
+                   (len(loss), "end", -1, f"segment {k}", np.nan)]  # fmt: skip
+        now -= gain
+        loss += [now] * 10
+    write_training(
+        tmp_path / "a", [0.5], loss=np.array(loss), every=len(loss), policy="adaprec", choices=chosen
+    )
+    return made_of(tmp_path)
+
+
+def test_trials_are_told_from_decisions_and_losses_are_those_of_the_state_gone_on_from(tmp_path):
+    results = tried(tmp_path, [0.1, 0.5], [0.2, 0.3])
+    rows = results.decisions
+    assert rows["trial"].tolist() == [True, True, False, False]
+    assert rows["loss_before"].tolist() == pytest.approx(
+        [2.0, 2.0, 2.0, 1.8]
+    )  # not those of the trial before
+    assert rows["loss_after"].tolist() == pytest.approx([1.9, 1.5, 1.8, 1.5])
+    assert rows["tried_per_s"].isna().tolist() == [True, True, False, False]
+    assert rows["tried_per_s"].tolist()[2:] == pytest.approx([0.1 / 0.02, 0.5 / 0.02])
+    (told,) = results.summary.to_dict("records")
+    assert (told["decisions"], told["trials"], told["choices"]) == (2, 2, "w0: 1; w1: 1")
+
+
+@pytest.mark.parametrize("sign, expected", [(1, 1.0), (-1, -1.0)])
+def test_trials_that_order_the_outcomes_correlate_with_them(tmp_path, sign, expected):
+    gains = np.array([0.1, 0.3, 0.2, 0.6, 0.4, 0.5])
+    results = tried(tmp_path, gains, 0.1 + 0.05 * sign * gains)
+    (told,) = results.summary.to_dict("records")
+    assert told["correlation"] == pytest.approx(expected) and told["gained"] == 6
+    (figure,) = decision_figures(results)
+    assert len(figure.data) == 6
 
 
 # ---- variance
@@ -362,7 +407,7 @@ def test_figures_show_every_line_and_every_run(results):
     (price,) = price_figures(results)
     assert len(price.data) == 12
     (decided,) = decision_figures(results)
-    assert len(decided.data) == 9
+    assert len(decided.data) == 12
 
 
 def test_the_report_has_four_sections_more(root, results):

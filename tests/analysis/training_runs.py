@@ -22,7 +22,7 @@ def write_training(
 
     `accuracy`: after `every`, 2 `every`, ... steps of `ms` milliseconds, in which a rank's all-reduce carries `nbytes`;
     `loss` of each step; `seeds` {name: seed}, else all are `seed`; `values` [(step, name, block, number)]; `choices`
-    [(step, block, choice, score)].
+    [(step, name, block, choice, score)], after that step.
     """
     out.mkdir(parents=True)
     steps = every * len(accuracy)
@@ -32,7 +32,7 @@ def write_training(
         "app": "training", "problem": f"p{rate}{sorted(drawn.items())}{problem}", "run_id": str(out), "seed": seed,
         "problem_options": PROBLEM | {"run.seed": seed, "training.rate": rate} | (problem or {})
         | {f"seeds.{name}": value for name, value in drawn.items()},
-        "method": METHOD | {"run.guarantee": "none", "training.wire": wire, "training.policy": policy} | (method or {}),
+        "method": METHOD | {"run.guarantee": "none", "training.wire": wire, "policy.name": policy} | (method or {}),
         "options": OPTIONS, "config": {"run": {"seed": seed}},
         "reductions": {
             "bucket0": {"ordering": ordering, "region": "allreduce.bucket0", "wire": "as is" if policy else wire},
@@ -45,12 +45,16 @@ def write_training(
             tracer = Tracer(
                 out / rank_file(rank), attributes(rank, size, "none", ordering, **given), size=size
             )
+            tracer.at(0, 0)
+            if rank == 0:
+                _choose(tracer, 0, choices or [])
             for step in range(1, steps + 1):
                 tracer.at(0, step)
                 if timed:
                     _step(tracer, clock, ms * (1 if rank else 0.5), nbytes)
                 if rank == 0:
-                    _record(tracer, step, loss, values or [], choices or [])
+                    _record(tracer, step, loss, values or [])
+                    _choose(tracer, step, choices or [])
                 if step % every == 0:
                     _evaluate(tracer, clock, timed)
                     if rank == 0:
@@ -70,14 +74,17 @@ def _step(tracer, clock, ms, nbytes):
     tracer.event(tracer.name("step", OTHER), begin)
 
 
-def _record(tracer, step, loss, values, choices):
+def _record(tracer, step, loss, values):
     tracer.value("loss", loss[step - 1])
     for at, name, block, number in values:
         if at == step:
             tracer.value(name, number, block=block)
-    for at, block, choice, score in choices:
+
+
+def _choose(tracer, step, choices):
+    for at, name, block, choice, score in choices:
         if at == step:
-            tracer.choice("wire", block, choice, score)
+            tracer.choice(name, block, choice, score)
 
 
 def _evaluate(tracer, clock, timed):
@@ -108,6 +115,12 @@ def study_of(root):
                     wire, rate, values=quality if more else None, nbytes=1000 if wire == "as is" else 250,
                     ms=2.0 if wire == "as is" else 1.0,
                 )  # fmt: skip
-        chosen = [(step, -1, ("fp8", "as is")[step % 4 == 1], 1.0 / step) for step in (1, 11, 21)]
+        tasks = [(0, "fp8", "beginning", "trial fp8"), (5, "sign", "beginning", "trial sign")]
+        tasks += [(step, "fp8", "trial fp8", f"segment {step}") for step in (10, 15, 20, 25)]
+        chosen = [
+            (step, name, -1, choice, float(step))
+            for step, *choices in tasks
+            for name, choice in zip(("wire", "begin", "end"), choices, strict=True)
+        ]
         write_training(root / f"policy-{seed}", [0.3, 0.6, 0.76 + luck], seed, policy="adaprec", choices=chosen,
-                       values=[(11, "curve_error", -1, 0.01)])  # fmt: skip
+                       values=[(15, "curve_error", -1, 0.01)])  # fmt: skip
