@@ -90,7 +90,8 @@ def estimate(rows: Rows) -> Estimate:
         if not df[i]:
             continue
         reduction[i] = _above(((new.T @ y) ** 2).sum(axis=0), noise)
-        left = _above(left - reduction[i], noise)
+        y = y - new @ (new.T @ y)  # not left - reduction[i], which rounds at the size of these squares
+        left = _above((y**2).sum(axis=0), noise)
         for j in range(i, factors):
             traces[i, j] = ((new.T @ incidence[j]) ** 2).sum()
         basis = np.concatenate([basis, new], axis=1)

@@ -41,6 +41,9 @@ else:
     assert_type(fpna.expression(found), str)
     assert_type(fpna.outline(found), list[str])
 
+hook = fpna.ddp_hook(MPI.COMM_WORLD, ordering="direct", accumulate="exact", wire="fp8")
+assert callable(hook)
+
 try:
     fpna.wrap(MPI.COMM_WORLD, guarantee="exact", accumulation="exact", replay="runs/mine")
 except fpna.ChoiceError as error:
@@ -54,4 +57,5 @@ fpna.record(3)  # type: ignore[arg-type]
 comm.Allreduce(rows, total, axis="rows")  # type: ignore[arg-type]
 recording.step("one")  # type: ignore[arg-type]
 fpna.discover(added, "12")  # type: ignore[arg-type]
+fpna.ddp_hook(wires="fp8")  # type: ignore[call-arg]
 print(fpna.nothing)  # type: ignore[attr-defined]
