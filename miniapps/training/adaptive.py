@@ -1,12 +1,13 @@
 """Training as AdaPrec says (kernels.learning.adaprec): with several wires from one state, then on with the best.
 
-What is recorded are choices: after each step whether to go on (`task`: on, next, over), and where not, from which state
-(`begin`), over which `wire`, and as what the end is kept (`end`). So a replay needs no clock, and no policy.
+What is recorded are choices: after each step what comes next (`task`: on, look at the loss, end), and at the end of a
+task the state (`begin`) and the `wire` of another, and as what its end is kept (`end`). So a replay needs neither a
+clock nor the policy.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf, isfinite, nan
 
 import numpy as np
@@ -21,7 +22,7 @@ from miniapps.training.optimiser import rate_at
 
 POINTS = 3  # losses of held-out images in a task
 TRIAL = "trial "  # the state after a trial begins so
-BEGINNING = "beginning"  # of the run, as a choice
+BEGINNING, NOTHING = "beginning", "nothing"  # the state of the start, and no wire, as choices
 
 
 @dataclass
@@ -36,15 +37,7 @@ class State:
     rates: float  # their sum so far
 
 
-@dataclass
-class Measured:
-    """What rank 0 sees of a task."""
-
-    task: Task
-    begun: float
-    steps: int = 0
-    losses: list[float] = field(default_factory=list)
-    rates: list[float] = field(default_factory=list)
+Curve = list[tuple[float, float]]  # (sum of rates, loss of the images that are held out)
 
 
 class Adaptive(Course):
@@ -54,33 +47,27 @@ class Adaptive(Course):
         import scipy.optimize  # noqa: F401 (for curves: a second that no segment should pay for)
 
         super().__init__(trainer, position)
-        self._policy = adaprec(self.config)
-        self._rates, self._end, self._spoiled = 0.0, "", False
+        self._rates, self._begin, self._end, self._spoiled = 0.0, START, "", False
         self._states = {START: self._state()}
-        self._now: Measured | None = None  # on rank 0, where nothing is replayed
-        self._known: dict[str, tuple[list[float], list[float]]] = {
-            START: ([], [])
-        }  # (rates, losses) up to a state
-        self._task: Task | None = None  # on all ranks
-        self._final = START  # the state that the run ends with, on rank 0
-        self._speculated: int | None = None  # when a step of a trial began
+        self._known: dict[str, Curve] = {START: []}  # of each state, of the task that led to it
+        self._seen: Curve = []  # of the task under way
+        self._speculated: int | None = None  # when the step of a trial began that is under way
+        # Where nothing is replayed; the first two are those of rank 0.
+        self._policy = adaprec(self.config)
+        self._task_begun, self._steps = 0.0, 0
+        self._task: Task | None = None
+        self._final = START
 
     def another(self) -> bool:
         """Go to the next step, maybe of another state."""
+        what = self.ctx.choose("task", self._verdict)
+        if what != "on" and self._end:
+            self._look()
         if self._speculated is not None:
             self.trainer.tracer.event(self.trainer.name["speculate"], self._speculated)
             self._speculated = None
-        what = self.ctx.choose("task", self._verdict)
-        if what != "on":
-            if self._end:
-                self._states[self._end] = self._state()
-            begin = self.ctx.choose("begin", lambda: (self._begin() or BEGINNING, nan))
-            self._load(START if begin == BEGINNING else begin)
-            if what == "over":
-                return False
-            wire = self.ctx.choose("wire", lambda: (self._agreed().wire, nan))
-            self._end = self.ctx.choose("end", lambda: (self._agreed().end, nan))
-            self._go_on_over(wire, begin)
+        if what == "end" and not self._begin_task():
+            return False
         if self._end.startswith(TRIAL):
             self._speculated = self.trainer.tracer.clock()
         training = self.config.training
@@ -92,6 +79,40 @@ class Adaptive(Course):
         """The task is over, and its loss no number, so that the policy steps back."""
         self._spoiled = True
         return True
+
+    def _look(self) -> None:
+        """Measure the loss of the images that are held out."""
+        loss = inf if self._spoiled else self.trainer.held_out_loss()
+        self._seen.append((self._rates, loss))
+        if self.ctx.rank == 0:
+            self.trainer.tracer.value("held_out_loss", loss)
+
+    def _begin_task(self) -> bool:
+        """End the task under way, if there is one, and begin the next; False when there is none."""
+        if self._end:
+            self._states[self._end] = self._state()
+            self._compare_curve()
+            self._known[self._end] = [*self._known[self._begin][-1:], *self._seen]
+        begin = self.ctx.choose("begin", self._decided)
+        self._begin = START if begin == BEGINNING else begin
+        self._load(self._begin)
+        wire = self.ctx.choose("wire", lambda: (self._task.wire if self._task else NOTHING, nan))
+        if wire == NOTHING:
+            return False
+        self._end = self.ctx.choose("end", lambda: (self._task.end if self._task else NOTHING, nan))
+        self._seen = []
+        self._go_on_over(wire)
+        return True
+
+    def _compare_curve(self) -> None:
+        """Record how far the end of a segment is from where the trial before it promised to come."""
+        points = [*self._known[self._begin], self._seen[-1]]
+        if self.ctx.rank or not self._begin.startswith(TRIAL) or not all(isfinite(y) for _, y in points):
+            return
+        rates, losses = zip(*points[:-1], strict=True)
+        there = predict(rates, losses, points[-1][0])
+        if not there.failed:
+            self.trainer.tracer.value("curve_error", abs(there.mean - points[-1][1]))
 
     # ---- states
 
@@ -115,9 +136,9 @@ class Adaptive(Course):
                 array[...] = values
         self.position, self._rates, self._spoiled = state.position, state.rates, False
 
-    def _go_on_over(self, wire: str, begin: str) -> None:
+    def _go_on_over(self, wire: str) -> None:
         """Feedback begins with nothing lost, unless the state was reached over the same wire."""
-        state = self._states[START if begin == BEGINNING else begin]
+        state = self._states[self._begin]
         self.trainer.assign([wire] * len(self.trainer.shapes))
         same = state.wires == self.trainer.wires
         self.trainer.exchange.restore_lost(state.lost if same else {})
@@ -125,53 +146,32 @@ class Adaptive(Course):
     # ---- decisions, where nothing is replayed; collective
 
     def _verdict(self) -> tuple[str, float]:
-        """What comes after the step that was made: `on`, `next`, `over`; and the seconds so far."""
-        comm, now = self.ctx.comm, self._now
-        look = ended = False
-        if now is not None:
-            spent = self.elapsed() - now.begun
-            now.steps += 1
-            task, training = now.task, self.config.training
-            done = now.steps / task.steps if task.steps else spent / task.seconds
-            ended = done >= 1 or spent >= task.seconds or self.position >= training.last or self._spoiled
-            look = ended or done * POINTS >= len(now.losses) + 1
-        look, ended, begun = comm.bcast((look, ended, now is not None))
-        if look:
-            loss = inf if self._spoiled else self.trainer.held_out_loss()
-            if now is not None:
-                now.losses.append(loss)
-                now.rates.append(self._rates)
-        if begun and not ended:
-            return "on", comm.bcast(self.elapsed())
-        if now is not None:
-            self._settle(now)
+        """What comes after the step that was made, and the seconds so far."""
+        now, what, training = self.elapsed(), "on", self.config.training
+        if self._task is None:
+            what = "end"
+        elif self.ctx.rank == 0:
+            self._steps += 1
+            task, spent = self._task, now - self._task_begun
+            done = self._steps / task.steps if task.steps else spent / task.seconds
+            if done >= 1 or spent >= task.seconds or self.position >= training.last or self._spoiled:
+                what = "end"
+            elif done * POINTS >= len(self._seen) + 1:
+                what = "look"
+        return self.ctx.comm.bcast((what, now))
+
+    def _decided(self) -> tuple[str, float]:
+        """The state from which the run goes on, or ends; tells the policy what became of the task under way."""
         if self.ctx.rank == 0:
-            self._task = self._policy.task()
-            self._final = self._policy.state
-            if self._task is not None and self._position_of(self._task.begin) >= self.config.training.last:
+            if self._task is not None:
+                rates, losses = zip(*self._seen, strict=True)
+                self._policy.done(max(self.elapsed() - self._task_begun, 1e-9), losses, rates)
+            self._task, self._final = self._policy.task(), self._policy.state
+            if (
+                self._task is not None
+                and self._states[self._task.begin].position >= self.config.training.last
+            ):
                 self._final, self._task = self._task.begin, None
-        self._task = comm.bcast(self._task)
-        if self._task is not None and self.ctx.rank == 0:
-            self._now = Measured(self._task, self.elapsed())
-        return ("over" if self._task is None else "next"), comm.bcast(self.elapsed())
-
-    def _settle(self, now: Measured) -> None:
-        """Tell the policy what became of a task, and record how far from the truth its curve was."""
-        rates, losses = self._known[now.task.begin]
-        self._known[now.task.end] = [*rates[-1:], *now.rates], [*losses[-1:], *now.losses]
-        if now.task.begin.startswith(TRIAL) and all(map(isfinite, [*losses, now.losses[-1]])):
-            there = predict(rates, losses, now.rates[-1])
-            if not there.failed:
-                self.trainer.tracer.value("curve_error", abs(there.mean - now.losses[-1]))
-        self._policy.done(max(self.elapsed() - now.begun, 1e-9), now.losses, now.rates)
-
-    def _position_of(self, name: str) -> int:
-        return self.position if name == self._end else self._states[name].position
-
-    def _agreed(self) -> Task:
-        assert self._task is not None
-        return self._task
-
-    def _begin(self) -> str:
-        """The state that comes next."""
-        return self.ctx.comm.bcast(self._final) if self._task is None else self._task.begin
+            self._task_begun, self._steps = self.elapsed(), 0
+        self._task, self._final = self.ctx.comm.bcast((self._task, self._final))
+        return (self._final if self._task is None else self._task.begin) or BEGINNING, nan

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from math import prod
 from typing import Annotated, Any, Literal
 
@@ -40,19 +40,13 @@ class Shapes(msgspec.Struct):
 def problem_of(config, options, size: int) -> dict[str, Any]:
     """The options that a run and the checkpoint that it continues from must share, flat; with feedback these are more,
     for what it keeps belongs to a wire."""
-    kept = {name: asdict(getattr(config, name)) for name in ("data", "model", "training", "seeds")}
+    sections = {name: getattr(config, name) for name in ("data", "model", "training", "seeds")}
     flat = {
-        f"{section}.{name}": value for section, options in kept.items() for name, value in options.items()
+        f"{name}.{option.name}": getattr(section, option.name)
+        for name, section in sections.items()
+        for option in fields(section)
+        if option.metadata["role"] == "problem"
     }
-    for free in (
-        "data.dir",
-        "training.until",
-        "training.overlap",
-        "training.calls",
-        "training.wire",
-        "training.divide",
-    ):
-        del flat[free]
     return flat | feedback.described(config, options, size)
 
 

@@ -10,7 +10,7 @@ from kernels.allreduce import Reduction
 from kernels.allreduce.coding import coding
 from kernels.guarantees import ChoiceError
 from kernels.learning.adaprec import SEGMENTS, AdaPrec
-from kernels.wires import cells_of
+from kernels.wires import PLAIN, cells_of
 from miniapps.errors import UsageError
 from miniapps.runner import replay
 from miniapps.training.buckets import cut
@@ -21,10 +21,12 @@ CLOCKED = {"fastest": "fastest", "adaprec": "task", "adaprec-poster": "task"}
 
 def candidates(config) -> list[str]:
     """The wires of `policy.candidates`, and under lgreco that to be compared with; of a fixed policy its own."""
-    if config.policy.name == "fixed":
+    if config.training.policy == "fixed":
         return [config.training.wire]
-    given = config.policy.candidates.split()
-    return list(dict.fromkeys([*given, config.training.wire])) if config.policy.name == "lgreco" else given
+    given = config.training.candidates.split()
+    return (
+        list(dict.fromkeys([*given, config.training.wire])) if config.training.policy == "lgreco" else given
+    )
 
 
 def chosen_for(shapes: Sequence[tuple[int, ...]]) -> list[int]:
@@ -47,9 +49,9 @@ def for_all(shapes: Sequence[tuple[int, ...]], wires: dict[int, str], first: str
 
 def adaprec(config) -> AdaPrec:
     """The state machine of the policy. Raises ValueError for a budget that cannot be divided."""
-    form = "poster" if config.policy.name == "adaprec-poster" else "improved"
+    form = "poster" if config.training.policy == "adaprec-poster" else "improved"
     steps = config.training.steps // SEGMENTS
-    return AdaPrec(candidates(config), config.policy.seconds, form=form, steps=steps)
+    return AdaPrec(candidates(config), config.training.seconds, form=form, steps=steps)
 
 
 def validate(config, options, shapes: Sequence[tuple[int, ...]]) -> None:
@@ -58,7 +60,7 @@ def validate(config, options, shapes: Sequence[tuple[int, ...]]) -> None:
     _require_options(config)
     for wire in candidates(config):
         used = coding(wire)
-        if used is None and config.policy.name != "fixed":
+        if used is None and config.training.policy != "fixed":
             raise UsageError(
                 f"--candidates: {wire!r} loses nothing, and is added as the library likes; float32 is the candidate "
                 "that loses nothing"
@@ -69,44 +71,44 @@ def validate(config, options, shapes: Sequence[tuple[int, ...]]) -> None:
             reduction = Reduction(ordering, *own, accumulation=accumulation, **bucket.over())
             if used is not None:
                 reduction.require(options.policy.level)
-    if config.policy.tries:
+    if config.training.tries:
         try:
             adaprec(config)
         except ValueError as error:
-            raise UsageError(f"--policy {config.policy.name}: {error}") from error
+            raise UsageError(f"--policy {config.training.policy}: {error}") from error
     _require_clock(config, options)
 
 
 def _require_options(config) -> None:
-    policy, wire = config.policy, config.training.wire
-    if policy.name == "fixed":
+    policy, wire = config.training.policy, config.training.wire
+    if policy == "fixed":
         return
-    given = policy.candidates.split()
+    given = config.training.candidates.split()
     if not given or len(set(given)) < len(given):
         raise UsageError(
-            f"--candidates {policy.candidates!r}: give the wires that --policy {policy.name} chooses from, each once, "
-            'with spaces between: "float32 fp8 sign"'
+            f"--candidates {config.training.candidates!r}: give the wires that --policy {policy} chooses from, each "
+            'once, with spaces between: "float32 fp8 sign"'
         )
-    if policy.name == "lgreco" and coding(wire) is None:
+    if policy == "lgreco" and coding(wire) is None:
         raise UsageError(
             f"--policy lgreco saves bytes at no more error than --wire, and {wire!r} makes none; name the wire to be "
             "compared with: --wire table:n=4"
         )
-    if policy.name != "lgreco" and coding(wire) is not None:
-        raise UsageError(f"--wire {wire}: --policy {policy.name} chooses the wires; leave one of both out")
-    if policy.tries and not policy.seconds:
-        raise UsageError(f"--policy {policy.name} divides a time: give it with --seconds")
+    if policy != "lgreco" and wire != PLAIN:
+        raise UsageError(f"--wire {wire}: --policy {policy} chooses the wires; leave one of both out")
+    if config.training.tries and not config.training.seconds:
+        raise UsageError(f"--policy {policy} divides a time: give it with --seconds")
     if config.output.restart or config.output.checkpoint_every:
         raise UsageError(
-            f"--policy {policy.name}: checkpoints do not hold what it knows; leave --restart and --checkpoint-every out"
+            f"--policy {policy}: checkpoints do not hold what it knows; leave --restart and --checkpoint-every out"
         )
 
 
 def _require_clock(config, options) -> None:
     """Raise UsageError where a clock decides, and nobody has promised what it says."""
-    policy = config.policy
-    option, name = (f"--policy {policy.name}", CLOCKED.get(policy.name))
-    if name is None and policy.seconds:
+    policy = config.training.policy
+    option, name = f"--policy {policy}", CLOCKED.get(policy)
+    if name is None and config.training.seconds:
         option, name = "--seconds", "time"
     if name is None:
         return

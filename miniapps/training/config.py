@@ -114,38 +114,7 @@ class Training:
         effect="reduction",
         flag="--divide",
     )
-    overlap: bool = option(
-        True,
-        help="buckets travel while the layers before them are still computed",
-        role="method",
-        effect="cost",
-        flag="--overlap",
-    )
-    calls: str = option(
-        "auto",
-        help="network calls: one per micro-batch, or one per rank (bits then follow the layout); auto: per rank under "
-        "guarantees none and run, per micro-batch under layout and exact",
-        choices=("auto", "block", "rank"),
-        role="method",
-        effect="guarantee",
-    )
-
-    @property
-    def last(self) -> int:
-        """The step after which the run stops."""
-        return self.steps if self.until is None else self.until
-
-    @property
-    def blocks(self) -> int:
-        """Micro-batches of a step."""
-        return self.batch // self.micro
-
-
-@dataclass
-class Policy:
-    """Who decides over which wires gradients go, and when the run ends."""
-
-    name: str = option(
+    policy: str = option(
         "fixed",
         help="fixed: --wire; fastest: for each kind of tensor the wire of the least measured time; lgreco: for each "
         "tensor one, of the fewest bytes in all at no more error than --wire; adaprec, adaprec-poster: what gains most "
@@ -172,11 +141,36 @@ class Policy:
         minimum=0.0,
         maximum=HUGE,
     )
+    overlap: bool = option(
+        True,
+        help="buckets travel while the layers before them are still computed",
+        role="method",
+        effect="cost",
+        flag="--overlap",
+    )
+    calls: str = option(
+        "auto",
+        help="network calls: one per micro-batch, or one per rank (bits then follow the layout); auto: per rank under "
+        "guarantees none and run, per micro-batch under layout and exact",
+        choices=("auto", "block", "rank"),
+        role="method",
+        effect="guarantee",
+    )
+
+    @property
+    def last(self) -> int:
+        """The step after which the run stops."""
+        return self.steps if self.until is None else self.until
+
+    @property
+    def blocks(self) -> int:
+        """Micro-batches of a step."""
+        return self.batch // self.micro
 
     @property
     def tries(self) -> bool:
-        """Whether it trains with several wires from one state."""
-        return self.name.startswith("adaprec")
+        """Whether the policy trains with several wires from one state."""
+        return self.policy.startswith("adaprec")
 
 
 @dataclass
@@ -241,7 +235,6 @@ class TrainingConfig:
     data: Images = section(Images)
     model: Model = section(Model)
     training: Training = section(Training)
-    policy: Policy = section(Policy)
     seeds: Seeds = section(Seeds)
     evaluation: Evaluation = section(Evaluation)
     output: Output = section(Output)

@@ -33,7 +33,7 @@ class Course:
         """Go to the next step; False when there is none. Collective."""
         if self.position >= self.config.training.last:
             return False
-        if self.config.policy.seconds and self.ctx.choose("time", self._measured) == "over":
+        if self.config.training.seconds and self.ctx.choose("time", self._measured) == "over":
             return False
         self.decide()
         self.position += 1
@@ -56,7 +56,7 @@ class Course:
 
     def _measured(self) -> tuple[str, float]:
         seconds = self.ctx.comm.bcast(self.elapsed())
-        return ("over" if seconds >= self.config.policy.seconds else "on"), seconds
+        return ("over" if seconds >= self.config.training.seconds else "on"), seconds
 
 
 class Fastest(Course):
@@ -135,10 +135,10 @@ class LGreco(Course):
 
 def course(trainer, position: int) -> Course:
     """The course that `--policy` names, from step `position` on."""
-    if trainer.config.policy.tries:
+    if trainer.config.training.tries:
         from miniapps.training.adaptive import Adaptive
 
         return Adaptive(trainer, position)
-    return {"fixed": Course, "fastest": Fastest, "lgreco": LGreco}[trainer.config.policy.name](
+    return {"fixed": Course, "fastest": Fastest, "lgreco": LGreco}[trainer.config.training.policy](
         trainer, position
     )

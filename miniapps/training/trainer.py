@@ -64,7 +64,7 @@ class Trainer:
         self.calls = [[block] for block in self.own] if self.per_block else [self.own]
         most = max(TEST_BLOCK, training.micro * len(self.calls[0]))
         self.network = Network(model.forward, weights, (edge, edge), most, self.data.largest)
-        held = data.held_out(config.data.name) & config.policy.tries
+        held = data.held_out(config.data.name) & config.training.tries
         self.held, self.learned = np.flatnonzero(held), np.flatnonzero(~held)
         self.batches = Batches(len(self.learned), training.batch, training.micro, config.seeds.data)
         once = 1.0 / training.batch

@@ -35,7 +35,7 @@ def validate(config, options, size: int) -> None:
             f"training.batch = {training.batch} images cannot be cut into micro-batches of {training.micro}; choose a "
             "multiple of training.micro"
         )
-    images = COUNTS[name][0] - config.policy.tries * int(held_out(name).sum())
+    images = COUNTS[name][0] - training.tries * int(held_out(name).sum())
     if training.batch > images:
         raise UsageError(
             f"training.batch = {training.batch}: {name} has {images} images; choose a smaller batch"
@@ -71,7 +71,7 @@ def memory(config, options, size: int) -> Need:
     most = -(-training.blocks // size)
     rows, images = (most, training.micro) if training.calls == "block" else (1, most * training.micro)
     of_image = edge * edge * model.channels * 3 // 2 if model.name == "cnn" else 4 * model.hidden
-    states = 2 * (len(choosing.candidates(config)) + 3) * config.policy.tries  # that AdaPrec keeps
+    states = 2 * (len(choosing.candidates(config)) + 3) * training.tries  # that AdaPrec keeps
     fixed = TORCH + sum(COUNTS[config.data.name]) * edge * edge + 4 * (8 + states + 3 * rows) * parameters
     return Need(
         fixed + ACTIVATION * max(images, 250) * of_image,

@@ -48,7 +48,7 @@ class CodedReducer(Reducer):
     partial sums are. A subclass implements `_stages(contributions, out)`, which fills `out` (n,).
     """
 
-    _apart_kept = True  # whether every rank keeps what is lost of another part of the total, maybe of none; else of all
+    _apart_kept = True  # whether a rank keeps what is lost of a part of the total, maybe none; else of all
 
     def __init__(self, comm, reduction, name, counts: Sequence[int] | None = None, apart: bool = False):
         super().__init__(comm, reduction, name)
