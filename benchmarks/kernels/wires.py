@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.harness.results import machine, report
+from benchmarks.harness.results import add_quiet, machine, report
 from benchmarks.harness.turns import in_turn, ratio, timed
 from kernels.wires import cells_of, codec, quality
 
@@ -38,17 +38,18 @@ def main(argv=None) -> None:
     parser.add_argument("--wires", nargs="+", default=CODECS, help="codecs")
     parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--json", help="write table and raw values to this file")
+    add_quiet(parser)
     asked = parser.parse_args(argv)
-    rows = [row for n in asked.sizes for row in measured(n, asked.wires, asked.rounds)]
+    rows = [row for n in asked.sizes for row in measured(n, asked)]
     report("codecs of wires", rows, machine(), asked.json)
 
 
-def measured(n: int, texts: list[str], rounds: int) -> list[dict]:
+def measured(n: int, asked: argparse.Namespace) -> list[dict]:
     """Rows of one size."""
     x, cells = np.random.default_rng(0).standard_normal(n).astype(np.float32), cells_of(n)
     into, out = np.zeros(n, np.float32), np.empty(n, np.float32)
     calls, bytes_of, errors = {("copy", "copy"): partial(np.copyto, out, x)}, {"copy": 4.0 * n}, {"copy": 0.0}
-    for text in texts:
+    for text in asked.wires:
         one = codec(text)
         data = np.empty(one.nbytes(cells), np.uint8)
         one.encode(x, cells, data)
@@ -58,7 +59,8 @@ def measured(n: int, texts: list[str], rounds: int) -> list[dict]:
         calls[text, "decode"] = partial(one.decode, data, cells, out)
         calls[text, "decode_add"] = partial(one.decode_add, data, cells, into)
     repeats = {key: max(1, round(LEAST / timed(call, 1))) for key, call in calls.items()}
-    seconds = in_turn({key: partial(timed, calls[key], repeats[key]) for key in calls}, rounds)
+    variants = {key: partial(timed, calls[key], repeats[key]) for key in calls}
+    seconds = in_turn(variants, asked.rounds, asked.quiet)
     return [
         {
             "wire": text,
