@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.harness.launching import on_nodes
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import in_turn, ratio
 
@@ -75,19 +76,8 @@ def rows_of_times(part: str, each: int, nbytes: int, seconds: dict[str, list[flo
 
 
 def job(nodes, each: int, mpi: str, module: list[str]) -> str:
-    """What a module prints on so many ranks of each node. Raises RuntimeError where it does not end with 0."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as wrong:
-        ended = nodes.run(
-            [sys.executable, "-m", *module], NODES * each, each, LIMIT_S, mpi=mpi, stdout=out, stderr=wrong,
-            environment={"OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
-        texts = []
-        for file in (out, wrong):
-            file.seek(0)
-            texts.append(file.read().decode(errors="replace"))
-    if ended.code:
-        raise RuntimeError(f"{' '.join(module)} ended with {ended.code}:\n{texts[0]}\n{texts[1]}")
-    return texts[0]
+    """What a module prints on so many ranks of each node."""
+    return on_nodes(nodes, [sys.executable, "-m", *module], NODES * each, each, mpi, LIMIT_S)
 
 
 def worker(trees: str, nbytes: int, rounds: int) -> None:

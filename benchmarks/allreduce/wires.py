@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.harness.launching import ROOT, launcher
+from benchmarks.harness.launching import ROOT, launcher, on_nodes
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import in_turn, ratio
 
@@ -73,7 +73,9 @@ def over_links(part: str, options) -> list[dict]:
 
     rate = RATES[part] / 8 * PAYLOAD
     with cluster(nodes=2, link=[part]) as nodes:
-        real = json.loads(on_nodes(nodes, options.mpi, SHORTER, options.rounds))
+        real = json.loads(
+            on_nodes(nodes, asked(SHORTER, options.rounds), RANKS, RANKS // 2, options.mpi, LIMIT_S)
+        )
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "links.json"
         file.write_text(json.dumps({"rates": [[0, rate], [rate, 0]], "of": "nodes"}))
@@ -110,22 +112,6 @@ def alone(mpi: str, nbytes: int, rounds: int, links: str = "") -> dict[str, list
     if ended.returncode:
         raise RuntimeError(f"{' '.join(command)} ended with {ended.returncode}:\n{ended.stderr}")
     return json.loads(ended.stdout)
-
-
-def on_nodes(nodes, mpi: str, nbytes: int, rounds: int) -> str:
-    """As `alone`, as text, on the nodes of a cluster."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as wrong:
-        ended = nodes.run(
-            asked(nbytes, rounds), RANKS, RANKS // 2, LIMIT_S, mpi=mpi, stdout=out, stderr=wrong,
-            environment={"OMP_NUM_THREADS": "1"}, cwd=ROOT,
-        )  # fmt: skip
-        texts = []
-        for file in (out, wrong):
-            file.seek(0)
-            texts.append(file.read().decode(errors="replace"))
-    if ended.code:
-        raise RuntimeError(f"a job on the cluster ended with {ended.code}:\n{texts[0]}\n{texts[1]}")
-    return texts[0]
 
 
 def asked(nbytes: int, rounds: int, links: str = "") -> list[str]:

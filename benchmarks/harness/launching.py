@@ -78,3 +78,20 @@ def launcher(library: str) -> tuple[list[str], dict[str, str]]:
         command = [str(mpirun), "--oversubscribe", "--allow-run-as-root", "--bind-to", "none"]
         return command, {"MPI4PY_MPIABI": "openmpi", "MPI4PY_LIBMPI": str(libmpi)}
     raise ValueError(f"unknown MPI library {library!r}; known: {', '.join(LIBRARIES)}")
+
+
+def on_nodes(nodes, words: list[str], ranks: int, per_node: int, mpi: str, limit: float) -> str:
+    """What a command prints on so many ranks of a cluster (`jobs.cluster`), `per_node` on each node. Raises
+    RuntimeError where it does not end with 0."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as wrong:
+        ended = nodes.run(
+            words, ranks, per_node, limit, mpi=mpi, stdout=out, stderr=wrong, environment={"OMP_NUM_THREADS": "1"},
+            cwd=ROOT,
+        )  # fmt: skip
+        texts = []
+        for file in (out, wrong):
+            file.seek(0)
+            texts.append(file.read().decode(errors="replace"))
+    if ended.code:
+        raise RuntimeError(f"{' '.join(words)} ended with {ended.code}:\n{texts[0]}\n{texts[1]}")
+    return texts[0]

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from miniapps.checkpoints.options import Output
 from miniapps.runner.config import HUGE, INT32, option, section
 
 INITIAL = ("random", "kolmogorov", "decaying")
@@ -114,7 +115,7 @@ class Closure:
 
 
 @dataclass
-class Output:
+class CoupledOutput(Output):
     """Files beside the trace."""
 
     snapshot_every: int = option(
@@ -124,21 +125,6 @@ class Output:
         flag="--snapshot-every",
         minimum=0,
         maximum=INT32,
-    )
-    checkpoint_every: int = option(
-        0,
-        help="steps between checkpoints; 0: none",
-        role="control",
-        flag="--checkpoint-every",
-        minimum=0,
-        maximum=INT32,
-    )
-    restart: str = option(
-        "",
-        help="checkpoint file to continue from",
-        role="control",
-        flag="--restart",
-        effect="restart",
     )
 
 
@@ -151,4 +137,4 @@ class CoupledConfig:
     time: Time = section(Time)
     poisson: Poisson = section(Poisson)
     closure: Closure = section(Closure)
-    output: Output = section(Output)
+    output: CoupledOutput = section(CoupledOutput)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from miniapps.checkpoints.options import Output
 from miniapps.runner.config import HUGE, INT32, SEEDS, option, section
 
 DATA = ("fashion", "mnist5000", "digits", "blobs")
@@ -204,27 +205,6 @@ class Evaluation:
         flag="--target",
         minimum=0.0,
         maximum=1.0,
-    )
-
-
-@dataclass
-class Output:
-    """Files beside the trace."""
-
-    checkpoint_every: int = option(
-        0,
-        help="steps between checkpoints; 0: none",
-        role="control",
-        flag="--checkpoint-every",
-        minimum=0,
-        maximum=INT32,
-    )
-    restart: str = option(
-        "",
-        help="checkpoint file to continue from",
-        role="control",
-        flag="--restart",
-        effect="restart",
     )
 
 

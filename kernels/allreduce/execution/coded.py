@@ -18,7 +18,7 @@ from mpi4py import MPI
 from kernels import _native
 from kernels.allreduce import accumulate
 from kernels.allreduce.coding import CHEAPEST_BITS, part_of
-from kernels.allreduce.execution.reducer import Reducer
+from kernels.allreduce.execution.reducer import Reducer, require_blocks
 from kernels.allreduce.reduction import Reduction
 from kernels.allreduce.schedule import OWN, TOTAL, Message, Schedule, transfers
 from kernels.guarantees import ChoiceError
@@ -360,20 +360,14 @@ class HopReducer(CodedReducer):
 
     def _fitting(self, contributions, out):
         x = super()._fitting(contributions, out)
-        self._require_blocks(x)
+        require_blocks(self, self._blocks, x)
         return x
-
-    def _require_blocks(self, contributions: np.ndarray) -> None:
-        if self._blocks not in (None, len(contributions)):
-            raise ValueError(
-                f"{self} was planned for {self._blocks} blocks on this rank, got {len(contributions)} contributions"
-            )
 
     def _rows(self, contributions):
         return np.ascontiguousarray(contributions).reshape(len(contributions), self._cells.n)
 
     def _stages(self, contributions, out):
-        self._require_blocks(contributions)
+        require_blocks(self, self._blocks, contributions)
         if self._blocks is None:
             self._held.load(contributions, self._memory.own[0])
         else:

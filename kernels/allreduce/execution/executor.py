@@ -20,7 +20,7 @@ from kernels.allreduce.collectives import part_of
 from kernels.allreduce.execution.handover import Merged, Stored, Summed
 from kernels.allreduce.execution.placement import nodes_of
 from kernels.allreduce.execution.program import agreed_gathers_from
-from kernels.allreduce.execution.reducer import Reducer
+from kernels.allreduce.execution.reducer import Reducer, require_blocks
 from kernels.allreduce.execution.route import Flight, Ready, Rounding, Route
 from kernels.allreduce.local import left_to_right
 from kernels.allreduce.operations import COPY, Operation
@@ -142,7 +142,7 @@ class ScheduleReducer(Reducer):
 
     def _take(self, contributions: np.ndarray, out: np.ndarray) -> list[Ready]:
         """The steps for these contributions, copied or where they are; `out` may be the memory of one of them."""
-        self._require_blocks(contributions)
+        require_blocks(self, self._blocks, contributions)
         if self._blocks is None and len(contributions) != 1:
             self._operation.fold(contributions, self._own[0, ...])
         elif self._copied or not contributions.flags.c_contiguous:
@@ -158,14 +158,8 @@ class ScheduleReducer(Reducer):
 
     def _fitting(self, contributions, out):
         x = super()._fitting(contributions, out)
-        self._require_blocks(x)
+        require_blocks(self, self._blocks, x)
         return x
-
-    def _require_blocks(self, contributions: np.ndarray) -> None:
-        if self._blocks not in (None, len(contributions)):
-            raise ValueError(
-                f"{self} was planned for {self._blocks} blocks on this rank, got {len(contributions)} contributions"
-            )
 
     def _across(self, contributions: np.ndarray, out: np.ndarray) -> bool:
         """Whether the total would lie across contributions, rather than elsewhere or in the very place of one."""
@@ -218,7 +212,7 @@ class AccumulatingReducer(ScheduleReducer):
         return super()._reduce_added(added)
 
     def _take(self, contributions, out):
-        self._require_blocks(contributions)
+        require_blocks(self, self._blocks, contributions)
         if self._held.propose is not None:
             most = self._proposal(self._held.propose, contributions)
             self._comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
@@ -271,7 +265,7 @@ class AccumulatingReducer(ScheduleReducer):
         return total
 
     def _begin(self, contributions, out):
-        self._require_blocks(contributions)
+        require_blocks(self, self._blocks, contributions)
         self._out, self._flight = out, None
         if self._held.propose is None:
             self._flight = Flight(self._load(contributions))

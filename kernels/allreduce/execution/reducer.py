@@ -291,6 +291,14 @@ def as_bytes(array: np.ndarray) -> np.ndarray:
     return array.reshape(-1).view(np.uint8)
 
 
+def require_blocks(reducer: Reducer, planned: int | None, contributions: np.ndarray) -> None:
+    """Raise ValueError unless there is a contribution for each of the blocks that were planned for, if any were."""
+    if planned not in (None, len(contributions)):
+        raise ValueError(
+            f"{reducer} was planned for {planned} blocks on this rank, got {len(contributions)} contributions"
+        )
+
+
 def free_requests(requests: list[MPI.Prequest]) -> None:
     if MPI.Is_finalized():
         return
