@@ -382,7 +382,7 @@ def mistakes_are_named_on_all_ranks():
             {"collective": "reduce-scatter", "bounds": [0] * (SIZE + 2), "shape": 0},
             f"among {SIZE} ranks needs {SIZE + 1}",
         ),
-        ({"wire": "bfloat16"}, "unknown wire 'bfloat16': choose one of as is"),
+        ({"wire": "morse"}, "unknown wire 'morse': choose one of as is"),
         ({"ordering": "k-nomial:k=x"}, "choose 2 to 65536, not 'x'"),
         ({"ordering": "k-nomial:j=3"}, "'j=3' is no parameter of k-nomial"),
         ({"ordering": "linear:k=3"}, "takes no parameters"),

@@ -83,7 +83,9 @@ def a_packing_that_is_given_is_taken_and_the_file_is_not_read():
             totals[what] = reducer(xs[RANK]).tobytes()
     if totals["recorded"] != simulate("trees", xs, packing=packing)[RANK].tobytes():
         yield "the packing that was given was not taken"
-    if SIZE > 2 and totals["file"] == totals["recorded"]:
+    if (
+        SIZE > 3 and totals["file"] == totals["recorded"]
+    ):  # three ranks have few trees, which may be the same ones
         yield "other links gave the same bits"
 
 
