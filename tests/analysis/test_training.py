@@ -144,7 +144,7 @@ def test_the_least_difference_is_that_of_tables_of_power():
 
 
 def test_drawn_differences_of_the_least_size_are_seen_in_four_of_five_samples():
-    n, trials = 5, 4000
+    n, trials = 5, 600
     drawn = np.random.default_rng(1).normal(least_difference(1.0, n), 1.0, (trials, n))
     seen = [difference(pd.Series(x), pd.Series(x * 0)).verdict == DIFFERS for x in drawn]
     assert abs(np.mean(seen) - POWER) < 4 * np.sqrt(POWER * (1 - POWER) / trials)
