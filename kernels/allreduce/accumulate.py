@@ -76,6 +76,11 @@ class Accumulation:
     agreed: Callable[[int, int], None] | None = None
 
 
+def order_free(name: str) -> bool:
+    """Whether sums in that accumulation have the same bits in every order."""
+    return ACCUMULATIONS[name].guarantee is not None
+
+
 def get(name: str, dtype, operation: Operation = SUM) -> Accumulation:
     """The accumulation of that name for contributions of `dtype`.
 

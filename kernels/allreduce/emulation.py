@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from kernels import wires
 from kernels.allreduce import coding, cost
-from kernels.allreduce.accumulate import ACCUMULATIONS
+from kernels.allreduce.accumulate import order_free
 from kernels.allreduce.links import Links, places, read_plain
 from kernels.allreduce.reduction import SHORT_BYTES, Reduction
 from kernels.allreduce.schedule import Schedule
@@ -85,11 +85,11 @@ def traffic(
     Of an exact sum of several contributions the bytes depend on the numbers: EXPANDED stands for them.
     """
     n, rounds = math.prod(reduction.shape), len(schedule.program(0))
-    order_free = ACCUMULATIONS[reduction.accumulation].guarantee is not None
+    apart = order_free(reduction.accumulation)
     code = reduction.coding
     if code is not None:
         agreement = int(reduction.accumulation == "fixed-point")
-        if not order_free:
+        if not apart:
             return coding.sent(code, reduction.cells, schedule), rounds
         if max(counts) * code.codec.bits <= coding.CHEAPEST_BITS:
             return coding.sent(code, reduction.cells, schedule, counts), rounds + agreement

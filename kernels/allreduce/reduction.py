@@ -147,7 +147,7 @@ class Reduction:
     @property
     def contributions_travel(self) -> bool:
         """Whether contributions travel as they are, to be added exactly where they meet."""
-        exactly = accumulate.ACCUMULATIONS[self.accumulation].guarantee is not None
+        exactly = accumulate.order_free(self.accumulation)
         return (
             self.coding is None
             and exactly

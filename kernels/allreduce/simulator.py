@@ -208,13 +208,13 @@ def _encoded_once(
         held.store(words, total)
         return total
 
-    if accumulate.ACCUMULATIONS[accumulation].guarantee is None:
+    if not accumulate.order_free(accumulation):
         rows = [added(x)[np.newaxis] for x in rows]
     everything = np.concatenate(rows)
-    decoded = np.array([over(codec, x, cells) for x in everything], np.float32).reshape(everything.shape)
+    decoded = np.array([codec.over(x, cells) for x in everything], np.float32).reshape(everything.shape)
     if held.propose is not None and held.agreed is not None:
         held.agreed(held.propose(decoded), len(decoded))
-    total = over(codec, added(decoded), cells).reshape(shape)
+    total = codec.over(added(decoded), cells).reshape(shape)
     return [total.copy() for _ in contributions]
 
 
@@ -231,7 +231,7 @@ def _encoded_at_each_hop(
 
     def send(value: np.ndarray, chunk: int) -> np.ndarray:
         if id(value) not in travelled:
-            value = over(codec, value, cells.part(*bounds[chunk]))
+            value = codec.over(value, cells.part(*bounds[chunk]))
             travelled[id(value)] = value
         return value
 
@@ -245,11 +245,3 @@ def _encoded_at_each_hop(
         np.concatenate([send(value, chunk) for chunk, value in enumerate(values)]).reshape(shape)
         for values in totals
     ]
-
-
-def over(codec: Codec, x: np.ndarray, cells: Cells) -> np.ndarray:
-    """What a vector (n,) is after a message."""
-    data, decoded = np.empty(codec.nbytes(cells), np.uint8), np.empty(cells.n, np.float32)
-    codec.encode(np.ascontiguousarray(x), cells, data)
-    codec.decode(data, cells, decoded)
-    return decoded

@@ -67,6 +67,13 @@ class Codec:
         self._require(into, data)
         _native.decode_add_cells(*self._choice, data, cells.starts, cells.plain, into)
 
+    def over(self, x: np.ndarray, cells: Cells) -> np.ndarray:
+        """What the elements x are after a message, float32 (n,)."""
+        data, decoded = np.empty(self.nbytes(cells), UINT8), np.empty(cells.n, FLOAT32)
+        self.encode(np.ascontiguousarray(x), cells, data)
+        self.decode(data, cells, decoded)
+        return decoded
+
     @property
     def _choice(self) -> tuple[str, int, str]:
         return self.name, int(self.parameters.get("n", 0)), self.parameters.get("scale", "none")

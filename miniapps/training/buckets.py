@@ -76,11 +76,7 @@ def carried(wire: str, x: np.ndarray) -> np.ndarray:
     """What becomes of a tensor, float32, on a wire, without feedback."""
     if (used := coding(wire)) is None:
         return x
-    cells = cells_of(x.size, (x.shape,))
-    encoded, decoded = np.empty(used.codec.nbytes(cells), np.uint8), np.empty(x.size, np.float32)
-    used.codec.encode(np.ascontiguousarray(x).reshape(-1), cells, encoded)
-    used.codec.decode(encoded, cells, decoded)
-    return decoded.reshape(x.shape)
+    return used.codec.over(x.reshape(-1), cells_of(x.size, (x.shape,))).reshape(x.shape)
 
 
 def encoded_bytes(wire: str, shape: tuple[int, ...]) -> int:

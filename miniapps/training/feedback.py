@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from kernels.allreduce.accumulate import ACCUMULATIONS
+from kernels.allreduce.accumulate import order_free
 from kernels.allreduce.coding import coding
 from miniapps.training.buckets import Exchange
 
@@ -18,7 +18,7 @@ LOST, LOST_OF_TOTAL = "lost.", "lost of total."
 def by_block(config, options) -> bool:
     """Whether every micro-batch is encoded by itself; else each rank's sum is."""
     _, accumulation = options.policy.of(2**20, config.training.wire)
-    return config.training.calls == "block" and ACCUMULATIONS[accumulation].guarantee is not None
+    return config.training.calls == "block" and order_free(accumulation)
 
 
 def described(config, options, size: int) -> dict[str, Any]:

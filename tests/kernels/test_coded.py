@@ -5,7 +5,7 @@ import pytest
 
 from kernels.allreduce import Reduction, coding, orderings
 from kernels.allreduce.reduction import labels
-from kernels.allreduce.simulator import over, simulate
+from kernels.allreduce.simulator import simulate
 from kernels.guarantees import ChoiceError
 from kernels.wires import LOSSY, cells_of, codec
 
@@ -87,10 +87,10 @@ def test_the_total_does_not_depend_on_who_holds_which_block(wire, accumulation):
 def test_once_is_what_its_definition_says():
     contributions, cells = normal(2, 3, 1, N), cells_of(N, TENSORS)
     fp8 = codec("fp8")
-    a, b, c = (over(fp8, x[0], cells) for x in contributions)
+    a, b, c = (fp8.over(x[0], cells) for x in contributions)
     assert (
         simulate("direct", contributions, wire="fp8", tensors=TENSORS)[0].tobytes()
-        == over(fp8, (a + b) + c, cells).tobytes()
+        == fp8.over((a + b) + c, cells).tobytes()
     )
 
 

@@ -34,7 +34,7 @@ def make(comm: MPI.Comm, reduction: Reduction, name: str, schedule: Schedule, co
     assert reduction.coding is not None
     if reduction.coding.hops == "every":
         return HopReducer(comm, reduction, name, schedule)
-    apart = accumulate.ACCUMULATIONS[reduction.accumulation].guarantee is not None
+    apart = accumulate.order_free(reduction.accumulation)
     counts = comm.allgather(1 if count is None or not apart else count)
     if apart and max(counts) * reduction.coding.codec.bits > CHEAPEST_BITS:
         return WordsReducer(comm, reduction, name, counts, True)
@@ -48,8 +48,6 @@ class CodedReducer(Reducer):
     partial sums are. A subclass implements `_stages(contributions, out)`, which fills `out` (n,).
     """
 
-    _apart_kept = True  # whether a rank keeps what is lost of a part of the total, maybe none; else of all
-
     def __init__(self, comm, reduction, name, counts: Sequence[int] | None = None, apart: bool = False):
         super().__init__(comm, reduction, name)
         self._codec, self._cells = reduction.coding.codec, reduction.cells
@@ -58,7 +56,9 @@ class CodedReducer(Reducer):
         self.nbytes = self._codec.nbytes(self._cells)
         self._flight: Iterator[Requests] | None = None
         self._awaited: Requests = ()
-        self._kept = slice(0, 0)  # the part of the total of which this rank keeps what is lost
+        self._kept: slice | None = (
+            None  # the part of the total whose loss this rank keeps; None: of the whole
+        )
         self._feedback = bool(reduction.coding.feedback and counts)
         rows, n = (counts[comm.rank], self._cells.n) if counts and self._feedback else (0, 0)
         self._lost, self._lost_of_total = np.zeros((rows, n), np.float32), np.zeros(n, np.float32)
@@ -71,10 +71,11 @@ class CodedReducer(Reducer):
         there is one row, of the sum of all. Raises ChoiceError without feedback.
         """
         self._require_feedback()
+        if self._kept is None:
+            return self._lost.copy(), self._lost_of_total.copy()
         total = np.zeros_like(self._lost_of_total)
         total[self._kept] = self._lost_of_total[self._kept]
-        if self._apart_kept:
-            self._comm.Allreduce(MPI.IN_PLACE, total.view(np.int32), MPI.BOR)
+        self._comm.Allreduce(MPI.IN_PLACE, total.view(np.int32), MPI.BOR)
         return self._lost.copy(), total
 
     def restore_lost(self, contributions: np.ndarray, total: np.ndarray) -> None:
@@ -156,8 +157,8 @@ class CodedReducer(Reducer):
         self._held.store(words, total)
         return total
 
-    def _replaced(self, x: np.ndarray, cells: Cells, data: np.ndarray) -> None:
-        """`x` by its decoded value, of which the bytes are put into `data`."""
+    def _replace(self, x: np.ndarray, cells: Cells, data: np.ndarray) -> None:
+        """Write the bytes of `x` to `data`, and replace `x` by what they decode to."""
         self._codec.encode(x, cells, data)
         self._codec.decode(data, cells, x)
 
@@ -173,7 +174,7 @@ class CodedReducer(Reducer):
         if self._feedback:
             total[...] = self._with_lost(total, self._lost_of_total[where], cells, data)
         else:
-            self._replaced(total, cells, data)
+            self._replace(total, cells, data)
 
     def _with_lost(self, x: np.ndarray, lost: np.ndarray, cells: Cells, data: np.ndarray) -> np.ndarray:
         """Encode x + lost; `lost` becomes what that loses. Returns the decoded value."""
@@ -269,15 +270,12 @@ class WordsReducer(CodedReducer):
     """Where the encoded contributions of a rank would take more bytes than their sum does: that travels, as words of
     the accumulation, with the same bits as result, and every rank encodes the same total."""
 
-    _apart_kept = False
-
     def __init__(self, comm, reduction, name, counts, apart):
         from kernels.allreduce.execution.planning import plan  # which makes this reducer
 
         super().__init__(comm, reduction, name, counts, apart)
         n = self._cells.n
         self._sum = plan(self._comm, replace(reduction, wire="as is", tensors=None, shape=n, check=False))
-        self._kept = slice(0, n)
         self._data = np.empty(self.nbytes, np.uint8)
         self._decoded = np.empty((counts[comm.rank], n), np.float32)
 
@@ -328,7 +326,7 @@ class HopReducer(CodedReducer):
         self._steps = []
         for current in rounds:
             before = [
-                partial(self._replaced, *memory.at(slot, chunk))
+                partial(self._replace, *memory.at(slot, chunk))
                 for slot, chunk in dict.fromkeys((m.slot, m.chunk) for m in current.sends)
                 if (slot, chunk) not in known and memory.nonempty(chunk)
             ]
@@ -352,7 +350,7 @@ class HopReducer(CodedReducer):
             self._requests += requests
             self._steps.append((before, requests, after))
         last = [
-            partial(self._replaced, *memory.at(TOTAL, chunk))
+            partial(self._replace, *memory.at(TOTAL, chunk))
             for chunk in range(memory.schedule.chunks)
             if (TOTAL, chunk) not in known and memory.nonempty(chunk)
         ]

@@ -9,7 +9,7 @@ from sections import COMM, labelled, raised, report, section
 
 from kernels.allreduce import Reduction, orderings, plan
 from kernels.allreduce.execution.coded import WordsReducer
-from kernels.allreduce.simulator import over, simulate
+from kernels.allreduce.simulator import simulate
 from kernels.guarantees import ChoiceError
 from kernels.wires import cells_of, codec
 
@@ -141,13 +141,13 @@ def what_is_lost_comes_back():
         expected = []
         for _ in range(calls):
             y = everything + lost
-            decoded = np.array([over(reduction.coding.codec, each, cells) for each in y])
+            decoded = np.array([reduction.coding.codec.over(each, cells) for each in y])
             lost = y - decoded
             total = decoded.astype(np.float64).sum(
                 axis=0
             )  # exact enough: checked against the simulator elsewhere
             z = simulate("direct", [decoded], accumulation="exact")[0] + lost_of_total
-            expected.append(over(reduction.coding.codec, z, cells))
+            expected.append(reduction.coding.codec.over(z, cells))
             lost_of_total = z - expected[-1]
             if not np.allclose(total, z - (z - total), rtol=1e-3, atol=1e-3):
                 yield "the reference is wrong"
