@@ -8,10 +8,13 @@ from dataclasses import replace
 
 from mpi4py import MPI
 
+from kernels.allreduce.accumulate import order_free
+from kernels.allreduce.coding import CHEAPEST_BITS, Coding
 from kernels.allreduce.errors import PlanMismatch, ReplayError, by_rank
-from kernels.allreduce.execution import coded
 from kernels.allreduce.execution.arrival import SIZE_LIMIT, ArrivalReducer, read_log
+from kernels.allreduce.execution.coded import OnceReducer, WordsReducer
 from kernels.allreduce.execution.executor import AccumulatingReducer, GatheringReducer, ScheduleReducer
+from kernels.allreduce.execution.hops import HopReducer
 from kernels.allreduce.execution.library import LibraryReducer
 from kernels.allreduce.execution.order_free import ExactReducer, FixedPointReducer
 from kernels.allreduce.execution.placement import nodes_of
@@ -19,6 +22,7 @@ from kernels.allreduce.execution.reducer import Reducer, agree, digest_of
 from kernels.allreduce.links import read_packing
 from kernels.allreduce.packing import Packing
 from kernels.allreduce.reduction import Reduction
+from kernels.allreduce.schedule import Schedule
 from kernels.guarantees import ChoiceError
 
 
@@ -58,12 +62,25 @@ def _reducer(comm: MPI.Comm, reduction: Reduction, name: str, blocks, replay) ->
         return travelling[reduction.accumulation](comm, reduction, name)
     schedule = reduction.schedule(comm.size, **context_of(comm, reduction, blocks))
     if reduction.coding is not None:
-        return coded.make(comm, reduction, name, schedule, None if blocks is None else len(blocks))
+        return _coded(comm, reduction, reduction.coding, name, schedule, blocks)
     if reduction.collective == "allgather":
         return GatheringReducer(comm, reduction, name, schedule)
     if reduction.accumulation == "working":
         return ScheduleReducer(comm, reduction, name, schedule)
     return AccumulatingReducer(comm, reduction, name, schedule)
+
+
+def _coded(
+    comm: MPI.Comm, reduction: Reduction, coding: Coding, name: str, schedule: Schedule, blocks
+) -> Reducer:
+    """The reducer over a wire that loses something; collective."""
+    if coding.hops == "every":
+        return HopReducer(comm, reduction, name, schedule)
+    apart = order_free(reduction.accumulation)
+    counts = comm.allgather(len(blocks) if apart and blocks is not None else 1)
+    if apart and max(counts) * coding.codec.bits > CHEAPEST_BITS:
+        return WordsReducer(comm, reduction, name, counts, True)
+    return OnceReducer(comm, reduction, name, counts, apart)
 
 
 def _described(*description, **axes) -> Reduction:
