@@ -319,18 +319,19 @@ private:
 
     static Pool pool_of(const i64 *p) { return {p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]}; }
 
+    using Wide = __int128;  // so that no product of three parameters overflows
+
     // Throws unless so many elements from the operand on are inside, for every sample of a tile.
-    void require(const char *name, const Operand &o, i64 elements) const {
+    void require(const char *name, const Operand &o, Wide elements) const {
         const std::string where = std::string(name) + ": ";
         if (o.space < 0 || o.space >= SPACES) throw std::invalid_argument(where + "no such space");
         const bool outside = o.space == INPUT || o.space == OUTPUT;
         if (o.step < 0 || (outside && o.step != size_[o.space]) || (o.space == CONSTANTS && o.step))
             throw std::invalid_argument(where + "wrong step from sample to sample");
-        const i64 last = outside ? 0 : (tile_ - 1) * o.step;
-        if (o.at < 0 || elements < 0 || o.at + last + elements > size_[o.space])
-            throw std::invalid_argument(where + std::to_string(elements) + " elements from " + std::to_string(o.at) + " on, " +
-                                        std::to_string(o.step) + " from sample to sample, reach beyond the " +
-                                        std::to_string(size_[o.space]) + " of " + SPACE_NAMES[o.space]);
+        const Wide last = outside ? 0 : Wide(tile_ - 1) * o.step;
+        if (o.at < 0 || o.at + last + elements > size_[o.space])
+            throw std::invalid_argument(where + "from " + std::to_string(o.at) + " on it reaches beyond the " +
+                                        std::to_string(size_[o.space]) + " elements of " + SPACE_NAMES[o.space]);
     }
 
     static void require(bool holds, const char *what) {
@@ -338,22 +339,28 @@ private:
     }
 
     void check(const Operation &o) const {
-        const i64 *p = o.p;
         require(o.code >= 0 && o.code < CODES && o.group != 0, "no such code or group");
         require(o.y.space == ARENA || o.y.space == OUTPUT, "the result must lie in the arena or the output");
-        for (int k = 0; k < PARAMETERS; ++k) require(p[k] >= 0 && p[k] < (i64(1) << 40), "a parameter is negative or huge");
+        Wide p[PARAMETERS];
+        for (int k = 0; k < PARAMETERS; ++k) {
+            require(o.p[k] >= 0 && o.p[k] < (i64(1) << 31), "a parameter is negative or huge");
+            p[k] = o.p[k];
+        }
+        require("b", o.b, 0);
         switch (o.code) {
             case PRODUCTS:
                 require(p[0] > 0 && p[2] > 0 && p[6] > 0 && p[6] % 8 == 0, "expected runs, rows and columns in eights");
+                require(p[10] >= p[6], "expected rows of the result that do not overlap");
                 require(!p[11] || (p[0] == 1 && p[2] == 1), "samples are rows only where a sample has one");
-                require("a", o.a, (p[0] - 1) * p[1] + (p[2] - 1) * p[3] + largest(tables_, p[5], p[4]) + 1);
+                require("a", o.a, (p[0] - 1) * p[1] + (p[2] - 1) * p[3] + largest(tables_, o.p[5], o.p[4]) + 1);
                 require("y", o.y, (p[0] * p[2] - 1) * p[10] + p[6]);
-                require("weights", {CONSTANTS, p[7], 0}, p[4] * p[6]);
-                require("bias", {CONSTANTS, p[8], 0}, p[6]);
+                require("weights", {CONSTANTS, o.p[7], 0}, p[4] * p[6]);
+                require("bias", {CONSTANTS, o.p[8], 0}, p[6]);
                 break;
             case COPY: {
                 require(p[0] > 0 && p[1] > 0 && p[2] > 0, "expected elements");
-                i64 a = 1, y = 1 + p[11];
+                require(p[0] * p[1] * p[2] <= size_[o.y.space], "more elements than the result has");
+                Wide a = 1, y = 1 + p[11];
                 for (int k = 0; k < 3; ++k) a += (p[k] - 1) * p[3 + k], y += (p[k] - 1) * p[6 + k];
                 require("a", o.a, a);
                 require("y", o.y, std::max(y, p[9]));
@@ -365,7 +372,8 @@ private:
                 require("y", o.y, p[1]);
                 break;
             case COMBINE:
-                require(p[0] < PAIRS && p[2] % 8 == 0 && p[3] < MODES, "expected a function, a pitch in eights and a mode");
+                require(p[0] < PAIRS && p[2] > 0 && p[2] % 8 == 0 && p[3] < MODES,
+                        "expected a function, a pitch in eights and a mode");
                 require("a", o.a, p[1] * p[2]);
                 require("b", o.b, p[3] == FULL ? p[1] * p[2] : p[3] == VECTOR ? p[2] : p[3] == COLUMN ? p[1] : 1);
                 require("y", o.y, p[1] * p[2]);
@@ -377,13 +385,17 @@ private:
                 break;
             case POOL_MAX:
             case POOL_AVERAGE:
-                require(p[0] > 0 && p[1] > 0 && p[3] > 0 && p[4] > 0 && p[2] % 8 == 0, "expected a window and channels in eights");
+                require(p[0] > 0 && p[1] > 0 && p[3] > 0 && p[4] > 0 && p[2] > 0 && p[2] % 8 == 0,
+                        "expected a window and channels in eights");
+                require(p[7] >= p[4] * p[2], "expected a window within a row");
                 require("a", o.a, ((p[0] - 1) * p[5] + p[3] - 1) * p[7] + ((p[1] - 1) * p[6] + p[4]) * p[2]);
                 require("y", o.y, p[0] * p[1] * p[2]);
                 break;
-            default:
-                require("a", o.a, ((o.code == GATHER ? largest(tables_, p[2], p[0]) : std::max<i64>(p[0], 1) - 1)) * p[3] + p[1]);
-                require("y", o.y, ((o.code == INDEX_ADD ? largest(tables_, p[2], p[0]) : std::max<i64>(p[0], 1) - 1)) * p[4] + p[1]);
+            default: {
+                const Wide last = p[0] > 0 ? p[0] - 1 : 0, farthest = largest(tables_, o.p[2], o.p[0]);
+                require("a", o.a, (o.code == GATHER ? farthest : last) * p[3] + p[1]);
+                require("y", o.y, (o.code == INDEX_ADD ? farthest : last) * p[4] + p[1]);
+            }
         }
     }
 };
