@@ -3,48 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from kernels import _native
 from kernels.inference.graph import MAPS, PAIRS, REDUCTIONS, Graph, Node, Unsupported, elements
-from kernels.inference.schedule import ALIGNED, Buffer, Kernel, Schedule, place_buffers, rounded
+from kernels.inference.layouts import Value, aligned, joined, panels, steps
+from kernels.inference.schedule import Buffer, Kernel, Schedule, place_buffers, rounded
 
 TILE = 16  # samples whose rows share a pass over the weights of a linear layer
 LANES = 8  # columns of what is computed come in eights
 FUNCTIONS, PAIR_CODES, REDUCTION_CODES, MODES = (
-    {name: k for k, name in enumerate(_native.STATIC[key])} for key in ("functions", "pairs", "reductions", "modes")
+    {name: k for k, name in enumerate(_native.STATIC[key])}
+    for key in ("functions", "pairs", "reductions", "modes")
 )
 TURNED = {"sub": "rsub", "rsub": "sub", "div": "rdiv", "rdiv": "div"}
-PANELS = (32, 16, 8)  # columns of weights that lie together
-
-
-@dataclass(frozen=True)
-class Value:
-    """Where the value of a node lies: `shape` of a sample, elements from row to row.
-
-    `pixels`: a sample (channels, height, width) with a row per pixel and a column per channel; else a row per index of
-    all axes but the last.
-    """
-
-    buffer: Buffer
-    shape: tuple[int, ...]
-    pitch: int
-    pixels: bool = False
-
-    @property
-    def columns(self) -> int:
-        return self.shape[0] if self.pixels else self.shape[-1] if self.shape else 1
-
-    @property
-    def rows(self) -> int:
-        return elements(self.shape) // max(1, self.columns)
-
-    @property
-    def span(self) -> int:
-        """Elements from the first to the last, in sixteens."""
-        return rounded(self.rows * self.pitch)
 
 
 def plan(graph: Graph, tile: int = TILE) -> Schedule:
@@ -130,9 +103,13 @@ class Lowering:
 
     def emit(self, code, text, inputs, output, parameters, order="", **more) -> None:
         places = [v.buffer if isinstance(v, Value) else v for v in inputs]
-        self.kernels.append(Kernel(code, text, places, output.buffer, [int(p) for p in parameters], order, **more))
+        self.kernels.append(
+            Kernel(code, text, places, output.buffer, [int(p) for p in parameters], order, **more)
+        )
 
-    def copy(self, source: Value, to: Value, text: str, canonical=False, edge=(0, 0), at=0, zero=False) -> None:
+    def copy(
+        self, source: Value, to: Value, text: str, canonical=False, edge=(0, 0), at=0, zero=False
+    ) -> None:
         """Copy a value into another layout: `edge` pixels inside the edges of `to`, `at` elements further."""
         n, a = steps(source)
         _, y = steps(to)
@@ -142,7 +119,11 @@ class Lowering:
 
     def flat(self, value: Value) -> Value:
         """The value with its axes in order."""
-        return value if not value.pixels else self._copied(value, self.dense(value.buffer.name, value.shape), "flatten")
+        return (
+            value
+            if not value.pixels
+            else self._copied(value, self.dense(value.buffer.name, value.shape), "flatten")
+        )
 
     def _copied(self, value: Value, to: Value, text: str) -> Value:
         self.copy(value, to, text, zero=to.pitch > to.columns)
@@ -150,7 +131,9 @@ class Lowering:
 
     def wide(self, value: Value) -> Value:
         """The value in the arena, with rows in eights if it has more than one column."""
-        if value.buffer.space == "arena" and (value.pitch % LANES == 0 or (value.columns == 1 == value.pitch)):
+        if value.buffer.space == "arena" and (
+            value.pitch % LANES == 0 or (value.columns == 1 == value.pitch)
+        ):
             return value
         return self._copied(value, self.like(value.buffer.name, value.shape, value.pixels), "widen")
 
@@ -209,7 +192,9 @@ class Lowering:
             pitch = x.pitch if x.pixels else channels
             padded = (channels, height + 2 * over, width + 2 * along)
             to = self.like(f"{x.buffer.name}.padded", padded, True, pitch)
-            self.copy(x, to, "pad" if over or along else "to pixels", edge=(over, along), zero=bool(over or along))
+            self.copy(
+                x, to, "pad" if over or along else "to pixels", edge=(over, along), zero=bool(over or along)
+            )
             x = to
         pixels = x.shape[2]
         _, c, i, j = np.indices((1, *weight.shape[1:]))
@@ -231,7 +216,7 @@ class Lowering:
             x = self._copied(x, self.like(f"{x.buffer.name}.pixels", x.shape, True), "to pixels")
         x = self.wide(x)
         (high, wide), (down, right) = node.attributes["window"], node.attributes["stride"]
-        channels, rows, columns = node.shape
+        _, rows, columns = node.shape
         self.values[node.name] = to = self.like(node.name, node.shape, True, x.pitch)
         average = node.operation == "avg_pool2d"
         self.emit(
@@ -254,7 +239,9 @@ class Lowering:
             other, x = self.graph.constants[node.constants["other"]], self.wide(x)
             if x.shape != node.shape:
                 raise self.refusal(node, f"{x.shape} broadcast to {node.shape}")
-            mode, y = ("scalar", self.constant(other)) if other.size == 1 else ("full", self.laid_out(other, x))
+            mode, y = (
+                ("scalar", self.constant(other)) if other.size == 1 else ("full", self.laid_out(other, x))
+            )
         else:
             other = self.source(node, 1)
             if x.shape != node.shape:
@@ -268,7 +255,9 @@ class Lowering:
             elif other.shape == (*x.shape[:-1], 1):
                 x, y, mode = self.wide(self.flat(x)), self.wide(self.flat(other)), "column"
             else:
-                raise self.refusal(node, f"{x.shape} with {other.shape}: only equal shapes, or one of (..., 1)")
+                raise self.refusal(
+                    node, f"{x.shape} with {other.shape}: only equal shapes, or one of (..., 1)"
+                )
         self.values[node.name] = to = self.like(node.name, node.shape, x.pixels, x.pitch)
         rows, pitch = (x.rows, x.pitch) if mode == "column" else (1, x.span)
         self.emit("combine", f"{operation}, {mode}", [x, y], to, [PAIR_CODES[operation], rows, pitch, MODES[mode]],
@@ -342,58 +331,16 @@ class Lowering:
 
     def require_rows(self, node: Node, x: Value, index: np.ndarray, rows: int) -> None:
         if len(x.shape) != 2 or index.ndim != 1:
-            raise self.refusal(node, f"rows of {x.shape} by an index of {index.shape}: only a matrix and a vector")
-        if index.size and not (0 <= index.min() and index.max() < rows):
-            raise self.refusal(node, f"the index reaches from {index.min()} to {index.max()}, beyond 0 ... {rows - 1}")
+            raise self.refusal(
+                node, f"rows of {x.shape} by an index of {index.shape}: only a matrix and a vector"
+            )
+        if index.size and not (index.min() >= 0 and index.max() < rows):
+            raise self.refusal(
+                node, f"the index reaches from {index.min()} to {index.max()}, beyond 0 ... {rows - 1}"
+            )
 
 
 KINDS = {
     **dict.fromkeys(MAPS, "map"), **dict.fromkeys(PAIRS, "pair"), **dict.fromkeys(REDUCTIONS, "reduce"),
     "max_pool2d": "pool", "avg_pool2d": "pool",
 }  # fmt: skip
-
-
-def panels(columns: int) -> list[tuple[int, int]]:
-    """(first, end) of the panels that so many columns are cut into, widest first: 32, 16 or 8 columns each."""
-    cuts = []
-    begin = 0
-    while begin < columns:
-        width = next(width for width in PANELS if width <= columns - begin)
-        cuts.append((begin, begin + width))
-        begin += width
-    return cuts
-
-
-def steps(value: Value) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """(lengths, steps) of the three axes of a value."""
-    if len(value.shape) != 3:
-        return (1, value.rows, value.columns), (0, value.pitch, 1)
-    channels, height, width = value.shape
-    if value.pixels:
-        return (channels, height, width), (1, width * value.pitch, value.pitch)
-    return (channels, height, width), (height * value.pitch, value.pitch, 1)
-
-
-def joined(n, a, y) -> list[int]:
-    """[lengths, steps, steps] of three axes, with the axes joined that follow one another in both layouts."""
-    axes = sorted((axis for axis in zip(n, a, y, strict=True) if axis[0] > 1), key=lambda axis: -axis[2])
-    merged: list[tuple[int, int, int]] = []
-    for length, i, j in axes:
-        if merged and merged[-1][1:] == (length * i, length * j):
-            length, i, j = merged.pop()[0] * length, i, j
-        merged.append((length, i, j))
-    merged = [(1, 0, 0)] * (3 - len(merged)) + merged
-    return [part for column in zip(*merged, strict=True) for part in column]
-
-
-def aligned(pieces: list[np.ndarray]) -> np.ndarray:
-    """The pieces one after another, the first at an address that is a multiple of 64."""
-    size = sum(piece.size for piece in pieces)
-    memory = np.zeros(size + ALIGNED, np.float32)
-    begin = -memory.ctypes.data // 4 % ALIGNED
-    whole = memory[begin : begin + size]
-    at = 0
-    for piece in pieces:
-        whole[at : at + piece.size] = piece
-        at += piece.size
-    return whole

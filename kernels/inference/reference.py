@@ -24,7 +24,9 @@ def evaluate(graph: Graph, x: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         for node in graph.nodes:
             constants = {role: graph.constants[name] for role, name in node.constants.items()}
-            values[node.name] = OPERATIONS[node.operation](node, *(values[i] for i in node.inputs), **constants)
+            values[node.name] = OPERATIONS[node.operation](
+                node, *(values[i] for i in node.inputs), **constants
+            )
     result = values[graph.output].copy()
     result[np.isnan(result)] = np.float32(np.nan)
     return result if graph.batched else result[0]
@@ -49,7 +51,9 @@ def conv2d(node: Node, x, weight, bias=None):
     if bias is not None:
         sums += bias[:, None, None]
     for c, i, j in product(*map(range, weight.shape[1:])):
-        part = x[:, c, i * high :, j * wide :][:, : (rows - 1) * down + 1 : down, : (columns - 1) * right + 1 : right]
+        part = x[:, c, i * high :, j * wide :][
+            :, : (rows - 1) * down + 1 : down, : (columns - 1) * right + 1 : right
+        ]
         sums = sums + part[:, None] * weight[:, c, i, j][:, None, None]
     return sums
 
@@ -96,7 +100,15 @@ def exponential(x):
     n = shifted - integer
     power = shifted.view(np.int32) - np.int32(0x4B400000)
     r = (x - n * np.float32(0.693359375)) - n * np.float32(-2.12194440e-4)
-    p = polynomial(r, 1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
+    p = polynomial(
+        r,
+        1.9875691500e-4,
+        1.3981999507e-3,
+        8.3334519073e-3,
+        4.1665795894e-2,
+        1.6666665459e-1,
+        5.0000001201e-1,
+    )
     y = (p * (r * r) + r) + ONE
     half = power >> 1
     return (y * ((half + 127) << 23).view(np.float32)) * ((power - half + 127) << 23).view(np.float32)
@@ -106,7 +118,9 @@ def tanh(x):
     """An odd polynomial below 0.625, else 1 - 2 / (exp(2 |x|) + 1); with the sign of x."""
     a = np.abs(x)
     z = a * a
-    p = polynomial(z, -5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
+    p = polynomial(
+        z, -5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1
+    )
     y = np.where(a < np.float32(0.625), (p * z) * a + a, ONE - np.float32(2.0) / (exponential(a + a) + ONE))
     return (y.view(np.int32) | (x.view(np.int32) & np.int32(-(2**31)))).view(np.float32)
 

@@ -1,6 +1,6 @@
 """A static schedule: kernels in their order, buffers at their places in one arena, and the order of every sum.
 
-    schedule = plan(capture(forward, weights, sample))     # kernels.inference.lower
+    schedule = plan(capture(forward, weights, sample))     # kernels.inference.lower, .capture
     print(schedule.describe())
     schedule.cost()                                        # flops and bytes per sample, bytes of weights
 
@@ -87,7 +87,7 @@ class Schedule:
         """The kernels as kernels/native/static.cpp takes them: int64 (kernels, words)."""
         rows = np.zeros((len(self.kernels), _native.STATIC["words"]), np.int64)
         for row, kernel in zip(rows, self.kernels, strict=True):
-            first, second = (kernel.inputs + [kernel.output])[:2]
+            first, second = [*kernel.inputs, kernel.output][:2]
             row[:2] = CODES[kernel.code], kernel.group if kernel.together else -kernel.group
             for k, buffer in enumerate((first, second, kernel.output)):
                 row[2 + 3 * k : 5 + 3 * k] = SPACES[buffer.space], buffer.at, buffer.step
@@ -135,7 +135,19 @@ class Schedule:
 
     def describe(self) -> str:
         """The schedule as a table: places are byte offsets in the arena of a thread."""
-        rows = [("kernel", "per", "from", "to", "rows x columns", "flops", "bytes", "weights", "order of each sum")]
+        rows = [
+            (
+                "kernel",
+                "per",
+                "from",
+                "to",
+                "rows x columns",
+                "flops",
+                "bytes",
+                "weights",
+                "order of each sum",
+            )
+        ]
         for kernel in self.kernels:
             rows.append((
                 kernel.text,
@@ -149,7 +161,9 @@ class Schedule:
                 kernel.order or "-",
             ))  # fmt: skip
         widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+        lines = [
+            "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows
+        ]
         cost = self.cost()
         return "\n".join([
             *lines,

@@ -10,7 +10,7 @@ import numpy as np
 from kernels import _native
 from kernels.guarantees import ChoiceError
 from kernels.inference.arrays import batch_of
-from kernels.inference.graph import capture
+from kernels.inference.capture import capture
 from kernels.inference.lower import plan
 from kernels.inference.missing import missing
 from kernels.inference.schedule import LEVELS, Schedule
@@ -27,9 +27,7 @@ class Static:
 
     def __init__(self, schedule: Schedule, threads: int = 1, level: str | None = None):
         if level is not None and level not in LEVELS:
-            raise ChoiceError(
-                f"unknown instruction set {level!r}: this processor has {', '.join(LEVELS)}"
-            )
+            raise ChoiceError(f"unknown instruction set {level!r}: this processor has {', '.join(LEVELS)}")
         self.schedule, self.threads = schedule, checked(threads) or cores()
         self.level = -1 if level is None else LEVELS.index(level)
         sizes = (int(np.prod(shape)) for shape in (schedule.sample, schedule.result))

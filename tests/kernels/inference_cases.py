@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from kernels.inference.graph import Graph, Node
@@ -53,7 +55,7 @@ def mlp(widths=(784, 128, 128, 10), draw=normal) -> Graph:
     """Linear layers with ReLU between them, as `miniapps.training` has them."""
     steps: list = [("reshape", (widths[0],))]
     constants = {}
-    for k, (inner, outer) in enumerate(zip(widths, widths[1:], strict=False)):
+    for k, (inner, outer) in enumerate(pairwise(widths)):
         constants |= {f"w{k}": draw(outer, inner) / np.float32(inner**0.5), f"b{k}": draw(outer)}
         steps += [("linear", (outer,), {"weight": f"w{k}", "bias": f"b{k}"}), ("relu", (outer,))]
     return graph((28, widths[0] // 28), *steps[:-1], **constants)

@@ -45,7 +45,11 @@ def test_errors_are_within_what_is_stated(operation):
 @pytest.mark.parametrize(
     "operation, x, y",
     [
-        ("exp", [0, -0.0, np.inf, -np.inf, 88.72283, -104, -103.9], [1, 1, np.inf, 0, 3.402798e38, 0, 1.4e-45]),
+        (
+            "exp",
+            [0, -0.0, np.inf, -np.inf, 88.72283, -104, -103.9],
+            [1, 1, np.inf, 0, 3.402798e38, 0, 1.4e-45],
+        ),
         ("tanh", [0.0, -0.0, np.inf, -np.inf, 1e-45, -1e-40], [0.0, -0.0, 1, -1, 1e-45, -1e-40]),
         ("log", [0.0, -0.0, np.inf, 1, 1e-45], [-np.inf, -np.inf, np.inf, 0, -103.27893]),
         ("sigmoid", [np.inf, -np.inf, 0, -100], [1, 0, 0.5, 3.8e-44]),
