@@ -5,12 +5,15 @@
 Networks: `mlp` and `cnn` of `miniapps.training` (decks S and M) and the closure of `miniapps.coupled`, random weights.
 All backends of a network and batch run in turn, in rotating order, in one process; `to eager`: the time over that of
 torch eager in the same round, median with the extremes. `CPU ms`: least processor time of a call, which a busy machine
-disturbs least.
+disturbs least; `CPU to eager`: the ratios of these times, which with one thread is all the work there is.
 """
 
 import argparse
+import os
 import time
 from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import numpy as np
@@ -37,7 +40,10 @@ def main(argv=None) -> None:
     add_quiet(parser)
     asked = parser.parse_args(argv)
     rows = [row for name in asked.networks for row in measured(name, asked)]
-    report("networks by backend", rows, machine(), asked.json)
+    where = machine()
+    where["packages"] |= {name: version(name) for name in ("onnxruntime", "openvino") if find_spec(name)}
+    where["niceness"] = os.nice(0)
+    report("networks by backend", rows, where, asked.json)
 
 
 def network(name: str):
@@ -88,6 +94,7 @@ def measured(name: str, asked: argparse.Namespace) -> list[dict]:
             asked.quiet,
         )
         wall = {backend: [w for w, _ in of] for backend, of in both.items()}
+        work = {backend: [c for _, c in of] for backend, of in both.items()}
         expected = calls["eager"]()
         rows += [
             {
@@ -96,9 +103,10 @@ def measured(name: str, asked: argparse.Namespace) -> list[dict]:
                 "batch": batch,
                 "threads": asked.threads,
                 "ms": float(np.median(wall[backend])) * 1e3,
-                "CPU ms": min(c for _, c in both[backend]) * 1e3,
-                "GFLOP/s": flops * batch / min(wall[backend]) / 1e9,
                 "to eager": ratio(wall[backend], wall["eager"]),
+                "CPU ms": min(work[backend]) * 1e3,
+                "CPU to eager": ratio(work[backend], work["eager"]),
+                "GFLOP/s": flops * batch / min(wall[backend]) / 1e9,
                 "difference": float(np.abs(calls[backend]() - expected).max()),
                 "raw": both[backend],
             }

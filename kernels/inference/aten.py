@@ -48,7 +48,7 @@ def _reshape(b, node, x, *_, **__):
     "expand_as.default",
 )
 def _same(b, node, x, *_, **__):  # `expand`: whoever reads it broadcasts by itself
-    b.names[node.name] = b.value(node, x)
+    b.names[node.name] = b.value(node, x, broadcast=True)
 
 
 @aten("slice.Tensor")
@@ -135,7 +135,7 @@ def _combine(name, turned):
         if isinstance(other, (int, float)):
             b.emit(node, operation, [b.value(node, x)], constants={"other": b.scalar(node, other)})
         elif other.name in b.names:
-            b.emit(node, operation, [b.value(node, x), b.value(node, other)])
+            b.emit(node, operation, [b.value(node, a, broadcast=True) for a in (x, other)])
         else:
             constant = b.constant(node, other)
             if b.batched and b.constants[constant].ndim > len(b.shape_of(node)):

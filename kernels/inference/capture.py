@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import FunctionType
+from typing import Any
 
 import numpy as np
 
@@ -90,10 +91,10 @@ class Builder:
         self.batched = batched
         self.nodes: list[Node] = []
         self.names: dict[str, str] = {}  # of a node of the program: that of the node here which has its value
-        self.tensors: dict[str, object] = {}  # what does not depend on the input
+        self.tensors: dict[str, Any] = {}  # what does not depend on the input
         self.constants: dict[str, np.ndarray] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
-        self.batch = None
+        self.batch: object = None
 
     def take_input(self, node, sample) -> None:
         self.input, self.shapes[node.name], self.names[node.name] = node.name, tuple(sample), node.name
@@ -160,11 +161,17 @@ class Builder:
             f"{node.target} (node {node.name!r}, {line(node)}): {why}. `static` knows of ATen: {known}"
         )
 
-    def value(self, node, argument) -> str:
-        """The node here that has the value of an argument of `node`, which depends on the input."""
+    def value(self, node, argument, broadcast: bool = False) -> str:
+        """The node here that has the value of an argument of `node`, which depends on the input.
+
+        Raises Unsupported for an expanded one unless `broadcast`: whether `node` broadcasts by itself.
+        """
         if getattr(argument, "name", None) not in self.names:
             raise self.refusal(node, f"{argument} does not depend on the input, where it must")
-        return self.names[argument.name]
+        name = self.names[argument.name]
+        if not broadcast and self.shapes[name] != self.shape_of(argument):
+            raise self.refusal(node, f"{argument} is expanded; only arithmetic with two operands takes that")
+        return name
 
     def constant(self, node, argument, kind=np.float32) -> str:
         """The name of an argument that does not depend on the input, as a constant."""

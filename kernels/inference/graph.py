@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ class Node:
     inputs: tuple[str, ...]
     shape: tuple[int, ...]
     constants: Mapping[str, str] = field(default_factory=dict)
-    attributes: Mapping[str, object] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
     where: str = ""  # line of the source
 
 

@@ -234,34 +234,37 @@ class Lowering:
                   flops=elements(node.shape))  # fmt: skip
 
     def _pair(self, node: Node) -> None:
-        operation, x = node.operation, self.source(node)
-        if "other" in node.constants:
-            other, x = self.graph.constants[node.constants["other"]], self.wide(x)
-            if x.shape != node.shape:
-                raise self.refusal(node, f"{x.shape} broadcast to {node.shape}")
-            mode, y = (
-                ("scalar", self.constant(other)) if other.size == 1 else ("full", self.laid_out(other, x))
-            )
-        else:
-            other = self.source(node, 1)
-            if x.shape != node.shape:
-                x, other, operation = other, x, TURNED.get(operation, operation)
-            if other.shape == x.shape:
-                if x.pixels != other.pixels:
-                    x, other = self.flat(x), self.flat(other)
-                x, y, mode = self.wide(x), self.wide(other), "full"
-                if x.pitch != y.pitch:
-                    x, y = (self._copied(v, self.like(v.buffer.name, v.shape), "widen") for v in (x, y))
-            elif other.shape == (*x.shape[:-1], 1):
-                x, y, mode = self.wide(self.flat(x)), self.wide(self.flat(other)), "column"
-            else:
-                raise self.refusal(
-                    node, f"{x.shape} with {other.shape}: only equal shapes, or one of (..., 1)"
-                )
+        operation, x, y, mode = self._operands(node)
         self.values[node.name] = to = self.like(node.name, node.shape, x.pixels, x.pitch)
         rows, pitch = (x.rows, x.pitch) if mode == "column" else (1, x.span)
         self.emit("combine", f"{operation}, {mode}", [x, y], to, [PAIR_CODES[operation], rows, pitch, MODES[mode]],
                   nodes=(node.name,), flops=elements(node.shape))  # fmt: skip
+
+    def _operands(self, node: Node) -> tuple[str, Value, Value | Buffer, str]:
+        """(operation, first operand, second, mode) of a node with two: the first has the shape of the result."""
+        operation, x = node.operation, self.source(node)
+        if "other" in node.constants:
+            constant, x = self.graph.constants[node.constants["other"]], self.wide(x)
+            if x.shape != node.shape:
+                raise self.refusal(node, f"{x.shape} broadcast to {node.shape}")
+            if constant.size == 1:
+                return operation, x, self.constant(constant), "scalar"
+            return operation, x, self.laid_out(constant, x), "full"
+        other = self.source(node, 1)
+        if x.shape != node.shape:
+            x, other, operation = other, x, TURNED.get(operation, operation)
+        if x.shape == node.shape == other.shape:
+            if x.pixels != other.pixels:
+                x, other = self.flat(x), self.flat(other)
+            x, other = self.wide(x), self.wide(other)
+            if x.pitch != other.pitch:
+                x, other = (
+                    self._copied(v, self.like(v.buffer.name, v.shape, v.pixels), "widen") for v in (x, other)
+                )
+            return operation, x, other, "full"
+        if x.shape == node.shape and other.shape == (*x.shape[:-1], 1):
+            return operation, self.wide(self.flat(x)), self.wide(self.flat(other)), "column"
+        raise self.refusal(node, f"{x.shape} with {other.shape}: only equal shapes, or one of (..., 1)")
 
     def laid_out(self, other: np.ndarray, x: Value) -> Buffer:
         """A constant broadcast to the shape of x, in its layout."""

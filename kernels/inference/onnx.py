@@ -21,6 +21,7 @@ def exported(
 
     with _quiet():
         program = torch.onnx.export(export(forward, weights, sample, batched), verbose=False)
+    assert program is not None  # it is for dynamo=False alone
     return program.model_proto.SerializeToString()
 
 

@@ -15,6 +15,10 @@
 
 #include "native.hpp"
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wpsabi"  // wide vectors pass between functions that are inlined, never between calls
+#endif
+
 namespace {
 
 using i64 = std::int64_t;
@@ -25,12 +29,12 @@ using i64 = std::int64_t;
 enum Code { PRODUCTS, COPY, MAP, COMBINE, REDUCE, POOL_MAX, POOL_AVERAGE, GATHER, INDEX_ADD, CODES };
 enum Function { RELU, EXP, TANH, SIGMOID, LOG, SQRT, NEGATE, FUNCTIONS };
 enum Pair { ADD, SUBTRACT, SUBTRACT_FROM, MULTIPLY, DIVIDE, DIVIDE_INTO, MAXIMUM, PAIRS };
-enum Mode { FULL, VECTOR, COLUMN, SCALAR, MODES };  // of the second operand: as the first, one row, one per row, one
+enum Mode { FULL, COLUMN, SCALAR, MODES };  // the second operand has the elements of the first, one per row, or one
 enum Reduction { SUM, MEAN, NORM, LARGEST, REDUCTIONS };
 const char *const CODE_NAMES[] = {"products", "copy", "map", "combine", "reduce", "pool_max", "pool_average", "gather", "index_add"};
 const char *const FUNCTION_NAMES[] = {"relu", "exp", "tanh", "sigmoid", "log", "sqrt", "neg"};
 const char *const PAIR_NAMES[] = {"add", "sub", "rsub", "mul", "div", "rdiv", "maximum"};
-const char *const MODE_NAMES[] = {"full", "vector", "column", "scalar"};
+const char *const MODE_NAMES[] = {"full", "column", "scalar"};
 const char *const REDUCTION_NAMES[] = {"sum", "mean", "norm", "max"};
 
 // y[m][j] = bias[j] + sum over k, ascending, of w[k][j] * x[m * step + at[k]]
@@ -375,7 +379,7 @@ private:
                 require(p[0] < PAIRS && p[2] > 0 && p[2] % 8 == 0 && p[3] < MODES,
                         "expected a function, a pitch in eights and a mode");
                 require("a", o.a, p[1] * p[2]);
-                require("b", o.b, p[3] == FULL ? p[1] * p[2] : p[3] == VECTOR ? p[2] : p[3] == COLUMN ? p[1] : 1);
+                require("b", o.b, p[3] == FULL ? p[1] * p[2] : p[3] == COLUMN ? p[1] : 1);
                 require("y", o.y, p[1] * p[2]);
                 break;
             case REDUCE:

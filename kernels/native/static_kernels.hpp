@@ -191,8 +191,8 @@ template <typename F>
 FPNA_INLINE void with_each(const float *a, const float *b, float *y, i64 rows, i64 pitch, i64 mode, F f) {
     for (i64 r = 0; r < rows; ++r, a += pitch, y += pitch) {
         i64 i = 0;
-        if (mode == FULL || mode == VECTOR) {
-            const float *other = mode == FULL ? b + r * pitch : b;
+        if (mode == FULL) {
+            const float *other = b + r * pitch;
             for (; i + LANES <= pitch; i += LANES) store(y + i, f(load<Widest>(a + i), load<Widest>(other + i)));
             for (; i < pitch; i += 8) store(y + i, f(load<Eight>(a + i), load<Eight>(other + i)));
         } else {
