@@ -21,6 +21,10 @@ SPACES = {name: k for k, name in enumerate(_native.STATIC["spaces"])}
 LEVELS = tuple(_native.STATIC["levels"])  # instruction sets that this processor has, least first
 
 
+# Of each: (rows, columns) of outputs that are summed at once in registers, of narrow and of wide layers.
+REGISTERS = tuple(((one, lanes), (two, 2 * lanes)) for lanes, one, two in _native.STATIC["registers"])
+
+
 def rounded(n: int, multiple: int = ALIGNED) -> int:
     """The least multiple that is not below n."""
     return -(-n // multiple) * multiple
@@ -116,6 +120,7 @@ class Schedule:
             "result": list(self.result),
             "batched": self.batched,
             "tile": self.tile,
+            "registers": {level: tiles for level, tiles in zip(LEVELS, REGISTERS, strict=True)},
             "cost": self.cost(),
             "kernels": [
                 {
@@ -169,7 +174,15 @@ class Schedule:
             *lines,
             f"of a sample: {cost['flops']} flops, {cost['bytes']} bytes between kernels; weights {cost['weights']} "
             f"bytes; tile of {self.tile} samples in an arena of {cost['arena']} bytes per thread",
+            f"outputs summed at once (rows x columns): {'; '.join(_registers())}",
         ])  # fmt: skip
+
+
+def _registers() -> list[str]:
+    return [
+        f"{level} {' or '.join(f'{rows} x {columns}' for rows, columns in tiles)}"
+        for level, tiles in zip(LEVELS, REGISTERS, strict=True)
+    ]
 
 
 def _short(buffer: Buffer) -> str:

@@ -1,8 +1,8 @@
 // Programs of static schedules (kernels/inference/schedule.py makes them and says what they promise).
 //
 // A program is a list of operations with everything fixed: which kernel, where its operands lie, how far apart, which
-// sums in which order. It is checked once, when it is made, and then runs any number of samples. Threads share samples,
-// never a sum.
+// sums in which order. It is checked once, when it is made, and then runs any number of samples. Threads share tiles of
+// samples, or of a single tile the outputs, never a sum.
 #include <omp.h>
 
 #include <algorithm>
@@ -25,6 +25,8 @@ using i64 = std::int64_t;
 
 #define FPNA_INLINE inline __attribute__((always_inline))
 #define FPNA_INLINE_LAMBDA __attribute__((always_inline))
+
+constexpr i64 ENOUGH = 1 << 18;  // products per thread that are worth waking it
 
 enum Code { PRODUCTS, COPY, MAP, COMBINE, REDUCE, POOL_MAX, POOL_AVERAGE, GATHER, INDEX_ADD, CODES };
 enum Function { RELU, EXP, TANH, SIGMOID, LOG, SQRT, NEGATE, FUNCTIONS };
@@ -60,6 +62,7 @@ struct Pool {
 
 // The kernels of one instruction set.
 struct Level {
+    int lanes, rows_1, rows_2;
     void (*products)(const Terms &, i64 rows, i64 columns);
     void (*map)(i64 function, const float *x, float *y, i64 n);
     void (*combine)(i64 function, const float *a, const float *b, float *y, i64 rows, i64 pitch, i64 mode);
@@ -248,7 +251,7 @@ public:
                 const i64 first = t * tile;
                 const Memory memory{{arena + omp_get_thread_num() * arena_, xd + first * size_[INPUT],
                                      yd + first * size_[OUTPUT], constants}};
-                run_tile(kernels, memory, std::min(tile, samples - first));
+                run_tile(kernels, memory, std::min(tile, samples - first), tiles == 1 ? threads : 1);
             }
         }
     }
@@ -260,29 +263,30 @@ private:
     i64 size_[SPACES];
     std::vector<Operation> operations_;
 
-    void run_tile(const Level &kernels, const Memory &memory, i64 samples) const {
+    void run_tile(const Level &kernels, const Memory &memory, i64 samples, int team) const {
         for (std::size_t i = 0, end; i < operations_.size(); i = end) {
             for (end = i + 1; end < operations_.size() && operations_[end].group == operations_[i].group;) ++end;
             if (operations_[i].group > 0) {
-                for (std::size_t k = i; k < end; ++k) run_operation(kernels, memory, operations_[k], 0, samples);
+                for (std::size_t k = i; k < end; ++k) run_operation(kernels, memory, operations_[k], 0, samples, team);
             } else {
                 for (i64 s = 0; s < samples; ++s)
-                    for (std::size_t k = i; k < end; ++k) run_operation(kernels, memory, operations_[k], s, s + 1);
+                    for (std::size_t k = i; k < end; ++k) run_operation(kernels, memory, operations_[k], s, s + 1, team);
             }
         }
     }
 
-    void run_operation(const Level &kernels, const Memory &memory, const Operation &o, i64 begin, i64 end) const {
+    void run_operation(const Level &kernels, const Memory &memory, const Operation &o, i64 begin, i64 end,
+                       int team) const {
         const i64 *p = o.p;
         if (o.code == PRODUCTS && p[11]) {  // samples are rows
-            products(kernels, o, place(o.a, memory, begin), place(o.y, memory, begin), memory, end - begin);
+            products(kernels, o, place(o.a, memory, begin), place(o.y, memory, begin), memory, end - begin, team);
             return;
         }
         for (i64 s = begin; s < end; ++s) {
             const float *a = place(o.a, memory, s), *b = place(o.b, memory, s);
             float *y = place(o.y, memory, s);
             switch (o.code) {
-                case PRODUCTS: products(kernels, o, a, y, memory, p[2]); break;
+                case PRODUCTS: products(kernels, o, a, y, memory, p[2], team); break;
                 case COPY: copy(p, a, y); break;
                 case MAP: kernels.map(p[0], a, y, p[1]); break;
                 case COMBINE: kernels.combine(p[0], a, b, y, p[1], p[2], p[3]); break;
@@ -304,14 +308,34 @@ private:
     }
 
     // p: runs, elements of x from run to run, rows of a run, from row to row, terms, their table, columns, weights, bias,
-    // relu, elements of y from row to row, whether samples are rows
-    void products(const Level &kernels, const Operation &o, const float *x, float *y, const Memory &memory, i64 rows) const {
-        const i64 *p = o.p;
+    // relu, elements of y from row to row, whether samples are rows. `team` threads share the runs, or the rows of one.
+    void products(const Level &kernels, const Operation &o, const float *x, float *y, const Memory &memory, i64 rows,
+                  int team) const {
+        const i64 *p = o.p, whole = p[0] > 1 ? p[0] : rows;
+        const i64 parts = std::min({i64(team), whole, p[0] * rows * p[4] * p[6] / ENOUGH});
+        if (parts <= 1) return part_of_products(kernels, o, x, y, memory, rows, 0, whole);
+#pragma omp parallel for num_threads(int(parts)) schedule(static, 1)
+        for (i64 k = 0; k < parts; ++k) {
+            const DefaultEnvironment environment;
+            part_of_products(kernels, o, x, y, memory, rows, whole * k / parts, whole * (k + 1) / parts);
+        }
+    }
+
+    // Runs begin ... end of several, or these rows of a single one.
+    void part_of_products(const Level &kernels, const Operation &o, const float *x, float *y, const Memory &memory,
+                          i64 rows, i64 begin, i64 end) const {
+        const i64 *p = o.p, step = p[11] ? o.a.step : p[3], y_step = p[11] ? o.y.step : p[10];
         const float *weights = memory.of[CONSTANTS] + p[7], *bias = memory.of[CONSTANTS] + p[8];
-        const i64 step = p[11] ? o.a.step : p[3], y_step = p[11] ? o.y.step : p[10];
+        if (p[0] == 1) {
+            x += begin * step;
+            y += begin * y_step;
+            rows = end - begin;
+            begin = 0;
+            end = 1;
+        }
         for (i64 left = p[6], columns; left > 0; left -= columns) {
             columns = left >= 32 ? 32 : left >= 16 ? 16 : 8;
-            for (i64 run = 0; run < p[0]; ++run)
+            for (i64 run = begin; run < end; ++run)
                 kernels.products({x + run * p[1], step, tables_.data() + p[5], p[4], weights, columns, bias,
                                   y + run * rows * y_step, y_step, p[9] != 0},
                                  rows, columns);
@@ -428,6 +452,10 @@ void register_static(py::module_ &m) {
     known["modes"] = names(MODE_NAMES);
     known["reductions"] = names(REDUCTION_NAMES);
     known["levels"] = names(LEVEL_NAMES, levels_here());
+    py::list registers;
+    for (int k = 0; k < levels_here(); ++k)
+        registers.append(py::make_tuple(LEVELS[k]->lanes, LEVELS[k]->rows_1, LEVELS[k]->rows_2));
+    known["registers"] = registers;  // (floats of a vector, rows at once with one and with two vectors of columns)
     known["words"] = WORDS;
     m.attr("STATIC") = known;
 }

@@ -207,7 +207,7 @@ FPNA_INLINE void with_each(const float *a, const float *b, float *y, i64 rows, i
 inline void combine(i64 function, const float *a, const float *b, float *y, i64 rows, i64 pitch, i64 mode) {
     switch (function) {
 #define FPNA_CASE(NAME, VALUE) \
-    case NAME: return with_each(a, b, y, rows, pitch, mode, [&](auto p, auto q) FPNA_INLINE_LAMBDA { return VALUE; })
+    case NAME: return with_each(a, b, y, rows, pitch, mode, [&](const auto &p, const auto &q) FPNA_INLINE_LAMBDA { return VALUE; })
         FPNA_CASE(ADD, p + q);
         FPNA_CASE(SUBTRACT, p - q);
         FPNA_CASE(SUBTRACT_FROM, q - p);
@@ -248,4 +248,4 @@ inline void pool_average(const Pool &p, const float *x, float *y) { pool<true>(p
 
 inline void products(const Terms &t, i64 rows, i64 columns) { panel(t, rows, columns); }
 
-constexpr Level LEVEL = {products, map, combine, pool_max, pool_average};
+constexpr Level LEVEL = {LANES, ROWS_1, ROWS_2, products, map, combine, pool_max, pool_average};

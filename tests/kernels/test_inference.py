@@ -78,6 +78,16 @@ def test_bits_do_not_depend_on_the_tile(name, tile):
     assert same(Static(plan(of, tile))(x[:9]), y[:9])
 
 
+@pytest.mark.parametrize("threads", [2, 3, 4])
+def test_bits_do_not_depend_on_the_threads_that_share_a_sample(threads):
+    rows = graph((300, 64), ("linear", (300, 72), {"weight": "w"}), batched=False, w=normal(72, 64))
+    pixels = graph(
+        (8, 40, 37), ("conv2d", (16, 40, 37), {"weight": "w"}, convolution(1)), w=normal(16, 8, 3, 3)
+    )
+    for of, x in ((rows, normal(300, 64)), (pixels, normal(1, 8, 40, 37))):
+        assert same(Static(plan(of), threads)(x), evaluate(of, x))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mlp", "cnn"])
 def test_ten_thousand_requests_have_the_same_bits(name):
