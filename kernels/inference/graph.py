@@ -48,10 +48,6 @@ class Graph:
     constants: dict[str, np.ndarray]
     batched: bool = True
 
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Of one sample of a node or the input."""
-        return self.sample if name == self.input else next(n.shape for n in self.nodes if n.name == name)
-
     def users(self, name: str) -> list[Node]:
         """The nodes that read `name`."""
         return [node for node in self.nodes if name in node.inputs]
