@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from analysis import bits
+from kernels import bits
 from analysis.divergence.cause import Cause, cause, unlike
 from analysis.divergence.compare import Comparison, Point
 from analysis.divergence.element import Element, first_element

@@ -55,7 +55,7 @@ MUTATIONS = (
     Mutation("a replay adds in order of rank", "kernels/allreduce/execution/arrival.py",
              "for rank in order[1:].tolist():", "for rank in sorted(order[1:].tolist()):",
              "tests/mpi/test_allreduce_mpi.py::test_section[an_arrival_log_explains_the_bits_and_replays_them-mpich-4]"),
-    Mutation("distances in ULP are one too large", "analysis/bits.py",
+    Mutation("distances in ULP are one too large", "kernels/bits.py",
              "distance = np.where(low > high, low - high, high - low).astype(np.float64)",
              "distance = np.where(low > high, low - high, high - low).astype(np.float64) + 1",
              "tests/analysis/test_bits.py"),

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from analysis import bits
+from kernels import bits
 from analysis.divergence import preceding
 from analysis.divergence.compare import Comparison, Point
 from analysis.divergence.preceding import NO_WORK, Event, Preceding

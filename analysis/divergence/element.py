@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from analysis.bits import ranks
+from kernels.bits import ranks
 from analysis.divergence.compare import Comparison
 from analysis.load.frames import Frames
 from miniapps.received import contents

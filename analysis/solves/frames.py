@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis import bits
+from kernels import bits
 from analysis.groups import UNSET, cases, of_effect, problem_names
 from analysis.history import named, series
 from analysis.load.frames import Frames

@@ -12,7 +12,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 
-from analysis import bits
+from kernels import bits
 from analysis.groups import LEVELS
 from analysis.runs import Id, label
 from analysis.solves.frames import Solves

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis import bits
+from kernels import bits
 from analysis.groups import cases
 from analysis.load.frames import Frames
 from analysis.runs import samples as compare_variants

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis import bits
+from kernels import bits
 from analysis.sums.frames import CELL, SERIES, Sums, pieces
 
 GRID_POINTS = 4  # to a cell, below which the grid shows

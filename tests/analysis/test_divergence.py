@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis import bits
+from kernels import bits
 from analysis.divergence.compare import NothingInCommon, compare, growth, growths
 from analysis.load.frames import load
 from miniapps.trace import Tracer

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from analysis import bits
+from kernels import bits
 from analysis.statistics import middle, quantile
 from analysis.sums.statistics import blocks, statistics
 
