@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from kernels import bits
 from analysis.export.tables import csv_text, texts
 from analysis.groups import grouped
 from analysis.overview import Overview
@@ -15,6 +14,7 @@ from analysis.page.svg import Figure, picture
 from analysis.runs import ids, label
 from analysis.variability import reference
 from analysis.verdict import UNTESTED
+from kernels import bits
 
 MANIFEST = (
     "written.json"  # what an earlier call wrote, which is all that a later one may write over or remove

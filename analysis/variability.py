@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from kernels import bits
 from analysis.divergence.compare import against_first
 from analysis.divergence.recorded import TELLING, common
 from analysis.groups import grouped
@@ -18,6 +17,7 @@ from analysis.load.columns import PAYLOAD
 from analysis.load.frames import Frames
 from analysis.runs import Id, ids, label
 from analysis.statistics import CONFIDENCE
+from kernels import bits
 from miniapps.trace.records import is_state
 
 TABLES = ("fingerprints", "values")

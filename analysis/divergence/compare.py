@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from kernels import bits
 from analysis.divergence.recorded import LAST, TELLING, Common, common
 from analysis.load.frames import Frames
 from analysis.load.keys import groups
 from analysis.load.store import Leaves
 from analysis.load.tree import HASHES
+from kernels import bits
 from miniapps.trace.records import is_state
 
 Id = tuple[str, int]  # (run, repeat)
