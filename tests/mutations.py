@@ -58,7 +58,7 @@ MUTATIONS = (
     Mutation("distances in ULP are one too large", "kernels/bits.py",
              "distance = np.where(low > high, low - high, high - low).astype(np.float64)",
              "distance = np.where(low > high, low - high, high - low).astype(np.float64) + 1",
-             "tests/analysis/test_bits.py"),
+             "tests/kernels/test_bits.py"),
     Mutation("a task whose check failed is not finished", "jobs/state.py",
              "FINISHED: tuple[Outcome, ...] = (DONE, CHECK_FAILED)", "FINISHED: tuple[Outcome, ...] = (DONE,)",
              "tests/jobs/test_state.py"),
