@@ -60,7 +60,9 @@ def audit(
             answer["batch"] = _batch(calls, plan.batches).differences().as_dict()
             answer["position"] = _position(calls, plan.positions).differences().as_dict()
         if host:
-            answer["address"] = _all(first, (lambda o=o: calls.result(offset=o) for o in plan.offsets)).as_dict()
+            answer["address"] = _all(
+                first, (lambda o=o: calls.result(offset=o) for o in plan.offsets)
+            ).as_dict()
     answer["mode"] = _mode(calls, first, plan, host)
     return answer
 

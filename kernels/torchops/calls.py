@@ -61,13 +61,16 @@ class Calls:
         case = self.case
         return [n for n in case.differentiate if rows is None or n in case.batch] if self.backward else []
 
-    def _compute(self, tensors: list[torch.Tensor], rows: np.ndarray | None, offset: int) -> list[torch.Tensor]:
+    def _compute(
+        self, tensors: list[torch.Tensor], rows: np.ndarray | None, offset: int
+    ) -> list[torch.Tensor]:
         with torch.set_grad_enabled(self.backward):
             outputs = _tensors(self.case.call(*tensors))
             if self.backward:
                 smooth = [y for y in outputs if y.requires_grad]
                 cotangents = [
-                    self._tensor(self._cotangent(k, y, rows), offset).to(y.dtype) for k, y in enumerate(smooth)
+                    self._tensor(self._cotangent(k, y, rows), offset).to(y.dtype)
+                    for k, y in enumerate(smooth)
                 ]
                 gradients = torch.autograd.grad(smooth, [tensors[n] for n in self._wanted(rows)], cotangents)
                 outputs = _tensors(gradients)

@@ -31,3 +31,11 @@ def sigmoid(draw, count):
 def addcmul(draw, count):
     factors = [draw.normal(count) for _ in range(3)]
     return prepared(torch.addcmul, *factors, differentiate=(0, 1, 2), batch=(0, 1, 2))
+
+
+@operation("resize_ quantized", documented=("torch.Tensor.resize_",), directions=("forward",))
+def resize_quantized(draw):
+    def call(x):
+        return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).resize_(50).int_repr()
+
+    return prepared(call, draw.normal(100))

@@ -21,7 +21,9 @@ def gather(draw, shape, ratio, dtype):
     return prepared(lambda x, i: x.gather(0, i), x, draw.index(shape, len(x)), differentiate=(0,))
 
 
-@operation("index_select", documented=("torch.index_select",), shape=(VECTOR, MATRIX), ratio=RATIOS, dtype=FLOATS)
+@operation(
+    "index_select", documented=("torch.index_select",), shape=(VECTOR, MATRIX), ratio=RATIOS, dtype=FLOATS
+)
 def index_select(draw, shape, ratio, dtype):
     x = table(draw, shape, ratio, dtype)
     return prepared(lambda x, i: x.index_select(0, i), x, draw.index(shape[0], len(x)), differentiate=(0,))
@@ -87,7 +89,10 @@ def expand(draw, rows):
 @operation("unfold", size=(3, 8))
 def unfold(draw, size):
     return prepared(
-        lambda x: torch.nn.functional.unfold(x, size), draw.normal((16, 2, 24, 24)), differentiate=(0,), batch=(0,)
+        lambda x: torch.nn.functional.unfold(x, size),
+        draw.normal((16, 2, 24, 24)),
+        differentiate=(0,),
+        batch=(0,),
     )
 
 

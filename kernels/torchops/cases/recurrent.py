@@ -11,7 +11,9 @@ INNER = 24
 def cell(draw, kind: str, hidden: int):
     """Batch first: a sample is a sequence."""
     gates = GATES[kind] * hidden
-    weights = [draw.normal(shape, scale=0.2) for shape in ((gates, INNER), (gates, hidden), (gates,), (gates,))]
+    weights = [
+        draw.normal(shape, scale=0.2) for shape in ((gates, INNER), (gates, hidden), (gates,), (gates,))
+    ]
 
     def call(x, *tensors):
         start = torch.zeros(1, len(x), hidden, dtype=x.dtype, device=x.device)

@@ -117,6 +117,4 @@ def group_norm(draw, channels):
 
 @operation("softmax", width=(10, 1000))
 def softmax(draw, width):
-    return prepared(
-        lambda x: torch.softmax(x, 1), draw.normal((512, width)), differentiate=(0,), batch=(0,)
-    )
+    return prepared(lambda x: torch.softmax(x, 1), draw.normal((512, width)), differentiate=(0,), batch=(0,))

@@ -40,7 +40,10 @@ def grid_sample(draw, mode):
 def padded(draw, mode: str, axes: int):
     """Images with three more points at every edge."""
     return prepared(
-        lambda x: F.pad(x, (3,) * (2 * axes), mode=mode), draw.normal(SHAPES[axes]), differentiate=(0,), batch=(0,)
+        lambda x: F.pad(x, (3,) * (2 * axes), mode=mode),
+        draw.normal(SHAPES[axes]),
+        differentiate=(0,),
+        batch=(0,),
     )
 
 

@@ -27,7 +27,11 @@ def index_add(draw, shape, ratio, dtype):
 
 
 @operation(
-    "scatter_add", documented=("torch.Tensor.scatter_add_",), shape=(VECTOR, MATRIX), ratio=RATIOS, dtype=FLOATS
+    "scatter_add",
+    documented=("torch.Tensor.scatter_add_",),
+    shape=(VECTOR, MATRIX),
+    ratio=RATIOS,
+    dtype=FLOATS,
 )
 def scatter_add(draw, shape, ratio, dtype):
     bins = bins_of(shape, ratio)
@@ -48,12 +52,20 @@ def scatter_reduce(draw, shape, ratio, reduce):
     bins = bins_of(shape, ratio)
     x, source = draw.positive((bins, *shape[1:])), draw.positive(shape)
     return prepared(
-        lambda x, i, s: x.scatter_reduce(0, i, s, reduce), x, draw.index(shape, bins), source, differentiate=(0, 2)
+        lambda x, i, s: x.scatter_reduce(0, i, s, reduce),
+        x,
+        draw.index(shape, bins),
+        source,
+        differentiate=(0, 2),
     )
 
 
 @operation(
-    "scatter", documented=("torch.Tensor.scatter",), directions=("forward",), shape=(VECTOR, MATRIX), ratio=RATIOS
+    "scatter",
+    documented=("torch.Tensor.scatter",),
+    directions=("forward",),
+    shape=(VECTOR, MATRIX),
+    ratio=RATIOS,
 )
 def scatter(draw, shape, ratio):
     bins = bins_of(shape, ratio)
@@ -131,7 +143,10 @@ def histc(draw, count):
 @operation("masked_scatter", directions=("forward",), shape=(VECTOR, MATRIX))
 def masked_scatter(draw, shape):
     return prepared(
-        lambda x, m, s: x.masked_scatter(m, s), draw.normal(shape), draw.binary(shape, 0.5), draw.normal(shape)
+        lambda x, m, s: x.masked_scatter(m, s),
+        draw.normal(shape),
+        draw.binary(shape, 0.5),
+        draw.normal(shape),
     )
 
 
@@ -141,5 +156,8 @@ def segment_reduce(draw, reduce, shape):
     lengths[-1] += max(0, shape[0] - lengths.sum())
     data = draw.normal((lengths.sum(), *shape[1:]))
     return prepared(
-        lambda x, n: torch.segment_reduce(x, reduce, lengths=n, unsafe=True), data, lengths, differentiate=(0,)
+        lambda x, n: torch.segment_reduce(x, reduce, lengths=n, unsafe=True),
+        data,
+        lengths,
+        differentiate=(0,),
     )

@@ -35,9 +35,7 @@ def kthvalue(draw, k):
 
 @operation("unique", directions=("forward",), count=(1000, 100_000))
 def unique(draw, count):
-    return prepared(
-        lambda x: torch.unique(x, return_inverse=True, return_counts=True), ties(draw, count)
-    )
+    return prepared(lambda x: torch.unique(x, return_inverse=True, return_counts=True), ties(draw, count))
 
 
 @operation("argmax", directions=("forward",), count=(1000, 100_000))

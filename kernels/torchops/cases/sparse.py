@@ -35,8 +35,8 @@ def coalesce(draw):
     return prepared(call, where, values)
 
 
-@operation("bmm sparse", documented=("torch.bmm",), directions=("forward",))
-def bmm_sparse(draw):
+@operation("bmm sparse", documented=("torch.bmm",), directions=("forward",), sparse=(True,))
+def bmm_sparse(draw, sparse):
     where = draw.index((3, NONZEROS), 200) % [[4], [200], [200]]
 
     def call(i, v, dense):
