@@ -45,7 +45,7 @@ def words(x: np.ndarray | float) -> np.ndarray:
     return x.view(WORDS[x.dtype])
 
 
-def differ(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def differ(a: np.ndarray | float, b: np.ndarray | float) -> np.ndarray:
     """Whether the bits differ, elementwise: bool, of the shape of `a` and `b`, which have one type."""
     return words(a) != words(b)
 

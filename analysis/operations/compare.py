@@ -14,8 +14,9 @@ COMPARED = {"run": "str", "against": "str", "what": "str", "first": "str", "othe
 
 
 def compared(known: Audits) -> pd.DataFrame:
-    """Each certificate against the first, a row for each difference: versions, machine, statements of the documentation
-    that are new or gone, then cases whose bits by one thread, whose sensitivity to a change, or whose outcome differs."""
+    """Each certificate against the first, a row for each difference: versions, machine, statements of the
+    documentation that are new or gone, then cases whose bits by one thread, whose sensitivity to a change, or whose
+    outcome differs."""
     runs = list(known.certificates)
     rows = []
     for run in runs[1:]:

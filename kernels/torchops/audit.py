@@ -2,8 +2,8 @@
 
 | change | what is changed between calls | what else is held |
 |---|---|---|
-| runs | nothing | the number of threads: 1, 2, 4 in turn |
-| threads | the number of threads, 1 to 4 | |
+| runs | nothing | the number of threads, 1 to 4 in turn |
+| threads | the number of threads, 1 to 4 | where runs with each of them agree |
 | batch | how many samples are in the batch: the result of the first one is compared | one thread |
 | position | where in the batch a sample is | one thread |
 | address | bytes that all inputs lie beyond a multiple of 64 | one thread |
@@ -31,13 +31,11 @@ CHANGES = ("runs", "threads", "batch", "position", "address", "process", "mode")
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is tried. `runs`: calls for each number of threads; `threads`: these; `raced`: those of them that runs
-    are repeated with; `batches`: sizes, of which the largest that the case has is what others are compared with;
-    `positions`: at most so many; `offsets`: bytes; `timed`: calls whose median is the time of a mode."""
+    """How much is tried. `runs`: calls with each number of `threads`; `batches`: sizes that are compared with the whole
+    batch; `positions`: at most so many; `offsets`: bytes; `timed`: calls whose median is the time of a mode."""
 
     runs: int = 12
     threads: tuple[int, ...] = (1, 2, 3, 4)
-    raced: tuple[int, ...] = (1, 2, 4)
     batches: tuple[int, ...] = (1, 2, 3, 7, 16, 64)
     positions: int = 16
     offsets: tuple[int, ...] = (0, 4, 8, 16, 32, 48)
@@ -74,37 +72,21 @@ def first_digest(case: Prepared, direction: str, name: str, seed: int, device: s
 
 
 def _races(calls: Calls, first: Result, plan: Plan, host: bool) -> dict[str, Any]:
-    """Runs and threads, as the mode is now."""
-    raced = plan.raced if host else (1,)
+    """Runs and threads, as the mode is now. Runs are compared at one number of threads each; the number itself is a
+    change only where every number repeats its own bits."""
+    worst, each = Seen(first), Seen(first)
     by: dict[str, int] = {}
-    everything, fixed = Seen(first), Seen(first)
-    for count in raced:
+    for count in plan.threads if host else (1,):
         same = Seen()
         with threads(count):
             for _ in range(plan.runs):
-                result = calls.result()
-                same.add(result)
+                same.add(calls.result())
         by[str(count)] = same.distinct
-        # Runs are compared with each other at one number of threads; the number itself is the next change.
-        everything = _worse(everything, same)
-        if same.distinct == 1:
-            fixed.add(same.first)
-    runs = everything.differences().as_dict() | {"by": by}
-    if runs["distinct"] == 1:
-        runs["trials"] = plan.runs * len(raced)
-        runs["bound"] = 1.0 - 0.05 ** (1.0 / runs["trials"])
-    answer = {"runs": runs}
-    if host:
-        for count in plan.threads:
-            if count not in raced:
-                with threads(count):
-                    fixed.add(calls.result())
-        answer["threads"] = fixed.differences().as_dict()
-    return answer
-
-
-def _worse(a: Seen, b: Seen) -> Seen:
-    return b if b.distinct > a.distinct else a
+        worst = same if same.distinct > worst.distinct else worst
+        each.add(same.first)
+    repeats = worst.distinct == 1
+    runs = worst.differences(plan.runs * len(by) if repeats else None).as_dict() | {"by": by}
+    return {"runs": runs} | ({"threads": each.differences().as_dict()} if host and repeats else {})
 
 
 def _batch(calls: Calls, sizes: Sequence[int]) -> Seen:

@@ -62,10 +62,10 @@ class Seen:
     def first(self) -> Result:
         return next(iter(self._results.values()))
 
-    def differences(self) -> Differences:
-        """What came of all results so far, at least one."""
+    def differences(self, trials: int | None = None) -> Differences:
+        """What came of all results so far, at least one; `trials`: how many there were, if some were not kept."""
         first, *others = self._results.values()
-        return measured(first, others, self.trials)
+        return measured(first, others, self.trials if trials is None else trials)
 
 
 def measured(first: Result, others: Iterable[Result], trials: int) -> Differences:

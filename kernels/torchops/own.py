@@ -78,7 +78,7 @@ def _array(path: str, number: int, given: Any) -> np.ndarray:
     array = np.asarray(given)
     if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
         raise ChoiceError(
-            f"{path}: inputs(seed)[{number}] is of type {array.dtype}: arrays of numbers are expected, of at most 64 bits"
+            f"{path}: inputs(seed)[{number}] is of type {array.dtype}: arrays of numbers of at most 64 bits are needed"
         )
     return array
 

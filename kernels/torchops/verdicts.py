@@ -1,7 +1,7 @@
 """What was seen of an operation, and what torch's documentation states of it: the two against each other.
 
-Every verdict is of the cases that were tried, on the device that there was, with the number of trials; what was not seen
-is not said to be absent. Works on the records of a certificate, without torch.
+Every verdict is of the cases that were tried, on the device that there was, with the number of trials; what was not
+seen is not said to be absent. Works on the records of a certificate, without torch.
 """
 
 from __future__ import annotations
@@ -174,8 +174,8 @@ def _sentence(change: str, what: str, seen: dict[str, Any]) -> str:
     text = f"differs {what}: {seen['distinct']} results of {seen['trials']} trials"
     if seen.get("by", {}).get("1", 1) > 1:
         return (
-            f"{text}, by one thread too, where nothing races: state of its own, a generator of its own or a clock, not "
-            "the order of additions"
+            f"{text}, by one thread too, where nothing races: state or a generator of its own, a clock, or where its "
+            "memory lies, not the order in which threads add"
         )
     if seen.get("values"):
         return f"{text}, by more than rounding explains: not the order of additions alone"

@@ -1,7 +1,8 @@
-"""The process that audits: `python -m kernels.torchops.worker` answers a request per line, so that a case that crashes or
-hangs takes this process along and not the one who asked.
+"""The process that audits: `python -m kernels.torchops.worker` answers a request per line, so that a case that
+crashes or hangs takes this process along and not the one who asked.
 
-    {"what": "audit", "case": {"operation": ..., "direction": ..., "factors": {...}}, "seed": 1, "device": "cpu", "plan": {...}}
+    {"what": "audit", "case": {"operation": ..., "direction": ..., "factors": {...}}, "seed": 1, "device": "cpu",
+     "runs": 12}
     {"what": "audit", "file": "mine.py:function", "direction": "forward", ...}       a user's function
     {"what": "digest", ...}                                                          the first call alone
 
@@ -31,8 +32,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         if request["what"] == "digest":
             record: dict[str, Any] = {"digest": first_digest(*arguments, device=request["device"])}
         else:
-            plan = Plan(**{key: tuple(v) if isinstance(v, list) else v for key, v in request["plan"].items()})
-            record = audit(*arguments, plan=plan, device=request["device"])
+            record = audit(*arguments, plan=Plan(runs=request["runs"]), device=request["device"])
         reply = {"outcome": DONE, "audit": record} | ({"effects": effects} if effects else {})
     except Exception as error:  # whatever a function under audit raises is the finding
         reply = {"outcome": REFUSED, "error": f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"}
@@ -49,8 +49,8 @@ def _case(request: dict[str, Any]):
         from kernels.torchops.own import load, looked_at
 
         name, direction = request["file"], request["direction"]
-        case, effects = looked_at(load(name, seed), direction, request["device"], name, seed)
-        return case, direction, name, effects
+        looked = looked_at(load(name, seed), direction, request["device"], name, seed)
+        return looked[0], direction, name, looked[1]
     spec = request["case"]
     factors = {key: tuple(v) if isinstance(v, list) else v for key, v in spec["factors"].items()}
     case = Case(spec["operation"], spec["direction"], factors)

@@ -30,6 +30,6 @@ APP = App(
     config=OperationsConfig,
     run=run,
     validate=validate,
-    summary="an audit of PyTorch operations: what their bits depend on beside their input, and what their documentation "
-    "says of it; a first argument FILE.py:FUNCTION audits a function of yours",
+    summary="an audit of PyTorch operations: what their bits depend on beside their input, and what their "
+    "documentation says of it; a first argument FILE.py:FUNCTION audits a function of yours",
 )

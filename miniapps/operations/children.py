@@ -83,7 +83,7 @@ class Child:
         # torch's threads are asked for call by call; those that wait must not take the cores of the others.
         environment |= {"OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"}
         environment.pop("OMP_NUM_THREADS", None)
-        self._log = tempfile.TemporaryFile()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
             module("kernels.torchops.worker"),
             stdin=subprocess.PIPE,

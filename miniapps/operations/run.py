@@ -49,7 +49,7 @@ def _audited(
         "what": "audit",
         "seed": ctx.seed,
         "device": ctx.options.device,
-        "plan": {"runs": audit.runs},
+        "runs": audit.runs,
     }
     records = {}
     for step in range(rounds):

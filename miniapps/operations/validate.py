@@ -17,8 +17,8 @@ def validate(config, options) -> None:
         split(audit.function)
     if options.policy.level not in ("none", "run"):
         raise UsageError(
-            f"--guarantee {options.policy.level}: an audit reports what torch does and promises nothing beyond run, that "
-            "one thread repeats its bits; choose none or run"
+            f"--guarantee {options.policy.level}: an audit reports what torch does, and promises at most run, that one "
+            "thread repeats its bits; choose none or run"
         )
     if options.replay is not None:
         raise UsageError(

@@ -98,8 +98,8 @@ class Certificate(msgspec.Struct):
 
 
 def read_certificate(path: Path) -> Certificate:
-    """The certificate in the file `path`. Raises FileNotFoundError where there is none, OSError where it cannot be read,
-    and Refused where it is damaged, none of ours, or of another schema."""
+    """The certificate in the file `path`. Raises FileNotFoundError where there is none, OSError where it cannot be
+    read, and Refused where it is damaged, none of ours, or of another schema."""
     where = printable(str(path))
     content = records.loads(read_bytes(path, MOST), where)
     if not isinstance(content, dict):

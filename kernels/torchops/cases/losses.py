@@ -1,5 +1,6 @@
 """Losses of a batch, summed."""
 
+import torch
 import torch.nn.functional as F
 
 from kernels.torchops.operations import operation, prepared
@@ -62,7 +63,7 @@ def bce_with_logits(draw, rows):
 
 @operation("ctc_loss", documented=("torch.nn.CTCLoss",), length=(50,), batch=(4, 32))
 def ctc_loss(draw, length, batch):
-    inputs, targets = [length] * batch, [10] * batch
+    inputs, targets = torch.full((batch,), length), torch.full((batch,), 10)
     return prepared(
         lambda x, y: F.ctc_loss(x.log_softmax(2), y, inputs, targets, reduction="sum"),
         draw.normal((length, batch, 20)),

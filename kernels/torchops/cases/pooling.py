@@ -1,5 +1,8 @@
 """Pooling: of the largest, of the mean, and back."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 
@@ -79,7 +82,7 @@ def fractional_max_pool3d(draw, size):
 def unpooled(draw, axes: int, overlap: bool):
     """Back to where the largest were; with `overlap` windows share places, so that several write to one."""
     pool = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[axes - 1]
-    unpool = (F.max_unpool1d, F.max_unpool2d, F.max_unpool3d)[axes - 1]
+    unpool: Callable[..., Any] = (F.max_unpool1d, F.max_unpool2d, F.max_unpool3d)[axes - 1]
     shape = SHAPES[axes]
     stride = 1 if overlap else 2
     _, where = pool(torch.from_numpy(draw.normal(shape)), 2, stride, return_indices=True)

@@ -60,10 +60,10 @@ def ger(draw, rows):
 @operation("einsum", equation=("bij,bjk->bik", "bi,ij,bj->b"))
 def einsum(draw, equation):
     if equation == "bij,bjk->bik":
-        factors = (draw.normal((BATCH, 8, 64)), draw.normal((BATCH, 64, 8)))
-        return prepared(lambda *x: torch.einsum(equation, *x), *factors, differentiate=(0, 1), batch=(0, 1))
-    factors = (draw.normal((BATCH, 64)), draw.normal((64, 48)), draw.normal((BATCH, 48)))
-    return prepared(lambda *x: torch.einsum(equation, *x), *factors, differentiate=(0, 1, 2), batch=(0, 2))
+        pair = (draw.normal((BATCH, 8, 64)), draw.normal((BATCH, 64, 8)))
+        return prepared(lambda *x: torch.einsum(equation, *x), *pair, differentiate=(0, 1), batch=(0, 1))
+    three = (draw.normal((BATCH, 64)), draw.normal((64, 48)), draw.normal((BATCH, 48)))
+    return prepared(lambda *x: torch.einsum(equation, *x), *three, differentiate=(0, 1, 2), batch=(0, 2))
 
 
 @operation("bilinear", inner=(8, 64))
