@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -20,12 +21,12 @@ def compared(known: Audits) -> pd.DataFrame:
     runs = list(known.certificates)
     rows = []
     for run in runs[1:]:
-        for what, a, b in _differences(known.certificates[runs[0]], known.certificates[run]):
+        for what, a, b in differences(known.certificates[runs[0]], known.certificates[run]):
             rows.append({"run": run, "against": runs[0], "what": what, "first": a, "other": b})
     return frame(COMPARED, rows)
 
 
-def _differences(a: Certificate, b: Certificate):
+def differences(a: Certificate, b: Certificate) -> Iterator[tuple[str, str, str]]:
     """(what, first, other) of everything that differs."""
     for key in sorted({*a.software, *b.software}):
         if a.software.get(key) != b.software.get(key) and key != "configuration":
