@@ -123,7 +123,7 @@ def digest(result: Result) -> str:
     hashed = hashlib.blake2b(digest_size=16)
     for array in result:
         hashed.update(f"{array.dtype.str}{array.shape}".encode())
-        hashed.update(np.ascontiguousarray(array).data)
+        hashed.update(array.tobytes())
     return hashed.hexdigest()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
-import ml_dtypes  # noqa: F401 - the name bfloat16 of a type
+import ml_dtypes  # noqa: F401 - registers the name bfloat16
 import numpy as np
 
 LINE = 64  # bytes: addresses are counted from a multiple of this, a cache line and the widest vector register

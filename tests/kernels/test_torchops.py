@@ -334,8 +334,10 @@ def test_a_function_that_cannot_be_audited_is_refused_with_what_is_needed(
 
 
 def test_a_fresh_process_needs_no_other_import_to_draw_its_inputs():
-    request = {"what": "digest", "case": {"operation": "sum", "direction": "forward",
-                                          "factors": {"dim": 1, "dtype": "bfloat16"}}, "seed": 1, "device": "cpu"}  # fmt: skip
-    child = subprocess.run([sys.executable, "-m", "kernels.torchops.worker"], input=json.dumps(request) + "\n",
-                           capture_output=True, text=True, timeout=200)  # fmt: skip
-    assert json.loads(child.stdout)["audit"] == {"digest": answer(request)["audit"]["digest"]}
+    case = {"operation": "sum", "direction": "forward", "factors": {"dim": 1, "dtype": "bfloat16"}}
+    request = {"what": "digest", "case": case, "seed": 1, "device": "cpu"}
+    argv = [sys.executable, "-m", "kernels.torchops.worker"]
+    child = subprocess.run(
+        argv, input=json.dumps(request) + "\n", capture_output=True, text=True, timeout=200
+    )
+    assert json.loads(child.stdout)["audit"] == answer(request)["audit"]
