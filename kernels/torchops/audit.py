@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from kernels.torchops.calls import Calls, Result, deterministic, digest, threads
+from kernels.torchops.cases.operations import Prepared
 from kernels.torchops.differences import Seen
-from kernels.torchops.operations import Prepared
 
 CHANGES = ("runs", "threads", "batch", "position", "address", "process", "mode")
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from kernels.torchops.inputs import Draw, placed
-from kernels.torchops.operations import Prepared
+from kernels.torchops.cases.inputs import Draw, placed
+from kernels.torchops.cases.operations import Prepared
 
 Result = tuple[np.ndarray, ...]
 

@@ -21,7 +21,7 @@ import torch
 
 from kernels.guarantees import ChoiceError
 from kernels.torchops.calls import Calls
-from kernels.torchops.operations import Prepared, prepared
+from kernels.torchops.cases.operations import Prepared, prepared, split_function
 
 WRITES = ("w", "a", "x", "+")
 EVENTS = {
@@ -35,18 +35,10 @@ EVENTS = {
 }
 
 
-def split(name: str) -> tuple[str, str]:
-    """(path, function) of FILE.py:FUNCTION. Raises ChoiceError for a name of another form."""
-    path, colon, function = name.rpartition(":")
-    if not colon or not path.endswith(".py") or not function.isidentifier():
-        raise ChoiceError(f"{name!r}: write FILE.py:FUNCTION, as in mine.py:function")
-    return path, function
-
-
 def load(name: str, seed: int) -> Prepared:
     """The case that FILE.py:FUNCTION is. Raises ChoiceError, which says what the file must have; the errors of the
     file itself pass through."""
-    path, function = split(name)
+    path, function = split_function(name)
     if not Path(path).is_file():
         raise ChoiceError(f"{name!r}: there is no file {path}")
     spec = importlib.util.spec_from_file_location("fpna_audited", path)

@@ -41,8 +41,8 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 def _case(request: dict[str, Any]):
     """(prepared, direction, name, effects) of the case that is asked for."""
-    from kernels.torchops.inputs import Draw
-    from kernels.torchops.operations import Case, find
+    from kernels.torchops.cases.inputs import Draw
+    from kernels.torchops.cases.operations import Case, find
 
     seed = request["seed"]
     if "file" in request:

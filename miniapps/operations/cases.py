@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels.torchops.operations import DIRECTIONS, Operation, find, operations
+from kernels.torchops.cases.operations import DIRECTIONS, Operation, find, operations
 
 
 @dataclass(frozen=True)

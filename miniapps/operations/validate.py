@@ -2,7 +2,7 @@
 
 import importlib.util
 
-from kernels.torchops.own import split
+from kernels.torchops.cases.operations import split_function
 from miniapps.errors import UsageError
 
 
@@ -14,7 +14,14 @@ def validate(config, options) -> None:
     if audit.function and audit.operations:
         raise UsageError("--function and --operation are both given: audit one or the other")
     if audit.function:
-        split(audit.function)
+        split_function(audit.function)
+    if options.device == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise UsageError(
+                "--device cuda: this torch sees no CUDA device; install a build for CUDA, or --device cpu"
+            )
     if options.policy.level not in ("none", "run"):
         raise UsageError(
             f"--guarantee {options.policy.level}: an audit reports what torch does, and promises at most run, that one "

@@ -15,10 +15,10 @@ from kernels.guarantees import ChoiceError  # noqa: E402
 from kernels.torchops import own  # noqa: E402
 from kernels.torchops.audit import Plan, audit, first_digest  # noqa: E402
 from kernels.torchops.calls import Calls, digest  # noqa: E402
+from kernels.torchops.cases.inputs import LINE, Draw, placed  # noqa: E402
+from kernels.torchops.cases.operations import find, operations, prepared  # noqa: E402
 from kernels.torchops.differences import Seen  # noqa: E402
 from kernels.torchops.documentation import installed, statements  # noqa: E402
-from kernels.torchops.inputs import LINE, Draw, placed  # noqa: E402
-from kernels.torchops.operations import find, operations, prepared  # noqa: E402
 from kernels.torchops.verdicts import in_words, verdicts  # noqa: E402
 from kernels.torchops.worker import answer  # noqa: E402
 

@@ -7,8 +7,6 @@ pytest.importorskip("torch")
 
 from mpi4py import MPI
 
-from analysis.__main__ import main as analysis
-from analysis.operations.compare import differences
 from miniapps.operations import APP
 from miniapps.operations.__main__ import spelled
 from miniapps.operations.cases import chosen
@@ -104,26 +102,6 @@ def test_certificate_and_trace_say_the_same(audit):
     values = trace.tables["values"]
     address = np.array([trace.names[n] == "distinct:address" for n in values["name"]])
     assert values["value"][address].tolist() == [case.audit.address.distinct for case in certificate.cases]
-
-
-def test_the_analysis_answers(audit, capsys):
-    assert analysis(["operations", str(audit)]) == 0
-    text = capsys.readouterr().out
-    assert "4 cases of 2 operations audited" in text and "Cases whose bits a change alters" in text
-
-
-def test_certificates_differ_in_what_differs(audit):
-    first, other = (read_certificate(audit / "certificate.json") for _ in range(2))
-    assert list(differences(first, other)) == []
-    other.software["torch"] = "9.9"
-    other.cases[0].audit.digest = "0" * 32
-    other.cases[1].audit.address.distinct = 3
-    other.statements.pop(0)
-    gone = other.cases.pop()
-    assert [what for what, *_ in differences(first, other)] == [
-        "torch", "statement", f"{first.cases[0].name}: bits by one thread",
-        f"{first.cases[1].name}: with the address of the inputs", f"case {gone.name}",
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
