@@ -249,6 +249,8 @@ class Lowering:
                 raise self.refusal(node, f"{x.shape} broadcast to {node.shape}")
             if constant.size == 1:
                 return operation, x, self.constant(constant), "scalar"
+            if constant.shape[-1] == 1 < x.columns and not x.pixels:
+                return operation, x, self.constant(np.broadcast_to(constant, (*x.shape[:-1], 1))), "column"
             return operation, x, self.laid_out(constant, x), "full"
         other = self.source(node, 1)
         if x.shape != node.shape:

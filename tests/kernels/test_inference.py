@@ -157,7 +157,7 @@ def test_linear_layers_are_those_of_the_definition(inner, outer, rows, batch):
         assert all(same(Static(plan(of), level=level)(x), evaluate(of, x)) for level in LEVELS)
 
 
-SHAPES = [(5,), (3, 33), (2, 5, 7), (1,), ()]
+SHAPES = [(5,), (3, 33), (2, 5, 7), (3, 1), (1,), ()]
 ONE_OPERAND = ["relu", "exp", "tanh", "sigmoid", "log", "sqrt", "neg"]
 TWO_OPERANDS = ["add", "sub", "rsub", "mul", "div", "rdiv", "maximum"]
 
@@ -176,6 +176,7 @@ def test_pairs_are_those_of_the_definition(operation):
         others = {"scalar": np.float32(0.3), "full": normal(*shape)}
         if shape:
             others["last"] = normal(shape[-1])
+            others["column"] = normal(*shape[:-1], 1)
         for other in others.values():
             of = graph(shape, (operation, shape, {"other": "c"}), c=other)
             assert all(same(Static(plan(of), level=level)(x), evaluate(of, x)) for level in LEVELS)
