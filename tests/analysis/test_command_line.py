@@ -112,6 +112,7 @@ def test_traces_that_cannot_be_used_exit_with_2_and_a_remedy(runs, capsys, harm,
     assert call("show", runs / "b") == (2 if harm is emptied else 0)  # what is left can be looked at
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("command", ["report", "variability"])
 def test_a_bad_run_among_good_ones_is_reported_and_the_rest_used(runs, tmp_path, capsys, command):
     truncated(runs / "b")
@@ -170,6 +171,7 @@ def test_a_directory_of_runs_is_not_a_run(runs, capsys):
     assert "not a run itself" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_report_writes_the_file_and_prints_verdict_and_groups(runs, tmp_path, capsys):
     out = tmp_path / "x.html"
     assert call("report", runs, "-o", out) == 0
@@ -179,7 +181,8 @@ def test_report_writes_the_file_and_prints_verdict_and_groups(runs, tmp_path, ca
     assert "final state" in printed and f"Report: {out}" in printed
     page = out.read_text()
     assert page.startswith("<!doctype html>") and f"<title>{first}</title>" in page
-    assert call("report", runs, "-o", out) == 0  # again, over the old one
+    assert call("report", runs / "a", "-o", out) == 0  # another one over it
+    assert out.read_text() != page
 
 
 @pytest.mark.parametrize("place", [".", "nowhere/x.html"])

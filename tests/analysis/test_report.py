@@ -123,6 +123,7 @@ def test_groups_are_in_words_worst_first_and_keep_the_colour_of_all_figures(repo
     assert "coupled none/arrival" not in re.sub(r'href="[^"]*"', "", report.html)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_failed_its_own_checks_is_red_and_first(tmp_path):
     for name in "abc":
         write_run(tmp_path / name)
@@ -261,6 +262,7 @@ def test_only_what_differs_between_environments_is_listed(report):
     assert ">n1</td>" in section and "MPICH" in section
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_entries_that_differ_everywhere_explain_nothing_and_are_only_named(tmp_path):
     for i in range(3):
         write_run(tmp_path / f"r{i}", environment={"job": str(i), "node": "a" if i else "b"})

@@ -87,6 +87,7 @@ def test_sections_on_solves_stand_in_front_of_the_environment(report):
     assert headings(report.html) == [*SECTIONS[:at], *SOLVES, *SECTIONS[at:]]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_without_solves_the_report_is_what_it_was(tmp_path):
     page = build(load([write_run(tmp_path / "a")])).html
     assert headings(page) == SECTIONS and "Solves" not in page
@@ -109,6 +110,7 @@ def test_a_changed_decision_is_in_the_verdict(report):
     assert Page(report.html).between("title", report.html) == report.verdict
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_decisions_that_agree_are_not_in_the_verdict(tmp_path):
     runs = [write_solves(tmp_path / name, [solve(FALLING)]) for name in "ab"]
     report = build(load(runs))
