@@ -318,7 +318,7 @@ def test_runs_without_fingerprints_make_a_report(tmp_path):
 def test_steps_are_thinned_where_there_are_too_many_points_and_runs_are_not(tmp_path):
     steps, runs = 700, 11
     for i in range(runs):
-        write_run(tmp_path / f"r{i}", size=1, blocks=2, steps=steps, change=differ(0) if i else None)
+        write_run(tmp_path / f"r{i}", size=1, blocks=1, steps=steps, change=differ(0) if i else None)
     html = build(load([tmp_path])).html
     drawing = re.search(r'<svg[^>]*aria-label="How far it has spread.*?</svg>', html, flags=re.S)[0]
     assert POINTS / 2 < drawing.count("<use ") <= POINTS + 50 * runs

@@ -231,8 +231,8 @@ def test_many_families_and_cases_have_tables_and_the_first_have_figures(tmp_path
 
 def test_cases_beyond_the_colours_and_rows_are_in_the_table(tmp_path, monkeypatch):
     monkeypatch.setattr(solves_figures, "ROWS", COLOURS)
-    for size in range(1, COLOURS + 3):
-        write_solves(tmp_path / f"s{size}", [solve(FALLING)], size=size)
+    for k in range(COLOURS + 2):
+        write_solves(tmp_path / f"s{k}", [solve(FALLING)], ordering=f"permuted:seed={k}")
     results = study(solves(load([tmp_path])))
     assert "2 more cases are in the table" in iteration_figures(results)[0].caption
     (figure,) = history_figures(results)
