@@ -29,7 +29,7 @@ APPLICATIONS = {
         *("--nx=12", "--ny=10", "--nz=9", "--set=grid.bx=4", "--set=grid.by=4", "--set=grid.bz=4"),
         *("--right-side=random", "--preconditioner=multigrid"),
     ],
-    "coupled": ["--steps=2", "--set=grid.nx=64", "--set=grid.ny=64"],
+    "coupled": ["--steps=2", "--set=grid.nx=64", "--set=grid.ny=64", "--closure=physics"],
 }
 
 
