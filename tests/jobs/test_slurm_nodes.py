@@ -165,6 +165,7 @@ def test_a_campaign_outlives_a_drained_and_a_lost_node_with_the_bits_of_a_local_
     assert slurm.wait(f"{runs}_0")["JobState"] == "COMPLETED", (
         "what has begun goes on in a node that is drained"
     )
+    until(lambda: slurm.job(f"{runs}_1")["Reason"] != "None")  # it has been considered: sooner told than by a program
     until(
         lambda: re.search(
             rf"job {runs}_1 drained: QUEUED PENDING: .*(DRAINED|UnavailableNodes:n2)", jobs("status")
@@ -175,6 +176,7 @@ def test_a_campaign_outlives_a_drained_and_a_lost_node_with_the_bits_of_a_local_
 
     until(lambda: list((place / "out").glob("*-a1-*/rank-00003.h5")))
     slurm.command("scontrol", "update", "NodeName=n2", "State=DOWN", "Reason=power")
+    until(lambda: slurm.job(f"{runs}_1")["Restarts"] == "1")
     until(lambda: "interrupted: the runner was interrupted" in jobs("status"))
     until(slurm.idle)  # n2 is back: it still has its slurmd
     until(lambda: slurm.job(f"{runs}_1")["JobState"] == "PENDING")

@@ -175,7 +175,7 @@ def test_a_campaign_that_is_cut_off_goes_on_when_it_is_submitted_again(slurm, pl
     assert not (place / "cut/jobs/submitted.jsonl").exists()
 
     runs, _ = submitted()
-    [longer] = [task for task in planned(place) if "-60-" in task]
+    [longer] = [task for task in planned(place) if "-120-" in task]
     deadline = time.monotonic() + 60
     while not list((place / "cut" / longer).glob("rank-*.h5")):
         assert time.monotonic() < deadline, jobs("status")
