@@ -165,7 +165,9 @@ def test_a_campaign_outlives_a_drained_and_a_lost_node_with_the_bits_of_a_local_
     assert slurm.wait(f"{runs}_0")["JobState"] == "COMPLETED", (
         "what has begun goes on in a node that is drained"
     )
-    until(lambda: slurm.job(f"{runs}_1")["Reason"] != "None")  # it has been considered: sooner told than by a program
+    until(
+        lambda: slurm.job(f"{runs}_1")["Reason"] != "None"
+    )  # it has been considered: sooner told than by a program
     until(
         lambda: re.search(
             rf"job {runs}_1 drained: QUEUED PENDING: .*(DRAINED|UnavailableNodes:n2)", jobs("status")
