@@ -36,7 +36,10 @@ LONG = (
 
 
 def pytest_configure(config):
-    """Fewer examples where slow tests are left out."""
+    """Fewer examples where slow tests are left out; ranks that wait leave the cores to others."""
+    from tests.launch import let_waiting_ranks_sleep
+
+    let_waiting_ranks_sleep()
     settings.load_profile("quick" if config.option.markexpr == "not slow" else "tests")
 
 
