@@ -49,7 +49,7 @@ def sensitivity(seen: pd.DataFrame) -> pd.DataFrame:
         ["operation", "direction", "change"], sort=False
     )
     return grouped.agg(
-        cases=("case", "nunique"), differ=("differ", "sum"), trials=("trials", "sum"), ulp=("ulp", "max"),
+        cases=("case", "size"), differ=("differ", "sum"), trials=("trials", "sum"), ulp=("ulp", "max"),
         v_c=("v_c", "max"), values=("values", "any"),
     ).reset_index()  # fmt: skip
 

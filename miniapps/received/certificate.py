@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -16,7 +16,7 @@ from miniapps.received.text import printable
 CERTIFICATE = "certificate.json"
 SCHEMA = 1
 MOST = 64 * 2**20  # bytes: a case takes some 3 kB
-Count = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0, le=2**40)]
 Name = Annotated[str, Meta(max_length=4096)]
 
 
@@ -24,10 +24,10 @@ class Change(msgspec.Struct):
     """What came of one change; metrics are of all distinct results against the first."""
 
     trials: Count
-    distinct: Annotated[int, Meta(ge=1)]
+    distinct: Annotated[int, Meta(ge=1, le=2**40)]
     bound: float | None = None
     v_c: float | None = None
-    v_ermv: float | str | None = None  # "inf" where a result was 0
+    v_ermv: float | Literal["inf"] | None = None  # infinite where a result was 0
     ulp: float | None = None
     values: bool = False
     by: dict[Name, Count] = {}
@@ -37,7 +37,7 @@ class Mode(msgspec.Struct):
     """What torch's deterministic mode did: `throws` its message, or runs and threads under it; `algorithm`: one call
     against one without the mode; `seconds`: median times of a call without and with the mode."""
 
-    seconds: list[float | None]
+    seconds: tuple[float | None, float | None]
     throws: str | None = None
     runs: Change | None = None
     threads: Change | None = None
@@ -89,7 +89,7 @@ class Certificate(msgspec.Struct):
 
     schema: int
     device: Name
-    seed: int
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     runs: Count
     software: dict[str, str]
     machine: dict[str, Any]
@@ -109,4 +109,9 @@ def read_certificate(path: Path) -> Certificate:
         raise Refused(f"{where}: damaged: it is not as it was written (another hash); copy it again")
     if content.get("schema") != SCHEMA:
         raise Refused(f"{where}: of schema {content.get('schema')}, and this program reads {SCHEMA}")
-    return records.conform(content, Certificate, where)
+    certificate = records.conform(content, Certificate, where)
+    try:
+        msgspec.json.encode(certificate)
+    except UnicodeEncodeError:  # halves of surrogate pairs, which no text has
+        raise Refused(f"{where}: has text that is none; copy it again") from None
+    return certificate

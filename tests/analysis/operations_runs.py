@@ -37,9 +37,9 @@ def statement(operation, does="acts", devices=("cpu",), backward=False):
             "keywords": {}, "text": f"torch.{operation}"}  # fmt: skip
 
 
-def write_audit(out, cases, statements=(), torch="2.13.0", **more):
+def write_audit(out, cases, statements=(), torch="2.13.0", run_id=None, **more):
     """A run with a certificate in the new directory `out`; returns it."""
-    write_run(out, size=1, app="operations", run_id=str(out))
+    write_run(out, size=1, app="operations", run_id=run_id or str(out))
     content = {
         "schema": SCHEMA, "device": "cpu", "seed": 1, "runs": 3, "software": {"torch": torch, "configuration": ""},
         "machine": {"cpu": "a", "cores": 2}, "statements": list(statements), "cases": list(cases), "verdicts": [],
