@@ -9,7 +9,7 @@ open; shapes in the graph are those of one sample. What couples samples, and wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -24,12 +24,19 @@ def capture(
     forward: Callable, weights: Mapping[str, np.ndarray], sample: tuple[int, ...], batched: bool = True
 ) -> Graph:
     """The graph of `forward`; raises Unsupported. Without `batched`, `sample` is the shape of the whole input."""
+    return graph_of(export(forward, weights, sample, batched), sample, batched)
+
+
+def graph_of(
+    program: Any, sample: tuple[int, ...], batched: bool, weights: Sequence[np.ndarray] = ()
+) -> Graph:
+    """The graph of a program that `export` made; with `weights` of these instead of those that it was made with."""
     import torch
 
-    program = export(forward, weights, sample, batched)
     builder = Builder(batched)
     specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
     held = {**program.state_dict, **program.constants}
+    held |= {f"w{k}": torch.from_numpy(aligned_copy(np.asarray(array))) for k, array in enumerate(weights)}
     for node in program.graph.nodes:
         if node.op == "placeholder":
             if (target := specs[node.name].target) is None:

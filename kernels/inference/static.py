@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from kernels import _native
 from kernels.guarantees import ChoiceError
 from kernels.inference.arrays import batch_of
-from kernels.inference.capture import capture
+from kernels.inference.capture import export, graph_of
 from kernels.inference.lower import plan
 from kernels.inference.missing import missing
 from kernels.inference.schedule import LEVELS, Schedule
@@ -25,11 +25,18 @@ class Static:
     Neither enters the bits. May be called from several threads at once.
     """
 
-    def __init__(self, schedule: Schedule, threads: int = 1, level: str | None = None):
+    def __init__(
+        self,
+        schedule: Schedule,
+        threads: int = 1,
+        level: str | None = None,
+        again: Callable[[Sequence[np.ndarray]], Schedule] | None = None,
+    ):
         if level is not None and level not in LEVELS:
             raise ChoiceError(f"unknown instruction set {level!r}: this processor has {', '.join(LEVELS)}")
         self.schedule, self.threads = schedule, checked(threads) or cores()
         self.level = -1 if level is None else LEVELS.index(level)
+        self._again = again
         sizes = (int(np.prod(shape)) for shape in (schedule.sample, schedule.result))
         self._program = _native.StaticProgram(
             schedule.program(), schedule.constants, schedule.tables, *sizes, schedule.arena, schedule.tile
@@ -49,6 +56,16 @@ class Static:
         else:
             self._program.run(x, y, self._arena(), self.threads, self.level)
         return y if schedule.batched else y[0]
+
+    def load(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Take other weights, of the same shapes, in milliseconds: nothing is exported again. No call may be under
+        way. Raises ValueError for other shapes."""
+        if self._again is None:
+            raise ValueError("this network was made of a schedule alone: make another one of other weights")
+        Static.__init__(self, self._again(list(weights.values())), self.threads, self._level(), self._again)
+
+    def _level(self) -> str | None:
+        return None if self.level < 0 else LEVELS[self.level]
 
     def _arena(self) -> np.ndarray:
         memory = np.empty(self.threads * self.schedule.arena + 16, np.float32)
@@ -77,4 +94,14 @@ def compile(
     The bits of a sample's result depend on weights and sample alone: not on the batch, the place in it, threads,
     addresses, or the width of vectors. torch is needed here and no more when the network runs.
     """
-    return Static(plan(capture(forward, weights, sample, batched)), threads)
+    program = export(forward, weights, sample, batched)
+    shapes = [np.shape(array) for array in weights.values()]
+
+    def scheduled(arrays: Sequence[np.ndarray]) -> Schedule:
+        if [np.shape(array) for array in arrays] != shapes:
+            raise ValueError(
+                f"weights of shapes {[np.shape(x) for x in arrays]}: {shapes} are expected, in this order"
+            )
+        return plan(graph_of(program, sample, batched, arrays))
+
+    return Static(scheduled(list(weights.values())), threads, again=scheduled)

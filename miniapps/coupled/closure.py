@@ -1,15 +1,18 @@
 """The subgrid closure of a step: none, the physics, the surrogate, or the surrogate learning from the physics."""
 
 import math
+from functools import partial
 
 import numpy as np
 
+from kernels import registry
 from kernels.guarantees import ChoiceError, meets
 from miniapps.coupled.chunks import by_chunks
 from miniapps.coupled.physics import HALO, dynamic_coefficient
 
 NETWORKS = ("surrogate", "online")  # closures that have a network
 INPUTS = 2  # vorticity and strain rate
+POINTS = 3  # around a block, that the network reads
 
 
 def shapes(channels: int) -> list[tuple[int, ...]]:
@@ -59,7 +62,39 @@ def make_surrogate(config, options, xp=np):
         batch,
         network_device(xp),
         repeatable=meets(options.policy.kernel, "run"),
+        compiled=compiled(config, options),
     )
+
+
+def compiled(config, options):
+    """What makes the network of a backend from `forward` and weights; None where torch evaluates it."""
+    variant = inference_variant(config, options)
+    if variant is None:
+        return None
+    sample = (INPUTS, config.grid.by + 2 * POINTS, config.grid.bx + 2 * POINTS)
+    return partial(variant, sample=sample, threads=options.threads)
+
+
+def inference_variant(config, options):
+    """The backend of `kernels.inference` that evaluates the network; None: torch, as `closure.batch` says. Raises
+    ChoiceError for one that promises less than the guarantee, cannot run here, or not with this closure."""
+    closure = config.closure
+    if closure.inference == "torch" or closure.kind not in NETWORKS:
+        return None
+    import kernels.inference  # noqa: F401 - registers its variants
+
+    name = f"--inference {closure.inference}"
+    if options.device != "cpu":
+        raise ChoiceError(f"{name}: computes on the CPU; choose --device cpu, or --inference torch")
+    if closure.kind == "online" and closure.inference != "static":
+        raise ChoiceError(
+            f"{name}: compiles the network anew for other weights, and --closure online has others every "
+            f"{closure.every} steps; choose --inference static or torch, or --closure surrogate"
+        )
+    try:
+        return registry.check("inference", closure.inference, options.policy.kernel)
+    except ChoiceError as error:
+        raise ChoiceError(f"{name}: {error}") from None
 
 
 def network_device(xp):

@@ -12,6 +12,14 @@ CLOSURES: tuple[str, ...] = get_args(ClosureKind)
 EDGE = 2**20  # points along an edge of the grid, at most
 
 
+def _backends() -> list[str]:
+    import kernels.inference  # noqa: F401 - registers its variants
+    from kernels.registry import variants
+
+    # `eager` is what torch does here anyway.
+    return ["torch", *(variant.name for variant in variants("inference") if variant.name != "eager")]
+
+
 @dataclass
 class Grid:
     """The periodic grid and its logical blocks; the spacing is 2 pi / nx in both directions."""
@@ -111,6 +119,14 @@ class Closure:
         choices=("auto", "block", "rank"),
         role="method",
         effect="guarantee",
+    )
+    inference: str = option(
+        "torch",
+        help="what evaluates the network: torch, in calls as closure.batch says, or a backend of kernels.inference, in "
+        "one call per rank",
+        choices=_backends,
+        role="method",
+        flag="--inference",
     )
 
 

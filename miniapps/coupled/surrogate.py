@@ -5,8 +5,9 @@ convolutions and one 1 x 1, so the output, the coefficient C in (0, limit), lies
 
 Where the bits come from: a convolution's rounding depends on the shape of its whole batch. Evaluated block by
 block every call has the same shape on any layout; evaluated in one batch per rank (`batch="rank"`, the natural
-way) the bits follow the number of blocks per rank. On a GPU cuDNN may moreover pick algorithms that add by
-atomics, or round the inputs to TF32: `repeatable` forbids both.
+way) the bits follow the number of blocks per rank. A backend of `kernels.inference` with guarantee `layout` (`static`)
+gives a block the same bits in any batch, so that one call per rank does. On a GPU cuDNN may moreover pick algorithms
+that add by atomics, or round the inputs to TF32: `repeatable` forbids both.
 """
 
 import contextlib
@@ -41,7 +42,18 @@ class Surrogate:
     they do not depend on torch's generators; the last bias starts the coefficient near limit / 13, a usual value.
     """
 
-    def __init__(self, channels, limit, scale, learning_rate, seed, batch, device="cpu", repeatable=False):
+    def __init__(
+        self,
+        channels,
+        limit,
+        scale,
+        learning_rate,
+        seed,
+        batch,
+        device="cpu",
+        repeatable=False,
+        compiled=None,
+    ):
         self.limit, self.scale, self.batch, self.device = limit, scale, batch, torch.device(device)
         fixed = repeatable and self.device.type == "cuda"
         self._convolutions = repeatable_convolutions if fixed else contextlib.nullcontext
@@ -56,6 +68,7 @@ class Surrogate:
         theta[self.bounds[4] : self.bounds[5]] *= 0.1  # the first coefficient is near START everywhere
         theta[-1] = START
         self.adam = Adam(theta, learning_rate)
+        self._compiled, self.inference = compiled, None
         self._load(theta)
 
     def parameters(self) -> np.ndarray:
@@ -70,6 +83,8 @@ class Surrogate:
 
     def coefficient(self, inputs) -> torch.Tensor:
         """C on the block plus 1 point, float32 `(blocks, by + 2, bx + 2)`."""
+        if self.inference is not None:
+            return torch.from_numpy(self.inference(inputs.numpy())[:, 0])
         with torch.inference_mode(), self._convolutions():
             theta = self.theta.detach()
             if self.batch == "rank":
@@ -119,6 +134,12 @@ class Surrogate:
     def _load(self, theta) -> None:
         """Hand the parameters, which the optimiser keeps in host memory, to the network."""
         self.theta = torch.tensor(theta, device=self.device, requires_grad=True)
+        if self._compiled is not None:
+            weights = {str(k): layer.numpy() for k, layer in enumerate(self._layers(self.theta.detach()))}
+            if hasattr(self.inference, "load"):
+                self.inference.load(weights)
+            else:
+                self.inference = self._compiled(self._network, weights)
 
     def _layers(self, theta):
         return [

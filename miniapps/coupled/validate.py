@@ -4,7 +4,7 @@ import importlib.util
 from math import isqrt
 
 from kernels import stencil
-from miniapps.coupled.closure import NETWORKS, closure_batch, network_device
+from miniapps.coupled.closure import NETWORKS, closure_batch, inference_variant, network_device
 from miniapps.coupled.multigrid import coarsest
 from miniapps.coupled.physics import HALO
 from miniapps.coupled.restart import check_restart, verify_weights
@@ -34,6 +34,7 @@ def validate(config, options, size: int) -> None:
             f"--closure {closure.kind} needs torch, which is not installed; pip install torch, or "
             "choose --closure physics or none"
         )
+    inference_variant(config, options)
     if closure.kind in NETWORKS and options.device == "cuda":
         network_device(stencil.backend("cupy").xp)
     steps = config.time.steps

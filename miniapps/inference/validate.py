@@ -1,0 +1,43 @@
+"""What can be refused before a run creates anything."""
+
+import kernels.inference  # noqa: F401 - registers its variants
+from kernels import registry
+from kernels.guarantees import ChoiceError
+from miniapps.errors import UsageError
+from miniapps.inference.weights import check_weights
+from miniapps.training.data import COUNTS, load
+
+
+def backend(config, options) -> str:
+    """The backend that is asked for, or that the guarantee decides. Raises ChoiceError for one that promises too little
+    or cannot run here."""
+    asked, policy = config.inference.backend, options.policy
+    if asked == "auto":
+        asked = "static" if policy.per_block else "eager"
+    try:
+        return registry.check("inference", asked, policy.kernel).name
+    except ChoiceError as error:
+        raise ChoiceError(f"--backend {asked}: {error}") from None
+
+
+def validate(config, options, size: int) -> None:
+    """Raises UsageError or ChoiceError naming the option, its allowed values and the remedy."""
+    requests, name = config.requests, config.data.name
+    if options.device != "cpu":
+        raise UsageError(
+            f"--device {options.device}: networks are computed on the CPU here; choose --device cpu"
+        )
+    if size > requests.count:
+        raise UsageError(
+            f"{size} ranks for {requests.count} requests: every rank answers at least one; raise --requests, or start "
+            "fewer ranks"
+        )
+    if requests.images > COUNTS[name][1]:
+        raise UsageError(
+            f"requests.images = {requests.images}: {name} has {COUNTS[name][1]} test images; choose at most so many"
+        )
+    if config.model.dropout:
+        raise UsageError("model.dropout: nothing is dropped when a network answers; leave it at 0")
+    load(name, config.data.dir, config.seeds.data)
+    if config.inference.weights:
+        check_weights(config)

@@ -1,0 +1,49 @@
+"""Weights of the network: drawn by a seed, or those of a checkpoint of training."""
+
+from pathlib import Path
+
+import numpy as np
+
+from miniapps.checkpoints import restart
+from miniapps.checkpoints.file import FOLDER, NAME, Checkpoint
+from miniapps.errors import UsageError
+from miniapps.training.checkpoint import KIND, WEIGHTS
+from miniapps.training.data import EDGE
+from miniapps.training.models import network
+from miniapps.training.optimiser import initial
+
+SHARED = ("data.name", "model.name", "model.hidden", "model.channels")  # options that decide the shapes
+
+
+def weights(config) -> dict[str, np.ndarray]:
+    """{name: float32 array} of weights and biases, in the order of the model. Raises UsageError as `check_weights`."""
+    if config.inference.weights:
+        checkpoint = check_weights(config)
+        return {name: checkpoint.arrays[f"{WEIGHTS}{name}"] for name in checkpoint.shapes.tensors()}
+    shapes = network(config.model.name).shapes(config.model, EDGE[config.data.name])
+    return dict(zip(shapes, initial(shapes, config.seeds.init), strict=True))
+
+
+def check_weights(config) -> Checkpoint:
+    """The checkpoint of `inference.weights`. Raises UsageError where there is none, where it is damaged, or of another
+    network."""
+    path = _checkpoint(config.inference.weights)
+    checkpoint = restart.read_option("--weights", str(path), KIND)
+    options = {f"{section}.{name}": getattr(getattr(config, section), name)
+               for section, name in (key.split(".") for key in SHARED)}  # fmt: skip
+    restart.require_same("--weights", str(path), checkpoint, options, SHARED)
+    return checkpoint
+
+
+def _checkpoint(given: str) -> Path:
+    """The file that is named, or the last checkpoint of the run that is."""
+    path = Path(given)
+    if not path.is_dir():
+        return path
+    files = [(tuple(map(int, match.groups())), file) for file in (path / FOLDER).glob("*.h5")
+             if (match := NAME.fullmatch(file.name))]  # fmt: skip
+    if not files:
+        raise UsageError(
+            f"--weights {given}: no checkpoint in {path / FOLDER}; train with --checkpoint-every N, or name a file"
+        )
+    return max(files)[1]
