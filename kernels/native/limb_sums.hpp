@@ -1,0 +1,93 @@
+// Sums of finite numbers in one or two 64-bit words each, limbs of 42 bits, carried into 128 bits before they can
+// overflow: the integers of `integer_sums.hpp` at half of the work and of the memory traffic.
+#pragma once
+#include "integer_sums.hpp"
+
+constexpr std::int64_t ROWS_BEFORE_CARRY = (std::int64_t(1) << (63 - LIMB_BITS)) - 2;  // one more is what sums begin with
+
+// Numbers as multiples of 2^(exponent - 42 LIMBS), by 42 bits; all are below 2^exponent.
+template <int LIMBS>
+struct Limbs {
+    double f, g;  // 2^(42 - exponent), which may be more than a double holds
+
+    explicit Limbs(int exponent)
+        : f(std::ldexp(1.0, (LIMB_BITS - exponent) >> 1)),
+          g(std::ldexp(1.0, (LIMB_BITS - exponent) - ((LIMB_BITS - exponent) >> 1))) {}
+
+    // The lower limb lies `apart` words after the upper one.
+    void add(double v, std::int64_t *words, std::int64_t apart) const {
+        const double y = v * f * g;
+        const std::int64_t high = std::llrint(y);
+        words[0] += high;
+        if constexpr (LIMBS == 2) words[apart] += std::llrint((y - double(high)) * 0x1p42);
+    }
+    static i128 value(const std::int64_t *words, std::int64_t apart) {
+        if constexpr (LIMBS == 1) return words[0];
+        return (i128(words[0]) << LIMB_BITS) + words[apart];
+    }
+};
+
+template <int LIMBS, typename Element>
+FPNA_CLONES void add_row(Limbs<LIMBS> limbs, const Element *x, std::int64_t columns, std::int64_t *words) {
+    for (std::int64_t c = 0; c < columns; ++c) limbs.add(widen(x[c]), words + c, columns);
+}
+
+template <typename In, int LIMBS>
+struct LimbSums {
+    static constexpr bool MOVES = true;
+    const In &in;
+    std::int64_t *words;  // (bins, LIMBS, columns)
+    Limbs<LIMBS> limbs;
+
+    template <typename Element>
+    void add(std::int64_t bin, std::int64_t, const Element *x) {
+        if constexpr (In::ROWS)
+            add_row(limbs, x, in.columns(), words + bin * LIMBS * in.columns());
+        else
+            limbs.add(widen(*x), words + bin * LIMBS, 1);
+    }
+};
+
+// cell(k, upper limb) for every cell and its first word, by all threads.
+template <int LIMBS, typename In, typename Cell>
+void for_cells(const In &in, std::int64_t *words, int threads, Cell cell) {
+    const std::int64_t columns = in.columns();
+#pragma omp parallel for schedule(static) num_threads(in.bins * columns > FEW ? threads : 1)
+    for (std::int64_t b = 0; b < in.bins; ++b)
+        for (std::int64_t c = 0; c < columns; ++c) cell(b * columns + c, words + b * LIMBS * columns + c);
+}
+
+// Adds to `out`, all of whose numbers and those of `in` are finite and below 2^exponent.
+template <int LIMBS, typename In>
+std::int64_t add_limbs(const In &in, Accumulator<typename In::Element> *out, int exponent, int threads) {
+    using i64 = std::int64_t;
+    const i64 columns = in.columns(), stride = in.bins * columns * LIMBS;
+    const bool apart = better_apart(in, threads), carries = in.n > ROWS_BEFORE_CARRY;
+    const int copies = apart ? threads : 1;
+    const auto words = zeros<i64>(copies * stride);
+    const auto carried = zeros<i128>(carries ? in.bins * columns : 0);
+    LimbSums<In, LIMBS> sums{in, words.get(), Limbs<LIMBS>(exponent)};
+    const auto taken = [&](i64 k, i64 *word) {
+        i128 sum = carries ? carried[k] : 0;
+        for (int t = 0; t < copies; ++t) sum += Limbs<LIMBS>::value(word + t * stride, columns);
+        return sum;
+    };
+    for (i64 b = 0; b < in.bins; ++b) sums.add(b, 0, out + b * columns);
+    for (i64 begin = 0; begin < in.n; begin += ROWS_BEFORE_CARRY) {
+        if (begin) for_cells<LIMBS>(in, words.get(), threads, [&](i64 k, i64 *word) {
+            carried[k] = taken(k, word);
+            for (int t = 0; t < copies; ++t)
+                for (int limb = 0; limb < LIMBS; ++limb) word[t * stride + limb * columns] = 0;
+        });
+        In part = in;
+        part.x += begin * columns;
+        part.index += begin;
+        part.n = std::min(ROWS_BEFORE_CARRY, in.n - begin);
+        const i64 bad = apart ? add_apart(part, sums, stride, threads) : by_bin(part, sums, threads);
+        if (bad != NONE_BAD) return begin + bad;
+    }
+    for_cells<LIMBS>(in, words.get(), threads, [&](i64 k, i64 *word) {
+        out[k] = nearest<Accumulator<typename In::Element>>(taken(k, word), exponent - LIMB_BITS * LIMBS);
+    });
+    return NONE_BAD;
+}
