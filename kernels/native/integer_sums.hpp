@@ -75,10 +75,11 @@ FPNA_CLONES Extremes<Accumulator<Element>> extremes_of(const Element *x, std::in
     typename Found::Bits most = 0, least = ~typename Found::Bits(0), any = 0;
     for (std::int64_t i = 0; i < n; ++i) {
         const auto bits = magnitude_bits(widen(x[i]));
-        const typename Found::Bits finite = bits < Found::INFINITY_BITS ? bits : 0;
-        most = finite > most ? finite : most;
-        least = finite - 1 < least ? finite - 1 : least;
-        any = bits > any ? bits : any;
+        // No branch anywhere, or the loop is not vectorised.
+        const typename Found::Bits finite = bits & -typename Found::Bits(bits < Found::INFINITY_BITS);
+        most = std::max(most, finite);
+        least = std::min<typename Found::Bits>(least, finite - 1);
+        any = std::max(any, bits);
     }
     Found found;
     found.most = most;

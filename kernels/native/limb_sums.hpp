@@ -14,12 +14,16 @@ struct Limbs {
         : f(std::ldexp(1.0, (LIMB_BITS - exponent) >> 1)),
           g(std::ldexp(1.0, (LIMB_BITS - exponent) - ((LIMB_BITS - exponent) >> 1))) {}
 
-    // The lower limb lies `apart` words after the upper one.
+    // The lower limb lies `apart` words after the upper one. A number of up to 2^42 next to SHIFT has no bits below one,
+    // so that adding SHIFT rounds it, ties to even: std::llrint, but on vectors of any width.
     void add(double v, std::int64_t *words, std::int64_t apart) const {
-        const double y = v * f * g;
-        const std::int64_t high = std::llrint(y);
-        words[0] += high;
-        if constexpr (LIMBS == 2) words[apart] += std::llrint((y - double(high)) * 0x1p42);
+        constexpr double SHIFT = 0x1.8p52;
+        const double y = v * f * g, high = y + SHIFT;
+        words[0] += std::int64_t(bits_of(high) - bits_of(SHIFT));
+        if constexpr (LIMBS == 2) {
+            const double low = (y - (high - SHIFT)) * 0x1p42 + SHIFT;
+            words[apart] += std::int64_t(bits_of(low) - bits_of(SHIFT));
+        }
     }
     static i128 value(const std::int64_t *words, std::int64_t apart) {
         if constexpr (LIMBS == 1) return words[0];
