@@ -2,8 +2,8 @@
 
     import fpna.torch
 
-    out = fpna.torch.index_add(out, 0, index, messages)                    # the same bits whatever the threads and order
-    rows = fpna.torch.embedding(tokens, weight, order="exact")             # whose gradient is correctly rounded
+    out = fpna.torch.index_add(out, 0, index, messages)              # whatever the threads and the order of messages
+    rows = fpna.torch.embedding(tokens, weight, order="exact")       # whose gradient is correctly rounded
 
 torch is imported when a name is used.
 """

@@ -29,7 +29,8 @@ OPEN_TO = {
 }  # fmt: skip
 HEAVY = ("torch", "cupy", "scipy", "matplotlib", "pandas")
 # Modules that exist for one of these, and are themselves imported only where used.
-FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "miniapps.coupled.surrogate",
+FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "kernels.torchops.opaque",
+           "kernels.torchops.alternatives", "miniapps.coupled.surrogate",
            "miniapps.training.gradient", "miniapps.training.trainer")  # fmt: skip
 
 

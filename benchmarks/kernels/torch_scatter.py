@@ -38,7 +38,12 @@ def main(argv=None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--operations", nargs="+", choices=OPERATIONS, default=OPERATIONS, metavar="NAME", help=", ".join(OPERATIONS)
+        "--operations",
+        nargs="+",
+        choices=OPERATIONS,
+        default=OPERATIONS,
+        metavar="NAME",
+        help=", ".join(OPERATIONS),
     )
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2], help="(default: 1 2)")
     parser.add_argument("--rounds", type=int, default=7, help="rounds that count (default %(default)s)")

@@ -1,7 +1,7 @@
 """Scatter-adds in C++.
 
-Every variant takes what the sums begin with as `start`, of the shape and type of the result, +0.0 if not given: one more
-element of each bin, the first. It is not changed.
+Every variant takes what the sums begin with as `start`, of the shape and type of the result, +0.0 if not given: one
+more element of each bin, the first. It is not changed.
 """
 
 from __future__ import annotations

@@ -116,7 +116,9 @@ def index_put(
     """
     what = "index_put"
     if not accumulate:
-        raise ValueError(f"fpna.torch.{what} adds: torch.index_put writes, where the last of several writers wins")
+        raise ValueError(
+            f"fpna.torch.{what} adds: torch.index_put writes, where the last of several writers wins"
+        )
     _same_type(what, input, values)
     checked_order(order)
     if not 0 < len(indices) <= input.ndim:
@@ -137,7 +139,7 @@ def index_put(
     values = _expanded(values, (*sizes[:first], *shape, *sizes[first:]), order)
     moved = values.movedim(tuple(range(first, first + len(shape))), tuple(range(len(shape))))
     front = input.permute(*dims, *rest)
-    bins = math.prod(input.shape[d] for d in dims)
+    bins = math.prod([input.shape[d] for d in dims])
     sums = _add(
         front.reshape(bins, -1) if input.numel() else front.reshape(bins, math.prod(sizes)),
         0,
@@ -157,13 +159,15 @@ def sum(
     """torch.sum over one, several or all dimensions, in the type of x."""
     checked_order(order)
     _float("sum", x)
+    if x.ndim == 0:
+        return sum(x.reshape(1), order=order)
     every = range(x.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
-    dims = [_dimension("sum", x, d) for d in every] if x.ndim else []
+    dims = [_dimension("sum", x, d) for d in every]
     if len(set(dims)) < len(dims):
         raise ValueError(f"fpna.torch.sum: dim {dim} names a dimension twice")
     rest = [d for d in range(x.ndim) if d not in dims]
     sizes = [x.shape[d] for d in rest]
-    count = math.prod(x.shape[d] for d in dims)
+    count = math.prod([x.shape[d] for d in dims])
     rows = x.permute(*dims, *rest).reshape(count, math.prod(sizes))
     index = torch.zeros(count, dtype=torch.int32, device=x.device)
     total = torch.ops.fpna.add_rows(None, index, rows, 1, order)
@@ -200,7 +204,9 @@ def segment_sum(
 # ---- what they are made of
 
 
-def _add(whole: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, order: str) -> torch.Tensor:
+def _add(
+    whole: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, order: str
+) -> torch.Tensor:
     """Slices of `source` along `dim` added to those of `whole`."""
     front = whole.movedim(dim, 0)
     return _rows_added(front, index, source.movedim(dim, 0), front.shape, order).movedim(0, dim)
@@ -233,7 +239,9 @@ def _expanded(values: torch.Tensor, shape: tuple[int, ...], order: str) -> torch
 def _whole_rows(whole: torch.Tensor, index: torch.Tensor, dim: int) -> bool:
     """Whether `index` is the same for all elements of a slice along `dim`, and covers it."""
     others = [d for d in range(index.ndim) if d != dim]
-    return all(index.shape[d] == whole.shape[d] and (index.stride(d) == 0 or index.shape[d] == 1) for d in others)
+    return all(
+        index.shape[d] == whole.shape[d] and (index.stride(d) == 0 or index.shape[d] == 1) for d in others
+    )
 
 
 def _one(index: torch.Tensor, dim: int) -> torch.Tensor:
@@ -261,7 +269,9 @@ def _linear(whole: torch.Tensor, index: torch.Tensor, dim: int) -> torch.Tensor:
 # ---- what is accepted
 
 
-def _along(what: str, input: torch.Tensor, dim: int, index: torch.Tensor, order: str) -> tuple[int, torch.Tensor]:
+def _along(
+    what: str, input: torch.Tensor, dim: int, index: torch.Tensor, order: str
+) -> tuple[int, torch.Tensor]:
     """The dimension from the beginning, and the index as (n,)."""
     checked_order(order)
     _float(what, input)

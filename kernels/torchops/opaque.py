@@ -90,7 +90,9 @@ def _on_device(start, index, rows, bins, order) -> torch.Tensor:
 
     name, _ = checked_order(order)
     if name == "emulated":
-        raise TypeError("fpna.torch: the order `emulated` is for tensors on cpu; on cuda `atomic` is the real one")
+        raise TypeError(
+            "fpna.torch: the order `emulated` is for tensors on cpu; on cuda `atomic` is the real one"
+        )
     if start is not None:
         rows = torch.cat([start, rows])
         index = torch.cat([torch.arange(bins, dtype=index.dtype, device=index.device), index])
