@@ -31,7 +31,7 @@ HEAVY = ("torch", "cupy", "scipy", "matplotlib", "pandas")
 # Modules that exist for one of these, and are themselves imported only where used.
 FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "kernels.torchops.opaque",
            "kernels.torchops.alternatives", "miniapps.coupled.surrogate",
-           "miniapps.training.gradient", "miniapps.training.trainer")  # fmt: skip
+           "miniapps.training.gradient", "miniapps.training.graph", "miniapps.training.trainer")  # fmt: skip
 
 
 @cache

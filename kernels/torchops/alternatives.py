@@ -129,10 +129,9 @@ def index_put(
         raise ValueError(f"fpna.torch.{what}: at least one index must be a tensor")
     shape = torch.broadcast_shapes(*(index.shape for index in given))
     rest = [d for d in range(input.ndim) if d not in dims]
-    places: torch.Tensor | int = 0
-    for d, index in zip(dims, given, strict=True):
-        places = places * input.shape[d] + torch.ops.fpna.within(index, input.shape[d], True)
-    assert isinstance(places, torch.Tensor)
+    places = _within(given[0], input.shape[dims[0]], True)
+    for d, index in zip(dims[1:], given[1:], strict=True):
+        places = places * input.shape[d] + _within(index, input.shape[d], True)
     # Where input[indices] has its indexed dimensions: in the place of the first, if they are neighbours, else first.
     first = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
     sizes = [input.shape[d] for d in rest]
@@ -252,12 +251,21 @@ def _one(index: torch.Tensor, dim: int) -> torch.Tensor:
     return index
 
 
+def _within(index: torch.Tensor, bins: int, wraps: bool) -> torch.Tensor:
+    """`index` with all of it in [0, bins): itself where it is and one may look, else a checked copy."""
+    if not torch.compiler.is_compiling() and index.dtype == torch.int64 and index.numel():
+        low, high = torch.aminmax(index)
+        if low >= 0 and high < bins:
+            return index
+    return torch.ops.fpna.within(index, bins, wraps)
+
+
 def _linear(whole: torch.Tensor, index: torch.Tensor, dim: int) -> torch.Tensor:
     """Places in whole.reshape(-1) of the elements that `index` means along `dim`."""
     places: torch.Tensor | int = 0
     for d in range(whole.ndim):
         if d == dim:
-            along = torch.ops.fpna.within(index, whole.shape[d], False)
+            along = _within(index, whole.shape[d], False)
         else:
             along = torch.arange(index.shape[d], device=index.device)
             along = along.reshape([-1 if k == d else 1 for k in range(whole.ndim)])

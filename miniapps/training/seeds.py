@@ -2,7 +2,7 @@
 
 import numpy as np
 
-INIT, ORDER, DROPOUT, BLOBS = range(4)
+INIT, ORDER, DROPOUT, BLOBS, ARRIVAL = range(5)
 
 
 def generator(seed: int, purpose: int, first: int = 0, second: int = 0) -> np.random.Generator:
