@@ -4,13 +4,14 @@
 
 Deck graphsage on one rank. `seeds`: one order (sorted), initial weights of several seeds. `orders`: one seed,
 aggregation in as many orders of arrival drawn from seeds (`--aggregate emulated`), with features as they are and
-normalised. Rows are against the first run of the part: V_c is the share of weights whose bits differ, V_ermv the mean of
-|a - b| / |a| over weights that are not zero (both the median over runs), `changed` the most predictions, of all nodes,
-that differ.
+normalised. Rows are against the first run of the part: V_c is the share of weights whose bits differ, V_ermv the mean
+of |a - b| / |a| over weights that are not zero (both the median over runs), `changed` the most predictions, of all
+nodes, that differ.
 """
 
 import argparse
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -94,10 +95,8 @@ def run(out: Path, data_dir: str, chosen: tuple[str, ...]) -> tuple[float, list[
 
 def compared(runs: list, data_dir: str, features: str) -> dict:
     """What a part came to."""
-    accuracies, first = (
-        np.array([accuracy for accuracy, _ in runs]),
-        np.concatenate([w.ravel() for w in runs[0][1]]),
-    )
+    accuracies = [accuracy for accuracy, _ in runs]
+    first = np.concatenate([w.ravel() for w in runs[0][1]])
     differing, error = [], []
     for _, weights in runs[1:]:
         other = np.concatenate([w.ravel() for w in weights])
@@ -106,13 +105,13 @@ def compared(runs: list, data_dir: str, features: str) -> dict:
         error.append(float((np.abs(other[some] - first[some], dtype=float) / np.abs(first[some])).mean()))
     classes = [predicted(weights, data_dir, features) for _, weights in runs]
     return {
-        "accuracy": float(accuracies.mean()),
-        "sd": float(accuracies.std(ddof=1)),
+        "accuracy": statistics.mean(accuracies),
+        "sd": statistics.stdev(accuracies),
         "distinct": len({b"".join(w.tobytes() for w in weights) for _, weights in runs}),
         "V_c": float(np.median(differing)),
         "V_ermv": float(np.median(error)),
         "changed": max(int((c != classes[0]).sum()) for c in classes),
-        "raw": accuracies.tolist(),
+        "raw": accuracies,
     }
 
 

@@ -147,7 +147,7 @@ def test_a_run_continues_from_a_checkpoint_with_its_bits(tmp_path, capsys):
     prints = []
     for name, more in (
         ("whole", ["--checkpoint-every", "2"]),
-        ("rest", ["--restart", str(tmp_path / "whole/checkpoints/repeat-0-step-2.h5")]),
+        ("rest", ["--restart", str(tmp_path / "whole/checkpoints/repeat-0-step-000002.h5")]),
     ):
         assert run(tmp_path, *small, *more, name=name) == 0
         prints += [line for line in capsys.readouterr().out.splitlines() if line.startswith("FINGERPRINT")]
