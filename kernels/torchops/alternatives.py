@@ -193,6 +193,7 @@ def segment_sum(
         if offsets.ndim != 1 or len(offsets) == 0:
             raise ValueError(f"fpna.torch.{what}: offsets are (segments + 1,), not {tuple(offsets.shape)}")
         bins, index = len(offsets) - 1, torch.ops.fpna.segments(_integers(what, offsets), len(x))
+    assert index is not None and bins is not None
     empty = x.new_zeros((bins, *x.shape[1:]))
     _, index = _along(what, empty, 0, index, order)
     if len(index) != len(x):

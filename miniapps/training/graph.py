@@ -91,6 +91,11 @@ def hood(graph: Graph, nodes: np.ndarray, order: str) -> tuple[np.ndarray, Hood]
     within = np.arange(degrees.sum()) - np.repeat(np.cumsum(degrees) - degrees, degrees)
     sources = graph.neighbours[np.repeat(begins, degrees) + within]
     needed = np.union1d(sources, nodes).astype(np.int64)
-    parts = (np.searchsorted(needed, sources), targets, np.searchsorted(needed, nodes))
-    wide = np.maximum(degrees, 1).astype(np.float32)[:, None]
-    return needed, Hood(*map(torch.from_numpy, parts), torch.from_numpy(wide), order)
+    given = Hood(
+        torch.from_numpy(np.searchsorted(needed, sources)),
+        torch.from_numpy(targets),
+        torch.from_numpy(np.searchsorted(needed, nodes)),
+        torch.from_numpy(np.maximum(degrees, 1).astype(np.float32)[:, None]),
+        order,
+    )
+    return needed, given

@@ -85,7 +85,7 @@ class Adam:
             weight -= length * mean / (np.sqrt(square) / seen + self.LEAST)
 
 
-OPTIMISERS = {"momentum": MomentumSGD, "adam": Adam}
+OPTIMISERS: dict[str, type[MomentumSGD] | type[Adam]] = {"momentum": MomentumSGD, "adam": Adam}
 
 
 def optimiser(training, weights: Sequence[np.ndarray]) -> MomentumSGD | Adam:
