@@ -65,33 +65,45 @@ void for_cells(const In &in, std::int64_t *words, int threads, Cell cell) {
 template <int LIMBS, typename In>
 std::int64_t add_limbs(const In &in, Accumulator<typename In::Element> *out, int exponent, int threads) {
     using i64 = std::int64_t;
-    const i64 columns = in.columns(), stride = in.bins * columns * LIMBS;
+    const i64 columns = in.columns(), cells = in.bins * columns, stride = cells * LIMBS;
     const bool apart = better_apart(in, threads), carries = in.n > ROWS_BEFORE_CARRY;
     const int copies = apart ? threads : 1;
+    const Limbs<LIMBS> limbs(exponent);
     const auto words = zeros<i64>(copies * stride);
-    const auto carried = zeros<i128>(carries ? in.bins * columns : 0);
-    LimbSums<In, LIMBS> sums{in, words.get(), Limbs<LIMBS>(exponent)};
-    const auto taken = [&](i64 k, i64 *word) {
-        i128 sum = carries ? carried[k] : 0;
-        for (int t = 0; t < copies; ++t) sum += Limbs<LIMBS>::value(word + t * stride, columns);
-        return sum;
+    const auto carried = zeros<i128>(carries ? copies * cells : 0);
+    // Rows from `from` up to `to` by a team of threads, into words that nobody else touches meanwhile.
+    const auto add_rows = [&](i64 from, i64 to, int copy, int team) {
+        LimbSums<In, LIMBS> sums{in, words.get() + copy * stride, limbs};
+        i128 *own = carried.get() + (carries ? copy * cells : 0);
+        for (i64 begin = from; begin < to; begin += ROWS_BEFORE_CARRY) {
+            if (begin > from) for_cells<LIMBS>(in, sums.words, team, [&](i64 k, i64 *word) {
+                own[k] += Limbs<LIMBS>::value(word, columns);
+                for (int limb = 0; limb < LIMBS; ++limb) word[limb * columns] = 0;
+            });
+            In part = in;
+            part.x += begin * columns;
+            part.index += begin;
+            part.n = std::min(ROWS_BEFORE_CARRY, to - begin);
+            if (const i64 bad = by_bin(part, sums, team); bad != NONE_BAD) return begin + bad;
+        }
+        return NONE_BAD;
     };
-    for (i64 b = 0; b < in.bins; ++b) sums.add(b, 0, out + b * columns);
-    for (i64 begin = 0; begin < in.n; begin += ROWS_BEFORE_CARRY) {
-        if (begin) for_cells<LIMBS>(in, words.get(), threads, [&](i64 k, i64 *word) {
-            carried[k] = taken(k, word);
-            for (int t = 0; t < copies; ++t)
-                for (int limb = 0; limb < LIMBS; ++limb) word[t * stride + limb * columns] = 0;
-        });
-        In part = in;
-        part.x += begin * columns;
-        part.index += begin;
-        part.n = std::min(ROWS_BEFORE_CARRY, in.n - begin);
-        const i64 bad = apart ? add_apart(part, sums, stride, threads) : by_bin(part, sums, threads);
-        if (bad != NONE_BAD) return begin + bad;
+    LimbSums<In, LIMBS> first{in, words.get(), limbs};
+    for (i64 b = 0; b < in.bins; ++b) first.add(b, 0, out + b * columns);
+    i64 bad = in.n;
+    if (apart) {
+#pragma omp parallel for schedule(static) num_threads(threads) reduction(min : bad)
+        for (int t = 0; t < threads; ++t)
+            if (const i64 at = add_rows(in.n * t / threads, in.n * (t + 1) / threads, t, 1); at != NONE_BAD) bad = at;
+    } else if (const i64 at = add_rows(0, in.n, 0, threads); at != NONE_BAD) {
+        bad = at;
     }
+    if (bad < in.n) return bad;
     for_cells<LIMBS>(in, words.get(), threads, [&](i64 k, i64 *word) {
-        out[k] = nearest<Accumulator<typename In::Element>>(taken(k, word), exponent - LIMB_BITS * LIMBS);
+        i128 sum = 0;
+        for (int t = 0; t < copies; ++t)
+            sum += Limbs<LIMBS>::value(word + t * stride, columns) + (carries ? carried[t * cells + k] : 0);
+        out[k] = nearest<Accumulator<typename In::Element>>(sum, exponent - LIMB_BITS * LIMBS);
     });
     return NONE_BAD;
 }
