@@ -27,6 +27,7 @@ COMMANDS = (
     "sums",
     "solves",
     "training",
+    "operations",
     "scaling",
     "nodes",
     "export",

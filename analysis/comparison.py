@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from analysis import bits
 from analysis.divergence.cause import Cause, cause, unlike
 from analysis.divergence.compare import Comparison, Point
 from analysis.divergence.element import Element, first_element
@@ -13,6 +12,7 @@ from analysis.load.frames import Frames
 from analysis.page.text import number
 from analysis.runs import label
 from analysis.verdict import DIFFERS, INCOMPARABLE, SAME, in_both, lacks, place
+from kernels import bits
 
 COMPARED = {"a": "object", "b": "object", "verdict": "object", "step": "Int64", "name": "object", "block": "Int64",
             "occurrence": "Int64", "differing": "Int64", "recorded": "Int64", "cause": "object", "cause_in": "object",

@@ -9,6 +9,8 @@ from functools import cached_property
 import pandas as pd
 
 from analysis.load.frames import Frames
+from analysis.operations import tables as operations_tables
+from analysis.operations.frames import audits
 from analysis.runs import Id, samples
 from analysis.solves import tables as solves_tables
 from analysis.solves.frames import solves
@@ -72,6 +74,12 @@ class Overview:
         """The trainings that runs recorded; None where there are none."""
         recorded = trainings(self.frames)
         return training_tables.study(recorded) if len(recorded.runs) else None
+
+    @cached_property
+    def operations(self) -> operations_tables.Study | None:
+        """The audits of operations whose certificates runs wrote; None where there are none."""
+        recorded = audits(self.frames)
+        return operations_tables.study(recorded) if recorded.certificates else None
 
     @cached_property
     def decisions(self) -> list[tuple[str, str, str]]:

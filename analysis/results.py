@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis import bits
 from analysis.export.tables import csv_text, texts
 from analysis.groups import grouped
 from analysis.overview import Overview
@@ -15,6 +14,7 @@ from analysis.page.svg import Figure, picture
 from analysis.runs import ids, label
 from analysis.variability import reference
 from analysis.verdict import UNTESTED
+from kernels import bits
 
 MANIFEST = (
     "written.json"  # what an earlier call wrote, which is all that a later one may write over or remove
@@ -32,7 +32,7 @@ def results(overview: Overview) -> pd.DataFrame:
     """One row per (run, repeat), complete or not: COLUMNS, then `value:NAME` and `distance:NAME`.
 
     `verdict` is that of the cell of the run. `value:NAME` is the last value that the run recorded as NAME for the whole
-    (block -1); `distance:NAME` is its relative difference |A - B| / |A| (analysis.bits) from the run `reference`
+    (block -1); `distance:NAME` is its relative difference |A - B| / |A| (kernels.bits) from the run `reference`
     (RUN:REPEAT) of the same problem, NaN where either lacks it or they ended at different steps.
     """
     runs = grouped(overview.frames.runs)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis import bits
 from analysis.divergence.compare import against_first
 from analysis.divergence.recorded import TELLING, common
 from analysis.groups import grouped
@@ -18,6 +17,7 @@ from analysis.load.columns import PAYLOAD
 from analysis.load.frames import Frames
 from analysis.runs import Id, ids, label
 from analysis.statistics import CONFIDENCE
+from kernels import bits
 from miniapps.trace.records import is_state
 
 TABLES = ("fingerprints", "values")
@@ -106,7 +106,7 @@ def pairs(frames: Frames, against: Id | None = None) -> pd.DataFrame:
     the label of the reference (not for the cell that it is in), which is `against` or, where that is None or
     of another problem, `reference`. One row per pair and name: `v_c` is the fraction of blocks
     (fingerprints) or elements (values) whose bits differ; the other metrics are of values, `v_s` only where
-    there is one element (analysis.bits).
+    there is one element (kernels.bits).
     """
     runs = grouped(frames.runs)
     names = [(table, name) for table in TABLES for name in _names(frames, table)]

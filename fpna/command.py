@@ -14,7 +14,7 @@ from typing import Any
 
 from miniapps import require_own
 
-APPLICATIONS = ("coupled", "reductions", "solver", "training")  # packages of miniapps
+APPLICATIONS = ("coupled", "reductions", "solver", "training", "operations")  # packages of miniapps
 ANALYSIS = ("report", "divergence", "variability", "growth", "components", "sums", "solves", "scaling", "nodes", "lint",
             "show", "export")  # fmt: skip
 OTHERS = {

@@ -11,7 +11,7 @@ torch is imported when a name is used.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-HOME = "kernels.torchops.alternatives"
+HOME = "kernels.torchops.alternatives.operators"
 __all__ = [
     "embedding",
     "gather",
@@ -24,14 +24,14 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from kernels.torchops.alternatives import embedding as embedding
-    from kernels.torchops.alternatives import gather as gather
-    from kernels.torchops.alternatives import index_add as index_add
-    from kernels.torchops.alternatives import index_put as index_put
-    from kernels.torchops.alternatives import index_select as index_select
-    from kernels.torchops.alternatives import scatter_add as scatter_add
-    from kernels.torchops.alternatives import segment_sum as segment_sum
-    from kernels.torchops.alternatives import sum as sum
+    from kernels.torchops.alternatives.operators import embedding as embedding
+    from kernels.torchops.alternatives.operators import gather as gather
+    from kernels.torchops.alternatives.operators import index_add as index_add
+    from kernels.torchops.alternatives.operators import index_put as index_put
+    from kernels.torchops.alternatives.operators import index_select as index_select
+    from kernels.torchops.alternatives.operators import scatter_add as scatter_add
+    from kernels.torchops.alternatives.operators import segment_sum as segment_sum
+    from kernels.torchops.alternatives.operators import sum as sum
 else:
 
     def __getattr__(name: str) -> Any:

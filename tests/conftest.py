@@ -13,10 +13,14 @@ if ROOT not in sys.path:
 
 # Before anything loads OpenMP: idle threads of a busy machine would only slow the tests down.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Hundreds of processes are started: only the first of them need compile the modules that they import.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # A busy machine makes any example slow: the time limit is pytest's.
-settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# Properties that leave the number of their examples open get 30 of them in `make test`, and 100 in `make test-all`.
+settings.register_profile(
+    "tests", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+# Properties that leave the number of their examples open get 30 of them in `make test`, and 50 in `make test-all`.
 settings.register_profile("quick", settings.get_profile("tests"), max_examples=30)
 
 # Files whose tests take longest begin first, so that no worker is left alone with one at the end. Those that start many
@@ -32,7 +36,10 @@ LONG = (
 
 
 def pytest_configure(config):
-    """Fewer examples where slow tests are left out."""
+    """Fewer examples where slow tests are left out; ranks that wait leave the cores to others."""
+    from tests.launch import let_waiting_ranks_sleep
+
+    let_waiting_ranks_sleep()
     settings.load_profile("quick" if config.option.markexpr == "not slow" else "tests")
 
 

@@ -64,6 +64,28 @@ def launcher(library):
     return command, {"OMPI_MCA_mpi_yield_when_idle": "1"} | extra
 
 
+def let_waiting_ranks_sleep():
+    """Preload sched_yield.cpp into all that is started from now on: 8 ranks on 2 cores then take a tenth of the time.
+
+    Without a C++ compiler, or elsewhere than on Linux, ranks wait as ever.
+    """
+    source = ROOT / "tests" / "sched_yield.cpp"
+    library = ROOT / "build" / "tests" / "sched_yield.so"
+    loaded = os.environ.get("LD_PRELOAD", "")
+    if sys.platform != "linux" or str(library) in loaded or set(" :") & set(str(library)):
+        return
+    if not library.exists() or library.stat().st_mtime < source.stat().st_mtime:
+        library.parent.mkdir(parents=True, exist_ok=True)
+        draft = library.with_suffix(f".{os.getpid()}")
+        compiler = [os.environ.get("CXX", "g++"), "-O2", "-shared", "-fPIC", "-o", str(draft), str(source)]
+        try:
+            subprocess.run(compiler, check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError):
+            return
+        draft.rename(library)
+    os.environ["LD_PRELOAD"] = " ".join(filter(None, (loaded, str(library))))
+
+
 def run_command(command, env, timeout, cwd):
     """Run `command` in a session of its own, its output in files: a pipe held open by a surviving
     grandchild would hang the reader for ever."""

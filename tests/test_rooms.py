@@ -19,18 +19,21 @@ ALLOWED = {
     "jobs": {"miniapps", "kernels"},
     "fpna": {"kernels", "miniapps", "analysis", "jobs"},
 }
-# Of other packages, what `analysis` may know: what a file is, what a promise is and how commands speak, and no
-# application.
+# Of other packages, what `analysis` may know: what a file is, what a promise is, what "different" means, how commands
+# speak, and no application.
 OPEN_TO = {
     "analysis": (
         "miniapps.trace", "miniapps.received", "miniapps.system.environment", "kernels.guarantees", "kernels.tree",
-        "kernels.VERSION", "kernels.as_json", "kernels.commands.options", "kernels.progress",
+        "kernels.VERSION", "kernels.as_json", "kernels.bits",
+        "kernels.torchops.verdicts", "kernels.commands.options", "kernels.progress",
     ),
 }  # fmt: skip
 HEAVY = ("torch", "cupy", "scipy", "matplotlib", "pandas")
 # Modules that exist for one of these, and are themselves imported only where used.
-FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "kernels.torchops.opaque",
-           "kernels.torchops.alternatives", "miniapps.coupled.surrogate",
+FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "kernels.torchops.alternatives.opaque",
+           "kernels.torchops.alternatives.operators", "kernels.torchops.audit", "kernels.torchops.calls",
+           "kernels.torchops.cases", "kernels.torchops.differences", "kernels.torchops.own",
+           "miniapps.coupled.surrogate",
            "miniapps.training.gradient", "miniapps.training.graph", "miniapps.training.trainer")  # fmt: skip
 
 

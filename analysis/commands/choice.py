@@ -155,6 +155,12 @@ def require_directory(option: str, path: Path | None) -> None:
         raise Usage(f"{option} {path}: is a file; give a directory")
 
 
+def tell_problems(problems: Iterable[str]) -> None:
+    """One line for each file beside the traces that cannot be used."""
+    for problem in problems:
+        tell(problem, sys.stderr)
+
+
 def warn(frames) -> None:
     """One line for each thing that was left out or is doubtful."""
     for _, what, _, reason, kept in frames.excluded.itertuples(index=False):

@@ -27,7 +27,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from analysis import bits
 from analysis.divergence import preceding
 from analysis.divergence.compare import Comparison, Point
 from analysis.divergence.preceding import NO_WORK, Event, Preceding
@@ -37,6 +36,7 @@ from analysis.groups import FREE, IN_LABEL, SPANS_LAYOUTS, factors, told_apart
 from analysis.load.frames import Frames
 from analysis.load.timeline import WAITING, WITH_PARTNERS
 from analysis.runs import label
+from kernels import bits
 from miniapps.trace.records import ADDED, COMPUTED, INPUT, RECEIVED, SENT, SOURCE, TOTAL
 from miniapps.trace.schema import COLLECTIVE as SUMS
 

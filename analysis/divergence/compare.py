@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis import bits
 from analysis.divergence.recorded import LAST, TELLING, Common, common
 from analysis.load.frames import Frames
 from analysis.load.keys import groups
 from analysis.load.store import Leaves
 from analysis.load.tree import HASHES
+from kernels import bits
 from miniapps.trace.records import is_state
 
 Id = tuple[str, int]  # (run, repeat)
@@ -195,7 +195,7 @@ def by_step(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
     """How `b` differs from `a`; columns GROWTH, a row per (kind, step, name) of all that was recorded.
 
     `kind` is "fingerprints" (elements are blocks) or "values"; the maxima are over the defined differences of
-    values, NaN for fingerprints, and `undefined` counts the others (analysis.bits).
+    values, NaN for fingerprints, and `undefined` counts the others (kernels.bits).
     """
     pieces = []
     common = common_of(frames, a, b)

@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from analysis.bits import ranks
 from analysis.divergence.compare import Comparison
 from analysis.load.frames import Frames
+from kernels.bits import ranks
 from miniapps.received import contents
 from miniapps.received.records import conform
 from miniapps.received.regular import Refused, kind_of

@@ -16,6 +16,7 @@ from analysis.lint.rules import lint
 from analysis.load.frames import SILENT, Frames
 from analysis.load.watch import Watch
 from analysis.nodes.sections import nodes_sections
+from analysis.operations.sections import operations_sections
 from analysis.overview import Overview
 from analysis.page.sections import Section
 from analysis.page.svg import GLYPHS, SERIES, Figure
@@ -55,6 +56,7 @@ SECTIONS: tuple[Callable[[Overview], list[Section]], ...] = (
     lambda overview: sums_sections(overview.sums) if overview.sums else [],
     lambda overview: solves_sections(overview.solves) if overview.solves else [],
     lambda overview: training_sections(overview.training) if overview.training else [],
+    lambda overview: operations_sections(overview.operations) if overview.operations else [],
     environment_sections,
     excluded_sections,
 )

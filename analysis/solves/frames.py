@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis import bits
 from analysis.groups import UNSET, cases, of_effect, problem_names
 from analysis.history import named, series
 from analysis.load.frames import Frames
 from analysis.runs import Id, ids
+from kernels import bits
 
 RESIDUAL, TRUE_RESIDUAL = "residual", "true_residual"
 DRIFT, DRIFT_RESIDUAL, DRIFT_ITERATIONS = "difference", "drift_residual", "drift_iterations"

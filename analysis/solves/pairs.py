@@ -12,11 +12,11 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 
-from analysis import bits
 from analysis.groups import LEVELS
 from analysis.runs import Id, label
 from analysis.solves.frames import Solves
 from analysis.variability import EACH_OTHER
+from kernels import bits
 
 PAIRS = {"family": "str", "case": "str", "against": "str", "a_run": "str", "a_repeat": "int64", "b_run": "str",
          "b_repeat": "int64", "compared": "int64", "differing": "int64", "first": "float64", "largest": "float64",

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis import bits
 from analysis.groups import cases
 from analysis.load.frames import Frames
 from analysis.runs import samples as compare_variants
+from kernels import bits
 
 EMULATED = "emulated"  # the backend that draws orders of arrival from a seed: what it gives has no price
 TRUTH = "truth"

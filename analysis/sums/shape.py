@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis import bits
 from analysis.sums.frames import CELL, SERIES, Sums, pieces
+from kernels import bits
 
 GRID_POINTS = 4  # to a cell, below which the grid shows
 FEW = 16  # points of a grid: discrete however few the samples

@@ -2,7 +2,7 @@
 
 The distance to a reference that another algorithm computed holds the change of algorithm too. So there are three
 numbers for each array: samples against each other, the median sample against the reference, and, as published, the
-samples against the reference. The metrics and their open cases are those of `analysis.bits`.
+samples against the reference. The metrics and their open cases are those of `kernels.bits`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis import bits
 from analysis.statistics import middle, quantile
 from analysis.sums.frames import CELL, PLACE, SERIES, Sums, pieces
 from analysis.variability import bound
+from kernels import bits
 
 QUANTILE = 0.95  # of |V_s|, beside its maximum, which grows with the number of samples
 CHUNK = 1 << 21  # numbers worked on at once: some ten temporaries of 16 MB

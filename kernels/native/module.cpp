@@ -2,7 +2,7 @@
 #include "native.hpp"
 
 PYBIND11_MODULE(_native, m) {
-    m.doc() = "C++ kernels: order-free accumulators, packed integers, sums, scatter-adds, sparse products and factors, block stencils, vector updates, codecs of wires";
+    m.doc() = "C++ kernels: order-free accumulators, packed integers, sums, scatter-adds, sparse products and factors, static schedules, block stencils, vector updates, codecs of wires";
     register_accumulate(m);
     register_bandwidth(m);
     register_binned(m);
@@ -14,6 +14,7 @@ PYBIND11_MODULE(_native, m) {
     register_packed(m);
     register_scatter(m);
     register_spmv(m);
+    register_static(m);
     register_stencil(m);
     register_sums(m);
     register_superaccumulator(m);

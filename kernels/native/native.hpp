@@ -29,6 +29,7 @@ void register_ilu(py::module_ &m);
 void register_packed(py::module_ &m);
 void register_scatter(py::module_ &m);
 void register_spmv(py::module_ &m);
+void register_static(py::module_ &m);
 void register_stencil(py::module_ &m);
 void register_sums(py::module_ &m);
 void register_superaccumulator(py::module_ &m);

@@ -10,3 +10,9 @@ def no_measuring():
     """Made-up runs do not measure what an event of theirs costs: it would take longer than to write most of them."""
     with mock.patch("miniapps.trace.writer._measure", return_value=100.0):
         yield
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Reports whose figures are empty, for tests of their text: most of the time of a small report is drawing."""
+    monkeypatch.setattr("analysis.page.svg.draw", lambda *args: "<svg></svg>")

@@ -4,6 +4,7 @@ import numpy as np
 
 from tests.analysis.export_runs import solver_run
 from tests.analysis.nodes_runs import write_over_nodes
+from tests.analysis.operations_runs import case, refused, statement, write_audit
 from tests.analysis.solves_runs import FALLING, solve, studied, write_solves
 from tests.analysis.sums_runs import write_sums
 from tests.analysis.synthetic import flip_bit, write_run, write_timed
@@ -65,6 +66,9 @@ def write_all(root):
         write_solves(root / f"solves/r{k}", [solve(FALLING[: len(FALLING) - short])] * 2, size=1 + k)
     write_solves(root / "solves/study", [studied(limit=40)], guarantee="exact", ordering="exact")
     study_of(root / "training")
+    cases = [case("take", "backward", runs=3, threads=1), case("dot", address=2), refused("svd")]
+    write_audit(root / "audits/a", cases, [statement("take"), statement("dot")])
+    write_audit(root / "audits/b", cases[:1], torch="2.14.0")
     solver_run(root / "exported")
     write_over_nodes(root / "nodes", ["n1", "n1", "n2"])
 
@@ -81,6 +85,7 @@ def command_lines(root, out):
         "sums": ["sums", root / "sums"],
         "solves": ["solves", root / "solves"],
         "training": ["training", root / "training"],
+        "operations": ["operations", root / "audits"],
         "scaling": ["scaling", root / "scaled"],
         "nodes": ["nodes", root / "nodes"],
         "lint": ["lint", root / "pair"],

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis import bits
 from analysis.divergence.compare import NothingInCommon, compare, growth, growths
 from analysis.load.frames import load
+from kernels import bits
 from miniapps.trace import Tracer
 from tests.analysis.synthetic import BLOCKS, CONFIG, STEPS, attributes, field_at, flip_bit, owners, write_run
 

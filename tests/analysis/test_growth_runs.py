@@ -68,6 +68,7 @@ def test_the_command_prints_the_laws_and_what_no_difference_means(drift, tmp_pat
     assert {path.name for path in (tmp_path / "csv").iterdir()} == {"laws.csv", "growth.csv"}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_no_difference_means_is_told_once_for_all_equal_cells(tmp_path, capsys):
     for name, size, repeats in (("a", 1, 3), ("b", 2, 3), ("c", 3, 2)):
         write_run(tmp_path / name, size=size, guarantee="run", ordering="ring", steps=4, repeats=repeats)

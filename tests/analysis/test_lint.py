@@ -261,6 +261,7 @@ def test_faulty_incomplete_and_untimed_runs_and_clocks_are_named():
     silent("no-times", [run("a1", wall=np.nan), run("a2", wall=np.nan)])
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_gravest_come_first_and_every_finding_concerns_a_section(tmp_path):
     write_run(tmp_path / "a", size=2, method={"run.fault": ["nan@step=2"]})
     write_run(tmp_path / "b", size=2, stop={1: 3}, result=False)

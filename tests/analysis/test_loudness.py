@@ -33,6 +33,7 @@ def test_every_command_tells_the_version(command, capsys):
     assert capsys.readouterr().out == f"{VERSION}\n"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_quiet_leaves_the_verdict_and_the_tables(runs, tmp_path, capsys):
     full, _ = told(capsys, "report", runs, "-o", tmp_path / "a.html")
     short, wrong = told(capsys, "report", runs, "-o", tmp_path / "a.html", "--quiet")

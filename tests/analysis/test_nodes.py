@@ -100,9 +100,9 @@ def test_the_report_shows_at_once_what_crossed(over_four):
 
 
 def test_a_matrix_of_many_nodes_has_no_numbers_in_its_cells(tmp_path):
-    [of] = study(load([write_over_nodes(tmp_path / "run", [f"n{i}" for i in range(40)])])).runs
-    links = tables(study(load([tmp_path / "run"])))["traffic"]
-    [figure] = link_matrix(of, "links", links)
+    studied = study(load([write_over_nodes(tmp_path / "run", [f"n{i}" for i in range(40)])]))
+    [of] = studied.runs
+    [figure] = link_matrix(of, "links", tables(studied)["traffic"])
     assert "kB</text>" not in figure.svg and "n38" not in figure.svg and "n0" in figure.svg
     assert np.count_nonzero(of.pairs) == 80
 

@@ -1,49 +1,21 @@
 """Who reads: other processes with limits, the ranks of an MPI job, and never the same command on every rank."""
 
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from analysis.load import guard, pool, rankfile
+from analysis.__main__ import main
+from analysis.load import guard, pool
 from analysis.load.frames import load
 from miniapps.trace import TraceError
+from tests.analysis.deeds import crash, crash_on_rank_1, double, hang, leave, pid_of, refuse, swallow
 from tests.analysis.synthetic import write_run
 from tests.launch import run_mpi, run_python
 
 ROOT = Path(__file__).parents[2]
-
-
-def pid_of():
-    return os.getpid()
-
-
-def double(number):
-    return 2 * number
-
-
-def crash():
-    os.kill(os.getpid(), signal.SIGSEGV)
-
-
-def leave():
-    os._exit(3)
-
-
-def hang():
-    time.sleep(600)
-
-
-def swallow():
-    return len(bytearray(guard.MEMORY + 2**30))
-
-
-def refuse():
-    raise TraceError("x.h5: not a trace")
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -83,12 +55,6 @@ def test_what_a_call_raises_is_raised_here():
         guard.call(refuse)
 
 
-def crash_on_rank_1(paths):
-    if any(path.name == "rank-00001.h5" for path in paths):
-        crash()
-    return rankfile.read_piece(paths)
-
-
 @pytest.mark.parametrize("size", [3, pytest.param(40, marks=pytest.mark.slow)])
 def test_a_file_that_ends_the_process_that_reads_it_is_named_and_the_others_are_used(
     tmp_path, monkeypatch, size
@@ -106,15 +72,13 @@ def test_a_file_that_ends_the_process_that_reads_it_is_named_and_the_others_are_
 
 
 @pytest.mark.slow
-def test_the_ranks_of_an_mpi_job_read_together(tmp_path):
+def test_the_ranks_of_an_mpi_job_read_together(tmp_path, capsys):
     for run in "ab":
-        write_run(tmp_path / run, size=36, blocks=40)
-    alone = run_python(["-m", "analysis", "variability", str(tmp_path), "--no-cache"])
-    together = run_mpi(
-        3, ["-m", "mpi4py.futures", "-m", "analysis", "variability", str(tmp_path), "--no-cache"]
-    )
-    assert together.returncode == alone.returncode == 0, together.stderr
-    assert together.stdout == alone.stdout
+        write_run(tmp_path / run, size=36, blocks=40, steps=2)
+    command = ["variability", str(tmp_path), "--no-cache"]
+    together = run_mpi(3, ["-m", "mpi4py.futures", "-m", "analysis", *command])
+    assert together.returncode == main(command) == 0, together.stderr
+    assert together.stdout == capsys.readouterr().out
 
 
 def test_a_command_started_on_every_rank_is_refused_once(tmp_path):

@@ -113,6 +113,7 @@ def test_other_names_of_what_was_recorded_are_no_equality(tmp_path, capsys):
     assert "the same" not in summary
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("guarantee, whole", [("none", SAME), ("layout", HOLDS)])
 def test_a_run_cut_short_but_marked_complete_is_neither_equal_nor_broken(tmp_path, capsys, guarantee, whole):
     for name in "ab":

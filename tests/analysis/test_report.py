@@ -123,6 +123,7 @@ def test_groups_are_in_words_worst_first_and_keep_the_colour_of_all_figures(repo
     assert "coupled none/arrival" not in re.sub(r'href="[^"]*"', "", report.html)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_failed_its_own_checks_is_red_and_first(tmp_path):
     for name in "abc":
         write_run(tmp_path / name)
@@ -261,6 +262,7 @@ def test_only_what_differs_between_environments_is_listed(report):
     assert ">n1</td>" in section and "MPICH" in section
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_entries_that_differ_everywhere_explain_nothing_and_are_only_named(tmp_path):
     for i in range(3):
         write_run(tmp_path / f"r{i}", environment={"job": str(i), "node": "a" if i else "b"})
@@ -316,7 +318,7 @@ def test_runs_without_fingerprints_make_a_report(tmp_path):
 def test_steps_are_thinned_where_there_are_too_many_points_and_runs_are_not(tmp_path):
     steps, runs = 700, 11
     for i in range(runs):
-        write_run(tmp_path / f"r{i}", size=1, blocks=2, steps=steps, change=differ(0) if i else None)
+        write_run(tmp_path / f"r{i}", size=1, blocks=1, steps=steps, change=differ(0) if i else None)
     html = build(load([tmp_path])).html
     drawing = re.search(r'<svg[^>]*aria-label="How far it has spread.*?</svg>', html, flags=re.S)[0]
     assert POINTS / 2 < drawing.count("<use ") <= POINTS + 50 * runs

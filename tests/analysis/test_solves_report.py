@@ -87,6 +87,7 @@ def test_sections_on_solves_stand_in_front_of_the_environment(report):
     assert headings(report.html) == [*SECTIONS[:at], *SOLVES, *SECTIONS[at:]]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_without_solves_the_report_is_what_it_was(tmp_path):
     page = build(load([write_run(tmp_path / "a")])).html
     assert headings(page) == SECTIONS and "Solves" not in page
@@ -109,6 +110,7 @@ def test_a_changed_decision_is_in_the_verdict(report):
     assert Page(report.html).between("title", report.html) == report.verdict
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_decisions_that_agree_are_not_in_the_verdict(tmp_path):
     runs = [write_solves(tmp_path / name, [solve(FALLING)]) for name in "ab"]
     report = build(load(runs))
@@ -229,8 +231,8 @@ def test_many_families_and_cases_have_tables_and_the_first_have_figures(tmp_path
 
 def test_cases_beyond_the_colours_and_rows_are_in_the_table(tmp_path, monkeypatch):
     monkeypatch.setattr(solves_figures, "ROWS", COLOURS)
-    for size in range(1, COLOURS + 3):
-        write_solves(tmp_path / f"s{size}", [solve(FALLING)], size=size)
+    for k in range(COLOURS + 2):
+        write_solves(tmp_path / f"s{k}", [solve(FALLING)], ordering=f"permuted:seed={k}")
     results = study(solves(load([tmp_path])))
     assert "2 more cases are in the table" in iteration_figures(results)[0].caption
     (figure,) = history_figures(results)

@@ -9,9 +9,10 @@ import pytest
 from analysis.groups import problem_names
 from analysis.load.frames import load
 from analysis.report.build import build
+from analysis.sums import figures as sums_figures
+from analysis.sums import sections as sums_sections
 from analysis.sums.figures import (
     BARS,
-    DRAWN,
     PANELS,
     bits_figures,
     growth_figures,
@@ -20,8 +21,8 @@ from analysis.sums.figures import (
 )
 from analysis.sums.frames import sums
 from analysis.sums.price_figures import price_figures
-from analysis.sums.sections import sums_sections
 from analysis.sums.tables import study
+from analysis.verdict import judge
 from tests.analysis import test_browser
 from tests.analysis.sums_runs import CONFIG, write_sums
 from tests.analysis.synthetic import write_run
@@ -96,12 +97,14 @@ def test_sections_on_sums_follow_the_existing_ones_in_front_of_the_environment(r
     assert headings(report.html) == [*SECTIONS[:at], *SUMS, *SECTIONS[at:]]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_without_reductions_the_report_is_what_it_was(tmp_path):
     page = build(load([write_run(tmp_path / "a"), write_run(tmp_path / "b")])).html
     assert headings(page) == SECTIONS
     assert "reductions" not in page
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_reductions_that_recorded_no_sum_have_no_section_on_sums(tmp_path):
     run = write_sums(tmp_path / "r", {"data:10": np.ones((1, 2))})
     assert headings(build(load([run])).html) == SECTIONS
@@ -123,6 +126,7 @@ def test_cases_are_in_words(report):
         )
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_samples_are_not_taken_for_steps(tmp_path):
     runs = [campaign_run(tmp_path / name) for name in "ab"]
     page = build(load(runs)).html
@@ -132,6 +136,7 @@ def test_samples_are_not_taken_for_steps(tmp_path):
     assert "leave out the runs that compare variants" in section(page, "Groups")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_reductions_that_differ_and_another_app_make_one_report(tmp_path):
     for i in range(2):
         values = {f"sum:spa:native:{n}": spread(n, seed=i) for n in SIZES}
@@ -233,6 +238,7 @@ def test_one_sample_says_what_cannot_be_concluded(tmp_path):
     assert "<table" in section(page, SUMS[0])
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_emulated_variants_alone_have_no_price_figure(tmp_path):
     values = {f"sum:ao:emulated:{n}": spread(n) for n in SIZES}
     page = build(load([write_sums(tmp_path / "r", values)])).html
@@ -275,16 +281,17 @@ def with_data(**problem):
     return CONFIG | {"problem": CONFIG["problem"] | problem}
 
 
-@pytest.mark.slow
-def test_many_cases_have_tables_and_the_first_have_figures(tmp_path):
-    for k in range(DRAWN + 2):
+def test_many_cases_have_tables_and_the_first_have_figures(tmp_path, monkeypatch):
+    for module in (sums_figures, sums_sections):
+        monkeypatch.setattr(module, "DRAWN", 2)
+    for k in range(4):
         values = {f"sum:spa:native:{n}": spread(n, 20, 2) for n in SIZES}
         config = with_data(distribution=f"kind{k}")
         write_sums(tmp_path / f"r{k}", values, config=config, problem=f"p{k}")
     frames = load([tmp_path])
     assert left_out(study(sums(frames))) == 2
-    prices, bits = sums_sections(study(sums(frames)))[:2]
-    assert len(bits.figures) == DRAWN and len(bits.tables) == DRAWN + 2
+    prices, bits = sums_sections.sums_sections(study(sums(frames)))[:2]
+    assert len(bits.figures) == 2 and len(bits.tables) == 4
     assert "2 more have tables only" in prices.intro
     page = build(frames).html
     assert len(page) < 5_000_000
@@ -302,7 +309,7 @@ def test_other_data_never_make_one_group(tmp_path):
         )  # fmt: skip
     frames = load([tmp_path])
     assert len(set(problem_names(frames.runs).values())) == 3
-    assert all(group.verdict == "not tested" for group in build(frames).groups)
+    assert all(group.verdict == "not tested" for group in judge(frames))
 
 
 @pytest.mark.skipif(test_browser.CHROMIUM is None, reason="no chromium on PATH")

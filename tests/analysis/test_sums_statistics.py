@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from analysis import bits
 from analysis.statistics import middle, quantile
 from analysis.sums.statistics import blocks, statistics
+from kernels import bits
 
 NAN, INF = math.nan, math.inf
 

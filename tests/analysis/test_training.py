@@ -183,8 +183,9 @@ def test_wires_are_compared_at_each_rate_and_each_at_its_best(results):
 def test_a_wire_is_compared_at_its_best_rate_where_that_is_another(tmp_path):
     for seed in (1, 2, 3):
         for rate, end in ((0.01, 0.5), (0.1, 0.9)):
-            write_training(tmp_path / f"a{seed}{rate}", [end + seed / 100], seed, rate=rate)
-            write_training(tmp_path / f"b{seed}{rate}", [1.4 - end + seed / 100], seed, "sign", rate)
+            small = {"size": 1, "every": 1}
+            write_training(tmp_path / f"a{seed}{rate}", [end + seed / 100], seed, rate=rate, **small)
+            write_training(tmp_path / f"b{seed}{rate}", [1.4 - end + seed / 100], seed, "sign", rate, **small)
     row = only(made_of(tmp_path).comparisons, line="sign", basis=BEST, measure=END)
     assert (row["rate"], row["against_rate"]) == (0.01, 0.1) and row["difference"] == pytest.approx(0.0)
 
@@ -303,8 +304,9 @@ def crossed(root, effect):
             for wire in ("as is", "fp8"):
                 seeds = {"data": data, "dropout": 0, "init": init}
                 write_training(
-                    root / f"{init}{data}{wire[0]}", [effect(init, data, wire)], 1, wire, seeds=seeds
-                )
+                    root / f"{init}{data}{wire[0]}", [effect(init, data, wire)], 1, wire, seeds=seeds, size=1,
+                    every=1,
+                )  # fmt: skip
 
 
 @pytest.mark.parametrize("factor, effect", [
@@ -333,7 +335,7 @@ def test_seeds_that_were_changed_together_are_not_separable(results):
 def test_what_is_left_are_runs_that_differ_in_nothing_and_has_an_interval_where_these_are_many(tmp_path):
     drawn = np.random.default_rng(5).normal(0.8, 0.01, 12)
     for k, accuracy in enumerate(drawn):
-        write_training(tmp_path / f"r{k}", [accuracy], ordering="arrival")
+        write_training(tmp_path / f"r{k}", [accuracy], ordering="arrival", size=1, every=1)
     row = only(made_of(tmp_path).variance, words="runs alike in all of these")
     assert row["variance"] == pytest.approx(np.var(drawn, ddof=1)) and row["df"] == 11
     assert 0 < row["variance_low"] < row["variance"] < row["variance_high"]
@@ -420,6 +422,7 @@ def test_the_report_has_four_sections_more(root, results):
     assert "Claims of the poster" in text and not re.search(r"\b(nan|None)\b", text, re.IGNORECASE)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_reports_of_other_runs_have_no_section_of_training(tmp_path):
     write_run(tmp_path / "a")
     html = build(load([tmp_path])).html

@@ -322,6 +322,7 @@ def write_attempts(out, **last):
     write_run(out / "c")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_attempts_that_were_repeated_with_success_are_told_and_do_not_count(tmp_path):
     write_attempts(tmp_path)
     frames = load([tmp_path])

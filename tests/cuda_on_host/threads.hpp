@@ -10,8 +10,6 @@
 #include <string.h>
 #include <ucontext.h>
 
-#include <algorithm>
-#include <random>
 #include <utility>
 #include <vector>
 
@@ -34,7 +32,7 @@ enum Order { ASCENDING, DESCENDING, RANDOM };
 
 inline Index thread, block, block_size, grid_size;
 inline int order = ASCENDING;
-inline std::mt19937 random;
+inline unsigned long long random;  // state of a generator: <random> would take longer to compile than most kernels
 inline unsigned turns[THREADS];  // of the threads of a block
 alignas(16) inline char dynamic_shared[SHARED];
 inline char stacks[THREADS][STACK];
@@ -68,15 +66,20 @@ inline __attribute__((noinline)) bool resume(unsigned t, bool first) {
     abort();
 }
 
-inline void put_in_order(unsigned *begin, unsigned *end) {
-    unsigned next = 0;
-    for (unsigned *i = begin; i < end; ++i) *i = next++;
-    if (order == DESCENDING) std::reverse(begin, end);
-    if (order == RANDOM) std::shuffle(begin, end, random);
+// Below n, from the upper bits of a linear congruential generator (Knuth's MMIX).
+inline unsigned draw(unsigned n) {
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    return (random >> 33) % n;
+}
+
+inline void put_in_order(unsigned *numbers, unsigned n) {
+    for (unsigned i = 0; i < n; ++i) numbers[i] = order == DESCENDING ? n - 1 - i : i;
+    if (order == RANDOM)
+        for (unsigned i = n; i > 1; --i) std::swap(numbers[i - 1], numbers[draw(i)]);
 }
 
 inline void run_block() {
-    put_in_order(turns, turns + block_size.x);
+    put_in_order(turns, block_size.x);
     memset(dynamic_shared, -1, SHARED);  // NaN, as new memory holds
     for (bool first = true;; first = false) {
         unsigned at_barrier = 0;
@@ -99,7 +102,7 @@ void launch(void (*kernel)(Arguments...), unsigned grid, unsigned threads, unsig
     grid_size.x = grid;
     block_size.x = threads;
     std::vector<unsigned> blocks(grid);
-    put_in_order(blocks.data(), blocks.data() + grid);
+    put_in_order(blocks.data(), grid);
     for (unsigned b : blocks) {
         block.x = b;
         run_block();
@@ -134,12 +137,12 @@ T atomicAdd(T *to, T x) {
 
 template <typename T>
 T atomicMax(T *to, T x) {
-    return host::exchange(to, [&](T before) { return std::max(before, x); });
+    return host::exchange(to, [&](T before) { return before < x ? x : before; });
 }
 
 template <typename T>
 T atomicMin(T *to, T x) {
-    return host::exchange(to, [&](T before) { return std::min(before, x); });
+    return host::exchange(to, [&](T before) { return x < before ? x : before; });
 }
 
 template <typename T>
@@ -160,7 +163,7 @@ inline void __threadfence() {}
 
 extern "C" inline __attribute__((used)) void set_order(int order, unsigned seed) {
     host::order = order;
-    host::random.seed(seed);
+    host::random = seed;
 }
 
 #define HOST_KERNEL(name)                                                                                  \

@@ -16,6 +16,7 @@ from analysis.__main__ import main
 from analysis.load.frames import load
 from miniapps.trace import Tracer, fingerprint, node
 from miniapps.trace.schema import rank_file
+from tests.analysis.operations_runs import case, refused, statement, write_audit
 from tests.analysis.solves_runs import FALLING, solve, write_solves
 from tests.analysis.sums_runs import write_sums
 from tests.analysis.synthetic import attributes, field_at, flip_bit, write_result, write_run
@@ -43,7 +44,7 @@ COMMANDS = (
     Command("growth", 2), Command("components", 1), Command("scaling", 1), Command("perfetto", 4),
     Command("extrap", 2), Command("chakra", 2), Command("report", 1, judged=True),
     Command("results", 0.5, judged=True), Command("sums", 2, app="reductions"),
-    Command("solves", 2, app="solver"),
+    Command("solves", 2, app="solver"), Command("operations", 4, app="operations"),
 )  # fmt: skip
 
 
@@ -61,6 +62,8 @@ def write_base(place: Path) -> None:
     values = {"sum:spa:emulated:100": [[1.0, 1.5, 1.0, 2.0]], "sum:exact:native:100": [[1.0] * 4]}
     write_sums(place / "sums", values, times={name: [1.0] * 4 for name in values}, run_id="sums")
     write_solves(place / "solves", [solve(FALLING, error=FALLING)] * 2, run_id="solves")
+    cases = [case("take", "backward", runs=3, threads=1), case("dot", address=2), refused("svd")]
+    write_audit(place / "audit", cases, [statement("take"), statement("dot")], run_id="audit")
     write_run(place / "secret", size=2, **few, run_id=SECRET, app=SECRET, names=(SECRET, f"{SECRET}2"))
 
 
@@ -169,7 +172,7 @@ def drawn(rng: random.Random, base: Base, pair: str = "") -> Trial:
     names = PAIRS[pair or rng.choice(list(PAIRS))]
     target = names[rng.random() < 0.8]
     if command.app:
-        target = {"reductions": "sums", "solver": "solves"}[command.app]
+        target = {"reductions": "sums", "solver": "solves", "operations": "audit"}[command.app]
         names = (*names, target)
     elif command.judged or rng.random() < 0.2:
         names = (*names, "r")

@@ -142,13 +142,14 @@ def _beside(rng: random.Random, box: Sandbox, base: Base, outside: Path) -> str:
 
 
 def damaged_result(rng: random.Random, base: Base) -> str:
-    """result.json is another: its values, its bytes, or what it is."""
+    """result.json, or the certificate of an audit, is another: its values, its bytes, or what it is."""
     trial = drawn(rng, base, rng.choice([name for name in PAIRS if name != "killed"]))
     box = _copied(rng, base, trial.names)
     box.outside.joinpath("result.json").write_text(json.dumps({"status": "failed", "error": SECRET}))
 
     def harm(run: Path) -> str:
-        path = run / "result.json"
+        documents = [run / name for name in ("result.json", "certificate.json")]
+        path = rng.choice([document for document in documents if document.is_file()] or documents[:1])
         if not path.is_file():
             path.write_text("{}")
         how = rng.random()
@@ -165,7 +166,7 @@ def damaged_result(rng: random.Random, base: Base) -> str:
                 ("[" * 10**5, text + text, text.replace(":", ": " * 1000), text[:-1] + ',"a":1,"a":2}')
             )
         path.write_text(text)
-        return f"result.json: {text[:200]}"
+        return f"{path.name}: {text[:200]}"
 
     return trial.play(box, harm)
 

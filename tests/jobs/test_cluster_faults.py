@@ -24,6 +24,8 @@ SMALL = [
     "--no-progress",
     "--guarantee",
     "layout",
+    "--closure",
+    "physics",
     "--set",
     "grid.nx=64",
     "--set",
@@ -66,13 +68,13 @@ def assert_readable(out):
 
 
 def test_a_run_goes_on_after_five_seconds_without_a_cable_with_the_same_bits(two, tmp_path):
-    with started(two, tmp_path / "cut", "mpich", 100, 30) as job:
+    with started(two, tmp_path / "cut", "mpich", 100, 60) as job:
         two.cut(2)
         time.sleep(5)
         assert not (tmp_path / "cut/result.json").exists()
         two.restore(2)
         assert job.wait(LIMIT_S).code == 0
-    assert run_python([*SMALL, "--steps", "30", "--out", str(tmp_path / "one")]).returncode == 0
+    assert run_python([*SMALL, "--steps", "60", "--out", str(tmp_path / "one")]).returncode == 0
     assert result(tmp_path / "cut")["fingerprints"] == result(tmp_path / "one")["fingerprints"]
 
 

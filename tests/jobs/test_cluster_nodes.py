@@ -28,6 +28,8 @@ TINY = (
     "grid.ny=64",
     "--guarantee",
     "layout",
+    "--closure",
+    "physics",
     "--no-progress",
 )
 SUMS = """

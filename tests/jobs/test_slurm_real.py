@@ -60,7 +60,7 @@ def job(name, *commands, **more):
 def coupled(cluster, out, *options):
     """A line of shell that runs the coupled application on two ranks."""
     launch = shlex.join(cluster.command(2, 2))
-    return f"{launch} python -m miniapps.coupled --no-progress --out {out} {shlex.join(options)}"
+    return f"{launch} python -m miniapps.coupled --no-progress --closure physics --out {out} {shlex.join(options)}"
 
 
 def assert_salvaged(run):
@@ -148,7 +148,7 @@ time = "00:05:00"
 [[runs]]
 app = "coupled"
 ranks = 2
-options = { "time.steps" = [1, 60] }
+options = { "closure.kind" = "physics", "time.steps" = [1, 120] }
 [sites.cluster]
 ranks_per_node = 2
 """
@@ -175,7 +175,7 @@ def test_a_campaign_that_is_cut_off_goes_on_when_it_is_submitted_again(slurm, pl
     assert not (place / "cut/jobs/submitted.jsonl").exists()
 
     runs, _ = submitted()
-    [longer] = [task for task in planned(place) if "-60-" in task]
+    [longer] = [task for task in planned(place) if "-120-" in task]
     deadline = time.monotonic() + 60
     while not list((place / "cut" / longer).glob("rank-*.h5")):
         assert time.monotonic() < deadline, jobs("status")

@@ -1,11 +1,15 @@
-"""NVRTC and hipRTC, the compilers that CuPy calls at run time: they need no device to compile for one."""
+"""NVRTC and hipRTC, which CuPy calls at run time and which need no device to compile for one; what PTX shows."""
 
 import ctypes
 import ctypes.util
 import functools
+import re
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+
+# TwoProduct is a fused operation that is asked for by name: the error of a product of float64.
+BY_NAME = {"dot_binned", "dot_fixed_point", "dot_exact"}
 
 
 @dataclass(frozen=True)
@@ -68,3 +72,13 @@ def _load(prefix: str, paths) -> Compiler | None:
         if hasattr(library, f"{prefix}CreateProgram"):
             return Compiler(prefix, library)
     return None
+
+
+def contracted(ptx: bytes) -> set[str]:
+    """The kernels that round a product and a sum together."""
+    parts = re.split(r"\.entry (\w+)\(", ptx.decode(errors="replace"))
+    return {
+        name
+        for name, text in zip(parts[1::2], parts[2::2], strict=True)
+        if re.search(r"(?:fma|mad)\.\w+\.f(?:32|64)", text)
+    }

@@ -20,7 +20,7 @@ from kernels.allreduce.operations import SUM
 from kernels.allreduce.schedule import OWN, Message, Round, Schedule, Sum, Transfer, evenly, transfers
 from kernels.allreduce.schedules.in_order import in_order
 from kernels.allreduce.simulator import carry_out, simulate, simulate_schedule
-from kernels.allreduce.tree import trees
+from kernels.allreduce.tree import of_chunks, trees
 from kernels.guarantees import ChoiceError
 from kernels.tree import expression
 from tests.order_free import ORDER_FREE, defined
@@ -144,8 +144,8 @@ def test_the_printed_tree_evaluates_to_the_simulated_bits(name, size):
 @scheduled
 @sizes
 def test_every_rank_evaluates_the_same_tree_with_every_contribution_once(name, size):
-    for element in range(size):
-        first, *others = (expression(tree) for tree in trees(get(name).schedule(size), element, size))
+    for chunk in zip(*of_chunks(get(name).schedule(size)), strict=True):
+        first, *others = map(expression, chunk)
         assert all(other == first for other in others)
         assert sorted(first.replace("(", "").replace(")", "").split(" + ")) == sorted(
             f"x[{rank}]" for rank in range(size)
@@ -171,8 +171,9 @@ def test_the_trees_are_those_of_the_literature(name, expected):
 @pytest.mark.parametrize("size", [p for p in SIZES if p > 2])
 def test_only_the_ring_depends_on_the_place_in_the_vector(name, depends, size):
     schedule = get(name).schedule(size)
+    chunks = of_chunks(schedule)[0]
     expressions = {
-        expression(trees(schedule, element, n)[0]) for n in (1, size, 2 * size) for element in range(n)
+        expression(chunks[schedule.chunk_of(element, n)]) for n in (1, size, 2 * size) for element in range(n)
     }
     assert len(expressions) == (size if depends else 1)
 

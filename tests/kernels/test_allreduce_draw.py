@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from matplotlib.textpath import TextPath
 
@@ -38,8 +39,9 @@ def schedule_of(name, size):
     return get(name).schedule(size, **context)
 
 
+@cache
 def drawn(name, size, n=None, what="both", element=None, nodes=None):
-    """The picture as parsed XML, and the length of the vector."""
+    """The picture as parsed XML, not to be changed, and the length of the vector."""
     schedule = schedule_of(name, size)
     n = max(size, schedule.chunks) if n is None else n
     return ElementTree.fromstring(ordering_svg(Reduction.named(name), schedule, n, what, element, nodes)), n
@@ -64,8 +66,9 @@ def placed(part, x=0.0, y=0.0):
 
 @cache
 def extent(string, size):
-    """Width of a line of text in a font that is wider than most, in pixels."""
-    return TextPath((0, 0), string, size=size).get_extents().width
+    """Width of a line of text in a font that is wider than most, in pixels: that of the points which its curves are
+    made from, which are never inside of them."""
+    return np.ptp(TextPath((0, 0), string, size=size).vertices[:, 0])
 
 
 def corners(part):

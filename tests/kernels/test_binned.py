@@ -16,7 +16,7 @@ TILE = 2048  # elements that the C++ cuts by one level
 
 
 def as_defined(x):
-    return reference.order_free_sum("binned", x)
+    return reference.order_free_sum("binned", x[x != 0])
 
 
 @given(

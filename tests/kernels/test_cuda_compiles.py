@@ -7,6 +7,9 @@ for the sources as they stand.
 import re
 import shutil
 import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,14 +21,19 @@ from kernels.vectors.generate import macros
 from kernels.wires import codec
 from kernels.wires.cuda import macros as of_codec
 
-from .runtime_compilers import hiprtc, nvrtc
+from .runtime_compilers import BY_NAME, contracted, hiprtc, nvrtc
 
 ARCHITECTURES = (pytest.param("80", marks=pytest.mark.slow), "90")
 SOURCES = sorted(path.stem for path in cuda.HERE.glob("*.cu"))
-TYPED = [(n, "ELEMENT", e) for n in SOURCES if "ELEMENT" in cuda.source(n) for e in ELEMENTS.values()]
-TYPED += [
-    (n, "NUMBER", e) for n in SOURCES if "#ifndef NUMBER" in cuda.source(n) for e in ("double", "float")
+# Without the default type, double, for which `test_runtime_compilers.py` compiles them.
+TYPED = [
+    (n, "ELEMENT", e)
+    for n in SOURCES
+    if "ELEMENT" in cuda.source(n)
+    for e in ELEMENTS.values()
+    if e != "double"
 ]
+TYPED += [(n, "NUMBER", "float") for n in SOURCES if "#ifndef NUMBER" in cuda.source(n)]
 
 
 def each(test):
@@ -33,7 +41,7 @@ def each(test):
     return pytest.mark.parametrize("name", SOURCES)(pytest.mark.parametrize("arch", ARCHITECTURES)(test))
 
 
-# A text is the same for all types but for their names. That of the default type is compiled by other tests as well.
+# A text is the same for all types but for their names.
 each_type = pytest.mark.parametrize(
     ("name", "macro", "element"),
     [
@@ -45,35 +53,23 @@ each_type = pytest.mark.parametrize(
 )
 
 
-def nvcc(name, arch, form, out, *options):
+@cache
+def nvcc(name, arch, *options):
+    """The machine code and the PTX of NAME.cu: the second is kept on the way to the first."""
     compiler = shutil.which("nvcc")
     if compiler is None:
         pytest.skip("no nvcc on PATH")
-    command = [compiler, f"-{form}", "-arch", f"sm_{arch}", "-Werror", "all-warnings", *options]
-    run = subprocess.run(
-        [*command, "-o", str(out), str(cuda.HERE / f"{name}.cu")], capture_output=True, text=True, timeout=250
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-    return out.read_bytes()
+    with tempfile.TemporaryDirectory() as kept:
+        command = [compiler, "-cubin", "-arch", f"sm_{arch}", "-Werror", "all-warnings", *options]
+        command += ["--keep", "--keep-dir", kept, "-o", f"{kept}/cubin", str(cuda.HERE / f"{name}.cu")]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=250)
+        assert run.returncode == 0, run.stdout + run.stderr
+        return Path(kept, "cubin").read_bytes(), Path(kept, f"{name}.ptx").read_bytes()
 
 
 def kernels(name):
     pattern = r'extern "C" __global__ void (?:__launch_bounds__\(.*?\)\s+)?(\w+)\('
     return re.findall(pattern, cuda.source(name))
-
-
-def contracted(ptx: bytes) -> set[str]:
-    """The kernels that round a product and a sum together."""
-    parts = re.split(r"\.entry (\w+)\(", ptx.decode(errors="replace"))
-    return {
-        name
-        for name, text in zip(parts[1::2], parts[2::2], strict=True)
-        if re.search(r"(?:fma|mad)\.\w+\.f(?:32|64)", text)
-    }
-
-
-# TwoProduct is a fused operation that is asked for by name: the error of a product of float64.
-BY_NAME = {"dot_binned", "dot_fixed_point", "dot_exact"}
 
 
 def test_there_are_sources():
@@ -89,20 +85,22 @@ def test_there_are_sources():
 
 
 @each
-def test_nvcc_builds_machine_code(name, arch, tmp_path):
-    binary = nvcc(name, arch, "cubin", tmp_path / "kernels.cubin", "--fmad=false")
+def test_nvcc_builds_machine_code(name, arch):
+    binary, _ = nvcc(name, arch, "--fmad=false")
     assert all(kernel.encode() in binary for kernel in kernels(name))
 
 
 @pytest.mark.parametrize("name", ["spmv", "stencil", "sums", "vectors"])
-def test_without_the_option_products_and_sums_would_be_contracted(name, tmp_path):
+def test_without_the_option_products_and_sums_would_be_contracted(name):
     """So the next test can fail."""
-    assert contracted(nvcc(name, "90", "ptx", tmp_path / "kernels.ptx")) - BY_NAME
+    _, ptx = nvcc(name, "90")
+    assert contracted(ptx) - BY_NAME
 
 
 @each
-def test_no_product_is_contracted_with_a_sum(name, arch, tmp_path):
-    assert contracted(nvcc(name, arch, "ptx", tmp_path / "kernels.ptx", "--fmad=false")) <= BY_NAME
+def test_no_product_is_contracted_with_a_sum(name, arch):
+    _, ptx = nvcc(name, arch, "--fmad=false")
+    assert contracted(ptx) <= BY_NAME
 
 
 @pytest.mark.skipif(nvrtc() is None, reason="no NVRTC: pip install nvidia-cuda-nvrtc")
@@ -111,7 +109,7 @@ def test_nvrtc_compiles_the_text_for_every_type(name, macro, element):
     options = [*cuda.NVRTC_OPTIONS, "--gpu-architecture=compute_90"]
     ptx = nvrtc().compile(cuda.specialised(name, **{macro: element}), f"{name}.cu", options, "PTX")
     assert all(kernel.encode() in ptx for kernel in kernels(name))
-    assert contracted(ptx) == (BY_NAME if element == "double" and name == "order_free" else set())
+    assert not contracted(ptx)
 
 
 @pytest.mark.skipif(hiprtc() is None, reason="no hipRTC; see test_runtime_compilers.py")

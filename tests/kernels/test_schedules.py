@@ -13,7 +13,7 @@ from kernels.allreduce.cost import cost
 from kernels.allreduce.schedule import TOTAL
 from kernels.allreduce.schedules.double_tree import pair
 from kernels.allreduce.simulator import simulate, simulate_schedule
-from kernels.allreduce.tree import trees
+from kernels.allreduce.tree import of_chunks, trees
 from kernels.guarantees import ChoiceError
 from kernels.tree import expression, leaves
 
@@ -42,19 +42,19 @@ def tree(name, size, element=0, n=None, **context):
 def test_every_rank_gets_the_same_tree_with_every_contribution_once(name, size, short):
     schedule = get(name).schedule(size, short)
     every = sorted(leaf for rank in range(size) for leaf in schedule.leaves(rank))
-    for n in (1, size, 3 * size + 1):
-        for element in {0, n // 2, n - 1}:
-            first, *others = trees(schedule, element, n)
-            assert sorted(leaves(first)) == every
-            assert all(expression(other) == expression(first) for other in others)
+    for first, *others in zip(*of_chunks(schedule), strict=True):
+        assert sorted(leaves(first)) == every
+        assert all(expression(other) == expression(first) for other in others)
 
 
 @scheduled
 @sizes
 def test_the_variant_for_short_vectors_makes_the_same_additions(name, size):
+    long, short = (get(name).schedule(size, short) for short in (False, True))
+    of_long, of_short = (list(map(expression, of_chunks(schedule)[0])) for schedule in (long, short))
     for n in (1, size, 3 * size + 1):
         for element in range(n):
-            assert tree(name, size, element, n, short=True) == tree(name, size, element, n)
+            assert of_short[short.chunk_of(element, n)] == of_long[long.chunk_of(element, n)]
 
 
 @scheduled
@@ -127,8 +127,7 @@ ownerships = st.tuples(st.integers(1, 8), st.integers(1, 40)).flatmap(
 def test_the_tree_over_blocks_knows_neither_ranks_nor_owners(drawn, short):
     size, owners = drawn
     schedule = get("block-tree").schedule(size, short, owners=owners)
-    for element in range(size):
-        assert {expression(t) for t in trees(schedule, element, size)} == {aligned(len(owners))}
+    assert {expression(t) for chunks in of_chunks(schedule) for t in chunks} == {aligned(len(owners))}
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 21])

@@ -20,14 +20,13 @@ def sections(program):
 
 def layouts(*often, slow=(), others=(3,)):
     """Decorator: the arguments `library` and `size`. The first library runs on all sizes, those of `slow` and whatever
-    repeats it as slow tests. Each other library, on which no order of ours depends, runs on `others`, and on the most
-    ranks as a slow test."""
+    repeats it as slow tests. Each other library, on which no order of ours depends, runs on `others` alone."""
     sizes = (*often, *slow)
     quick = {(LIBRARIES[0], size) for size in often}
     cases = [(LIBRARIES[0], size) for size in sizes]
     for library in LIBRARIES[1:]:
         quick |= {(library, size) for size in others}
-        cases += [(library, size) for size in dict.fromkeys((*others, max(sizes)))]
+        cases += [(library, size) for size in others]
     marked = [case if case in quick else pytest.param(*case, marks=pytest.mark.slow) for case in cases]
     return pytest.mark.parametrize(("library", "size"), marked)
 

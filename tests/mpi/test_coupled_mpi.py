@@ -104,13 +104,6 @@ def test_one_hash_whatever_the_grids_of_the_poisson_solves(tmp_path, points, edg
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ranks", [16])
-def test_one_hash_for_many_ranks(tmp_path, reference, ranks):
-    prints, _ = coupled(ranks, "--guarantee", "layout", out=tmp_path / "run")
-    assert prints == [reference("layout")]
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_one_hash_on_64_ranks(tmp_path):
     """On deck S, which has 64 blocks; without the network, since 64 times torch takes most of a minute to start."""

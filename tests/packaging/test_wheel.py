@@ -139,7 +139,7 @@ def test_the_command_does_not_see_files_that_are_called_as_ours(installed, crowd
     assert "ring" in run("kernels", "allreduce", "list")
     assert "x[0]" in run("kernels", "sums", "tree", "numpy", "-n", "4")
     for ranks in (1, 2):
-        options = ["--steps", "2", "--guarantee", "layout", "--out", f"runs/{ranks}"]
+        options = ["--steps=2", "--guarantee=layout", "--closure=physics", f"--out=runs/{ranks}"]
         done = run_mpi(ranks, [fpna, "coupled", *options], env=env, cwd=here)
         assert done.returncode == 0, done.stdout + done.stderr
     run("divergence", "runs/1", "runs/2")

@@ -32,7 +32,7 @@ def layer(x, hood, of_neighbours, of_own, bias):
     """W1 mean(neighbours) + b + W2 x, divided by its length, for the nodes of a `Hood` from those that it needs."""
     from torch.nn.functional import linear, normalize
 
-    from kernels.torchops.alternatives import index_select, segment_sum
+    from kernels.torchops.alternatives.operators import index_select, segment_sum
 
     sums = segment_sum(
         index_select(x, 0, hood.sources, order=hood.order),

@@ -4,7 +4,7 @@
 orders of kernels.scatter, where their reasons are; `atomic` and `emulated:SEED` promise nothing and show what chance
 does. It is that of the sums of the forward pass, of the backward pass, and of gradients of gradients.
 
-All are made of `add_rows` and `take_rows` (kernels/torchops/opaque.py).
+All are made of `add_rows` and `take_rows` (kernels/torchops/alternatives/opaque.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import torch
 
-from kernels.torchops.opaque import INDICES, checked_order
+from kernels.torchops.alternatives.opaque import INDICES, checked_order
 
 ORDER = "fixed-point"
 

@@ -2,12 +2,13 @@
 
 import math
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis import bits
+from kernels import bits
 
 INF, NAN = np.inf, np.nan
 OTHER_NAN = np.array([0x7FF8000000000001], np.uint64).view(np.float64)[0]
@@ -79,3 +80,12 @@ def test_v_s_resolves_one_unit_in_the_last_place():
     below = np.nextafter(1.0, 0.0)
     assert bits.v_s(1.0, below) == 2.0**-53
     assert bits.v_s(3.0, np.nextafter(3.0, 0.0)) == pytest.approx(2.0**-51 / 3, rel=1e-15)
+
+
+@pytest.mark.parametrize("dtype", bits.WORDS, ids=str)
+def test_arrays_are_counted_in_the_numbers_of_their_own_type(dtype):
+    one = np.array([1.0, -1.0, 0.0], dtype)
+    next_one = one + ml_dtypes.finfo(dtype).eps * one
+    np.testing.assert_array_equal(bits.ulp_distance(one, next_one), [1.0, 1.0, 0.0])
+    np.testing.assert_array_equal(bits.differ(one, next_one), [True, True, False])
+    np.testing.assert_array_equal(bits.ulp_distance(one[2:], -one[2:]), [1.0])

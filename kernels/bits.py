@@ -1,5 +1,7 @@
-"""What "different" means for two float64 arrays: their bits, units in the last place, and the published
-metrics.
+"""What "different" means for two arrays of floating-point numbers: their bits, units in the last place, and the
+published metrics.
+
+Arrays of float32 and narrower types keep their type, all others are taken as float64.
 
 The metrics are those of Shanmugavelu et al. (arXiv 2408.05148), whose formulas leave some cases open. Here:
 
@@ -20,38 +22,51 @@ beside them.
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 
-_SIGN = np.uint64(1 << 63)
+# The types whose neighbours are counted by their own bits, and the words that hold these.
+WORDS = {
+    np.dtype(np.float64): np.uint64,
+    np.dtype(np.float32): np.uint32,
+    np.dtype(np.float16): np.uint16,
+    np.dtype(ml_dtypes.bfloat16): np.uint16,
+}
 
 
-def words(x: np.ndarray) -> np.ndarray:
-    """The bits of float64 `x` as uint64 of the same shape."""
-    return np.asarray(x, np.float64).view(np.uint64)
+def floating(x: np.ndarray | float) -> np.ndarray:
+    """`x` in the type whose bits are looked at: its own, if it is an array of one of WORDS, else float64."""
+    return np.asarray(x, x.dtype if isinstance(x, np.ndarray) and x.dtype in WORDS else np.float64)
 
 
-def differ(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Whether the bits differ, elementwise: bool, of the shape of float64 `a` and `b`."""
+def words(x: np.ndarray | float) -> np.ndarray:
+    """The bits of `x` as unsigned integers of the same width and shape: uint64 for float64."""
+    x = floating(x)
+    return x.view(WORDS[x.dtype])
+
+
+def differ(a: np.ndarray | float, b: np.ndarray | float) -> np.ndarray:
+    """Whether the bits differ, elementwise: bool, of the shape of `a` and `b`, which have one type."""
     return words(a) != words(b)
 
 
 def ulp_distance(a: np.ndarray | float, b: np.ndarray | float) -> np.ndarray:
-    """How many float64 numbers lie from `a` to `b`: float64, NaN where undefined, exact below 2**53.
+    """How many numbers of their type lie from `a` to `b`: float64, NaN where undefined, exact below 2**53.
 
     -0.0 and +0.0 are neighbours, so that zero means equal bits.
     """
-    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
     low, high = ranks(a), ranks(b)
     distance = np.where(low > high, low - high, high - low).astype(np.float64)
     return np.where((np.isnan(a) | np.isnan(b)) & differ(a, b), np.nan, distance)
 
 
 def relative_difference(a: np.ndarray | float, b: np.ndarray | float) -> np.ndarray:
-    """|A - B| / |A| elementwise, the term of V_ermv; NaN where undefined."""
+    """|A - B| / |A| elementwise, in float64, the term of V_ermv; NaN where undefined."""
+    equal = ~differ(a, b)
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
     with np.errstate(all="ignore"):
         ratio = np.abs(a - b) / np.abs(a)
-    return np.where(~differ(a, b) | ((a == 0) & (b == 0)), 0.0, ratio)
+    return np.where(equal | ((a == 0) & (b == 0)), 0.0, ratio)
 
 
 def v_s(reference: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -83,13 +98,20 @@ def largest(x: np.ndarray) -> np.ndarray:
     return np.where(defined.any(axis=-1), np.where(defined, x, -np.inf).max(axis=-1), np.nan)
 
 
-def ranks(x: np.ndarray) -> np.ndarray:
-    """uint64 that grow with the number `x` stands for: 1 from each float64 to the next. NaNs lie outside of the
-    infinities, by sign."""
+def ranks(x: np.ndarray | float) -> np.ndarray:
+    """Unsigned integers that grow with the number `x` stands for: 1 from each number of its type to the next. NaNs lie
+    outside of the infinities, by sign."""
     bits = words(x)
-    return np.where(bits & _SIGN, ~bits, bits | _SIGN)
+    sign = _sign(bits.dtype)
+    return np.where(bits & sign, ~bits, bits | sign)
 
 
 def numbers(ranks: np.ndarray) -> np.ndarray:
     """The float64 whose `ranks` these are."""
-    return np.where(ranks & _SIGN, ranks ^ _SIGN, ~ranks).view(np.float64)
+    sign = _sign(ranks.dtype)
+    return np.where(ranks & sign, ranks ^ sign, ~ranks).view(np.float64)
+
+
+def _sign(words: np.dtype) -> np.unsignedinteger:
+    """The word whose only bit is that of the sign."""
+    return words.type(1 << (8 * words.itemsize - 1))

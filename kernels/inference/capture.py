@@ -1,0 +1,209 @@
+"""Graphs from networks written in torch, by way of torch.export.
+
+    graph = capture(forward, weights, (28, 28))
+
+`forward(tensors, x)` is written in torch: `tensors` in the order of `weights`, x `(batch, *sample)`. The batch stays
+open; shapes in the graph are those of one sample. What couples samples, and what no operation here stands for, raises
+`Unsupported` with the ATen operation, the node and the line of the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from kernels.inference.arrays import aligned_copy
+from kernels.inference.aten import ATEN, MOVES
+from kernels.inference.graph import Graph, Node, Unsupported
+
+
+def capture(
+    forward: Callable, weights: Mapping[str, np.ndarray], sample: tuple[int, ...], batched: bool = True
+) -> Graph:
+    """The graph of `forward`; raises Unsupported. Without `batched`, `sample` is the shape of the whole input."""
+    import torch
+
+    program = export(forward, weights, sample, batched)
+    builder = Builder(batched)
+    specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
+    held = {**program.state_dict, **program.constants}
+    for node in program.graph.nodes:
+        if node.op == "placeholder":
+            if (target := specs[node.name].target) is None:
+                builder.take_input(node, sample)
+            else:
+                builder.tensors[node.name] = held[target].detach()
+        elif node.op == "output":
+            (result,) = node.args[0]
+            return builder.finish(result)
+        else:
+            with torch.no_grad():
+                builder.add(node)
+    raise AssertionError("a program without an output")
+
+
+def export(forward: Callable, weights: Mapping[str, np.ndarray], sample: tuple[int, ...], batched: bool):
+    """The torch.export.ExportedProgram of `forward` with its weights as buffers and an open batch."""
+    import torch
+
+    module = as_module(forward, weights)
+    shape = (3, *sample) if batched else tuple(sample)
+    open_batch = ({0: torch.export.Dim("batch")},) if batched else None
+    with torch.no_grad():
+        return torch.export.export(module, (torch.zeros(shape),), dynamic_shapes=open_batch, strict=False)
+
+
+def as_module(forward: Callable, weights: Mapping[str, np.ndarray]):
+    """A torch.nn.Module of one input that holds `weights` (copies) and calls `forward(tensors, x)`."""
+    import torch
+
+    forward = named_forward(forward)
+
+    class Network(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            for k, array in enumerate(weights.values()):
+                self.register_buffer(f"w{k}", torch.from_numpy(aligned_copy(np.asarray(array))))
+
+        def forward(self, x):
+            return forward([getattr(self, f"w{k}") for k in range(len(weights))], x)
+
+    return Network().eval()
+
+
+def named_forward(function: Callable) -> Callable:
+    """The same function under the name `forward`: torch.export keeps the lines of functions of that name alone."""
+    if not isinstance(function, FunctionType) or function.__name__ == "forward":
+        return function
+    code = function.__code__.replace(co_name="forward")
+    copy = FunctionType(code, function.__globals__, "forward", function.__defaults__, function.__closure__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
+
+
+class Builder:
+    """Nodes of a program, added one by one."""
+
+    def __init__(self, batched: bool):
+        self.batched = batched
+        self.nodes: list[Node] = []
+        self.names: dict[str, str] = {}  # of a node of the program: that of the node here which has its value
+        self.tensors: dict[str, Any] = {}  # what does not depend on the input
+        self.constants: dict[str, np.ndarray] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.batch: object = None
+
+    def take_input(self, node, sample) -> None:
+        self.input, self.shapes[node.name], self.names[node.name] = node.name, tuple(sample), node.name
+        self.sample = tuple(sample)
+        if self.batched:
+            self.batch = node.meta["val"].shape[0]
+
+    def finish(self, result) -> Graph:
+        if result.name not in self.names:
+            raise Unsupported("the result does not depend on the input: nothing is to be scheduled")
+        name, shape = self.names[result.name], self.shape_of(result)
+        if self.shapes[name] != shape:
+            raise self.refusal(result, f"an expanded result: {self.shapes[name]} to {shape}")
+        used = {c for node in self.nodes for c in node.constants.values()}
+        constants = {name: array for name, array in self.constants.items() if name in used}
+        return Graph(self.input, self.sample, name, self.nodes, constants, self.batched)
+
+    def add(self, node) -> None:
+        """Translate a node of the program, or fold it where the input does not enter it."""
+        name = str(node.target)
+        if not any(n.name in self.names for n in node.all_input_nodes):
+            if name.split(".")[1] not in MOVES:
+                raise self.refusal(node, "arithmetic on weights alone; do it before")
+            self.tensors[node.name] = node.target(
+                *(self._plain(a) for a in node.args), **{k: self._plain(a) for k, a in node.kwargs.items()}
+            )
+            return
+        translate = ATEN.get(name)
+        if translate is None:
+            raise self.refusal(node, "no operation of `static`")
+        value = node.meta["val"]
+        if str(value.dtype) != "torch.float32":
+            raise self.refusal(node, f"a result of {value.dtype}; `static` has float32 alone")
+        translate(self, node, *node.args, **node.kwargs)
+
+    def _plain(self, argument):
+        if isinstance(argument, (list, tuple)):
+            return type(argument)(self._plain(a) for a in argument)
+        return self.tensors[argument.name] if hasattr(argument, "all_input_nodes") else argument
+
+    def shape_of(self, node) -> tuple[int, ...]:
+        """Of one sample of a node of the program; raises Unsupported where the batch is not its first axis alone."""
+        shape = node.meta["val"].shape
+        if self.batched:
+            if not len(shape) or str(shape[0]) != str(self.batch):
+                raise self.refusal(
+                    node, f"the first axis of {tuple(shape)} is not the batch: samples are coupled"
+                )
+            shape = shape[1:]
+        if not all(isinstance(n, int) for n in shape):
+            raise self.refusal(node, f"a shape {tuple(shape)} that depends on the batch")
+        return tuple(shape)
+
+    def axis(self, node, dim: int, rank: int) -> int:
+        """An axis of a sample, counted from 0; `rank`: axes of the array. Raises Unsupported for that of the batch."""
+        dim = dim % rank
+        if self.batched and dim == 0:
+            raise self.refusal(node, "it works along the batch: samples are coupled")
+        return dim - self.batched
+
+    def refusal(self, node, why: str) -> Unsupported:
+        known = ", ".join(sorted({name.split(".")[1] for name in ATEN}))
+        return Unsupported(
+            f"{node.target} (node {node.name!r}, {line(node)}): {why}. `static` knows of ATen: {known}"
+        )
+
+    def value(self, node, argument, broadcast: bool = False) -> str:
+        """The node here that has the value of an argument of `node`, which depends on the input.
+
+        Raises Unsupported for an expanded one unless `broadcast`: whether `node` broadcasts by itself.
+        """
+        if getattr(argument, "name", None) not in self.names:
+            raise self.refusal(node, f"{argument} does not depend on the input, where it must")
+        name = self.names[argument.name]
+        if not broadcast and self.shapes[name] != self.shape_of(argument):
+            raise self.refusal(node, f"{argument} is expanded; only arithmetic with two operands takes that")
+        return name
+
+    def constant(self, node, argument, kind=np.float32) -> str:
+        """The name of an argument that does not depend on the input, as a constant."""
+        if getattr(argument, "name", None) not in self.tensors:
+            raise self.refusal(node, f"{argument} depends on the input, where it must not")
+        array = np.ascontiguousarray(self.tensors[argument.name].numpy())
+        if array.dtype != kind:
+            raise self.refusal(node, f"{argument.name} is {array.dtype}, not {np.dtype(kind)}")
+        self.constants[argument.name] = array
+        return argument.name
+
+    def scalar(self, node, number) -> str:
+        name = f"{node.name}.{len(self.constants)}"
+        self.constants[name] = np.array(number, np.float32)
+        return name
+
+    def emit(self, node, operation, inputs, shape=None, constants=None, name=None, **attributes) -> str:
+        name = name or node.name
+        shape = self.shape_of(node) if shape is None else tuple(shape)
+        self.nodes.append(
+            Node(name, operation, tuple(inputs), shape, constants or {}, attributes, line(node))
+        )
+        self.shapes[name] = shape
+        self.names[node.name] = name
+        return name
+
+
+def line(node) -> str:
+    """The line of the source that a node comes from, as `FILE:LINE: text`."""
+    trace = [part for part in node.meta.get("stack_trace", "").splitlines() if part.strip()]
+    for k in range(len(trace) - 1, -1, -1):
+        if trace[k].strip().startswith("File "):
+            file, number = trace[k].strip().split('"')[1], trace[k].split("line ")[1].split(",")[0]
+            return f"{file}:{number}: {' '.join(part.strip() for part in trace[k + 1 :])}".rstrip(": ")
+    return "no line known"

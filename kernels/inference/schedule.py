@@ -1,0 +1,233 @@
+"""A static schedule: kernels in their order, buffers at their places in one arena, and the order of every sum.
+
+    schedule = plan(capture(forward, weights, sample))     # kernels.inference.lower, .capture
+    print(schedule.describe())
+    schedule.cost()                                        # flops and bytes per sample, bytes of weights
+
+Everything is fixed before the first sample comes: no size, address or number of threads decides anything later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kernels import _native
+
+ALIGNED = 16  # floats: buffers begin at multiples of 64 bytes
+CODES = {name: k for k, name in enumerate(_native.STATIC["codes"])}
+SPACES = {name: k for k, name in enumerate(_native.STATIC["spaces"])}
+LEVELS = tuple(_native.STATIC["levels"])  # instruction sets that this processor has, least first
+
+
+# Of each: (rows, columns) of outputs that are summed at once in registers, of narrow and of wide layers.
+REGISTERS = tuple(((one, lanes), (two, 2 * lanes)) for lanes, one, two in _native.STATIC["registers"])
+
+
+def rounded(n: int, multiple: int = ALIGNED) -> int:
+    """The least multiple that is not below n."""
+    return -(-n // multiple) * multiple
+
+
+@dataclass
+class Buffer:
+    """A matrix of float32, `rows` rows of `columns` elements, `pitch` apart; one for every sample that is kept.
+
+    `space`: arena, input, output or constants; `at`: its first element there; `step`: elements from the matrix of a
+    sample to that of the next, 0 where one place serves all samples in turn.
+    """
+
+    name: str
+    rows: int
+    columns: int
+    pitch: int
+    space: str = "arena"
+    at: int = 0
+    step: int = 0
+
+    @property
+    def size(self) -> int:
+        """Elements that a sample takes, and that kernels may read and write."""
+        return rounded(self.rows * self.pitch)
+
+
+@dataclass
+class Kernel:
+    """One call of a kernel. `together`: once for all samples of a tile, else sample after sample."""
+
+    code: str
+    text: str  # what it computes
+    inputs: list[Buffer]
+    output: Buffer
+    parameters: list[int]
+    order: str  # of the additions of each output, or ""
+    flops: int = 0  # per sample
+    weights: int = 0  # bytes
+    nodes: tuple[str, ...] = ()
+    group: int = 0
+    together: bool = False
+
+    def bytes(self) -> int:
+        """Read and written per sample, without weights."""
+        return sum(4 * b.rows * b.columns for b in (*self.inputs, self.output) if b.space != "constants")
+
+
+@dataclass
+class Schedule:
+    """Kernels, constants (float32, packed), tables of places (int64), and sizes in elements."""
+
+    kernels: list[Kernel]
+    constants: np.ndarray
+    tables: np.ndarray
+    sample: tuple[int, ...]
+    result: tuple[int, ...]
+    tile: int  # samples at once
+    arena: int = 0
+    batched: bool = True
+    buffers: list[Buffer] = field(default_factory=list)
+
+    def program(self) -> np.ndarray:
+        """The kernels as kernels/native/static.cpp takes them: int64 (kernels, words)."""
+        rows = np.zeros((len(self.kernels), _native.STATIC["words"]), np.int64)
+        for row, kernel in zip(rows, self.kernels, strict=True):
+            first, second = [*kernel.inputs, kernel.output][:2]
+            row[:2] = CODES[kernel.code], kernel.group if kernel.together else -kernel.group
+            for k, buffer in enumerate((first, second, kernel.output)):
+                row[2 + 3 * k : 5 + 3 * k] = SPACES[buffer.space], buffer.at, buffer.step
+            row[11 : 11 + len(kernel.parameters)] = kernel.parameters
+        return rows
+
+    def cost(self) -> dict[str, int]:
+        """Floating-point operations and bytes of a sample, bytes of the weights, and of an arena.
+
+        A floor of the time of n samples: the longer of n * flops over the peak without fused operations, and
+        n * (bytes in + bytes out) + weights over the bandwidth.
+        """
+        return {
+            "flops": sum(kernel.flops for kernel in self.kernels),
+            "bytes": sum(kernel.bytes() for kernel in self.kernels),
+            "bytes_in": 4 * int(np.prod(self.sample)),
+            "bytes_out": 4 * int(np.prod(self.result)),
+            "weights": sum(kernel.weights for kernel in self.kernels),
+            "arena": 4 * self.arena,
+        }
+
+    def as_json(self) -> dict:
+        """The schedule as a document for programs."""
+        return {
+            "sample": list(self.sample),
+            "result": list(self.result),
+            "batched": self.batched,
+            "tile": self.tile,
+            "registers": {level: tiles for level, tiles in zip(LEVELS, REGISTERS, strict=True)},
+            "cost": self.cost(),
+            "kernels": [
+                {
+                    "kernel": kernel.text,
+                    "nodes": list(kernel.nodes),
+                    "per": "tile" if kernel.together else "sample",
+                    "inputs": [_place(b) for b in kernel.inputs],
+                    "output": _place(kernel.output),
+                    "order": kernel.order,
+                    "flops": kernel.flops,
+                    "bytes": kernel.bytes(),
+                    "weights": kernel.weights,
+                }
+                for kernel in self.kernels
+            ],
+        }
+
+    def describe(self) -> str:
+        """The schedule as a table: places are byte offsets in the arena of a thread."""
+        rows = [
+            (
+                "kernel",
+                "per",
+                "from",
+                "to",
+                "rows x columns",
+                "flops",
+                "bytes",
+                "weights",
+                "order of each sum",
+            )
+        ]
+        for kernel in self.kernels:
+            rows.append((
+                kernel.text,
+                "tile" if kernel.together else "sample",
+                " ".join(_short(b) for b in kernel.inputs),
+                _short(kernel.output),
+                f"{kernel.output.rows} x {kernel.output.columns}",
+                str(kernel.flops),
+                str(kernel.bytes()),
+                str(kernel.weights),
+                kernel.order or "-",
+            ))  # fmt: skip
+        widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+        lines = [
+            "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows
+        ]
+        cost = self.cost()
+        return "\n".join([
+            *lines,
+            f"of a sample: {cost['flops']} flops, {cost['bytes']} bytes between kernels; weights {cost['weights']} "
+            f"bytes; tile of {self.tile} samples in an arena of {cost['arena']} bytes per thread",
+            f"outputs summed at once (rows x columns): {'; '.join(_registers())}",
+        ])  # fmt: skip
+
+
+def _registers() -> list[str]:
+    return [
+        f"{level} {' or '.join(f'{rows} x {columns}' for rows, columns in tiles)}"
+        for level, tiles in zip(LEVELS, REGISTERS, strict=True)
+    ]
+
+
+def _short(buffer: Buffer) -> str:
+    step = f"+{4 * buffer.step}s" if buffer.step else ""
+    return f"{4 * buffer.at}{step}" if buffer.space == "arena" else buffer.space
+
+
+def _place(buffer: Buffer) -> dict:
+    shape = {"rows": buffer.rows, "columns": buffer.columns, "pitch": buffer.pitch}
+    return {"space": buffer.space, "offset": 4 * buffer.at, "step": 4 * buffer.step, **shape}
+
+
+# ---- the arena ----------------------------------------------------------------------------------------------------
+
+
+def place_buffers(schedule: Schedule) -> None:
+    """Give every buffer of the arena its place: the lowest that is free while the buffer is needed.
+
+    Buffers that a group of kernels hands to another hold all samples of a tile; those inside a group that works sample
+    after sample hold one. Sets `buffers`, `arena`, and `at` and `step` of the buffers.
+    """
+    kernels = schedule.kernels
+    uses: dict[int, list[int]] = {}
+    buffers: dict[int, Buffer] = {}
+    for k, kernel in enumerate(kernels):
+        for buffer in (*kernel.inputs, kernel.output):
+            if buffer.space == "arena":
+                uses.setdefault(id(buffer), []).append(k)
+                buffers[id(buffer)] = buffer
+    placed: list[tuple[int, int, Buffer, int]] = []  # first and last use, buffer, elements
+    for key, of in uses.items():
+        first, last, buffer = of[0], of[-1], buffers[key]
+        crossing = kernels[first].group != kernels[last].group
+        buffer.step = buffer.size if crossing or kernels[first].together else 0
+        if crossing:  # other samples pass through the whole group before or after
+            first = min(k for k, other in enumerate(kernels) if other.group == kernels[first].group)
+            last = max(k for k, other in enumerate(kernels) if other.group == kernels[last].group)
+        length = buffer.size * (schedule.tile if buffer.step else 1)
+        taken = sorted((b.at, b.at + n) for f, t, b, n in placed if f <= last and first <= t)
+        at = 0
+        for begin, end in taken:
+            if at + length <= begin:
+                break
+            at = max(at, end)
+        buffer.at = at
+        placed.append((first, last, buffer, length))
+        schedule.arena = max(schedule.arena, at + length)
+    schedule.buffers = [buffer for _, _, buffer, _ in placed]

@@ -1,0 +1,80 @@
+"""Our own engine: a schedule made once, C++ kernels that follow it, bits from weights and sample alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from kernels import _native
+from kernels.guarantees import ChoiceError
+from kernels.inference.arrays import batch_of
+from kernels.inference.capture import capture
+from kernels.inference.lower import plan
+from kernels.inference.missing import missing
+from kernels.inference.schedule import LEVELS, Schedule
+from kernels.registry import variant
+from kernels.threads import checked, cores
+
+
+class Static:
+    """A schedule ready to run: `network(x) -> y`, float32 `(batch, *sample)` to `(batch, *result)`.
+
+    `threads` share the samples; `level` is an instruction set of `LEVELS`, None for the best that this processor has.
+    Neither enters the bits. May be called from several threads at once.
+    """
+
+    def __init__(self, schedule: Schedule, threads: int = 1, level: str | None = None):
+        if level is not None and level not in LEVELS:
+            raise ChoiceError(f"unknown instruction set {level!r}: this processor has {', '.join(LEVELS)}")
+        self.schedule, self.threads = schedule, checked(threads) or cores()
+        self.level = -1 if level is None else LEVELS.index(level)
+        sizes = (int(np.prod(shape)) for shape in (schedule.sample, schedule.result))
+        self._program = _native.StaticProgram(
+            schedule.program(), schedule.constants, schedule.tables, *sizes, schedule.arena, schedule.tile
+        )
+        self._scratch: np.ndarray = self._arena()
+        self._busy = threading.Lock()
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        schedule = self.schedule
+        x = batch_of(x, schedule.sample, schedule.batched)
+        y = np.empty((len(x), *schedule.result), np.float32)
+        if self._busy.acquire(blocking=False):
+            try:
+                self._program.run(x, y, self._scratch, self.threads, self.level)
+            finally:
+                self._busy.release()
+        else:
+            self._program.run(x, y, self._arena(), self.threads, self.level)
+        return y if schedule.batched else y[0]
+
+    def _arena(self) -> np.ndarray:
+        memory = np.empty(self.threads * self.schedule.arena + 16, np.float32)
+        begin = -memory.ctypes.data // 4 % 16
+        return memory[begin : begin + self.threads * self.schedule.arena]
+
+
+@variant(
+    "inference",
+    "static",
+    backend="native",
+    guarantee="layout",
+    why="every output adds over k ascending, each product rounded, then added; a vector holds many outputs and never "
+    "two terms of one, and exp, tanh and log are polynomials of its own",
+    available=missing("torch"),
+)
+def compile(
+    forward: Callable,
+    weights: Mapping[str, np.ndarray],
+    sample: tuple[int, ...],
+    threads: int = 1,
+    batched: bool = True,
+) -> Static:
+    """Export `forward`, plan its schedule, pack its weights. Raises graph.Unsupported for what it has no kernel for.
+
+    The bits of a sample's result depend on weights and sample alone: not on the batch, the place in it, threads,
+    addresses, or the width of vectors. torch is needed here and no more when the network runs.
+    """
+    return Static(plan(capture(forward, weights, sample, batched)), threads)

@@ -1,0 +1,118 @@
+"""Operations under audit: what is called, on which inputs, with which factors.
+
+    @operation("index_add", shape=((1000,), (100, 100)), ratio=(0.1, 1.0))
+    def index_add(draw, shape, ratio):
+        ...
+        return prepared(lambda x, index, source: x.index_add(0, index, source), x, index, source, differentiate=(0, 2))
+
+A case is an operation with one value of each factor, forward or backward. Its inputs are drawn by the name of the
+operation, its factors and a seed, never by who draws them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernels.guarantees import ChoiceError, known
+
+DIRECTIONS = ("forward", "backward")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a case calls. `tensors`: NumPy arrays that `call` gets as torch tensors, in this order. `differentiate`:
+    those with respect to which backward differentiates. `batch`: those whose first axis counts samples that do not
+    depend on each other, as the first axis of the result does; empty where there is none."""
+
+    call: Callable[..., Any]
+    tensors: tuple[Any, ...]
+    differentiate: tuple[int, ...] = ()
+    batch: tuple[int, ...] = ()
+
+
+def prepared(call: Callable[..., Any], *tensors: Any, differentiate=(), batch=()) -> Prepared:
+    """What `call(*tensors)` is, as a function of an operation returns it."""
+    return Prepared(call, tensors, tuple(differentiate), tuple(batch))
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation, and how its cases are made: `build(draw, **factors) -> Prepared`. `documented`: its names in
+    torch's documentation. `directions`: what is audited of it. `small`: its factors in a quick audit."""
+
+    name: str
+    build: Callable[..., Prepared] = field(repr=False)
+    factors: dict[str, tuple[Any, ...]]
+    documented: tuple[str, ...]
+    directions: tuple[str, ...]
+
+    def cases(self) -> list[Case]:
+        """One for each combination of factors and direction."""
+        combinations = itertools.product(*self.factors.values())
+        return [
+            Case(self.name, direction, dict(zip(self.factors, values, strict=True)))
+            for values in combinations
+            for direction in self.directions
+        ]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call under audit."""
+
+    operation: str
+    direction: str
+    factors: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """`index_add[shape=100x100 ratio=0.5] backward`, one of its own for every case."""
+        factors = " ".join(f"{key}={shown(value)}" for key, value in self.factors.items())
+        return f"{self.operation}{f'[{factors}]' if factors else ''} {self.direction}"
+
+
+def shown(value: Any) -> str:
+    """A factor in the name of a case: 100x100 for a shape."""
+    return "x".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+
+
+_operations: dict[str, Operation] = {}
+
+
+def operation(
+    name: str, *, documented: tuple[str, ...] = (), directions: tuple[str, ...] = DIRECTIONS, **factors: Any
+) -> Callable[[Callable[..., Prepared]], Callable[..., Prepared]]:
+    """Decorator that registers the function that prepares the cases of an operation. Raises ChoiceError for a name
+    that is taken."""
+    if name in _operations:
+        raise ChoiceError(f"operation {name!r} is registered already; give the other one another name")
+
+    def register(build: Callable[..., Prepared]) -> Callable[..., Prepared]:
+        _operations[name] = Operation(name, build, factors, documented or (name,), directions)
+        return build
+
+    return register
+
+
+def operations() -> list[Operation]:
+    """All operations, in order of registration."""
+    import kernels.torchops.cases  # noqa: F401 - registers them
+
+    return list(_operations.values())
+
+
+def find(name: str) -> Operation:
+    """The operation of that name; ChoiceError, which lists them, for another."""
+    known("operation", name, [each.name for each in operations()])
+    return _operations[name]
+
+
+def split_function(name: str) -> tuple[str, str]:
+    """(path, function) of FILE.py:FUNCTION. Raises ChoiceError for a name of another form."""
+    path, colon, function = name.rpartition(":")
+    if not colon or not path.endswith(".py") or not function.isidentifier():
+        raise ChoiceError(f"{name!r}: write FILE.py:FUNCTION, as in mine.py:function")
+    return path, function

@@ -1,0 +1,182 @@
+"""What was seen of an operation, and what torch's documentation states of it: the two against each other.
+
+Every verdict is of the cases that were tried, on the device that there was, with the number of trials; what was not
+seen is not said to be absent. Works on the records of a certificate, without torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from kernels.torchops.documentation import THROWS
+
+# Of a statement.
+TRUE, FALSE, PARTLY, UNSEEN, UNTRIED = "true", "false", "partly", "not seen", "not tried"
+UNTESTABLE = "not testable here"  # it is about another device
+# Of a case that differs between runs.
+HELPS, THROWS_INSTEAD, DOES_NOT_HELP = "helps", "throws", "does not help"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a statement, or, with `does` None, of an operation that differs and has none.
+
+    `trials`: calls of all its cases without the mode; `seen`: how many of the `cases` differ between runs. `mode`: what
+    the mode does to these. `why`: in words.
+    """
+
+    operation: str
+    does: str | None
+    backward: bool
+    verdict: str
+    cases: int
+    seen: int
+    trials: int
+    mode: str | None
+    why: str
+    text: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def applies(statement: dict[str, Any], case: dict[str, Any], device: str) -> bool:
+    """Whether a statement is about a case on a device."""
+    if statement["operation"] not in case["documented"] or device not in statement["devices"]:
+        return False
+    if statement["backward"] and case["direction"] != "backward":
+        return False
+    if "sparse" in case["factors"] and "sparse" not in statement["keywords"]:
+        return False
+    return all(str(case["factors"].get(key)) in values for key, values in statement["keywords"].items())
+
+
+def differs(case: dict[str, Any], change: str = "runs", mode: bool = False) -> bool:
+    """Whether a change made a difference to a case that was audited, with the mode or without."""
+    record = case["audit"] or {}
+    if mode:
+        record = record.get("mode", {})
+    return record.get(change, {}).get("distinct", 1) > 1
+
+
+def throws(case: dict[str, Any]) -> bool:
+    """Whether torch refuses the case in its deterministic mode."""
+    return bool((case["audit"] or {}).get("mode", {}).get("throws"))
+
+
+def helped(case: dict[str, Any]) -> str:
+    """What the mode does to a case that differs between runs."""
+    if throws(case):
+        return THROWS_INSTEAD
+    return DOES_NOT_HELP if differs(case, mode=True) else HELPS
+
+
+def verdicts(
+    statements: Sequence[dict[str, Any]], cases: Sequence[dict[str, Any]], device: str
+) -> list[Verdict]:
+    """Of every statement, then of every operation and direction that differs between runs, or throws, without one."""
+    audited = [case for case in cases if case["audit"]]
+    answer = [_of(statement, audited, device) for statement in statements]
+    rest = [case for case in audited if not any(applies(s, case, device) for s in statements)]
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for case in rest:
+        if differs(case) or throws(case):
+            groups.setdefault((case["operation"], case["direction"]), []).append(case)
+    for (operation, direction), group in groups.items():
+        racing = [case for case in group if differs(case)]
+        every = [case for case in rest if (case["operation"], case["direction"]) == (operation, direction)]
+        what = "runs differ" if racing else "the mode throws"
+        answer.append(
+            Verdict(operation, None, direction == "backward", "missing", len(every), len(racing), _trials(every),
+                    _modes(racing or group), f"{what}, and the documentation does not say so")
+        )  # fmt: skip
+    return answer
+
+
+def _of(statement: dict[str, Any], cases: Iterable[dict[str, Any]], device: str) -> Verdict:
+    def verdict(word: str, why: str, own: Sequence[dict[str, Any]] = ()) -> Verdict:
+        seen = [case for case in own if differs(case)]
+        return Verdict(statement["operation"], statement["does"], statement["backward"], word, len(own), len(seen),
+                       _trials(own), _modes(seen) if seen else None, why, statement["text"])  # fmt: skip
+
+    if device not in statement["devices"]:
+        return verdict(
+            UNTESTABLE, f"it is about {' and '.join(statement['devices'])}, and this audit ran on {device}"
+        )
+    own = [case for case in cases if applies(statement, case, device)]
+    if not own:
+        return verdict(UNTRIED, "no case of this audit is of this kind")
+    if statement["does"] == THROWS:
+        refused = sum(map(throws, own))
+        word = TRUE if refused == len(own) else PARTLY if refused else FALSE
+        return verdict(word, f"{refused} of {len(own)} cases throw with mode=True", own)
+    refused = sum(map(throws, own))
+    still = sum(differs(case, mode=True) for case in own)
+    seen = sum(differs(case) for case in own)
+    if refused or still:
+        ways = [f"{refused} throw"] * bool(refused) + [f"{still} differ between runs"] * bool(still)
+        return verdict(FALSE, f"with mode=True {' and '.join(ways)} of {len(own)} cases", own)
+    if seen:
+        return verdict(TRUE, f"{seen} of {len(own)} cases differ between runs, and none with mode=True", own)
+    return verdict(UNSEEN, f"none of {len(own)} cases differs between runs without the mode", own)
+
+
+def _trials(cases: Iterable[dict[str, Any]]) -> int:
+    return sum(case["audit"]["runs"]["trials"] for case in cases)
+
+
+def _modes(cases: Iterable[dict[str, Any]]) -> str:
+    """What the mode does to them, in words: `helps`, or each with its number."""
+    ways = [helped(case) for case in cases]
+    counts = {way: ways.count(way) for way in dict.fromkeys(ways)}
+    return next(iter(counts)) if len(counts) == 1 else ", ".join(f"{way} ({n})" for way, n in counts.items())
+
+
+def in_words(case: dict[str, Any]) -> list[str]:
+    """What was seen of a case, a sentence per finding."""
+    name, audit, effects = case["name"], case["audit"], case.get("effects") or {}
+    if audit is None:
+        return [f"{name}: {case['outcome']}: {case['error']}"]
+    lines = [f"changes its argument {number}" for number in effects.get("writes", ())]
+    if drawn := effects.get("random"):
+        lines.append(
+            f"draws random numbers of {', '.join(drawn)}: the generators were put back before every call, so that they "
+            "are no part of what follows"
+        )
+    lines += effects.get("effects", ())
+    lines += [f"leaves torch's {setting} changed" for setting in effects.get("settings", ())]
+    alone = audit["runs"]["by"].get("1", 1) > 1  # then no other change can be told from it
+    for change, what in WHAT.items():
+        if change in audit and (change == "runs" or not alone):
+            lines.append(_sentence(change, what, audit[change]))
+    if message := audit["mode"].get("throws"):
+        lines.append(f"in torch's deterministic mode it throws: {message}")
+    elif differs(case) and not alone:
+        lines.append(f"torch's deterministic mode {helped(case)}")
+    return [f"{name}: {line}" for line in lines]
+
+
+WHAT = {
+    "runs": "from run to run",
+    "threads": "with the number of threads",
+    "batch": "with the size of the batch",
+    "position": "with the position in the batch",
+    "address": "with the address of the inputs",
+    "process": "from process to process",
+}
+
+
+def _sentence(change: str, what: str, seen: dict[str, Any]) -> str:
+    if seen["distinct"] == 1:
+        return f"no difference {what}: {seen['trials']} trials, so p < {seen['bound']:.2g} at 95 %"
+    text = f"differs {what}: {seen['distinct']} results of {seen['trials']} trials"
+    if seen.get("by", {}).get("1", 1) > 1:
+        return (
+            f"{text}, by one thread too, where nothing races: state or a generator of its own, a clock, or where its "
+            "memory lies, not the order in which threads add"
+        )
+    if seen.get("values"):
+        return f"{text}, by more than rounding explains: not the order of additions alone"
+    return f"{text}, at most {seen['ulp']:.0f} ULP" if seen.get("ulp") is not None else text

@@ -1,0 +1,126 @@
+"""One repeat of the operations mini-app: every case in a child process, then once more in fresh ones."""
+
+from typing import Any
+
+import numpy as np
+
+from kernels.torchops.verdicts import differs
+from kernels.torchops.worker import DONE
+from miniapps.layout.owners import shuffled
+from miniapps.operations import certificate
+from miniapps.operations.cases import Chosen, chosen
+from miniapps.operations.children import CRASHED, HUNG, Child
+from miniapps.runner.outcome import Check, Outcome
+from miniapps.trace.schema import COMPUTE
+
+CHANGES = ("runs", "threads", "batch", "position", "address", "process")
+
+
+def run(ctx) -> Outcome:
+    """Audit the cases of this rank and gather what came of all; collective. Rank 0 writes the certificate."""
+    audit = ctx.config.audit
+    cases = chosen(audit)
+    owner = shuffled(np.arange(len(cases)) % ctx.size, ctx.options.shuffle_blocks)
+    own = np.flatnonzero(owner == ctx.rank).tolist()
+    rounds = int(np.bincount(owner, minlength=ctx.size).max())
+    with Child() as child:
+        records = _audited(ctx, child, cases, own, rounds)
+        _again(ctx, child, cases, records)
+    for number, record in records.items():
+        _write(ctx, number, record)
+    gathered = ctx.comm.gather(records)
+    if gathered is None:
+        return Outcome()
+    everything = {number: record for part in gathered for number, record in part.items()}
+    ordered = [everything[number] for number in range(len(cases))]
+    written = certificate.content(ctx, ordered)
+    certificate.write(ctx, written)
+    ctx.log.info("%s", certificate.summary(written))
+    return Outcome(_figures(ordered), _checks(ordered), certificate.fingerprint(ordered))
+
+
+def _audited(
+    ctx, child: Child, cases: list[Chosen], own: list[int], rounds: int
+) -> dict[int, dict[str, Any]]:
+    """{number: record} of the cases of this rank."""
+    audit, tracer = ctx.config.audit, ctx.tracer
+    event = tracer.name("case", COMPUTE)
+    common = {
+        "what": "audit",
+        "seed": ctx.seed,
+        "device": ctx.options.device,
+        "runs": audit.runs,
+    }
+    records = {}
+    for step in range(rounds):
+        ctx.begin_step(step + 1, rounds)
+        if step >= len(own):
+            continue
+        number = own[step]
+        tracer.at(ctx.repeat, number)
+        start = tracer.clock()
+        answer = child.ask(common | cases[number].request, audit.seconds)
+        tracer.event(event, start)
+        records[number] = {
+            "name": cases[number].name,
+            **cases[number].about,
+            "audit": None,
+            "error": None,
+        } | answer
+    ctx.end_steps(rounds + 1)
+    return records
+
+
+def _again(ctx, child: Child, cases: list[Chosen], records: dict[int, dict[str, Any]]) -> None:
+    """Compare the first call of every case with that of fresh processes, and note how many digests there are."""
+    audit = ctx.config.audit
+    done = [number for number, record in records.items() if record["outcome"] == DONE]
+    digests = {number: [records[number]["audit"]["digest"]] for number in done}
+    common = {"what": "digest", "seed": ctx.seed, "device": ctx.options.device}
+    for _ in range(audit.processes):
+        child.restart()
+        for number in done:
+            answer = child.ask(common | cases[number].request, audit.seconds)
+            digests[number].append(
+                answer["audit"]["digest"] if answer["outcome"] == DONE else f"{answer['outcome']}"
+            )
+    for number, seen in digests.items():
+        if len(seen) > 1:
+            distinct = len(set(seen))
+            bound = None if distinct > 1 else 1.0 - 0.05 ** (1.0 / len(seen))
+            records[number]["audit"]["process"] = {"trials": len(seen), "distinct": distinct, "bound": bound}
+
+
+def _write(ctx, number: int, record: dict[str, Any]) -> None:
+    """The bits of a case and how many results each change had, in the step of its number."""
+    ctx.tracer.at(ctx.repeat, number)
+    audit = record["audit"]
+    if audit is None:
+        return
+    ctx.tracer.fingerprint("result", number, bytes.fromhex(audit["digest"]))
+    for change in CHANGES:
+        if change in audit:
+            ctx.tracer.value(f"distinct:{change}", audit[change]["distinct"], number)
+
+
+def _figures(records: list[dict[str, Any]]) -> dict[str, tuple[float, str]]:
+    done = [record for record in records if record["outcome"] == DONE]
+    counts = {change: sum(differs(record, change) for record in done) for change in CHANGES}
+    return {
+        "operations": (len({record["operation"] for record in records}), ""),
+        "cases": (len(records), ""),
+        "audited": (len(done), ""),
+        **{f"differ_by_{change}": (count, "cases") for change, count in counts.items()},
+    }
+
+
+def _checks(records: list[dict[str, Any]]) -> list[Check]:
+    lost = [f"{r['name']}: {r['outcome']}: {r['error']}" for r in records if r["outcome"] in (CRASHED, HUNG)]
+    audited = [record for record in records if record["outcome"] == DONE]
+    refused = "; ".join(
+        f"{r['name']}: {r['error']}" for r in records if r["outcome"] not in (DONE, CRASHED, HUNG)
+    )
+    return [
+        Check("answered", not lost, "; ".join(lost[:5])),
+        Check("audited", bool(audited), "" if audited else f"no case could be called: {refused[:1000]}"),
+    ]

@@ -1,0 +1,33 @@
+"""What of a configuration can be run."""
+
+import importlib.util
+
+from kernels.torchops.cases.operations import split_function
+from miniapps.errors import UsageError
+
+
+def validate(config, options) -> None:
+    """Raise UsageError or ChoiceError for what cannot be run; imports nothing of the user's."""
+    audit = config.audit
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError("operations needs torch, which is not installed: pip install torch")
+    if audit.function and audit.operations:
+        raise UsageError("--function and --operation are both given: audit one or the other")
+    if audit.function:
+        split_function(audit.function)
+    if options.device == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise UsageError(
+                "--device cuda: this torch sees no CUDA device; install a build for CUDA, or --device cpu"
+            )
+    if options.policy.level not in ("none", "run"):
+        raise UsageError(
+            f"--guarantee {options.policy.level}: an audit reports what torch does, and promises at most run, that one "
+            "thread repeats its bits; choose none or run"
+        )
+    if options.replay is not None:
+        raise UsageError(
+            "--replay: an audit decides nothing from a clock or an order of arrival; leave it out"
+        )

@@ -1,0 +1,117 @@
+"""certificate.json: what an audit of operations tried and saw, with a hash of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from miniapps.received import records
+from miniapps.received.regular import Refused, read_bytes
+from miniapps.received.result import digest_of
+from miniapps.received.text import printable
+
+CERTIFICATE = "certificate.json"
+SCHEMA = 1
+MOST = 64 * 2**20  # bytes: a case takes some 3 kB
+Count = Annotated[int, Meta(ge=0, le=2**40)]
+Name = Annotated[str, Meta(max_length=4096)]
+
+
+class Change(msgspec.Struct):
+    """What came of one change; metrics are of all distinct results against the first."""
+
+    trials: Count
+    distinct: Annotated[int, Meta(ge=1, le=2**40)]
+    bound: float | None = None
+    v_c: float | None = None
+    v_ermv: float | Literal["inf"] | None = None  # infinite where a result was 0
+    ulp: float | None = None
+    values: bool = False
+    by: dict[Name, Count] = {}
+
+
+class Mode(msgspec.Struct):
+    """What torch's deterministic mode did: `throws` its message, or runs and threads under it; `algorithm`: one call
+    against one without the mode; `seconds`: median times of a call without and with the mode."""
+
+    seconds: tuple[float | None, float | None]
+    throws: str | None = None
+    runs: Change | None = None
+    threads: Change | None = None
+    algorithm: Change | None = None
+
+
+class Audit(msgspec.Struct):
+    """What came of every change that belongs to a case."""
+
+    digest: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+    runs: Change
+    mode: Mode
+    elements: Count = 0
+    threads: Change | None = None
+    batch: Change | None = None
+    position: Change | None = None
+    address: Change | None = None
+    process: Change | None = None
+
+
+class Case(msgspec.Struct):
+    """One case: `outcome` "done", "refused" (by torch), "crashed" or "hung", then with an `error`."""
+
+    name: Name
+    operation: Name
+    direction: Name
+    factors: dict[Name, Any]
+    documented: list[Name]
+    outcome: Name
+    seconds: float
+    audit: Audit | None = None
+    error: str | None = None
+    effects: dict[str, Any] | None = None
+
+
+class Statement(msgspec.Struct):
+    """An entry of torch's documentation."""
+
+    operation: Name
+    does: Name
+    devices: list[Name]
+    backward: bool
+    keywords: dict[Name, list[str]]
+    text: str
+
+
+class Certificate(msgspec.Struct):
+    """An audit."""
+
+    schema: int
+    device: Name
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    runs: Count
+    software: dict[str, str]
+    machine: dict[str, Any]
+    statements: list[Statement]
+    cases: list[Case]
+
+
+def read_certificate(path: Path) -> Certificate:
+    """The certificate in the file `path`. Raises FileNotFoundError where there is none, OSError where it cannot be
+    read, and Refused where it is damaged, none of ours, or of another schema."""
+    where = printable(str(path))
+    content = records.loads(read_bytes(path, MOST), where)
+    if not isinstance(content, dict):
+        raise Refused(f"{where}: damaged, or none of ours; copy it again")
+    digest = content.pop("digest", None)
+    if digest != digest_of(content):
+        raise Refused(f"{where}: damaged: it is not as it was written (another hash); copy it again")
+    if content.get("schema") != SCHEMA:
+        raise Refused(f"{where}: of schema {content.get('schema')}, and this program reads {SCHEMA}")
+    certificate = records.conform(content, Certificate, where)
+    try:
+        msgspec.json.encode(certificate)
+    except UnicodeEncodeError:  # halves of surrogate pairs, which no text has
+        raise Refused(f"{where}: has text that is none; copy it again") from None
+    return certificate

@@ -1,0 +1,98 @@
+"""Audits: sensitivity, documentation against what was seen, certificates compared; on terminal, page and as CSV."""
+
+import pytest
+
+from analysis.__main__ import main
+from analysis.load.frames import load
+from analysis.operations.compare import differences
+from analysis.operations.frames import audits
+from analysis.operations.tables import study
+from analysis.report.build import build
+from miniapps.received.certificate import read_certificate
+from tests.analysis.operations_runs import case, refused, statement, write_audit
+from tests.analysis.synthetic import write_run
+
+
+@pytest.fixture
+def run(tmp_path):
+    cases = [
+        case("take", "backward", runs=3),
+        case("put_", runs=2, throws="put_ does not have a deterministic implementation"),
+        case("dot", address=3, threads=1),
+        case("dot", "backward", address=1, threads=1),
+        refused("svd"),
+    ]
+    return write_audit(
+        tmp_path / "a", cases, [statement("put_", "throws"), statement("dot", devices=("cuda",))]
+    )
+
+
+def test_sensitivity_counts_the_cases_that_each_change_alters(run):
+    frame = study(audits(load([run]))).sensitivity.set_index(["operation", "direction", "change"])
+    assert frame["differ"].to_dict() == {
+        ("take", "backward", "runs"): 1, ("take", "backward", "algorithm"): 0, ("put_", "forward", "runs"): 1,
+        ("dot", "forward", "runs"): 0, ("dot", "forward", "threads"): 0, ("dot", "forward", "address"): 1,
+        ("dot", "forward", "algorithm"): 0, ("dot", "backward", "runs"): 0, ("dot", "backward", "threads"): 0,
+        ("dot", "backward", "address"): 0, ("dot", "backward", "algorithm"): 0,
+    }  # fmt: skip
+
+
+def test_what_is_stated_and_what_is_missing_is_told_with_what_the_mode_does(run):
+    stated = audits(load([run])).stated
+    assert stated[["operation", "verdict", "mode"]].values.tolist() == [
+        ["torch.put_", "true", "throws"], ["torch.dot", "not testable here", ""], ["take", "missing", "helps"],
+    ]  # fmt: skip
+
+
+def test_the_terminal_says_the_verdict_and_what_could_not_be_audited(run, capsys):
+    assert main(["operations", str(run)]) == 0
+    text = capsys.readouterr().out
+    assert "4 cases of 3 operations audited; from run to run 2 differ: backward of take, put_." in text
+    assert "Backward of take: runs differ, and the documentation does not say so" in text
+    assert "RuntimeError: not here" in text
+
+
+def test_the_report_has_the_heat_map_and_the_tables(run):
+    report = build(load([run]))
+    assert "Operations: what their bits depend on" in report.html
+    [figure] = [figure for figure in report.figures if figure.name == "operations"]
+    assert set(figure.data["operation"]) == {"take", "put_", "dot"}
+
+
+def test_runs_without_a_certificate_are_named(tmp_path, capsys):
+    write_run(tmp_path / "other", size=1)
+    assert main(["operations", str(tmp_path)]) == 2
+    assert "recorded a certificate" in capsys.readouterr().err
+
+
+def test_a_damaged_certificate_is_named_and_the_others_are_used(run, tmp_path, capsys):
+    other = write_audit(tmp_path / "b", [case("dot")])
+    path = other / "certificate.json"
+    path.write_text(path.read_text().replace('"seed": 1', '"seed": 2'))
+    assert main(["operations", str(tmp_path)]) == 0
+    printed = capsys.readouterr()
+    assert "another hash" in printed.err and "4 cases of 3 operations" in printed.out
+
+
+def test_certificates_differ_in_what_differs(run, tmp_path):
+    first = read_certificate(run / "certificate.json")
+    assert list(differences(first, first)) == []
+    cases = [
+        case("take", "backward", runs=3, digest="1" * 32),
+        case("put_", throws="put_ does not have a deterministic implementation"),
+        case("dot", address=1, threads=1),
+        refused("dot") | {"name": "dot backward", "direction": "backward"},
+        case("new"),
+    ]
+    path = write_audit(tmp_path / "b", cases, [statement("put_", "throws")], torch="2.14.0", device="cuda")
+    assert list(differences(first, read_certificate(path / "certificate.json"))) == [
+        ("torch", "2.13.0", "2.14.0"),
+        ("device", "cpu", "cuda"),
+        ("statement", "torch.dot", "gone"),
+        ("take backward: bits by one thread", "00000000", "11111111"),
+        ("put_ forward: from run to run", "2 of 9", "1 of 9"),
+        ("dot forward: with the address of the inputs", "3 of 9", "1 of 9"),
+        ("dot backward: outcome", "done", "refused"),
+        ("case svd forward", "audited", "not there"),
+        ("case new forward", "not there", "audited"),
+    ]

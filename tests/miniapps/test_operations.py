@@ -1,0 +1,136 @@
+"""The audit as an application: children that crash or hang, the certificate, and what the analysis makes of it."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from mpi4py import MPI
+
+from miniapps.operations import APP
+from miniapps.operations.__main__ import spelled
+from miniapps.operations.cases import chosen
+from miniapps.operations.children import Child
+from miniapps.operations.config import Audit
+from miniapps.received.certificate import read_certificate
+from miniapps.received.regular import Refused
+from miniapps.received.result import written
+from miniapps.runner.main import main
+from miniapps.trace import read
+
+HARMFUL = """
+import os, time, numpy as np
+def inputs(seed): return np.ones(3, "float32"),
+def crashes(x): os.kill(os.getpid(), 11)
+def ends(x): print("so long"); os._exit(7)
+def hangs(x): time.sleep(1000)
+def works(x): print("printed"); return x.sum()
+"""
+
+
+def test_a_child_that_crashes_or_hangs_is_told_of_and_the_next_case_is_audited(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "harmful.py").write_text(HARMFUL)
+
+    def asked(name):
+        return {
+            "what": "digest",
+            "file": f"harmful.py:{name}",
+            "direction": "forward",
+            "seed": 1,
+            "device": "cpu",
+        }
+
+    with Child() as child:
+        assert child.ask(asked("works"), 100.0)["outcome"] == "done"
+        hung = child.ask(asked("hangs"), 0.3)
+        assert hung["outcome"] == "hung" and "--seconds-per-case" in hung["error"]
+        crashed = child.ask(asked("crashes"), 100.0)
+        assert crashed["outcome"] == "crashed" and "SIGSEGV" in crashed["error"]
+        ended = child.ask(asked("ends"), 100.0)
+        assert ended["outcome"] == "crashed" and "exit code 7: so long" in ended["error"]
+        assert child.ask(asked("works"), 100.0)["outcome"] == "done"
+
+
+def test_at_most_so_many_cases_of_each_operation_and_direction_are_spread_over_its_factors():
+    every = chosen(Audit(operations=("index_put",)))
+    some = chosen(Audit(operations=("index_put", "index_put"), cases=2))
+    assert len(some) == 4 and len(every) == 48
+    assert {case.request["case"]["factors"]["accumulate"] for case in some} == {False, True}
+    assert {case.name for case in some} <= {case.name for case in every}
+
+
+def test_the_first_argument_may_be_a_function():
+    assert spelled(["mine.py:f", "--runs", "3"]) == ["--function", "mine.py:f", "--runs", "3"]
+    assert spelled(["--runs", "3"]) == ["--runs", "3"]
+
+
+@pytest.fixture(scope="module")
+def audit(tmp_path_factory):
+    """The run of a small audit."""
+    run = tmp_path_factory.mktemp("audit") / "run"
+    argv = [
+        "--operation",
+        "dot",
+        "--operation",
+        "put_",
+        "--cases",
+        "1",
+        "--runs",
+        "2",
+        "--no-progress",
+        "--out",
+        str(run),
+    ]
+    assert main(APP, argv, MPI.COMM_SELF) == 0
+    return run
+
+
+def test_certificate_and_trace_say_the_same(audit):
+    certificate = read_certificate(audit / "certificate.json")
+    names = [case.name for case in certificate.cases]
+    assert names == [
+        "dot[count=64 dtype=float32] forward", "dot[count=64 dtype=float32] backward",
+        "put_[shape=50000 ratio=0.1 accumulate=False] forward", "put_[shape=50000 ratio=0.1 accumulate=False] backward",
+    ]  # fmt: skip
+    assert all(case.audit.process.distinct == 1 for case in certificate.cases)
+    assert "does not have a deterministic implementation" in certificate.cases[2].audit.mode.throws
+    trace = read(audit / "rank-00000.h5")
+    rows = trace.tables["fingerprints"]
+    digests = [f"{int(hi):016x}{int(lo):016x}" for hi, lo in zip(rows["hi"], rows["lo"], strict=True)]
+    assert digests == [case.audit.digest for case in certificate.cases]
+    values = trace.tables["values"]
+    address = np.array([trace.names[n] == "distinct:address" for n in values["name"]])
+    assert values["value"][address].tolist() == [case.audit.address.distinct for case in certificate.cases]
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda text: text.replace('"seed": 1', '"seed": 2'), "another hash"),
+        (lambda text: text[: len(text) // 2], "no JSON"),
+        (lambda text: "[1]", "none of ours"),
+        (lambda text: written({"schema": 99}), "schema 99"),
+        (lambda text: written({"schema": 1, "cases": 3}), "not what this program writes"),
+    ],
+)
+def test_a_damaged_certificate_is_named_and_not_believed(audit, tmp_path, damage, reason):
+    path = tmp_path / "certificate.json"
+    path.write_text(damage((audit / "certificate.json").read_text()))
+    with pytest.raises(Refused, match=reason):
+        read_certificate(path)
+
+
+@pytest.mark.parametrize(
+    ("argv", "reason"),
+    [
+        (["--operation", "nothing"], "index_add"),
+        (["--operation", "dot", "--function", "mine.py:f"], "both given"),
+        (["--function", "mine.py"], "FILE.py:FUNCTION"),
+        (["--guarantee", "layout"], "choose none or run"),
+        (["--runs", "1"], "from 2"),
+    ],
+)
+def test_what_cannot_be_audited_is_refused_before_anything_is_created(tmp_path, capsys, argv, reason):
+    assert main(APP, [*argv, "--out", str(tmp_path / "run")], MPI.COMM_SELF) == 2
+    assert reason in capsys.readouterr().err and not (tmp_path / "run").exists()
