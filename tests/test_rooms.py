@@ -30,10 +30,11 @@ OPEN_TO = {
 }  # fmt: skip
 HEAVY = ("torch", "cupy", "scipy", "matplotlib", "pandas")
 # Modules that exist for one of these, and are themselves imported only where used.
-FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "kernels.torchops.audit", "kernels.torchops.calls",
+FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "kernels.torchops.alternatives.opaque",
+           "kernels.torchops.alternatives.operators", "kernels.torchops.audit", "kernels.torchops.calls",
            "kernels.torchops.cases", "kernels.torchops.differences", "kernels.torchops.own",
            "miniapps.coupled.surrogate",
-           "miniapps.training.gradient", "miniapps.training.trainer")  # fmt: skip
+           "miniapps.training.gradient", "miniapps.training.graph", "miniapps.training.trainer")  # fmt: skip
 
 
 @cache

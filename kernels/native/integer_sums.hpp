@@ -14,6 +14,8 @@
 #include "native.hpp"
 #include "../include/superaccumulator.hpp"
 
+constexpr int LIMB_BITS = 42;
+
 using i128 = __int128;
 using u128 = unsigned __int128;
 
@@ -30,18 +32,21 @@ struct BitsOf<float> {
     using type = std::uint32_t;
 };
 
-// Magnitudes of the largest and the least finite elements but zero, as bits; least - 1, so that zero wraps around.
+// Magnitudes of the largest and the least finite elements but zero, as bits; least - 1, so that zero wraps around. `any` is
+// the largest of all, infinities and NaN among them.
 template <typename Float>
 struct Extremes {
     using Bits = typename BitsOf<Float>::type;
     static constexpr int DIGITS = Format<Float>::DIGITS, LOWEST = Format<Float>::LEAST - DIGITS + 1;
     static constexpr Bits INFINITY_BITS = Bits(2 * Format<Float>::MOST + 1) << (DIGITS - 1);
-    Bits most = 0, least = ~Bits(0);
+    Bits most = 0, least = ~Bits(0), any = 0;
 
     void include(const Extremes &other) {
         most = std::max(most, other.most);
         least = std::min(least, other.least);
+        any = std::max(any, other.any);
     }
+    bool finite() const { return any < INFINITY_BITS; }
     bool empty() const { return most == 0; }
 
     // The exponent of the last place of the number with these bits.
@@ -67,16 +72,19 @@ inline __attribute__((always_inline)) typename BitsOf<Float>::type magnitude_bit
 template <typename Element>
 FPNA_CLONES Extremes<Accumulator<Element>> extremes_of(const Element *x, std::int64_t n) {
     using Found = Extremes<Accumulator<Element>>;
-    typename Found::Bits most = 0, least = ~typename Found::Bits(0);
+    typename Found::Bits most = 0, least = ~typename Found::Bits(0), any = 0;
     for (std::int64_t i = 0; i < n; ++i) {
         const auto bits = magnitude_bits(widen(x[i]));
-        const typename Found::Bits finite = bits < Found::INFINITY_BITS ? bits : 0;
-        most = finite > most ? finite : most;
-        least = finite - 1 < least ? finite - 1 : least;
+        // No branch anywhere, or the loop is not vectorised.
+        const typename Found::Bits finite = bits & -typename Found::Bits(bits < Found::INFINITY_BITS);
+        most = std::max(most, finite);
+        least = std::min<typename Found::Bits>(least, finite - 1);
+        any = std::max(any, bits);
     }
     Found found;
     found.most = most;
     found.least = least;
+    found.any = any;
     return found;
 }
 
@@ -95,10 +103,13 @@ Extremes<Accumulator<Element>> extremes_of(const Element *x, std::int64_t n, int
     return all;
 }
 
+template <typename Float>
+constexpr int LIMBS_OF = sizeof(Float) / 4;
+
 // A number as multiples of 2^unit, rounded once, ties to even: 42 bits below 2^exponent, for float64 twice that.
 template <typename Float>
 class Rounded {
-    static constexpr int LIMB = 42, LIMBS = sizeof(Float) / 4;
+    static constexpr int LIMB = LIMB_BITS, LIMBS = LIMBS_OF<Float>;
     double f, g;
 
   public:
@@ -141,6 +152,12 @@ struct IntegerSums {
     Accumulator<typename In::Element> *out;  // holds +0.0, or what NaN and infinities add up to
     Units units;
 
+    // What the sums begin with, taken out of the result.
+    void begin(std::int64_t cells) {
+        for (std::int64_t k = 0; k < cells; ++k)
+            if (std::isfinite(out[k])) words[k] = units(std::exchange(out[k], 0));
+    }
+
     void add(std::int64_t bin, std::int64_t, const typename In::Element *x) {
         for (std::int64_t c = 0, k = bin * in.columns(); c < in.columns(); ++c, ++k) {
             const auto v = widen(x[c]);
@@ -166,12 +183,13 @@ Float nearest(i128 units, int unit) {
 }
 
 struct Freed {
-    void operator()(i128 *words) const { std::free(words); }
+    void operator()(void *words) const { std::free(words); }
 };
 
 // Zeroed where it is first touched.
-inline std::unique_ptr<i128[], Freed> zeros(std::int64_t count) {
-    std::unique_ptr<i128[], Freed> words(static_cast<i128 *>(std::calloc(std::max<std::int64_t>(count, 1), sizeof(i128))));
+template <typename Word>
+std::unique_ptr<Word[], Freed> zeros(std::int64_t count) {
+    std::unique_ptr<Word[], Freed> words(static_cast<Word *>(std::calloc(std::max<std::int64_t>(count, 1), sizeof(Word))));
     if (!words) throw std::bad_alloc();
     return words;
 }
@@ -188,14 +206,20 @@ void round_all(const i128 *words, std::int64_t cells, int copies, int unit, Floa
     }
 }
 
-// Few bins for many elements: every thread has sums of its own, which are added at the end.
+// Few bins for many elements: every thread has sums of its own, `stride` words after those of the thread before, which are
+// added at the end.
+template <typename In>
+bool better_apart(const In &in, int threads) {
+    return threads > 1 && in.n >= FEW && in.bins <= in.n / (4 * threads);
+}
+
 template <typename Sums, typename In>
-std::int64_t add_apart(const In &in, const Sums &sums, i128 *words, std::int64_t cells, int threads) {
+std::int64_t add_apart(const In &in, const Sums &sums, std::int64_t stride, int threads) {
     std::int64_t bad = in.n;
 #pragma omp parallel num_threads(threads) reduction(min : bad)
     {
         Sums mine = sums;
-        mine.words = words + omp_get_thread_num() * cells;
+        mine.words += omp_get_thread_num() * stride;
 #pragma omp for schedule(static)
         for (std::int64_t i = 0; i < in.n; ++i) {
             if (in.fits(i))
@@ -210,12 +234,12 @@ std::int64_t add_apart(const In &in, const Sums &sums, i128 *words, std::int64_t
 template <typename In, typename Units>
 std::int64_t add_integers(const In &in, Accumulator<typename In::Element> *out, Units units, int threads) {
     const std::int64_t cells = in.bins * in.columns();
-    const bool apart = threads > 1 && in.n >= FEW && cells <= in.n * in.columns() / (4 * threads);
+    const bool apart = better_apart(in, threads);
     const int copies = apart ? threads : 1;
-    const auto words = zeros(copies * cells);
+    const auto words = zeros<i128>(copies * cells);
     IntegerSums<In, Units> sums{in, words.get(), out, units};
-    const std::int64_t bad =
-        apart ? add_apart(in, sums, words.get(), cells, threads) : by_bin(in, sums, threads);
+    sums.begin(cells);
+    const std::int64_t bad = apart ? add_apart(in, sums, cells, threads) : by_bin(in, sums, threads);
     if (bad == NONE_BAD) round_all(words.get(), cells, copies, units.unit, out, threads);
     return bad;
 }

@@ -7,14 +7,14 @@
 
 #include "by_bin.hpp"
 #include "../include/elements.hpp"
-#include "integer_sums.hpp"
+#include "limb_sums.hpp"
 #include "native.hpp"
 
 namespace {
 
 using i64 = std::int64_t;
 
-// Each returns the place of the first index that is out of range, or NONE_BAD.
+// Each adds to what `out` holds, and returns the place of the first index that is out of range, or NONE_BAD.
 template <typename In>
 i64 add_atomic(const In &in, Accumulator<typename In::Element> *out, int threads) {
     i64 bad = in.n;
@@ -54,11 +54,28 @@ i64 add_sorted(const In &in, Accumulator<typename In::Element> *out, int threads
     return by_bin(in, sums, threads);
 }
 
+// Of all that is added up: the elements, and what `out` holds.
+template <typename In>
+Extremes<Accumulator<typename In::Element>> extremes(const In &in, const Accumulator<typename In::Element> *out,
+                                                     int threads) {
+    auto found = extremes_of(in.x, in.n * in.columns(), threads);
+    found.include(extremes_of(out, in.bins * in.columns(), threads));
+    return found;
+}
+
+// Whether it is worth while to carry words of 64 bits now and then.
+template <typename In>
+bool has_few_bins(const In &in) {
+    return in.bins * (in.n / ROWS_BEFORE_CARRY) <= in.n;
+}
+
 template <typename In>
 i64 add_fixed_point(const In &in, Accumulator<typename In::Element> *out, int threads) {
     using Float = Accumulator<typename In::Element>;
-    const auto found = extremes_of(in.x, in.n * in.columns(), threads);
-    return add_integers(in, out, Rounded<Float>(found.empty() ? 0 : found.exponent()), threads);
+    const auto found = extremes(in, out, threads);
+    const int exponent = found.empty() ? 0 : found.exponent();
+    if (found.finite() && has_few_bins(in)) return add_limbs<LIMBS_OF<Float>>(in, out, exponent, threads);
+    return add_integers(in, out, Rounded<Float>(exponent), threads);
 }
 
 // ---------------------------------------------------------------- exact
@@ -84,11 +101,12 @@ struct Places {
     }
 };
 
-// The sum of column c over the rows at `places`, whatever the range of the numbers.
+// `first` and the sum of column c over the rows at `places`, whatever the range of the numbers.
 template <typename In>
-Accumulator<typename In::Element> exactly(const In &in, const i64 *places, i64 count, i64 c) {
+Accumulator<typename In::Element> exactly(double first, const In &in, const i64 *places, i64 count, i64 c) {
     constexpr i64 DEPOSITS = 512;
     long long words[WORDS] = {};
+    deposit(words, first);
     for (i64 k = 0; k < count; ++k) {
         deposit(words, double(widen(in.row(places[k])[c])));
         if (k % DEPOSITS == DEPOSITS - 1) carry(words);
@@ -110,8 +128,11 @@ i64 add_segments(const In &in, Accumulator<typename In::Element> *out, int threa
 #pragma omp parallel for schedule(dynamic, 64) num_threads(in.n > FEW ? threads : 1)
     for (i64 b = 0; b < in.bins; ++b) {
         const i64 start = b ? ends[b - 1] : 0, count = ends[b] - start;
-        if (count == 0) continue;
-        for (i64 c = 0; c < in.columns(); ++c) out[b * in.columns() + c] = exactly(in, &places[start], count, c);
+        for (i64 c = 0; c < in.columns(); ++c) {
+            auto &sum = out[b * in.columns() + c];
+            if (count || sum != 0) sum = exactly(sum, in, places.data() + start, count, c);
+            else sum = 0;  // which had a sign
+        }
     }
     return NONE_BAD;
 }
@@ -119,12 +140,16 @@ i64 add_segments(const In &in, Accumulator<typename In::Element> *out, int threa
 template <typename In>
 i64 add_exact(const In &in, Accumulator<typename In::Element> *out, int threads) {
     using Float = Accumulator<typename In::Element>;
-    const auto found = extremes_of(in.x, in.n * in.columns(), threads);
+    const auto found = extremes(in, out, threads);
     if (found.empty()) return add_integers(in, out, Whole<Float>{0}, threads);
+    const int exponent = found.exponent(), range = exponent - found.unit();
+    if (found.finite() && has_few_bins(in)) {  // limbs that round nothing
+        if (range <= LIMB_BITS) return add_limbs<1>(in, out, exponent, threads);
+        if (range <= 2 * LIMB_BITS) return add_limbs<2>(in, out, exponent, threads);
+    }
     int carries = 1;
-    while (i64(1) << carries < in.n) ++carries;
-    if (found.exponent() - found.unit() + carries < 127)
-        return add_integers(in, out, Whole<Float>{found.unit()}, threads);
+    while (i64(1) << carries < in.n + 1) ++carries;
+    if (range + carries < 127) return add_integers(in, out, Whole<Float>{found.unit()}, threads);
     return add_segments(in, out, threads);
 }
 

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernels.scatter import reference
+from kernels.scatter import native
 from kernels.scatter.elements import require_range, scatter
 from kernels.scatter.orders import in_order
 from kernels.sums.emulated import WARP, arrivals
 
 
 @in_order("atomic", backend="emulated")
-def atomic(x: np.ndarray, index: np.ndarray, bins: int, seed: int = 0, resident: int = 0) -> np.ndarray:
+def atomic(
+    x: np.ndarray,
+    index: np.ndarray,
+    bins: int,
+    seed: int = 0,
+    resident: int = 0,
+    start: np.ndarray | None = None,
+) -> np.ndarray:
     """One addition per element, warp by warp in the order of arrival that `seed` and `resident` make.
 
     A warp is 32 consecutive elements (of rows: 32 rows), which arrive together and are added by ascending place; the
-    order is that of `kernels.sums.emulated.arrivals`. On a device chance decides; here the seed does.
+    order is that of `kernels.sums.emulated.arrivals`. On a device chance decides; here the seed does. `start`: what the
+    sums begin with, +0.0 if not given.
     """
     s = scatter(x, index, bins, "atomic", "emulated")
     require_range(s.index, s.bins)
@@ -23,4 +31,4 @@ def atomic(x: np.ndarray, index: np.ndarray, bins: int, seed: int = 0, resident:
     warps = arrivals(-(-n // WARP), resident, seed)
     places = (warps[:, None] * WARP + np.arange(WARP)).ravel()
     places = places[places < n]
-    return reference.ascending(s.x[places], s.index[places], s.bins)
+    return native.by_bin(s.x[places], s.index[places], s.bins, threads=1, start=start)

@@ -1,4 +1,8 @@
-"""Scatter-adds in C++."""
+"""Scatter-adds in C++.
+
+Every variant takes what the sums begin with as `start`, of the shape and type of the result, +0.0 if not given: one
+more element of each bin, the first. It is not changed.
+"""
 
 from __future__ import annotations
 
@@ -11,42 +15,58 @@ from kernels.threads import checked
 
 
 @in_order("atomic", backend="native")
-def atomic(x: np.ndarray, index: np.ndarray, bins: int, threads: int = 0) -> np.ndarray:
+def atomic(
+    x: np.ndarray, index: np.ndarray, bins: int, threads: int = 0, start: np.ndarray | None = None
+) -> np.ndarray:
     """One `omp atomic` per element, by `threads` (0: OpenMP's default), interleaved by chance: not fixed."""
-    return _run(_native.scatter_atomic, "atomic", x, index, bins, threads)
+    return _run(_native.scatter_atomic, "atomic", x, index, bins, threads, start)
 
 
 @in_order("sorted", backend="native")
-def by_bin(x: np.ndarray, index: np.ndarray, bins: int, threads: int = 0) -> np.ndarray:
+def by_bin(
+    x: np.ndarray, index: np.ndarray, bins: int, threads: int = 0, start: np.ndarray | None = None
+) -> np.ndarray:
     """Sorted stably into ranges of bins by all threads, each range then added by one of them, by ascending i.
 
     Fixed: a bin sees its elements in the order of the input, so that its bits are those of `reference`.
     """
-    return _run(_native.scatter_sorted, "sorted", x, index, bins, threads)
+    return _run(_native.scatter_sorted, "sorted", x, index, bins, threads, start)
 
 
 @in_order("fixed-point", backend="native")
-def fixed_point(x: np.ndarray, index: np.ndarray, bins: int, threads: int = 0) -> np.ndarray:
+def fixed_point(
+    x: np.ndarray, index: np.ndarray, bins: int, threads: int = 0, start: np.ndarray | None = None
+) -> np.ndarray:
     """Multiples of 2**(e-84) (float64) or 2**(e-42), with max|x| < 2**e over the finite elements, added as integers.
 
     Each element is rounded by itself (ties to even), each sum once, to nearest even: no order can show. A bin that
     received NaN or infinities has their sum by IEEE rules, other bins know nothing of them. Zero is +0.0.
     """
-    return _run(_native.scatter_fixed_point, "fixed-point", x, index, bins, threads)
+    return _run(_native.scatter_fixed_point, "fixed-point", x, index, bins, threads, start)
 
 
 @in_order("exact", backend="native")
-def exact(x: np.ndarray, index: np.ndarray, bins: int, threads: int = 0) -> np.ndarray:
+def exact(
+    x: np.ndarray, index: np.ndarray, bins: int, threads: int = 0, start: np.ndarray | None = None
+) -> np.ndarray:
     """Integers of 128 bits where they can hold every bit, else sorted by bin into a superaccumulator each.
 
     Correctly rounded, so that no order can show; NaN, infinities and zero as in `fixed-point`.
     """
-    return _run(_native.scatter_exact, "exact", x, index, bins, threads)
+    return _run(_native.scatter_exact, "exact", x, index, bins, threads, start)
 
 
-def _run(kernel, name: str, x, index, bins: int, threads: int) -> np.ndarray:
+def _run(kernel, name: str, x, index, bins: int, threads: int, start) -> np.ndarray:
     s = scatter(x, index, bins, name, "native")
-    out = np.zeros(s.shape, dtype=s.accumulator)
+    if start is None:
+        out = np.zeros(s.shape, dtype=s.accumulator)
+    elif start.shape == s.shape and start.dtype == s.accumulator:
+        out = np.array(start, order="C")
+    else:
+        raise ValueError(
+            f"scatter_add {name!r} (native) cannot begin with {start.dtype} of shape {start.shape}: "
+            f"{s.accumulator} of shape {s.shape} is expected"
+        )
     bad = kernel(s.x, s.x.dtype.name, s.index, out, checked(threads))
     if bad >= 0:
         raise out_of_range(int(s.index[bad]), bad, s.bins)

@@ -5,7 +5,7 @@ from kernels import registry
 from kernels.guarantees import ChoiceError
 from miniapps.errors import UsageError
 from miniapps.inference.weights import check_weights
-from miniapps.training.data import COUNTS, load
+from miniapps.training.data import COUNTS, GRAPHS, load
 
 
 def backend(config, options) -> str:
@@ -26,6 +26,11 @@ def validate(config, options, size: int) -> None:
     if options.device != "cpu":
         raise UsageError(
             f"--device {options.device}: networks are computed on the CPU here; choose --device cpu"
+        )
+    if config.model.name == "graphsage" or name in GRAPHS:
+        raise UsageError(
+            f"--model {config.model.name} --data {name}: a graph is computed as a whole, and here images are asked for one "
+            "by one; choose --model mlp or cnn, and --data fashion, mnist5000, digits or blobs"
         )
     if size > requests.count:
         raise UsageError(

@@ -7,6 +7,7 @@ clock nor the policy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, nan
 
@@ -30,8 +31,7 @@ class State:
     """Where training can go on from."""
 
     wires: tuple[str, ...]
-    weights: list[np.ndarray]
-    velocities: list[np.ndarray]
+    arrays: list[list[np.ndarray]]  # weights, and what the optimiser keeps
     lost: Lost
     position: int
     rates: float  # their sum so far
@@ -117,21 +117,19 @@ class Adaptive(Course):
     # ---- states
 
     def _state(self) -> State:
+        arrays = [[array.copy() for array in kept] for kept in self._arrays()]
+        return State(self.trainer.wires, arrays, self.trainer.exchange.lost(), self.position, self._rates)
+
+    def _arrays(self) -> list[Sequence[np.ndarray]]:
         optimiser = self.trainer.optimiser
-        weights, velocities = (
-            [array.copy() for array in arrays] for arrays in (optimiser.weights, optimiser.velocities)
-        )
-        return State(
-            self.trainer.wires, weights, velocities, self.trainer.exchange.lost(), self.position, self._rates
-        )
+        return [optimiser.weights, *optimiser.states.values()]
 
     def _load(self, name: str) -> None:
         if (state := self._states.get(name)) is None:
             raise UsageError(
                 f"--replay {self.ctx.options.replay}: it goes on from a state {name!r} that it never kept"
             )
-        optimiser = self.trainer.optimiser
-        for arrays, kept in ((optimiser.weights, state.weights), (optimiser.velocities, state.velocities)):
+        for arrays, kept in zip(self._arrays(), state.arrays, strict=True):
             for array, values in zip(arrays, kept, strict=True):
                 array[...] = values
         self.position, self._rates, self._spoiled = state.position, state.rates, False

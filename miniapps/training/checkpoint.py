@@ -1,4 +1,4 @@
-"""What a checkpoint of a training holds: weights and velocities, what feedback keeps, and at which step."""
+"""What a checkpoint of a training holds: weights, what optimiser and feedback keep, and at which step."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -17,24 +17,30 @@ from miniapps.training.config import SAMPLES
 from miniapps.training.data import EDGE
 from miniapps.training.feedback import LOST, LOST_OF_TOTAL
 from miniapps.training.models import network
+from miniapps.training.optimiser import OPTIMISERS
 
 Width = Annotated[int, msgspec.Meta(ge=1, le=2**14)]
-WEIGHTS, VELOCITY = "weights.", "velocity."
+WEIGHTS = "weights."
 
 
 class Shapes(msgspec.Struct):
     """The options that decide which arrays a checkpoint holds."""
 
-    data: Literal["fashion", "mnist5000", "digits", "blobs"] = msgspec.field(name="data.name")
-    name: Literal["mlp", "cnn"] = msgspec.field(name="model.name")
+    data: Literal["fashion", "mnist5000", "digits", "blobs", "cora"] = msgspec.field(name="data.name")
+    name: Literal["mlp", "cnn", "graphsage"] = msgspec.field(name="model.name")
     hidden: Width = msgspec.field(name="model.hidden")
     channels: Width = msgspec.field(name="model.channels")
+    optimiser: Literal["momentum", "adam"] = msgspec.field(name="training.optimiser", default="momentum")
     wire: str = msgspec.field(name="feedback.wire", default="")
     rows: Annotated[int, msgspec.Meta(ge=0, le=SAMPLES)] = msgspec.field(name="feedback.rows", default=0)
 
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """{name: shape} of weights and biases."""
         return network(self.name).shapes(self, EDGE[self.data])
+
+    def prefixes(self) -> list[str]:
+        """Of the names of the arrays that each tensor has: its weights, and what the optimiser keeps."""
+        return [WEIGHTS, *(f"{name}." for name in OPTIMISERS[self.optimiser].NAMES)]
 
 
 def problem_of(config, options, size: int) -> dict[str, Any]:
@@ -57,9 +63,8 @@ def save_checkpoint(ctx, step: int, trainer) -> None:
     arrays = feedback.gathered(trainer, shapes.rows)
     if ctx.rank:
         return
-    names = shapes.tensors()
-    arrays |= {f"{WEIGHTS}{name}": array for name, array in zip(names, optimiser.weights, strict=True)}
-    arrays |= {f"{VELOCITY}{name}": array for name, array in zip(names, optimiser.velocities, strict=True)}
+    for prefix, kept in zip(shapes.prefixes(), (optimiser.weights, *optimiser.states.values()), strict=True):
+        arrays |= {f"{prefix}{name}": array for name, array in zip(shapes.tensors(), kept, strict=True)}
     file.write(ctx, KIND, step, options, arrays)
 
 
@@ -71,13 +76,15 @@ def load_checkpoint(ctx, trainer) -> int:
         checkpoint = verify(ctx.config, ctx.options, ctx.size)
         restart.log_comparison(ctx, ctx.config.output.restart, checkpoint)
         step = checkpoint.head.step
-        for prefix, arrays in ((WEIGHTS, optimiser.weights), (VELOCITY, optimiser.velocities)):
-            for name, array in zip(checkpoint.shapes.tensors(), arrays, strict=True):
+        own = optimiser.weights, *optimiser.states.values()
+        for prefix, kept in zip(checkpoint.shapes.prefixes(), own, strict=True):
+            for name, array in zip(checkpoint.shapes.tensors(), kept, strict=True):
                 array[...] = checkpoint.arrays[f"{prefix}{name}"]
         arrays = checkpoint.arrays
     feedback.restore(trainer, problem_of(ctx.config, ctx.options, ctx.size).get("feedback.rows", 0), arrays)
-    for array in (*optimiser.weights, *optimiser.velocities):
-        ctx.comm.Bcast(array)
+    for kept in (optimiser.weights, *optimiser.states.values()):
+        for array in kept:
+            ctx.comm.Bcast(array)
     return ctx.comm.bcast(step)
 
 
@@ -106,7 +113,7 @@ def fingerprints(weights: Sequence[np.ndarray]) -> list[bytes]:
 
 def _expected(shapes: Shapes) -> dict[str, tuple[str, tuple[int, ...]]]:
     tensors = shapes.tensors().items()
-    kept = {f"{prefix}{name}": shape for prefix in (WEIGHTS, VELOCITY) for name, shape in tensors}
+    kept = {f"{prefix}{name}": shape for prefix in shapes.prefixes() for name, shape in tensors}
     if shapes.rows:
         kept |= {f"{LOST}{name}": (shapes.rows, *shape) for name, shape in tensors}
         kept |= {f"{LOST_OF_TOTAL}{name}": shape for name, shape in tensors}

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from miniapps.checkpoints.options import Output
 from miniapps.runner.config import HUGE, INT32, SEEDS, option, section
 
-DATA = ("fashion", "mnist5000", "digits", "blobs")
-MODELS = ("mlp", "cnn")
+DATA = ("fashion", "mnist5000", "digits", "blobs", "cora")
+MODELS = ("mlp", "cnn", "graphsage")
+AGGREGATIONS = ("sorted", "fixed-point", "exact", "atomic", "emulated")
 POLICIES = ("fixed", "fastest", "lgreco", "adaprec", "adaprec-poster")
 SAMPLES = 2**20  # of a batch, at most
 WIDTH = 2**14  # of a layer, at most
@@ -25,7 +26,8 @@ class Images:
     name: str = option(
         "fashion",
         help="images: Fashion-MNIST (60,000 + 10,000 of 28 x 28), MNIST-5000 (4,000 + 1,000), digits (1,438 + 359 "
-        "of 8 x 8), or blobs, drawn at random (2,048 + 512 of 8 x 8), which needs no files",
+        "of 8 x 8), or blobs, drawn at random (2,048 + 512 of 8 x 8), which needs no files; or a graph: cora (2,708 "
+        "papers, 140 to learn from, 1,000 to test), for --model graphsage",
         choices=DATA,
         flag="--data",
         effect="source",
@@ -36,6 +38,11 @@ class Images:
         flag="--data-dir",
         help="directory of the files; none: where packages install them",
     )
+    features: str = option(
+        "raw",
+        help="cora: the words of a paper as they are, 0 or 1, whose first sum is exact; or each row divided by its sum",
+        choices=("raw", "normalised"),
+    )
 
 
 @dataclass
@@ -44,7 +51,8 @@ class Model:
 
     name: str = option(
         "mlp",
-        help="mlp: two hidden layers; cnn: two convolutions, one hidden layer",
+        help="mlp: two hidden layers; cnn: two convolutions, one hidden layer; graphsage: two layers that add up what "
+        "neighbours in a graph have",
         choices=MODELS,
         flag="--model",
     )
@@ -61,11 +69,19 @@ class Model:
         minimum=0.0,
         maximum=0.9,
     )
+    aggregate: str = option(
+        "sorted",
+        help="graphsage: the order in which neighbours are added up, and gradients on their way back; emulated: an "
+        "order of arrival drawn from seeds.order",
+        choices=AGGREGATIONS,
+        role="method",
+        flag="--aggregate",
+    )
 
 
 @dataclass
 class Training:
-    """Momentum SGD, rate (1 - t/T)^2 at step t of T."""
+    """Momentum SGD, rate (1 - t/T)^2 at step t of T; or Adam, at one rate."""
 
     steps: int = option(468, help="steps", minimum=0, maximum=INT32 - 1, flag="--steps")
     until: int | None = option(
@@ -90,7 +106,13 @@ class Training:
     rate: float = option(
         0.05, help="learning rate of the first step", minimum=0.0, maximum=HUGE, flag="--rate"
     )
+    optimiser: str = option(
+        "momentum", help="momentum SGD, or Adam", choices=("momentum", "adam"), flag="--optimiser"
+    )
     momentum: float = option(0.9, help="momentum", minimum=0.0, maximum=1.0)
+    decay: float = option(
+        0.0, help="decay of weights: so much of each is added to its gradient", minimum=0.0, maximum=1.0
+    )
     bucket: int = option(
         2**20,
         help="bytes of gradient that travel together, cut between tensors",
@@ -183,6 +205,13 @@ class Seeds:
         None, help="order of the images, and blobs themselves; none: --seed", minimum=0, maximum=SEEDS
     )
     dropout: int | None = option(None, help="what is dropped; none: --seed", minimum=0, maximum=SEEDS)
+    order: int | None = option(
+        None,
+        help="orders of arrival of --aggregate emulated; none: --seed",
+        role="method",
+        minimum=0,
+        maximum=SEEDS,
+    )
 
 
 @dataclass

@@ -1,12 +1,14 @@
-"""Images and labels: from the files of packages, believed by their SHA-256 alone, or drawn at random."""
+"""Images and labels, or a graph and the labels of its nodes: from files believed by their SHA-256 alone, or drawn at
+random."""
 
 import csv
 import gzip
 import hashlib
 import importlib.util
+import io
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +19,17 @@ from miniapps.received.text import printable
 from miniapps.training.models import CLASSES
 from miniapps.training.seeds import BLOBS, generator
 
-EDGE = {"fashion": 28, "mnist5000": 28, "digits": 8, "blobs": 8}  # pixels along an edge of an image
-COUNTS = {"fashion": (60000, 10000), "mnist5000": (4000, 1000), "digits": (1438, 359), "blobs": (2048, 512)}
+# Pixels along an edge of an image; of a graph, features of a node.
+EDGE = {"fashion": 28, "mnist5000": 28, "digits": 8, "blobs": 8, "cora": 1433}
+# To learn from, and to test.
+COUNTS = {
+    "fashion": (60000, 10000),
+    "mnist5000": (4000, 1000),
+    "digits": (1438, 359),
+    "blobs": (2048, 512),
+    "cora": (140, 1000),
+}
+GRAPHS = {"cora": (2708, 10556)}  # nodes, edges
 MOST = 2**26  # bytes of a file
 HELD_OUT = {
     "fashion": 15
@@ -35,6 +46,17 @@ class Data:
     test_images: np.ndarray
     test_labels: np.ndarray
     largest: int
+    graph: "Graph | None" = None
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes with features float32 (nodes, features); the neighbours of node v, ascending, are neighbours[starts[v]:
+    starts[v + 1]]. In the place of its images, `Data` has the numbers of nodes, int32 (n,)."""
+
+    features: np.ndarray
+    starts: np.ndarray  # int32 (nodes + 1,)
+    neighbours: np.ndarray  # int32
 
 
 @dataclass(frozen=True)
@@ -47,6 +69,7 @@ class Source:
     package: str
     get: str
     read: Callable[[dict[str, bytes]], Data]
+    gzipped: bool = True
 
 
 def held_out(name: str) -> np.ndarray:
@@ -54,8 +77,9 @@ def held_out(name: str) -> np.ndarray:
     return np.arange(COUNTS[name][0]) % HELD_OUT.get(name, 10) == 0
 
 
-def load(name: str, directory: str, seed: int) -> Data:
+def load(name: str, directory: str, seed: int, features: str = "raw") -> Data:
     """The data set `name`, of files in `directory` or where its package has them; blobs are drawn by `seed`.
+    `features`: of the nodes of a graph, `normalised` divides each row by its sum.
 
     Raises UsageError naming what is missing or damaged, and the commands that help.
     """
@@ -63,9 +87,13 @@ def load(name: str, directory: str, seed: int) -> Data:
         return blobs(seed)
     source = SOURCES[name]
     folder = _folder(name, source, directory)
-    return source.read(
+    data = source.read(
         {file: _verified(folder / file, digest, source) for file, digest in source.files.items()}
     )
+    if data.graph is None or features == "raw":
+        return data
+    rows = data.graph.features
+    return replace(data, graph=replace(data.graph, features=rows / np.maximum(rows.sum(1, keepdims=True), 1)))
 
 
 def blobs(seed: int) -> Data:
@@ -82,18 +110,18 @@ def share(comm, data: Data | None) -> Data:
     """Rank 0's data on every rank. Collective."""
     kinds = None if data is None else [(each.dtype.str, each.shape) for each in _arrays(data)]
     kinds, largest = comm.bcast((kinds, data and data.largest))
-    images, labels, test_images, test_labels = (
-        [np.empty(shape, dtype) for dtype, shape in kinds] if data is None else _arrays(data)
-    )
-    for array in (images, labels, test_images, test_labels):
+    arrays = [np.empty(shape, dtype) for dtype, shape in kinds] if data is None else _arrays(data)
+    for array in arrays:
         comm.Bcast(array)
-    return Data(images, labels, test_images, test_labels, largest)
+    images, labels, test_images, test_labels, *graph = arrays
+    return Data(images, labels, test_images, test_labels, largest, Graph(*graph) if graph else None)
 
 
 def _arrays(data: Data) -> list[np.ndarray]:
-    return [
-        np.ascontiguousarray(each) for each in (data.images, data.labels, data.test_images, data.test_labels)
-    ]
+    graph = data.graph
+    of_graph = [] if graph is None else [graph.features, graph.starts, graph.neighbours]
+    of_all = [data.images, data.labels, data.test_images, data.test_labels, *of_graph]
+    return [np.ascontiguousarray(each) for each in of_all]
 
 
 def _folder(name: str, source: Source, directory: str) -> Path:
@@ -116,12 +144,12 @@ def _folder(name: str, source: Source, directory: str) -> Path:
     where = f"--data-dir {printable(directory)}" if directory else f"--data {name}"
     looked = " or ".join(printable(str(place)) for place in places) or f"the package {source.package}"
     raise UsageError(
-        f"{where}: no {first} in {looked}; {source.get}; or choose --data blobs, which needs no files"
+        f"{where}: no {first} in {looked}; {source.get}; or choose --data blobs --model mlp, which needs no files"
     )
 
 
 def _verified(path: Path, digest: str, source: Source) -> bytes:
-    """What the gzip file `path` holds, if the file has the SHA-256 `digest`."""
+    """What `path`, maybe compressed by gzip, holds, if the file has the SHA-256 `digest`."""
     where = printable(str(path))
     try:
         content = read_bytes(path, MOST, links=True)
@@ -135,7 +163,7 @@ def _verified(path: Path, digest: str, source: Source) -> bytes:
             f"{where}: damaged, or another version: its SHA-256 is {own[:16]}..., and {digest[:16]}... is known; "
             f"{source.get}"
         )
-    return gzip.decompress(content)  # what it comes to is known with the hash
+    return gzip.decompress(content) if source.gzipped else content  # what it comes to is known with the hash
 
 
 def idx(content: bytes) -> np.ndarray:
@@ -159,6 +187,30 @@ def _of_csv(contents: dict[str, bytes], largest: int) -> Data:
     table = np.array([[int(float(number)) for number in row] for row in rows], np.uint8)
     edge = round((table.shape[1] - 1) ** 0.5)
     return _every_fifth(table[:, :-1].reshape(-1, edge, edge), table[:, -1], largest)
+
+
+def _of_cora(contents: dict[str, bytes]) -> Data:
+    """The citation graph and the public split of Planetoid (Yang et al. 2016): 20 papers of each class to learn from,
+    1,000 to test. Its features are words, each 0 or 1."""
+    (content,) = contents.values()
+    with np.load(io.BytesIO(content), allow_pickle=False) as held:
+        arrays = {name: held[name] for name in held.files}
+    nodes, words = arrays["feat_shape"].tolist()
+    features = np.zeros((nodes, words), np.float32)
+    places = np.repeat(np.arange(nodes), np.diff(arrays["feat_indptr"])), arrays["feat_indices"]
+    features[places] = arrays["feat_data"]
+    source, target = arrays["edge_index"]
+    order = np.lexsort((source, target))
+    starts = np.searchsorted(target[order], np.arange(nodes + 1)).astype(np.int32)
+    labels, learned, tested = arrays["labels"], arrays["train_index"], arrays["test_index"]
+    return Data(
+        learned.astype(np.int32),
+        labels[learned].astype(np.uint8),
+        tested.astype(np.int32),
+        labels[tested].astype(np.uint8),
+        1,
+        Graph(features, starts, source[order].astype(np.int32)),
+    )
 
 
 def _every_fifth(images: np.ndarray, labels: np.ndarray, largest: int) -> Data:
@@ -196,5 +248,14 @@ SOURCES = {
         "get it by pip install scikit-learn, or by pip download --no-deps scikit-learn; python -m zipfile -e "
         "scikit_learn-*.whl DIR; and --data-dir DIR",
         lambda contents: _of_csv(contents, 16),
+    ),
+    "cora": Source(
+        {"cora.npz": "9d1fe4ffac6b35933ef4ed899338058e9d2ff77c8175032afa7f3629be23295a"},
+        "cora",
+        "",
+        "give the directory of cora.npz (edge_index, features as CSR, labels and the split of Planetoid) by --data-dir "
+        "DIR",
+        _of_cora,
+        gzipped=False,
     ),
 }

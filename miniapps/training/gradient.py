@@ -35,7 +35,7 @@ class Network:
         self,
         forward: Callable,
         weights: Sequence[np.ndarray],
-        image: tuple[int, int],
+        image: tuple[int, ...],
         most: int,
         largest: int,
     ):

@@ -21,8 +21,9 @@ from miniapps.training.buckets import Bucket, Exchange, carried, cut
 from miniapps.training.checkpoint import fingerprints
 from miniapps.training.choosing import candidates
 from miniapps.training.gradient import Network, aligned
+from miniapps.training.graph import GraphNetwork
 from miniapps.training.models import network
-from miniapps.training.optimiser import MomentumSGD, initial, rate_at
+from miniapps.training.optimiser import initial, optimiser, rate_at
 
 TEST_BLOCK = 250  # images of a call that evaluates: one shape, whoever makes it
 
@@ -45,7 +46,9 @@ class Trainer:
                      speculate=OTHER)  # fmt: skip
         self.name = {name: self.tracer.name(name, kind) for name, kind in kinds.items()}
 
-        given = data.load(config.data.name, config.data.dir, config.seeds.data) if ctx.rank == 0 else None
+        given = None
+        if ctx.rank == 0:
+            given = data.load(config.data.name, config.data.dir, config.seeds.data, config.data.features)
         self.data = data.share(ctx.comm, given)
         self._record_data()
         owner = shuffled(contiguous_owner(training.blocks, ctx.size), ctx.options.shuffle_blocks)
@@ -59,11 +62,16 @@ class Trainer:
         weights = [aligned(shape, np.float32) for shape in self.shapes.values()]
         for array, drawn in zip(weights, initial(self.shapes, config.seeds.init), strict=True):
             array[...] = drawn
-        self.optimiser = MomentumSGD(weights, training.momentum)
+        self.optimiser = optimiser(training, weights)
         # A call computes the whole of these blocks, and contributes the sum of their gradients.
         self.calls = [[block] for block in self.own] if self.per_block else [self.own]
         most = max(TEST_BLOCK, training.micro * len(self.calls[0]))
-        self.network = Network(model.forward, weights, (edge, edge), most, self.data.largest)
+        self.network: Network
+        if self.data.graph is None:
+            self.network = Network(model.forward, weights, (edge, edge), most, self.data.largest)
+        else:
+            how = config.model.aggregate, config.seeds.order
+            self.network = GraphNetwork(model.forward, weights, most, self.data.graph, *how)
         held = data.held_out(config.data.name) & config.training.tries
         self.held, self.learned = np.flatnonzero(held), np.flatnonzero(~held)
         self.batches = Batches(len(self.learned), training.batch, training.micro, config.seeds.data)
@@ -119,7 +127,8 @@ class Trainer:
         totals = self.exchange.finish()
         self._settle_loss(losses, totals)
         start = tracer.clock()
-        self.optimiser.step(totals, self._after, rate_at(step, training.steps, training.rate))
+        rate = rate_at(step, training.steps, training.rate, training.optimiser)
+        self.optimiser.step(totals, self._after, rate, step)
         tracer.event(self.name["update"], start)
         tracer.event(self.name["step"], begin)
 
@@ -199,12 +208,19 @@ class Trainer:
         """The sum of the losses of micro-batches, in one call, whose gradients `take` gets."""
         given, config = self.data, self.config
         chosen = self.learned[np.concatenate([self.batches.images(step, block) for block in blocks])]
-        dropped = None
-        if config.model.dropout > 0.0:
-            shape = (config.training.micro, config.model.hidden)
-            seed, chance = config.seeds.dropout, config.model.dropout
-            dropped = np.concatenate([mask(seed, step, block, shape, chance) for block in blocks])
+        if isinstance(self.network, GraphNetwork):
+            self.network.begin(step, blocks[0])
+        dropped = self._dropped(step, blocks) if config.model.dropout > 0.0 else None
         return self.network.loss(given.images[chosen], given.labels[chosen], dropped, take)
+
+    def _dropped(self, step: int, blocks: list[int]) -> np.ndarray:
+        """What is dropped of each image, or of each node of the graph: fields overlap, and it is the same in all."""
+        config = self.config
+        seed, chance, hidden = config.seeds.dropout, config.model.dropout, config.model.hidden
+        if self.data.graph is not None:
+            return mask(seed, step, 0, (len(self.data.graph.features), hidden), chance)
+        shape = (config.training.micro, hidden)
+        return np.concatenate([mask(seed, step, block, shape, chance) for block in blocks])
 
     def _settle_loss(self, losses: list[float], totals: list[np.ndarray]) -> None:
         """The mean loss of the step; raises NotFinite on all ranks where the gradient is not finite."""
@@ -248,3 +264,6 @@ class Trainer:
         if self.ctx.rank == 0:
             for name in ("images", "labels"):
                 self.tracer.fingerprint(f"{INPUT}{name}", 0, fingerprint(getattr(self.data, name)))
+            if self.data.graph is not None:
+                for name in ("features", "starts", "neighbours"):
+                    self.tracer.fingerprint(f"{INPUT}{name}", 0, fingerprint(getattr(self.data.graph, name)))

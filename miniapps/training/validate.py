@@ -8,7 +8,7 @@ from miniapps.errors import UsageError
 from miniapps.system.resources import Need
 from miniapps.training import choosing
 from miniapps.training.checkpoint import check_restart
-from miniapps.training.data import COUNTS, EDGE, held_out, load
+from miniapps.training.data import COUNTS, EDGE, GRAPHS, held_out, load
 from miniapps.training.models import network
 
 
@@ -30,6 +30,7 @@ def validate(config, options, size: int) -> None:
         raise UsageError("training needs torch, which is not installed; pip install torch")
     if options.device != "cpu":
         raise UsageError(f"--device {options.device}: training computes on the CPU; choose --device cpu")
+    _require_graph(config, options)
     if training.batch % training.micro:
         raise UsageError(
             f"training.batch = {training.batch} images cannot be cut into micro-batches of {training.micro}; choose a "
@@ -51,9 +52,24 @@ def validate(config, options, size: int) -> None:
             f"{training.steps}, or raise --steps, which is another problem"
         )
     choosing.validate(config, options, list(_shapes(config).values()))
-    load(name, config.data.dir, config.seeds.data)
+    load(name, config.data.dir, config.seeds.data, config.data.features)
     if config.output.restart:
         check_restart(config, options, size)
+
+
+def _require_graph(config, options) -> None:
+    """A graph goes with the network of graphs, and an aggregation with the guarantee."""
+    name, model = config.data.name, config.model
+    if (name in GRAPHS) != (model.name == "graphsage"):
+        raise UsageError(
+            f"--model {model.name} cannot learn --data {name}: graphsage goes with {', '.join(GRAPHS)}, the other "
+            "networks with images; --deck graphsage chooses both"
+        )
+    if name in GRAPHS and model.aggregate == "atomic" and options.guarantee != "none":
+        raise ChoiceError(
+            f"--aggregate atomic meets guarantee none, below {options.guarantee}: additions come as threads arrive; "
+            "choose sorted, fixed-point or exact, or emulated, whose order a seed draws"
+        )
 
 
 def _shapes(config) -> dict[str, tuple[int, ...]]:
@@ -72,9 +88,18 @@ def memory(config, options, size: int) -> Need:
     rows, images = (most, training.micro) if training.calls == "block" else (1, most * training.micro)
     of_image = edge * edge * model.channels * 3 // 2 if model.name == "cnn" else 4 * model.hidden
     states = 2 * (len(choosing.candidates(config)) + 3) * training.tries  # that AdaPrec keeps
-    fixed = TORCH + sum(COUNTS[config.data.name]) * edge * edge + 4 * (8 + states + 3 * rows) * parameters
+    fixed = TORCH + _data_bytes(config) + 4 * (8 + states + 3 * rows) * parameters
     return Need(
         fixed + ACTIVATION * max(images, 250) * of_image,
         f"model.hidden = {model.hidden}, training.batch = {training.batch}",
         lambda share: "choose a smaller model, a smaller training.micro, or more nodes",
     )
+
+
+def _data_bytes(config) -> int:
+    """Of the images; of a graph the features, twice, and what a layer keeps of nodes and messages."""
+    name, edge = config.data.name, EDGE[config.data.name]
+    if name not in GRAPHS:
+        return sum(COUNTS[name]) * edge * edge
+    nodes, edges = GRAPHS[name]
+    return 4 * (2 * nodes + edges) * edge + ACTIVATION * (nodes + edges) * config.model.hidden

@@ -184,13 +184,30 @@ def test_ways_of_adding_exactly_agree():
 @named(ORDER_FREE)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_bin_takes_more_elements_than_a_word_of_64_bits_would(variant, dtype):
-    n = 2**21 + 2**20 + 3
+    n = 2**22 + 5
     x = np.full(n, 2 - np.finfo(dtype).eps, dtype=dtype)
     x[-1] = -np.finfo(dtype).eps
     index = np.zeros(n, dtype=np.int32)
     expected = rounded(Fraction(float(x[0])) * (n - 1) + Fraction(float(x[-1])), dtype)
-    for threads in (1, 3):
+    for threads in (1, 2, 3):
         assert bits(variant(x, index, 2, threads=threads)) == bits(np.array([expected, 0], dtype=dtype))
+
+
+@named([v for v in THREADED if v.guarantee != "none"])
+@pytest.mark.parametrize("columns", [None, 3])
+@pytest.mark.parametrize("decades", [1, 3, 100])
+@pytest.mark.parametrize("special", [1.0, np.nan, -np.inf])
+def test_what_sums_begin_with_is_one_more_element_the_first(variant, columns, decades, special):
+    x, index = sample(9000, 40, np.float64, columns, decades)
+    start, _ = sample(40, 1, np.float64, columns, seed=2)
+    start[3], start[4] = special, -0.0
+    before = start.copy()
+    expected = variant(np.concatenate([start, x]), np.concatenate([np.arange(40), index]), 40, threads=1)
+    for threads in (1, 3):
+        assert bits(variant(x, index, 40, threads=threads, start=start)) == bits(expected)
+    assert bits(start) == bits(before)
+    with pytest.raises(ValueError, match="cannot begin with float32 of shape"):
+        variant(x, index, 40, start=start.astype(np.float32))
 
 
 @named([v for v in HERE if v.guarantee == "run"])

@@ -102,6 +102,7 @@ def test_weights_are_those_of_the_last_checkpoint_of_a_training(tmp_path, capsys
         (["--backend", "nothing"], "There are: auto, eager"),
         (["--backend", "eager", "--guarantee", "layout"], "These meet 'layout': static"),
         (["--set", "requests.images=1000"], "has 512 test images"),
+        (["--model", "graphsage"], "a graph is computed as a whole"),
         (["--set", "model.dropout=0.5"], "nothing is dropped"),
         (["--weights", "nowhere.h5"], "nowhere.h5"),
         (["--set", "requests.sizes=0"], "from 1"),

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from miniapps.coupled.adam import Adam
+from miniapps.training.optimiser import Adam as AdamOfTensors
 from miniapps.training.optimiser import MomentumSGD, rate_at
 
 
@@ -38,3 +39,19 @@ def test_momentum_sgd_follows_torchs():
     for weight, oracle in zip(weights, oracles, strict=True):
         # a rounding of the weight, of at most 4, at every step, and those of the velocity beside it
         np.testing.assert_allclose(weight, oracle.detach().numpy(), rtol=0, atol=steps * 4 * 2.0**-24)
+
+
+def test_adam_of_tensors_follows_torchs_with_decay():
+    rng = np.random.default_rng(1)
+    weights = [rng.standard_normal((5, 7)).astype(np.float32), rng.standard_normal(9).astype(np.float32)]
+    oracles = [torch.tensor(w, dtype=torch.float64, requires_grad=True) for w in weights]
+    reference, adam = torch.optim.Adam(oracles, lr=0.01, weight_decay=5e-4), AdamOfTensors(weights, 5e-4)
+    for step in range(1, 201):
+        drawn = [rng.standard_normal(w.shape).astype(np.float32) for w in weights]
+        for oracle, gradient in zip(oracles, drawn, strict=True):
+            oracle.grad = torch.tensor(gradient, dtype=torch.float64) / 140
+        reference.step()
+        adam.step(drawn, 1 / 140, 0.01, step)
+    for weight, oracle in zip(weights, oracles, strict=True):
+        # 200 steps of 0.01, each rounded to single precision
+        np.testing.assert_allclose(weight, oracle.detach().numpy(), rtol=0, atol=200 * 2.0**-24 * 4)

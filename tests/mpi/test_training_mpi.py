@@ -13,10 +13,12 @@ from miniapps.trace import read
 from tests.launch import run_mpi, run_python
 from tests.mpi.sectioned import layouts
 from tests.ranks import on_ranks
+from tests.shared_data import shared_data
 
 SMALL = ["--data", "blobs", "--set", "model.hidden=32", "--batch", "128",
          "--set", "training.micro=16", "--set", "training.bucket=4096", "--steps", "6", "--no-progress"]  # fmt: skip
 LAYOUT = ["--guarantee", "layout"]
+CORA = shared_data("cora.npz")
 MORE = (["--threads", "2"], ["--check-ranks"])  # which change no bit either
 MODELS = {
     "mlp": ["--model", "mlp"],
@@ -53,6 +55,28 @@ def test_one_hash_for_any_number_of_ranks(tmp_path, reference, library, size, mo
     by = run_mpi if size == 3 and model == "mlp" else on_ranks
     prints, _ = training(size, *LAYOUT, *MODELS[model], out=tmp_path / "run", library=library, by=by)
     assert prints == [reference(model)]
+
+
+@pytest.mark.skipif(CORA is None, reason="no shared/data/cora.npz")
+@pytest.mark.parametrize("aggregate", ["sorted", "emulated"])
+def test_a_graph_has_one_hash_for_any_number_of_ranks(tmp_path, aggregate):
+    prints = set()
+    for n in (1, 3):
+        argv = ["-m", "miniapps.training", "--deck", "graphsage", "--data-dir", str(CORA.parent), *LAYOUT]
+        argv += [
+            "--aggregate",
+            aggregate,
+            "--set",
+            "model.hidden=8",
+            "--steps",
+            "2",
+            "--out",
+            str(tmp_path / f"{n}"),
+        ]
+        run = on_ranks(n, argv, "mpich", timeout=240)
+        assert run.returncode == 0, run.stdout + run.stderr
+        prints |= set(re.findall(r"FINGERPRINT state=(\w+)", run.stdout))
+    assert len(prints) == 1
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@
                                      (n, edge, edge), `mask` (n, hidden) that the last hidden layer is multiplied by,
                                      or None
 
+`graphsage` is given nodes of a graph in the place of images, with the nodes that they need (`miniapps.training.graph`).
 Nothing in them couples the images of a batch (no batch normalisation), so that the sum of the losses of a batch has
 the sum of the gradients of its parts as gradient.
 """

@@ -1,0 +1,44 @@
+"""Sums of PyTorch in a chosen order, forward and backward, in place of torch.index_add and its kin; see docs/torch.md.
+
+    import fpna.torch
+
+    out = fpna.torch.index_add(out, 0, index, messages)              # whatever the threads and the order of messages
+    rows = fpna.torch.embedding(tokens, weight, order="exact")       # whose gradient is correctly rounded
+
+torch is imported when a name is used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+HOME = "kernels.torchops.alternatives.operators"
+__all__ = [
+    "embedding",
+    "gather",
+    "index_add",
+    "index_put",
+    "index_select",
+    "scatter_add",
+    "segment_sum",
+    "sum",
+]
+
+if TYPE_CHECKING:
+    from kernels.torchops.alternatives.operators import embedding as embedding
+    from kernels.torchops.alternatives.operators import gather as gather
+    from kernels.torchops.alternatives.operators import index_add as index_add
+    from kernels.torchops.alternatives.operators import index_put as index_put
+    from kernels.torchops.alternatives.operators import index_select as index_select
+    from kernels.torchops.alternatives.operators import scatter_add as scatter_add
+    from kernels.torchops.alternatives.operators import segment_sum as segment_sum
+    from kernels.torchops.alternatives.operators import sum as sum
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"fpna.torch has no {name!r}; it has {', '.join(__all__)}")
+        return getattr(import_module(HOME), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

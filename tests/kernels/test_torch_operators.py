@@ -1,0 +1,301 @@
+"""`fpna.torch`: what torch computes, in an order that is kept, forward and backward."""
+
+import numpy as np
+import pytest
+
+import fpna.torch as own
+from kernels.guarantees import ChoiceError
+from kernels.registry import get
+
+torch = pytest.importorskip("torch")
+
+PROMISED = ["fixed-point", "sorted", "exact"]
+ORDERS = [*PROMISED, "atomic", "emulated:5"]
+TYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+
+
+def numbers(*shape, dtype=torch.float64, seed=0, grad=True):
+    """Of several decades, so that orders show."""
+    random = torch.Generator().manual_seed(seed)
+    x = torch.randn(*shape, generator=random, dtype=torch.float64)
+    x *= 10.0 ** torch.randint(-4, 1, x.shape, generator=random)
+    return x.to(dtype).requires_grad_(grad)
+
+
+def places(bins, *shape, seed=1):
+    return torch.randint(0, bins, shape, generator=torch.Generator().manual_seed(seed))
+
+
+SHAPE = 2, 4, 3
+INDEX, ALL, PAIR = places(4, 6), places(4, 2, 6, 3), (places(2, 2, 4), places(3, 4) - 3)
+PAIR_FIRST = (PAIR[0], places(4, 4) - 4)
+# Name: ours and torch's, as functions of (input, other), and the shape of the other.
+SAME = {
+    "index_add": (
+        lambda a, b, o: own.index_add(a, 1, INDEX, b, alpha=-1.5, order=o),
+        lambda a, b: torch.index_add(a, 1, INDEX, b, alpha=-1.5),
+        (2, 6, 3),
+    ),
+    "index_select": (
+        lambda a, b, o: own.index_select(a, -2, INDEX, order=o) * b,
+        lambda a, b: torch.index_select(a, -2, INDEX) * b,
+        (2, 6, 3),
+    ),
+    "scatter_add": (
+        lambda a, b, o: own.scatter_add(a, 1, ALL[:, :, :2], b, order=o),
+        lambda a, b: torch.scatter_add(a, 1, ALL[:, :, :2], b),
+        (2, 6, 2),
+    ),
+    "scatter_add of rows": (
+        lambda a, b, o: own.scatter_add(a, 1, INDEX[None, :, None].expand(2, 6, 3), b, order=o),
+        lambda a, b: torch.scatter_add(a, 1, INDEX[None, :, None].expand(2, 6, 3), b),
+        (2, 6, 3),
+    ),
+    "gather": (
+        lambda a, b, o: own.gather(a, 1, ALL, order=o) * b,
+        lambda a, b: torch.gather(a, 1, ALL) * b,
+        (2, 6, 3),
+    ),
+    "gather of rows": (
+        lambda a, b, o: own.gather(a, 1, INDEX[None, :, None].expand(2, 6, 3), order=o) * b,
+        lambda a, b: torch.gather(a, 1, INDEX[None, :, None].expand(2, 6, 3)) * b,
+        (2, 6, 3),
+    ),
+    "index_put": (
+        lambda a, b, o: own.index_put(a, PAIR_FIRST, b, order=o),
+        lambda a, b: torch.index_put(a, PAIR_FIRST, b, accumulate=True),
+        (2, 4, 3),
+    ),
+    "index_put apart": (
+        lambda a, b, o: own.index_put(a, (PAIR[0], None, PAIR[1]), b, order=o),
+        lambda a, b: torch.ops.aten.index_put(a, [PAIR[0], None, PAIR[1]], b, True),
+        (2, 4, 4),
+    ),
+    "index_put in the middle": (
+        lambda a, b, o: own.index_put(a, (None, INDEX - 4), b, order=o),
+        lambda a, b: torch.ops.aten.index_put(a, [None, INDEX - 4], b, True),
+        (2, 6, 3),
+    ),
+    "index_put broadcast": (
+        lambda a, b, o: own.index_put(a, PAIR_FIRST, b, order=o),
+        lambda a, b: torch.index_put(a, PAIR_FIRST, b, accumulate=True),
+        (4, 1),
+    ),
+    "sum": (
+        lambda a, b, o: own.sum(a, (0, -1), order=o) * b,
+        lambda a, b: torch.sum(a, (0, -1)) * b,
+        (4,),
+    ),
+    "segment_sum": (
+        lambda a, b, o: own.segment_sum(a, offsets=torch.tensor([0, 0, 1, 2]), order=o) * b,
+        lambda a, b: torch.stack([0 * a[0], a[0], a[1]]) * b,
+        (3, 4, 3),
+    ),
+}
+each = pytest.mark.parametrize("name", SAME)
+
+
+@each
+@pytest.mark.parametrize("order", ORDERS)
+def test_results_and_gradients_are_those_of_torch_but_for_rounding(name, order):
+    ours, torchs, shape = SAME[name]
+    pairs = []
+    for f in (lambda a, b: ours(a, b, order), torchs):
+        a, b = numbers(*SHAPE), numbers(*shape, seed=2)
+        out = f(a, b)
+        (out * torch.arange(out.numel(), dtype=out.dtype).reshape(out.shape)).sum().backward()
+        pairs.append((out.detach(), a.grad, b.grad))
+    for mine, theirs in zip(*pairs, strict=True):
+        assert mine.shape == theirs.shape
+        torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
+
+
+@each
+def test_derivatives_of_first_and_second_order_are_right(name):
+    ours, _, shape = SAME[name]
+    values = numbers(*SHAPE), numbers(*shape, seed=2)
+    assert torch.autograd.gradcheck(lambda a, b: ours(a, b, "exact"), values)
+    assert torch.autograd.gradgradcheck(lambda a, b: ours(a, b, "exact"), values)
+
+
+@pytest.mark.parametrize("order", ["fixed-point", "exact"])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_neither_permutations_nor_threads_show_forward_or_backward(order, dtype):
+    n, bins = 20_000, 50
+    x, index, grad = numbers(n, 3, dtype=dtype), places(bins, n), numbers(n, 3, dtype=dtype, seed=3)
+    results = set()
+    threads = torch.get_num_threads()
+    try:
+        for k in (1, 2, 3):
+            torch.set_num_threads(k)
+            p = torch.randperm(n, generator=torch.Generator().manual_seed(k))
+            table = numbers(bins, 3, dtype=dtype, seed=4)
+            out = own.index_add(table.detach(), 0, index[p], x.detach()[p], order=order)
+            own.embedding(index[p], table, order=order).backward(grad.detach()[p])
+            results.add((bits(out), bits(table.grad)))
+    finally:
+        torch.set_num_threads(threads)
+    assert len(results) == 1
+
+
+def test_orders_of_arrival_show_forward_and_backward():
+    n, bins = 2000, 5
+    x, index = numbers(n, dtype=torch.float32, grad=False), places(bins, n)
+    results = []
+    for seed in range(5):
+        table = torch.zeros(bins, requires_grad=True)
+        out = own.index_add(table, 0, index, x, order=f"emulated:{seed}")
+        own.index_select(table, 0, index, order=f"emulated:{seed}").backward(x)
+        results.append((bits(out), bits(table.grad)))
+    assert len({f for f, _ in results}) > 1 and len({b for _, b in results}) > 1
+    again = own.index_add(table, 0, index, x, order="emulated:4")
+    assert bits(again) == results[4][0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_sorted_has_the_bits_of_torchs_index_add_on_one_thread(dtype):
+    table, x, index = numbers(7, dtype=dtype, seed=1), numbers(999, dtype=dtype), places(7, 999)
+    assert bits(own.index_add(table, 0, index, x, order="sorted")) == bits(table.index_add(0, index, x))
+
+
+@pytest.mark.parametrize("order", ["fixed-point", "exact"])
+def test_the_input_counts_as_one_more_addition(order):
+    """An input that is large among small numbers: added after their sum was rounded, it would round again."""
+    table, x, index = numbers(7, seed=1, grad=False) * 1e3, numbers(999, grad=False), places(7, 999)
+    expected = get("scatter_add", order)(np.concatenate([table, x]), np.concatenate([np.arange(7), index]), 7)
+    assert own.index_add(table, 0, index, x, order=order).numpy().tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_how_tensors_lie_in_memory_does_not_matter(order):
+    if order == "atomic":
+        pytest.skip("promises nothing")
+    a, b = numbers(*SHAPE, grad=False), numbers(2, 6, 3, seed=2, grad=False)
+    expected = bits(own.index_add(a, 1, INDEX, b, order=order))
+    turned = a.permute(2, 0, 1).contiguous().permute(1, 2, 0)
+    doubled = b.repeat_interleave(2, 1)[:, ::2]
+    assert bits(own.index_add(turned, 1, INDEX.repeat_interleave(2)[::2], doubled, order=order)) == expected
+    assert bits(own.index_add(a, 1, INDEX.int(), b, order=order)) == expected
+
+
+@pytest.mark.parametrize("order", PROMISED)
+def test_empty_tensors_and_numbers_are_no_exceptions(order):
+    none = torch.zeros(0, dtype=torch.long)
+    a = numbers(3, 2)
+    assert torch.equal(own.index_add(a, 0, none, a[:0], order=order), a)
+    assert own.index_add(a[:, :0], 0, INDEX % 3, torch.zeros(6, 0).double(), order=order).shape == (3, 0)
+    assert own.index_select(a, 0, none, order=order).shape == (0, 2)
+    assert own.sum(a[:0], 0, order=order).tolist() == [0, 0]
+    assert own.sum(torch.tensor(2.5), order=order).item() == 2.5
+    assert own.sum(a, order=order, keepdim=True).shape == (1, 1)
+    one = own.index_add(torch.tensor(1.5), 0, torch.tensor([0, 0]), torch.tensor([1.0, 2.0]), order=order)
+    assert one.shape == () and one.item() == 4.5
+    own.index_select(a, 0, none, order=order).sum().backward()
+    assert torch.equal(a.grad, torch.zeros(3, 2))
+
+
+def test_a_padding_row_has_no_gradient():
+    weight, index = numbers(5, 3), torch.tensor([[1, 0], [4, 1]])
+    out = own.embedding(index, weight, padding_idx=1)
+    assert torch.equal(out, torch.nn.functional.embedding(index, weight, padding_idx=1))
+    out.sum().backward()
+    assert weight.grad[:, 0].tolist() == [1, 0, 0, 0, 1]
+
+
+@pytest.mark.parametrize("name", ["index_add", "index_put broadcast", "sum"])
+def test_a_compiled_function_has_the_same_bits(name):
+    ours, _, shape = SAME[name]
+    torch._dynamo.reset()
+    compiled = torch.compile(
+        lambda a, b: ours(a, b, "fixed-point").sin(), fullgraph=True, backend="aot_eager"
+    )
+    results = set()
+    for f in (compiled, lambda a, b: ours(a, b, "fixed-point").sin()):
+        a, b = numbers(*SHAPE), numbers(*shape, seed=2)
+        out = f(a, b)
+        out.sum().backward()
+        results.add((bits(out), bits(a.grad), bits(b.grad)))
+    assert len(results) == 1
+
+
+def test_torch_finds_nothing_wrong_with_the_operators():
+    a, index = numbers(4, 2), INDEX
+    for operator, arguments in (
+        (torch.ops.fpna.add_rows, (a, index, numbers(6, 2), 4, "exact")),
+        (torch.ops.fpna.add_rows, (None, index, numbers(6, 2), 4, "sorted")),
+        (torch.ops.fpna.take_rows, (a, index, "sorted")),
+        (torch.ops.fpna.within, (index, 4, True)),
+        (torch.ops.fpna.segments, (torch.tensor([0, 2, 2, 5]), 5)),
+    ):
+        torch.library.opcheck(operator, arguments)
+
+
+def test_what_is_out_of_range_is_named_with_its_place():
+    a, bad = numbers(4), torch.tensor([0, 3, 4, 7])
+    for call in (
+        lambda: own.index_add(a, 0, bad, a),
+        lambda: own.index_select(a, 0, bad),
+        lambda: own.gather(a, 0, bad),
+        lambda: own.scatter_add(a[:, None].expand(4, 2), 0, bad[:, None].repeat(1, 2)[:, :1], a[:, None]),
+        lambda: own.embedding(bad, a[:, None]),
+        lambda: own.segment_sum(a, index=bad, bins=4),
+    ):
+        with pytest.raises(IndexError, match=r"index\[2\] is 4, but 4 bins allow 0 ... 3"):
+            call()
+    with pytest.raises(IndexError, match=r"index\[1\] is -1, .* do not count from the end"):
+        own.index_add(a, 0, torch.tensor([0, -1]), a[:2])
+    with pytest.raises(IndexError, match=r"index\[1\] is -5, but 4 bins allow -4 ... 3"):
+        own.index_put(a, (torch.tensor([0, -5]),), a[:2])
+    with pytest.raises(ValueError, match="offsets must ascend from 0 to the 4 rows"):
+        own.segment_sum(a, offsets=torch.tensor([0, 3, 2, 4]))
+
+
+def test_what_cannot_be_added_is_refused_with_what_is_expected():
+    a, index = numbers(4), torch.tensor([0, 1])
+    with pytest.raises(ChoiceError, match="fixed-point"):
+        own.index_add(a, 0, index, a[:2], order="fast")
+    with pytest.raises(ValueError, match="`emulated:SEED` takes a seed"):
+        own.index_add(a, 0, index, a[:2], order="sorted:1")
+    with pytest.raises(TypeError, match=r"cannot add torch.int64: float64"):
+        own.sum(torch.arange(3))
+    with pytest.raises(TypeError, match=r"index of torch.bool; .* mask.nonzero"):
+        own.index_put(a, (a > 0,), a)
+    with pytest.raises(TypeError, match=r"torch.float32 on cpu cannot be added to torch.float64"):
+        own.index_add(a, 0, index, a[:2].float())
+    with pytest.raises(ValueError, match=r"source has shape \(3,\); \(2,\) is expected"):
+        own.index_add(a, 0, index, a[:3])
+    with pytest.raises(IndexError, match="dim 1 of a tensor of shape"):
+        own.index_add(a, 1, index, a[:2])
+    with pytest.raises(ValueError, match=r"torch.index_put writes"):
+        own.index_put(a, (index,), a[:2], accumulate=False)
+    with pytest.raises(AttributeError, match=r"fpna.torch has no 'median'; it has embedding"):
+        _ = own.median
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("order", PROMISED)
+def test_a_device_has_the_bits_of_the_host(order, dtype):
+    pytest.importorskip("cupy")
+    results = []
+    for device in ("cpu", "cuda"):
+        table, x = (
+            numbers(50, 3, dtype=dtype).detach().to(device),
+            numbers(999, 3, dtype=dtype).detach().to(device),
+        )
+        index = places(50, 999).to(device)
+        table.requires_grad_()
+        out = own.index_add(table, 0, index, x, order=order)
+        own.embedding(index, table, order=order).backward(x)
+        results.append((bits(out.cpu()), bits(table.grad.cpu())))
+        with pytest.raises(IndexError, match=r"index\[0\] is 50"):
+            own.index_select(table, 0, index[:1] * 0 + 50, order=order)
+    assert results[0] == results[1]
+
+
+def bits(tensor):
+    tensor = tensor.detach().contiguous()
+    return (
+        tensor.view({8: torch.int64, 4: torch.int32, 2: torch.int16}[tensor.element_size()]).numpy().tobytes()
+    )

@@ -1,0 +1,154 @@
+"""Training on a graph: fields hold what logits take, blocks add up to the whole, and what does not fit is refused."""
+
+import numpy as np
+import pytest
+import torch
+from mpi4py import MPI
+
+from miniapps.runner.main import main
+from miniapps.training import APP, data
+from miniapps.training.config import Model
+from miniapps.training.gradient import aligned
+from miniapps.training.graph import GraphNetwork
+from miniapps.training.models import graphsage
+from miniapps.training.optimiser import initial
+from tests.shared_data import shared_data
+
+CORA = shared_data("cora.npz")
+needs_cora = pytest.mark.skipif(CORA is None, reason="no shared/data/cora.npz")
+NODES, FEATURES, HIDDEN = 40, 12, 6
+
+
+def graph(seed=1):
+    """Nodes with 0 to 5 neighbours; node 7 has none."""
+    rng = np.random.default_rng(seed)
+    near = [np.sort(rng.choice(NODES, rng.integers(0, 6), replace=False)) for _ in range(NODES)]
+    near[7] = near[7][:0]
+    starts = np.concatenate([[0], np.cumsum([len(n) for n in near])]).astype(np.int32)
+    features = rng.standard_normal((NODES, FEATURES)).astype(np.float32)
+    return data.Graph(features, starts, np.concatenate(near).astype(np.int32))
+
+
+def sage(given, aggregate="sorted", seed=1):
+    shapes = graphsage.shapes(Model(hidden=HIDDEN), FEATURES)
+    weights = [aligned(shape, np.float32) for shape in shapes.values()]
+    for array, drawn in zip(weights, initial(shapes, 3), strict=True):
+        array[...] = drawn + np.float32(
+            0.1
+        )  # no bias of 0, or a node of which all is dropped has no direction
+    return GraphNetwork(graphsage.forward, weights, NODES, given, aggregate, seed), weights
+
+
+def logits(network, weights, nodes):
+    with torch.inference_mode():
+        return graphsage.forward([torch.from_numpy(w) for w in weights], network.field(nodes)).numpy()
+
+
+def by_dense_matrices(given, weights):
+    """The definition in float64."""
+    adjacent = np.zeros((NODES, NODES))
+    for v in range(NODES):
+        near = given.neighbours[given.starts[v] : given.starts[v + 1]]
+        adjacent[v, near] = 1 / max(len(near), 1)
+
+    def layer(x, of_neighbours, of_own, bias):
+        y = adjacent @ x @ of_neighbours.T + bias + x @ of_own.T
+        return y / np.maximum(np.linalg.norm(y, axis=1, keepdims=True), 1e-12)
+
+    wide = [w.astype(float) for w in weights]
+    return layer(np.maximum(layer(given.features.astype(float), *wide[:3]), 0), *wide[3:])
+
+
+@pytest.mark.parametrize("aggregate", ["sorted", "fixed-point", "exact", "atomic", "emulated"])
+def test_logits_are_those_of_the_definition_for_any_nodes(aggregate):
+    given = graph()
+    network, weights = sage(given, aggregate)
+    expected = by_dense_matrices(given, weights)
+    for nodes in (np.arange(NODES), np.array([9, 3, 7]), np.array([7])):
+        np.testing.assert_allclose(logits(network, weights, nodes), expected[nodes], rtol=0, atol=3e-6)
+
+
+def test_gradients_of_blocks_add_up_to_that_of_all_nodes():
+    network, weights = sage(graph())
+    nodes, labels = np.arange(0, NODES, 2), np.arange(0, NODES, 2) % 7
+    mask = (np.random.default_rng(1).random((NODES, HIDDEN)) < 0.5).astype(np.float32) * 2
+
+    def gradient(part):
+        taken = {}
+        network.loss(nodes[part], labels[part], mask, lambda t, g: taken.update({t: g.astype(float)}))
+        return [taken[t] for t in range(len(weights))]
+
+    whole, parts = gradient(slice(None)), [gradient(slice(k, k + 5)) for k in range(0, 20, 5)]
+    for tensor, expected in enumerate(whole):
+        np.testing.assert_allclose(sum(part[tensor] for part in parts), expected, rtol=0, atol=2e-5)
+
+
+def test_an_order_of_arrival_is_that_of_seed_step_and_block():
+    given = graph()
+    results = {}
+    for seed, step, block in ((1, 1, 0), (1, 1, 0), (2, 1, 0), (1, 2, 0), (1, 1, 1)):
+        network, _ = sage(given, "emulated", seed)
+        network.begin(step, block)
+        field = network.field(np.arange(NODES))
+        results.setdefault((seed, step, block), set()).add((field.first.order, field.second.order))
+        assert field.first.order != field.second.order
+    assert [len(orders) for orders in results.values()] == [1, 1, 1, 1]
+    assert len(set.union(*results.values())) == 4
+
+
+def run(tmp_path, *options, name="run"):
+    return main(
+        APP, ["--deck", "graphsage", "--quiet", "--out", str(tmp_path / name), *options], MPI.COMM_SELF
+    )
+
+
+def test_a_graph_without_its_network_or_its_file_is_refused_with_what_helps(tmp_path, capsys):
+    assert run(tmp_path, "--model", "mlp") == 2
+    assert "graphsage goes with cora" in capsys.readouterr().err
+    assert run(tmp_path, "--data", "blobs") == 2
+    assert "--deck graphsage chooses both" in capsys.readouterr().err
+    assert run(tmp_path, "--data-dir", str(tmp_path)) == 2
+    assert "no cora.npz in" in capsys.readouterr().err
+    (tmp_path / "cora.npz").write_bytes(b"PK")
+    assert run(tmp_path, "--data-dir", str(tmp_path)) == 2
+    assert "damaged, or another version" in capsys.readouterr().err
+    assert run(tmp_path, "--aggregate", "atomic", "--guarantee", "layout") == 2
+    assert "--aggregate atomic meets guarantee none" in capsys.readouterr().err
+
+
+@needs_cora
+def test_cora_is_as_published():
+    given = data.load("cora", str(CORA.parent), 1)
+    assert (len(given.images), len(given.test_images), given.graph.features.shape) == (
+        140,
+        1000,
+        (2708, 1433),
+    )
+    assert np.bincount(given.labels).tolist() == [20] * 7
+    assert np.diff(given.graph.starts).min() == 1 and len(given.graph.neighbours) == 10556
+    assert set(np.unique(given.graph.features)) == {0.0, 1.0}
+    normalised = data.load("cora", str(CORA.parent), 1, "normalised").graph.features.sum(1)
+    np.testing.assert_allclose(normalised, 1, rtol=1e-5)
+
+
+@needs_cora
+def test_a_run_continues_from_a_checkpoint_with_its_bits(tmp_path, capsys):
+    small = [
+        "--data-dir",
+        str(CORA.parent),
+        "--guarantee",
+        "layout",
+        "--set",
+        "model.hidden=8",
+        "--steps",
+        "3",
+    ]
+    small += ["--set", "evaluation.every=0"]
+    prints = []
+    for name, more in (
+        ("whole", ["--checkpoint-every", "2"]),
+        ("rest", ["--restart", str(tmp_path / "whole/checkpoints/repeat-0-step-000002.h5")]),
+    ):
+        assert run(tmp_path, *small, *more, name=name) == 0
+        prints += [line for line in capsys.readouterr().out.splitlines() if line.startswith("FINGERPRINT")]
+    assert len(prints) == 2 and prints[0] == prints[1]
