@@ -28,6 +28,7 @@ COMMANDS = (
     "solves",
     "training",
     "operations",
+    "inference",
     "scaling",
     "nodes",
     "export",

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import pandas as pd
 
+from analysis.inference.frames import Answers, answers
 from analysis.load.frames import Frames
 from analysis.operations import tables as operations_tables
 from analysis.operations.frames import audits
@@ -44,6 +45,7 @@ class Overview:
     def words(self) -> dict[str, str]:
         """{label of a group, or of a case of sums, solves or trainings: the same in words, for people}."""
         studies = [study.recorded.words for study in (self.sums, self.solves, self.training) if study]
+        studies += [self.inference.words] if self.inference else []
         return dict(ChainMap({group.label: group.words for group in self.groups}, *studies))
 
     @cached_property
@@ -80,6 +82,12 @@ class Overview:
         """The audits of operations whose certificates runs wrote; None where there are none."""
         recorded = audits(self.frames)
         return operations_tables.study(recorded) if recorded.certificates else None
+
+    @cached_property
+    def inference(self) -> Answers | None:
+        """What networks answered; None where none did."""
+        recorded = answers(self.frames)
+        return recorded if len(recorded.runs) else None
 
     @cached_property
     def decisions(self) -> list[tuple[str, str, str]]:

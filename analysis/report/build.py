@@ -12,6 +12,7 @@ from importlib import resources
 from analysis.components.sections import components_section
 from analysis.export.tables import link
 from analysis.headline import Headline, headline
+from analysis.inference.sections import inference_sections
 from analysis.lint.rules import lint
 from analysis.load.frames import SILENT, Frames
 from analysis.load.watch import Watch
@@ -56,6 +57,7 @@ SECTIONS: tuple[Callable[[Overview], list[Section]], ...] = (
     lambda overview: sums_sections(overview.sums) if overview.sums else [],
     lambda overview: solves_sections(overview.solves) if overview.solves else [],
     lambda overview: training_sections(overview.training) if overview.training else [],
+    lambda overview: inference_sections(overview.inference) if overview.inference else [],
     lambda overview: operations_sections(overview.operations) if overview.operations else [],
     environment_sections,
     excluded_sections,

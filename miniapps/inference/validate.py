@@ -29,8 +29,8 @@ def validate(config, options, size: int) -> None:
         )
     if config.model.name == "graphsage" or name in GRAPHS:
         raise UsageError(
-            f"--model {config.model.name} --data {name}: a graph is computed as a whole, and here images are asked for one "
-            "by one; choose --model mlp or cnn, and --data fashion, mnist5000, digits or blobs"
+            f"--model {config.model.name} --data {name}: a graph is computed as a whole, and here images are asked for "
+            "one by one; choose --model mlp or cnn, and --data fashion, mnist5000, digits or blobs"
         )
     if size > requests.count:
         raise UsageError(

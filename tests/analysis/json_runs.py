@@ -3,6 +3,7 @@
 import numpy as np
 
 from tests.analysis.export_runs import solver_run
+from tests.analysis.inference_runs import write_answers
 from tests.analysis.nodes_runs import write_over_nodes
 from tests.analysis.operations_runs import case, refused, statement, write_audit
 from tests.analysis.solves_runs import FALLING, solve, studied, write_solves
@@ -67,6 +68,7 @@ def write_all(root):
     write_solves(root / "solves/study", [studied(limit=40)], guarantee="exact", ordering="exact")
     study_of(root / "training")
     cases = [case("take", "backward", runs=3, threads=1), case("dot", address=2), refused("svd")]
+    write_answers(root / "answers", [1, 2], [1.0, 2.0])
     write_audit(root / "audits/a", cases, [statement("take"), statement("dot")])
     write_audit(root / "audits/b", cases[:1], torch="2.14.0")
     solver_run(root / "exported")
@@ -86,6 +88,7 @@ def command_lines(root, out):
         "solves": ["solves", root / "solves"],
         "training": ["training", root / "training"],
         "operations": ["operations", root / "audits"],
+        "inference": ["inference", root / "answers"],
         "scaling": ["scaling", root / "scaled"],
         "nodes": ["nodes", root / "nodes"],
         "lint": ["lint", root / "pair"],

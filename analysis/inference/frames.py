@@ -1,0 +1,55 @@
+"""Runs that recorded how many different results each image got, as a frame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from analysis.groups import cases, problem_names
+from analysis.history import named
+from analysis.load.frames import Frames
+from analysis.runs import ids
+
+RESULTS, REQUEST = "results_per_image", "request"  # a value of each image; a region, one of each request
+ANSWERS = {"family": "str", "case": "str", "guarantee": "str", "ranks": "int64", "run": "str", "repeat": "int64",
+           "requests": "int64", "images": "int64", "several": "int64", "most": "int64", "seconds": "float64",
+           "slowest": "float64"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Runs with such results.
+
+    `runs`: a row per repeat, columns ANSWERS: `requests` that were timed, different `images`, those with `several`
+    results and the `most` that one got; `seconds`: median time of a request; `slowest`: that which 99 % of them keep;
+    NaN without times. `words`: {case: the same in words}.
+    """
+
+    runs: pd.DataFrame
+    words: dict[str, str]
+
+
+def answers(frames: Frames) -> Answers:
+    """What the runs among `frames` that recorded results of images hold of it."""
+    asked = [RESULTS in frames.recorded("values", *run) for run in ids(frames.runs)]
+    runs = frames.runs[pd.Series(asked, index=frames.runs.index, dtype=bool)]
+    names = problem_names(runs)
+    runs = cases(runs.assign(family=[names[problem] for problem in runs["problem"]]), "family")
+    rows = [_answers(frames, run) for run in runs.to_dict("records")]
+    frame = pd.DataFrame(rows, columns=list(ANSWERS)).astype(ANSWERS)
+    return Answers(frame, dict(zip(runs["case"], runs["words"], strict=True)))
+
+
+def _answers(frames: Frames, run: dict) -> dict:
+    values = frames.of("values", run["run"], run["repeat"])
+    results = values["value"][named(values, RESULTS)]
+    events = frames.of("events", run["run"], run["repeat"])
+    requests = events[(events["name"] == REQUEST).to_numpy()]
+    seconds = requests["total_ns"] / requests["count"] / 1e9
+    return {
+        "family": run["family"], "case": run["case"], "guarantee": run["guarantee"], "ranks": run["size"],
+        "run": run["run"], "repeat": run["repeat"], "requests": int(requests["count"].sum()), "images": len(results),
+        "several": int((results > 1).sum()), "most": int(results.max()), "seconds": seconds.median(),
+        "slowest": seconds.quantile(0.99),
+    }  # fmt: skip

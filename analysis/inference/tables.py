@@ -1,0 +1,42 @@
+"""What is known of answers in words and as tables, for the terminal and for the report."""
+
+from __future__ import annotations
+
+from analysis.inference.frames import Answers
+from analysis.page.sections import Table
+from analysis.page.text import number
+from analysis.verdict import counted
+
+
+def sentences(known: Answers) -> list[str]:
+    """Which cases gave an image several results, and which did not."""
+    by_case = known.runs.groupby("case", sort=False)["several"].max()
+    varying = [known.words.get(case, case) for case, several in by_case.items() if several]
+    text = f"{counted(len(by_case), 'way')} to answer: in {len(varying)} of them images got several results"
+    return [text + (f": {'; '.join(varying)}." if varying else ".")]
+
+
+def answer_tables(known: Answers) -> list[tuple[str, Table]]:
+    """(title, table) per problem: bits and times of every case."""
+    columns = (
+        "case",
+        "runs",
+        "requests",
+        "images",
+        "with several results",
+        "most results",
+        "median, s",
+        "99 %, s",
+    )
+    tables = []
+    for family, same in known.runs.groupby("family", sort=False):
+        rows = [
+            (
+                case, len(own), int(own["requests"].sum()), int(own["images"].max()), int(own["several"].max()),
+                int(own["most"].max()), number(own["seconds"].median()), number(own["slowest"].median()),
+            )
+            for case, own in same.groupby("case", sort=False)
+        ]  # fmt: skip
+        title = f"Answers: {family}" if family else "Answers"
+        tables.append((title, Table(columns, rows, columns[1:])))
+    return tables
