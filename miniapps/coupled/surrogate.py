@@ -11,6 +11,7 @@ that add by atomics, or round the inputs to TF32: `repeatable` forbids both.
 """
 
 import contextlib
+from typing import Any
 
 import numpy as np
 import torch
@@ -68,7 +69,8 @@ class Surrogate:
         theta[self.bounds[4] : self.bounds[5]] *= 0.1  # the first coefficient is near START everywhere
         theta[-1] = START
         self.adam = Adam(theta, learning_rate)
-        self._compiled, self.inference = compiled, None
+        self._compiled = compiled
+        self.inference: Any = None  # what a backend of `kernels.inference` made, called in place of torch
         self._load(theta)
 
     def parameters(self) -> np.ndarray:

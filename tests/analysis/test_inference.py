@@ -27,10 +27,9 @@ def test_images_with_several_results_and_times_of_requests_are_counted(runs):
 def test_the_terminal_names_what_depends_on_the_request(runs, capsys):
     assert main(["inference", str(runs)]) == 0
     text = capsys.readouterr().out
-    assert (
-        "2 ways to answer: in 1 of them images got several results: no guarantee, backend=eager on 1 rank."
-        in text
-    )
+    line = text.partition("\n")[0]
+    assert line.startswith("2 ways to answer: in 1 of them images got several results: no guarantee")
+    assert line.endswith("backend=eager on 1 rank.")
 
 
 def test_the_report_draws_bits_against_speed(runs):
