@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.page import svg
-from analysis.page.axes import plain_ticks
+from analysis.page.axes import floor_of, log_axis, plain_ticks
 from analysis.page.svg import Figure, figure_of
 from analysis.training.prices import at, common_rates, named
 from analysis.training.tables import Study
@@ -53,6 +53,44 @@ def accuracy_figures(results: Study) -> list[Figure]:
                 )
             )  # fmt: skip
     return figures
+
+
+def apart_figures(results: Study) -> list[Figure]:
+    """V_ermv of the sampled weights over steps, a line for each thing in which runs differ."""
+    figures = []
+    for number, (family, same) in enumerate(results.apart.groupby("family", sort=False)):
+        factors = same["factor"].drop_duplicates().tolist()[:COLOURS]
+        if number == DRAWN:
+            break
+        drawn = same[same["factor"].isin(factors).to_numpy()]
+        caption = (
+            "Mean relative difference of sampled weights between runs that differ in one thing alone: medians over pairs "
+            "of runs, bands hold all pairs."
+        )
+        figures.append(
+            figure_of(
+                f"training-apart-{number}", f"Weights apart{f': {family}' if family else ''}", _apart(drawn, factors),
+                caption, 3.3, tuple(enumerate(factors)), data=drawn,
+            )
+        )  # fmt: skip
+    return figures
+
+
+def _apart(drawn: pd.DataFrame, factors: list[str]) -> Callable:
+    floor = floor_of(drawn["v_ermv_least"])
+
+    def plot(axes) -> None:
+        for i, factor in enumerate(factors):
+            own = drawn[(drawn["factor"] == factor).to_numpy()].sort_values("step")
+            middle, least, most = (
+                np.maximum(own[name], floor) for name in ("v_ermv", "v_ermv_least", "v_ermv_most")
+            )
+            axes.plot(own["step"], middle, **svg.series(i))
+            axes.fill_between(own["step"], least, most, color=svg.SERIES[i], alpha=0.2, linewidth=0)
+        axes.set(xlabel="step", ylabel="V_ermv")
+        log_axis(axes.yaxis, axes.set_yscale, floor)
+
+    return plot
 
 
 def price_figures(results: Study) -> list[Figure]:

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from analysis.page.sections import Section, folded
-from analysis.training.figures import DRAWN, accuracy_figures, decision_figures, left_out, price_figures
+from analysis.training.figures import (
+    DRAWN,
+    accuracy_figures,
+    apart_figures,
+    decision_figures,
+    left_out,
+    price_figures,
+)
 from analysis.training.tables import (
     Study,
+    apart_tables,
     comparison_tables,
     decision_tables,
     poster_tables,
@@ -17,8 +25,9 @@ from analysis.training.tables import (
 
 
 def training_sections(results: Study) -> list[Section]:
-    """Accuracy over time and prices of wires, decisions, where the variance of the accuracy is, the published table."""
-    return [_accuracy(results), _decisions(results), _variance(results), _poster(results)]
+    """Accuracy over time and prices of wires, decisions, where the variance of the accuracy is, how far weights lie apart,
+    the published table."""
+    return [_accuracy(results), _decisions(results), _variance(results), _apart(results), _poster(results)]
 
 
 def _accuracy(results: Study) -> Section:
@@ -59,6 +68,22 @@ def _variance(results: Study) -> Section:
     tables = folded(variance_tables(results))
     return Section(
         "Training: where the variance is", "No run is complete.", intro if tables else "", [], tables
+    )
+
+
+def _apart(results: Study) -> Section:
+    intro = (
+        "Of a sample of the weights, each run against the first of those that share all but one thing. What a seed does and "
+        "what an order of additions does stand side by side; equal weights lie at the bottom."
+    )
+    tables = folded(apart_tables(results))
+    nothing = "No two complete runs differ in one thing alone, so no weights are compared."
+    return Section(
+        "Training: how far weights lie apart",
+        nothing,
+        intro if tables else "",
+        apart_figures(results),
+        tables,
     )
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 from analysis.page.sections import Table
 from analysis.page.text import interval, number
 from analysis.training import poster
+from analysis.training.apart import apart
 from analysis.training.decisions import decisions, summary
 from analysis.training.frames import Trainings
 from analysis.training.paired import DIFFERS, UNSEEN
@@ -22,7 +23,7 @@ from analysis.verdict import counted
 @dataclass(frozen=True)
 class Study:
     """All that is computed of the trainings: `recorded` (the frames), `prices`, `comparisons`, `decisions` and their
-    `summary`, `variance`, `poster`, and `notes`, sentences on what limits them."""
+    `summary`, `variance`, `apart` (weights of runs that differ in one thing), `poster`, and `notes`, sentences on what limits them."""
 
     recorded: Trainings
     prices: pd.DataFrame
@@ -30,6 +31,7 @@ class Study:
     decisions: pd.DataFrame
     summary: pd.DataFrame
     variance: pd.DataFrame
+    apart: pd.DataFrame
     poster: pd.DataFrame
     notes: list[str]
 
@@ -41,6 +43,7 @@ def study(known: Trainings) -> Study:
     decided = decisions(known)
     results = Study(
         known, prices(known), comparisons(known), decided, summary(decided), split(known),
+        apart(known),
         claims([b for b in bases(measured(known)) if b.first or b.name == BEST], wires), [],
     )  # fmt: skip
     if incomplete := int((~runs["complete"]).sum()):
@@ -68,7 +71,7 @@ def exported(results: Study) -> dict[str, pd.DataFrame]:
     return {
         "trainings": results.recorded.runs, "curves": results.recorded.curves, "prices": results.prices,
         "comparisons": results.comparisons, "decisions": results.decisions, "decided": results.summary,
-        "variance": results.variance, "poster": results.poster,
+        "variance": results.variance, "apart": results.apart, "poster": results.poster,
     }  # fmt: skip
 
 
@@ -76,7 +79,7 @@ def all_tables(results: Study) -> list[tuple[str, Table]]:
     """Every table, in the order in which they are read."""
     return [
         *price_tables(results), *comparison_tables(results), *decision_tables(results), *variance_tables(results),
-        *poster_tables(results),
+        *apart_tables(results), *poster_tables(results),
     ]  # fmt: skip
 
 
@@ -186,6 +189,25 @@ def variance_tables(results: Study) -> list[tuple[str, Table]]:
         columns = ("between", "levels", "df", "sd, points", "95 % interval", "share of all", "remark")
         title = f"Variance of the accuracy, {named(rate)}{_of(family)}; {same['observations'].iloc[0]} runs"
         tables.append((title, Table(columns, rows, columns[1:6])))
+    return tables
+
+
+def apart_tables(results: Study) -> list[tuple[str, Table]]:
+    """(title, table) per family: how far weights lie apart at the end, by what differs between the runs."""
+    columns = ("differ in", "pairs", "after step", "V_ermv", "range", "V_c")
+    tables = []
+    for family, same in results.apart.groupby("family", sort=False):
+        last = same.sort_values("step", kind="stable").groupby("factor", sort=False).tail(1)
+        rows = [
+            (
+                row.factor, row.pairs, row.step, number(row.v_ermv), interval(row.v_ermv_least, row.v_ermv_most),
+                number(row.v_c),
+            )
+            for row in last.itertuples(index=False)
+        ]  # fmt: skip
+        tables.append(
+            (f"Weights of runs that differ in one thing{_of(family)}", Table(columns, rows, columns[1:]))
+        )
     return tables
 
 

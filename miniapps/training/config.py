@@ -223,7 +223,7 @@ class Evaluation:
         help="steps between evaluations; 0: after the last step only",
         role="control",
         flag="--evaluate-every",
-        records=("values:accuracy", "values:wire_*"),
+        records=("values:accuracy", "values:weights_sample", "values:wire_*"),
         minimum=0,
         maximum=INT32,
     )

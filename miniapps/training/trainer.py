@@ -26,6 +26,7 @@ from miniapps.training.models import network
 from miniapps.training.optimiser import initial, optimiser, rate_at
 
 TEST_BLOCK = 250  # images of a call that evaluates: one shape, whoever makes it
+SAMPLED = 256  # weights, evenly spaced, that an evaluation records
 
 
 class NotFinite(RunError):
@@ -149,6 +150,7 @@ class Trainer:
         tracer.event(self.name["evaluate"], start)
         if self.ctx.rank == 0:
             tracer.value("accuracy", self.accuracy)
+            self._sample_weights()
             if step and any(map(coding, self.wires)):
                 for tensor, x in enumerate(self.gradient(step, 0)):
                     measured = quality(x, carried(self.wires[tensor], x))
@@ -156,6 +158,12 @@ class Trainer:
                         ("wire_error", "wire_cosine", "wire_length"), measured, strict=True
                     ):
                         tracer.value(name, value, tensor)
+
+    def _sample_weights(self) -> None:
+        """Record some weights by value: fingerprints tell that runs part, and these how far."""
+        flat = np.concatenate([array.reshape(-1) for array in self.weights])
+        chosen = np.linspace(0, len(flat) - 1, min(SAMPLED, len(flat))).astype(int)
+        self.tracer.values("weights_sample", range(len(chosen)), flat[chosen].astype(np.float64))
 
     def held_out_loss(self) -> float:
         """The mean loss of the images that are held out. Collective."""

@@ -449,3 +449,22 @@ def test_runs_that_do_not_learn_are_refused(tmp_path, capsys):
     write_run(tmp_path / "a")
     assert main(["training", str(tmp_path)]) == 2
     assert "accuracy and loss" in capsys.readouterr().err
+
+
+def test_weights_are_compared_between_runs_that_differ_in_one_thing_alone(tmp_path):
+    def run(name, init, order, first, last):
+        sample = [(5, "weights_sample", 0, first), (5, "weights_sample", 1, 2.0), (10, "weights_sample", 0, last),
+                  (10, "weights_sample", 1, 2.0)]  # fmt: skip
+        seeds = {"init": init, "data": 1, "dropout": 1, "order": order}
+        write_training(tmp_path / name, [0.5], seeds=seeds, values=sample)
+
+    run("a", 1, 1, 1.0, 1.0)
+    run("b", 1, 2, 1.0, 1.0 + 2.0**-20)
+    run("c", 1, 3, 1.0, 1.0 + 2.0**-22)
+    run("d", 2, 1, 3.0, 5.0)
+    run("e", 2, 2, 9.0, 9.0)
+    frame = study(trainings(load([tmp_path]))).apart.set_index(["factor", "step"])
+    assert set(frame.index.get_level_values("factor")) == {"init", "order"}
+    assert frame.loc[("order", 5), "v_ermv_least"] == 0.0 and frame.loc[("order", 10), "pairs"] == 3
+    assert frame.loc[("order", 10), "v_ermv"] == 2.0**-21 and frame.loc[("order", 10), "v_c"] == 0.5
+    assert frame.loc[("init", 10), "pairs"] == 2 and frame.loc[("init", 10), "v_ermv_least"] == 2.0

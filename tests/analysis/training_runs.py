@@ -110,9 +110,10 @@ def study_of(root):
                     (10, "wire_cosine", 0, 0.99),
                     (10, "wire_length", 0, 1.01),
                 ]
+                weights = [(30, "weights_sample", 0, 1.0), (30, "weights_sample", 1, 1.0 + more)]
                 write_training(
                     root / f"{wire.partition(':')[0].replace(' ', '-')}-{seed}-{rate}", [0.3 + luck, 0.6, end], seed,
-                    wire, rate, values=quality if more else None, nbytes=1000 if wire == "as is" else 250,
+                    wire, rate, values=[*(quality if more else ()), *weights], nbytes=1000 if wire == "as is" else 250,
                     ms=2.0 if wire == "as is" else 1.0,
                 )  # fmt: skip
         tasks = [(0, "fp8", "beginning", "trial fp8"), (5, "sign", "beginning", "trial sign")]
