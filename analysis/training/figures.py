@@ -64,8 +64,8 @@ def apart_figures(results: Study) -> list[Figure]:
             break
         drawn = same[same["factor"].isin(factors).to_numpy()]
         caption = (
-            "Mean relative difference of sampled weights between runs that differ in one thing alone: medians over pairs "
-            "of runs, bands hold all pairs."
+            "Mean relative difference of sampled weights between runs that differ in one thing alone: medians over "
+            "pairs of runs, bands hold all pairs."
         )
         figures.append(
             figure_of(

@@ -25,8 +25,8 @@ from analysis.training.tables import (
 
 
 def training_sections(results: Study) -> list[Section]:
-    """Accuracy over time and prices of wires, decisions, where the variance of the accuracy is, how far weights lie apart,
-    the published table."""
+    """Accuracy over time and prices of wires, decisions, where the variance of the accuracy is, how far weights lie
+    apart, the published table."""
     return [_accuracy(results), _decisions(results), _variance(results), _apart(results), _poster(results)]
 
 
@@ -73,8 +73,8 @@ def _variance(results: Study) -> Section:
 
 def _apart(results: Study) -> Section:
     intro = (
-        "Of a sample of the weights, each run against the first of those that share all but one thing. What a seed does and "
-        "what an order of additions does stand side by side; equal weights lie at the bottom."
+        "Of a sample of the weights, each run against the first of those that share all but one thing. What a seed "
+        "does and what an order of additions does stand side by side; equal weights lie at the bottom."
     )
     tables = folded(apart_tables(results))
     nothing = "No two complete runs differ in one thing alone, so no weights are compared."

@@ -23,7 +23,8 @@ from analysis.verdict import counted
 @dataclass(frozen=True)
 class Study:
     """All that is computed of the trainings: `recorded` (the frames), `prices`, `comparisons`, `decisions` and their
-    `summary`, `variance`, `apart` (weights of runs that differ in one thing), `poster`, and `notes`, sentences on what limits them."""
+    `summary`, `variance`, `apart` (weights of runs that differ in one thing), `poster`, and `notes`, sentences on what
+    limits them."""
 
     recorded: Trainings
     prices: pd.DataFrame
