@@ -95,7 +95,16 @@ def _lines(runs: pd.DataFrame) -> pd.DataFrame:
     """`runs` without injected faults, with the columns `family`, `case`, `words`, `line`, `wire`, `rate`, `seeds`,
     `levels`, `emulated`."""
     stated = [json.loads(text) for text in runs["problem_options"]]
-    seeded = [_seeds(options, int(seed)) for options, seed in zip(stated, runs["seed"], strict=True)]
+    methods = [json.loads(text) for text in runs["method"]]
+    seeded = [
+        _seeds(options, int(seed)) | _seeds_of_orders(method)
+        for options, method, seed in zip(stated, methods, runs["seed"], strict=True)
+    ]
+    runs = runs.assign(
+        method=[
+            json.dumps({k: v for k, v in method.items() if not k.startswith(SEEDS)}) for method in methods
+        ]
+    )
     fixed = [{key: value for key, value in o.items() if not (_is_seed(key) or _is_rate(key))} for o in stated]
     keys = [
         hashlib.blake2b(json.dumps([app, own or problem], sort_keys=True).encode(), digest_size=8).hexdigest()
@@ -149,6 +158,15 @@ def _seeds(options: Mapping[str, Any], seed: int) -> dict[str, str]:
     own = {key.removeprefix(SEEDS): str(value) for key, value in options.items() if key.startswith(SEEDS)}
     own = dict(sorted(own.items(), key=lambda item: FIRST.index(item[0]) if item[0] in FIRST else len(FIRST)))
     return own or {"seed": str(options.get(SEED, seed))}
+
+
+def _seeds_of_orders(method: Mapping[str, Any]) -> dict[str, str]:
+    """The seeds among the factors, by their last name: an order that one draws is another way to the same numbers."""
+    return {
+        key.removeprefix(SEEDS): str(value)
+        for key, value in method.items()
+        if key.startswith(SEEDS) and value not in UNSET
+    }
 
 
 def _rate(options: Mapping[str, Any]) -> float:
