@@ -37,7 +37,7 @@ def complete(config, options, size: int) -> None:
     from miniapps.training.validate import calls
 
     config.training.calls = calls(config, options)
-    for name in ("init", "data", "dropout", "order"):
+    for name in ("init", "data", "dropout", "neighbours", "order"):
         if getattr(config.seeds, name) is None:
             setattr(config.seeds, name, options.seed)
 

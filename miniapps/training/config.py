@@ -69,6 +69,15 @@ class Model:
         minimum=0.0,
         maximum=0.9,
     )
+    neighbours: int = option(
+        0,
+        help="graphsage: neighbours of a paper that it learns from, at most, drawn anew for each epoch; 0: all",
+        minimum=0,
+        maximum=2**20,
+    )
+    second_neighbours: int = option(
+        0, help="graphsage: the same of the neighbours' neighbours", minimum=0, maximum=2**20
+    )
     aggregate: str = option(
         "sorted",
         help="graphsage: the order in which neighbours are added up, and gradients on their way back; emulated: an "
@@ -164,6 +173,14 @@ class Training:
         minimum=0.0,
         maximum=HUGE,
     )
+    depth: int = option(
+        0,
+        help="graphsage: micro-batches whose fields a thread gathers ahead",
+        role="method",
+        effect="cost",
+        minimum=0,
+        maximum=1024,
+    )
     overlap: bool = option(
         True,
         help="buckets travel while the layers before them are still computed",
@@ -205,6 +222,9 @@ class Seeds:
         None, help="order of the images, and blobs themselves; none: --seed", minimum=0, maximum=SEEDS
     )
     dropout: int | None = option(None, help="what is dropped; none: --seed", minimum=0, maximum=SEEDS)
+    neighbours: int | None = option(
+        None, help="neighbours that are learned from; none: --seed", minimum=0, maximum=SEEDS
+    )
     order: int | None = option(
         None,
         help="orders of arrival of --aggregate emulated; none: --seed",

@@ -23,6 +23,7 @@ from miniapps.training.choosing import candidates
 from miniapps.training.gradient import Network, aligned
 from miniapps.training.graph import GraphNetwork
 from miniapps.training.models import network
+from miniapps.training.neighbours import Neighbours
 from miniapps.training.optimiser import initial, optimiser, rate_at
 
 TEST_BLOCK = 250  # images of a call that evaluates: one shape, whoever makes it
@@ -71,7 +72,7 @@ class Trainer:
         if self.data.graph is None:
             self.network = Network(model.forward, weights, (edge, edge), most, self.data.largest)
         else:
-            how = config.model.aggregate, config.seeds.order
+            how = config.model.aggregate, config.seeds.order, self._neighbours(self.data.graph)
             self.network = GraphNetwork(model.forward, weights, most, self.data.graph, *how)
         held = data.held_out(config.data.name) & config.training.tries
         self.held, self.learned = np.flatnonzero(held), np.flatnonzero(~held)
@@ -208,14 +209,37 @@ class Trainer:
             def take(tensor, gradient, row=row):
                 self.exchange.put(row, tensor, gradient)
 
+            self._gather_ahead(step, row)
             losses.append(self._loss(step, blocks, take))
         self.tracer.event(self.name["gradient"], start)
         return losses
 
+    def _neighbours(self, graph) -> Neighbours | None:
+        """What draws the neighbours that are learned from; None: all are."""
+        config, model = self.config, self.config.model
+        if not (model.neighbours or model.second_neighbours):
+            return None
+        most = model.neighbours or len(graph.neighbours), model.second_neighbours or len(graph.neighbours)
+        steps = max(1, len(self.data.labels) // config.training.batch)
+        return Neighbours(graph, most, config.seeds.neighbours, steps)
+
+    def _gather_ahead(self, step: int, row: int) -> None:
+        """Let the fields of the calls after call `row` of `step` be gathered, `training.depth` of them."""
+        if not isinstance(self.network, GraphNetwork):
+            return
+        for place in range(row + 1, row + 1 + self.config.training.depth):
+            later, call = step + place // len(self.calls), self.calls[place % len(self.calls)]
+            if later <= self.config.training.last:
+                self.network.ahead(later, call[0], self.data.images[self._chosen(later, call)])
+
+    def _chosen(self, step: int, blocks: list[int]) -> np.ndarray:
+        """The images of micro-batches of a step, by their numbers."""
+        return self.learned[np.concatenate([self.batches.images(step, block) for block in blocks])]
+
     def _loss(self, step: int, blocks: list[int], take) -> float:
         """The sum of the losses of micro-batches, in one call, whose gradients `take` gets."""
         given, config = self.data, self.config
-        chosen = self.learned[np.concatenate([self.batches.images(step, block) for block in blocks])]
+        chosen = self._chosen(step, blocks)
         if isinstance(self.network, GraphNetwork):
             self.network.begin(step, blocks[0])
         dropped = self._dropped(step, blocks) if config.model.dropout > 0.0 else None

@@ -65,6 +65,11 @@ def _require_graph(config, options) -> None:
             f"--model {model.name} cannot learn --data {name}: graphsage goes with {', '.join(GRAPHS)}, the other "
             "networks with images; --deck graphsage chooses both"
         )
+    if (model.neighbours or model.second_neighbours) and name not in GRAPHS:
+        raise UsageError(
+            f"model.neighbours, model.second_neighbours: --data {name} has no neighbours; leave them at 0, or choose "
+            "--deck graphsage"
+        )
     if name in GRAPHS and model.aggregate == "atomic" and options.guarantee != "none":
         raise ChoiceError(
             f"--aggregate atomic meets guarantee none, below {options.guarantee}: additions come as threads arrive; "

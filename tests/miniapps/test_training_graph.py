@@ -1,5 +1,7 @@
 """Training on a graph: fields hold what logits take, blocks add up to the whole, and what does not fit is refused."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from miniapps.training.config import Model
 from miniapps.training.gradient import aligned
 from miniapps.training.graph import GraphNetwork
 from miniapps.training.models import graphsage
+from miniapps.training.neighbours import Neighbours
 from miniapps.training.optimiser import initial
 from tests.shared_data import shared_data
 
@@ -152,3 +155,61 @@ def test_a_run_continues_from_a_checkpoint_with_its_bits(tmp_path, capsys):
         assert run(tmp_path, *small, *more, name=name) == 0
         prints += [line for line in capsys.readouterr().out.splitlines() if line.startswith("FINGERPRINT")]
     assert len(prints) == 2 and prints[0] == prints[1]
+
+
+# ---- neighbours that are drawn
+
+
+def edges_of(given, kept):
+    """{node: neighbours that are kept}."""
+    return {v: given.neighbours[given.starts[v] : given.starts[v + 1]][kept[given.starts[v] : given.starts[v + 1]]]
+            for v in range(NODES)}  # fmt: skip
+
+
+def test_at_most_so_many_neighbours_are_drawn_by_seed_epoch_and_hop_without_repetition():
+    given = graph()
+    drawn = Neighbours(given, (2, 3), 5, steps=4)
+    first = edges_of(given, drawn.kept(1, 0))
+    for node, near in first.items():
+        degree = given.starts[node + 1] - given.starts[node]
+        assert len(near) == min(2, degree) == len(set(near.tolist()))
+    assert drawn.kept(4, 0).tolist() == drawn.kept(1, 0).tolist() != drawn.kept(5, 0).tolist()
+    assert Neighbours(given, (2, 3), 5, 4).kept(5, 1).tolist() == drawn.kept(5, 1).tolist()
+    assert Neighbours(given, (2, 3), 6, 4).kept(1, 0).tolist() != drawn.kept(1, 0).tolist()
+
+
+def test_every_neighbour_is_drawn_as_often_as_any_other():
+    given = graph()
+    drawn = Neighbours(given, (1, 1), 1, steps=1)
+    counts = sum(drawn.kept(step, 0).astype(int) for step in range(1, 2001))
+    degrees = np.repeat(np.diff(given.starts), np.diff(given.starts))
+    expected = 2000 / degrees
+    assert (np.abs(counts - expected) < 5 * np.sqrt(expected)).all()
+
+
+def test_enough_neighbours_are_all_of_them_and_evaluations_take_all():
+    given = graph()
+    weights = sage(given)[1]
+    every = GraphNetwork(graphsage.forward, weights, NODES, given, "sorted", 1)
+    enough = GraphNetwork(
+        graphsage.forward, weights, NODES, given, "sorted", 1, Neighbours(given, (9, 9), 1, 1)
+    )
+    few = GraphNetwork(graphsage.forward, weights, NODES, given, "sorted", 1, Neighbours(given, (1, 1), 1, 1))
+    nodes, labels = np.arange(NODES), np.arange(NODES) % 7
+    losses = [network.loss(nodes, labels, None, lambda *_: None) for network in (every, enough, few)]
+    assert losses[0] == losses[1] != losses[2]
+    assert few.correct(nodes, labels) == every.correct(nodes, labels)
+    assert few.loss_alone(nodes, labels) == every.loss_alone(nodes, labels)
+
+
+@needs_cora
+def test_fields_that_are_gathered_ahead_are_the_same(tmp_path):
+    prints = set()
+    for name, more in (("now", []), ("ahead", ["--set", "training.depth=3"])):
+        argv = ["--deck", "graphsage", "--data-dir", str(CORA.parent), "--set", "model.hidden=8", "--steps", "4",
+                "--set", "model.neighbours=25", "--set", "model.second_neighbours=10", "--set", "training.batch=70",
+                "--no-progress",
+                "--guarantee", "layout", "--evaluate-every", "0"]  # fmt: skip
+        assert main(APP, [*argv, *more, "--out", str(tmp_path / name)], MPI.COMM_SELF) == 0
+        prints.add(json.loads((tmp_path / name / "result.json").read_text())["fingerprints"][0])
+    assert len(prints) == 1
