@@ -134,7 +134,7 @@ def test_differences_count_bits_and_tell_rounding_from_other_values():
 def test_a_real_dot_product_depends_on_the_address_and_a_row_sum_on_nothing():
     dot = find("dot").cases()[0]
     record = audit(find("dot").build(Draw(dot.name, 1), **dot.factors), "forward", dot.name, 1, QUICK)
-    case = find("sum").build(Draw("sum", 1), dim=1, dtype="float32")
+    case = find("sum").build(Draw("sum", 1), dim=1, dtype="float32", strided=False)
     assert record["elements"] == 1 and record["runs"]["distinct"] == 1
     assert digest(Calls(case, "forward", "cpu", "sum", 1).result()) == first_digest(case, "forward", "sum", 1)
 
@@ -334,7 +334,11 @@ def test_a_function_that_cannot_be_audited_is_refused_with_what_is_needed(
 
 
 def test_a_fresh_process_needs_no_other_import_to_draw_its_inputs():
-    case = {"operation": "sum", "direction": "forward", "factors": {"dim": 1, "dtype": "bfloat16"}}
+    case = {
+        "operation": "sum",
+        "direction": "forward",
+        "factors": {"dim": 1, "dtype": "bfloat16", "strided": True},
+    }
     request = {"what": "digest", "case": case, "seed": 1, "device": "cpu"}
     argv = [sys.executable, "-m", "kernels.torchops.worker"]
     child = subprocess.run(

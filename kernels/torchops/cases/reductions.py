@@ -9,22 +9,28 @@ DIMS = ("all", 0, 1)
 SHAPE = (64, 1500)
 
 
-def reduced(draw, function, dim, dtype="float32", shape=SHAPE):
-    """`function(x, dim)` over all elements, or along an axis; along the last, rows are samples."""
+def reduced(draw, function, dim, dtype="float32", shape=SHAPE, strided=False):
+    """`function(x, dim)` over all elements, or along an axis; along the last, rows are samples. `strided`: of a matrix
+    that is a transposed view."""
+    if strided:
+        matrix = draw.normal(shape[::-1], dtype)
+        if dim == "all":
+            return prepared(lambda x: function(x.T, (0, 1)), matrix, differentiate=(0,))
+        return prepared(lambda x: function(x.T, dim), matrix, differentiate=(0,))
     if dim == "all":
         return prepared(lambda x: function(x.flatten(), 0), draw.normal(shape, dtype), differentiate=(0,))
     batch = (0,) if dim == 1 else ()
     return prepared(lambda x: function(x, dim), draw.normal(shape, dtype), differentiate=(0,), batch=batch)
 
 
-@operation("sum", dim=DIMS, dtype=("float32", "float64", "bfloat16"))
-def sum_(draw, dim, dtype):
-    return reduced(draw, torch.sum, dim, dtype)
+@operation("sum", dim=DIMS, dtype=("float32", "float64", "bfloat16"), strided=(False, True))
+def sum_(draw, dim, dtype, strided):
+    return reduced(draw, torch.sum, dim, dtype, strided=strided)
 
 
-@operation("mean", dim=DIMS, dtype=FLOATS)
-def mean(draw, dim, dtype):
-    return reduced(draw, torch.mean, dim, dtype)
+@operation("mean", dim=DIMS, dtype=FLOATS, strided=(False, True))
+def mean(draw, dim, dtype, strided):
+    return reduced(draw, torch.mean, dim, dtype, strided=strided)
 
 
 @operation("prod", directions=("forward",), dim=DIMS)
