@@ -13,7 +13,8 @@ from analysis.groups import FREE, IN_LABEL, factors, grouped
 from analysis.load.frames import Frames
 from analysis.power import power_note
 from analysis.runs import Id, ids, label
-from analysis.variability import EACH_OTHER, bound, comparable, effective, outcomes, pairs
+from analysis.variability import EACH_OTHER, comparable, effective, outcomes, pairs
+from kernels.bits import bound
 
 FACTORS = ("ordering", "kernel", "ranks", "guarantee", "app")
 REFERENCE = "the reference"

@@ -6,8 +6,8 @@ import pandas as pd
 
 from analysis.groups import SPANS_LAYOUTS, grouped
 from analysis.load.frames import Frames
-from analysis.variability import bound
 from analysis.verdict import HOLDS, SAME, UNTESTED, Cell, Group, cell_of
+from kernels.bits import bound
 
 ALL = 0  # stands for all rank counts together in the column `size`
 MATRIX = {"group": "str", "guarantee": "str", "size": "int64", "runs": "int64", "distinct": "int64",

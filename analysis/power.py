@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from analysis.statistics import CONFIDENCE
-from analysis.variability import bound
+from kernels.bits import bound
 
 POWER = 0.8  # with which `least_difference` would be seen
 AIM = 0.01  # the probability that `power_note` says the number of runs for

@@ -16,8 +16,8 @@ from analysis.groups import grouped
 from analysis.load.columns import PAYLOAD
 from analysis.load.frames import Frames
 from analysis.runs import Id, ids, label
-from analysis.statistics import CONFIDENCE
 from kernels import bits
+from kernels.bits import bound
 from miniapps.trace.records import is_state
 
 TABLES = ("fingerprints", "values")
@@ -29,12 +29,6 @@ PAIRS = {"group": "str", "cell": "str", "name": "str", "kind": "str", "step": "i
 METRICS = ("v_s_median", "v_s_max", "v_ermv_mean", "v_ermv_max", "v_c_mean", "v_c_max", "ulp_mean", "ulp_max")
 VARIABILITY = ["group", "cell", "ranks", "name", "kind", "step", "against", "runs", "distinct",
                "effective", "pairs", *METRICS, "undefined", "bound"]  # fmt: skip
-
-
-def bound(runs: int, confidence: float = CONFIDENCE) -> float:
-    """What the probability p of a difference per run stays below, when `runs` runs showed none: 1 - (1 -
-    confidence) ** (1 / runs), about 3 / runs at 95 %."""
-    return 1 - (1 - confidence) ** (1 / runs)
 
 
 def effective(counts: list[int]) -> float:

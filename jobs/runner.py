@@ -95,8 +95,7 @@ def here(asked: str | None = None) -> Launcher:
         raise LauncherError(f"{asked!r} cannot be run: no such program; name another with --mpirun")
     if len(command) == 1:
         command = doctor.oversubscribing(command[0])
-    own = {k: v for k, v in os.environ.items() if not k.startswith(doctor.RANK_VARIABLES)}
-    return Launcher(lambda ranks, threads: [*command, "-n", str(ranks)], _clean(own))
+    return Launcher(lambda ranks, threads: [*command, "-n", str(ranks)], _clean(environment.without_rank()))
 
 
 def of_site(site: Site, plan: Plan) -> Launcher:

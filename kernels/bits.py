@@ -85,6 +85,12 @@ def v_ermv(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return mean(terms), np.isnan(terms).sum(axis=-1)
 
 
+def bound(trials: int, confidence: float = 0.95) -> float:
+    """What the probability p of a difference per trial stays below, when `trials` trials showed none: 1 - (1 -
+    confidence) ** (1 / trials), about 3 / trials at 95 %."""
+    return 1 - (1 - confidence) ** (1 / trials)
+
+
 def mean(x: np.ndarray) -> np.ndarray:
     """The mean of the defined (not NaN) elements along the last axis; NaN where there are none."""
     defined = ~np.isnan(x)

@@ -41,8 +41,6 @@ PACKAGES = (  # (name, what for, whether everything needs it)
     ("jinja2", "analysis: the report", False),
     ("rich", "analysis: tables in the terminal", False),
 )
-# What tells a process that it is a rank: inherited by the mpirun that is tried, it would confuse it.
-RANK_VARIABLES = ("PMI_", "PMIX_", "OMPI_COMM_", "PRTE_", "HYDI_", "HYDRA_")
 PROBE = """
 from mpi4py import MPI
 library = " ".join(MPI.Get_library_version().strip("\\0 \\n").splitlines()[0].partition(",")[0].split())
@@ -140,7 +138,7 @@ def mpi(tried: Tried) -> Iterator[Finding]:
     if importlib.util.find_spec("mpi4py") is None:
         return
     # With the variables of a step Open MPI, which asks Slurm for its rank, would end a process that is none.
-    env = {key: value for key, value in os.environ.items() if not key.startswith((*RANK_VARIABLES, "SLURM_"))}
+    env = environment.without_rank("SLURM_")
     alone = _output([sys.executable, "-c", PROBE], tried, env)
     beside = Path(sys.executable).parent / "mpirun"
     on_path = shutil.which("mpirun")
@@ -289,7 +287,7 @@ def output_of(command: list[str], env: Mapping[str, str] | None = None) -> str:
     """What `command` prints, with the environment `env` (this one without what makes a rank); never waits longer than
     TIMEOUT_S. Raises OSError where it cannot be started."""
     if env is None:
-        env = {key: value for key, value in os.environ.items() if not key.startswith(RANK_VARIABLES)}
+        env = environment.without_rank()
     env = dict(env) | {"OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
         command,

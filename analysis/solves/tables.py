@@ -15,8 +15,9 @@ from analysis.runs import label
 from analysis.solves.frames import Solves
 from analysis.solves.growth import growth
 from analysis.solves.pairs import cases, decisions, pairs
-from analysis.variability import EACH_OTHER, bound
+from analysis.variability import EACH_OTHER
 from analysis.verdict import DIFFERS, counted
+from kernels.bits import bound
 
 LISTED = 4  # numbers of iterations in a cell before only their range is given
 

@@ -14,8 +14,8 @@ import pandas as pd
 
 from analysis.statistics import middle, quantile
 from analysis.sums.frames import CELL, PLACE, SERIES, Sums, pieces
-from analysis.variability import bound
 from kernels import bits
+from kernels.bits import bound
 
 QUANTILE = 0.95  # of |V_s|, beside its maximum, which grows with the number of samples
 CHUNK = 1 << 21  # numbers worked on at once: some ten temporaries of 16 MB

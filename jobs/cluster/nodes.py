@@ -18,8 +18,8 @@ from jobs.cluster.launch import INTERFACE, address, launch, library, spread, wri
 from jobs.cluster.links import MOST_NODES, Links, parse_links
 from jobs.cluster.registry import Limit, Record
 from jobs.processes import identity
-from miniapps import doctor
 from miniapps.system import interrupts
+from miniapps.system.environment import without_rank
 
 JOB = "FPNA_CLUSTER_JOB"  # marks the processes of a job, of which some leave the session that they were started in
 # Of a bucket, in seconds of its rate and at least so many bytes: what passes at once. Packets are of up to 64 KiB; a
@@ -141,8 +141,7 @@ class Cluster:
         """
         counts = spread(ranks, ranks_per_node, self.nodes)
         found, loading = library(mpi, mpirun)
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith(doctor.RANK_VARIABLES)}
-        whole = inherited | loading | dict(environment or {})
+        whole = without_rank() | loading | dict(environment or {})
         planned = launch(self.record.folder, counts, command, mpi, found, whole)
         mark = secrets.token_hex(8)
         try:

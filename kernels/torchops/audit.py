@@ -26,8 +26,6 @@ from kernels.torchops.calls import Calls, Result, deterministic, digest, threads
 from kernels.torchops.cases.operations import Prepared
 from kernels.torchops.differences import Seen
 
-CHANGES = ("runs", "threads", "batch", "position", "address", "process", "mode")
-
 
 @dataclass(frozen=True)
 class Plan:

@@ -11,7 +11,6 @@ import numpy as np
 from kernels import bits
 from kernels.torchops.calls import Result, digest
 
-CONFIDENCE = 0.95
 # Beyond this part of the largest element two results are other values, not the same sum in another order.
 ROUNDING = {"float64": 1e-9, "float32": 1e-3, "float16": 0.1, "bfloat16": 0.1}
 
@@ -87,7 +86,7 @@ def measured(first: Result, others: Iterable[Result], trials: int) -> Difference
             v_ermv = _larger(v_ermv, bits.v_ermv(a.ravel(), b.ravel())[0])
             ulp = _larger(ulp, bits.largest(bits.ulp_distance(a.ravel(), b.ravel())))
             values = values or _beyond_rounding(a, b)
-    bound = None if count > 1 else 1.0 - (1.0 - CONFIDENCE) ** (1.0 / trials)
+    bound = None if count > 1 else bits.bound(trials)
     return Differences(trials, count, v_c, v_ermv, ulp if np.isfinite(ulp) else None, values, bound)
 
 

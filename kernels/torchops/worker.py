@@ -6,6 +6,7 @@ crashes or hangs takes this process along and not the one who asked.
     {"what": "audit", "file": "mine.py:function", "direction": "forward", ...}       a user's function
     {"what": "digest", ...}                                                          the first call alone
 
+    ready                                                    first of all
     {"outcome": "done", "seconds": 0.2, "audit": {...}}      or "refused" with the "error" of torch or of the function
 """
 
@@ -66,6 +67,8 @@ def main() -> None:
     import torch
 
     torch.set_num_interop_threads(1)
+    replies.write("ready\n")  # imports take seconds, which belong to no request
+    replies.flush()
     for line in sys.stdin:
         replies.write(json.dumps(answer(json.loads(line))) + "\n")
         replies.flush()

@@ -9,21 +9,12 @@ import tempfile
 import time
 from typing import Any
 
-from kernels.torchops.worker import REFUSED
+from miniapps.errors import RunError
+from miniapps.system.environment import without_rank
 from miniapps.system.python import module
 
 CRASHED, HUNG = "crashed", "hung"
 STARTING_S = 120.0  # a child may take so long to import torch, on a busy file system
-LAUNCHERS = (
-    "PMI_",
-    "PMIX_",
-    "OMPI_",
-    "PRTE_",
-    "MPIR_",
-    "HYDI_",
-    "HYDRA_",
-    "SLURM_",
-)  # whose children are no ranks
 TAIL = 2000  # characters of what a child wrote to its standard error
 
 
@@ -36,7 +27,7 @@ class Child:
 
     def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
         """The answer to a request; `outcome` "crashed" or "hung" where the process ended, or took longer than
-        `seconds` and was ended."""
+        `seconds` and was ended. The start of a process does not count. Raises RunError where none starts."""
         if self._process is None:
             self._start()
         process = self._process
@@ -57,10 +48,6 @@ class Child:
             return {"outcome": CRASHED, "error": self._obituary(), "seconds": took}
         return json.loads(line)
 
-    def restart(self) -> None:
-        """End the process, so that the next request starts a fresh one."""
-        self.close()
-
     def close(self) -> None:
         """End the process, if there is one."""
         process, self._process = self._process, None
@@ -79,7 +66,7 @@ class Child:
         self.close()
 
     def _start(self) -> None:
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHERS)}
+        environment = without_rank()
         # torch's threads are asked for call by call; those that wait must not take the cores of the others.
         environment |= {"OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"}
         environment.pop("OMP_NUM_THREADS", None)
@@ -91,6 +78,9 @@ class Child:
             stderr=self._log,
             env=environment,
         )
+        if not self._line(time.perf_counter() + STARTING_S):
+            self._process.kill()
+            raise RunError(f"the process that audits did not start: {self._obituary()}")
 
     def _line(self, deadline: float) -> bytes | None:
         """The next line of the process, empty at its end; None when the time is over."""
@@ -118,6 +108,3 @@ class Child:
         self.close()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         return f"its process ended with {how}" + (f": {last.strip()[:300]}" if last else "")
-
-
-__all__ = ["CRASHED", "HUNG", "REFUSED", "Child"]

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from kernels.torchops.verdicts import differs
+from kernels import bits
+from kernels.torchops.verdicts import WHAT, differs
 from kernels.torchops.worker import DONE
 from miniapps.layout.owners import shuffled
 from miniapps.operations import certificate
@@ -12,8 +13,6 @@ from miniapps.operations.cases import Chosen, chosen
 from miniapps.operations.children import CRASHED, HUNG, Child
 from miniapps.runner.outcome import Check, Outcome
 from miniapps.trace.schema import COMPUTE
-
-CHANGES = ("runs", "threads", "batch", "position", "address", "process")
 
 
 def run(ctx) -> Outcome:
@@ -78,16 +77,16 @@ def _again(ctx, child: Child, cases: list[Chosen], records: dict[int, dict[str, 
     digests = {number: [records[number]["audit"]["digest"]] for number in done}
     common = {"what": "digest", "seed": ctx.seed, "device": ctx.options.device}
     for _ in range(audit.processes):
-        child.restart()
+        child.close()  # the next request starts a fresh one
         for number in done:
             answer = child.ask(common | cases[number].request, audit.seconds)
             digests[number].append(
-                answer["audit"]["digest"] if answer["outcome"] == DONE else f"{answer['outcome']}"
+                answer["audit"]["digest"] if answer["outcome"] == DONE else answer["outcome"]
             )
     for number, seen in digests.items():
         if len(seen) > 1:
             distinct = len(set(seen))
-            bound = None if distinct > 1 else 1.0 - 0.05 ** (1.0 / len(seen))
+            bound = None if distinct > 1 else bits.bound(len(seen))
             records[number]["audit"]["process"] = {"trials": len(seen), "distinct": distinct, "bound": bound}
 
 
@@ -98,14 +97,14 @@ def _write(ctx, number: int, record: dict[str, Any]) -> None:
     if audit is None:
         return
     ctx.tracer.fingerprint("result", number, bytes.fromhex(audit["digest"]))
-    for change in CHANGES:
+    for change in WHAT:
         if change in audit:
             ctx.tracer.value(f"distinct:{change}", audit[change]["distinct"], number)
 
 
 def _figures(records: list[dict[str, Any]]) -> dict[str, tuple[float, str]]:
     done = [record for record in records if record["outcome"] == DONE]
-    counts = {change: sum(differs(record, change) for record in done) for change in CHANGES}
+    counts = {change: sum(differs(record, change) for record in done) for change in WHAT}
     return {
         "operations": (len({record["operation"] for record in records}), ""),
         "cases": (len(records), ""),

@@ -81,6 +81,16 @@ LAUNCHERS = (
     ("PMI, as of MPICH's mpirun and of srun --mpi=pmi2", "PMI_SIZE", "PMI_RANK"),
     ("srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
 )
+# What launchers tell a rank by: a process that it starts for itself must not have them, or it would be a rank too.
+RANK_VARIABLES = ("PMI_", "PMIX_", "OMPI_COMM_", "PRTE_", "HYDI_", "HYDRA_")
+
+
+def without_rank(*prefixes: str) -> dict[str, str]:
+    """The environment of this process without the variables that make it a rank, and those that begin with one of
+    `prefixes`: for a program that it starts for itself."""
+    return {
+        key: value for key, value in os.environ.items() if not key.startswith((*RANK_VARIABLES, *prefixes))
+    }
 
 
 @dataclass(frozen=True)

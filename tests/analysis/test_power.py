@@ -3,7 +3,7 @@
 import pytest
 
 from analysis.power import bounded, percent, power_note, runs_needed
-from analysis.variability import bound
+from kernels.bits import bound
 
 
 @pytest.mark.parametrize("p, confidence, n", [(0.01, 0.95, 299), (0.001, 0.95, 2995), (0.5, 0.95, 5), (1.0, 0.95, 1),

@@ -7,7 +7,8 @@ import pytest
 
 from analysis.groups import grouped
 from analysis.load.frames import load
-from analysis.variability import EACH_OTHER, bound, effective, final, outcomes, pairs, reference, variability
+from analysis.variability import EACH_OTHER, effective, final, outcomes, pairs, reference, variability
+from kernels.bits import bound
 from miniapps.trace import Tracer
 from tests.analysis.synthetic import (
     BLOCKS,

@@ -344,4 +344,5 @@ def test_a_fresh_process_needs_no_other_import_to_draw_its_inputs():
     child = subprocess.run(
         argv, input=json.dumps(request) + "\n", capture_output=True, text=True, timeout=200
     )
-    assert json.loads(child.stdout)["audit"] == answer(request)["audit"]
+    ready, reply = child.stdout.splitlines()
+    assert ready == "ready" and json.loads(reply)["audit"] == answer(request)["audit"]
