@@ -1,0 +1,99 @@
+"""One step of training as a graph of ATen operations: plain data, without torch.
+
+Values are named; in the arguments of a node, a tensor is the string "%NAME". A node with one result gives it the node's
+own name, one with several NAME.0, NAME.1, ... All other arguments are numbers, strings, None and tuples of these; a
+dtype is a string such as "torch.float32". What says where memory lies (device, layout, memory format) is left out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """The name of a value, its shape, and its dtype (`float32`)."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """A value that the step is given: `key` is the name of the parameter or buffer, the position of an input, or the
+    name of a constant, whose elements are in `data` (little-endian, row-major)."""
+
+    tensor: Tensor
+    kind: Literal["parameter", "buffer", "input", "constant"]
+    key: str
+    data: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operation. `target`: `aten.mm.default`, or an operation of ours, `partition.NAME`; `where`: the line of the
+    source."""
+
+    name: str
+    target: str
+    args: tuple[Any, ...]
+    kwargs: tuple[tuple[str, Any], ...]
+    results: tuple[Tensor, ...]
+    where: str = ""
+
+    def operands(self) -> tuple[str, ...]:
+        """The names of the tensors among the arguments, in order; one may occur twice."""
+        return tuple(tensors_in((self.args, tuple(value for _, value in self.kwargs))))
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes in an order in which they can be computed; `gradients` and `updates` are pairs (key of a parameter or
+    buffer, name of a value)."""
+
+    sources: tuple[Source, ...]
+    nodes: tuple[Node, ...]
+    loss: str
+    gradients: tuple[tuple[str, str], ...]
+    updates: tuple[tuple[str, str], ...] = ()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every value by its name."""
+        values = {source.tensor.name: source.tensor for source in self.sources}
+        values.update((tensor.name, tensor) for node in self.nodes for tensor in node.results)
+        return values
+
+    def readers(self) -> dict[str, list[Node]]:
+        """The nodes that read each value, in order."""
+        by: dict[str, list[Node]] = defaultdict(list)
+        for node in self.nodes:
+            for name in dict.fromkeys(node.operands()):
+                by[name].append(node)
+        return by
+
+    def outputs(self) -> tuple[str, ...]:
+        """The values that leave the step: loss, gradients, updates."""
+        return (self.loss, *(name for _, name in self.gradients), *(name for _, name in self.updates))
+
+
+def tensors_in(argument: Any) -> Iterator[str]:
+    """The names of tensors in an argument, however deep."""
+    if isinstance(argument, str):
+        if argument.startswith("%"):
+            yield argument[1:]
+    elif isinstance(argument, tuple):
+        for part in argument:
+            yield from tensors_in(part)
+
+
+def replace(argument: Any, names: dict[str, str]) -> Any:
+    """The argument with other tensors: `names` maps old to new."""
+    if isinstance(argument, str) and argument.startswith("%"):
+        return "%" + names.get(argument[1:], argument[1:])
+    if isinstance(argument, tuple):
+        return tuple(replace(part, names) for part in argument)
+    return argument
