@@ -1,0 +1,21 @@
+"""The models, a module each with one contract; plain torch modules that know nothing of ranks.
+
+    Deck                          dataclass of sizes, and into how many blocks each axis is cut
+    module(deck)                  a torch.nn.Module; calling it on the inputs gives the loss, a scalar
+    inputs(deck, seed)            the tuple of its inputs
+    axes(deck)                    the logical axes of the problem
+    annotations(recipe, deck)     {parameter or position of an input: an axis, or None, per dim}, for each of RECIPES
+    RECIPES, TOGETHER             the recipes that it has; groups of axes that never cut one tensor
+
+An axis that annotates a larger dim cuts it in its major factor: `heads` = 4 in a dim of 64 is `heads:4*16`.
+"""
+
+from importlib import import_module
+from types import ModuleType
+
+MODELS = ("mlp", "gpt", "bert", "unet", "moe")
+
+
+def model(name: str) -> ModuleType:
+    """The module of the model `name`, one of MODELS."""
+    return import_module(f"miniapps.partition.models.{name}")

@@ -1,0 +1,45 @@
+"""What GPT, BERT and the mixture of experts share: attention, feed-forward part, embeddings."""
+
+import torch
+from torch.nn.functional import gelu, scaled_dot_product_attention
+
+
+def embeddings(deck):
+    """Of tokens and of places."""
+    return torch.nn.Embedding(deck.vocabulary, deck.width), torch.nn.Embedding(deck.tokens, deck.width)
+
+
+class Attention(torch.nn.Module):
+    """Attention with q, k and v as layers of their own, whose rows are heads x width of a head."""
+
+    def __init__(self, deck, causal: bool):
+        super().__init__()
+        self.heads, self.causal = deck.heads, causal
+        self.q = torch.nn.Linear(deck.width, deck.width)
+        self.k = torch.nn.Linear(deck.width, deck.width)
+        self.v = torch.nn.Linear(deck.width, deck.width)
+        self.out = torch.nn.Linear(deck.width, deck.width)
+
+    def attend(self, x):
+        """Of x (samples, tokens, width), the same shape."""
+        samples, tokens, width = x.shape
+        q, k, v = (
+            layer(x).view(samples, tokens, self.heads, width // self.heads).transpose(1, 2)
+            for layer in (self.q, self.k, self.v)
+        )
+        mixed = scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        return self.out(mixed.transpose(1, 2).reshape(samples, tokens, width))
+
+
+class Block(Attention):
+    """Attention and a feed-forward part, a layer norm before each, both added to what enters."""
+
+    def __init__(self, deck, causal: bool):
+        super().__init__(deck, causal)
+        self.norm1, self.norm2 = torch.nn.LayerNorm(deck.width), torch.nn.LayerNorm(deck.width)
+        self.up = torch.nn.Linear(deck.width, deck.feedforward)
+        self.down = torch.nn.Linear(deck.feedforward, deck.width)
+
+    def forward(self, x):
+        x = x + self.attend(self.norm1(x))
+        return x + self.down(gelu(self.up(self.norm2(x))))

@@ -1,0 +1,93 @@
+"""A decoder: embeddings, causal attention, layer norm before each part, cross entropy of the next token."""
+
+from dataclasses import dataclass
+
+from miniapps.partition.axes import Axis, evenly
+from miniapps.partition.models.attention import Block, embeddings
+
+RECIPES = ("dp", "tp", "dp+tp", "zero")
+TOGETHER = (("batch", "stored"),)
+CAUSAL = True
+
+
+@dataclass(frozen=True)
+class Deck:
+    """Sizes, and blocks of the axes. `width` is a multiple of `heads`, each of which is a block."""
+
+    samples: int = 14
+    tokens: int = 16
+    vocabulary: int = 96
+    width: int = 64
+    heads: int = 4
+    feedforward: int = 128
+    layers: int = 2
+    batch: int = 7
+    ff: int = 8
+    stored: int = 8
+
+
+def module(deck: Deck):
+    """The network with its loss: `forward(tokens (samples, tokens), targets)`."""
+    return network(deck, CAUSAL)
+
+
+def network(deck: Deck, causal: bool):
+    """Embeddings, blocks, a last layer norm, logits, their cross entropy."""
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    class Transformer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.position = embeddings(deck)
+            self.blocks = torch.nn.ModuleList(Block(deck, causal) for _ in range(deck.layers))
+            self.norm = torch.nn.LayerNorm(deck.width)
+            self.logits = torch.nn.Linear(deck.width, deck.vocabulary, bias=False)
+
+        def forward(self, tokens, targets):
+            places = torch.arange(tokens.shape[1], device=tokens.device)
+            h = self.embedding(tokens) + self.position(places)
+            for block in self.blocks:
+                h = block(h)
+            logits = self.logits(self.norm(h))
+            return cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+    return Transformer()
+
+
+def inputs(deck: Deck, seed: int = 0):
+    """Tokens and the targets, drawn."""
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.randint(0, deck.vocabulary, (deck.samples, deck.tokens + 1), generator=generator)
+    return drawn[:, :-1].contiguous(), drawn[:, 1:].contiguous()
+
+
+def axes(deck: Deck) -> tuple[Axis, ...]:
+    """batch, heads, ff (inner width of the feed-forward part) and stored (rows of weights, for `zero`)."""
+    return (
+        evenly("batch", deck.samples, deck.batch),
+        evenly("heads", deck.heads, deck.heads),
+        evenly("ff", deck.feedforward, deck.ff),
+        evenly("stored", deck.width, deck.stored),
+    )
+
+
+def annotations(recipe: str, deck: Deck):
+    """Megatron's (arXiv 1909.08053) under `tp`: q, k, v and the first layer by rows, the ones after them by columns."""
+    given = {}
+    if recipe in ("dp", "dp+tp", "zero"):
+        given |= {0: ("batch", None), 1: ("batch", None)}
+    if recipe in ("tp", "dp+tp"):
+        for layer in range(deck.layers):
+            block = f"blocks.{layer}."
+            for part in ("q", "k", "v"):
+                given |= {f"{block}{part}.weight": ("heads", None), f"{block}{part}.bias": ("heads",)}
+            given |= {
+                f"{block}out.weight": (None, "heads"),
+                f"{block}up.weight": ("ff", None),
+                f"{block}up.bias": ("ff",),
+                f"{block}down.weight": (None, "ff"),
+            }
+    return given

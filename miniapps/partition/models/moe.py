@@ -1,0 +1,93 @@
+"""A mixture of experts with dense dispatch (GShard, arXiv 2006.16668): tokens in groups, two experts for each token.
+
+A token takes the place in its expert's queue that follows from an integer scan of its group, and goes nowhere where
+the queue is full. Of experts with equal gates the lower one is taken.
+"""
+
+from dataclasses import dataclass
+
+from miniapps.partition.axes import Axis, evenly
+
+RECIPES = ("dp", "expert")
+TOGETHER = (("batch", "experts"),)
+
+
+@dataclass(frozen=True)
+class Deck:
+    """Sizes, and blocks of the axes. A sample is a group."""
+
+    samples: int = 8
+    tokens: int = 16
+    features: int = 24
+    width: int = 32
+    hidden: int = 64
+    experts: int = 4
+    capacity: int = 8
+    classes: int = 10
+    batch: int = 8
+
+
+def module(deck: Deck):
+    """The network with its loss: `forward(x (samples, tokens, features), labels (samples, tokens))`."""
+    import torch
+    from torch.nn.functional import cross_entropy, gelu, softmax
+
+    class Mixture(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.enter = torch.nn.Linear(deck.features, deck.width)
+            self.norm = torch.nn.LayerNorm(deck.width)
+            self.gate = torch.nn.Linear(deck.width, deck.experts, bias=False)
+            scale = deck.width**-0.5
+            self.up = torch.nn.Parameter(scale * torch.randn(deck.experts, deck.width, deck.hidden))
+            self.down = torch.nn.Parameter(scale * torch.randn(deck.experts, deck.hidden, deck.width))
+            self.output = torch.nn.Linear(deck.width, deck.classes)
+
+        def forward(self, x, labels):
+            h = self.enter(x)
+            h = h + self.mix(self.norm(h))
+            return cross_entropy(self.output(h).flatten(0, 1), labels.flatten())
+
+        def mix(self, x):
+            """The experts' answers to x (groups, tokens, width), weighted by the gates."""
+            combine = self.weights(softmax(self.gate(x), -1))
+            dispatch = (combine > 0).to(x.dtype)
+            sent = torch.einsum("gsec,gsm->egcm", dispatch, x)
+            hidden = gelu(torch.einsum("egcm,emh->egch", sent, self.up))
+            answers = torch.einsum("egch,ehm->egcm", hidden, self.down)
+            return torch.einsum("gsec,egcm->gsm", combine, answers)
+
+        def weights(self, gates):
+            """(groups, tokens, experts, capacity): the gate of a token at its place in the queue of an expert."""
+            experts = torch.arange(deck.experts, device=gates.device)
+            places = torch.arange(deck.capacity, device=gates.device)
+            first = (gates.argmax(-1, keepdim=True) == experts).to(gates.dtype)
+            second = ((gates * (1 - first)).argmax(-1, keepdim=True) == experts).to(gates.dtype)
+            chosen = (first + second).to(torch.int64)
+            place = chosen.cumsum(1) - chosen
+            here = (place.unsqueeze(-1) == places).to(gates.dtype)
+            return (gates * (first + second)).unsqueeze(-1) * here
+
+    return Mixture()
+
+
+def inputs(deck: Deck, seed: int = 0):
+    """Features and labels, drawn."""
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(deck.samples, deck.tokens, deck.features, generator=generator)
+    return x, torch.randint(0, deck.classes, (deck.samples, deck.tokens), generator=generator)
+
+
+def axes(deck: Deck) -> tuple[Axis, ...]:
+    """batch (groups) and experts."""
+    return evenly("batch", deck.samples, deck.batch), evenly("experts", deck.experts, deck.experts)
+
+
+def annotations(recipe: str, deck: Deck):
+    """Groups are cut; under `expert` also the experts, to whose owners tokens travel."""
+    given = {0: ("batch", None, None), 1: ("batch", None)}
+    if recipe == "expert":
+        given |= dict.fromkeys(("up", "down"), ("experts", None, None))
+    return given
