@@ -209,9 +209,9 @@ class Builder:
         updates = tuple(
             (self._key(key), self.names[name]) for name, key in self.signature.buffers_to_mutate.items()
         )
-        return Graph(
-            tuple(self.sources), tuple(self.nodes), self.names[backward.loss_output], gradients, updates
-        )
+        # Not backward.loss_output: where buffers are updated, that is the first of these (torch 2.13).
+        loss = self.names[self.signature.user_outputs[0]]
+        return Graph(tuple(self.sources), tuple(self.nodes), loss, gradients, updates)
 
     def take_source(self, node, position: dict[str, int]) -> None:
         """A parameter, buffer or input."""

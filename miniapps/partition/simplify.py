@@ -217,6 +217,20 @@ def parts(work: Simplifier, node: Node, args, kwargs) -> bool:
     return True
 
 
+def convolution(work: Simplifier, node: Node, args, kwargs) -> bool:
+    """The bias apart."""
+    (result,) = node.results
+    x, weight, bias, *how = args
+    if bias is None:
+        return False
+    value = work.put(node, "product", node.target, (x, weight, None, *how), result.shape, result.dtype)
+    spread = (1, result.shape[1], *[1] * (len(result.shape) - 2))
+    dtype = work.tensor(bias).dtype
+    added = work.put(node, "bias", "aten.view.default", (bias, spread), spread, dtype)
+    work.keep(node, "aten.add.Tensor", ("%" + value, "%" + added))
+    return True
+
+
 def convolution_gradients(work: Simplifier, node: Node, args, kwargs) -> bool:
     """A node for each gradient that is asked for."""
     gradient, x, weight, _, *how, _, _, groups, mask = args
@@ -250,6 +264,7 @@ REWRITES: dict[str, Callable[[Simplifier, Node, tuple, dict[str, Any]], bool]] =
     **dict.fromkeys(("slice", "select"), part),
     **dict.fromkeys(("split", "split_with_sizes"), parts),
     "_to_copy": copy_to,
+    "convolution": convolution,
     "convolution_backward": convolution_gradients,
 }
 

@@ -1,0 +1,27 @@
+"""How each operation may be cut: a module per family, each with a table RULES {operation: function}.
+
+    rule(node, tensors) -> Rule        tensors: of `node.operands()`, in this order
+
+An operation is the target without `aten.` and overload (`mm`). Where no function is known, or it finds nothing to cut,
+everything is whole and `Rule.reason` says why.
+"""
+
+from collections.abc import Callable, Sequence
+
+from miniapps.partition.graph import Node, Tensor
+from miniapps.partition.rules import contraction, lookup, pointwise, random, reduction, shape, window
+from miniapps.partition.rules.factors import Rule, all_whole
+from miniapps.partition.simplify import operation
+
+FAMILIES = (pointwise, shape, contraction, reduction, window, lookup, random)
+RULES: dict[str, Callable[[Node, Sequence[Tensor]], Rule]] = {
+    name: function for family in FAMILIES for name, function in family.RULES.items()
+}
+
+
+def rule(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """The rule of a node."""
+    known = RULES.get(operation(node.target))
+    if known is None:
+        return all_whole(node, tensors, f"no rule for {node.target}")
+    return known(node, tensors)

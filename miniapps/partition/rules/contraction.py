@@ -1,0 +1,38 @@
+"""Products of matrices and attention."""
+
+from collections.abc import Sequence
+
+from miniapps.partition.graph import Node, Tensor
+from miniapps.partition.rules.factors import CONTRACTING, Rule, all_whole, labelled
+
+SUBSCRIPTS = {"mm": "ik,kj->ij", "bmm": "bik,bkj->bij", "mv": "ik,k->i", "dot": "k,k->", "outer": "i,j->ij"}
+
+
+def product(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """By its subscripts, as einsum has them."""
+    operands, result = SUBSCRIPTS[node.target.split(".")[1]].split("->")
+    return labelled(
+        node, tensors, operands.split(","), [result], "matmul", priority=CONTRACTING, fill=0.0
+    )
+
+
+def attention(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """Samples and heads pass: query (b, h, q, d), key and value (b, h, k, d); a mask may broadcast."""
+    read, made = "bhqd bhkd bhkd".split(), "bhqd bhq".split()
+    if "backward" in node.target:  # gradient, q, k, v, result, logsumexp -> gradients of q, k, v
+        read, made = "bhqd bhqd bhkd bhkd bhqd bhq".split(), "bhqd bhkd bhkd".split()
+    if len(tensors) > len(read):
+        read.append("bhqk"[-len(tensors[-1].shape) :])
+    if tensors[1].shape[1] != tensors[0].shape[1]:
+        return all_whole(node, tensors, "queries and keys have different numbers of heads", "rowwise")
+    why = "attention is a softmax over all keys"
+    return labelled(
+        node, tensors, read, made, "rowwise", whole="qkd", priority=CONTRACTING, reason=why
+    )
+
+
+RULES = {
+    **dict.fromkeys(SUBSCRIPTS, product),
+    "_scaled_dot_product_flash_attention_for_cpu": attention,
+    "_scaled_dot_product_flash_attention_for_cpu_backward": attention,
+}

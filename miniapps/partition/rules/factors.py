@@ -1,0 +1,106 @@
+"""What a rule says: to which factors of an operation the dims of its operands and results belong (Shardy's factors).
+
+Every dim of a tensor is a list of labels, major to minor; dims with a label in common are cut alike. A product of
+matrices is `ik,kj->ij`. A label that a result lacks is summed: cut, it leaves a partial result. A label among `whole`
+is never cut. The dims of a window have one label, although operand and result differ in size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from miniapps.partition.graph import Node, Tensor
+
+Label = Hashable
+Labels = tuple[tuple[Label, ...], ...]  # per dim of a tensor
+
+ELEMENTWISE, NORMALISING, CONTRACTING = 0, 1, 2  # priorities of propagation
+
+
+@dataclass(frozen=True)
+class Reach:
+    """A window of an operation along `label`: what `steps.Window` says, by positions: of the operand that is read beyond
+    its block, and of the value whose places are asked about (a result where `of_result`)."""
+
+    label: Label
+    operand: int
+    of: int
+    of_result: bool
+    kernel: int
+    stride: int
+    dilation: int
+    padding: int
+    transposed: bool
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Labels of operands (as often as they occur) and results; see the page above.
+
+    `linear`: sets of positions of operands that may be partial together, the others not: then so is the result, without
+    a change to the sum. `fill`: what elements that pad a summed dim must be. `reason`: why labels are whole.
+    """
+
+    operands: tuple[Labels, ...]
+    results: tuple[Labels, ...]
+    sizes: Mapping[Label, int]
+    kernel: str
+    priority: int = ELEMENTWISE
+    whole: frozenset[Label] = frozenset()
+    combine: str = "sum"
+    linear: tuple[frozenset[int], ...] = ()
+    fill: float | None = None
+    reaches: tuple[Reach, ...] = ()
+    reason: str = ""
+    cuttable: frozenset[Label] = field(init=False)
+
+    def __post_init__(self):
+        object.__setattr__(self, "cuttable", frozenset(self.sizes) - self.whole)
+
+
+def labelled(
+    node: Node,
+    tensors: Sequence[Tensor],
+    operands: Sequence[Iterable],
+    results: Sequence[Iterable],
+    kernel: str,
+    sizes: Mapping[Label, int] | None = None,
+    whole: Iterable[Label] = (),
+    **more,
+) -> Rule:
+    """A rule from a label, or a tuple of labels, per dim; dims of size 1 have none, unless `sizes` says how they are cut.
+
+    `sizes` is needed for dims of several labels; the other labels have the size of their dims, those of windows that of
+    the results.
+    """
+    known: dict[Label, int] = dict(sizes or {})
+
+    def of(tensor: Tensor, dims: Iterable) -> Labels:
+        per_dim = []
+        for n, labels in zip(tensor.shape, dims, strict=True):
+            labels = labels if isinstance(labels, tuple) else (labels,)
+            if n == 1:
+                labels = ()
+            elif len(labels) == 1:
+                known.setdefault(labels[0], n)
+            per_dim.append(labels)
+        return tuple(per_dim)
+
+    made = [of(tensor, dims) for tensor, dims in zip(node.results, results, strict=True)]
+    read = [of(tensor, dims) for tensor, dims in zip(tensors, operands, strict=True)]
+    used = {label for labels in (*made, *read) for dim in labels for label in dim}
+    known = {label: n for label, n in known.items() if label in used}
+    return Rule(tuple(read), tuple(made), known, kernel, whole=frozenset(whole), **more)
+
+
+def all_whole(node: Node, tensors: Sequence[Tensor], reason: str, kernel: str = "torch") -> Rule:
+    """Nothing is cut, for this reason."""
+
+    def letters(k: int, tensor: Tensor):
+        return [(k, d) for d in range(len(tensor.shape))]
+
+    operands = [[(label,) for label in letters(k, t)] for k, t in enumerate(tensors)]
+    results = [[(label,) for label in letters(-1 - k, t)] for k, t in enumerate(node.results)]
+    labels = [label for dims in (*operands, *results) for (label,) in dims]
+    return labelled(node, tensors, operands, results, kernel, whole=labels, priority=CONTRACTING, reason=reason)

@@ -1,0 +1,72 @@
+"""Rows chosen by indices, and rows added at indices. The dim that indices point into is whole."""
+
+from collections.abc import Sequence
+
+from miniapps.partition.graph import Node, Tensor
+from miniapps.partition.rules.factors import NORMALISING, Rule, all_whole, labelled
+
+TABLE = "rows that indices point to are whole"
+
+
+def embedding(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """(rows, columns), indices -> (indices, columns)."""
+    places = [f"i{d}" for d in range(len(tensors[1].shape))]
+    return labelled(
+        node, tensors, [["row", "column"], places], [[*places, "column"]], "lookup", whole=["row"],
+        priority=NORMALISING, reason=TABLE,
+    )  # fmt: skip
+
+
+def embedding_gradient(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """(indices, columns), indices -> (rows, columns): a sum over the places of the indices."""
+    if len(node.args) > 4 and node.args[4]:
+        return all_whole(node, tensors, "scaled by how often an index occurs", "scatter")
+    places = [f"i{d}" for d in range(len(tensors[1].shape))]
+    return labelled(
+        node, tensors, [[*places, "column"], places], [["row", "column"]], "scatter", whole=["row"],
+        priority=NORMALISING, fill=0.0, reason=TABLE,
+    )  # fmt: skip
+
+
+def index_select(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """Rows of dim `dim`, by a vector of indices."""
+    rank = len(tensors[0].shape)
+    dim = node.args[1] % rank
+    dims = list(range(rank))
+    result = ["i" if d == dim else d for d in dims]
+    return labelled(
+        node, tensors, [dims, ["i"]], [result], "lookup", whole=[dim], priority=NORMALISING, reason=TABLE
+    )
+
+
+def at_indices(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """gather, scatter, scatter_add: dim `dim` is whole, the others pass where all tensors have the same size there."""
+    rank = len(node.results[0].shape)
+    dim = node.args[1] % rank
+    shapes = [tensor.shape for tensor in (*tensors, *node.results)]
+    if any(len(s) != rank for s in shapes):
+        return all_whole(node, tensors, "tensors of another rank", "lookup")
+    whole, labels = [], []
+    for k, shape in enumerate(shapes):
+        own = []
+        for d in range(rank):
+            alike = d != dim and all(other[d] == shape[d] for other in shapes)
+            label = d if alike else (k, d)
+            own.append((label,))
+            if not alike:
+                whole.append(label)
+        labels.append(own)
+    kernel = "scatter" if "scatter" in node.target else "lookup"
+    why = f"dim {dim} is what indices point into"
+    return labelled(
+        node, tensors, labels[: len(tensors)], labels[len(tensors) :], kernel, whole=whole,
+        priority=NORMALISING, reason=why,
+    )  # fmt: skip
+
+
+RULES = {
+    "embedding": embedding,
+    "embedding_dense_backward": embedding_gradient,
+    "index_select": index_select,
+    **dict.fromkeys(("gather", "scatter", "scatter_add"), at_indices),
+}

@@ -1,0 +1,129 @@
+"""From cuts of tensors to factors of an operation and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from miniapps.partition.axes import Axis, Cut, Dim, is_cut, merge, split
+from miniapps.partition.rules.factors import Label, Labels, Rule
+
+Assignment = dict[Label, Dim]  # of the labels that are cut
+
+
+class Axes:
+    """The axes of a problem: `slots[axis]` is the group that it belongs to (`together`), else itself."""
+
+    def __init__(self, axes: Iterable[Axis], together: Iterable[Iterable[str]] = ()):
+        self.by_name = {axis.name: axis for axis in axes}
+        self.place = {name: k for k, name in enumerate(self.by_name)}
+        self.slots = {name: name for name in self.by_name}
+        for group in together:
+            members = [name for name in group if name in self.by_name]
+            self.slots.update((name, members[0]) for name in members)
+        self._fits: dict[tuple[str, int], bool] = {}
+
+    def fits(self, axis: str, size: int) -> bool:
+        """Whether every block has an element of a factor of `size`."""
+        known = self._fits.get((axis, size))
+        if known is None:
+            starts = self.by_name[axis].at(size)
+            known = all(a < b for a, b in zip(starts, starts[1:], strict=False))
+            self._fits[axis, size] = known
+        return known
+
+    def ordered(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Without repetitions, in the order of the problem."""
+        return tuple(sorted(set(names), key=self.place.__getitem__))
+
+
+def parts(rule: Rule, labels: tuple[Label, ...], dim: Dim) -> list[tuple[Label, Dim]]:
+    """What the cut of a dim says of its labels; nothing of those that cannot be cut so."""
+    if len(labels) == 1:
+        size = rule.sizes[labels[0]]
+        if len(dim) == 1 and dim[0][0] != size:  # a window: another size on this side
+            dim = ((size, dim[0][1]),)
+        found: list[Dim] | None = [dim]
+    else:
+        found = split(dim, [rule.sizes[label] for label in labels])
+    if found is None:
+        return []
+    return [(label, part) for label, part in zip(labels, found, strict=True) if label in rule.cuttable and is_cut(part)]
+
+
+def take(rule: Rule, labels: Labels, cut: Cut, into: Assignment, axes: Axes) -> bool:
+    """Add to an assignment what the cut of one tensor says; False where something contradicts it, and is left out.
+
+    An operation has an axis, and one of its slot, in one label alone.
+    """
+    agreed = True
+    for of_dim, dim in zip(labels, cut, strict=True):
+        if not is_cut(dim):
+            continue
+        for label, part in parts(rule, of_dim, dim):
+            before = into.get(label)
+            merged = part if before is None else merge(before, part)
+            if merged == before:
+                continue
+            if merged is None or _taken(merged, label, into, axes):
+                agreed = False
+            else:
+                into[label] = merged
+    return agreed
+
+
+def _taken(dim: Dim, label: Label, into: Assignment, axes: Axes) -> bool:
+    """Whether another label has an axis, or one of its slot, of `dim`; or `dim` has two of a slot."""
+    slots = [axes.slots[axis] for _, axis in dim if axis is not None]
+    if len(set(slots)) < len(slots):
+        return True
+    return any(
+        axes.slots[axis] in slots for other, had in into.items() if other != label for _, axis in had if axis is not None
+    )
+
+
+def fitting(rule: Rule, assignment: Assignment, shapes: Callable[[], Iterable[tuple[Labels, tuple[int, ...]]]], axes: Axes) -> Assignment:
+    """Without windows whose tensors are too small for the blocks."""
+    gone = set()
+    for reach in rule.reaches:
+        dim = assignment.get(reach.label)
+        if dim is None:
+            continue
+        axis = dim[0][1]
+        sizes = [
+            n for labels, shape in shapes() for of_dim, n in zip(labels, shape, strict=True) if reach.label in of_dim
+        ]
+        if len(dim) > 1 or axis is None or not all(axes.fits(axis, n) for n in sizes):
+            gone.add(reach.label)
+    return {label: dim for label, dim in assignment.items() if label not in gone} if gone else assignment
+
+
+def cut_of(labels: Labels, shape: tuple[int, ...], assignment: Mapping[Label, Dim], sizes: Mapping[Label, int]) -> Cut:
+    """The cut of a tensor that an assignment comes to."""
+    cut = []
+    for of_dim, n in zip(labels, shape, strict=True):
+        if n == 1:
+            cut.append(())
+        elif len(of_dim) == 1:
+            dim = assignment.get(of_dim[0])
+            if dim is None:
+                cut.append(((n, None),))
+            elif len(dim) == 1 and dim[0][0] != n:
+                cut.append(((n, dim[0][1]),))
+            else:
+                cut.append(dim)
+        else:
+            factors: list = []
+            for label in of_dim:
+                factors.extend(assignment.get(label) or ((sizes[label], None),))
+            cut.append(_joined(factors))
+    return tuple(cut)
+
+
+def _joined(factors: list) -> Dim:
+    joined: list = []
+    for n, axis in factors:
+        if axis is None and joined and joined[-1][1] is None:
+            joined[-1] = (joined[-1][0] * n, None)
+        else:
+            joined.append((n, axis))
+    return tuple(joined)

@@ -1,0 +1,17 @@
+"""Random numbers: keyed by node and global element, so every dim passes."""
+
+from collections.abc import Sequence
+
+from miniapps.partition.graph import Node, Tensor
+from miniapps.partition.rules.factors import Rule, labelled
+
+NAMES = ("rand", "randn", "bernoulli", "native_dropout", "rand_like", "randn_like")
+
+
+def drawn(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """Operands and results have one shape."""
+    dims = range(len(node.results[0].shape))
+    return labelled(node, tensors, [dims] * len(tensors), [dims] * len(node.results), "random")
+
+
+RULES = dict.fromkeys(NAMES, drawn)

@@ -1,0 +1,82 @@
+"""Sums, extremes, and operations on whole rows: softmax, layer norm, scans, choices of the largest."""
+
+from collections.abc import Sequence
+from math import inf
+
+from miniapps.partition.graph import Node, Tensor
+from miniapps.partition.rules.factors import NORMALISING, Rule, labelled
+from miniapps.partition.rules.shape import along
+from miniapps.partition.simplify import operation
+
+COMBINED = {"sum": ("sum", 0.0), "amax": ("max", -inf), "amin": ("min", inf)}  # how partials meet, what pads
+
+
+def reduce(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """Dims that are summed leave partial sums where they are cut; so do those of which the extreme is asked for."""
+    x, dims, keep = tensors[0], node.args[1], node.args[2]
+    rank = len(x.shape)
+    kept = range(rank) if keep else [d for d in range(rank) if d not in dims]
+    combine, fill = COMBINED[operation(node.target)]
+    # The sum of partial sums over other dims is the partial sum.
+    linear = (frozenset({0}),) if combine == "sum" and x.dtype == node.results[0].dtype else ()
+    kernel = "rowsum" if combine == "sum" else "rowwise"
+    return labelled(node, tensors, [range(rank)], [kept], kernel, combine=combine, fill=fill, linear=linear)
+
+
+def softmax(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """The dim that is normalised is whole; so in the backward pass, whose dim is the argument after two tensors."""
+    dim = node.args[len(tensors)]
+    why = f"dim {dim} is normalised"
+    return along(node, tensors, dim, "rowwise", why, priority=NORMALISING)
+
+
+def scan(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """The dim that is scanned, or sorted, is whole."""
+    dim = node.args[1] if len(node.args) > 1 else 0
+    return along(node, tensors, dim, "rowwise", f"dim {dim} is scanned", priority=NORMALISING)
+
+
+def choose(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """argmax and its like: the dim that is chosen from is whole."""
+    rank = len(tensors[0].shape)
+    dim, keep = (*node.args[1:], None, False)[:2] if len(node.args) < 3 else node.args[1:3]
+    chosen = list(range(rank)) if dim is None else [dim % rank]
+    kept = range(rank) if keep else [d for d in range(rank) if d not in chosen]
+    return labelled(
+        node, tensors, [range(rank)], [kept] * len(node.results), "rowwise", whole=chosen,
+        priority=NORMALISING, reason="the largest of whole rows is chosen",
+    )  # fmt: skip
+
+
+def layer_norm(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """Leading dims pass, normalised dims are whole."""
+    rank = len(tensors[0].shape)
+    normal = list(range(rank - len(node.args[1]), rank))
+    operands = [range(rank), *[normal] * (len(tensors) - 1)]
+    return labelled(
+        node, tensors, operands, [range(rank)] * 3, "rowwise", whole=normal, priority=NORMALISING,
+        reason="normalised dims are whole",
+    )  # fmt: skip
+
+
+def layer_norm_backward(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """Gradient of the operand: as forward. Gradients of weight and bias: sums over the leading dims."""
+    rank = len(tensors[0].shape)
+    normal = list(range(rank - len(node.args[2]), rank))
+    operands = [range(rank)] * 4 + [normal] * (len(tensors) - 4)
+    results = [range(rank) if result.name.endswith(".0") else normal for result in node.results]
+    return labelled(
+        node, tensors, operands, results, "rowwise", whole=normal, priority=NORMALISING, fill=0.0,
+        reason="normalised dims are whole",
+    )  # fmt: skip
+
+
+RULES = {
+    **dict.fromkeys(COMBINED, reduce),
+    **dict.fromkeys(("_softmax", "_log_softmax"), softmax),
+    **dict.fromkeys(("_softmax_backward_data", "_log_softmax_backward_data"), softmax),
+    **dict.fromkeys(("cumsum", "cumprod", "logcumsumexp"), scan),
+    **dict.fromkeys(("argmax", "argmin"), choose),
+    "native_layer_norm": layer_norm,
+    "native_layer_norm_backward": layer_norm_backward,
+}

@@ -1,0 +1,146 @@
+"""Operations that move or copy elements, or make them from their place."""
+
+from collections.abc import Sequence
+
+from miniapps.partition.graph import Node, Tensor
+from miniapps.partition.rules.factors import Rule, all_whole, labelled
+
+FIRST = (frozenset({0}),)
+
+
+def view(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """Both shapes in their common factors; dims without a common boundary are whole."""
+    (x,), (result,) = tensors, node.results
+    old, new, sizes, whole = common(x.shape, result.shape)
+    return labelled(node, tensors, [old], [new], "view", sizes, whole, linear=FIRST)
+
+
+def common(old: Sequence[int], new: Sequence[int]):
+    """(labels per old dim, labels per new dim, sizes, whole labels) of the finest factors that both shapes consist of.
+
+    From minor to major, a boundary is where both sides have the same number of elements behind it. A dim that begins or
+    ends between boundaries of the other side, without a whole number of elements there, shares no factor with it.
+    """
+    sizes: dict = {}
+    whole = []
+    of_old: list[list] = [[] for _ in old]
+    of_new: list[list] = [[] for _ in new]
+    i, j = len(old) - 1, len(new) - 1
+    left = right = 1  # what is left of dims i and j
+    while True:
+        while left == 1 and i >= 0:
+            left, i = old[i], i - 1
+        while right == 1 and j >= 0:
+            right, j = new[j], j - 1
+        if left == 1 or right == 1:
+            break
+        label = len(sizes)
+        if left % right == 0 or right % left == 0:
+            size = min(left, right)
+            sizes[label] = size
+            of_old[i + 1].insert(0, label)
+            of_new[j + 1].insert(0, label)
+            left, right = left // size, right // size
+            continue
+        # No common factor here: whole, with all that follows until both sides have a boundary again.
+        a, b = left, right
+        first, second = [i + 1], [j + 1]
+        while a != b:
+            if a < b:
+                a, i = a * old[i], i - 1
+                first.append(i + 1)
+            else:
+                b, j = b * new[j], j - 1
+                second.append(j + 1)
+        for dims, parts in ((first, of_old), (second, of_new)):
+            for d in dims:
+                label = len(sizes)
+                behind = 1
+                for known in parts[d]:
+                    behind *= sizes[known]
+                sizes[label] = (old if parts is of_old else new)[d] // behind
+                parts[d].insert(0, label)
+                whole.append(label)
+        left = right = 1
+    return [tuple(p) for p in of_old], [tuple(p) for p in of_new], sizes, whole
+
+
+def permute(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """Dims in another order."""
+    order = node.args[1]
+    return labelled(node, tensors, [range(len(order))], [order], "view", linear=FIRST)
+
+
+def expand(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """New dims, and dims of size 1 repeated."""
+    rank = len(node.results[0].shape)
+    return labelled(node, tensors, [range(rank - len(tensors[0].shape), rank)], [range(rank)], "view")
+
+
+def along(node: Node, tensors: Sequence[Tensor], dim: int, kernel: str, reason: str, **more) -> Rule:
+    """All operands and results have the same dims, of which `dim` is whole."""
+    rank = len(node.results[0].shape)
+    operands = [range(rank)] * len(tensors)
+    own = [*range(rank)]
+    return labelled(
+        node, tensors, operands, [own] * len(node.results), kernel, whole=[dim % rank], reason=reason, **more
+    )
+
+
+def cat(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """The dim in which tensors are joined is whole."""
+    dim = node.args[1] if len(node.args) > 1 else 0
+    if any(len(tensor.shape) != len(node.results[0].shape) for tensor in tensors):
+        return all_whole(node, tensors, "tensors of another rank are joined", "view")
+    together = (frozenset(range(len(tensors))),)
+    return along(node, tensors, dim, "view", f"dim {dim} is joined", linear=together)
+
+
+def slice_of(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """The dim of which a part is taken is whole."""
+    dim = node.args[1]
+    return along(node, tensors, dim, "view", f"a part of dim {dim} is taken", linear=FIRST)
+
+
+def pad(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """Dims that get a border are whole."""
+    rank, border = len(node.results[0].shape), node.args[1]
+    padded = [rank - 1 - k for k in range(len(border) // 2) if border[2 * k] or border[2 * k + 1]]
+    dims = range(rank)
+    return labelled(node, tensors, [dims], [dims], "view", whole=padded, reason="padded dims are whole")
+
+
+def flip(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """Reversed dims are whole."""
+    rank = len(node.results[0].shape)
+    turned = [d % rank for d in node.args[1]]
+    return labelled(
+        node, tensors, [range(rank)], [range(rank)], "view", whole=turned, reason="reversed dims are whole"
+    )
+
+
+def diagonal_part(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """tril and triu: the last two dims are whole."""
+    rank = len(node.results[0].shape)
+    dims = range(rank)
+    last = [rank - 2, rank - 1]
+    return labelled(node, tensors, [dims], [dims], "view", whole=last, reason="the last two dims are a matrix", linear=FIRST)
+
+
+def create(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """Elements known from their place: any cut."""
+    return labelled(node, (), (), [range(len(node.results[0].shape))], "create")
+
+
+RULES = {
+    "view": view,
+    "permute": permute,
+    "expand": expand,
+    "cat": cat,
+    "slice": slice_of,
+    "constant_pad_nd": pad,
+    "flip": flip,
+    "tril": diagonal_part,
+    "triu": diagonal_part,
+    **dict.fromkeys(("full", "arange", "eye", "linspace"), create),
+}
