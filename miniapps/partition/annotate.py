@@ -53,7 +53,9 @@ def fitted(graph: Graph, axes: Axes, annotations: Given) -> list[Annotated]:
         annotation = given if isinstance(given, Annotation) else Annotation(tuple(given))
         source = by_key.get(str(key))
         if source is None:
-            raise AnnotationError(f"annotation of {key!r}: no parameter, buffer or input of that name; there are {listed(by_key)}")
+            raise AnnotationError(
+                f"annotation of {key!r}: no parameter, buffer or input of that name; there are {listed(by_key)}"
+            )
         cut = cut_by(source, annotation.dims, axes)
         found.append(Annotated(source.tensor.name, source.key, cut, annotation.priority, annotation.stored))
     return found
@@ -69,7 +71,9 @@ def cut_by(source: Source, dims: Sequence[str | None], axes: Axes) -> Cut:
     """The cut of a source by an axis per dim; raises AnnotationError."""
     where, shape = f"annotation of {source.key}", source.tensor.shape
     if len(dims) != len(shape):
-        raise AnnotationError(f"{where}: {len(dims)} dims for a tensor of shape {shape}; give an axis or None per dim")
+        raise AnnotationError(
+            f"{where}: {len(dims)} dims for a tensor of shape {shape}; give an axis or None per dim"
+        )
     seen: dict[str, str] = {}
     cut = []
     for d, (axis, n) in enumerate(zip(dims, shape, strict=True)):
@@ -113,7 +117,11 @@ def require_agreement(node: Node, rule, origins: list[tuple[Annotated, Cut] | No
         for of_dim, dim in zip(labels, cut, strict=True):
             for label, part in parts(rule, of_dim, dim):
                 other, had = by_label.setdefault(label, (annotated, part))
-                if had[0][1] != part[0][1] and other.priority == annotated.priority and other is not annotated:
+                if (
+                    had[0][1] != part[0][1]
+                    and other.priority == annotated.priority
+                    and other is not annotated
+                ):
                     raise AnnotationError(
                         f"annotations conflict at {node.name} ({node.target}, {node.where}): {other.key} is cut "
                         f"{text(other.cut)} and {annotated.key} {text(annotated.cut)}, whose axes {had[0][1]} and "

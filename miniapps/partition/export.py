@@ -66,7 +66,9 @@ def advice(error: Exception) -> str:
         return "the step mixes devices: move module and inputs to one device before it is exported"
     if "scalar" in message or "loss" in message:
         return "the module must return one scalar, the loss, that depends on its parameters"
-    return "the step cannot be exported: it must be a torch.nn.Module whose call on the inputs is a scalar loss"
+    return (
+        "the step cannot be exported: it must be a torch.nn.Module whose call on the inputs is a scalar loss"
+    )
 
 
 def require_one_device(module, inputs: Sequence[Any]) -> None:
@@ -74,7 +76,9 @@ def require_one_device(module, inputs: Sequence[Any]) -> None:
     where: dict[str, str] = {}
     for name, tensor in (*module.named_parameters(), *module.named_buffers(), *enumerate(inputs)):
         if not hasattr(tensor, "device"):
-            raise ExportError(f"input {name} is {type(tensor).__name__}, not a tensor; put what is fixed into the module")
+            raise ExportError(
+                f"input {name} is {type(tensor).__name__}, not a tensor; put what is fixed into the module"
+            )
         where.setdefault(str(tensor.device), f"input {name}" if isinstance(name, int) else name)
     if len(where) > 1:
         placed = "; ".join(f"{name} on {device}" for device, name in where.items())
@@ -90,10 +94,22 @@ def decompositions() -> dict[Any, Callable]:
     composite = [
         *(aten.nll_loss_forward, aten.nll_loss_backward, aten.nll_loss2d_forward, aten.nll_loss2d_backward),
         *(aten.mse_loss, aten.mse_loss_backward, aten.smooth_l1_loss, aten.smooth_l1_loss_backward),
-        *(aten.binary_cross_entropy, aten.binary_cross_entropy_backward, aten.huber_loss, aten.huber_loss_backward),
+        *(
+            aten.binary_cross_entropy,
+            aten.binary_cross_entropy_backward,
+            aten.huber_loss,
+            aten.huber_loss_backward,
+        ),
         *(aten.binary_cross_entropy_with_logits, aten._unsafe_view),
         *(aten.native_group_norm, aten.native_group_norm_backward, aten.addcmul, aten.addcdiv, aten.stack),
-        *(aten.new_zeros, aten.new_ones, aten.new_full, aten.new_empty, aten.select_backward, aten.slice_backward),
+        *(
+            aten.new_zeros,
+            aten.new_ones,
+            aten.new_full,
+            aten.new_empty,
+            aten.select_backward,
+            aten.slice_backward,
+        ),
     ]
     table = dict(get_decompositions(composite))
 
@@ -108,7 +124,9 @@ def decompositions() -> dict[Any, Callable]:
         dims = list(range(x.dim()) if not dim else dim)
         count = prod(x.shape[d] for d in dims)
         apart = x - torch.sum(x, dims, True) / count
-        return torch.sum(apart * apart, dims, keepdim) / max(0, count - (1 if correction is None else correction))
+        return torch.sum(apart * apart, dims, keepdim) / max(
+            0, count - (1 if correction is None else correction)
+        )
 
     def batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps):
         """Of all samples in training: sums over samples and places, whoever holds them."""
@@ -142,7 +160,9 @@ def decompositions() -> dict[Any, Callable]:
             running_var.copy_(new_var)
         return result, mean, rstd
 
-    def batch_norm_backward(grad, x, weight, running_mean, running_var, saved_mean, saved_rstd, train, eps, mask):
+    def batch_norm_backward(
+        grad, x, weight, running_mean, running_var, saved_mean, saved_rstd, train, eps, mask
+    ):
         kept, plane = (1, -1, *[1] * (x.dim() - 2)), [0, *range(2, x.dim())]
         mean, rstd = (saved_mean, saved_rstd) if train else (running_mean, torch.rsqrt(running_var + eps))
         normal = (x - mean.view(kept)) * rstd.view(kept)
@@ -263,7 +283,9 @@ class Builder:
         if argument is None or isinstance(argument, (bool, int, float, str)):
             return argument
         if type(argument).__name__ in ("SymInt", "SymFloat", "SymBool"):
-            raise ExportError("the step has a shape that depends on values; use sizes that are fixed beforehand")
+            raise ExportError(
+                "the step has a shape that depends on values; use sizes that are fixed beforehand"
+            )
         return str(argument)
 
     @staticmethod

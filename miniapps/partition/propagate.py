@@ -30,7 +30,12 @@ class Ruled:
         self.made = node.results
         self.tensors = (*self.read, *self.made)
         # Layers repeat: rules depend on shapes and arguments, not on names.
-        key = (node.target, anonymous(node.args), tuple((t.shape, t.dtype) for t in self.tensors), self._numbers())
+        key = (
+            node.target,
+            anonymous(node.args),
+            tuple((t.shape, t.dtype) for t in self.tensors),
+            self._numbers(),
+        )
         if key not in known:
             known[key] = rule(node, self.read)
         self.rule: Rule = known[key]
@@ -62,7 +67,9 @@ def ruled(graph: Graph) -> list[Ruled]:
     return [Ruled(node, values, known) for node in graph.nodes]
 
 
-def propagate(graph: Graph, nodes: Sequence[Ruled], axes: Axes, annotated: Iterable[Annotated]) -> dict[str, Cut]:
+def propagate(
+    graph: Graph, nodes: Sequence[Ruled], axes: Axes, annotated: Iterable[Annotated]
+) -> dict[str, Cut]:
     """The cut that each value would like to have. Raises AnnotationError where annotations conflict."""
     flowing = [a for a in annotated if not a.stored]
     check_conflicts(nodes, flowing, axes)
@@ -149,11 +156,15 @@ def check_conflicts(nodes: Sequence[Ruled], annotated: Iterable[Annotated], axes
         found = [origins.get(tensor.name) for tensor in node.read]
         if sum(origin is not None for origin in found) > 1:
             require_agreement(node.node, node.rule, found)
-        if len(node.read) == 1 and found[0] is not None and node.rule.kernel == "view" and len(node.made) == 1:
+        if (
+            len(node.read) == 1
+            and found[0] is not None
+            and node.rule.kernel == "view"
+            and len(node.made) == 1
+        ):
             assignment: Assignment = {}
             annotation, cut = found[0]
             take(node.rule, node.rule.operands[0], cut, assignment, axes)
             (result,) = node.made
             moved = cut_of(node.rule.results[0], result.shape, assignment, node.rule.sizes)
             origins[result.name] = annotation, moved
-

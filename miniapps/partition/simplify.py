@@ -75,7 +75,9 @@ class Simplifier:
         self.order.append(made)
         self.nodes.update((tensor.name, made) for tensor in results)
 
-    def put(self, node: Node, suffix: str, target: str, args: tuple, shape: tuple[int, ...], dtype: str) -> str:
+    def put(
+        self, node: Node, suffix: str, target: str, args: tuple, shape: tuple[int, ...], dtype: str
+    ) -> str:
         """The value of a node of one result that stands before `node`."""
         tensor = Tensor(f"{node.name}_{suffix}", shape, dtype)
         self.tensors[tensor.name] = tensor
@@ -278,5 +280,3 @@ def live(graph: Graph) -> Graph:
             wanted.update(node.operands())
     sources = tuple(s for s in graph.sources if s.kind != "constant" or s.tensor.name in wanted)
     return Graph(sources, tuple(reversed(kept)), graph.loss, graph.gradients, graph.updates)
-
-

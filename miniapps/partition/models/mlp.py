@@ -64,5 +64,9 @@ def annotations(recipe: str, deck: Deck):
     if recipe in ("dp", "dp+tp", "zero"):
         given |= {0: ("batch", None), 1: ("batch",)}
     if recipe in ("tp", "dp+tp"):
-        given |= {"first.weight": ("hidden", None), "first.bias": ("hidden",), "second.weight": (None, "hidden")}
+        given |= {
+            "first.weight": ("hidden", None),
+            "first.bias": ("hidden",),
+            "second.weight": (None, "hidden"),
+        }
     return given

@@ -11,9 +11,7 @@ SUBSCRIPTS = {"mm": "ik,kj->ij", "bmm": "bik,bkj->bij", "mv": "ik,k->i", "dot": 
 def product(node: Node, tensors: Sequence[Tensor]) -> Rule:
     """By its subscripts, as einsum has them."""
     operands, result = SUBSCRIPTS[node.target.split(".")[1]].split("->")
-    return labelled(
-        node, tensors, operands.split(","), [result], "matmul", priority=CONTRACTING, fill=0.0
-    )
+    return labelled(node, tensors, operands.split(","), [result], "matmul", priority=CONTRACTING, fill=0.0)
 
 
 def attention(node: Node, tensors: Sequence[Tensor]) -> Rule:
@@ -26,9 +24,7 @@ def attention(node: Node, tensors: Sequence[Tensor]) -> Rule:
     if tensors[1].shape[1] != tensors[0].shape[1]:
         return all_whole(node, tensors, "queries and keys have different numbers of heads", "rowwise")
     why = "attention is a softmax over all keys"
-    return labelled(
-        node, tensors, read, made, "rowwise", whole="qkd", priority=CONTRACTING, reason=why
-    )
+    return labelled(node, tensors, read, made, "rowwise", whole="qkd", priority=CONTRACTING, reason=why)
 
 
 RULES = {

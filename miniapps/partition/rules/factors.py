@@ -103,4 +103,6 @@ def all_whole(node: Node, tensors: Sequence[Tensor], reason: str, kernel: str = 
     operands = [[(label,) for label in letters(k, t)] for k, t in enumerate(tensors)]
     results = [[(label,) for label in letters(-1 - k, t)] for k, t in enumerate(node.results)]
     labels = [label for dims in (*operands, *results) for (label,) in dims]
-    return labelled(node, tensors, operands, results, kernel, whole=labels, priority=CONTRACTING, reason=reason)
+    return labelled(
+        node, tensors, operands, results, kernel, whole=labels, priority=CONTRACTING, reason=reason
+    )

@@ -24,7 +24,7 @@ def embedding_gradient(node: Node, tensors: Sequence[Tensor]) -> Rule:
     places = [f"i{d}" for d in range(len(tensors[1].shape))]
     return labelled(
         node, tensors, [[*places, "column"], places], [["row", "column"]], "scatter", whole=["row"],
-        priority=NORMALISING, fill=0.0, reason=TABLE,
+        priority=NORMALISING, fill=0.0, linear=(frozenset({0}),), reason=TABLE,
     )  # fmt: skip
 
 

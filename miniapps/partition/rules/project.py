@@ -47,7 +47,11 @@ def parts(rule: Rule, labels: tuple[Label, ...], dim: Dim) -> list[tuple[Label, 
         found = split(dim, [rule.sizes[label] for label in labels])
     if found is None:
         return []
-    return [(label, part) for label, part in zip(labels, found, strict=True) if label in rule.cuttable and is_cut(part)]
+    return [
+        (label, part)
+        for label, part in zip(labels, found, strict=True)
+        if label in rule.cuttable and is_cut(part)
+    ]
 
 
 def take(rule: Rule, labels: Labels, cut: Cut, into: Assignment, axes: Axes) -> bool:
@@ -77,11 +81,20 @@ def _taken(dim: Dim, label: Label, into: Assignment, axes: Axes) -> bool:
     if len(set(slots)) < len(slots):
         return True
     return any(
-        axes.slots[axis] in slots for other, had in into.items() if other != label for _, axis in had if axis is not None
+        axes.slots[axis] in slots
+        for other, had in into.items()
+        if other != label
+        for _, axis in had
+        if axis is not None
     )
 
 
-def fitting(rule: Rule, assignment: Assignment, shapes: Callable[[], Iterable[tuple[Labels, tuple[int, ...]]]], axes: Axes) -> Assignment:
+def fitting(
+    rule: Rule,
+    assignment: Assignment,
+    shapes: Callable[[], Iterable[tuple[Labels, tuple[int, ...]]]],
+    axes: Axes,
+) -> Assignment:
     """Without windows whose tensors are too small for the blocks."""
     gone = set()
     for reach in rule.reaches:
@@ -90,14 +103,19 @@ def fitting(rule: Rule, assignment: Assignment, shapes: Callable[[], Iterable[tu
             continue
         axis = dim[0][1]
         sizes = [
-            n for labels, shape in shapes() for of_dim, n in zip(labels, shape, strict=True) if reach.label in of_dim
+            n
+            for labels, shape in shapes()
+            for of_dim, n in zip(labels, shape, strict=True)
+            if reach.label in of_dim
         ]
         if len(dim) > 1 or axis is None or not all(axes.fits(axis, n) for n in sizes):
             gone.add(reach.label)
     return {label: dim for label, dim in assignment.items() if label not in gone} if gone else assignment
 
 
-def cut_of(labels: Labels, shape: tuple[int, ...], assignment: Mapping[Label, Dim], sizes: Mapping[Label, int]) -> Cut:
+def cut_of(
+    labels: Labels, shape: tuple[int, ...], assignment: Mapping[Label, Dim], sizes: Mapping[Label, int]
+) -> Cut:
     """The cut of a tensor that an assignment comes to."""
     cut = []
     for of_dim, n in zip(labels, shape, strict=True):

@@ -124,7 +124,16 @@ def diagonal_part(node: Node, tensors: Sequence[Tensor]) -> Rule:
     rank = len(node.results[0].shape)
     dims = range(rank)
     last = [rank - 2, rank - 1]
-    return labelled(node, tensors, [dims], [dims], "view", whole=last, reason="the last two dims are a matrix", linear=FIRST)
+    return labelled(
+        node,
+        tensors,
+        [dims],
+        [dims],
+        "view",
+        whole=last,
+        reason="the last two dims are a matrix",
+        linear=FIRST,
+    )
 
 
 def create(node: Node, tensors: Sequence[Tensor]) -> Rule:

@@ -1,8 +1,8 @@
 """Convolutions and their gradients. Samples pass, channels are contracted, places of the image have windows.
 
-    result     (n, o, places)  of x (n, c, places), weight (o, c, kernel); transposed: weight (c, o, kernel)
-    of input   the other kind of convolution, of the gradient by the same weight
-    of weight  a sum over samples and places: the input is read around the places of the gradient
+result     (n, o, places)  of x (n, c, places), weight (o, c, kernel); transposed: weight (c, o, kernel)
+of input   the other kind of convolution, of the gradient by the same weight
+of weight  a sum over samples and places: the input is read around the places of the gradient
 """
 
 from collections.abc import Sequence
@@ -34,9 +34,7 @@ def forward(node, tensors, stride, padding, dilation, transposed: bool, groups: 
         Reach(place, 0, 0, True, kernel[d], stride[d], dilation[d], padding[d], transposed)
         for d, place in enumerate(places)
     ]
-    return windowed(
-        node, tensors, [["n", "c", *places], weight], [["n", "o", *places]], window, reaches
-    )
+    return windowed(node, tensors, [["n", "c", *places], weight], [["n", "o", *places]], window, reaches)
 
 
 def weight_gradient(node: Node, tensors: Sequence[Tensor]) -> Rule:
@@ -88,6 +86,7 @@ RULES = {
     "conv_input_gradient": input_gradient,
     "conv_weight_gradient": weight_gradient,
     **dict.fromkeys(
-        ("max_pool2d_with_indices", "max_pool2d_with_indices_backward", "avg_pool2d", "avg_pool2d_backward"), pool
+        ("max_pool2d_with_indices", "max_pool2d_with_indices_backward", "avg_pool2d", "avg_pool2d_backward"),
+        pool,
     ),
 }

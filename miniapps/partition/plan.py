@@ -1,0 +1,222 @@
+"""From a graph and annotations to the plan of all ranks (`miniapps.partition.steps`): no MPI, no torch, no mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from miniapps.partition.annotate import Given, fitted
+from miniapps.partition.axes import Axis, Cut, axes_of, merge, whole
+from miniapps.partition.decide import Decision, decide, placed
+from miniapps.partition.graph import Graph, replace
+from miniapps.partition.partials import Partial, place
+from miniapps.partition.propagate import propagate, ruled
+from miniapps.partition.rules.project import Axes
+from miniapps.partition.steps import SHAPE, Compute, Plan, Reduce, Reshard, Step, Value, Window
+from miniapps.partition.simplify import operation
+
+SIZED = {"view": 1, "expand": 1, "full": 0}  # which argument is the shape of the result
+
+
+def plan(
+    graph: Graph,
+    axes: Sequence[Axis],
+    annotations: Given,
+    together: Iterable[Sequence[str]] = (),
+    fuse: bool = True,
+) -> Plan:
+    """The plan of a step; `together`: groups of axes that never cut one value, which one mesh axis may then carry.
+
+    `fuse`: partial sums over equal axes travel as one vector, as soon as one of them is needed. Raises AnnotationError.
+    """
+    known = Axes(axes, together)
+    annotated = fitted(graph, known, annotations)
+    nodes = ruled(graph)
+    wishes = propagate(graph, nodes, known, annotated)
+    stored = {a.name: a.cut for a in annotated if a.stored}
+    sources = {s.tensor.name: stored.get(s.tensor.name, wishes[s.tensor.name]) for s in graph.sources}
+    decisions = decide(nodes, sources, wishes, known)
+    partial, reduced = place(decisions, graph.outputs(), known)
+    steps = Emitter(graph, sources, decisions, partial, reduced, fuse)
+    return steps.plan(tuple(axes), tuple(tuple(group) for group in together))
+
+
+class Emitter:
+    """Steps, in order: reductions and reshards before the operations that need them."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        sources: dict[str, Cut],
+        decisions: Sequence[Decision],
+        partial: dict[str, Partial],
+        reduced: set[str],
+        fuse: bool,
+    ):
+        self.graph, self.decisions, self.partial, self.reduced, self.fuse = (
+            graph,
+            decisions,
+            partial,
+            reduced,
+            fuse,
+        )
+        self.steps: list[Step] = []
+        self.values: dict[str, Value] = {
+            s.tensor.name: Value(s.tensor.shape, s.tensor.dtype, sources[s.tensor.name])
+            for s in graph.sources
+        }
+        self.totals: dict[str, str] = {}  # of a partial value: the reduced one
+        self.recut: dict[tuple[str, Cut], str] = {}
+        self.pending: dict[
+            tuple, list[str]
+        ] = {}  # partial values that will be reduced, by what can travel together
+        self.leaves: dict[str, Cut] = self._held(sources)
+
+    def _held(self, sources: dict[str, Cut]) -> dict[str, Cut]:
+        """Of gradients and updates that nothing else reads: the cut in which they are held."""
+        by_key = {
+            s.key: sources[s.tensor.name] for s in self.graph.sources if s.kind in ("parameter", "buffer")
+        }
+        read = self.graph.readers()
+        leaving = (*self.graph.gradients, *self.graph.updates)
+        return {name: by_key[key] for key, name in leaving if name not in read}
+
+    def plan(self, axes: tuple[Axis, ...], together: tuple[tuple[str, ...], ...]) -> Plan:
+        """All steps, and what leaves them."""
+        for decision in self.decisions:
+            self.compute(decision)
+        by_key = {(s.kind, s.key): self.values[s.tensor.name].cut for s in self.graph.sources}
+        tensors = self.graph.tensors()
+        loss = self.cut_as(self.graph.loss, whole(tensors[self.graph.loss].shape), "loss")
+        gradients = tuple(
+            (key, self.cut_as(name, by_key["parameter", key], f"gradient of {key}"))
+            for key, name in self.graph.gradients
+        )
+        updates = tuple(
+            (key, self.cut_as(name, by_key["buffer", key], f"update of {key}"))
+            for key, name in self.graph.updates
+        )
+        reasons = {d.ruled.node.name: d.reason for d in self.decisions if d.reason}
+        return Plan(
+            axes,
+            self.graph.sources,
+            self.values,
+            tuple(self.steps),
+            loss,
+            gradients,
+            updates,
+            together,
+            reasons,
+        )
+
+    def compute(self, decision: Decision) -> None:
+        """An operation, after what it needs."""
+        ruled, node = decision.ruled, decision.ruled.node
+        names: dict[str, str] = {}
+        inherited: tuple[str, ...] = ()
+        for tensor, cut in zip(ruled.read, decision.needs, strict=True):
+            if tensor.name in self.partial and tensor.name not in self.reduced:
+                inherited = self.partial[tensor.name][0]
+            else:
+                names[tensor.name] = self.cut_as(tensor.name, cut, node.name)
+        over: tuple[str, ...] = ()
+        for tensor, cut in zip(ruled.made, decision.gives, strict=True):
+            axes, combine = self.partial.get(tensor.name, ((), "sum"))
+            self.values[tensor.name] = Value(tensor.shape, tensor.dtype, cut, axes, combine)
+            over = axes if len(axes) > len(over) else over
+        rule = ruled.rule
+        args, kwargs = replace(node.args, names), tuple((k, replace(v, names)) for k, v in node.kwargs)
+        sized = SIZED.get(operation(node.target))
+        if sized is not None:
+            args = (*args[:sized], SHAPE, *args[sized + 1 :])
+        self.steps.append(
+            Compute(
+                node.name,
+                node.target,
+                args,
+                kwargs,
+                tuple(tensor.name for tensor in ruled.made),
+                rule.kernel,
+                over,
+                tuple(self.windows(decision, names)),
+                rule.fill if set(over) - set(inherited) else None,
+            )
+        )
+        for tensor in ruled.made:
+            if tensor.name in self.reduced:
+                axes, combine = self.partial[tensor.name]
+                self.pending.setdefault((axes, combine, tensor.dtype), []).append(tensor.name)
+
+    def windows(self, decision: Decision, names: dict[str, str]) -> Iterable[Window]:
+        """The windows of dims that are cut."""
+        ruled = decision.ruled
+        for reach in ruled.rule.reaches:
+            dim = decision.assignment.get(reach.label)
+            if dim is None or reach.kernel == reach.stride == 1:
+                continue
+            operand = ruled.read[reach.operand]
+            of = (ruled.made if reach.of_result else ruled.read)[reach.of]
+            of_labels = (ruled.rule.results if reach.of_result else ruled.rule.operands)[reach.of]
+            (_, axis), = dim  # fmt: skip
+            yield Window(
+                names.get(operand.name, operand.name),
+                ruled.rule.operands[reach.operand].index((reach.label,)),
+                names.get(of.name, of.name),
+                of_labels.index((reach.label,)),
+                axis,
+                reach.kernel,
+                reach.stride,
+                reach.dilation,
+                reach.padding,
+                reach.transposed,
+            )
+
+    def cut_as(self, name: str, cut: Cut, node: str) -> str:
+        """The name of the value `name`, reduced, in this cut; with the steps that make it, for `node`."""
+        if name in self.partial:
+            if name not in self.totals:
+                self.reduce(name, node)
+            name = self.totals[name]
+        old = self.values[name]
+        if old.cut == cut:
+            return name
+        if (name, cut) not in self.recut:
+            new = f"{name}@{sum(known == name for known, _ in self.recut) + 1}"
+            self.values[new] = Value(old.shape, old.dtype, cut)
+            self.steps.append(Reshard(node, name, new, kind(old.cut, cut)))
+            self.recut[name, cut] = new
+        return self.recut[name, cut]
+
+    def reduce(self, name: str, node: str) -> None:
+        """Reduce a partial value, and, fused with it, all that wait to be reduced over the same axes."""
+        axes, combine = self.partial[name]
+        dtype = self.values[name].dtype
+        waiting = self.pending[axes, combine, dtype]
+        together = waiting if self.fuse else [name]
+        self.pending[axes, combine, dtype] = [other for other in waiting if other not in together]
+        for operand in together:
+            value = self.values[operand]
+            self.totals[operand] = f"{operand}@{combine}"
+            cut = finer(value.cut, self.leaves.get(operand))
+            self.values[self.totals[operand]] = Value(value.shape, value.dtype, cut)
+        results = tuple(self.totals[operand] for operand in together)
+        self.steps.append(Reduce(node, tuple(together), results, axes, combine, dtype))
+
+
+def finer(cut: Cut, wanted: Cut | None) -> Cut:
+    """`wanted`, where it only cuts further what is cut already: then a reduction leaves each rank its part alone."""
+    if wanted is None or not set(axes_of(cut)) <= set(axes_of(wanted)):
+        return cut
+    return wanted if all(merge(a, b) == b for a, b in zip(cut, wanted, strict=True)) else cut
+
+
+def kind(old: Cut, new: Cut) -> str:
+    """What a reshard comes to: slice, all-gather, all-to-all (an axis, or the cut, moves to another dim) or permute (another
+    axis in the same place)."""
+    before = {(d, *factor) for d, dim in enumerate(old) for factor in placed(dim)}
+    after = {(d, *factor) for d, dim in enumerate(new) for factor in placed(dim)}
+    if before <= after:
+        return "slice"
+    if after <= before:
+        return "all-gather"
+    lost, gained = before - after, after - before
+    return "permute" if {f[:2] for f in lost} == {f[:2] for f in gained} else "all-to-all"
