@@ -23,7 +23,7 @@ def array_of(x: Any, what: str) -> np.ndarray:
     return x if _plain(x) else x.astype(x.dtype.newbyteorder("="), order="C")
 
 
-def pair(what: str, a: Any, b: Any, names: str = "ab") -> tuple[np.ndarray, np.ndarray]:
+def pair(what: str, a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> tuple[np.ndarray, np.ndarray]:
     """Both operands as arrays; TypeError unless they have one type."""
     x, y = array_of(a, f"{what}: {names[0]}"), array_of(b, f"{what}: {names[1]}")
     if x.dtype != y.dtype:
@@ -40,10 +40,12 @@ def written(
     operands: tuple[np.ndarray, ...],
     given: Array,
     out: Array | None,
+    gaps: bool = True,
 ) -> Array:
     """What `compute(target)` writes into its target of this shape: `out`, or a new array of the kind of `given`.
 
-    An `out` that may share memory with an operand is written when all is computed. Raises TypeError and ValueError for
+    An `out` that may share memory with an operand is written when all is computed, and so is one that is not contiguous
+    unless there may be `gaps`. Raises TypeError and ValueError for
     one that cannot hold the result.
     """
     dtype = operands[0].dtype
@@ -58,7 +60,8 @@ def written(
         )
     if not memory.flags.writeable:
         raise ValueError(f"{what}: out is read-only")
-    aside = not _plain(memory) or any(np.may_share_memory(memory, x) for x in operands)
+    aside = not _plain(memory) or not (gaps or memory.flags.c_contiguous)
+    aside = aside or any(np.may_share_memory(memory, x) for x in operands)
     target = np.empty(shape, dtype) if aside else memory
     compute(target)
     if aside:

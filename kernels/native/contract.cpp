@@ -233,4 +233,5 @@ void register_contract(py::module_ &m) {
     known["levels"] = levels;
     known["piece"] = contract::PIECE;
     m.attr("CONTRACT") = known;
+    register_contract_conv(m);
 }

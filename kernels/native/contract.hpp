@@ -93,3 +93,4 @@ void multiply(const std::vector<Product<T>> &products, int threads, int level);
 }  // namespace contract
 
 void register_contract(py::module_ &m);
+void register_contract_conv(py::module_ &m);
