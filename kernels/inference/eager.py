@@ -8,7 +8,7 @@ import numpy as np
 
 from kernels.inference.arrays import aligned_copy, batch_of
 from kernels.inference.capture import as_module
-from kernels.inference.missing import missing
+from kernels.missing import missing
 from kernels.registry import variant
 from kernels.threads import checked, cores
 

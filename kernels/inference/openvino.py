@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from kernels.inference.arrays import aligned_copy, batch_of
-from kernels.inference.missing import missing
 from kernels.inference.onnx import exported
+from kernels.missing import missing
 from kernels.registry import variant
 from kernels.threads import checked, cores
 

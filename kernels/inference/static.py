@@ -12,8 +12,8 @@ from kernels.guarantees import ChoiceError
 from kernels.inference.arrays import batch_of
 from kernels.inference.capture import export, graph_of
 from kernels.inference.lower import plan
-from kernels.inference.missing import missing
 from kernels.inference.schedule import LEVELS, Schedule
+from kernels.missing import missing
 from kernels.registry import variant
 from kernels.threads import checked, cores
 

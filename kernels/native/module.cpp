@@ -1,12 +1,14 @@
 // The Python module kernels._native: each source file here registers its own functions.
+#include "contract.hpp"
 #include "native.hpp"
 
 PYBIND11_MODULE(_native, m) {
-    m.doc() = "C++ kernels: order-free accumulators, packed integers, sums, scatter-adds, sparse products and factors, static schedules, block stencils, vector updates, codecs of wires";
+    m.doc() = "C++ kernels: order-free accumulators, packed integers, sums, scatter-adds, sparse products and factors, static schedules, products of matrices, block stencils, vector updates, codecs of wires";
     register_accumulate(m);
     register_bandwidth(m);
     register_binned(m);
     register_combine(m);
+    register_contract(m);
     register_contributions_exact(m);
     register_contributions_fixed(m);
     register_fixed_point(m);

@@ -6,13 +6,14 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <cfenv>
 #include <cstring>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "environment.hpp"
+#include "levels.hpp"
 #include "native.hpp"
 
 #if defined(__GNUC__) && !defined(__clang__)
@@ -23,7 +24,6 @@ namespace {
 
 using i64 = std::int64_t;
 
-#define FPNA_INLINE inline __attribute__((always_inline))
 #define FPNA_INLINE_LAMBDA __attribute__((always_inline))
 
 constexpr i64 ENOUGH = 1 << 18;  // products per thread that are worth waking it
@@ -89,9 +89,7 @@ constexpr int ROWS_1 = 12, ROWS_2 = 6;
 #include "static_kernels.hpp"
 }  // namespace base
 
-// Not by target_clones: the loader would choose, and no test could.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define FPNA_LEVELS 3
+#if FPNA_LEVELS == 3
 #pragma GCC push_options
 #pragma GCC target("arch=x86-64-v3")
 namespace v3 {
@@ -113,31 +111,9 @@ constexpr int ROWS_1 = 14, ROWS_2 = 12;
 }  // namespace v4
 #pragma GCC pop_options
 const Level *const LEVELS[] = {&base::LEVEL, &v3::LEVEL, &v4::LEVEL};
-const char *const LEVEL_NAMES[] = {"x86-64", "x86-64-v3", "x86-64-v4"};
-
-int levels_here() {
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("x86-64-v4")) return 3;
-    return __builtin_cpu_supports("x86-64-v3") ? 2 : 1;
-}
 #else
 const Level *const LEVELS[] = {&base::LEVEL};
-const char *const LEVEL_NAMES[] = {"generic"};
-int levels_here() { return 1; }
 #endif
-
-// Rounding to nearest and subnormals kept while it lives, whatever the thread had chosen.
-class DefaultEnvironment {
-public:
-    DefaultEnvironment() {
-        std::fegetenv(&before);
-        std::fesetenv(FE_DFL_ENV);
-    }
-    ~DefaultEnvironment() { std::fesetenv(&before); }
-
-private:
-    std::fenv_t before;
-};
 
 // ---- programs -----------------------------------------------------------------------------------------------
 

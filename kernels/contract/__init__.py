@@ -1,0 +1,80 @@
+"""Products whose bits depend on the contracted length alone: not on how the other dims are cut, nor on threads.
+
+    c = matmul(a, b)                                   # (..., rows, depth), (..., depth, columns)
+    c = matmul(a, b, out, variant="torch", threads=2)
+    y = conv(x, w, stride=2, padding=[(1, 0), 1], dilation=1, groups=1)    # 1 to 3 spatial dims
+    gx = conv_input(gy, w, x.shape[2:], stride=2, padding=[(1, 0), 1])     # also the transposed convolution
+    gw = conv_weight(x, gy, w.shape[2:], stride=2, padding=[(1, 0), 1])
+    s = rowsum(x, dims=(0, 1))
+    z = flat(torch.sigmoid, x)                          # functions of torch, element by element
+
+    get("matmul", "own")(a, b, out=None, threads=1)     # by kernels.registry; all have own, torch, reference
+    get("pointwise", "own")(torch.sigmoid, x)           # own, torch
+
+Operands are arrays of NumPy or tensors of torch on the CPU, float32 or float64, all of one type, strided as they like:
+a transposed operand is a view and never copied. The result is `out`, which may have any strides, or a new array of the
+kind of the first operand. Tensors are taken as numbers: nothing is recorded for a gradient. `flat` takes tensors alone.
+
+**The chain.** An element over K products is s(0) + s(1) + ... from the left, where s(p) is the chain
+s = fma(a[k], b[k], s) from +0.0 over the k of piece p, ascending; a piece has 256 products, the last what is left.
+K = 0 gives +0.0. A NaN is always the one without sign and payload. Rounding is to nearest and subnormals are kept,
+whatever the thread had chosen. See docs/contract.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kernels.contract import native, pointwise, reference, torch
+from kernels.contract.operands import Array
+from kernels.contract.pointwise import flat
+from kernels.registry import get
+
+__all__ = [
+    "conv", "conv_input", "conv_weight", "flat", "matmul", "native", "pointwise", "reference", "rowsum", "torch",
+]  # fmt: skip
+
+
+def matmul(a: Array, b: Array, out: Array | None = None, *, variant: str = "own", **options: Any) -> Array:
+    """The product of matrices by the variant of that name, with its options (`threads=1`); see the module."""
+    return get("matmul", variant)(a, b, out, **options)
+
+
+def conv(x: Array, w: Array, out: Array | None = None, *, variant: str = "own", **options: Any) -> Array:
+    """The convolution of images (samples, channels, *spatial) with weights (output channels, channels of a group,
+    *window) by the variant of that name; options: `stride`, `dilation`, `padding`, `groups`, `threads`."""
+    return get("conv", variant)(x, w, out, **options)
+
+
+def conv_input(
+    gradient: Array,
+    w: Array,
+    size: Sequence[int],
+    out: Array | None = None,
+    *,
+    variant: str = "own",
+    **options: Any,
+) -> Array:
+    """The gradient of images of spatial shape `size`, from that of the output of `conv` with the same options."""
+    return get("conv_input", variant)(gradient, w, size, out, **options)
+
+
+def conv_weight(
+    x: Array,
+    gradient: Array,
+    size: Sequence[int],
+    out: Array | None = None,
+    *,
+    variant: str = "own",
+    **options: Any,
+) -> Array:
+    """The gradient of weights with a window of shape `size`, from that of the output of `conv` with these options."""
+    return get("conv_weight", variant)(x, gradient, size, out, **options)
+
+
+def rowsum(
+    x: Array, dims: int | Sequence[int], out: Array | None = None, *, variant: str = "own", **options: Any
+) -> Array:
+    """The sums of x over these dims by the variant of that name, with its options (`threads=1`)."""
+    return get("rowsum", variant)(x, dims, out, **options)

@@ -1,0 +1,98 @@
+"""What products accept: arrays of NumPy and tensors of torch on the CPU, by the memory that they have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+
+Array: TypeAlias = "np.ndarray | torch.Tensor"
+TYPES = ("float32", "float64")
+
+
+def array_of(x: Any, what: str) -> np.ndarray:
+    """`x` as an array of NumPy in the same memory: an array, or a tensor on the CPU, of float32 or float64.
+
+    Only what is misaligned or of foreign byte order is copied. TypeError for all else; `what` is its name there.
+    """
+    x = _memory(x, what)
+    return x if _plain(x) else x.astype(x.dtype.newbyteorder("="), order="C")
+
+
+def pair(what: str, a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> tuple[np.ndarray, np.ndarray]:
+    """Both operands as arrays; TypeError unless they have one type."""
+    x, y = array_of(a, f"{what}: {names[0]}"), array_of(b, f"{what}: {names[1]}")
+    if x.dtype != y.dtype:
+        raise TypeError(
+            f"{what}: {names[0]} is of {x.dtype} and {names[1]} of {y.dtype}: convert one to the type of the other"
+        )
+    return x, y
+
+
+def written(
+    what: str,
+    compute: Callable[[np.ndarray], None],
+    shape: tuple[int, ...],
+    operands: tuple[np.ndarray, ...],
+    given: Array,
+    out: Array | None,
+    gaps: bool = True,
+) -> Array:
+    """What `compute(target)` writes into its target of this shape: `out`, or a new array of the kind of `given`.
+
+    An `out` that may share memory with an operand is written when all is computed, and so is one that is not contiguous
+    unless there may be `gaps`. Raises TypeError and ValueError for
+    one that cannot hold the result.
+    """
+    dtype = operands[0].dtype
+    if out is None:
+        target = np.empty(shape, dtype)
+        compute(target)
+        return like(target, given)
+    memory = _memory(out, f"{what}: out")
+    if memory.dtype != dtype or memory.shape != shape:
+        raise ValueError(
+            f"{what}: out is {memory.dtype} of shape {memory.shape}; {dtype} of shape {shape} is expected"
+        )
+    if not memory.flags.writeable:
+        raise ValueError(f"{what}: out is read-only")
+    aside = not _plain(memory) or not (gaps or memory.flags.c_contiguous)
+    aside = aside or any(np.may_share_memory(memory, x) for x in operands)
+    target = np.empty(shape, dtype) if aside else memory
+    compute(target)
+    if aside:
+        memory[...] = target
+    return out
+
+
+def like(x: np.ndarray, given: Array) -> Array:
+    """`x` as what was given: an array, or a tensor in the same memory."""
+    if isinstance(given, np.ndarray):
+        return x
+    import torch
+
+    return torch.from_numpy(x)
+
+
+def _memory(x: Any, what: str) -> np.ndarray:
+    """The same memory as an array of NumPy."""
+    if isinstance(x, np.ndarray):
+        name = x.dtype.name
+    elif not (hasattr(x, "device") and hasattr(x, "detach")):
+        raise TypeError(f"{what} is {type(x).__name__}: an array of NumPy or a tensor of torch is expected")
+    elif x.device.type != "cpu":
+        raise TypeError(f"{what} is on {x.device}: only tensors on cpu are taken; `.cpu()` copies one there")
+    else:
+        name = str(x.dtype).removeprefix("torch.")
+    if name not in TYPES:
+        raise TypeError(f"{what} is of {name}: convert it to one of {', '.join(TYPES)}")
+    return x if isinstance(x, np.ndarray) else x.detach().numpy()
+
+
+def _plain(x: np.ndarray) -> bool:
+    """Whether every element is a number of this machine, at a multiple of its size from the first."""
+    return x.dtype.isnative and x.flags.aligned and all(step % x.itemsize == 0 for step in x.strides)

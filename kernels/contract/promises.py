@@ -1,0 +1,46 @@
+"""The variants of products by name: what each promises, and why its bits do or do not depend on a cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kernels.guarantees import known
+from kernels.missing import missing
+from kernels.registry import variant
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A variant's level and its reason in one line."""
+
+    guarantee: str
+    why: str
+
+
+PROMISES = {
+    "reference": Promise(
+        "layout", "the definition: every element a chain of exact multiply-adds, each rounded once"
+    ),
+    "own": Promise(
+        "layout",
+        "every element is a chain of fused multiply-adds in pieces of 256, which its contracted length alone fixes",
+    ),
+    "torch": Promise(
+        "run",
+        "a library chooses its kernels, and with them the order of sums, by all sizes and by its threads",
+    ),
+    "torch-blocks": Promise(
+        "layout",
+        "torch multiplies blocks of one shape, filled up with zeros, by one thread; holds for cuts between blocks",
+    ),
+}
+
+
+def promised(operation: str, name: str, *, backend: str) -> Callable[[Callable], Callable]:
+    """Decorator: register a function as the variant of that name; see `kernels.registry.variant`."""
+    promise = PROMISES[known("variant of a product", name, PROMISES)]
+    available = missing("torch") if backend == "torch" else None
+    return variant(
+        operation, name, backend=backend, guarantee=promise.guarantee, why=promise.why, available=available
+    )

@@ -1,0 +1,146 @@
+// The tiles of products for one instruction set: contract_tiles.cpp includes this file once for each, inside a namespace
+// and under a target of its own (no include guard, and nothing is included from here).
+//
+// BYTES: of a vector; ROWS: at most of a tile, so that its sums of two vectors each stay in registers; fused(a, b, c):
+// a * b + c of vectors, rounded once.
+
+template <typename T>
+struct Of;
+template <>
+struct Of<float> {
+    typedef float Vector __attribute__((vector_size(BYTES)));
+    typedef int Whole __attribute__((vector_size(BYTES)));
+};
+template <>
+struct Of<double> {
+    typedef double Vector __attribute__((vector_size(BYTES)));
+    typedef long long Whole __attribute__((vector_size(BYTES)));
+};
+template <typename T>
+using Vector = typename Of<T>::Vector;
+template <typename T>
+constexpr int LANES = BYTES / sizeof(T);
+
+template <typename T>
+FPNA_INLINE Vector<T> load(const T *from) {
+    Vector<T> v;
+    __builtin_memcpy(&v, from, sizeof v);
+    return v;
+}
+
+template <typename T>
+FPNA_INLINE void store(T *to, const Vector<T> &v) {
+    __builtin_memcpy(to, &v, sizeof v);
+}
+
+// A NaN is the one without sign and payload: which of several survives would be the processor's choice.
+template <typename T, int ROWS_NOW, int VECTORS>
+void tile_of(const Tile<T> &t) {
+    Vector<T> sums[ROWS_NOW][VECTORS];  // in registers: every loop over it is unrolled
+#pragma GCC unroll 16
+    for (int i = 0; i < ROWS_NOW; ++i)
+#pragma GCC unroll 2
+        for (int j = 0; j < VECTORS; ++j) sums[i][j] = Vector<T>{};
+    const T *a = t.a, *b = t.b;
+    const i64 pitch = t.b_pitch;
+    for (i64 k = 0; k < t.depth; ++k, a += ROWS_NOW, b += pitch) {
+        Vector<T> factor[VECTORS];
+#pragma GCC unroll 2
+        for (int j = 0; j < VECTORS; ++j) factor[j] = load<T>(b + j * LANES<T>);
+#pragma GCC unroll 16
+        for (int i = 0; i < ROWS_NOW; ++i) {
+            const Vector<T> all = a[i] - Vector<T>{};  // minus +0.0 keeps every bit, of -0.0 too
+#pragma GCC unroll 2
+            for (int j = 0; j < VECTORS; ++j) sums[i][j] = fused(all, factor[j], sums[i][j]);
+        }
+    }
+    T *c = t.c;
+#pragma GCC unroll 16
+    for (int i = 0; i < ROWS_NOW; ++i, c += t.c_pitch)
+#pragma GCC unroll 2
+        for (int j = 0; j < VECTORS; ++j) {
+            Vector<T> sum = sums[i][j];
+            if (t.add) sum = load<T>(c + j * LANES<T>) + sum;
+            store<T>(c + j * LANES<T>, sum == sum ? sum : Vector<T>{} + T(__builtin_nanf("")));
+        }
+}
+
+template <typename T, int VECTORS, int... N>
+FPNA_INLINE void tile_with(const Tile<T> &t, i64 rows, std::integer_sequence<int, N...>) {
+    static constexpr void (*OF[])(const Tile<T> &) = {tile_of<T, N + 1, VECTORS>...};
+    OF[rows - 1](t);
+}
+
+template <typename T>
+void tile(const Tile<T> &t, i64 rows, i64 vectors) {
+    if (vectors == 1)
+        tile_with<T, 1>(t, rows, std::make_integer_sequence<int, ROWS>{});
+    else
+        tile_with<T, 2>(t, rows, std::make_integer_sequence<int, ROWS>{});
+}
+
+// ---- transposes ---------------------------------------------------------------------------------------------
+
+template <typename T>
+FPNA_INLINE void interleave(const Vector<T> &a, const Vector<T> &b, Vector<T> &low, Vector<T> &high) {
+    constexpr int N = LANES<T>;
+#if defined(__GNUC__) && !defined(__clang__)
+    typename Of<T>::Whole first, second;
+    for (int i = 0; i < N; ++i) {
+        first[i] = i / 2 + (i % 2) * N;
+        second[i] = first[i] + N / 2;
+    }
+    low = __builtin_shuffle(a, b, first);
+    high = __builtin_shuffle(a, b, second);
+#else
+    for (int i = 0; i < N; ++i) {
+        low[i] = i % 2 ? b[i / 2] : a[i / 2];
+        high[i] = i % 2 ? b[N / 2 + i / 2] : a[N / 2 + i / 2];
+    }
+#endif
+}
+
+// to[k * width + i] = from[i * stride + k] for so many lines i < `lines` <= LANES, 0 for the others; LANES elements k.
+template <typename T>
+FPNA_INLINE void transpose_block(T *to, i64 width, const T *from, i64 stride, i64 lines) {
+    constexpr int N = LANES<T>;
+    Vector<T> rows[N], next[N];
+    if (lines == N) {
+#pragma GCC unroll 16
+        for (int i = 0; i < N; ++i) rows[i] = load<T>(from + i * stride);
+    } else {
+#pragma GCC unroll 16
+        for (int i = 0; i < N; ++i) rows[i] = i < lines ? load<T>(from + i * stride) : Vector<T>{};
+    }
+    for (int step = 1; step < N; step *= 2) {  // after log2 N perfect shuffles of the rows every column is a row
+#pragma GCC unroll 8
+        for (int i = 0; i < N / 2; ++i) interleave<T>(rows[i], rows[i + N / 2], next[2 * i], next[2 * i + 1]);
+#pragma GCC unroll 16
+        for (int i = 0; i < N; ++i) rows[i] = next[i];
+    }
+#pragma GCC unroll 16
+    for (int k = 0; k < N; ++k) store<T>(to + k * width, rows[k]);
+}
+
+template <typename T>
+void transpose(T *to, i64 width, const T *from, i64 stride, i64 count, i64 depth) {
+    constexpr i64 N = LANES<T>;
+    const i64 blocks = depth / N * N;
+    // A strip that is not full writes beyond its lines: into zeros of this k, or, if it is the only one, into the first
+    // elements of the next k, which are written after it.
+    const i64 strips = count <= N || width % N == 0 ? count : count / N * N;
+    for (i64 k = 0; k < blocks; k += N)
+        for (i64 i = 0; i < strips; i += N)
+            transpose_block<T>(to + k * width + i, width, from + i * stride + k, stride, std::min(N, strips - i));
+    for (i64 k = 0; k < blocks; ++k) {
+        for (i64 i = strips; i < count; ++i) to[k * width + i] = from[i * stride + k];
+        for (i64 i = count; i < width; ++i) to[k * width + i] = 0;
+    }
+    for (i64 k = blocks; k < depth; ++k) {
+        for (i64 i = 0; i < count; ++i) to[k * width + i] = from[i * stride + k];
+        for (i64 i = count; i < width; ++i) to[k * width + i] = 0;
+    }
+}
+
+template <typename T>
+constexpr Kernels<T> KERNELS = {LANES<T>, ROWS, tile<T>, transpose<T>};
