@@ -2,11 +2,12 @@
 
 A partial value may pass through an operation that is linear in it (a sum of partials, a transpose, a scale), and is
 reduced where anything else reads it. So the gradients that q, k and v give to their common input meet before they are
-reduced, once. A value that some reader needs reduced is reduced for all its readers.
+reduced, once. A value with several readers is reduced for all of them: passed on, it would be reduced once by each.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from miniapps.partition.decide import Decision
@@ -19,22 +20,11 @@ def place(
     decisions: Sequence[Decision], outputs: Sequence[str], axes: Axes
 ) -> tuple[dict[str, Partial], set[str]]:
     """(the values that arise partial, those among them that are reduced before anyone reads them)."""
-    reduced: set[str] = set()
-    while True:
-        partial, demanded, passed = flow(decisions, reduced, axes)
-        demanded |= {name for name in outputs if name in partial}
-        done = not (demanded & passed)
-        reduced |= demanded
-        if done:
-            # Some are no longer partial, as what they come from is reduced by now.
-            return partial, reduced & partial.keys()
-
-
-def flow(decisions: Sequence[Decision], reduced: set[str], axes: Axes):
-    """(partial values, those that a reader needs reduced, those that a reader takes as they are)."""
+    readers = Counter(outputs)
+    for decision in decisions:
+        readers.update({tensor.name for tensor in decision.ruled.read})
     partial: dict[str, Partial] = {}
-    demanded: set[str] = set()
-    passed: set[str] = set()
+    reduced: set[str] = set()
     for decision in decisions:
         given = {
             k: tensor.name
@@ -46,13 +36,14 @@ def flow(decisions: Sequence[Decision], reduced: set[str], axes: Axes):
             kinds = {partial[name] for name in given.values()}
             if takes(decision, frozenset(given), kinds, axes):
                 ((inherited, _),) = kinds
-                passed.update(given.values())
             else:
-                demanded.update(given.values())
+                reduced.update(given.values())
         for tensor, fresh in zip(decision.ruled.made, decision.fresh, strict=True):
             if inherited or fresh:
                 partial[tensor.name] = axes.ordered((*inherited, *fresh)), decision.ruled.rule.combine
-    return partial, demanded, passed
+                if readers[tensor.name] > 1:
+                    reduced.add(tensor.name)
+    return partial, reduced | (partial.keys() & set(outputs))
 
 
 def takes(decision: Decision, given: frozenset[int], kinds: set[Partial], axes: Axes) -> bool:
@@ -62,5 +53,5 @@ def takes(decision: Decision, given: frozenset[int], kinds: set[Partial], axes: 
     ((names, combine),) = kinds
     slots = {axes.slots[name] for name in names}
     return combine == decision.ruled.rule.combine == "sum" and not slots & {
-        axes.slots[a] for a in decision.axes()
+        axes.slots[axis] for axis in decision.axes()
     }

@@ -10,8 +10,19 @@ from miniapps.partition.decide import Decision, decide, placed
 from miniapps.partition.graph import Graph, replace
 from miniapps.partition.partials import Partial, place
 from miniapps.partition.propagate import propagate, ruled
-from miniapps.partition.rules.project import Axes
-from miniapps.partition.steps import SHAPE, Compute, Plan, Reduce, Reshard, Step, Value, Window
+from miniapps.partition.rules.project import Assignment, Axes, cut_of, take
+from miniapps.partition.steps import (
+    SHAPE,
+    Compute,
+    Plan,
+    Reduce,
+    Reshard,
+    Step,
+    Value,
+    Window,
+    step_operands,
+    step_results,
+)
 from miniapps.partition.simplify import operation
 
 SIZED = {"view": 1, "expand": 1, "full": 0}  # which argument is the shape of the result
@@ -32,11 +43,12 @@ def plan(
     annotated = fitted(graph, known, annotations)
     nodes = ruled(graph)
     wishes = propagate(graph, nodes, known, annotated)
-    stored = {a.name: a.cut for a in annotated if a.stored}
-    sources = {s.tensor.name: stored.get(s.tensor.name, wishes[s.tensor.name]) for s in graph.sources}
-    decisions = decide(nodes, sources, wishes, known)
+    # What is stored otherwise than it is computed with is gathered where it is first read.
+    computed = {s.tensor.name: wishes[s.tensor.name] for s in graph.sources}
+    sources = computed | {a.name: a.cut for a in annotated if a.stored}
+    decisions = decide(nodes, computed, wishes, known)
     partial, reduced = place(decisions, graph.outputs(), known)
-    steps = Emitter(graph, sources, decisions, partial, reduced, fuse)
+    steps = Emitter(graph, sources, decisions, partial, reduced, known, fuse)
     return steps.plan(tuple(axes), tuple(tuple(group) for group in together))
 
 
@@ -50,6 +62,7 @@ class Emitter:
         decisions: Sequence[Decision],
         partial: dict[str, Partial],
         reduced: set[str],
+        axes: Axes,
         fuse: bool,
     ):
         self.graph, self.decisions, self.partial, self.reduced, self.fuse = (
@@ -59,6 +72,8 @@ class Emitter:
             reduced,
             fuse,
         )
+        self.axes = axes
+        self.views: dict[str, Decision] = {}  # operations that only move elements, by their result
         self.steps: list[Step] = []
         self.values: dict[str, Value] = {
             s.tensor.name: Value(s.tensor.shape, s.tensor.dtype, sources[s.tensor.name])
@@ -96,17 +111,13 @@ class Emitter:
             for key, name in self.graph.updates
         )
         reasons = {d.ruled.node.name: d.reason for d in self.decisions if d.reason}
-        return Plan(
-            axes,
-            self.graph.sources,
-            self.values,
-            tuple(self.steps),
-            loss,
-            gradients,
-            updates,
-            together,
-            reasons,
-        )
+        leaving = (loss, *(name for _, name in (*gradients, *updates)))
+        steps = needed(self.steps, leaving)
+        kept = {name for step in steps for name in step_results(step)} | {
+            s.tensor.name for s in self.graph.sources
+        }
+        values = {name: value for name, value in self.values.items() if name in kept}
+        return Plan(axes, self.graph.sources, values, steps, loss, gradients, updates, together, reasons)
 
     def compute(self, decision: Decision) -> None:
         """An operation, after what it needs."""
@@ -123,7 +134,24 @@ class Emitter:
             axes, combine = self.partial.get(tensor.name, ((), "sum"))
             self.values[tensor.name] = Value(tensor.shape, tensor.dtype, cut, axes, combine)
             over = axes if len(axes) > len(over) else over
-        rule = ruled.rule
+        self.step(decision, names, tuple(tensor.name for tensor in ruled.made), over, inherited)
+        if ruled.rule.kernel == "view" and len(ruled.read) == len(ruled.made) == 1 and not over:
+            self.views[ruled.made[0].name] = decision
+        for tensor in ruled.made:
+            if tensor.name in self.reduced:
+                axes, combine = self.partial[tensor.name]
+                self.pending.setdefault((axes, combine, tensor.dtype), []).append(tensor.name)
+
+    def step(
+        self,
+        decision: Decision,
+        names: dict[str, str],
+        results: tuple[str, ...],
+        over: tuple[str, ...] = (),
+        inherited: tuple[str, ...] = (),
+    ) -> None:
+        """The step of an operation, on the values that `names` has in the place of its operands."""
+        node, rule = decision.ruled.node, decision.ruled.rule
         args, kwargs = replace(node.args, names), tuple((k, replace(v, names)) for k, v in node.kwargs)
         sized = SIZED.get(operation(node.target))
         if sized is not None:
@@ -134,17 +162,13 @@ class Emitter:
                 node.target,
                 args,
                 kwargs,
-                tuple(tensor.name for tensor in ruled.made),
+                results,
                 rule.kernel,
                 over,
                 tuple(self.windows(decision, names)),
                 rule.fill if set(over) - set(inherited) else None,
             )
         )
-        for tensor in ruled.made:
-            if tensor.name in self.reduced:
-                axes, combine = self.partial[tensor.name]
-                self.pending.setdefault((axes, combine, tensor.dtype), []).append(tensor.name)
 
     def windows(self, decision: Decision, names: dict[str, str]) -> Iterable[Window]:
         """The windows of dims that are cut."""
@@ -179,12 +203,34 @@ class Emitter:
         old = self.values[name]
         if old.cut == cut:
             return name
-        if (name, cut) not in self.recut:
+        if (name, cut) not in self.recut and not self.moved(name, cut, node):
             new = f"{name}@{sum(known == name for known, _ in self.recut) + 1}"
             self.values[new] = Value(old.shape, old.dtype, cut)
             self.steps.append(Reshard(node, name, new, kind(old.cut, cut)))
             self.recut[name, cut] = new
         return self.recut[name, cut]
+
+    def moved(self, name: str, cut: Cut, node: str) -> bool:
+        """Whether the value is a view of one that is there in the cut that this needs; then the view is taken of that,
+        and nothing has to travel again."""
+        decision = self.views.get(name)
+        if decision is None:
+            return False
+        rule, (source,), (result,) = decision.ruled.rule, decision.ruled.read, decision.ruled.made
+        assignment: Assignment = {}
+        take(rule, rule.results[0], cut, assignment, self.axes)
+        if cut_of(rule.results[0], result.shape, assignment, rule.sizes) != cut:
+            return False
+        needed = cut_of(rule.operands[0], source.shape, assignment, rule.sizes)
+        if source.name in self.partial:
+            return False
+        if (source.name, needed) not in self.recut and not self.moved(source.name, needed, node):
+            return False
+        new = f"{name}@{sum(known == name for known, _ in self.recut) + 1}"
+        self.values[new] = Value(result.shape, result.dtype, cut)
+        self.step(decision, {source.name: self.recut[source.name, needed]}, (new,))
+        self.recut[name, cut] = new
+        return True
 
     def reduce(self, name: str, node: str) -> None:
         """Reduce a partial value, and, fused with it, all that wait to be reduced over the same axes."""
@@ -200,6 +246,16 @@ class Emitter:
             self.values[self.totals[operand]] = Value(value.shape, value.dtype, cut)
         results = tuple(self.totals[operand] for operand in together)
         self.steps.append(Reduce(node, tuple(together), results, axes, combine, dtype))
+
+
+def needed(steps: Sequence[Step], leaving: Iterable[str]) -> tuple[Step, ...]:
+    """The steps without views that nothing reads, as they were taken again of another cut."""
+    wanted, kept = set(leaving), []
+    for step in reversed(steps):
+        if not isinstance(step, Compute) or wanted.intersection(step.results):
+            kept.append(step)
+            wanted.update(step_operands(step))
+    return tuple(reversed(kept))
 
 
 def finer(cut: Cut, wanted: Cut | None) -> Cut:

@@ -44,7 +44,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from miniapps.partition.axes import Axis, Cut
-from miniapps.partition.graph import Source
+from miniapps.partition.graph import Source, tensors_in
 
 SHAPE = "@shape"
 
@@ -148,6 +148,18 @@ class Reduce:
 
 
 Step = Compute | Reshard | Reduce
+
+
+def step_operands(step: Step) -> tuple[str, ...]:
+    """The values that a step reads, each once."""
+    if isinstance(step, Compute):
+        return tuple(dict.fromkeys(tensors_in((step.args, tuple(value for _, value in step.kwargs)))))
+    return (step.operand,) if isinstance(step, Reshard) else step.operands
+
+
+def step_results(step: Step) -> tuple[str, ...]:
+    """The values that a step makes."""
+    return (step.result,) if isinstance(step, Reshard) else step.results
 
 
 @dataclass(frozen=True)

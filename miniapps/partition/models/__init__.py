@@ -4,10 +4,13 @@
     module(deck)                  a torch.nn.Module; calling it on the inputs gives the loss, a scalar
     inputs(deck, seed)            the tuple of its inputs
     axes(deck)                    the logical axes of the problem
-    annotations(recipe, deck)     {parameter or position of an input: an axis, or None, per dim}, for each of RECIPES
-    RECIPES, TOGETHER             the recipes that it has; groups of axes that never cut one tensor
+    annotations(deck)             {parameter or position of an input: an axis, or None, per dim}
+    RECIPES                       {recipe: {axis: axis of the mesh that carries it}}; the axes of a recipe are those that
+                                  it annotates by
+    TOGETHER                      groups of axes that never cut one tensor, so that one axis of a mesh may carry them
 
-An axis that annotates a larger dim cuts it in its major factor: `heads` = 4 in a dim of 64 is `heads:4*16`.
+An axis that annotates a larger dim cuts it in its major factor: `heads` = 4 in a dim of 64 is `heads:4*16`. The axis
+`stored` cuts the first dim of all parameters that nothing else cuts, between steps alone (`zero`).
 """
 
 from importlib import import_module

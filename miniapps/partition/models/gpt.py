@@ -5,7 +5,12 @@ from dataclasses import dataclass
 from miniapps.partition.axes import Axis, evenly
 from miniapps.partition.models.attention import Block, embeddings
 
-RECIPES = ("dp", "tp", "dp+tp", "zero")
+RECIPES = {
+    "dp": {"batch": "data"},
+    "tp": {"heads": "model", "ff": "model"},
+    "dp+tp": {"batch": "data", "heads": "model", "ff": "model"},
+    "zero": {"batch": "data", "stored": "data"},
+}
 TOGETHER = (("batch", "stored"),)
 CAUSAL = True
 
@@ -74,20 +79,18 @@ def axes(deck: Deck) -> tuple[Axis, ...]:
     )
 
 
-def annotations(recipe: str, deck: Deck):
-    """Megatron's (arXiv 1909.08053) under `tp`: q, k, v and the first layer by rows, the ones after them by columns."""
-    given = {}
-    if recipe in ("dp", "dp+tp", "zero"):
-        given |= {0: ("batch", None), 1: ("batch", None)}
-    if recipe in ("tp", "dp+tp"):
-        for layer in range(deck.layers):
-            block = f"blocks.{layer}."
-            for part in ("q", "k", "v"):
-                given |= {f"{block}{part}.weight": ("heads", None), f"{block}{part}.bias": ("heads",)}
-            given |= {
-                f"{block}out.weight": (None, "heads"),
-                f"{block}up.weight": ("ff", None),
-                f"{block}up.bias": ("ff",),
-                f"{block}down.weight": (None, "ff"),
-            }
+def annotations(deck: Deck):
+    """Samples; in each block Megatron's pairs (arXiv 1909.08053): q, k, v and the first layer of the feed-forward part by
+    rows, the ones after them by columns."""
+    given: dict = {0: ("batch", None), 1: ("batch", None)}
+    for layer in range(deck.layers):
+        block = f"blocks.{layer}."
+        for part in ("q", "k", "v"):
+            given |= {f"{block}{part}.weight": ("heads", None), f"{block}{part}.bias": ("heads",)}
+        given |= {
+            f"{block}out.weight": (None, "heads"),
+            f"{block}up.weight": ("ff", None),
+            f"{block}up.bias": ("ff",),
+            f"{block}down.weight": (None, "ff"),
+        }
     return given

@@ -4,7 +4,12 @@ from dataclasses import dataclass
 
 from miniapps.partition.axes import Axis, evenly
 
-RECIPES = ("dp", "tp", "dp+tp", "zero")
+RECIPES = {
+    "dp": {"batch": "data"},
+    "tp": {"hidden": "model"},
+    "dp+tp": {"batch": "data", "hidden": "model"},
+    "zero": {"batch": "data", "stored": "data"},
+}
 TOGETHER = (("batch", "stored"),)
 
 
@@ -58,15 +63,12 @@ def axes(deck: Deck) -> tuple[Axis, ...]:
     )
 
 
-def annotations(recipe: str, deck: Deck):
-    """Megatron's pair under `tp`: the first layer by its rows, the second by its columns."""
-    given = {}
-    if recipe in ("dp", "dp+tp", "zero"):
-        given |= {0: ("batch", None), 1: ("batch",)}
-    if recipe in ("tp", "dp+tp"):
-        given |= {
-            "first.weight": ("hidden", None),
-            "first.bias": ("hidden",),
-            "second.weight": (None, "hidden"),
-        }
-    return given
+def annotations(deck: Deck):
+    """Samples; Megatron's pair: the first layer by its rows, the second by its columns."""
+    return {
+        0: ("batch", None),
+        1: ("batch",),
+        "first.weight": ("hidden", None),
+        "first.bias": ("hidden",),
+        "second.weight": (None, "hidden"),
+    }

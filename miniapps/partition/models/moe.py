@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from miniapps.partition.axes import Axis, evenly
 
-RECIPES = ("dp", "expert")
+RECIPES = {"dp": {"batch": "data"}, "expert": {"batch": "data", "experts": "data"}}
 TOGETHER = (("batch", "experts"),)
 
 
@@ -85,9 +85,7 @@ def axes(deck: Deck) -> tuple[Axis, ...]:
     return evenly("batch", deck.samples, deck.batch), evenly("experts", deck.experts, deck.experts)
 
 
-def annotations(recipe: str, deck: Deck):
-    """Groups are cut; under `expert` also the experts, to whose owners tokens travel."""
-    given = {0: ("batch", None, None), 1: ("batch", None)}
-    if recipe == "expert":
-        given |= dict.fromkeys(("up", "down"), ("experts", None, None))
-    return given
+def annotations(deck: Deck):
+    """Groups are cut, and the experts, to whose owners tokens travel."""
+    by_expert = ("experts", None, None)
+    return {0: ("batch", None, None), 1: ("batch", None), "up": by_expert, "down": by_expert}

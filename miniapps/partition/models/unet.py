@@ -4,8 +4,12 @@ from dataclasses import dataclass
 
 from miniapps.partition.axes import Axis, evenly
 
-RECIPES = ("dp", "spatial", "dp+spatial")
-TOGETHER = ()
+RECIPES = {
+    "dp": {"batch": "data"},
+    "spatial": {"rows": "rows", "columns": "columns"},
+    "dp+spatial": {"batch": "data", "rows": "rows", "columns": "columns"},
+}
+TOGETHER: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,8 +73,6 @@ def axes(deck: Deck) -> tuple[Axis, ...]:
     )
 
 
-def annotations(recipe: str, deck: Deck):
-    """Samples, planes or both are cut; weights are not."""
-    batch = "batch" if recipe in ("dp", "dp+spatial") else None
-    rows, columns = ("rows", "columns") if "spatial" in recipe else (None, None)
-    return dict.fromkeys((0, 1), (batch, None, rows, columns))
+def annotations(deck: Deck):
+    """Samples and planes are cut; weights are not."""
+    return dict.fromkeys((0, 1), ("batch", None, "rows", "columns"))

@@ -1,0 +1,99 @@
+"""`python -m miniapps.partition explain MODEL`: what a plan comes to, without running it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from math import prod
+
+from kernels.as_json import document
+from kernels.commands.options import add_json, add_loudness, add_version, reader_may_leave
+from kernels.guarantees import ChoiceError, known
+from miniapps.errors import UsageError
+from miniapps.partition import models, recipes
+from miniapps.partition.axes import AxisError
+from miniapps.partition.explain import as_text, explain
+from miniapps.partition.mesh import Mesh, carriers_of, pairs, parse, require_fits
+from miniapps.received.text import tell
+
+PROG = "python -m miniapps.partition"
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = argparse.ArgumentParser(
+        prog=PROG, description="One training step over a mesh of ranks: what it comes to."
+    )
+    add_version(top)
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    one = commands.add_parser(
+        "explain",
+        help="axes of every value, collectives, bytes of each operation, what is not cut and why",
+        description="Plans a training step and says what it comes to on a mesh; nothing runs, no MPI is needed.",
+        epilog=f"example: {PROG} explain gpt --recipe dp+tp --mesh data=2,model=2",
+    )
+    one.add_argument("model", metavar="MODEL", help=", ".join(models.MODELS))
+    one.add_argument(
+        "--mesh",
+        metavar="NAME=SIZE,...",
+        help="axes of the mesh; default: one axis of 2 for the recipe's first",
+    )
+    one.add_argument(
+        "--recipe", metavar="NAME", default="dp", help="which axes, and what carries them (default: dp)"
+    )
+    one.add_argument("--axes", metavar="NAME,...", help="axes of the problem, whatever the recipe carries")
+    one.add_argument("--map", metavar="AXIS=NAME,...", help="what carries an axis, in place of the recipe's")
+    one.add_argument("--blocks", metavar="AXIS=N,...", default="", help="into how many blocks axes are cut")
+    one.add_argument(
+        "--size", metavar="NAME=N,...", default="", help="sizes of the model: width=256,layers=4"
+    )
+    one.add_argument("--no-fuse", action="store_true", help="reduce each value by itself")
+    add_json(one, "docs/partition.md")
+    add_loudness(one, "without the line per operation")
+    return top
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command line; the exit code."""
+    options = parser().parse_args(argv)
+    try:
+        plan, mesh, title = planned(options)
+        found = explain(plan, mesh)
+    except (UsageError, ChoiceError, AxisError) as error:
+        tell(f"{PROG} explain: {error}", sys.stderr, keep="\n")
+        return 2
+    with reader_may_leave():
+        if options.json:
+            tell(document(1, "partition explain", model=options.model, **found), keep="\n")
+        else:
+            tell(as_text(found, title, not options.quiet), keep="\n")
+    return 0
+
+
+def planned(options: argparse.Namespace):
+    """(plan, mesh, title) that options ask for; raises UsageError, ChoiceError, AxisError."""
+    known("model", options.model, models.MODELS)
+    model = models.model(options.model)
+    known("recipe", options.recipe, tuple(model.RECIPES))
+    carriers = model.RECIPES[options.recipe]
+    blocks = pairs(options.blocks, "--blocks", "batch=8,heads=4")
+    there = [axis.name for axis in model.axes(model.Deck())]
+    for name in blocks:
+        known("axis", name, tuple(there))
+    deck = recipes.deck_of(model, pairs(options.size, "--size", "width=256") | blocks)
+    names = options.axes.split(",") if options.axes else list(carriers)
+    axes = recipes.chosen(model, deck, names)
+    text = options.mesh or f"{next(iter(carriers.values()))}=2"
+    chosen = (
+        carriers_of(options.map, text, axes)
+        if options.map
+        else {a: c for a, c in carriers.items() if a in names}
+    )
+    ranks = prod(int(size) for size in pairs(text, "--mesh", "data=2").values() if size.isdigit())
+    mesh: Mesh = parse(text, chosen, ranks)
+    from miniapps.partition.export import export
+
+    graph = export(model.module(deck), model.inputs(deck))
+    plan = recipes.plan_of(model, deck, graph, names, not options.no_fuse)
+    require_fits(plan, mesh)
+    return plan, mesh, f"{options.model}, {options.recipe}"

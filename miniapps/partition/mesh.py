@@ -1,0 +1,149 @@
+"""Meshes of ranks: which rank owns which blocks of each axis. Nothing here changes a bit under `layout`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+
+import numpy as np
+
+from miniapps.errors import UsageError
+from miniapps.layout.owners import contiguous_owner, shuffled
+from miniapps.partition.axes import Axis, axes_of
+from miniapps.partition.steps import Plan
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Ranks in a grid, the last axis fastest; `carriers`: which axis of the grid carries each logical axis.
+
+    A logical axis without a carrier has all its blocks on every rank. `shuffle` permutes owners by this seed.
+    """
+
+    axes: tuple[tuple[str, int], ...]
+    carriers: tuple[tuple[str, str], ...] = ()
+    shuffle: int = 0
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return prod(size for _, size in self.axes)
+
+    def extent(self, name: str) -> int:
+        """The size of an axis of the grid."""
+        return dict(self.axes)[name]
+
+    def coordinates(self, rank: int) -> dict[str, int]:
+        """The place of a rank along each axis of the grid."""
+        found = {}
+        for name, size in reversed(self.axes):
+            rank, found[name] = divmod(rank, size)
+        return found
+
+    def carrier(self, axis: str) -> str | None:
+        """The axis of the grid that carries a logical axis."""
+        return dict(self.carriers).get(axis)
+
+    def owners(self, axis: Axis) -> np.ndarray:
+        """(blocks,) for each block its place along the carrier; zeros without one."""
+        carrier = self.carrier(axis.name)
+        size = 1 if carrier is None else self.extent(carrier)
+        return _owners(axis.blocks, size, self.shuffle)
+
+    def own(self, axis: Axis, rank: int) -> tuple[int, ...]:
+        """The blocks of an axis that a rank has, ascending."""
+        carrier = self.carrier(axis.name)
+        place = 0 if carrier is None else self.coordinates(rank)[carrier]
+        return tuple(np.flatnonzero(self.owners(axis) == place).tolist())
+
+    def group(self, axes: Iterable[str], rank: int) -> tuple[int, ...]:
+        """The ranks, ascending, that together have all blocks of a product of axes: those that differ from `rank` along
+        their carriers alone."""
+        carriers = {self.carrier(axis) for axis in axes}
+        mine = self.coordinates(rank)
+        return tuple(
+            other
+            for other in range(self.size)
+            if all(
+                place == mine[name] for name, place in self.coordinates(other).items() if name not in carriers
+            )
+        )
+
+
+@cache
+def _owners(blocks: int, size: int, seed: int) -> np.ndarray:
+    return shuffled(contiguous_owner(blocks, size), seed)
+
+
+def parse(text: str, carriers: Mapping[str, str], ranks: int, shuffle: int = 0) -> Mesh:
+    """The mesh `data=2,model=2` over so many ranks; raises UsageError.
+
+    `carriers`: of logical axes; those whose axis the mesh does not have are not carried.
+    """
+    axes = pairs(text, "--mesh", "data=2,model=2")
+    for name, size in axes.items():
+        if not size.isdigit() or int(size) < 1:
+            raise UsageError(f"--mesh {text}: {name}={size}: a size is a whole number, at least 1")
+    sizes = tuple((name, int(size)) for name, size in axes.items())
+    count = prod(size for _, size in sizes)
+    if count != ranks:
+        raise UsageError(
+            f"--mesh {text}: {count} ranks, but the run has {ranks}; start {count} ranks, or choose sizes whose product "
+            f"is {ranks}"
+        )
+    return Mesh(sizes, tuple((axis, name) for axis, name in carriers.items() if name in axes), shuffle)
+
+
+def pairs(text: str, option: str, example: str) -> dict[str, str]:
+    """The pairs of `a=1,b=2`, in order; raises UsageError."""
+    found: dict[str, str] = {}
+    for part in text.split(",") if text else []:
+        name, sign, value = (piece.strip() for piece in part.partition("="))
+        if not (name and sign and value):
+            raise UsageError(
+                f"{option} {text}: {part!r} is no NAME=VALUE; write for example {option} {example}"
+            )
+        if name in found:
+            raise UsageError(f"{option} {text}: {name} is given twice")
+        found[name] = value
+    return found
+
+
+def carriers_of(text: str, mesh: str, axes: Iterable[Axis]) -> dict[str, str]:
+    """What `--map batch=data,heads=model` says; raises UsageError for axes that are not there."""
+    logical, grid = [axis.name for axis in axes], list(pairs(mesh, "--mesh", "data=2,model=2"))
+    found = pairs(text, "--map", "batch=data,heads=model")
+    for axis, carrier in found.items():
+        if axis not in logical:
+            raise UsageError(f"--map {text}: no axis {axis}; the problem has {', '.join(logical)}")
+        if carrier not in grid:
+            raise UsageError(f"--map {text}: no axis {carrier} in the mesh; it has {', '.join(grid)}")
+    return found
+
+
+def require_fits(plan: Plan, mesh: Mesh) -> None:
+    """Raise UsageError where a plan cannot run on a mesh: more ranks than blocks, or one carrier for two axes of a value."""
+    for name, carrier in mesh.carriers:
+        axis, size = plan.axis(name), mesh.extent(carrier)
+        if size > axis.blocks:
+            raise UsageError(
+                f"--mesh {carrier}={size}: axis {name} has {axis.blocks} blocks, so at most {axis.blocks} ranks have "
+                f"work; choose {carrier} of at most {axis.blocks}, or more blocks (--blocks {name}={size})"
+            )
+    shared = [carrier for _, carrier in mesh.carriers]
+    if len(shared) == len(set(shared)):
+        return
+    for name, value in plan.values.items():
+        by_carrier: dict[str, str] = {}
+        for axis_name in (*axes_of(value.cut), *value.partial):
+            carrier = mesh.carrier(axis_name)
+            if carrier is None:
+                continue
+            if carrier in by_carrier:
+                raise UsageError(
+                    f"--map: {carrier} carries {by_carrier[carrier]} and {axis_name}, but both cut the value {name}: "
+                    "blocks off the diagonal would have no owner; give one of them another axis of the mesh"
+                )
+            by_carrier[carrier] = axis_name

@@ -1,0 +1,63 @@
+"""Recipes: which axes of a model are annotated, and which axis of the mesh carries each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields, replace
+from types import ModuleType
+
+from kernels.guarantees import ChoiceError, known
+from miniapps.partition.annotate import Annotation, Given
+from miniapps.partition.graph import Graph
+from miniapps.partition.plan import plan
+from miniapps.partition.rules.project import Axes
+from miniapps.partition.steps import Plan
+
+STORED = "stored"
+
+
+def plan_of(model: ModuleType, deck, graph: Graph, names: Iterable[str], fuse: bool = True) -> Plan:
+    """The plan of a model of `miniapps.partition.models`, annotated by the axes `names`."""
+    axes = chosen(model, deck, names)
+    return plan(graph, axes, annotations(model, deck, graph, names), model.TOGETHER, fuse)
+
+
+def chosen(model: ModuleType, deck, names: Iterable[str]):
+    """The axes of those names; raises ChoiceError."""
+    there = {axis.name: axis for axis in model.axes(deck)}
+    for name in names:
+        known("axis", name, tuple(there))
+    return tuple(axis for name, axis in there.items() if name in set(names))
+
+
+def annotations(model: ModuleType, deck, graph: Graph, names: Iterable[str]) -> Given:
+    """The annotations of a model by the axes `names`; other dims are None."""
+    names = set(names)
+    given: dict[str | int, Annotation] = {}
+    for key, dims in model.annotations(deck).items():
+        kept = tuple(axis if axis in names else None for axis in dims)
+        if any(kept):
+            given[key] = Annotation(kept)
+    if STORED in names:
+        given |= stored(graph, Axes(model.axes(deck)), given)
+    return given
+
+
+def stored(graph: Graph, axes: Axes, given: Given) -> dict[str | int, Annotation]:
+    """Parameters without another annotation, held in blocks of their first dim where it has enough elements."""
+    parameters = [s for s in graph.sources if s.kind == "parameter" and s.key not in given and s.tensor.shape]
+    return {
+        s.key: Annotation((STORED, *[None] * (len(s.tensor.shape) - 1)), stored=True)
+        for s in parameters
+        if axes.fits(STORED, s.tensor.shape[0])
+    }
+
+
+def deck_of(model: ModuleType, settings: dict[str, str]):
+    """The deck of a model with other numbers; raises ChoiceError."""
+    names = tuple(field.name for field in fields(model.Deck))
+    for name, value in settings.items():
+        known("size", name, names)
+        if not value.isdigit() or int(value) < 1:
+            raise ChoiceError(f"{name}={value}: a whole number, at least 1")
+    return replace(model.Deck(), **{name: int(value) for name, value in settings.items()})
