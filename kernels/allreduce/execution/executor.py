@@ -106,6 +106,31 @@ class ScheduleReducer(Reducer):
             np.copyto(row, words)
         return self._run(route.at(own, self._words), self._total)
 
+    @property
+    def subtrees(self) -> int:
+        """How many sums of contributions this rank makes before its first message, for `sum_subtrees`."""
+        return len(self._ahead[0])
+
+    def sum_subtrees(self, sums: np.ndarray) -> np.ndarray | None:
+        """The total, for callers that add their contributions themselves, as the ordering does: `sums` (subtrees, *shape),
+        C-contiguous, of the largest subtrees over blocks that this rank owns, ascending. Collective. Raises
+        RuntimeError after `free()`, ChoiceError for an ordering that does not add over blocks, ValueError for another
+        shape or type."""
+        self._require_alive()
+        trees, _, route = self._ahead
+        if self._blocks is None or self._words is not self._total:
+            raise ChoiceError(f"{self} does not add over blocks in {self.dtype}: choose ordering block-tree")
+        if (
+            sums.shape != (len(trees), *self.shape)
+            or sums.dtype != self.dtype
+            or not sums.flags.c_contiguous
+        ):
+            raise ValueError(
+                f"{self} expects C-contiguous sums of {len(trees)} subtrees, {self.dtype} {(len(trees), *self.shape)}, "
+                f"got {sums.dtype} {sums.shape}"
+            )
+        return self._return(self._run(route.at(sums, self._words), self._total), False)
+
     def _reduce(self, contributions):
         return self._reduce_into(contributions, self._total)
 

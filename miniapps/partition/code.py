@@ -1,0 +1,381 @@
+"""The program of a rank as straight-line Python: an assignment per call, values deleted after their last use.
+
+    step = write(bound, kernels, connected)       # step(given) -> loss, gradients, updates
+    step.text                                     # what was compiled
+
+Python then spends on a step little more than the calls of torch themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from miniapps.partition.bind import Added, Bound, Called, Moved, Operation
+from miniapps.partition.compute import Kernels
+from miniapps.partition.draws import DRAWN, draw
+from miniapps.partition.place import Part
+from miniapps.partition.steps import SHAPE
+from miniapps.partition.totals import Total, tree
+
+KEPT_BYTES = 1 << 20  # up to which a tensor that is known beforehand is kept from step to step
+FRESH = ("matmul", "conv", "rowsum", "scatter")  # kernels whose results share memory with nothing
+
+
+@dataclass
+class Line:
+    """`targets = text`; `uses` are the variables that it reads."""
+
+    targets: tuple[str, ...]
+    text: str
+    uses: tuple[str, ...]
+
+
+Variables = "str | list[str]"
+
+
+class Writer:
+    """Lines so far, what they name that is not a variable, and the variables of each value."""
+
+    def __init__(self, bound: Bound, kernels: Kernels, moved: Callable, total: Callable, watch: Callable | None = None):
+        self.bound, self.kernels, self.watch = bound, kernels, watch
+        self.moved, self.total = moved, total
+        self.names: dict[str, Any] = {"torch": torch}
+        self.known: dict[int, str] = {}
+        self.lines: list[Line] = []
+        self.variables: dict[str, Any] = {}
+        self.count = 0
+        self.given = [source.tensor.name for source in bound.plan.sources]
+        for name in self.given:
+            self.variables[name] = self.variable()
+        for step in bound.steps:
+            if isinstance(step, Operation):
+                self.operation(step)
+            elif isinstance(step, Moved):
+                self.move(step)
+            else:
+                self.add(step)
+            if watch is not None:
+                self.watched(step)
+
+    # ---- names
+
+    def variable(self) -> str:
+        """A new one."""
+        self.count += 1
+        return f"v{self.count}"
+
+    def constant(self, value: Any, stem: str = "c") -> str:
+        """A name for an object."""
+        if id(value) not in self.known:
+            name = f"{stem}{len(self.names)}"
+            self.names[name] = value
+            self.known[id(value)] = name
+        return self.known[id(value)]
+
+    def put(self, text: str, uses: Sequence[str]) -> str:
+        """A variable that is assigned `text`."""
+        target = self.variable()
+        self.lines.append(Line((target,), text, tuple(uses)))
+        return target
+
+    def literal(self, argument: Any, operands: Sequence[str], shape: Sequence[int]) -> str:
+        """An argument as text."""
+        if isinstance(argument, str):
+            if argument == SHAPE:
+                return repr(tuple(shape))
+            if argument.startswith("%"):
+                return operands[int(argument[1:])]
+            if argument.startswith("torch."):
+                return argument
+            return repr(argument)
+        if isinstance(argument, tuple):
+            return "(" + "".join(self.literal(part, operands, shape) + ", " for part in argument) + ")"
+        if isinstance(argument, float) and not math.isfinite(argument):
+            return self.constant(argument)
+        return repr(argument)
+
+    # ---- operations
+
+    def operation(self, step: Operation) -> None:
+        """A line per call, and more where parts are cut out, put together or added."""
+        if step.kernel in ("create", "random"):
+            self.made(step)
+            return
+        pieces: list[list[tuple[Called, str]]] = [[] for _ in step.results]
+        adders = [self.adder(step, r) for r in range(len(step.results))]
+        for call in step.calls:
+            operands = [self.operand(step, call, k) for k in range(len(step.operands))]
+            for r, variable in enumerate(self.called(step, call, operands)):
+                pieces[r].append((call, variable))
+            for r, adder in enumerate(adders):
+                if adder is not None:
+                    adder(pieces[r])
+        for r, name in enumerate(step.results):
+            if adders[r] is None:
+                self.variables[name] = self.result(step, r, pieces[r])
+            else:
+                self.variables[name] = [variable for _, variable in pieces[r]]
+
+    def operand(self, step: Operation, call: Called, k: int) -> str:
+        """The variable of an operand, or of the part of it that a call is about."""
+        variable = self.variables[step.operands[k]]
+        if isinstance(variable, list):
+            at = call.partials[k]
+            assert at is not None, f"{step.node}: which partial of {step.operands[k]}"
+            variable = variable[at]
+        part = call.parts[k]
+        return variable if part is None else self.put(cut(variable, part), [variable])
+
+    def called(self, step: Operation, call: Called, operands: list[str]) -> list[str]:
+        """The variables of the results of a call."""
+        kwargs = dict(step.kwargs)
+        function = self.kernels.function(step.target, step.kernel, step.args, kwargs)
+        args = [self.literal(argument, operands, call.shape) for argument in step.args]
+        if step.target.startswith("conv."):
+            args += [repr(call.sides), repr(tuple(call.shape[2:]))]
+        args += [f"{key}={self.literal(value, operands, call.shape)}" for key, value in kwargs.items()]
+        text = f"{self.constant(function, 'f')}({', '.join(args)})"
+        if step.results == (step.node,) or step.target.startswith("conv."):
+            return [self.put(text, operands)]
+        several = self.put(text, operands)
+        return [self.put(f"{several}[{name.rpartition('.')[2]}]", [several]) for name in step.results]
+
+    def result(self, step: Operation, r: int, pieces: list[tuple[Called, str]]) -> Any:
+        """The variables of a result, from those of its pieces."""
+        count = step.counts[r]
+        if count is None:
+            return self.joined(step, r, pieces)
+        by: list[list[tuple[Called, str]]] = [[] for _ in range(count)]
+        for call, variable in pieces:
+            by[call.into[r][0] or 0].append((call, variable))
+        return [self.joined(step, r, some) for some in by]
+
+    def joined(self, step: Operation, r: int, pieces: list[tuple[Called, str]]) -> str:
+        """One array of its pieces."""
+        shape, dtype = step.shapes[r], step.dtypes[r]
+        if not pieces:
+            return self.constant(torch.zeros(shape, dtype=getattr(torch, dtype)))
+        parts = [call.into[r][1] for call, _ in pieces]
+        variables = [variable for _, variable in pieces]
+        if len(pieces) == 1 and parts[0] is None:
+            return variables[0]
+        dims = {part.ranges[0][0] if part and part.factors is None and len(part.ranges) == 1 else -1 for part in parts}
+        if len(dims) == 1 and dims != {-1}:
+            return self.put(f"torch.cat(({', '.join(variables)},), {dims.pop()})", variables)
+        whole = self.put(f"torch.empty({shape!r}, dtype=torch.{dtype})", [])
+        for part, variable in zip(parts, variables, strict=True):
+            if part is None:
+                return variable
+            inner = Part(part.factors, part.ranges, ())
+            piece = variable
+            if part.factors is not None:
+                piece += f".reshape({narrowed(part)!r})"
+            self.put(f"{cut(whole, inner)}.copy_({piece})", [whole, variable])
+        return whole
+
+    def adder(self, step: Operation, r: int) -> Callable | None:
+        """What adds the partials of a result as soon as two of one level of the tree are there; None where they are
+        kept, or have been added already."""
+        name = step.results[r]
+        if name not in self.bound.merged or not step.calls:
+            return None
+        if step.counts[r] == len(step.calls) and all(call.into[r] == (k, None) for k, call in enumerate(step.calls)):
+            rows = self.rows(name)
+            if len(rows.numbers) == len(rows.subtrees) or step.kernel == "view":
+                return None
+        if any(call.into[r][1] is not None for call in step.calls):
+            return None
+        rows = self.rows(name)
+        ends = [(begin, end) for begin, end in rows.subtrees]
+        fresh = step.kernel in FRESH
+
+        def adder(pieces: list) -> None:
+            # Calls come in ascending order of blocks: all whose subtree ends here are joined, from the smallest up.
+            done = pieces[-1][0].into[r][0] + 1
+            for begin, end in ends:
+                if begin < done <= end:
+                    level = joins(rows.numbers, begin, end, done)
+                    for _ in range(level):
+                        (_, right), (call, left) = pieces.pop(), pieces.pop()
+                        text = f"{left}.add_({right})" if fresh else f"torch.add({left}, {right})"
+                        pieces.append((call, self.put(text, [left, right])))
+                        pieces[-1] = (_at(call, done - 1, r), pieces[-1][1])
+
+        return adder
+
+    def rows(self, name: str):
+        """The partials of a value on this rank."""
+        return self.bound.place.rows(self.bound.plan.values[name].partial)
+
+    def made(self, step: Operation) -> None:
+        """Elements known from their place, and random ones."""
+        (shape, dtype), place = (step.shapes[0], getattr(torch, step.dtypes[0])), self.bound.place
+        whole = self.bound.plan.values[step.results[0]].shape
+        indices = [place.indices(dim, n) for dim, n in zip(step.wanted[0], whole, strict=True)]
+        if step.kernel == "random":
+            variables = [self.variables[name] for name in step.operands]
+            function = draw(step, indices, whole)
+            text = f"{self.constant(function, 'f')}({', '.join(['number', *variables])})"
+            several = self.put(text, variables)
+            if step.results == (step.node,):
+                self.variables[step.results[0]] = several
+            for name in step.results if step.results != (step.node,) else ():
+                self.variables[name] = self.put(f"{several}[{name.rpartition('.')[2]}]", [several])
+            return
+        name = step.target.split(".")[1]
+        if name == "full":
+            value = step.args[1]
+            if math.prod(shape) * dtype.itemsize > KEPT_BYTES:
+                text = f"torch.full({shape!r}, {self.literal(value, (), shape)}, dtype=torch.{step.dtypes[0]})"
+                self.variables[step.results[0]] = self.put(text, [])
+                return
+            made = torch.full(shape, value, dtype=dtype)
+        else:
+            function = self.kernels.function(step.target, "torch", step.args, {})
+            made = function(*step.args).to(dtype)
+            for d, index in enumerate(indices):
+                made = made.index_select(d, torch.from_numpy(index))
+        self.variables[step.results[0]] = self.constant(made)
+
+    # ---- what other ranks hold
+
+    def move(self, step: Moved) -> None:
+        """A reshard or a halo."""
+        variable = self.variables[step.operand]
+        text = f"{self.constant(self.moved(step), 'm')}({variable})"
+        self.variables[step.result] = self.put(text, [variable])
+
+    def add(self, step: Added) -> None:
+        """A reduction."""
+        total: Total = self.total(step)
+        found = self.alone(step, total) if total.reducer is None else self.packed(step, total)
+        for k, (operand, result) in enumerate(zip(step.operands, step.results, strict=True)):
+            if step.wanted[k] is not None:
+                kept = Moved(step.node, operand, result, step.wanted[k], ())
+                found[k] = self.put(f"{self.constant(self.moved(kept), 'm')}({found[k]})", [found[k]])
+            self.variables[result] = found[k]
+
+    def alone(self, step: Added, total: Total) -> list[str]:
+        """The totals where this rank has all blocks."""
+        found = []
+        for k, operand in enumerate(step.operands):
+            variables = self.variables[operand]
+            if isinstance(variables, list):
+                if not step.merged[k]:
+                    variables = [self.summed(step, variables, *bounds) for bounds in step.rows.subtrees]
+                (variable,) = variables
+                # As a total of several ranks, whose zeros have no sign.
+                found.append(self.put(f"{variable}.add(0)" if not step.dtype.startswith("int") else variable, [variable]))
+            else:
+                found.append(variables)
+        return found
+
+    def summed(self, step: Added, variables: list[str], begin: int, end: int) -> str:
+        """The sum over a subtree of partials."""
+        function = {"sum": "torch.add", "max": "torch.maximum", "min": "torch.minimum"}[step.combine]
+        return tree(
+            step.rows.numbers, begin, end,
+            lambda a, b: self.put(f"{function}({a}, {b})", [a, b]),
+            variables.__getitem__,
+        )  # fmt: skip
+
+    def packed(self, step: Added, total: Total) -> list[str]:
+        """The totals over several ranks, from what is packed into the memory of the reducer."""
+        for k, operand in enumerate(step.operands):
+            rows = [torch.from_numpy(row) for row in total.rows_of(k)]
+            variables = self.variables[operand]
+            if isinstance(variables, list) and not step.merged[k] and total.trees:
+                variables = [self.summed(step, variables, *bounds) for bounds in step.rows.subtrees]
+            variables = variables if isinstance(variables, list) else [variables]
+            if not step.rows.numbers:
+                continue
+            for row, variable in zip(rows, variables, strict=True):
+                self.put(f"{self.constant(row, 'r')}.copy_({variable})", [variable])
+
+        def totals():
+            return [torch.from_numpy(part) for part in total.total()]
+
+        several = self.put(f"{self.constant(totals, 't')}()", [])
+        return [self.put(f"{several}[{k}]", [several]) for k in range(len(step.operands))]
+
+    def watched(self, step) -> None:
+        """Tell of the results of a step."""
+        results = (step.result,) if isinstance(step, Moved) else step.results
+        for name in results:
+            variables = self.variables[name]
+            listed = f"[{', '.join(variables)}]" if isinstance(variables, list) else variables
+            uses = variables if isinstance(variables, list) else [variables]
+            self.put(f"{self.constant(self.watch, 'w')}({name!r}, {listed})", uses)
+
+    # ---- the function
+
+    def text(self, outputs: Sequence[str]) -> str:
+        """The function `step(given, number)`, which returns the variables `outputs`."""
+        kept = set(outputs) | set(self.names)
+        last: dict[str, int] = {}
+        for at, line in enumerate(self.lines):
+            last.update(dict.fromkeys((*line.targets, *line.uses), at))
+        given = ", ".join(self.variables[name] for name in self.given)
+        written = ["def step(given, number):", f"    {given}, = given" if given else "    pass"]
+        for at, line in enumerate(self.lines):
+            written.append(f"    {line.targets[0]} = {line.text}")
+            gone = [name for name in dict.fromkeys((*line.targets, *line.uses)) if last[name] == at and name not in kept]
+            if gone:
+                written.append(f"    del {', '.join(gone)}")
+        written.append(f"    return ({', '.join(outputs)},)")
+        return "\n".join(written) + "\n"
+
+    def compiled(self, outputs: Sequence[str]) -> Callable:
+        """The function itself."""
+        scope = dict(self.names)
+        exec(compile(self.text(outputs), f"<program of rank {self.bound.place.rank}>", "exec"), scope)  # noqa: S102
+        return scope["step"]
+
+
+def joins(numbers: Sequence[int], begin: int, end: int, done: int) -> int:
+    """How many sums of the subtree [begin, end) are complete with the last of the blocks before `done`."""
+    count = 0
+
+    def walk(first: int, stop: int) -> None:
+        nonlocal count
+        if stop - first < 2:
+            return
+        middle = first + (1 << ((stop - first - 1).bit_length() - 1))
+        if stop == done:
+            count += 1
+        if done <= middle:
+            walk(first, middle)
+        else:
+            walk(middle, stop)
+
+    walk(begin, end)
+    return count
+
+
+def _at(call: Called, number: int, r: int) -> Called:
+    into = tuple((number, part) if k == r else (at, part) for k, (at, part) in enumerate(call.into))
+    return Called(call.parts, call.partials, into, call.shape, call.sides)
+
+
+def narrowed(part: Part) -> tuple[int, ...]:
+    """The shape of a part in its factors."""
+    lengths = list(part.factors or ())
+    for dim, _, length in part.ranges:
+        lengths[dim] = length
+    return tuple(lengths)
+
+
+def cut(variable: str, part: Part) -> str:
+    """The text of a part of a variable."""
+    text = variable if part.factors is None else f"{variable}.view({part.factors!r})"
+    for dim, begin, length in part.ranges:
+        text += f".narrow({dim}, {begin}, {length})"
+    return text if part.factors is None or not part.shape else f"{text}.reshape({part.shape!r})"
+
+
+__all__ = ["DRAWN", "Writer"]

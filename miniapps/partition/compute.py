@@ -1,0 +1,222 @@
+"""The functions that compute the operations of a plan on tensors of torch, by guarantee.
+
+    kernels = Kernels(level, threads)
+    f = kernels.function(operation)          # f(*operands, *constants) as the target of the graph is called
+
+Under `none` and `run` they are torch's. Under `layout` and `exact` an element has the same bits however the dims that are
+not summed are cut: products, convolutions and sums of rows are chains over the summed length (`kernels.contract`);
+operations on elements whose vectors and tails differ see whole vectors alone; rows are normalised in contiguous memory.
+torch then works with one thread, as the shares of threads have tails too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import torch
+from torch.nn.functional import pad
+
+from kernels.contract import native
+from kernels.guarantees import meets
+
+aten = torch.ops.aten
+VECTOR = 64  # elements, a multiple of those of every vector
+
+# Correctly rounded, or without rounding: vectors and tails agree. add and sub only without a factor, which may be fused.
+ROUNDED = frozenset(
+    """
+    abs add bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp clamp_max clamp_min copy div eq fill floor ge gt
+    hardtanh isfinite isinf isnan le leaky_relu logical_and logical_not logical_or logical_xor lt masked_fill maximum minimum
+    mul ne neg relu round sgn sign sqrt sub threshold threshold_backward _to_copy trunc where
+    """.split()
+)
+NORMALISED = ("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data")
+
+
+def named(target: str) -> Callable:
+    """The function of torch for a target of the graph."""
+    name, *overload = target.split(".")[1:]
+    if name == "view":
+        return torch.reshape
+    packet = getattr(aten, name)
+    return FAST.get(target) or (getattr(packet, overload[0]) if overload else packet)
+
+
+# torch's own names of operations cost less to call.
+FAST: dict[str, Callable] = {
+    "aten.mm.default": torch.mm,
+    "aten.bmm.default": torch.bmm,
+    "aten.add.Tensor": torch.add,
+    "aten.sub.Tensor": torch.sub,
+    "aten.mul.Tensor": torch.mul,
+    "aten.div.Tensor": torch.div,
+    "aten.permute.default": torch.permute,
+    "aten.relu.default": torch.relu,
+    "aten.sum.dim_IntList": torch.sum,
+    "aten.cat.default": torch.cat,
+}
+
+
+class Kernels:
+    """Functions for the operations of a plan; `threads` of kernels of our own, and of torch under `none` and `run`."""
+
+    def __init__(self, level: str, threads: int = 1):
+        self.layout, self.threads = meets(level, "layout"), threads
+
+    def function(self, target: str, kernel: str, args: tuple, kwargs: dict[str, Any]) -> Callable:
+        """What computes `target`, called with all its arguments, operands and others."""
+        name = target.split(".")[1]
+        if target.startswith("conv."):
+            return self.convolution(name)
+        if not self.layout:
+            return named(target)
+        if kernel == "matmul":
+            return self.product(name)
+        if kernel == "rowsum":
+            return self.rowsum
+        if kernel == "pointwise" and (name not in ROUNDED or "alpha" in kwargs or "rounding_mode" in kwargs):
+            return flat(named(target))
+        if name in NORMALISED:
+            return along_last(named(target), 2 if "backward" in name else 1)
+        return named(target)
+
+    # ---- products and sums
+
+    def product(self, name: str) -> Callable:
+        """Of matrices and vectors, by chains over the contracted length."""
+        matmul, threads = native.matmul, self.threads
+        if name in ("mm", "bmm"):
+            return lambda a, b: matmul(a, b, threads=threads)
+        if name == "mv":
+            return lambda a, x: matmul(a, x[:, None], threads=threads)[:, 0]
+        if name == "dot":
+            return lambda a, b: matmul(a[None], b[:, None], threads=threads)[0, 0]
+        return lambda a, b: torch.mul(a[:, None], b)  # outer
+
+    def rowsum(self, x, dims: Sequence[int], keep: bool = False, dtype=None):
+        """The sum over whole dims."""
+        if dtype is not None:
+            x = x.to(dtype)
+        if not x.is_floating_point():
+            return torch.sum(x, list(dims), keep)
+        total = native.rowsum(x, tuple(dims), threads=self.threads)
+        return total.reshape([1 if d in dims else n for d, n in enumerate(x.shape)]) if keep else total
+
+    # ---- convolutions: (image or gradient, weight or gradient, stride, dilation, groups, transposed, sides, size)
+
+    def convolution(self, kind: str) -> Callable:
+        """The function of a kind: `output`, `input`, `weight`. `sides`: zeros before the first place of the image, or, of a
+        transposed convolution, places of its whole result before the first of `size`."""
+        if kind == "weight":
+            return self.own_weight if self.layout else torch_weight
+        return self.own_image if self.layout else torch_image
+
+    def own_image(self, x, w, stride, dilation, groups, transposed, sides, size):
+        reaches = reach(w.shape[2:], dilation)
+        how = dict(stride=stride, dilation=dilation, groups=groups, threads=self.threads)
+        if transposed:
+            borders = across(size, x.shape[2:], sides, reaches, stride)
+            return native.conv_input(x, w, size, padding=borders, **how)
+        borders = across(x.shape[2:], size, sides, reaches, stride)
+        return native.conv(x, w, padding=borders, **how)
+
+    def own_weight(self, x, gradient, stride, dilation, groups, transposed, sides, size):
+        borders = across(x.shape[2:], gradient.shape[2:], sides, reach(size, dilation), stride)
+        how = dict(stride=stride, dilation=dilation, groups=groups, threads=self.threads)
+        return native.conv_weight(x, gradient, size, padding=borders, **how)
+
+
+def reach(window: Sequence[int], dilation: Sequence[int]) -> list[int]:
+    """How far the last place of a window lies from its first."""
+    return [(k - 1) * d for k, d in zip(window, dilation, strict=True)]
+
+
+def across(image, places, low, reaches, stride) -> list[tuple[int, int]]:
+    """Zeros before and after an image for a window to stand at so many places."""
+    return [
+        (before, (m - 1) * step + far + 1 - n - before)
+        for n, m, before, far, step in zip(image, places, low, reaches, stride, strict=True)
+    ]
+
+
+def bordered(x, borders: Sequence[tuple[int, int]]):
+    """An image with zeros around it, or, where negative, without its border."""
+    flat_borders = [side for pair in reversed(borders) for side in pair]
+    return pad(x, flat_borders) if any(flat_borders) else x
+
+
+def torch_image(x, w, stride, dilation, groups, transposed, sides, size):
+    """By torch; where both sides are alike its own padding."""
+    reaches = reach(w.shape[2:], dilation)
+    none = [0] * len(stride)
+    if transposed:
+        borders = across(size, x.shape[2:], sides, reaches, stride)
+        extra = [b - a for a, b in borders]  # what torch calls output padding, negated
+        if all(0 <= -e < step for e, step in zip(extra, stride, strict=True)):
+            return aten.convolution(x, w, None, stride, sides, dilation, True, [-e for e in extra], groups)
+        full = aten.convolution(x, w, None, stride, none, dilation, True, none, groups)
+        for d, (begin, n) in enumerate(zip(sides, size, strict=True), start=2):
+            full = full.narrow(d, begin, n)
+        return full
+    borders = across(x.shape[2:], size, sides, reaches, stride)
+    if all(-step < b - a <= 0 for (a, b), step in zip(borders, stride, strict=True)):
+        return aten.convolution(x, w, None, stride, sides, dilation, False, none, groups)
+    return aten.convolution(bordered(x, borders), w, None, stride, none, dilation, False, none, groups)
+
+
+def torch_weight(x, gradient, stride, dilation, groups, transposed, sides, size):
+    """By torch's backward pass, which reads the shape alone of the weight."""
+    borders = across(x.shape[2:], gradient.shape[2:], sides, reach(size, dilation), stride)
+    none = [0] * len(stride)
+    padding = sides
+    if not all(-step < b - a <= 0 for (a, b), step in zip(borders, stride, strict=True)):
+        x, padding = bordered(x, borders), none
+    weight = x.new_empty((gradient.shape[1], x.shape[1] // groups, *size))
+    how = stride, padding, dilation, False, none, groups
+    return aten.convolution_backward(gradient, x, weight, None, *how, [False, True, False])[1]
+
+
+# ---- elements and rows
+
+
+def flat(function: Callable) -> Callable:
+    """An operation on elements, called on contiguous vectors filled up to a multiple of VECTOR elements."""
+
+    def filled(*args, **kwargs):
+        tensors = [x for x in args if isinstance(x, torch.Tensor) and x.dim()]
+        if not tensors:
+            return function(*args, **kwargs)
+        shape = tensors[0].shape
+        if any(x.shape != shape for x in tensors):
+            shape = torch.broadcast_shapes(*(x.shape for x in tensors))
+        n = prod(shape)
+        if n == 0:
+            return function(*args, **kwargs)
+        more = -n % VECTOR
+        if not more and all(x.shape == shape and x.is_contiguous() for x in tensors):
+            return function(*args, **kwargs)
+
+        def vector(x):
+            if not isinstance(x, torch.Tensor) or not x.dim():
+                return x
+            x = x.expand(shape).reshape(-1)
+            return pad(x, (0, more)) if more else x
+
+        return function(*map(vector, args), **kwargs)[:n].view(shape)
+
+    return filled
+
+
+def along_last(function: Callable, tensors: int) -> Callable:
+    """A normalisation of rows, called with its dim as the last one of contiguous tensors."""
+
+    def moved(*args):
+        dim = args[tensors] % args[0].dim()
+        if dim == args[0].dim() - 1:
+            return function(*(x.contiguous() for x in args[:tensors]), *args[tensors:])
+        turned = [x.movedim(dim, -1).contiguous() for x in args[:tensors]]
+        return function(*turned, -1, *args[tensors + 1 :]).movedim(-1, dim)
+
+    return moved

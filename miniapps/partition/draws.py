@@ -1,0 +1,80 @@
+"""Random numbers of a step, keyed by seed, step, node and global element: the same for an element whoever holds it.
+
+Each element hashes its key (Steele, Lea & Flood 2014, SplitMix64, a bijection with good diffusion), so that numbers are
+made in any order and any part. Normal numbers are Box and Muller's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+GOLDEN = 0x9E3779B97F4A7C15
+DRAWN = ("rand", "randn", "bernoulli", "native_dropout", "rand_like", "randn_like")
+
+
+def mixed(z: np.ndarray) -> np.ndarray:
+    """The finaliser of SplitMix64, uint64."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def key_of(node: str, number: int, seed: int = 0) -> int:
+    """64 bits for a node in the step of that number."""
+    return int.from_bytes(hashlib.sha256(f"{seed} {number} {node}".encode()).digest()[:8], "little")
+
+
+def uniform(key: int, elements: np.ndarray) -> np.ndarray:
+    """Numbers in [0, 1), float64 multiples of 2^-53, of global elements."""
+    with np.errstate(over="ignore"):
+        bits = mixed(mixed(elements.astype(np.uint64) * np.uint64(GOLDEN) + np.uint64(key)) + np.uint64(GOLDEN))
+    return (bits >> np.uint64(11)) * 2.0**-53
+
+
+def normal(key: int, elements: np.ndarray) -> np.ndarray:
+    """Standard normal numbers, float64."""
+    length = np.sqrt(-2.0 * np.log1p(-uniform(key, 2 * elements)))
+    return length * np.cos(2 * np.pi * uniform(key, 2 * elements + 1))
+
+
+def places(indices: Sequence[np.ndarray], shape: Sequence[int]) -> np.ndarray:
+    """The row-major numbers of the elements of a part of a tensor."""
+    flat = np.zeros((1,) * len(shape), np.int64)
+    for d, (index, n) in enumerate(zip(indices, shape, strict=True)):
+        flat = flat * n + index.reshape([-1 if k == d else 1 for k in range(len(shape))])
+    return flat
+
+
+def draw(step, indices: Sequence[np.ndarray], shape: Sequence[int]) -> Callable:
+    """What makes the numbers of a random operation in the step of a number: f(number, *operands)."""
+    import torch
+
+    name = step.target.split(".")[1]
+    elements = places(indices, shape)
+    dtype = getattr(torch, step.dtypes[0])
+
+    def drawn(number: int, function=uniform):
+        return torch.from_numpy(np.broadcast_to(function(key_of(step.node, number), elements), elements.shape).copy())
+
+    if name == "native_dropout":
+        p, train = step.args[1], step.args[2]
+
+        def dropout(number: int, x):
+            if not train or p == 0:
+                return x.clone(), torch.ones_like(x, dtype=torch.bool)
+            mask = drawn(number) >= p
+            return torch.where(mask, x / (1 - p), torch.zeros((), dtype=x.dtype)), mask
+
+        return dropout
+    if name == "bernoulli":
+
+        def bernoulli(number: int, x):
+            p = step.args[1] if len(step.args) > 1 and isinstance(step.args[1], float) else x.double()
+            return (drawn(number) < p).to(dtype)
+
+        return bernoulli
+    function = normal if name.startswith("randn") else uniform
+    return lambda number, *_: drawn(number, function).to(dtype)

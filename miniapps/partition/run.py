@@ -1,0 +1,133 @@
+"""A plan carried out by the ranks of a mesh, on tensors of torch on the CPU.
+
+    program = Program(comm, plan, mesh, "layout", threads=1)
+    values = [program.part(name, tensor) ...]           # what this rank holds of parameters, buffers, inputs
+    loss, gradients, updates = program(values, number)  # `number` of the step, for random numbers
+    program.free()
+
+| guarantee | kernels | partial sums |
+|---|---|---|
+| none | torch's, on all that a rank holds | the library's all-reduce |
+| run | torch's | all-reduces in a fixed order of ranks |
+| layout | whose bits do not depend on cuts (`compute`) | a partial per block, one tree over all blocks |
+| exact | as layout | added exactly, rounded once |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+
+from kernels.guarantees import LEVELS, known, meets
+from miniapps.partition.axes import axes_of
+from miniapps.partition.bind import Added, Moved, bind
+from miniapps.partition.code import Writer
+from miniapps.partition.compute import Kernels
+from miniapps.partition.exchange import Exchange
+from miniapps.partition.mesh import Mesh
+from miniapps.partition.place import Place
+from miniapps.partition.steps import Plan
+from miniapps.partition.totals import Total
+
+
+class Program:
+    """The step of this rank; collective to make and to call. `watch(name, tensor or tensors of blocks)` sees every value."""
+
+    def __init__(self, comm, plan: Plan, mesh: Mesh, level: str, threads: int = 1, watch=None):
+        known("guarantee", level, LEVELS)
+        self.comm, self.plan, self.mesh, self.level = comm, plan, mesh, level
+        rank = 0 if comm is None else comm.rank
+        layout = meets(level, "layout")
+        torch.set_num_threads(1 if layout else threads)
+        self.bound = bind(plan, mesh, rank, by_block=layout)
+        self.place = self.bound.place
+        self._place_of = cache(lambda other: Place(plan.axes, mesh, other))
+        self._comms: dict[frozenset[str], Any] = {}
+        self.exchanges: list[Exchange] = []
+        self.totals: list[Total] = []
+        writer = Writer(self.bound, Kernels(level, threads), self._exchange, self._total, watch)
+        self.leaving = [plan.loss, *(name for _, name in (*plan.gradients, *plan.updates))]
+        outputs = [writer.variables[name] for name in self.leaving]
+        self.text = writer.text(outputs)
+        self._step = writer.compiled(outputs)
+
+    def part(self, name: str, whole: torch.Tensor) -> torch.Tensor:
+        """What this rank holds of a source, from all of it."""
+        value = self.plan.values[name]
+        for d, (dim, n) in enumerate(zip(value.cut, value.shape, strict=True)):
+            index = self.place.indices(dim, n)
+            if len(index) != n:
+                whole = whole.index_select(d, torch.from_numpy(index))
+        return whole.contiguous()
+
+    def sources(self, by_key: Mapping[tuple[str, str], torch.Tensor]) -> list[torch.Tensor]:
+        """The parts of all sources, from whole tensors by (kind, key); constants are the plan's."""
+        found = []
+        for source in self.plan.sources:
+            if source.kind == "constant":
+                array = np.frombuffer(bytearray(source.data), source.tensor.dtype).reshape(source.tensor.shape)
+                whole = torch.from_numpy(array)
+            else:
+                whole = by_key[source.kind, source.key]
+            found.append(self.part(source.tensor.name, whole))
+        return found
+
+    def __call__(self, values: Sequence[torch.Tensor], number: int = 1):
+        """(loss, gradients, updates) of this rank's parts of the sources, in the order of the plan; valid until the next
+        call."""
+        with torch.no_grad():
+            loss, *rest = self._step(values, number)
+        n = len(self.plan.gradients)
+        return loss, rest[:n], rest[n:]
+
+    def free(self) -> None:
+        """Give back requests and communicators; collective."""
+        for held in (*self.exchanges, *self.totals):
+            held.free()
+        for comm in self._comms.values():
+            if comm is not None:
+                comm.Free()
+        self._comms.clear()
+
+    def _among(self, axes: Iterable[str]):
+        """The communicator of the ranks that together have all blocks of axes, and these ranks; (None, ()) where each
+        rank has them."""
+        axes = tuple(axes)
+        carriers = frozenset(
+            carrier for carrier in map(self.mesh.carrier, axes) if carrier and self.mesh.extent(carrier) > 1
+        )
+        if not carriers:
+            return None, ()
+        group = self.mesh.group(axes, self.place.rank)
+        if carriers not in self._comms:
+            self._comms[carriers] = self.comm.Split(group[0], self.place.rank)
+        return self._comms[carriers], group
+
+    def _exchange(self, step: Moved) -> Exchange:
+        value = self.plan.values[step.operand]
+        slices = isinstance(step, Moved) and self._held(step)
+        comm, group = (None, ()) if slices else self._among(axes_of(value.cut))
+        made = Exchange(
+            self._place_of, self.place.rank, comm, group, value.shape, value.cut, step.wanted, value.dtype
+        )
+        self.exchanges.append(made)
+        return made
+
+    def _held(self, step: Moved) -> bool:
+        """Whether every rank holds all that it wants: a cut of which the operand's is a part."""
+        cut = self.plan.values[step.operand].cut
+        wanted = step.wanted
+        from miniapps.partition.axes import merge
+
+        return all(isinstance(b, tuple) and merge(a, b) == b for a, b in zip(cut, wanted, strict=True))
+
+    def _total(self, step: Added) -> Total:
+        comm, _ = self._among(step.rows.axes)
+        name = f"{step.node}:{'*'.join(step.rows.axes)}"
+        made = Total(comm, self.level, step.rows, step.combine, step.dtype, step.shapes, name)
+        self.totals.append(made)
+        return made

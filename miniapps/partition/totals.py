@@ -1,0 +1,100 @@
+"""Partial sums of a rank to totals over all blocks: one reducer for each reduction of a plan, made once.
+
+| guarantee | what a rank brings | how it is added |
+|---|---|---|
+| none | one array over its blocks | by the library |
+| run | one array over its blocks | in a fixed order of ranks (`direct`) |
+| layout | sums over the largest subtrees of blocks that it owns | `block-tree`: one tree over all blocks, whoever owns them |
+| exact | the array of every block | exactly, rounded once |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+import numpy as np
+
+from kernels.allreduce import Reduction, plan
+from kernels.allreduce.schedules.block_tree import children
+from miniapps.partition.place import Rows
+
+FLOATS = ("float32", "float64")
+
+
+def reduction(level: str, combine: str, dtype: str, n: int) -> Reduction:
+    """The all-reduce of n elements of partial values under a guarantee."""
+    operation = {"sum": "sum", "max": "max", "min": "min"}[combine]
+    if level == "none":
+        return Reduction("library", (n,), dtype, operation=operation)
+    if level == "run":
+        return Reduction("direct", (n,), dtype, operation=operation)
+    if level == "exact" and combine == "sum" and dtype in FLOATS:
+        return Reduction("direct", (n,), dtype, accumulation="exact")
+    return Reduction("block-tree", (n,), dtype, operation=operation)
+
+
+class Total:
+    """The totals of one reduction; `add(*partials)` gives an array for each operand, valid until the next call.
+
+    `shapes`: of the operands. Without `comm` this rank has all blocks. Collective to make.
+    """
+
+    def __init__(self, comm, level: str, rows: Rows, combine: str, dtype: str, shapes: Sequence[tuple[int, ...]], name: str):
+        self.level, self.rows, self.shapes = level, rows, list(shapes)
+        self.ends = np.cumsum([prod(shape) for shape in shapes]).tolist()
+        self.begins = [0, *self.ends[:-1]]
+        described = reduction(level, combine, dtype, self.ends[-1])
+        self.exact = described.accumulation == "exact"
+        self.trees = described.ordering == "block-tree"
+        self.reducer = None
+        if comm is None and self.exact:
+            from mpi4py import MPI
+
+            comm = MPI.COMM_SELF
+        if comm is not None:
+            blocks = rows.numbers if self.trees or self.exact else None
+            self.reducer = plan(comm, described, name=name, blocks=blocks)
+        if self.exact:
+            count = len(rows.numbers)
+        elif self.trees:
+            count = len(rows.subtrees)
+        else:
+            count = 1
+        self.count = count
+        neutral = {"sum": 0, "max": -np.inf, "min": np.inf}[combine]
+        self.buffer = np.full((count, self.ends[-1]), neutral if dtype in FLOATS else 0, dtype)
+        self.nbytes = 0 if comm is None or comm.size == 1 else self.buffer[0:1].nbytes
+
+    def rows_of(self, operand: int) -> list:
+        """Views of the memory that the partials of an operand are packed into."""
+        return [row[self.begins[operand] : self.ends[operand]].reshape(self.shapes[operand]) for row in self.buffer]
+
+    def total(self) -> list:
+        """Views of the total, from what was packed."""
+        assert self.reducer is not None
+        if self.trees:
+            found = self.reducer.sum_subtrees(self.buffer)
+        else:
+            found = self.reducer(self.buffer)
+        return [
+            found[begin:end].reshape(shape)
+            for begin, end, shape in zip(self.begins, self.ends, self.shapes, strict=True)
+        ]
+
+    def free(self) -> None:
+        """Collective."""
+        if self.reducer is not None:
+            self.reducer.free()
+
+
+def tree(numbers: Sequence[int], begin: int, end: int, add: Callable, leaf: Callable):
+    """The sum over a subtree: `leaf(k)` for the positions begin ... end - 1 of `numbers`, joined by `add(left, right)` as
+    the tree over blocks has it. Leaves are asked for from left to right, each sum is made as soon as it can be."""
+    if end - begin == 1:
+        return leaf(begin)
+    first = numbers[begin]
+    (_, middle), _ = children((first, first + end - begin))
+    at = begin + middle - first
+    left = tree(numbers, begin, at, add, leaf)
+    return add(left, tree(numbers, at, end, add, leaf))
