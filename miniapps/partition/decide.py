@@ -1,8 +1,8 @@
 """How each operation is cut: what it needs of its operands, and what it gives.
 
 Where all tensors of an operation agree, it is cut as they are. Where they do not, the ways of letting one of them come
-first are compared by the bytes that a rank must then get from others, with a rank per block: neither the mesh nor a
-clock is asked, as the choice decides bits.
+first are compared: which axes of an earlier user priority are given up, then the bytes that a rank must get from others,
+with a rank per block. Neither the mesh nor a clock is asked, as the choice decides bits.
 """
 
 from __future__ import annotations
@@ -45,19 +45,25 @@ class Decision:
 
 
 def decide(
-    nodes: Sequence[Ruled], sources: Mapping[str, Cut], wishes: Mapping[str, Cut], axes: Axes
+    nodes: Sequence[Ruled],
+    sources: Mapping[str, Cut],
+    wishes: Mapping[str, Cut],
+    axes: Axes,
+    priorities: Mapping[str, int],
 ) -> list[Decision]:
-    """A decision per node, in order; `sources`: cuts of what the step is given."""
+    """A decision per node, in order; `sources`: cuts of what the step is given; `priorities`: of the axes."""
     cuts = dict(sources)
     made = []
     for node in nodes:
-        decision = one(node, cuts, wishes, axes)
+        decision = one(node, cuts, wishes, axes, priorities)
         made.append(decision)
         cuts.update((tensor.name, cut) for tensor, cut in zip(node.made, decision.gives, strict=True))
     return made
 
 
-def one(node: Ruled, cuts: Mapping[str, Cut], wishes: Mapping[str, Cut], axes: Axes) -> Decision:
+def one(
+    node: Ruled, cuts: Mapping[str, Cut], wishes: Mapping[str, Cut], axes: Axes, priorities: Mapping[str, int]
+) -> Decision:
     """The decision on a node, whose operands are cut as `cuts` says."""
     rule = node.rule
     has = [cuts[tensor.name] for tensor in node.read]
@@ -70,14 +76,14 @@ def one(node: Ruled, cuts: Mapping[str, Cut], wishes: Mapping[str, Cut], axes: A
     assignment = fitting(rule, assignment, node.shapes, axes)
     decision = of_assignment(node, assignment, axes)
     if not agreed:
-        best = cost(decision, has, wish, axes)
+        best = given_up(decision, has, priorities), cost(decision, has, wish, axes)
         for first in range(len(voices) - 1, 0, -1):
             other: Assignment = {}
             for labels, cut in (voices[first], *voices[:first], *voices[first + 1 :]):
                 take(rule, labels, cut, other, axes)
             rival = of_assignment(node, fitting(rule, other, node.shapes, axes), axes)
-            if (bytes_moved := cost(rival, has, wish, axes)) < best:
-                decision, best = rival, bytes_moved
+            if (price := (given_up(rival, has, priorities), cost(rival, has, wish, axes))) < best:
+                decision, best = rival, price
     lost = axes.ordered(
         axis
         for cut, need in zip(has, decision.needs, strict=True)
@@ -89,6 +95,17 @@ def one(node: Ruled, cuts: Mapping[str, Cut], wishes: Mapping[str, Cut], axes: A
     if rule.reason.startswith("no rule"):
         return Decision(node, *decision_parts(decision), rule.reason)
     return decision
+
+
+def given_up(decision: Decision, has: Sequence[Cut], priorities: Mapping[str, int]) -> list[int]:
+    """How often an axis of each user priority, first the first, is not used although an operand is cut by it; nothing where
+    all axes have one priority."""
+    levels = sorted(set(priorities.values()))
+    if len(levels) < 2:
+        return []
+    used = decision.axes()
+    lost = [priorities[axis] for cut in has for axis in axes_of(cut) if axis not in used]
+    return [lost.count(level) for level in levels]
 
 
 def decision_parts(decision: Decision):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from miniapps.partition.axes import Cut
 from miniapps.partition.decide import Decision
 from miniapps.partition.rules.project import Axes
 
@@ -24,6 +25,7 @@ def place(
     for decision in decisions:
         readers.update({tensor.name for tensor in decision.ruled.read})
     partial: dict[str, Partial] = {}
+    cuts: dict[str, Cut] = {}
     reduced: set[str] = set()
     for decision in decisions:
         given = {
@@ -34,12 +36,15 @@ def place(
         inherited: tuple[str, ...] = ()
         if given:
             kinds = {partial[name] for name in given.values()}
-            if takes(decision, frozenset(given), kinds, axes):
+            as_cut = all(decision.needs[k] == cuts[name] for k, name in given.items())
+            if as_cut and takes(decision, frozenset(given), kinds, axes):
                 ((inherited, _),) = kinds
             else:
                 reduced.update(given.values())
-        for tensor, fresh in zip(decision.ruled.made, decision.fresh, strict=True):
+        made = decision.ruled.made
+        for tensor, cut, fresh in zip(made, decision.gives, decision.fresh, strict=True):
             if inherited or fresh:
+                cuts[tensor.name] = cut
                 partial[tensor.name] = axes.ordered((*inherited, *fresh)), decision.ruled.rule.combine
                 if readers[tensor.name] > 1:
                     reduced.add(tensor.name)

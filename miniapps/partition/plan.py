@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from miniapps.partition.annotate import Given, fitted
+from miniapps.partition.annotate import Annotated, Given, fitted
 from miniapps.partition.axes import Axis, Cut, axes_of, merge, whole
 from miniapps.partition.decide import Decision, decide, placed
 from miniapps.partition.graph import Graph, replace
@@ -46,10 +46,19 @@ def plan(
     # What is stored otherwise than it is computed with is gathered where it is first read.
     computed = {s.tensor.name: wishes[s.tensor.name] for s in graph.sources}
     sources = computed | {a.name: a.cut for a in annotated if a.stored}
-    decisions = decide(nodes, computed, wishes, known)
+    decisions = decide(nodes, computed, wishes, known, priorities(annotated, known))
     partial, reduced = place(decisions, graph.outputs(), known)
     steps = Emitter(graph, sources, decisions, partial, reduced, known, fuse)
     return steps.plan(tuple(axes), tuple(tuple(group) for group in together))
+
+
+def priorities(annotated: Iterable[Annotated], axes: Axes) -> dict[str, int]:
+    """The first user priority with which each axis annotates anything."""
+    first: dict[str, int] = {}
+    for a in annotated:
+        for axis in axes_of(a.cut):
+            first[axis] = min(a.priority, first.get(axis, a.priority))
+    return {name: first.get(name, 0) for name in axes.by_name}
 
 
 class Emitter:

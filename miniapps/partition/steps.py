@@ -192,5 +192,17 @@ class Plan:
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of the document: plans of one hash have the same bits under `layout`, whatever the mesh."""
-        return hashlib.sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()
+        """SHA-256 of what decides bits: plans of one hash have the same bits under `layout`, whatever the mesh.
+
+        What travels together, and when, is left out, as a reduction's tree does not depend on it.
+        """
+        document = self.as_json()
+        computed = [step for step in document["steps"] if step["step"] == "compute"]
+        reduced = sorted(
+            pair
+            for s in self.steps
+            if isinstance(s, Reduce)
+            for pair in zip(s.operands, s.results, strict=True)
+        )
+        document |= {"steps": computed, "reduced": reduced}
+        return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -192,6 +193,8 @@ class Oracle:
         plan, values = self.plan, self.plan.values
         cuts = [values[name].cut for name in step.results]
         shapes = [tuple(len(places(dim, plan, owned)) for dim in cut) for cut in cuts]
+        if not any(map(prod, shapes)):
+            return {}  # without blocks; torch's attention would end the process
         if step.kernel == "create":
             shape = values[step.results[0]].shape
             made = call(step.target, self.arguments(step, {}, shape), self.keywords(step, {}), [shape])
