@@ -195,7 +195,18 @@ class Binder:
         dtypes = tuple(values[name].dtype for name in step.results)
         self.steps.append(
             Operation(
-                step.node, target, step.kernel, args, kwargs, operands, step.results, shapes, counts, calls, dtypes, wanted
+                step.node,
+                target,
+                step.kernel,
+                args,
+                kwargs,
+                operands,
+                step.results,
+                shapes,
+                counts,
+                calls,
+                dtypes,
+                wanted,
             )  # fmt: skip
         )
 
@@ -225,7 +236,13 @@ class Binder:
         if not over and not step.windows:
             sides = () if conv is None else sides_of(conv, step.args)
             shape = place.shape(values[step.results[0]].cut)
-            call = Called((None,) * len(operands), (None,) * len(operands), ((None, None),) * len(step.results), shape, sides)
+            call = Called(
+                (None,) * len(operands),
+                (None,) * len(operands),
+                ((None, None),) * len(step.results),
+                shape,
+                sides,
+            )
             return operands, (call,)
         if self.by_block and over and all(name in self.merged for name in operands):
             return operands, self.moves(step, operands)
@@ -278,7 +295,9 @@ class Binder:
         at = operands.index(name)
         return (*operands[:at], self.halos[key], *operands[at + 1 :]), halos
 
-    def split(self, step, operands, conv, over, runs: dict[str, list[Run]], windows, halos) -> Iterable[Called]:
+    def split(
+        self, step, operands, conv, over, runs: dict[str, list[Run]], windows, halos
+    ) -> Iterable[Called]:
         """A call for each combination of blocks, or of runs of blocks."""
         place, values = self.place, self.plan.values
         named = {halo: windows[0].operand for halo in set(operands) - values.keys()}

@@ -41,7 +41,9 @@ Variables = "str | list[str]"
 class Writer:
     """Lines so far, what they name that is not a variable, and the variables of each value."""
 
-    def __init__(self, bound: Bound, kernels: Kernels, moved: Callable, total: Callable, watch: Callable | None = None):
+    def __init__(
+        self, bound: Bound, kernels: Kernels, moved: Callable, total: Callable, watch: Callable | None = None
+    ):
         self.bound, self.kernels, self.watch = bound, kernels, watch
         self.moved, self.total = moved, total
         self.names: dict[str, Any] = {"torch": torch}
@@ -140,10 +142,14 @@ class Writer:
             args += [repr(call.sides), repr(tuple(call.shape[2:]))]
         args += [f"{key}={self.literal(value, operands, call.shape)}" for key, value in kwargs.items()]
         text = f"{self.constant(function, 'f')}({', '.join(args)})"
-        if step.results == (step.node,) or step.target.startswith("conv."):
-            return [self.put(text, operands)]
-        several = self.put(text, operands)
-        return [self.put(f"{several}[{name.rpartition('.')[2]}]", [several]) for name in step.results]
+        return self.results(step, self.put(text, operands))
+
+    def results(self, step: Operation, variable: str) -> list[str]:
+        """The variables of the results of a call, of those that are read."""
+        numbers = [name.partition("@")[0].removeprefix(step.node).removeprefix(".") for name in step.results]
+        if numbers == [""]:
+            return [variable]
+        return [self.put(f"{variable}[{number}]", [variable]) for number in numbers]
 
     def result(self, step: Operation, r: int, pieces: list[tuple[Called, str]]) -> Any:
         """The variables of a result, from those of its pieces."""
@@ -164,7 +170,10 @@ class Writer:
         variables = [variable for _, variable in pieces]
         if len(pieces) == 1 and parts[0] is None:
             return variables[0]
-        dims = {part.ranges[0][0] if part and part.factors is None and len(part.ranges) == 1 else -1 for part in parts}
+        dims = {
+            part.ranges[0][0] if part and part.factors is None and len(part.ranges) == 1 else -1
+            for part in parts
+        }
         if len(dims) == 1 and dims != {-1}:
             return self.put(f"torch.cat(({', '.join(variables)},), {dims.pop()})", variables)
         whole = self.put(f"torch.empty({shape!r}, dtype=torch.{dtype})", [])
@@ -184,7 +193,9 @@ class Writer:
         name = step.results[r]
         if name not in self.bound.merged or not step.calls:
             return None
-        if step.counts[r] == len(step.calls) and all(call.into[r] == (k, None) for k, call in enumerate(step.calls)):
+        if step.counts[r] == len(step.calls) and all(
+            call.into[r] == (k, None) for k, call in enumerate(step.calls)
+        ):
             rows = self.rows(name)
             if len(rows.numbers) == len(rows.subtrees) or step.kernel == "view":
                 return None
@@ -221,17 +232,17 @@ class Writer:
             variables = [self.variables[name] for name in step.operands]
             function = draw(step, indices, whole)
             text = f"{self.constant(function, 'f')}({', '.join(['number', *variables])})"
-            several = self.put(text, variables)
-            if step.results == (step.node,):
-                self.variables[step.results[0]] = several
-            for name in step.results if step.results != (step.node,) else ():
-                self.variables[name] = self.put(f"{several}[{name.rpartition('.')[2]}]", [several])
+            self.variables.update(
+                zip(step.results, self.results(step, self.put(text, variables)), strict=True)
+            )
             return
         name = step.target.split(".")[1]
         if name == "full":
             value = step.args[1]
             if math.prod(shape) * dtype.itemsize > KEPT_BYTES:
-                text = f"torch.full({shape!r}, {self.literal(value, (), shape)}, dtype=torch.{step.dtypes[0]})"
+                text = (
+                    f"torch.full({shape!r}, {self.literal(value, (), shape)}, dtype=torch.{step.dtypes[0]})"
+                )
                 self.variables[step.results[0]] = self.put(text, [])
                 return
             made = torch.full(shape, value, dtype=dtype)
@@ -270,7 +281,11 @@ class Writer:
                     variables = [self.summed(step, variables, *bounds) for bounds in step.rows.subtrees]
                 (variable,) = variables
                 # As a total of several ranks, whose zeros have no sign.
-                found.append(self.put(f"{variable}.add(0)" if not step.dtype.startswith("int") else variable, [variable]))
+                found.append(
+                    self.put(
+                        f"{variable}.add(0)" if not step.dtype.startswith("int") else variable, [variable]
+                    )
+                )
             else:
                 found.append(variables)
         return found
@@ -324,7 +339,11 @@ class Writer:
         written = ["def step(given, number):", f"    {given}, = given" if given else "    pass"]
         for at, line in enumerate(self.lines):
             written.append(f"    {line.targets[0]} = {line.text}")
-            gone = [name for name in dict.fromkeys((*line.targets, *line.uses)) if last[name] == at and name not in kept]
+            gone = [
+                name
+                for name in dict.fromkeys((*line.targets, *line.uses))
+                if last[name] == at and name not in kept
+            ]
             if gone:
                 written.append(f"    del {', '.join(gone)}")
         written.append(f"    return ({', '.join(outputs)},)")
@@ -333,7 +352,7 @@ class Writer:
     def compiled(self, outputs: Sequence[str]) -> Callable:
         """The function itself."""
         scope = dict(self.names)
-        exec(compile(self.text(outputs), f"<program of rank {self.bound.place.rank}>", "exec"), scope)  # noqa: S102
+        exec(compile(self.text(outputs), f"<program of rank {self.bound.place.rank}>", "exec"), scope)
         return scope["step"]
 
 

@@ -26,11 +26,53 @@ VECTOR = 64  # elements, a multiple of those of every vector
 
 # Correctly rounded, or without rounding: vectors and tails agree. add and sub only without a factor, which may be fused.
 ROUNDED = frozenset(
-    """
-    abs add bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp clamp_max clamp_min copy div eq fill floor ge gt
-    hardtanh isfinite isinf isnan le leaky_relu logical_and logical_not logical_or logical_xor lt masked_fill maximum minimum
-    mul ne neg relu round sgn sign sqrt sub threshold threshold_backward _to_copy trunc where
-    """.split()
+    [
+        "abs",
+        "add",
+        "bitwise_and",
+        "bitwise_not",
+        "bitwise_or",
+        "bitwise_xor",
+        "ceil",
+        "clamp",
+        "clamp_max",
+        "clamp_min",
+        "copy",
+        "div",
+        "eq",
+        "fill",
+        "floor",
+        "ge",
+        "gt",
+        "hardtanh",
+        "isfinite",
+        "isinf",
+        "isnan",
+        "le",
+        "leaky_relu",
+        "logical_and",
+        "logical_not",
+        "logical_or",
+        "logical_xor",
+        "lt",
+        "masked_fill",
+        "maximum",
+        "minimum",
+        "mul",
+        "ne",
+        "neg",
+        "relu",
+        "round",
+        "sgn",
+        "sign",
+        "sqrt",
+        "sub",
+        "threshold",
+        "threshold_backward",
+        "_to_copy",
+        "trunc",
+        "where",
+    ]
 )
 NORMALISED = ("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data")
 

@@ -30,7 +30,9 @@ def key_of(node: str, number: int, seed: int = 0) -> int:
 def uniform(key: int, elements: np.ndarray) -> np.ndarray:
     """Numbers in [0, 1), float64 multiples of 2^-53, of global elements."""
     with np.errstate(over="ignore"):
-        bits = mixed(mixed(elements.astype(np.uint64) * np.uint64(GOLDEN) + np.uint64(key)) + np.uint64(GOLDEN))
+        bits = mixed(
+            mixed(elements.astype(np.uint64) * np.uint64(GOLDEN) + np.uint64(key)) + np.uint64(GOLDEN)
+        )
     return (bits >> np.uint64(11)) * 2.0**-53
 
 
@@ -57,7 +59,9 @@ def draw(step, indices: Sequence[np.ndarray], shape: Sequence[int]) -> Callable:
     dtype = getattr(torch, step.dtypes[0])
 
     def drawn(number: int, function=uniform):
-        return torch.from_numpy(np.broadcast_to(function(key_of(step.node, number), elements), elements.shape).copy())
+        return torch.from_numpy(
+            np.broadcast_to(function(key_of(step.node, number), elements), elements.shape).copy()
+        )
 
     if name == "native_dropout":
         p, train = step.args[1], step.args[2]

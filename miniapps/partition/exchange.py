@@ -22,14 +22,26 @@ class Exchange:
     Without `comm` this rank holds all that it wants. Collective to make.
     """
 
-    def __init__(self, place_of: Callable[[int], Place], rank: int, comm, group: Sequence[int], shape, cut: Cut, wanted: Wanted, dtype: str):
+    def __init__(
+        self,
+        place_of: Callable[[int], Place],
+        rank: int,
+        comm,
+        group: Sequence[int],
+        shape,
+        cut: Cut,
+        wanted: Wanted,
+        dtype: str,
+    ):
         place = place_of(rank)
         held = _indices(place, shape, cut)
         mine = _indices(place, shape, wanted)
         self.shape = tuple(len(index) for index in mine)
         self.dtype = np.dtype(TYPES.get(dtype, dtype))
         self.keeps = _common(held, mine)
-        self.all = self.keeps is not None and all(_all(index, n) for index, n in zip(self.keeps[1], self.shape, strict=True))
+        self.all = self.keeps is not None and all(
+            _all(index, n) for index, n in zip(self.keeps[1], self.shape, strict=True)
+        )
         self.messages = None
         self.packs: list[tuple[int, int, tuple[int, ...], Index]] = []
         self.unpacks: list[tuple[int, int, tuple[int, ...], Index]] = []
@@ -68,7 +80,9 @@ class Exchange:
                 np.copyto(messages.outgoing[begin:end].reshape(shape), source[index])
             if messages.requests:
                 messages.start()
-        result = torch.empty(self.shape, dtype=x.dtype) if self.filled else torch.zeros(self.shape, dtype=x.dtype)
+        result = (
+            torch.empty(self.shape, dtype=x.dtype) if self.filled else torch.zeros(self.shape, dtype=x.dtype)
+        )
         target = result.numpy().view(self.dtype)
         if self.keeps is not None:
             target[self.keeps[1]] = source[self.keeps[0]]

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from kernels.guarantees import LEVELS, known, meets
-from miniapps.partition.axes import axes_of
+from miniapps.partition.axes import axes_of, merge, whole
 from miniapps.partition.bind import Added, Moved, bind
 from miniapps.partition.code import Writer
 from miniapps.partition.compute import Kernels
@@ -55,25 +55,36 @@ class Program:
         self.text = writer.text(outputs)
         self._step = writer.compiled(outputs)
 
-    def part(self, name: str, whole: torch.Tensor) -> torch.Tensor:
+    def part(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         """What this rank holds of a source, from all of it."""
         value = self.plan.values[name]
         for d, (dim, n) in enumerate(zip(value.cut, value.shape, strict=True)):
             index = self.place.indices(dim, n)
             if len(index) != n:
-                whole = whole.index_select(d, torch.from_numpy(index))
-        return whole.contiguous()
+                tensor = tensor.index_select(d, torch.from_numpy(index))
+        return tensor.contiguous()
+
+    def whole(self, name: str, part: torch.Tensor) -> torch.Tensor:
+        """All of a value that is not partial, from the parts of the ranks; collective."""
+        value = self.plan.values[name]
+        exchange = self._exchange(Moved("", name, name, whole(value.shape), value.shape))
+        found = exchange(part).clone()
+        self.exchanges.remove(exchange)
+        exchange.free()
+        return found
 
     def sources(self, by_key: Mapping[tuple[str, str], torch.Tensor]) -> list[torch.Tensor]:
         """The parts of all sources, from whole tensors by (kind, key); constants are the plan's."""
         found = []
         for source in self.plan.sources:
             if source.kind == "constant":
-                array = np.frombuffer(bytearray(source.data), source.tensor.dtype).reshape(source.tensor.shape)
-                whole = torch.from_numpy(array)
+                array = np.frombuffer(bytearray(source.data), source.tensor.dtype).reshape(
+                    source.tensor.shape
+                )
+                tensor = torch.from_numpy(array)
             else:
-                whole = by_key[source.kind, source.key]
-            found.append(self.part(source.tensor.name, whole))
+                tensor = by_key[source.kind, source.key]
+            found.append(self.part(source.tensor.name, tensor))
         return found
 
     def __call__(self, values: Sequence[torch.Tensor], number: int = 1):
@@ -109,8 +120,7 @@ class Program:
 
     def _exchange(self, step: Moved) -> Exchange:
         value = self.plan.values[step.operand]
-        slices = isinstance(step, Moved) and self._held(step)
-        comm, group = (None, ()) if slices else self._among(axes_of(value.cut))
+        comm, group = (None, ()) if self._held(step) else self._among(axes_of(value.cut))
         made = Exchange(
             self._place_of, self.place.rank, comm, group, value.shape, value.cut, step.wanted, value.dtype
         )
@@ -121,8 +131,6 @@ class Program:
         """Whether every rank holds all that it wants: a cut of which the operand's is a part."""
         cut = self.plan.values[step.operand].cut
         wanted = step.wanted
-        from miniapps.partition.axes import merge
-
         return all(isinstance(b, tuple) and merge(a, b) == b for a, b in zip(cut, wanted, strict=True))
 
     def _total(self, step: Added) -> Total:

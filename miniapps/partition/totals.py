@@ -40,7 +40,16 @@ class Total:
     `shapes`: of the operands. Without `comm` this rank has all blocks. Collective to make.
     """
 
-    def __init__(self, comm, level: str, rows: Rows, combine: str, dtype: str, shapes: Sequence[tuple[int, ...]], name: str):
+    def __init__(
+        self,
+        comm,
+        level: str,
+        rows: Rows,
+        combine: str,
+        dtype: str,
+        shapes: Sequence[tuple[int, ...]],
+        name: str,
+    ):
         self.level, self.rows, self.shapes = level, rows, list(shapes)
         self.ends = np.cumsum([prod(shape) for shape in shapes]).tolist()
         self.begins = [0, *self.ends[:-1]]
@@ -68,7 +77,10 @@ class Total:
 
     def rows_of(self, operand: int) -> list:
         """Views of the memory that the partials of an operand are packed into."""
-        return [row[self.begins[operand] : self.ends[operand]].reshape(self.shapes[operand]) for row in self.buffer]
+        return [
+            row[self.begins[operand] : self.ends[operand]].reshape(self.shapes[operand])
+            for row in self.buffer
+        ]
 
     def total(self) -> list:
         """Views of the total, from what was packed."""

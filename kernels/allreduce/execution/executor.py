@@ -120,11 +120,7 @@ class ScheduleReducer(Reducer):
         trees, _, route = self._ahead
         if self._blocks is None or self._words is not self._total:
             raise ChoiceError(f"{self} does not add over blocks in {self.dtype}: choose ordering block-tree")
-        if (
-            sums.shape != (len(trees), *self.shape)
-            or sums.dtype != self.dtype
-            or not sums.flags.c_contiguous
-        ):
+        if sums.shape != (len(trees), *self.shape) or sums.dtype != self.dtype or not sums.flags.c_contiguous:
             raise ValueError(
                 f"{self} expects C-contiguous sums of {len(trees)} subtrees, {self.dtype} {(len(trees), *self.shape)}, "
                 f"got {sums.dtype} {sums.shape}"

@@ -1,0 +1,90 @@
+"""A model on one mesh after the other: a line with a hash of loss, gradients and weights for each, printed by rank 0.
+
+    mpirun -n P python partition.py MODEL AXES LEVEL THREADS SHAPES MESH...
+
+AXES cut the problem (`batch,heads`). A mesh is `data=3:batch+experts,model=2:heads/SEED`: sizes, the axes that each
+carries, and the seed by which owners of blocks are shuffled. Meshes of more ranks than there are do not run. A line has the
+mesh, the hash, and the largest error of a gradient against autograd in float64, as a part of the largest gradient.
+"""
+
+import hashlib
+import sys
+
+import numpy as np
+import torch
+from mpi4py import MPI
+
+from miniapps.partition import export
+from miniapps.partition.learn import Learner
+from miniapps.partition.mesh import Mesh
+from miniapps.partition.models import model
+from miniapps.partition.recipes import plan_of
+from miniapps.partition.run import Program
+
+STEPS = 5  # of Adam
+
+
+def mesh_of(text):
+    """The mesh of a text."""
+    axes, carriers = [], []
+    spec, _, seed = text.partition("/")
+    for part in spec.split(","):
+        name, _, carried = part.partition(":")
+        name, size = name.split("=")
+        axes.append((name, int(size)))
+        carriers += [(axis, name) for axis in carried.split("+")]
+    return Mesh(tuple(axes), tuple(carriers), int(seed or 0))
+
+
+def problem(name, axes):
+    """(plan, whole tensors of its sources, gradients by autograd in float64)."""
+    module, deck = model(name), model(name).Deck()
+    torch.manual_seed(0)
+    network, inputs = module.module(deck), module.inputs(deck)
+    plan = plan_of(module, deck, export.export(network, inputs), axes)
+    whole = {("parameter", key): x.detach().clone() for key, x in network.named_parameters()}
+    whole |= {("buffer", key): x.clone() for key, x in network.named_buffers()}
+    whole |= {("input", str(k)): x for k, x in enumerate(inputs)}
+    network.double()(*(x.double() if x.is_floating_point() else x for x in inputs)).backward()
+    return plan, whole, {key: x.grad.numpy() for key, x in network.named_parameters()}
+
+
+def outcome(program, whole, true):
+    """(hash, error), of a program of a mesh."""
+    learner = Learner(program, whole)
+    digest, worst = hashlib.sha256(), 0.0
+    largest = max(np.abs(x).max() for x in true.values())
+    for step in range(STEPS):
+        digest.update(learner.step().numpy().tobytes())
+        if step == 0:
+            for (key, name), part in zip(program.plan.gradients, learner.gradients, strict=True):
+                gradient = program.whole(name, part).numpy()
+                digest.update(gradient.tobytes())
+                worst = max(worst, np.abs(gradient - true[key]).max() / largest)
+    for _, weights in sorted(learner.weights().items()):
+        digest.update(weights.numpy().tobytes())
+    return digest.hexdigest()[:16], worst
+
+
+def main(name, axes, level, threads, shapes, *meshes):
+    comm = MPI.COMM_WORLD
+    given = problem(name, axes.split(",")) if comm.rank == 0 else None
+    plan, whole, true = comm.bcast(given)
+    for text in meshes:
+        mesh = mesh_of(text)
+        if mesh.size > comm.size:
+            continue
+        some = comm.Split(int(comm.rank >= mesh.size), comm.rank)
+        if comm.rank < mesh.size:
+            program = Program(some, plan, mesh, level, int(threads))
+            found = outcome(program, whole, true)
+            program.free()
+            if len(set(some.allgather(found[0]))) > 1:
+                print(f"{text}: ranks differ", file=sys.stderr)
+            if some.rank == 0:
+                print(text, found[0], f"{found[1]:.1e}", flush=True)
+        some.Free()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
