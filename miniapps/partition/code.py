@@ -168,8 +168,11 @@ class Writer:
             return self.constant(torch.zeros(shape, dtype=getattr(torch, dtype)))
         parts = [call.into[r][1] for call, _ in pieces]
         variables = [variable for _, variable in pieces]
-        if len(pieces) == 1 and parts[0] is None:
-            return variables[0]
+        if parts[0] is None:  # where blocks are not kept apart, runs of them are added
+            total = variables[0]
+            for variable in variables[1:]:
+                total = self.put(f"torch.add({total}, {variable})", [total, variable])
+            return total
         dims = {
             part.ranges[0][0] if part and part.factors is None and len(part.ranges) == 1 else -1
             for part in parts
@@ -178,8 +181,7 @@ class Writer:
             return self.put(f"torch.cat(({', '.join(variables)},), {dims.pop()})", variables)
         whole = self.put(f"torch.empty({shape!r}, dtype=torch.{dtype})", [])
         for part, variable in zip(parts, variables, strict=True):
-            if part is None:
-                return variable
+            assert part is not None, f"{step.node}: one of several calls has all of {step.results[r]}"
             inner = Part(part.factors, part.ranges, ())
             piece = variable
             if part.factors is not None:

@@ -11,7 +11,6 @@ from miniapps.partition.graph import Graph, replace
 from miniapps.partition.partials import Partial, place
 from miniapps.partition.propagate import propagate, ruled
 from miniapps.partition.rules.project import Assignment, Axes, cut_of, take
-from miniapps.partition.simplify import operation
 from miniapps.partition.steps import (
     SHAPE,
     Compute,
@@ -24,6 +23,7 @@ from miniapps.partition.steps import (
     step_operands,
     step_results,
 )
+from miniapps.partition.simplify import operation
 
 SIZED = {"view": 1, "expand": 1, "full": 0}  # which argument is the shape of the result
 
