@@ -101,6 +101,7 @@ def decompositions() -> dict[Any, Callable]:
             aten.huber_loss_backward,
         ),
         *(aten.binary_cross_entropy_with_logits, aten._unsafe_view),
+        *(aten.log_sigmoid_forward, aten.log_sigmoid_backward, aten.linalg_vector_norm, aten.std.correction),
         *(aten.native_group_norm, aten.native_group_norm_backward, aten.addcmul, aten.addcdiv, aten.stack),
         *(
             aten.new_zeros,
@@ -127,6 +128,9 @@ def decompositions() -> dict[Any, Callable]:
         return torch.sum(apart * apart, dims, keepdim) / max(
             0, count - (1 if correction is None else correction)
         )
+
+    def variance_and_mean(x, dim=None, *, correction=None, keepdim=False):
+        return variance(x, dim, correction=correction, keepdim=keepdim), mean_dim(x, dim or [], keepdim)
 
     def batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps):
         """Of all samples in training: sums over samples and places, whoever holds them."""
@@ -160,6 +164,9 @@ def decompositions() -> dict[Any, Callable]:
             running_var.copy_(new_var)
         return result, mean, rstd
 
+    def batch_norm_without_training(x, weight, bias, running_mean, running_var, momentum, eps):
+        return batch_norm(x, weight, bias, running_mean, running_var, False, momentum, eps)[:3]
+
     def batch_norm_backward(
         grad, x, weight, running_mean, running_var, saved_mean, saved_rstd, train, eps, mask
     ):
@@ -182,6 +189,8 @@ def decompositions() -> dict[Any, Callable]:
         aten.mean.default: mean,
         aten.mean.dim: mean_dim,
         aten.var.correction: variance,
+        aten.var_mean.correction: variance_and_mean,
+        aten._native_batch_norm_legit_no_training.default: batch_norm_without_training,
         aten.native_batch_norm.default: batch_norm_legit,
         aten._native_batch_norm_legit.default: batch_norm_legit,
         aten._native_batch_norm_legit_functional.default: batch_norm,

@@ -191,10 +191,7 @@ def part(work: Simplifier, node: Node, args, kwargs) -> bool:
     dim = (args[1] if len(args) > 1 else 0) % len(x.shape)
     n = x.shape[dim]
     if operation(node.target) == "select":
-        at = args[2] % n
-        piece = tuple(1 if d == dim else m for d, m in enumerate(x.shape))
-        value = work.put(node, "part", "aten.slice.Tensor", (args[0], dim, at, at + 1, 1), piece, x.dtype)
-        work.keep(node, "aten.view.default", ("%" + value, result.shape))
+        part_at(work, node, args[0], dim, args[2] % n)
         return True
     begin, end = (tuple(args[2:4]) + (None, None))[:2]
     step = args[4] if len(args) > 4 else 1
@@ -219,6 +216,25 @@ def parts(work: Simplifier, node: Node, args, kwargs) -> bool:
     return True
 
 
+def unbind(work: Simplifier, node: Node, args, kwargs) -> bool:
+    """A slice and a view for each result."""
+    x = work.tensor(args[0])
+    dim = (args[1] if len(args) > 1 else 0) % len(x.shape)
+    for at, result in enumerate(node.results):
+        one = Node(result.name, "", (), (), (result,), node.where)
+        part_at(work, one, args[0], dim, at)
+    return True
+
+
+def part_at(work: Simplifier, node: Node, x: str, dim: int, at: int) -> None:
+    """Place `at` of a dim, without the dim."""
+    (result,) = node.results
+    shape, dtype = work.tensor(x).shape, work.tensor(x).dtype
+    piece = tuple(1 if d == dim else m for d, m in enumerate(shape))
+    value = work.put(node, "part", "aten.slice.Tensor", (x, dim, at, at + 1, 1), piece, dtype)
+    work.keep(node, "aten.view.default", ("%" + value, result.shape))
+
+
 def convolution(work: Simplifier, node: Node, args, kwargs) -> bool:
     """The bias apart."""
     (result,) = node.results
@@ -235,9 +251,7 @@ def convolution(work: Simplifier, node: Node, args, kwargs) -> bool:
 
 def convolution_gradients(work: Simplifier, node: Node, args, kwargs) -> bool:
     """A node for each gradient that is asked for."""
-    gradient, x, weight, _, *how, _, _, groups, mask = args
-    transposed, output_padding = args[7], args[8]
-    stride, padding, dilation = how[:3]
+    gradient, x, weight, _, stride, padding, dilation, transposed, output_padding, groups, mask = args
     shared = (stride, padding, dilation, transposed, output_padding, groups)
     names = {result.name.rpartition(".")[2]: result for result in node.results}
     for number, wanted in enumerate(mask):
@@ -265,6 +279,7 @@ REWRITES: dict[str, Callable[[Simplifier, Node, tuple, dict[str, Any]], bool]] =
     **dict.fromkeys(("sum", "amax", "amin"), all_dims),
     **dict.fromkeys(("slice", "select"), part),
     **dict.fromkeys(("split", "split_with_sizes"), parts),
+    "unbind": unbind,
     "_to_copy": copy_to,
     "convolution": convolution,
     "convolution_backward": convolution_gradients,

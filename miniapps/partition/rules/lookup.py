@@ -64,9 +64,48 @@ def at_indices(node: Node, tensors: Sequence[Tensor]) -> Rule:
     )  # fmt: skip
 
 
+def index(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """x[:, i, j]: dims with an index are whole; the others pass, and so do the dims of the indices, broadcast."""
+    x, indices = tensors[0], node.args[1]
+    dims, read, behind = indexed(len(x.shape), indices, tensors[1 : 1 + sum(i is not None for i in indices)])
+    whole = [d for d, i in enumerate(indices) if i is not None]
+    return labelled(
+        node, tensors, [range(len(x.shape)), *read], [dims], "lookup", whole=whole, priority=NORMALISING,
+        reason=TABLE,
+    )  # fmt: skip
+
+
+def index_put(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """x[:, i, j] = values: only dims without an index pass, as an index may point anywhere."""
+    x, indices = tensors[0], node.args[1]
+    count = sum(i is not None for i in indices)
+    dims, read, behind = indexed(len(x.shape), indices, tensors[1 : 1 + count])
+    whole = [d for d, i in enumerate(indices) if i is not None] + behind
+    values = dims[len(dims) - len(tensors[-1].shape) :]
+    own = range(len(x.shape))
+    return labelled(
+        node, tensors, [own, *read, values], [own], "scatter", whole=whole, priority=NORMALISING, reason=TABLE
+    )
+
+
+def indexed(rank: int, indices: Sequence, tensors: Sequence[Tensor]):
+    """(labels of x[indices], those of each index, the labels that indices bring)."""
+    wide = max(len(tensor.shape) for tensor in tensors)
+    behind = [f"i{d}" for d in range(wide)]
+    read = [behind[wide - len(tensor.shape) :] for tensor in tensors]
+    places = [d for d, i in enumerate(indices) if i is not None]
+    dims: list = [d for d in range(rank) if d not in places]
+    # Indices side by side put their dims in their place, others in front.
+    at = places[0] if places == list(range(places[0], places[-1] + 1)) else 0
+    dims[at:at] = behind
+    return dims, read, behind
+
+
 RULES = {
     "embedding": embedding,
     "embedding_dense_backward": embedding_gradient,
     "index_select": index_select,
+    **dict.fromkeys(("index", "_unsafe_index"), index),
+    **dict.fromkeys(("index_put", "_unsafe_index_put"), index_put),
     **dict.fromkeys(("gather", "scatter", "scatter_add"), at_indices),
 }

@@ -15,7 +15,7 @@ NAMES = """
     log10 log1p log2 log_sigmoid_backward logical_and logical_not logical_or logical_xor lt masked_fill maximum minimum mish
     mish_backward mul ne neg nextafter pow reciprocal relu remainder round rsqrt rsub sgn sigmoid sigmoid_backward sign silu
     silu_backward sin sinh softplus softplus_backward sqrt square sub tan tanh tanh_backward threshold threshold_backward
-    _to_copy trunc where
+    _to_copy trunc where xlogy native_dropout_backward
 """.split()  # fmt: skip
 
 

@@ -48,6 +48,31 @@ def choose(node: Node, tensors: Sequence[Tensor]) -> Rule:
     )  # fmt: skip
 
 
+def of_rows(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """logsumexp, prod, all, any over named dims: these are whole."""
+    rank = len(tensors[0].shape)
+    dims = node.args[1] if len(node.args) > 1 and node.args[1] is not None else range(rank)
+    taken = [d % rank for d in ((dims,) if isinstance(dims, int) else dims)]
+    keep = len(node.args) > 2 and bool(node.args[2])
+    kept = range(rank) if keep else [d for d in range(rank) if d not in taken]
+    return labelled(
+        node, tensors, [range(rank)], [kept], "rowwise", whole=taken, priority=NORMALISING,
+        reason="rows are taken together",
+    )  # fmt: skip
+
+
+def sort(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """topk and sort: the dim is whole, before and after."""
+    rank = len(tensors[0].shape)
+    at = 2 if operation(node.target) == "topk" else 1
+    dim = (node.args[at] if len(node.args) > at else -1) % rank
+    after = ["chosen" if d == dim else d for d in range(rank)]
+    return labelled(
+        node, tensors, [range(rank)], [after] * len(node.results), "rowwise", whole=[dim, "chosen"],
+        priority=NORMALISING, reason=f"dim {dim} is sorted",
+    )  # fmt: skip
+
+
 def layer_norm(node: Node, tensors: Sequence[Tensor]) -> Rule:
     """Leading dims pass, normalised dims are whole."""
     rank = len(tensors[0].shape)
@@ -77,6 +102,8 @@ RULES = {
     **dict.fromkeys(("_softmax_backward_data", "_log_softmax_backward_data"), softmax),
     **dict.fromkeys(("cumsum", "cumprod", "logcumsumexp"), scan),
     **dict.fromkeys(("argmax", "argmin"), choose),
+    **dict.fromkeys(("logsumexp", "prod", "all", "any"), of_rows),
+    **dict.fromkeys(("topk", "sort"), sort),
     "native_layer_norm": layer_norm,
     "native_layer_norm_backward": layer_norm_backward,
 }

@@ -110,12 +110,35 @@ def pad(node: Node, tensors: Sequence[Tensor]) -> Rule:
     return labelled(node, tensors, [dims], [dims], "view", whole=padded, reason="padded dims are whole")
 
 
-def flip(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """Reversed dims are whole."""
+def into(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """select_scatter and slice_scatter: the dim in which a part is put is whole."""
     rank = len(node.results[0].shape)
-    turned = [d % rank for d in node.args[1]]
+    dim = node.args[2] % rank
+    part = [d for d in range(rank) if d != dim]
+    if len(tensors[1].shape) == rank:
+        part.insert(dim, "part")
     return labelled(
-        node, tensors, [range(rank)], [range(rank)], "view", whole=turned, reason="reversed dims are whole"
+        node, tensors, [range(rank), part], [range(rank)], "view", whole=[dim, "part"],
+        reason=f"a part of dim {dim} is put there",
+    )  # fmt: skip
+
+
+def repeat(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """Dims that are repeated are whole."""
+    rank, times = len(node.results[0].shape), node.args[1]
+    old = range(rank - len(tensors[0].shape), rank)
+    new = [d if times[d] == 1 else f"repeated{d}" for d in range(rank)]
+    whole = [label for d, label in enumerate(new) if label != d] + [d for d in old if times[d] != 1]
+    return labelled(node, tensors, [old], [new], "view", whole=whole, reason="repeated dims are whole")
+
+
+def flip(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """flip and roll: dims that are turned are whole."""
+    rank = len(node.results[0].shape)
+    dims = node.args[-1] if len(node.args) > 1 and node.args[-1] else range(rank)
+    turned = [d % rank for d in dims]
+    return labelled(
+        node, tensors, [range(rank)], [range(rank)], "view", whole=turned, reason="turned dims are whole"
     )
 
 
@@ -148,8 +171,10 @@ RULES = {
     "cat": cat,
     "slice": slice_of,
     "constant_pad_nd": pad,
-    "flip": flip,
+    **dict.fromkeys(("flip", "roll"), flip),
+    **dict.fromkeys(("select_scatter", "slice_scatter"), into),
+    "repeat": repeat,
     "tril": diagonal_part,
     "triu": diagonal_part,
-    **dict.fromkeys(("full", "arange", "eye", "linspace"), create),
+    **dict.fromkeys(("full", "arange", "eye", "linspace", "tril_indices", "triu_indices"), create),
 }
