@@ -30,7 +30,17 @@ def export(module, inputs: Sequence[Any]) -> Graph:
     Raises ExportError: torch's reason, with what to do above it.
     """
     require_one_device(module, inputs)
-    return simplified(Builder(*traced(module, tuple(inputs))).graph())
+    return simplified(Builder(*traced(module, tuple(inputs)), tied(module)).graph())
+
+
+def tied(module) -> dict[str, str]:
+    """Of parameters and buffers that a module holds under several names: each further name, and the first."""
+    first: dict[int, str] = {}
+    named = (
+        *module.named_parameters(remove_duplicate=False),
+        *module.named_buffers(remove_duplicate=False),
+    )
+    return {name: first[id(t)] for name, t in named if first.setdefault(id(t), name) != name}
 
 
 def traced(module, inputs: tuple):
@@ -51,17 +61,24 @@ def traced(module, inputs: tuple):
             Step(), inputs, trace_joint=True, output_loss_index=0, decompositions=decompositions()
         )
     except Exception as error:
-        raise ExportError(f"{advice(error)}\ntorch: {type(error).__name__}: {str(error).strip()}") from error
+        raise ExportError(
+            f"{advice(error, module, inputs)}\ntorch: {type(error).__name__}: {str(error).strip()}"
+        ) from error
 
 
-def advice(error: Exception) -> str:
+def advice(error: Exception, module, inputs: tuple) -> str:
     """What to do about an error of torch's export."""
     kind, message = type(error).__name__, str(error)
-    if "DataDependent" in kind or "data-dependent" in message or "unbacked" in message:
+    if kind.startswith(("DataDependent", "DynamicOutput")) or "data-dependent" in message:
         return (
             "the step has a shape or a branch that depends on values (nonzero, masks as indices, .item(), if): "
             "use torch.where, or sizes that are fixed beforehand"
         )
+    if "FakeTensor" in message:
+        return "the step reads a tensor that is neither input, parameter nor buffer: register it as a buffer"
+    if "did not receive a gradient" in message:
+        names = ", ".join(without_gradient(module, inputs))
+        return f"the loss does not depend on {names}: remove these parameters, or set their requires_grad to False"
     if "device" in message:
         return "the step mixes devices: move module and inputs to one device before it is exported"
     if "scalar" in message or "loss" in message:
@@ -69,6 +86,15 @@ def advice(error: Exception) -> str:
     return (
         "the step cannot be exported: it must be a torch.nn.Module whose call on the inputs is a scalar loss"
     )
+
+
+def without_gradient(module, inputs: tuple) -> list[str]:
+    """The parameters that the loss does not depend on, from a step in eager mode."""
+    import torch
+
+    named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+    gradients = torch.autograd.grad(module(*inputs), [p for _, p in named], allow_unused=True)
+    return [name for (name, _), gradient in zip(named, gradients, strict=True) if gradient is None]
 
 
 def require_one_device(module, inputs: Sequence[Any]) -> None:
@@ -202,8 +228,8 @@ def decompositions() -> dict[Any, Callable]:
 class Builder:
     """Nodes of a torch.fx graph, translated one by one into those of `graph`."""
 
-    def __init__(self, traced, signature):
-        self.traced, self.signature = traced, signature
+    def __init__(self, traced, signature, tied: dict[str, str]):
+        self.traced, self.signature, self.tied = traced, signature, tied
         self.names: dict[str, str] = {}  # of torch's nodes: the values here
         self.nodes: list[Node] = []
         self.sources: list[Source] = []
@@ -226,21 +252,28 @@ class Builder:
                 self.take_node(node)
         assert output is not None
         backward = self.signature.backward_signature
-        missing = set(self.signature.parameters) - set(backward.gradients_to_parameters.values())
-        if missing:
-            raise ExportError(
-                f"the loss does not depend on parameters {', '.join(sorted(missing))}: "
-                "remove them, or set requires_grad to False"
-            )
-        of = {self._key(key): self.names[name] for name, key in backward.gradients_to_parameters.items()}
+        of: dict[str, str] = {}  # parameters that are frozen have no gradient
+        for name, parameter in backward.gradients_to_parameters.items():
+            key, gradient = self._key(parameter), self.names[name]
+            of[key] = self.added(of[key], gradient) if key in of else gradient
         # In the order of the module's parameters, whatever order the backward pass has.
-        gradients = tuple((key, of[key]) for key in map(self._key, self.signature.parameters) if key in of)
+        keys = dict.fromkeys(map(self._key, self.signature.parameters))
+        gradients = tuple((key, of[key]) for key in keys if key in of)
         updates = tuple(
             (self._key(key), self.names[name]) for name, key in self.signature.buffers_to_mutate.items()
         )
         # Not backward.loss_output: where buffers are updated, that is the first of these (torch 2.13).
         loss = self.names[self.signature.user_outputs[0]]
         return Graph(tuple(self.sources), tuple(self.nodes), loss, gradients, updates)
+
+    def added(self, one: str, other: str) -> str:
+        """The sum of two gradients of a tied parameter."""
+        shape, dtype = next((t.shape, t.dtype) for n in self.nodes for t in n.results if t.name == other)
+        name = f"{other}_tied"
+        self.nodes.append(
+            Node(name, "aten.add.Tensor", ("%" + one, "%" + other), (), (Tensor(name, shape, dtype),))
+        )
+        return name
 
     def take_source(self, node, position: dict[str, int]) -> None:
         """A parameter, buffer or input."""
@@ -253,7 +286,8 @@ class Builder:
             kind, key = "input", str(position[node.name])
         tensor = described(f"{kind}.{key}", node.meta["val"])
         self.names[node.name] = tensor.name
-        self.sources.append(Source(tensor, kind, key))
+        if tensor.name not in {source.tensor.name for source in self.sources}:
+            self.sources.append(Source(tensor, kind, key))
 
     def take_constant(self, node) -> None:
         """A tensor made while the step was traced."""
@@ -297,9 +331,9 @@ class Builder:
             )
         return str(argument)
 
-    @staticmethod
-    def _key(name: str) -> str:
-        return name.removeprefix("step.")
+    def _key(self, name: str) -> str:
+        name = name.removeprefix("step.")
+        return self.tied.get(name, name)
 
 
 def described(name: str, value) -> Tensor:
