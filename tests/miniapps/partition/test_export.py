@@ -38,6 +38,11 @@ def test_a_graph_is_plain_data():
     assert pickle.loads(pickle.dumps(graph)) == graph and hash(graph.nodes[0])
 
 
+def test_a_node_knows_the_module_that_it_belongs_to():
+    by_name = {node.name: node.where for node in exported("gpt")[2].nodes}
+    assert by_name["addmm_1_product"] == "blocks.0.k" and by_name["gelu_1"] == "blocks.1.up"
+
+
 def test_a_bias_is_added_once_and_not_with_every_partial_sum():
     for name in models.MODELS:
         targets = {node.target for node in exported(name)[2].nodes}
