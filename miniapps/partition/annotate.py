@@ -123,7 +123,8 @@ def require_agreement(node: Node, rule, origins: list[tuple[Annotated, Cut] | No
                     and other is not annotated
                 ):
                     raise AnnotationError(
-                        f"annotations conflict at {node.name} ({node.target}, {node.where}): {other.key} is cut "
+                        f"annotations conflict at {node.name} ({node.target}{node.where and ' of ' + node.where}): "
+                        f"{other.key} is cut "
                         f"{text(other.cut)} and {annotated.key} {text(annotated.cut)}, whose axes {had[0][1]} and "
                         f"{part[0][1]} meet in one factor; leave one of the two dims None, or give one annotation a "
                         "priority (the lower number wins, the other tensor is moved)"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 Factor = tuple[int, "str | None"]
 Dim = tuple[Factor, ...]
@@ -30,7 +31,7 @@ class Axis:
     starts: tuple[int, ...]
 
     def __post_init__(self):
-        rising = all(a < b for a, b in zip(self.starts, self.starts[1:], strict=False))
+        rising = all(a < b for a, b in pairwise(self.starts))
         if len(self.starts) < 2 or self.starts[0] != 0 or not rising:
             raise AxisError(
                 f"axis {self.name}: block starts {self.starts} must ascend from 0, each block with an element"

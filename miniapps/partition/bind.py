@@ -104,10 +104,10 @@ class Bound:
         return self.place.shape(self.plan.values[name].cut)
 
 
-def bind(plan: Plan, mesh: Mesh, rank: int, by_block: bool) -> Bound:
-    """The program of a rank."""
+def bind(plan: Plan, mesh: Mesh, rank: int, by_block: bool, merge: bool = True) -> Bound:
+    """The program of a rank. `merge`: partials of blocks may be added by the tree over blocks as soon as they are there."""
     place = Place(plan.axes, mesh, rank)
-    binder = Binder(plan, place, by_block)
+    binder = Binder(plan, place, by_block, merge)
     for step in plan.steps:
         if isinstance(step, Compute):
             binder.compute(step)
@@ -145,10 +145,10 @@ def merged_values(plan: Plan) -> frozenset[str]:
 class Binder:
     """Steps so far."""
 
-    def __init__(self, plan: Plan, place: Place, by_block: bool):
+    def __init__(self, plan: Plan, place: Place, by_block: bool, merge: bool):
         self.plan, self.place, self.by_block = plan, place, by_block
         self.steps: list[BoundStep] = []
-        self.merged = merged_values(plan) if by_block else frozenset()
+        self.merged = merged_values(plan) if by_block and merge else frozenset()
         self.halos: dict[tuple[str, Wanted], str] = {}
 
     def move(self, step: Reshard) -> None:

@@ -1,8 +1,8 @@
 """How each operation is cut: what it needs of its operands, and what it gives.
 
-Where all tensors of an operation agree, it is cut as they are. Where they do not, the ways of letting one of them come
-first are compared: which axes of an earlier user priority are given up, then the bytes that a rank must get from others,
-with a rank per block. Neither the mesh nor a clock is asked, as the choice decides bits.
+Where all tensors of an operation agree, it is cut as they are. Where they do not, the ways of letting one of them
+come first are compared: which axes of an earlier user priority are given up, then the bytes that a rank must get from
+others, with a rank per block. Neither the mesh nor a clock is asked, as the choice decides bits.
 """
 
 from __future__ import annotations
@@ -98,8 +98,10 @@ def one(
 
 
 def given_up(decision: Decision, has: Sequence[Cut], priorities: Mapping[str, int]) -> list[int]:
-    """How often an axis of each user priority, first the first, is not used although an operand is cut by it; nothing where
-    all axes have one priority."""
+    """How often an axis that cuts an operand is not used, for each user priority, the first one first.
+
+    Nothing where all axes have one priority.
+    """
     levels = sorted(set(priorities.values()))
     if len(levels) < 2:
         return []

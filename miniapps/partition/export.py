@@ -8,10 +8,10 @@ element by element on what a rank holds.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
-from kernels.inference.capture import line
 from miniapps.errors import UsageError
 from miniapps.partition.graph import Graph, Node, Source, Tensor
 from miniapps.partition.simplify import simplified
@@ -144,11 +144,11 @@ def decompositions() -> dict[Any, Callable]:
         return torch.sum(x, dtype=dtype) / x.numel()
 
     def mean_dim(x, dim, keepdim=False, *, dtype=None):
-        dims = range(x.dim()) if not dim else dim
+        dims = dim or range(x.dim())
         return torch.sum(x, list(dims), keepdim, dtype=dtype) / prod(x.shape[d] for d in dims)
 
     def variance(x, dim=None, *, correction=None, keepdim=False):
-        dims = list(range(x.dim()) if not dim else dim)
+        dims = list(dim or range(x.dim()))
         count = prod(x.shape[d] for d in dims)
         apart = x - torch.sum(x, dims, True) / count
         return torch.sum(apart * apart, dims, keepdim) / max(
@@ -232,6 +232,7 @@ class Builder:
         self.traced, self.signature, self.tied = traced, signature, tied
         self.names: dict[str, str] = {}  # of torch's nodes: the values here
         self.nodes: list[Node] = []
+        self.modules: dict[str, tuple[str, bool]] = {}  # of values: see module_of
         self.sources: list[Source] = []
 
     def graph(self) -> Graph:
@@ -286,6 +287,8 @@ class Builder:
             kind, key = "input", str(position[node.name])
         tensor = described(f"{kind}.{key}", node.meta["val"])
         self.names[node.name] = tensor.name
+        if kind == "parameter":
+            self.modules[tensor.name] = key.rpartition(".")[0], True
         if tensor.name not in {source.tensor.name for source in self.sources}:
             self.sources.append(Source(tensor, kind, key))
 
@@ -316,7 +319,21 @@ class Builder:
         kwargs = tuple((key, self._plain(part)) for key, part in node.kwargs.items() if key not in PLACES)
         self.names[node.name] = node.name
         args = tuple(self._plain(part) for part in node.args)
-        self.nodes.append(Node(node.name, str(node.target), args, kwargs, results, line(node)))
+        made = Node(node.name, str(node.target), args, kwargs, results)
+        where = self.module_of(made.operands())
+        self.modules.update((tensor.name, where) for tensor in results)
+        self.nodes.append(replace(made, where=where[0]))
+
+    def module_of(self, operands: tuple[str, ...]) -> tuple[str, bool]:
+        """(the module whose parameter is read, or else that of the last operand; whether parameters alone are read).
+
+        Torch's lines of the source are lost where forward and backward are traced together.
+        """
+        known = [self.modules[name] for name in operands if name in self.modules]
+        of_weights = [module for module, weights in known if weights]
+        if of_weights:
+            return of_weights[0], len(of_weights) == len(operands)
+        return (known[-1][0] if known else ""), False
 
     def _plain(self, argument):
         if isinstance(argument, (tuple, list)):

@@ -35,8 +35,8 @@ class Source:
 
 @dataclass(frozen=True)
 class Node:
-    """One operation. `target`: `aten.mm.default`, or an operation of ours, `partition.NAME`; `where`: the line of the
-    source."""
+    """One operation. `target`: `aten.mm.default`, or an operation of ours, `partition.NAME`; `where`: the module whose
+    parameter it reads, or that of an operation before it."""
 
     name: str
     target: str

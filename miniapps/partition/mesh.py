@@ -90,8 +90,8 @@ def parse(text: str, carriers: Mapping[str, str], ranks: int, shuffle: int = 0) 
     count = prod(size for _, size in sizes)
     if count != ranks:
         raise UsageError(
-            f"--mesh {text}: {count} ranks, but the run has {ranks}; start {count} ranks, or choose sizes whose product "
-            f"is {ranks}"
+            f"--mesh {text}: {count} ranks, but the run has {ranks}; start {count} ranks, or choose sizes whose "
+            f"product is {ranks}"
         )
     return Mesh(sizes, tuple((axis, name) for axis, name in carriers.items() if name in axes), shuffle)
 
@@ -124,7 +124,8 @@ def carriers_of(text: str, mesh: str, axes: Iterable[Axis]) -> dict[str, str]:
 
 
 def require_fits(plan: Plan, mesh: Mesh) -> None:
-    """Raise UsageError where a plan cannot run on a mesh: more ranks than blocks, or one carrier for two axes of a value."""
+    """Raise UsageError for a mesh that a plan does not fit: more ranks than blocks, one carrier for two axes of a
+    value."""
     for name, carrier in mesh.carriers:
         axis, size = plan.axis(name), mesh.extent(carrier)
         if size > axis.blocks:

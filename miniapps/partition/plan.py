@@ -11,6 +11,7 @@ from miniapps.partition.graph import Graph, replace
 from miniapps.partition.partials import Partial, place
 from miniapps.partition.propagate import propagate, ruled
 from miniapps.partition.rules.project import Assignment, Axes, cut_of, take
+from miniapps.partition.simplify import operation
 from miniapps.partition.steps import (
     SHAPE,
     Compute,
@@ -23,7 +24,6 @@ from miniapps.partition.steps import (
     step_operands,
     step_results,
 )
-from miniapps.partition.simplify import operation
 
 SIZED = {"view": 1, "expand": 1, "full": 0}  # which argument is the shape of the result
 
@@ -275,8 +275,8 @@ def finer(cut: Cut, wanted: Cut | None) -> Cut:
 
 
 def kind(old: Cut, new: Cut) -> str:
-    """What a reshard comes to: slice, all-gather, all-to-all (an axis, or the cut, moves to another dim) or permute (another
-    axis in the same place)."""
+    """What a reshard comes to: slice, all-gather, all-to-all (an axis, or the cut, moves to another dim) or permute
+    (another axis in the same place)."""
     before = {(d, *factor) for d, dim in enumerate(old) for factor in placed(dim)}
     after = {(d, *factor) for d, dim in enumerate(new) for factor in placed(dim)}
     if before <= after:

@@ -43,7 +43,7 @@ class Program:
         rank = 0 if comm is None else comm.rank
         layout = meets(level, "layout")
         torch.set_num_threads(1 if layout else threads)
-        self.bound = bind(plan, mesh, rank, by_block=layout)
+        self.bound = bind(plan, mesh, rank, by_block=layout, merge=level == "layout")
         self.place = self.bound.place
         self._place_of = cache(lambda other: Place(plan.axes, mesh, other))
         self._comms: dict[frozenset[str], Any] = {}

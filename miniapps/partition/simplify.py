@@ -186,14 +186,13 @@ def all_dims(work: Simplifier, node: Node, args, kwargs) -> bool:
 
 def part(work: Simplifier, node: Node, args, kwargs) -> bool:
     """slice, with all bounds; select as a slice and a view."""
-    (result,) = node.results
     x = work.tensor(args[0])
     dim = (args[1] if len(args) > 1 else 0) % len(x.shape)
     n = x.shape[dim]
     if operation(node.target) == "select":
         part_at(work, node, args[0], dim, args[2] % n)
         return True
-    begin, end = (tuple(args[2:4]) + (None, None))[:2]
+    begin, end = (*args[2:4], None, None)[:2]
     step = args[4] if len(args) > 4 else 1
     begin = 0 if begin is None else max(0, begin + n) if begin < 0 else min(begin, n)
     end = n if end is None else max(0, end + n) if end < 0 else min(end, n)

@@ -3,28 +3,28 @@
 Everything that decides bits is here: which dims are cut into blocks, which operation is called block by block, which
 partial sums arise and where they are added. A mesh adds only who owns which blocks.
 
-**Values.** `plan.values[NAME]` is the global shape of a tensor, its dtype, its `cut` (`miniapps.partition.axes`) and the
-axes over which it is `partial`. A rank holds, for each dim, the blocks that it owns of every axis in the cut, ascending
-and side by side, as one dense array whose dims are those of the tensor: the local size of a dim is the product over its
-factors of the factor's size, or of the elements of owned blocks. A factor of n elements has blocks at
-`axis.at(n)`. A value that is partial over axes (a, b) is one such array per pair of owned blocks of a and b, and the
-tensor is their sum (`combine`: sum, max or min) over *all* blocks of a x b. An axis occurs in a value once, in its cut
-or as partial.
+**Values.** `plan.values[NAME]` is the global shape of a tensor, its dtype, its `cut` (`miniapps.partition.axes`) and
+the axes over which it is `partial`. A rank holds, for each dim, the blocks that it owns of every axis in the cut,
+ascending and side by side, as one dense array whose dims are those of the tensor: the local size of a dim is the
+product over its factors of the factor's size, or of the elements of owned blocks. A factor of n elements has blocks
+at `axis.at(n)`. A value that is partial over axes (a, b) is one such array per pair of owned blocks of a and b, and
+the tensor is their sum (`combine`: sum, max or min) over *all* blocks of a x b. An axis occurs in a value once, in
+its cut or as partial.
 
 **Steps**, carried out in order:
 
 - `Compute`: a local operation. `target` and arguments are those of the graph; "%NAME" is a value, "@shape" the local
-  shape of the first result. All other numbers are global and hold on every rank, for the dims that they speak of are not
-  cut. With `over` empty, it is called once on the local arrays. Otherwise it is called once for each owned block of
-  `over` (product of their blocks, first axis major, ascending): operands whose cut has these axes are narrowed to the
-  block, operands that are partial over them give the partial of that block, all others are taken as they are. A result
-  that is partial over the axes gets one array per call; results cut by them are put together. A rank without blocks of
-  some axis of the operation skips it. `fill`: what elements that pad the operands along `over` must be before the call
-  (None: they do no harm).
+  shape of the first result (of kernel `create` the global one). All other numbers are global and hold on every rank,
+  for the dims that they speak of are not cut. With `over` empty, it is called once on the local arrays. Otherwise it
+  is called once for each owned block of `over` (product of their blocks, first axis major, ascending): operands whose
+  cut has these axes are narrowed to the block, operands that are partial over them give the partial of that block,
+  all others are taken as they are. A result that is partial over the axes gets one array per call; results cut by
+  them are put together. A rank without blocks of some axis of the operation skips it. `fill`: what elements that pad
+  the operands along `over` must be before the call (None: they do no harm).
   `windows`: dims in which the operation reads beyond its own block.
   `kernel`: the family of kernels that has its bits under `layout`; see KERNELS.
-- `Reshard`: the same elements, cut otherwise. `kind` says what it comes to; an executor may send each rank directly what
-  it lacks of the new cut.
+- `Reshard`: the same elements, cut otherwise. `kind` says what it comes to; an executor may send each rank directly
+  what it lacks of the new cut.
 - `Reduce`: partial values are added over all blocks of `axes`, in one tree (`block-tree`) over the product of their
   block numbers, first axis major; all operands travel as one vector. A result whose cut has axes beyond those of its
   operand is needed in that part alone (reduce-scatter).
@@ -79,9 +79,10 @@ class Value:
 class Window:
     """The places of dim `dim` of `operand` that are read for places [begin, end) of dim `of_dim` of the value `of`.
 
-    A window of `kernel` elements `dilation` apart moves by `stride`, over an operand with `padding` zeros at both sides.
-    `of` is the result, or, for the gradient of weights, the operand whose block the call is about. Places outside of
-    the operand are zeros. The operation is called on `needs(begin, end)` with padding 0 in that dim.
+    A window of `kernel` elements `dilation` apart moves by `stride`, over an operand with `padding` zeros at both
+    sides. `of` is the result, or, for the gradient of weights, the operand whose block the call is about. Places
+    outside of the operand are zeros. The operation is called on `needs(begin, end)` with padding 0 in that dim; if
+    transposed, its result is read from `skip(begin, end)` on, and is zero beyond its end.
     """
 
     operand: str
@@ -105,7 +106,7 @@ class Window:
         return begin * self.stride - self.padding, (end - 1) * self.stride - self.padding + reach + 1
 
     def skip(self, begin: int, end: int) -> int:
-        """Transposed: how many leading places of the result on `needs(begin, end)`, without padding, precede `begin`."""
+        """Transposed: how many places of the result on `needs(begin, end)`, without padding, precede `begin`."""
         low, _ = self.needs(begin, end)
         return begin + self.padding - low * self.stride if self.transposed else 0
 

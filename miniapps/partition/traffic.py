@@ -1,7 +1,7 @@
 """Bytes that ranks send for each step of a plan on a mesh: counted, not measured.
 
-Reductions by `block-tree` as `kernels.allreduce.cost` counts it; reshards and halos as what each rank needs and does not
-have, sent once.
+Reductions by `block-tree` as `kernels.allreduce.cost` counts it; reshards and halos as what each rank needs and does
+not have, sent once.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from miniapps.partition.steps import Compute, Plan, Reduce, Reshard, Step, Windo
 
 @dataclass(frozen=True)
 class Traffic:
-    """What a step sends: `kind` (all-reduce, reduce-scatter, all-gather, all-to-all, permute, halo), the axes that it is
-    about, the ranks of a group, and bytes of all ranks together."""
+    """What a step sends: `kind` (all-reduce, reduce-scatter, all-gather, all-to-all, permute, halo), the axes that it
+    is about, the ranks of a group, and bytes of all ranks together."""
 
     kind: str
     axes: tuple[str, ...]

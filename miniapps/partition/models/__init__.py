@@ -5,8 +5,7 @@
     inputs(deck, seed)            the tuple of its inputs
     axes(deck)                    the logical axes of the problem
     annotations(deck)             {parameter or position of an input: an axis, or None, per dim}
-    RECIPES                       {recipe: {axis: axis of the mesh that carries it}}; the axes of a recipe are those that
-                                  it annotates by
+    RECIPES                       {recipe: {axis that it annotates by: axis of the mesh that carries it}}
     TOGETHER                      groups of axes that never cut one tensor, so that one axis of a mesh may carry them
 
 An axis that annotates a larger dim cuts it in its major factor: `heads` = 4 in a dim of 64 is `heads:4*16`. The axis

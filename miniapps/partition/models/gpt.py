@@ -80,8 +80,8 @@ def axes(deck: Deck) -> tuple[Axis, ...]:
 
 
 def annotations(deck: Deck):
-    """Samples; in each block Megatron's pairs (arXiv 1909.08053): q, k, v and the first layer of the feed-forward part by
-    rows, the ones after them by columns."""
+    """Samples; in each block Megatron's pairs (arXiv 1909.08053): q, k, v and the first layer of the feed-forward part
+    by rows, the ones after them by columns."""
     given: dict = {0: ("batch", None), 1: ("batch", None)}
     for layer in range(deck.layers):
         block = f"blocks.{layer}."

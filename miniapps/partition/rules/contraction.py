@@ -16,9 +16,9 @@ def product(node: Node, tensors: Sequence[Tensor]) -> Rule:
 
 def attention(node: Node, tensors: Sequence[Tensor]) -> Rule:
     """Samples and heads pass: query (b, h, q, d), key and value (b, h, k, d); a mask may broadcast."""
-    read, made = "bhqd bhkd bhkd".split(), "bhqd bhq".split()
+    read, made = ["bhqd", "bhkd", "bhkd"], ["bhqd", "bhq"]
     if "backward" in node.target:  # gradient, q, k, v, result, logsumexp -> gradients of q, k, v
-        read, made = "bhqd bhqd bhkd bhkd bhqd bhq".split(), "bhqd bhkd bhkd".split()
+        read, made = ["bhqd", "bhqd", "bhkd", "bhkd", "bhqd", "bhq"], ["bhqd", "bhkd", "bhkd"]
     if len(tensors) > len(read):
         read.append("bhqk"[-len(tensors[-1].shape) :])
     if tensors[1].shape[1] != tensors[0].shape[1]:

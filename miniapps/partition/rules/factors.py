@@ -20,7 +20,7 @@ ELEMENTWISE, NORMALISING, CONTRACTING = 0, 1, 2  # priorities of propagation
 
 @dataclass(frozen=True)
 class Reach:
-    """A window of an operation along `label`: what `steps.Window` says, by positions: of the operand that is read beyond
+    """A window of an operation along `label`: `steps.Window` by positions, of the operand that is read beyond
     its block, and of the value whose places are asked about (a result where `of_result`)."""
 
     label: Label
@@ -69,7 +69,7 @@ def labelled(
     whole: Iterable[Label] = (),
     **more,
 ) -> Rule:
-    """A rule from a label, or a tuple of labels, per dim; dims of size 1 have none, unless `sizes` says how they are cut.
+    """A rule from a label, or a tuple of labels, per dim; dims of size 1 have none.
 
     `sizes` is needed for dims of several labels; the other labels have the size of their dims, those of windows that of
     the results.

@@ -67,7 +67,8 @@ def at_indices(node: Node, tensors: Sequence[Tensor]) -> Rule:
 def index(node: Node, tensors: Sequence[Tensor]) -> Rule:
     """x[:, i, j]: dims with an index are whole; the others pass, and so do the dims of the indices, broadcast."""
     x, indices = tensors[0], node.args[1]
-    dims, read, behind = indexed(len(x.shape), indices, tensors[1 : 1 + sum(i is not None for i in indices)])
+    count = sum(i is not None for i in indices)
+    dims, read, _ = indexed(len(x.shape), indices, tensors[1 : 1 + count])
     whole = [d for d, i in enumerate(indices) if i is not None]
     return labelled(
         node, tensors, [range(len(x.shape)), *read], [dims], "lookup", whole=whole, priority=NORMALISING,

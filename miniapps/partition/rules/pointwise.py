@@ -7,16 +7,20 @@ from miniapps.partition.graph import Node, Tensor
 from miniapps.partition.rules.factors import Rule, labelled
 from miniapps.partition.simplify import operation
 
-NAMES = """
-    abs acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_not bitwise_or
-    bitwise_right_shift bitwise_xor ceil clamp clamp_max clamp_min copy cos cosh div elu elu_backward eq erf erfc exp exp2
-    expm1 fill floor floor_divide fmod ge gelu gelu_backward gt hardsigmoid hardsigmoid_backward hardswish
-    hardswish_backward hardtanh hardtanh_backward isfinite isinf isnan le leaky_relu leaky_relu_backward lerp lgamma log
-    log10 log1p log2 log_sigmoid_backward logical_and logical_not logical_or logical_xor lt masked_fill maximum minimum mish
-    mish_backward mul ne neg nextafter pow reciprocal relu remainder round rsqrt rsub sgn sigmoid sigmoid_backward sign silu
-    silu_backward sin sinh softplus softplus_backward sqrt square sub tan tanh tanh_backward threshold threshold_backward
-    _to_copy trunc where xlogy native_dropout_backward
-""".split()  # fmt: skip
+NAMES = (
+    "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
+    "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "ceil", "clamp",
+    "clamp_max", "clamp_min", "copy", "cos", "cosh", "div", "elu", "elu_backward", "eq", "erf", "erfc", "exp",
+    "exp2", "expm1", "fill", "floor", "floor_divide", "fmod", "ge", "gelu", "gelu_backward", "gt",
+    "hardsigmoid", "hardsigmoid_backward", "hardswish", "hardswish_backward", "hardtanh", "hardtanh_backward",
+    "isfinite", "isinf", "isnan", "le", "leaky_relu", "leaky_relu_backward", "lerp", "lgamma", "log", "log10",
+    "log1p", "log2", "log_sigmoid_backward", "logical_and", "logical_not", "logical_or", "logical_xor", "lt",
+    "masked_fill", "maximum", "minimum", "mish", "mish_backward", "mul", "native_dropout_backward", "ne", "neg",
+    "nextafter", "pow", "reciprocal", "relu", "remainder", "round", "rsqrt", "rsub", "sgn", "sigmoid",
+    "sigmoid_backward", "sign", "silu", "silu_backward", "sin", "sinh", "softplus", "softplus_backward", "sqrt",
+    "square", "sub", "tan", "tanh", "tanh_backward", "threshold", "threshold_backward", "_to_copy", "trunc",
+    "where", "xlogy",
+)  # fmt: skip
 
 
 def rule(node: Node, tensors: Sequence[Tensor]) -> Rule:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
 
 from miniapps.partition.axes import Axis, Cut, Dim, is_cut, merge, split
 from miniapps.partition.rules.factors import Label, Labels, Rule
@@ -27,7 +28,7 @@ class Axes:
         known = self._fits.get((axis, size))
         if known is None:
             starts = self.by_name[axis].at(size)
-            known = all(a < b for a, b in zip(starts, starts[1:], strict=False))
+            known = all(a < b for a, b in pairwise(starts))
             self._fits[axis, size] = known
         return known
 

@@ -17,7 +17,7 @@ def convolution(node: Node, tensors: Sequence[Tensor]) -> Rule:
 
 
 def input_gradient(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """partition.conv_input_gradient(gradient, weight, stride, padding, dilation, transposed, output_padding, groups)."""
+    """partition.conv_input_gradient(gradient, weight, stride, padding, dilation, transposed, out padding, groups)."""
     stride, padding, dilation, transposed, _, groups = node.args[2:8]
     return forward(node, tensors, stride, padding, dilation, not transposed, groups)
 

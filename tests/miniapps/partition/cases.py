@@ -264,6 +264,51 @@ def index_select(d: Draft) -> str:
     )
 
 
+def index(d: Draft) -> str:
+    n, m = d.size(), d.size()
+    places = tuple(d.source(*shape, dtype="int64") for shape in ((n, 1), (1, m)))
+    indices = d.one_of((None, *places), (places[0], None, places[1]), (None, None, places[0]))
+    return d.node("aten.index.Tensor", d.source(4, 6, 8), indices)
+
+
+def index_put(d: Draft) -> str:
+    n, m = d.size(), d.size()
+    place = d.source(n, dtype="int64")
+    return d.node("aten.index_put.default", d.source(m, 6), (None, place), d.source(m, n), True)
+
+
+def turned(d: Draft) -> str:
+    return d.node("aten.roll.default", d.source(*d.sizes(2, 3)), (1,), (1,))
+
+
+def repeated(d: Draft) -> str:
+    n, m = d.size(), d.size()
+    return d.node("aten.repeat.default", d.source(n, m), (d.one_of(1, 2), 1, d.one_of(1, 3)))
+
+
+def part_put(d: Draft) -> str:
+    n, m = d.size(), d.size()
+    if d.flip():
+        return d.node("aten.select_scatter.default", d.source(n, 6, m), d.source(n, m), 1, 2)
+    return d.node("aten.slice_scatter.default", d.source(n, 6, m), d.source(n, 3, m), 1, 2, 5)
+
+
+def rows(d: Draft) -> str:
+    x = d.source(*d.sizes(2, 3))
+    if d.flip():
+        return d.node("aten.logsumexp.default", x, (d.dim(x),), d.flip())
+    return d.node("aten.prod.dim_int", x, d.dim(x), d.flip())
+
+
+def sort(d: Draft) -> str:
+    x = d.source(d.size(), 6, d.size())
+    return d.node("aten.sort.default", x, 1) if d.flip() else d.node("aten.topk.default", x, 3, 1)
+
+
+def pooled(d: Draft) -> str:
+    return d.node("aten.max_pool2d_with_indices.default", d.source(d.size(), d.size(), 6, 4), (2, 2), (2, 2))
+
+
 def convolution(d: Draft) -> str:
     n, c, o, kernel, stride, padding, dilation, transposed = convolved(d)
     places = [int(d.rng.choice([6, 8, 12])) for _ in kernel]
@@ -322,6 +367,7 @@ FIRST = (
         attention,
     ),
     *(total, extreme, softmax, softmax_backward, scan, choose, layer_norm, layer_norm_backward, embedding),
+    *(index, index_put, turned, repeated, part_put, rows, sort, pooled),
     *(embedding_backward, gather, scatter, index_select, convolution, convolution_gradient),
 )
 

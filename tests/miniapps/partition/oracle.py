@@ -2,8 +2,9 @@
 
     check(plan, graph, values, ranks)     raises AssertionError at the first step that is wrong
 
-`values` are those of the sources. Each step gets true operands: for every rank (the blocks of each axis that it has) the local arrays are cut out, the operation is called as `miniapps.partition.steps` says, and what results is
-compared with the true values at the places that it is about; partial results must add up to them.
+`values` are those of the sources. Each step gets true operands: for every rank (the blocks of each axis that it has)
+the local arrays are cut out, the operation is called as `miniapps.partition.steps` says, and what results is compared
+with the true values at the places that it is about; partial results must add up to them.
 """
 
 from __future__ import annotations

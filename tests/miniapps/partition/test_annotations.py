@@ -26,7 +26,7 @@ def product(annotations, together=()):
         ("%input.x", "%parameter.w"),
         (),
         (Tensor("mm", (6, 8), "float32"),),
-        "net.py:3",
+        "blocks.0",
     )
     return plan(Graph(sources, (node,), "mm", ()), AXES, annotations, together)
 
@@ -75,7 +75,7 @@ def test_of_two_priorities_the_first_flows_first():
         ),
         (
             {0: (None, "wide"), "w": ("stripes", None)},
-            r"conflict at mm .*net.py:3.*axes wide and stripes .*priority",
+            r"conflict at mm .*mm.default of blocks.0.*axes wide and stripes .*priority",
         ),
     ],
 )

@@ -88,7 +88,7 @@ def test_stored_parameters_are_gathered_once_and_their_gradients_scattered():
 
 
 def test_normalisation_over_samples_sums_over_all_ranks_and_divides_by_the_true_count():
-    graph, plan = planned("unet", "dp+spatial")
+    _, plan = planned("unet", "dp+spatial")
     (mean,) = [step for step in plan.steps if isinstance(step, Compute) and step.node == "div"]
     assert mean.args[1] == 4 * 24 * 16 and mean.over == ("batch", "rows", "columns")
 
@@ -118,7 +118,7 @@ def test_other_blocks_are_another_problem():
 
 
 def test_planning_needs_neither_torch_nor_mpi_and_every_process_plans_alike(tmp_path):
-    model, deck, graph = exported("moe")
+    _, deck, graph = exported("moe")
     file = tmp_path / "graph"
     file.write_bytes(pickle.dumps((deck, graph)))
     code = (
