@@ -8,6 +8,9 @@ guarantee    deck M on 4 ranks: time per step under run, layout and exact over t
 efficiency   deck M: time per step on 1 rank over P times that on P ranks, P = min(4, cores)
 sizes        decks S, M and L on one rank: iterations per Poisson solve, time per point and step, and that of L over
              that of M
+inference    deck M under layout: time per step where a schedule evaluates the closure in one call per rank
+             (--inference static) over that where torch does, in one call per block; of a network that learns and of
+             one that does not, on 1 rank and on P
 many         deck S on 64 ranks: wall time of the whole job, and memory of all ranks together (PSS)
 """
 
@@ -16,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -82,6 +86,38 @@ def sizes(options) -> list[dict]:
     return [*rows, {"part": "sizes", "what": "L / M", "figure": ratio(costs["L"], costs["M"]), "raw": []}]
 
 
+def inference(options) -> list[dict]:
+    """What a schedule in the place of torch's calls per block does to the time of a step."""
+    common = ("--deck", "M", "--steps", str(options.steps), "--guarantee", "layout")
+    rows = []
+    for closure in ("surrogate", "online"):
+        for ranks in sorted({1, min(4, len(os.sched_getaffinity(0)))}):
+
+            def seconds(backend: str, closure=closure, ranks=ranks) -> float:
+                return seconds_per_step(ranks, *common, "--closure", closure, "--inference", backend)
+
+            times = in_turn(
+                {backend: partial(seconds, backend) for backend in ("torch", "static")},
+                options.rounds,
+                options.quiet,
+            )
+            where = f"--closure {closure}, {ranks} rank{'s' * (ranks > 1)}"
+            rows += [
+                {
+                    "part": "inference",
+                    "what": f"{where}: {backend}, ms per step",
+                    "figure": 1e3 * median(own),
+                    "raw": own,
+                }
+                for backend, own in times.items()
+            ]
+            figure = ratio(times["static"], times["torch"])
+            rows.append(
+                {"part": "inference", "what": f"{where}: static / torch", "figure": figure, "raw": []}
+            )
+    return rows
+
+
 def many(options) -> list[dict]:
     """64 ranks of deck S, as a user types it."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -118,7 +154,13 @@ def memory_of_children(pid: int) -> int:
     return total
 
 
-PARTS = {"guarantee": guarantee, "efficiency": efficiency, "sizes": sizes, "many": many}
+PARTS = {
+    "guarantee": guarantee,
+    "efficiency": efficiency,
+    "sizes": sizes,
+    "inference": inference,
+    "many": many,
+}
 
 
 def main(argv=None) -> None:
