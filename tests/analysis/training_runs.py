@@ -4,7 +4,7 @@ from unittest import mock
 
 import numpy as np
 
-from miniapps.trace import Tracer
+from miniapps.trace import Tracer, fingerprint
 from miniapps.trace.schema import COLLECTIVE, COMPUTE, OTHER, rank_file
 from tests.analysis.synthetic import METHOD, Clock, attributes, write_result
 
@@ -15,14 +15,14 @@ OPTIONS = {"training.wire": {"effect": "reduction"}, "run.fault": {"effect": "fa
 
 def write_training(
     out, accuracy, seed=1, wire="as is", rate=0.05, *, seeds=None, loss=None, size=2, every=10, ms=2.0, nbytes=1000,
-    ordering="direct", policy=None, values=None, choices=None, problem=None, complete=True, timed=True, result=True,
-    method=None, **more,
+    ordering="direct", policy=None, values=None, choices=None, prints=None, problem=None, complete=True, timed=True,
+    result=True, method=None, **more,
 ):  # fmt: skip
     """Write a run into the new directory `out` and return it.
 
     `accuracy`: after `every`, 2 `every`, ... steps of `ms` milliseconds, in which a rank's all-reduce carries `nbytes`;
     `loss` of each step; `seeds` {name: seed}, else all are `seed`; `values` [(step, name, block, number)]; `choices`
-    [(step, name, block, choice, score)], after that step.
+    [(step, name, block, choice, score)], after that step; `prints` [(step, name, block, array)] to be hashed.
     """
     out.mkdir(parents=True)
     steps = every * len(accuracy)
@@ -54,6 +54,9 @@ def write_training(
                     _step(tracer, clock, ms * (1 if rank else 0.5), nbytes)
                 if rank == 0:
                     _record(tracer, step, loss, values or [])
+                    for at, name, block, array in prints or []:
+                        if at == step:
+                            tracer.fingerprint(name, block, fingerprint(array))
                     _choose(tracer, step, choices or [])
                 if step % every == 0:
                     _evaluate(tracer, clock, timed)
