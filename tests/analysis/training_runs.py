@@ -103,6 +103,8 @@ def _evaluate(tracer, clock, timed):
 def study_of(root):
     """Two wires at two rates and a policy, three seeds each: every table of the analysis has rows."""
     gain = {"as is": 0.0, "fp8": -0.001, "table:n=1": -0.2}
+    orders = {"model.aggregate": "sorted", "model.aggregate_inference": "sorted"}
+    outputs = [(30, "outputs", 0, np.zeros(2))]
     for seed in (1, 2, 3):
         luck = 0.002 * seed
         for wire, more in gain.items():
@@ -117,7 +119,7 @@ def study_of(root):
                 write_training(
                     root / f"{wire.partition(':')[0].replace(' ', '-')}-{seed}-{rate}", [0.3 + luck, 0.6, end], seed,
                     wire, rate, values=[*(quality if more else ()), *weights], nbytes=1000 if wire == "as is" else 250,
-                    ms=2.0 if wire == "as is" else 1.0,
+                    ms=2.0 if wire == "as is" else 1.0, method=orders, prints=outputs,
                 )  # fmt: skip
         tasks = [(0, "fp8", "beginning", "trial fp8"), (5, "sign", "beginning", "trial sign")]
         tasks += [(step, "fp8", "trial fp8", f"segment {step}") for step in (10, 15, 20, 25)]
@@ -127,4 +129,4 @@ def study_of(root):
             for name, choice in zip(("wire", "begin", "end"), choices, strict=True)
         ]
         write_training(root / f"policy-{seed}", [0.3, 0.6, 0.76 + luck], seed, policy="adaprec", choices=chosen,
-                       values=[(15, "curve_error", -1, 0.01)])  # fmt: skip
+                       method=orders, values=[(15, "curve_error", -1, 0.01)])  # fmt: skip
