@@ -95,8 +95,8 @@ def _outputs(results: Study) -> Section:
         "arrival alone. V_ermv and V_c compare each with the first of its row, medians over runs; the last columns "
         "with a run whose orders are both fixed, so that they hold the change to another order too. Distinct are "
         "results by all bits; V_ermv and V_c are of the values that were recorded: a sample of the weights, a sample "
-        "or all of the log-probabilities, all predictions. `emulated` are orders of arrival that seeds draw: on a "
-        "processor they are drawn, not met."
+        "or all of the log-probabilities, all predictions. `emulated` are orders of arrival of a GPU, drawn from "
+        "seeds and not met; `atomic` are those in which threads of the processor came."
     )
     tables = folded(output_tables(results))
     return Section(

@@ -220,7 +220,7 @@ def apart_tables(results: Study) -> list[tuple[str, Table]]:
 
 def output_tables(results: Study) -> list[tuple[str, Table]]:
     """(title, table) per family: how weights and outputs vary, by the orders of training and of inference."""
-    columns = ("training", "inference", "of", "runs", "distinct", "V_ermv", "range", "V_c", "a difference has p",
+    columns = ("training", "inference", "of", "runs", "distinct", "V_ermv", "range", "V_c", "p of a difference",
                "to deterministic", "V_ermv to it", "V_c to it")  # fmt: skip
     tables = []
     for family, same in results.outputs.groupby("family", sort=False):

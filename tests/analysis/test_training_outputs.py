@@ -128,4 +128,4 @@ def test_the_command_and_the_report_have_the_matrix_and_say_that_orders_were_dra
     assert "Training and inference, deterministic (D) or not (ND)" in printed
     assert "D, sorted" in printed and "ND, emulated" in printed and "drawn from seeds" in printed
     page = build(load([root])).html
-    assert "Training: outputs by orders of training and of inference" in page and "on a processor" in page
+    assert "Training: outputs by orders of training and of inference" in page and "drawn from seeds and not met" in page
