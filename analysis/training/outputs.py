@@ -8,7 +8,7 @@ whose orders are both fixed, as was published (Shanmugavelu et al., arXiv 2408.0
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -138,16 +138,15 @@ def _row(family: str, orders: tuple[str, str], what: str, groups: Sequence) -> d
         _pair(what, first, each) for own, first in groups if first and not own[0].fixed for each in own
     ]
     names = {", ".join(first.orders) for own, first in groups if first and not own[0].fixed}
-    differing = sum(pair.differs for pair in pairs)
+    differing, relative = sum(pair.differs for pair in pairs), _defined(pair.v_ermv for pair in pairs)
     return {
         "family": family, "training": orders[0], "inference": orders[1],
         "training_fixed": orders[0] not in BY_CHANCE, "inference_fixed": orders[1] not in BY_CHANCE,
         "what": what, "settings": len(groups), "runs": sum(len(own) for own, _ in groups),
         "distinct": sum(len({answers.prints[what] for answers in own}) for own, _ in groups),
         "pairs": len(pairs), "differing": differing,
-        "v_ermv": _median(pair.v_ermv for pair in pairs),
-        "v_ermv_least": min((pair.v_ermv for pair in pairs), default=np.nan),
-        "v_ermv_most": max((pair.v_ermv for pair in pairs), default=np.nan),
+        "v_ermv": _median(relative), "v_ermv_least": min(relative, default=np.nan),
+        "v_ermv_most": max(relative, default=np.nan),
         "v_c": _median(pair.v_c for pair in pairs),
         "bound": bits.bound(len(pairs) + 1) if pairs and not differing else np.nan,
         "reference": "; ".join(sorted(names)), "reference_pairs": len(to_fixed),
@@ -168,6 +167,11 @@ def _pair(what: str, first: Answers, other: Answers) -> Pair:
     return Pair(differs, v_ermv, float(bits.differ(a, b).mean()))
 
 
-def _median(numbers) -> float:
-    numbers = list(numbers)
-    return float(np.median(numbers)) if numbers else np.nan
+def _defined(numbers: Iterable[float]) -> list[float]:
+    return [x for x in numbers if x == x]
+
+
+def _median(numbers: Iterable[float]) -> float:
+    """Of those that are defined; NaN where there are none."""
+    known = _defined(numbers)
+    return float(np.median(known)) if known else np.nan

@@ -116,6 +116,13 @@ def test_runs_by_chance_are_trials_whatever_their_seeds(tmp_path):
     assert (row["runs"], row["distinct"]) == (2, 1) and row["bound"] == bound(2)
 
 
+def test_runs_that_recorded_other_places_are_told_apart_by_their_hashes_alone(tmp_path):
+    write(tmp_path, "a", (D, ND), 1, places=(0,))
+    write(tmp_path, "b", (D, ND), 2, output=-3.0, places=(1,))
+    row = outputs(trainings(load([tmp_path]))).set_index("what").loc["outputs"]
+    assert (row["pairs"], row["differing"]) == (1, 1) and np.isnan(row["v_c"]) and np.isnan(row["v_ermv_most"])
+
+
 def test_one_run_shows_nothing(tmp_path):
     write(tmp_path, "a", (D, ND), 1)
     row = outputs(trainings(load([tmp_path]))).iloc[0]
