@@ -120,7 +120,9 @@ def test_runs_that_recorded_other_places_are_told_apart_by_their_hashes_alone(tm
     write(tmp_path, "a", (D, ND), 1, places=(0,))
     write(tmp_path, "b", (D, ND), 2, output=-3.0, places=(1,))
     row = outputs(trainings(load([tmp_path]))).set_index("what").loc["outputs"]
-    assert (row["pairs"], row["differing"]) == (1, 1) and np.isnan(row["v_c"]) and np.isnan(row["v_ermv_most"])
+    assert (
+        (row["pairs"], row["differing"]) == (1, 1) and np.isnan(row["v_c"]) and np.isnan(row["v_ermv_most"])
+    )
 
 
 def test_one_run_shows_nothing(tmp_path):
@@ -135,4 +137,7 @@ def test_the_command_and_the_report_have_the_matrix_and_say_that_orders_were_dra
     assert "Training and inference, deterministic (D) or not (ND)" in printed
     assert "D, sorted" in printed and "ND, emulated" in printed and "drawn from seeds" in printed
     page = build(load([root])).html
-    assert "Training: outputs by orders of training and of inference" in page and "drawn from seeds and not met" in page
+    assert (
+        "Training: outputs by orders of training and of inference" in page
+        and "drawn from seeds and not met" in page
+    )
