@@ -86,6 +86,14 @@ class Model:
         role="method",
         flag="--aggregate",
     )
+    aggregate_inference: str = option(
+        "same",
+        help="graphsage: the order in which neighbours are added up where the network answers and does not learn: in "
+        "evaluations; same: as --aggregate",
+        choices=("same", *AGGREGATIONS),
+        role="method",
+        flag="--aggregate-inference",
+    )
 
 
 @dataclass
@@ -227,7 +235,7 @@ class Seeds:
     )
     order: int | None = option(
         None,
-        help="orders of arrival of --aggregate emulated; none: --seed",
+        help="orders of arrival where an aggregation is emulated; none: --seed",
         role="method",
         minimum=0,
         maximum=SEEDS,
@@ -254,6 +262,13 @@ class Evaluation:
         flag="--target",
         minimum=0.0,
         maximum=1.0,
+    )
+    outputs: str = option(
+        "sample",
+        help="graphsage: log-probabilities of the last evaluation that are recorded by value: a sample of 256, or all",
+        choices=("sample", "all"),
+        role="control",
+        records=("values:outputs",),
     )
 
 
