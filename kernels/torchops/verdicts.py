@@ -58,7 +58,7 @@ def differs(case: dict[str, Any], change: str = "runs", mode: bool = False) -> b
     record = case["audit"] or {}
     if mode:
         record = record.get("mode", {})
-    return record.get(change, {}).get("distinct", 1) > 1
+    return (record.get(change) or {}).get("distinct", 1) > 1
 
 
 def throws(case: dict[str, Any]) -> bool:

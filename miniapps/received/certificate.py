@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from kernels.torchops.verdicts import verdicts
 from miniapps.received import records
 from miniapps.received.regular import Refused, read_bytes
 from miniapps.received.result import digest_of
@@ -84,8 +85,23 @@ class Statement(msgspec.Struct):
     text: str
 
 
+class Verdict(msgspec.Struct):
+    """What became of a statement, or of an operation that differs and has none (`does` None)."""
+
+    operation: Name
+    does: Name | None
+    backward: bool
+    verdict: Name
+    cases: Count
+    seen: Count
+    trials: Count
+    mode: Name | None
+    why: str
+    text: str
+
+
 class Certificate(msgspec.Struct):
-    """An audit."""
+    """An audit. `verdicts` follow from the statements, the cases and the device: they are there for readers of JSON."""
 
     schema: int
     device: Name
@@ -95,11 +111,13 @@ class Certificate(msgspec.Struct):
     machine: dict[str, Any]
     statements: list[Statement]
     cases: list[Case]
+    verdicts: list[Verdict]
 
 
 def read_certificate(path: Path) -> Certificate:
     """The certificate in the file `path`. Raises FileNotFoundError where there is none, OSError where it cannot be
-    read, and Refused where it is damaged, none of ours, or of another schema."""
+    read, and Refused where it is damaged, none of ours, of another schema, or where its verdicts are not those that its
+    statements and cases come to."""
     where = printable(str(path))
     content = records.loads(read_bytes(path, MOST), where)
     if not isinstance(content, dict):
@@ -114,4 +132,24 @@ def read_certificate(path: Path) -> Certificate:
         msgspec.json.encode(certificate)
     except UnicodeEncodeError:  # halves of surrogate pairs, which no text has
         raise Refused(f"{where}: has text that is none; copy it again") from None
+    if wrong := _wrong_verdict(certificate):
+        raise Refused(f"{where}: {wrong}; leave it out, or audit again")
     return certificate
+
+
+def _wrong_verdict(certificate: Certificate) -> str:
+    """The first verdict that its own statements and cases contradict, in words; empty where there is none."""
+    plain = msgspec.to_builtins(certificate)
+    expected = [each.as_dict() for each in verdicts(plain["statements"], plain["cases"], plain["device"])]
+    if len(plain["verdicts"]) != len(expected):
+        return (
+            f"it has {len(plain['verdicts'])} verdicts, and its statements and cases come to {len(expected)}"
+        )
+    for number, (given, own) in enumerate(zip(plain["verdicts"], expected, strict=True)):
+        for key in own:
+            if given[key] != own[key]:
+                return (
+                    f"verdict {number} (of {printable(own['operation'])}) has another {key!r} than its statements and "
+                    "cases come to"
+                )
+    return ""

@@ -1,5 +1,7 @@
 """Audits: sensitivity, documentation against what was seen, certificates compared; on terminal, page and as CSV."""
 
+import json
+
 import pytest
 
 from analysis.__main__ import main
@@ -8,7 +10,9 @@ from analysis.operations.compare import differences
 from analysis.operations.frames import audits
 from analysis.operations.tables import study
 from analysis.report.build import build
-from miniapps.received.certificate import read_certificate
+from miniapps.received.certificate import CERTIFICATE, read_certificate
+from miniapps.received.regular import Refused
+from miniapps.received.result import written
 from tests.analysis.operations_runs import case, refused, statement, write_audit
 from tests.analysis.synthetic import write_run
 
@@ -72,6 +76,30 @@ def test_a_damaged_certificate_is_named_and_the_others_are_used(run, tmp_path, c
     assert main(["operations", str(tmp_path)]) == 0
     printed = capsys.readouterr()
     assert "another hash" in printed.err and "4 cases of 3 operations" in printed.out
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        (lambda verdicts: verdicts[:-1], "it has 2 verdicts, and its statements and cases come to 3"),
+        (lambda verdicts: [verdicts[0] | {"verdict": "false"}, *verdicts[1:]], "verdict 0 .* has another 'verdict'"),
+        (lambda verdicts: [*verdicts[:2], verdicts[2] | {"mode": "does not help"}], "verdict 2 .* another 'mode'"),
+        (lambda verdicts: verdicts[::-1], "verdict 0 "),
+        (lambda verdicts: [None, *verdicts[1:]], "not what this program writes"),
+    ],
+)  # fmt: skip
+def test_verdicts_that_contradict_their_cases_are_refused_even_under_a_right_seal(run, changed, reason):
+    path = run / CERTIFICATE
+    content = json.loads(path.read_text())
+    del content["digest"]
+    path.write_text(written(content | {"verdicts": changed(content["verdicts"])}))
+    with pytest.raises(Refused, match=reason):
+        read_certificate(path)
+
+
+def test_a_case_that_throws_although_it_is_said_to_act_makes_the_statement_false(tmp_path):
+    out = write_audit(tmp_path / "a", [case("put_", throws="not deterministic")], [statement("put_")])
+    assert audits(load([out])).stated["verdict"].tolist() == ["false"]
 
 
 def test_certificates_differ_in_what_differs(run, tmp_path):
