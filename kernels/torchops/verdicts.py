@@ -15,6 +15,7 @@ from kernels.torchops.documentation import THROWS
 # Of a statement.
 TRUE, FALSE, PARTLY, UNSEEN, UNTRIED = "true", "false", "partly", "not seen", "not tried"
 UNTESTABLE = "not testable here"  # it is about another device
+MISSING = "missing"  # what differs without a statement
 # Of a case that differs between runs.
 HELPS, THROWS_INSTEAD, DOES_NOT_HELP = "helps", "throws", "does not help"
 
@@ -89,7 +90,7 @@ def verdicts(
         every = [case for case in rest if (case["operation"], case["direction"]) == (operation, direction)]
         what = "runs differ" if racing else "the mode throws"
         answer.append(
-            Verdict(operation, None, direction == "backward", "missing", len(every), len(racing), _trials(every),
+            Verdict(operation, None, direction == "backward", MISSING, len(every), len(racing), _trials(every),
                     _modes(racing or group), f"{what}, and the documentation does not say so")
         )  # fmt: skip
     return answer

@@ -14,7 +14,7 @@ from miniapps.received.certificate import CERTIFICATE, read_certificate
 from miniapps.received.regular import Refused
 from miniapps.received.result import written
 from tests.analysis.operations_runs import case, refused, statement, write_audit
-from tests.analysis.synthetic import write_run
+from tests.analysis.synthetic import flip_bit, write_run
 
 
 @pytest.fixture
@@ -61,6 +61,42 @@ def test_the_report_has_the_heat_map_and_the_tables(run):
     assert "Operations: what their bits depend on" in report.html
     [figure] = [figure for figure in report.figures if figure.name == "operations"]
     assert set(figure.data["operation"]) == {"take", "put_", "dot"}
+
+
+def test_the_verdict_of_a_report_on_an_audit_says_what_differs_and_what_the_documentation_lacks(run):
+    assert build(load([run])).verdict == (
+        "DIFFERS: 3 operations audited: 2 of 4 cases differ from run to run, 1 more with threads, batch, position, "
+        "address or process, 1 could not be audited; statements of torch's documentation: 1 missing, 1 true."
+    )
+
+
+def test_the_verdict_of_an_audit_in_which_nothing_differs_says_so(tmp_path):
+    out = write_audit(tmp_path / "a", [case("dot", threads=1)])
+    assert (
+        build(load([out])).verdict
+        == "IDENTICAL: 1 operation audited: none of 1 case differs from run to run."
+    )
+
+
+def test_the_verdict_of_an_audit_stands_beside_that_of_other_runs(run, tmp_path):
+    """The worst of both is the badge; both are in the sentence."""
+    audited = "3 operations audited: 2 of 4 cases differ from run to run"
+    for name in ("b", "c"):
+        write_run(tmp_path / name, size=2, guarantee="layout")
+    verdict = build(load([tmp_path])).verdict
+    assert verdict.startswith(f"DIFFERS: {audited}")
+    assert "2 runs on 2 ranks gave the same result, to the last bit" in verdict
+    write_run(
+        tmp_path / "d", size=2, guarantee="layout", change=lambda repeat, step, field: flip_bit(field, 3)
+    )
+    verdict = build(load([tmp_path])).verdict
+    assert verdict.startswith("BROKEN PROMISE") and audited in verdict
+
+
+def test_an_audit_of_nothing_has_nothing_to_say(tmp_path):
+    assert build(load([write_audit(tmp_path / "a", [refused("svd")])])).verdict.startswith(
+        "NOTHING TO COMPARE"
+    )
 
 
 def test_runs_without_a_certificate_are_named(tmp_path, capsys):
