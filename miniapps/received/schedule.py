@@ -59,14 +59,19 @@ class Schedule(msgspec.Struct):
 
 def read_schedule(path: Path) -> Schedule:
     """The schedule in the file `path`. Raises FileNotFoundError where there is none, OSError where it cannot be read,
-    and Refused where it is none of ours, or a buffer is used by kernels that it does not have."""
+    and Refused where it is none of ours, or has buffers that its kernels cannot use."""
     schedule = read_json(path, Schedule, MOST)
+    buffers, kernels = len(schedule.buffers), len(schedule.kernels)
+    if buffers > kernels:  # each kernel writes one
+        raise Refused(
+            f"{printable(str(path))}: {buffers} buffers of {kernels} kernels: damaged; copy it again"
+        )
     for buffer in schedule.buffers:
-        ordered = (buffer.first, buffer.written, buffer.read, buffer.last, len(schedule.kernels) - 1)
+        ordered = (buffer.first, buffer.written, buffer.read, buffer.last, kernels - 1)
         if list(ordered) != sorted(ordered):
             raise Refused(
                 f"{printable(str(path))}: buffer {printable(buffer.name)} is kept from kernel {buffer.first} to "
-                f"{buffer.last} of {len(schedule.kernels)} and used from {buffer.written} to {buffer.read}, which no "
+                f"{buffer.last} of {kernels} and used from {buffer.written} to {buffer.read}, which no "
                 "schedule has; copy it again"
             )
     return schedule

@@ -1,5 +1,6 @@
 """Answers: images with several results and times of requests, on terminal and page."""
 
+import json
 from itertools import pairwise
 
 import pytest
@@ -50,6 +51,9 @@ def test_runs_without_answers_are_named(tmp_path, capsys):
 
 
 # ---- schedules
+
+
+FIRST = json.dumps(schedule(0.9, 0.1)["buffers"][0])
 
 
 def static(out, *shares):
@@ -109,6 +113,7 @@ def test_what_cannot_be_drawn_is_refused(tmp_path, capsys):
     [
         (lambda text: text[:-5], "is not what this program writes"),
         (lambda text: text.replace('"share": 0.1', '"share": 7'), "is not what this program writes"),
+        (lambda text: text.replace('"buffers": [', '"buffers": [' + 2 * (FIRST + ", ")), "3 buffers of 2 kernels"),
         (lambda text: text.replace('"last": 1', '"last": 9'), "b0 is kept from kernel 0 to 9 of 2"),
         (lambda text: text.replace('"read": 1', '"read": 0').replace('"written": 0', '"written": 1'), "b0 is kept"),
     ],
