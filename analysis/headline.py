@@ -82,7 +82,7 @@ def headline(groups: list[Group], frames: Frames, findings: Iterable[Finding] = 
     """The verdict over all runs in one sentence: the worst that there is to say, and what limits it. `findings` are of
     the same weight as groups."""
     failed, findings = failures(frames), list(findings)
-    verdicts = [each.verdict for each in (*groups, *findings)]
+    verdicts = [group.verdict for group in groups] + [finding.verdict for finding in findings]
     verdict = FAILED if failed else min(verdicts, key=WORST_FIRST.index, default=UNTESTED)
     of_it = [group for group in groups if group.verdict == verdict]
     equal = [group for group in groups if group.verdict in (HOLDS, SAME)]

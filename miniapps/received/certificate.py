@@ -17,6 +17,7 @@ from miniapps.received.text import printable
 CERTIFICATE = "certificate.json"
 SCHEMA = 1
 MOST = 64 * 2**20  # bytes: a case takes some 3 kB
+STATEMENTS, CASES = 2**10, 2**13  # each is held against each; torch 2.13 has 48 statements, all cases are 789
 Count = Annotated[int, Meta(ge=0, le=2**40)]
 Name = Annotated[str, Meta(max_length=4096)]
 
@@ -109,8 +110,8 @@ class Certificate(msgspec.Struct):
     runs: Count
     software: dict[str, str]
     machine: dict[str, Any]
-    statements: list[Statement]
-    cases: list[Case]
+    statements: Annotated[list[Statement], Meta(max_length=STATEMENTS)]
+    cases: Annotated[list[Case], Meta(max_length=CASES)]
     verdicts: list[Verdict]
 
 

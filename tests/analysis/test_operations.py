@@ -5,10 +5,12 @@ import json
 import pytest
 
 from analysis.__main__ import main
+from analysis.headline import headline
 from analysis.load.frames import load
 from analysis.operations.compare import differences
 from analysis.operations.frames import audits
 from analysis.operations.tables import study
+from analysis.overview import Overview
 from analysis.report.build import build
 from miniapps.received.certificate import CERTIFICATE, read_certificate
 from miniapps.received.regular import Refused
@@ -59,12 +61,19 @@ def test_the_terminal_says_the_verdict_and_what_could_not_be_audited(run, capsys
 def test_the_report_has_the_heat_map_and_the_tables(run):
     report = build(load([run]))
     assert "Operations: what their bits depend on" in report.html
+    assert report.verdict == verdict_on(run)
     [figure] = [figure for figure in report.figures if figure.name == "operations"]
     assert set(figure.data["operation"]) == {"take", "put_", "dot"}
 
 
+def verdict_on(run):
+    """As a report begins."""
+    overview = Overview(load([run]))
+    return str(headline(overview.groups, overview.frames, overview.findings))
+
+
 def test_the_verdict_of_a_report_on_an_audit_says_what_differs_and_what_the_documentation_lacks(run):
-    assert build(load([run])).verdict == (
+    assert verdict_on(run) == (
         "DIFFERS: 3 operations audited: 2 of 4 cases differ from run to run, 1 more with threads, batch, position, "
         "address or process, 1 could not be audited; statements of torch's documentation: 1 missing, 1 true."
     )
@@ -83,20 +92,18 @@ def test_the_verdict_of_an_audit_stands_beside_that_of_other_runs(run, tmp_path)
     audited = "3 operations audited: 2 of 4 cases differ from run to run"
     for name in ("b", "c"):
         write_run(tmp_path / name, size=2, guarantee="layout")
-    verdict = build(load([tmp_path])).verdict
+    verdict = verdict_on(tmp_path)
     assert verdict.startswith(f"DIFFERS: {audited}")
     assert "2 runs on 2 ranks gave the same result, to the last bit" in verdict
     write_run(
         tmp_path / "d", size=2, guarantee="layout", change=lambda repeat, step, field: flip_bit(field, 3)
     )
-    verdict = build(load([tmp_path])).verdict
+    verdict = verdict_on(tmp_path)
     assert verdict.startswith("BROKEN PROMISE") and audited in verdict
 
 
 def test_an_audit_of_nothing_has_nothing_to_say(tmp_path):
-    assert build(load([write_audit(tmp_path / "a", [refused("svd")])])).verdict.startswith(
-        "NOTHING TO COMPARE"
-    )
+    assert verdict_on(write_audit(tmp_path / "a", [refused("svd")])).startswith("NOTHING TO COMPARE")
 
 
 def test_runs_without_a_certificate_are_named(tmp_path, capsys):
