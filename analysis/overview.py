@@ -9,6 +9,7 @@ from functools import cached_property
 import pandas as pd
 
 from analysis.headline import Finding
+from analysis.inference import tables as inference_tables
 from analysis.inference.frames import Answers, answers
 from analysis.load.frames import Frames
 from analysis.operations import tables as operations_tables
@@ -99,4 +100,5 @@ class Overview:
     def findings(self) -> list[Finding]:
         """What the verdict over all runs has to say beside the groups."""
         of_solves = solves_tables.findings(self.decisions)
-        return of_solves + (operations_tables.findings(self.operations) if self.operations else [])
+        of_audits = operations_tables.findings(self.operations) if self.operations else []
+        return of_solves + of_audits + (inference_tables.findings(self.inference) if self.inference else [])

@@ -30,6 +30,17 @@ def test_images_with_several_results_and_times_of_requests_are_counted(runs):
     assert frame["seconds"].tolist() == pytest.approx([2e-3, 0.5e-3])
 
 
+def test_the_verdict_needs_no_second_run(tmp_path, capsys):
+    def verdict(name):
+        assert main(["report", str(tmp_path / name), "-o", str(tmp_path / "report.html")]) == 0
+        return capsys.readouterr().out.partition("\n")[0]
+
+    write_answers(tmp_path / "eager", [1, 3, 2, 1], [1.0, 2.0, 9.0])
+    write_answers(tmp_path / "static", [1, 1, 1, 1], [0.5, 0.5, 0.5], "static")
+    assert verdict("eager").startswith("DIFFERS: 2 of 4 images got several results")
+    assert verdict("static").startswith("IDENTICAL: Every image got one result in 3 requests")
+
+
 def test_the_terminal_names_what_depends_on_the_request(runs, capsys):
     assert main(["inference", str(runs)]) == 0
     text = capsys.readouterr().out
