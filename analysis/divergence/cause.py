@@ -37,7 +37,7 @@ from analysis.load.frames import Frames
 from analysis.load.timeline import WAITING, WITH_PARTNERS
 from analysis.runs import label
 from kernels import bits
-from miniapps.trace.records import ADDED, COMPUTED, INPUT, RECEIVED, SENT, SOURCE, TOTAL
+from miniapps.trace.records import ADDED, COMPUTED, INPUT, NODE, RECEIVED, SENT, SOURCE, TOTAL
 from miniapps.trace.schema import COLLECTIVE as SUMS
 
 KERNEL, COLLECTIVE, ORDER, HALO, MEMORY, FROM_INPUT = (
@@ -114,7 +114,7 @@ def _first_shown(scene: _Scene) -> Cause:
     """The class by the records alone."""
     at = scene.at
     for prefix, judge in (
-        (INPUT, _input), (COMPUTED, _computed), (RECEIVED, _received), (TOTAL, _total), (ADDED, _within),
+        (INPUT, _input), (COMPUTED, _computed), (NODE, _node), (RECEIVED, _received), (TOTAL, _total), (ADDED, _within),
     ):  # fmt: skip
         if at.name.startswith(prefix):
             return judge(scene, at.name.removeprefix(prefix))
@@ -251,6 +251,15 @@ def _computed(scene: _Scene, name: str) -> Cause:
             "every block differs at once, as with another build, library or a number that is not recorded"
         )
     return Cause(KERNEL, scene.at, name, scene.rank, scene.event(name), tuple(why), instead, reason)
+
+
+def _node(scene: _Scene, name: str) -> Cause:
+    """A value of a partitioned program: `NODE`, `NODE.K` of several results, `NODE@CUT` of one that was moved."""
+    node, _, moved = name.partition("@")
+    head, _, number = node.rpartition(".")
+    cause = _computed(scene, node)
+    event = scene.event(f"node.{head if number.isdigit() else node}") if not moved else None
+    return replace(cause, event=event)
 
 
 def _received(scene: _Scene, name: str) -> Cause:

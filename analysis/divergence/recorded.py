@@ -28,7 +28,7 @@ from typing import Any
 
 from analysis.groups import CHOSEN, FREE, effects, factors, of_effect, told_apart
 from analysis.runs import apart
-from miniapps.trace.records import INPUT, PASSING, is_state
+from miniapps.trace.records import INPUT, NODE, PASSING, is_state
 
 # Contributions of a whole rank, which depend on the blocks that it owns (miniapps.runner.watch).
 OF_A_RANK = re.compile(r"added:.* by rank \d+ of \d+")
@@ -96,7 +96,7 @@ def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
     def may_lack(table: str, name: str) -> bool:
         if anything or dropped(table, name) or name.startswith(only):
             return True
-        if name.startswith(PASSING):
+        if name.startswith((*PASSING, NODE)):
             return bool(passing) or bool(others)
         return any(_any_matches(stated[key]["records"], table, name) for key in changed)
 
@@ -119,7 +119,7 @@ def _nothing(table: str, name: str) -> bool:
 
 def _of_passing(rows: str) -> bool:
     """Whether rows that an option states are of what passes between records."""
-    return rows.partition(":")[2].startswith(PASSING)
+    return rows.partition(":")[2].startswith((*PASSING, NODE))
 
 
 def _any_matches(stated: Iterable[str], table: str, name: str) -> bool:

@@ -18,9 +18,10 @@ import torch
 from miniapps.partition.bind import Added, Bound, Called, Moved, Operation
 from miniapps.partition.compute import Kernels
 from miniapps.partition.draws import DRAWN, draw
-from miniapps.partition.place import Part
+from miniapps.partition.place import Halo, Part
 from miniapps.partition.steps import SHAPE
 from miniapps.partition.totals import Total, tree
+from miniapps.trace.schema import COMPUTE, EXCHANGE
 
 KEPT_BYTES = 1 << 20  # up to which a tensor that is known beforehand is kept from step to step
 FRESH = ("matmul", "conv", "rowsum", "scatter")  # kernels whose results share memory with nothing
@@ -42,9 +43,15 @@ class Writer:
     """Lines so far, what they name that is not a variable, and the variables of each value."""
 
     def __init__(
-        self, bound: Bound, kernels: Kernels, moved: Callable, total: Callable, watch: Callable | None = None
+        self,
+        bound: Bound,
+        kernels: Kernels,
+        moved: Callable,
+        total: Callable,
+        watch: Callable | None = None,
+        timed: Callable | None = None,
     ):
-        self.bound, self.kernels, self.watch = bound, kernels, watch
+        self.bound, self.kernels, self.watch, self.timed = bound, kernels, watch, timed
         self.moved, self.total = moved, total
         self.names: dict[str, Any] = {"torch": torch}
         self.known: dict[int, str] = {}
@@ -141,6 +148,8 @@ class Writer:
         if step.target.startswith("conv."):
             args += [repr(call.sides), repr(tuple(call.shape[2:]))]
         args += [f"{key}={self.literal(value, operands, call.shape)}" for key, value in kwargs.items()]
+        if self.timed is not None:
+            function = self.timed(f"node.{step.node}", COMPUTE, function, 0)
         text = f"{self.constant(function, 'f')}({', '.join(args)})"
         return self.results(step, self.put(text, operands))
 
@@ -260,7 +269,11 @@ class Writer:
     def move(self, step: Moved) -> None:
         """A reshard or a halo."""
         variable = self.variables[step.operand]
-        text = f"{self.constant(self.moved(step), 'm')}({variable})"
+        exchange = self.moved(step)
+        if self.timed is not None and exchange.nbytes:
+            region = "halo" if any(isinstance(dim, Halo) for dim in step.wanted) else "reshard"
+            exchange = self.timed(region, EXCHANGE, exchange, exchange.nbytes)
+        text = f"{self.constant(exchange, 'm')}({variable})"
         self.variables[step.result] = self.put(text, [variable])
 
     def add(self, step: Added) -> None:

@@ -15,7 +15,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -35,9 +35,23 @@ from miniapps.partition.totals import Total
 
 
 class Program:
-    """The step of this rank; collective to make and to call. `watch(name, tensor or tensors of blocks)` sees every value."""
+    """The step of this rank; collective to make and to call.
 
-    def __init__(self, comm, plan: Plan, mesh: Mesh, level: str, threads: int = 1, watch=None):
+    `watch(name, tensor or tensors of blocks)` sees every value; `timed(region, kind, function, nbytes)` may wrap what
+    computes or communicates; `reducers(comm, reduction, name, blocks)` plans all-reduces, and frees them.
+    """
+
+    def __init__(
+        self,
+        comm,
+        plan: Plan,
+        mesh: Mesh,
+        level: str,
+        threads: int = 1,
+        watch: Callable | None = None,
+        timed: Callable | None = None,
+        reducers: Callable | None = None,
+    ):
         known("guarantee", level, LEVELS)
         self.comm, self.plan, self.mesh, self.level = comm, plan, mesh, level
         rank = 0 if comm is None else comm.rank
@@ -49,7 +63,8 @@ class Program:
         self._comms: dict[frozenset[str], Any] = {}
         self.exchanges: list[Exchange] = []
         self.totals: list[Total] = []
-        writer = Writer(self.bound, Kernels(level, threads), self._exchange, self._total, watch)
+        self._reducers = reducers
+        writer = Writer(self.bound, Kernels(level, threads), self._exchange, self._total, watch, timed)
         self.leaving = [plan.loss, *(name for _, name in (*plan.gradients, *plan.updates))]
         outputs = [writer.variables[name] for name in self.leaving]
         self.text = writer.text(outputs)
@@ -136,6 +151,6 @@ class Program:
     def _total(self, step: Added) -> Total:
         comm, _ = self._among(step.rows.axes)
         name = f"{step.node}:{'*'.join(step.rows.axes)}"
-        made = Total(comm, self.level, step.rows, step.combine, step.dtype, step.shapes, name)
+        made = Total(comm, self.level, step.rows, step.combine, step.dtype, step.shapes, name, self._reducers)
         self.totals.append(made)
         return made

@@ -37,7 +37,8 @@ def reduction(level: str, combine: str, dtype: str, n: int) -> Reduction:
 class Total:
     """The totals of one reduction; `add(*partials)` gives an array for each operand, valid until the next call.
 
-    `shapes`: of the operands. Without `comm` this rank has all blocks. Collective to make.
+    `shapes`: of the operands. Without `comm` this rank has all blocks. `make(comm, reduction, name, blocks)` plans the
+    reducer, which is then the caller's to free. Collective to make.
     """
 
     def __init__(
@@ -49,8 +50,9 @@ class Total:
         dtype: str,
         shapes: Sequence[tuple[int, ...]],
         name: str,
+        make: Callable | None = None,
     ):
-        self.level, self.rows, self.shapes = level, rows, list(shapes)
+        self.level, self.rows, self.shapes, self.own = level, rows, list(shapes), make is None
         self.ends = np.cumsum([prod(shape) for shape in shapes]).tolist()
         self.begins = [0, *self.ends[:-1]]
         described = reduction(level, combine, dtype, self.ends[-1])
@@ -63,7 +65,10 @@ class Total:
             comm = MPI.COMM_SELF
         if comm is not None:
             blocks = rows.numbers if self.trees or self.exact else None
-            self.reducer = plan(comm, described, name=name, blocks=blocks)
+            if make is None:
+                self.reducer = plan(comm, described, name=name, blocks=blocks)
+            else:
+                self.reducer = make(comm, described, name, blocks)
         if self.exact:
             count = len(rows.numbers)
         elif self.trees:
@@ -96,7 +101,7 @@ class Total:
 
     def free(self) -> None:
         """Collective."""
-        if self.reducer is not None:
+        if self.reducer is not None and self.own:
             self.reducer.free()
 
 

@@ -11,7 +11,7 @@ from kernels.threads import MOST as MOST_THREADS
 from miniapps.runner.config import SEEDS, option, section
 from miniapps.runner.policy import Policy, resolve
 from miniapps.trace.node import FILES as TRACE_FILES
-from miniapps.trace.records import PASSING
+from miniapps.trace.records import NODE, PASSING
 from miniapps.trace.writer import LEVELS as TRACE_LEVELS
 
 
@@ -111,7 +111,7 @@ class RunOptions:
         "state",
         role="control",
         flag="--record",
-        records=tuple(f"fingerprints:{prefix}*" for prefix in PASSING),
+        records=tuple(f"fingerprints:{prefix}*" for prefix in (*PASSING, NODE)),
         choices=("state", "messages"),
         help="record fingerprints of the state, or also of what every kernel, halo exchange and all-reduce took and "
         "gave, which names the cause of a difference",

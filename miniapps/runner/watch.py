@@ -8,6 +8,7 @@ nothing here runs.
 | record | block | what |
 |---|---|---|
 | `computed:KERNEL` | of the result | what a local kernel gave |
+| `node:VALUE` | of the problem | what an operation of a partitioned program gave, the same on any mesh |
 | `sent:halo`, `received:halo` | each | a block before an exchange; what it holds around itself after it |
 | `added:NAME` | each | its contribution to an all-reduce; of the whole rank where ranks contribute one |
 | `total:NAME` | -1 | its result, by all ranks |
@@ -70,15 +71,18 @@ class Watch:
         for block, array in zip(blocks, arrays, strict=True):
             self.tracer.fingerprint(name, int(block), fingerprint(host(array)))
 
-    def kernel(self, name: str, blocks: Sequence[int], results: Sequence) -> None:
-        """What a local kernel gave: `results`, one writable array for each of the own `blocks`. Collective where a
-        fault is due."""
+    def kernel(
+        self, name: str, blocks: Sequence[int], results: Sequence, prefix: str = COMPUTED, record: bool = True
+    ) -> None:
+        """What a local kernel gave: `results`, one writable array for each of the own `blocks`; recorded unless another
+        rank has the same blocks and records them. Collective where a fault is due."""
         for fault in self.due("kernel-bit"):
             here = [result for block, result in zip(blocks, results, strict=True) if block == fault.block]
             for result in here:
                 fault.spoil(result, f"the result of {name} in a block")
             self.done(fault, bool(here), f"no rank has a block {fault.block}; blocks count from 0")
-        self.record(COMPUTED + name, blocks, results)
+        if record:
+            self.record(prefix + name, blocks, results)
 
     def exchange(self, blocks: Sequence[int], planned: Exchange, field, exchange: Callable[[], None]) -> None:
         """Do an `exchange` of `field`, of which `planned` knows the parts."""

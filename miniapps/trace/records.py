@@ -9,6 +9,7 @@ SOURCE = "source:"  # the rank whose message a receive from any source took
 COMPUTED = "computed:"
 ADDED, TOTAL = "added:", "total:"
 LEFT = "left:"
+NODE = "node:"  # a value of a partitioned program, by the blocks of the problem: the same whoever owns them
 PACKING = (
     "packing:"  # the choice that holds the trees of a reduction by `trees`, behind it the reduction's name
 )
@@ -18,4 +19,4 @@ PASSING = (SENT, RECEIVED, SOURCE, COMPUTED, ADDED, TOTAL, LEFT)  # with --recor
 
 def is_state(name: str) -> bool:
     """Whether `name` is of the state or of a result, and not of what runs begin from or pass on."""
-    return not name.startswith((*PASSING, INPUT))
+    return not name.startswith((*PASSING, NODE, INPUT))

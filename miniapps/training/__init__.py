@@ -36,6 +36,10 @@ def complete(config, options, size: int) -> None:
     training, and how the network is called, which the guarantee decides where no option does."""
     from miniapps.training.validate import calls
 
+    if config.meshed:
+        from miniapps.training.meshed.choice import complete as over_mesh
+
+        over_mesh(config, size)
     config.training.calls = calls(config, options)
     if config.model.aggregate_inference == "same":
         config.model.aggregate_inference = config.model.aggregate

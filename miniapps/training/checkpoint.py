@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from math import prod
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -20,23 +21,51 @@ from miniapps.training.models import network
 from miniapps.training.optimiser import OPTIMISERS
 
 Width = Annotated[int, msgspec.Meta(ge=1, le=2**14)]
-WEIGHTS = "weights."
+WEIGHTS, BUFFER = "weights.", "buffer."
 
 
 class Shapes(msgspec.Struct):
     """The options that decide which arrays a checkpoint holds."""
 
-    data: Literal["fashion", "mnist5000", "digits", "blobs", "cora"] = msgspec.field(name="data.name")
-    name: Literal["mlp", "cnn", "graphsage"] = msgspec.field(name="model.name")
+    data: Literal["fashion", "mnist5000", "digits", "blobs", "cora", "text"] = msgspec.field(name="data.name")
+    name: Literal["mlp", "cnn", "graphsage", "gpt", "bert", "unet", "moe"] = msgspec.field(name="model.name")
     hidden: Width = msgspec.field(name="model.hidden")
     channels: Width = msgspec.field(name="model.channels")
     optimiser: Literal["momentum", "adam"] = msgspec.field(name="training.optimiser", default="momentum")
     wire: str = msgspec.field(name="feedback.wire", default="")
     rows: Annotated[int, msgspec.Meta(ge=0, le=SAMPLES)] = msgspec.field(name="feedback.rows", default=0)
+    axes: str = msgspec.field(name="mesh.axes", default="")  # of a model over a mesh
+    layers: Annotated[int, msgspec.Meta(ge=1, le=256)] = msgspec.field(name="model.layers", default=4)
+    heads: Annotated[int, msgspec.Meta(ge=1, le=256)] = msgspec.field(name="model.heads", default=4)
+    tokens: Annotated[int, msgspec.Meta(ge=2, le=2**14)] = msgspec.field(name="model.tokens", default=128)
+    experts: Annotated[int, msgspec.Meta(ge=2, le=1024)] = msgspec.field(name="model.experts", default=4)
+    batch: Annotated[int, msgspec.Meta(ge=1, le=SAMPLES)] = msgspec.field(name="training.batch", default=256)
+    micro: Annotated[int, msgspec.Meta(ge=1, le=SAMPLES)] = msgspec.field(name="training.micro", default=32)
 
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """{name: shape} of weights and biases."""
+        if self.axes:
+            return {name: shape for name, (_, shape) in self._of_mesh("named_parameters").items()}
         return network(self.name).shapes(self, EDGE[self.data])
+
+    def buffers(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """{name: (dtype, shape)} of what else changes from step to step: running means of a normalisation."""
+        return self._of_mesh("named_buffers") if self.axes else {}
+
+    def _of_mesh(self, kind: str) -> dict[str, tuple[str, tuple[int, ...]]]:
+        import torch
+
+        from miniapps.partition.models import model
+        from miniapps.training.meshed.problem import deck
+
+        config = SimpleNamespace(
+            data=SimpleNamespace(name=self.data), model=self, training=self, mesh=SimpleNamespace(blocks="")
+        )
+        with torch.device("meta"):
+            module = model(self.name).module(deck(config))
+        return {
+            key: (str(x.dtype).removeprefix("torch."), tuple(x.shape)) for key, x in getattr(module, kind)()
+        }
 
     def prefixes(self) -> list[str]:
         """Of the names of the arrays that each tensor has: its weights, and what the optimiser keeps."""
@@ -46,46 +75,63 @@ class Shapes(msgspec.Struct):
 def problem_of(config, options, size: int) -> dict[str, Any]:
     """The options that a run and the checkpoint that it continues from must share, flat; with feedback these are more,
     for what it keeps belongs to a wire."""
-    sections = {name: getattr(config, name) for name in ("data", "model", "training", "seeds")}
+    names = ("data", "model", "training", "seeds") + (("mesh",) if config.meshed else ())
+    sections = {name: getattr(config, name) for name in names}
     flat = {
         f"{name}.{option.name}": getattr(section, option.name)
         for name, section in sections.items()
         for option in fields(section)
         if option.metadata["role"] == "problem"
     }
-    return flat | feedback.described(config, options, size)
+    return flat | ({} if config.meshed else feedback.described(config, options, size))
 
 
 def save_checkpoint(ctx, step: int, trainer) -> None:
     """Write RUN/checkpoints/repeat-R-step-S.h5, for any number of ranks; rank 0 writes. Collective."""
-    options, optimiser = problem_of(ctx.config, ctx.options, ctx.size), trainer.optimiser
+    options = problem_of(ctx.config, ctx.options, ctx.size)
     shapes = msgspec.convert(options, Shapes)
-    arrays = feedback.gathered(trainer, shapes.rows)
-    if ctx.rank:
-        return
-    for prefix, kept in zip(shapes.prefixes(), (optimiser.weights, *optimiser.states.values()), strict=True):
+    arrays = gathered(trainer, shapes)
+    if ctx.rank == 0:
+        file.write(ctx, KIND, step, options, arrays)
+
+
+def gathered(trainer, shapes: Shapes) -> dict[str, np.ndarray]:
+    """What a checkpoint holds, by name; on rank 0. Collective."""
+    arrays = {} if shapes.axes else feedback.gathered(trainer, shapes.rows)
+    for prefix, kept in zip(shapes.prefixes(), trainer.state(), strict=True):
         arrays |= {f"{prefix}{name}": array for name, array in zip(shapes.tensors(), kept, strict=True)}
-    file.write(ctx, KIND, step, options, arrays)
+    if shapes.axes:
+        arrays |= {f"{BUFFER}{name}": array for name, array in trainer.buffers().items()}
+    return arrays
 
 
 def load_checkpoint(ctx, trainer) -> int:
     """Take up the checkpoint of `output.restart`, verified again, for it may have changed; the step that it is of.
     Collective."""
-    step, optimiser, arrays = -1, trainer.optimiser, None
+    options = problem_of(ctx.config, ctx.options, ctx.size)
+    shapes = msgspec.convert(options, Shapes)
+    step, arrays = -1, None
     if ctx.rank == 0:
         checkpoint = verify(ctx.config, ctx.options, ctx.size)
         restart.log_comparison(ctx, ctx.config.output.restart, checkpoint)
-        step = checkpoint.head.step
-        own = optimiser.weights, *optimiser.states.values()
-        for prefix, kept in zip(checkpoint.shapes.prefixes(), own, strict=True):
-            for name, array in zip(checkpoint.shapes.tensors(), kept, strict=True):
-                array[...] = checkpoint.arrays[f"{prefix}{name}"]
-        arrays = checkpoint.arrays
-    feedback.restore(trainer, problem_of(ctx.config, ctx.options, ctx.size).get("feedback.rows", 0), arrays)
-    for kept in (optimiser.weights, *optimiser.states.values()):
-        for array in kept:
-            ctx.comm.Bcast(array)
+        step, arrays = checkpoint.head.step, checkpoint.arrays
+    if not shapes.axes:
+        feedback.restore(trainer, shapes.rows, arrays)
+    held = {name: _shared(ctx.comm, arrays, name, *expected) for name, expected in _state(shapes).items()}
+    tensors = shapes.tensors()
+    trainer.take([[held[f"{prefix}{name}"] for name in tensors] for prefix in shapes.prefixes()])
+    if shapes.axes:
+        trainer.take_buffers({name: held[f"{BUFFER}{name}"] for name in shapes.buffers()})
     return ctx.comm.bcast(step)
+
+
+def _shared(
+    comm, arrays: dict[str, np.ndarray] | None, name: str, dtype: str, shape: tuple[int, ...]
+) -> np.ndarray:
+    """Rank 0's array of that name on every rank."""
+    array = np.empty(shape, dtype) if arrays is None else np.ascontiguousarray(arrays[name])
+    comm.Bcast(array)
+    return array
 
 
 def check_restart(config, options, size: int) -> None:
@@ -111,13 +157,20 @@ def fingerprints(weights: Sequence[np.ndarray]) -> list[bytes]:
     return [fingerprint(array) for array in weights]
 
 
-def _expected(shapes: Shapes) -> dict[str, tuple[str, tuple[int, ...]]]:
+def _state(shapes: Shapes) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """(dtype, shape) of weights, what the optimiser keeps, and buffers."""
     tensors = shapes.tensors().items()
-    kept = {f"{prefix}{name}": shape for prefix in shapes.prefixes() for name, shape in tensors}
+    kept = {f"{prefix}{name}": ("float32", shape) for prefix in shapes.prefixes() for name, shape in tensors}
+    return kept | {f"{BUFFER}{name}": of for name, of in shapes.buffers().items()}
+
+
+def _expected(shapes: Shapes) -> dict[str, tuple[str, tuple[int, ...]]]:
+    kept = _state(shapes)
     if shapes.rows:
-        kept |= {f"{LOST}{name}": (shapes.rows, *shape) for name, shape in tensors}
-        kept |= {f"{LOST_OF_TOTAL}{name}": shape for name, shape in tensors}
-    return {name: ("float32", shape) for name, shape in kept.items()}
+        tensors = shapes.tensors().items()
+        kept |= {f"{LOST}{name}": ("float32", (shapes.rows, *shape)) for name, shape in tensors}
+        kept |= {f"{LOST_OF_TOTAL}{name}": ("float32", shape) for name, shape in tensors}
+    return kept
 
 
 def _check(head: Head, shapes: Shapes, arrays: dict[str, np.ndarray], where: str) -> None:

@@ -6,9 +6,10 @@ from miniapps.checkpoints.options import Output
 from miniapps.runner.config import HUGE, INT32, SEEDS, option, section
 
 IMAGES = ("fashion", "mnist5000", "digits", "blobs")
-DATA = (*IMAGES, "cora")
+DATA = (*IMAGES, "cora", "text")
 NETWORKS = ("mlp", "cnn")  # of images
-MODELS = (*NETWORKS, "graphsage")
+PARTITIONED = ("gpt", "bert", "unet", "moe")  # by `miniapps.partition` alone
+MODELS = (*NETWORKS, "graphsage", *PARTITIONED)
 AGGREGATIONS = ("sorted", "fixed-point", "exact", "atomic", "emulated")
 POLICIES = ("fixed", "fastest", "lgreco", "adaprec", "adaprec-poster")
 SAMPLES = 2**20  # of a batch, at most
@@ -47,7 +48,8 @@ class Learned(Images):
 
     name: str = option(
         "fashion",
-        help=f"{_OF_IMAGES}; or a graph: cora (2,708 papers, 140 to learn from, 1,000 to test), for --model graphsage",
+        help=f"{_OF_IMAGES}; or a graph: cora (2,708 papers, 140 to learn from, 1,000 to test), for --model graphsage; or "
+        "text: the help topics that Python brings, byte by byte, for gpt and bert",
         choices=DATA,
         flag="--data",
         effect="source",
@@ -79,10 +81,15 @@ class Model(Layers):
 
     name: str = option(
         "mlp",
-        help=f"{_OF_LAYERS}; graphsage: two layers that add up what neighbours in a graph have",
+        help=f"{_OF_LAYERS}; graphsage: two layers that add up what neighbours in a graph have; over a mesh (--mesh): mlp, "
+        "gpt and bert (transformers), unet (convolutions down and up again), moe (a mixture of experts)",
         choices=MODELS,
         flag="--model",
     )
+    layers: int = option(4, help="gpt, bert: blocks", minimum=1, maximum=256, effect="size")
+    heads: int = option(4, help="gpt, bert: heads of attention, each a block", minimum=1, maximum=256)
+    tokens: int = option(128, help="gpt, bert: bytes of a sample", minimum=2, maximum=2**14, effect="size")
+    experts: int = option(4, help="moe: experts, each a block", minimum=2, maximum=1024)
     dropout: float = option(
         0.0,
         help="probability with which an output of the last hidden layer is dropped",
@@ -263,6 +270,52 @@ class Seeds:
 
 
 @dataclass
+class Mesh:
+    """A mesh of ranks, for models that are written for one device and partitioned (docs/partition.md)."""
+
+    mesh: str = option(
+        "",
+        help="axes of the mesh with their sizes, data=2,model=2; none: one axis of all ranks for gpt, bert, unet and "
+        "moe, and no mesh for the others",
+        role="method",
+        effect="ownership",
+        flag="--mesh",
+    )
+    recipe: str = option(
+        "dp",
+        help="what the axes of the mesh carry: dp (samples), tp (heads, inner widths), dp+tp, zero (samples; parameters "
+        "are stored in parts), spatial (rows and columns of images), dp+spatial, expert",
+        role="method",
+        effect="ownership",
+        flag="--recipe",
+    )
+    map: str = option(
+        "",
+        help="which axis of the mesh carries each axis of the problem, batch=data,heads=model; none: by the recipe",
+        role="method",
+        effect="ownership",
+        flag="--map",
+    )
+    axes: str = option(
+        "",
+        help="axes that cut the problem, batch,heads,ff; runs of one hash need the same ones; none: those of the recipe",
+        flag="--axes",
+    )
+    blocks: str = option(
+        "",
+        help="blocks that axes are cut into, ff=16; none: batch by training.micro, others by the model",
+        flag="--blocks",
+    )
+    fuse: bool = option(
+        True,
+        help="partial sums over equal axes travel as one vector",
+        role="method",
+        effect="cost",
+        flag="--fuse",
+    )
+
+
+@dataclass
 class Evaluation:
     """Accuracy on the test images."""
 
@@ -299,6 +352,12 @@ class TrainingConfig:
     data: Learned = section(Learned)
     model: Model = section(Model)
     training: Training = section(Training)
+    mesh: Mesh = section(Mesh)
     seeds: Seeds = section(Seeds)
     evaluation: Evaluation = section(Evaluation)
     output: Output = section(Output)
+
+    @property
+    def meshed(self) -> bool:
+        """Whether the model is partitioned over a mesh."""
+        return bool(self.mesh.mesh) or self.model.name in PARTITIONED

@@ -4,15 +4,15 @@ import time
 from math import inf, isfinite
 
 from miniapps.runner.outcome import Check, Outcome
-from miniapps.training.checkpoint import combined, fingerprints, load_checkpoint, save_checkpoint
+from miniapps.training.checkpoint import load_checkpoint, save_checkpoint
 from miniapps.training.courses import course
-from miniapps.training.trainer import NotFinite, Trainer
+from miniapps.training.nonfinite import NotFinite
 
 
 def run(ctx) -> Outcome:
     """Run to `training.last`, or until the time is over; collective. Raises RunError when a gradient is not finite."""
-    trainer = Trainer(ctx)
     config = ctx.config
+    trainer = made(ctx)
     first = load_checkpoint(ctx, trainer) if config.output.restart else 0
     last, every = config.training.last, config.evaluation.every
     reached, evaluated, step = inf, 0.0, first
@@ -44,14 +44,27 @@ def run(ctx) -> Outcome:
     reached = min(reached, _reached(trainer, begin))
     trainer.record_outputs(going.position)
     steps = step - first
-    figures = {"accuracy": (trainer.accuracy, ""), "steps": (steps / wall if steps else 0.0, "steps/s")}
+    figures = trainer.figures() | {"steps": (steps / wall if steps else 0.0, "steps/s")}
     if config.evaluation.target:
         figures["time_to_accuracy"] = (reached, "s")
     check = Check("finite", not steps or isfinite(trainer.loss), f"loss {trainer.loss:g}")
-    return Outcome(figures, [check], combined(fingerprints(trainer.weights)))
+    print_of_all = trainer.fingerprint()
+    trainer.free()
+    return Outcome(figures, [check], print_of_all)
 
 
-def _reached(trainer: Trainer, begin: float) -> float:
+def made(ctx):
+    """The trainer of a run: over a mesh, or of micro-batches, data-parallel. Collective."""
+    if ctx.config.meshed:
+        from miniapps.training.meshed.trainer import MeshTrainer
+
+        return MeshTrainer(ctx)
+    from miniapps.training.trainer import Trainer
+
+    return Trainer(ctx)
+
+
+def _reached(trainer, begin: float) -> float:
     """Seconds since `begin`, if the accuracy is what was asked for; else infinity."""
     target = trainer.config.evaluation.target
     return time.perf_counter() - begin if 0.0 < target <= trainer.accuracy else inf

@@ -10,7 +10,6 @@ import torch
 from kernels.allreduce.coding import coding
 from kernels.allreduce.execution.reducer import require_same_bits
 from kernels.wires import quality
-from miniapps.errors import RunError
 from miniapps.layout.owners import contiguous_owner, shuffled
 from miniapps.trace import fingerprint
 from miniapps.trace.records import INPUT
@@ -18,20 +17,17 @@ from miniapps.trace.schema import COMPUTE, FILE, OTHER
 from miniapps.training import data
 from miniapps.training.batches import Batches, mask
 from miniapps.training.buckets import Bucket, Exchange, carried, cut
-from miniapps.training.checkpoint import fingerprints
+from miniapps.training.checkpoint import combined, fingerprints
 from miniapps.training.choosing import candidates
 from miniapps.training.gradient import Network, aligned
 from miniapps.training.graph import GraphNetwork
 from miniapps.training.models import network
 from miniapps.training.neighbours import Neighbours
+from miniapps.training.nonfinite import NotFinite
 from miniapps.training.optimiser import initial, optimiser, rate_at
 
 TEST_BLOCK = 250  # images of a call that evaluates: one shape, whoever makes it
 SAMPLED = 256  # weights, or outputs, evenly spaced, that are recorded by value
-
-
-class NotFinite(RunError):
-    """A gradient or a loss is no number."""
 
 
 def sampled(x: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -101,6 +97,27 @@ class Trainer:
     def weights(self) -> Sequence[np.ndarray]:
         """Of every tensor, float32."""
         return self.optimiser.weights
+
+    def figures(self) -> dict[str, tuple[float, str]]:
+        """What a run reports."""
+        return {"accuracy": (self.accuracy, "")}
+
+    def fingerprint(self) -> str:
+        """Of all weights."""
+        return combined(fingerprints(self.weights))
+
+    def state(self) -> list[Sequence[np.ndarray]]:
+        """Weights, and each state of the optimiser, in the order of the tensors."""
+        return [self.weights, *self.optimiser.states.values()]
+
+    def take(self, state: list[list[np.ndarray]]) -> None:
+        """Go on from what `state` gave."""
+        for arrays, own in zip(state, self.state(), strict=True):
+            for array, mine in zip(arrays, own, strict=True):
+                mine[...] = array
+
+    def free(self) -> None:
+        """Nothing is held that the repeat does not free."""
 
     def assign(self, wires: Sequence[str]) -> None:
         """Let the gradient of each tensor go over its own of `wires` from the next step on. Collective."""

@@ -30,12 +30,21 @@ def validate(config, options, size: int) -> None:
         raise UsageError("training needs torch, which is not installed; pip install torch")
     if options.device != "cpu":
         raise UsageError(f"--device {options.device}: training computes on the CPU; choose --device cpu")
-    _require_graph(config, options)
+    if not config.meshed:
+        _require_graph(config, options)
     if training.batch % training.micro:
         raise UsageError(
             f"training.batch = {training.batch} images cannot be cut into micro-batches of {training.micro}; choose a "
             "multiple of training.micro"
         )
+    if training.last > training.steps:
+        raise UsageError(
+            f"--until {training.last}: this problem has {training.steps} steps (training.steps); choose 0 to "
+            f"{training.steps}, or raise --steps, which is another problem"
+        )
+    if config.meshed:
+        _over_mesh(config, options, size)
+        return
     images = COUNTS[name][0] - training.tries * int(held_out(name).sum())
     if training.batch > images:
         raise UsageError(
@@ -46,13 +55,18 @@ def validate(config, options, size: int) -> None:
             f"{size} ranks for {training.blocks} micro-batches of {training.micro} images: every rank needs at least "
             f"one; start at most {training.blocks} ranks, or choose a smaller training.micro or a larger --batch"
         )
-    if training.last > training.steps:
-        raise UsageError(
-            f"--until {training.last}: this problem has {training.steps} steps (training.steps); choose 0 to "
-            f"{training.steps}, or raise --steps, which is another problem"
-        )
     choosing.validate(config, options, list(_shapes(config).values()))
     load(name, config.data.dir, config.seeds.data, config.data.features)
+    if config.output.restart:
+        check_restart(config, options, size)
+
+
+def _over_mesh(config, options, size: int) -> None:
+    from miniapps.training.meshed import choice
+
+    choice.validate(config, options, size)
+    if config.data.name != "text":
+        load(config.data.name, config.data.dir, config.seeds.data)
     if config.output.restart:
         check_restart(config, options, size)
 
@@ -91,6 +105,10 @@ TORCH, ACTIVATION = 2**27, 24
 
 def memory(config, options, size: int) -> Need:
     """What a rank with the most micro-batches will need."""
+    if config.meshed:
+        from miniapps.training.meshed import choice
+
+        return choice.memory(config, size)
     training, model, edge = config.training, config.model, EDGE[config.data.name]
     parameters = sum(map(prod, _shapes(config).values()))
     most = -(-training.blocks // size)

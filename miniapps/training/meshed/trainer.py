@@ -1,0 +1,267 @@
+"""A step of training over a mesh: what a plan computes and communicates, and the update of what each rank holds."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import isfinite
+from typing import Any
+
+import numpy as np
+import torch
+
+from kernels.allreduce.execution.reducer import require_same_bits
+from miniapps.partition import models
+from miniapps.partition.axes import axes_of
+from miniapps.partition.export import export
+from miniapps.partition.learn import Learner
+from miniapps.partition.mesh import require_fits
+from miniapps.partition.recipes import plan_of
+from miniapps.partition.run import Program
+from miniapps.partition.steps import Plan, Value
+from miniapps.trace import fingerprint
+from miniapps.trace.records import INPUT, NODE
+from miniapps.trace.schema import COMPUTE, FILE, OTHER
+from miniapps.training import data, text
+from miniapps.training.checkpoint import combined, fingerprints
+from miniapps.training.meshed.choice import mesh_of, names
+from miniapps.training.meshed.problem import Inputs, deck
+from miniapps.training.nonfinite import NotFinite
+from miniapps.training.optimiser import optimiser, rate_at
+
+WEIGHTS = "weights."  # fingerprints of a parameter, by block
+TESTED = 4  # batches of an evaluation, at most
+
+
+class MeshTrainer:
+    """A model over the mesh of all ranks; each holds its parts of parameters, buffers and states. Collective to make."""
+
+    wires: tuple[str, ...] = ()
+
+    def __init__(self, ctx):
+        config = ctx.config
+        self.ctx, self.config, self.tracer = ctx, config, ctx.tracer
+        kinds = dict(step=OTHER, update=COMPUTE, evaluate=COMPUTE, checkpoint=FILE, record=OTHER)
+        self.name = {name: self.tracer.name(name, kind) for name, kind in kinds.items()}
+        self.data = data.share(ctx.comm, loaded(config) if ctx.rank == 0 else None)
+        self.inputs = Inputs(config, self.data)
+        self.plan, whole = ctx.comm.bcast(self._problem() if ctx.rank == 0 else None)
+        self.mesh = mesh_of(config, ctx.options, ctx.size)
+        require_fits(self.plan, self.mesh)
+        self.program = Program(
+            ctx.comm,
+            self.plan,
+            self.mesh,
+            ctx.options.policy.level,
+            ctx.options.threads,
+            watch=None if ctx.watch is None else self._watched,
+            timed=self._timed,
+            reducers=self._reducer,
+        )
+        self.learner = Learner(self.program, whole, lambda weights: optimiser(config.training, weights))
+        self.loss = self.test_loss = self.accuracy = float("nan")
+        if ctx.rank == 0:
+            for name in ("images", "labels"):
+                self.tracer.fingerprint(f"{INPUT}{name}", 0, fingerprint(getattr(self.data, name)))
+            self.tracer.fingerprint(f"{INPUT}plan", 0, bytes.fromhex(self.plan.hash)[:16])
+
+    def peek(self, block: int):
+        """Faults strike the parts of parameters, by the number of the parameter."""
+        learned = self.learner.learned
+        return self.learner.values[learned[block]].numpy() if 0 <= block < len(learned) else None
+
+    def advance(self, step: int) -> None:
+        """Step `step` of the problem, recorded: the weights that enter it, its loss. Raises NotFinite on all ranks."""
+        tracer, training = self.tracer, self.config.training
+        begin = tracer.clock()
+        self.trace_weights()
+        self.learner.give(self.inputs.at(step))
+        self.learner.steps = step - 1
+        self.learner.rate = rate_at(step, training.steps, training.rate, training.optimiser)
+        loss = self.learner.compute()
+        self._settle(float(loss))
+        start = tracer.clock()
+        self.learner.update()
+        tracer.event(self.name["update"], start)
+        tracer.event(self.name["step"], begin)
+
+    def evaluate(self, step: int) -> None:
+        """The loss of some test samples. Collective; raises RanksDisagree where ranks have another loss."""
+        start = self.tracer.clock()
+        batch, count = self.config.training.batch, len(self.data.test_images)
+        losses = []
+        for number in range(min(TESTED, max(1, count // batch))):
+            self.learner.give(self.inputs.test(number))
+            losses.append(float(self.program(self.learner.values, step)[0]))
+        self.test_loss = float(np.mean(losses))
+        require_same_bits(self.ctx.comm, np.array([self.test_loss]), f"step {self.tracer.step}: test loss")
+        self.tracer.event(self.name["evaluate"], start)
+        if self.ctx.rank == 0:
+            self.tracer.value("test_loss", self.test_loss)
+
+    def trace_weights(self) -> None:
+        """Record the weights that enter the current step, or, after the last, the final ones: each block by the first
+        rank that has it."""
+        start = self.tracer.clock()
+        for k in self.learner.learned:
+            source = self.plan.sources[k]
+            self._fingerprints(f"{WEIGHTS}{source.key}", source.tensor.name, self.learner.values[k])
+        self.tracer.event(self.name["record"], start)
+
+    def figures(self) -> dict[str, tuple[float, str]]:
+        """What a run reports."""
+        return {"loss": (self.loss, ""), "test_loss": (self.test_loss, "")}
+
+    def record_outputs(self, step: int) -> None:
+        """There are none beside the loss."""
+
+    def fingerprint(self) -> str:
+        """Of all weights, whole. Collective."""
+        return combined(fingerprints(self.state()[0]))
+
+    def state(self) -> list[list[np.ndarray]]:
+        """Weights, and each state of the optimiser, whole, in the order of the parameters. Collective."""
+        held = [[x.numpy() for x in self._parts()], *self.learner.optimiser.states.values()]
+        sources = [self.plan.sources[k].tensor.name for k in self.learner.learned]
+        return [
+            [
+                self.program.whole(name, torch.from_numpy(part)).numpy()
+                for name, part in zip(sources, parts, strict=True)
+            ]
+            for parts in held
+        ]
+
+    def take(self, state: list[list[np.ndarray]]) -> None:
+        """Go on from what `state` gave, on any mesh."""
+        own = [[x.numpy() for x in self._parts()], *self.learner.optimiser.states.values()]
+        for arrays, parts in zip(state, own, strict=True):
+            for k, array, part in zip(self.learner.learned, arrays, parts, strict=True):
+                name = self.plan.sources[k].tensor.name
+                part[...] = self.program.part(name, torch.from_numpy(array)).numpy()
+
+    def buffers(self) -> dict[str, np.ndarray]:
+        """Buffers that a step changes, whole, by key. Collective."""
+        sources = self.plan.sources
+        return {
+            sources[k].key: self.program.whole(sources[k].tensor.name, self.learner.values[k]).numpy()
+            for k in self.learner.buffers
+        }
+
+    def take_buffers(self, arrays: dict[str, np.ndarray]) -> None:
+        """Go on from what `buffers` gave."""
+        for k in self.learner.buffers:
+            source = self.plan.sources[k]
+            self.learner.values[k] = self.program.part(
+                source.tensor.name, torch.from_numpy(arrays[source.key])
+            )
+
+    def free(self) -> None:
+        """Give back communicators; collective."""
+        self.program.free()
+
+    # ---- parts
+
+    def _parts(self) -> list[torch.Tensor]:
+        return [self.learner.values[k] for k in self.learner.learned]
+
+    def _problem(self) -> tuple[Plan, dict[tuple[str, str], torch.Tensor]]:
+        """The plan, and parameters, buffers and inputs, whole."""
+        config, model = self.config, models.model(self.config.model.name)
+        sizes, inputs = deck(config), self.inputs.at(1)
+        before = torch.get_rng_state()
+        torch.manual_seed(config.seeds.init)
+        network = model.module(sizes)
+        torch.set_rng_state(before)
+        graph = export(network, inputs)
+        plan = plan_of(model, sizes, graph, names(config), config.mesh.fuse)
+        whole = {("parameter", key): x.detach().clone() for key, x in network.named_parameters()}
+        whole |= {("buffer", key): x.clone() for key, x in network.named_buffers()}
+        return plan, whole | {("input", str(k)): x for k, x in enumerate(inputs)}
+
+    def _settle(self, loss: float) -> None:
+        self.loss = loss
+        finite = isfinite(loss) and all(bool(torch.isfinite(x).all()) for x in self.learner.gradients)
+        if not self.ctx.comm.allreduce(int(finite)) == self.ctx.size:
+            raise NotFinite(
+                f"step {self.tracer.step}: the loss or a gradient is not finite; the trace holds every step before. If "
+                "no fault was injected, the rate is too large: choose a smaller --rate"
+            )
+        if self.ctx.rank == 0:
+            self.tracer.value("loss", loss)
+
+    # ---- what the trace is told
+
+    def _timed(self, region: str, kind: str, function, nbytes: int):
+        """`function` that leaves an event in the trace."""
+        tracer, name = self.tracer, self.tracer.name(region, kind)
+        clock, event = tracer.clock, tracer.event
+
+        def timed(*args: Any, **kwargs: Any):
+            start = clock()
+            result = function(*args, **kwargs)
+            event(name, start, nbytes)
+            return result
+
+        return timed
+
+    def _reducer(self, comm, reduction, name: str, blocks):
+        """The all-reduce of a reduction of the plan, traced; freed with the repeat."""
+        return self.ctx.reducer(
+            name,
+            reduction.shape,
+            reduction.dtype,
+            comm=comm,
+            blocks=blocks,
+            by=(reduction.ordering, reduction.accumulation),
+            operation=reduction.operation,
+            watched=False,
+        )
+
+    def _watched(self, name: str, value) -> None:
+        """A value of the plan that is not partial, by block: recorded, and struck by faults."""
+        of = self.plan.values[name]
+        if isinstance(value, list) or of.partial:
+            return
+        blocks, arrays = blocks_of(of, self.program, value)
+        self.ctx.watch.kernel(name, blocks, arrays, NODE, is_first(of, self.program))
+
+    def _fingerprints(self, record: str, name: str, part: torch.Tensor) -> None:
+        value = self.plan.values[name]
+        if is_first(value, self.program):
+            for block, array in zip(*blocks_of(value, self.program, part), strict=True):
+                self.tracer.fingerprint(record, block, fingerprint(np.ascontiguousarray(array)))
+
+
+def loaded(config) -> data.Data:
+    """The samples: windows of text as images of one row, or images."""
+    if config.data.name != "text":
+        return data.load(config.data.name, config.data.dir, config.seeds.data)
+    learned, tested = text.windows(config.model.tokens)
+    return data.Data(learned, np.zeros(len(learned), np.uint8), tested, np.zeros(len(tested), np.uint8), 255)
+
+
+def is_first(value: Value, program: Program) -> bool:
+    """Whether this rank is the first of those that hold its part of a value."""
+    mesh = program.mesh
+    carriers = {mesh.carrier(axis) for axis in axes_of(value.cut)}
+    return not any(at for name, at in mesh.coordinates(program.place.rank).items() if name not in carriers)
+
+
+def blocks_of(value: Value, program: Program, part: torch.Tensor) -> tuple[list[int], list[np.ndarray]]:
+    """Numbers and views of this rank's blocks of a value: the number is that in the product of the axes of its cut, first
+    dim first; a value that is not cut is block 0."""
+    place, axes = program.place, axes_of(value.cut)
+    numbers, arrays = [], []
+    for positions in product(*(range(len(place.own[axis])) for axis in axes)):
+        number, chosen = 0, {}
+        for axis, position in zip(axes, positions, strict=True):
+            number = number * place.axes[axis].blocks + place.own[axis][position]
+            chosen[axis] = (position, position + 1)
+        found = place.part(value.cut, chosen)
+        block = part
+        if found is not None:
+            block = part if found.factors is None else part.view(found.factors)
+            for dim, begin, length in found.ranges:
+                block = block.narrow(dim, begin, length)
+        numbers.append(number)
+        arrays.append(block.numpy())
+    return numbers, arrays
