@@ -45,6 +45,7 @@ class Called:
     into: tuple[tuple[int | None, Part | None], ...]
     shape: tuple[int, ...]
     sides: tuple[int, ...] = ()
+    padding: tuple[tuple[Part, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class Operation:
     calls: tuple[Called, ...]
     dtypes: tuple[str, ...]
     wanted: tuple[Wanted, ...] = ()
+    fill: float | None = None
 
 
 @dataclass(frozen=True)
@@ -104,9 +106,11 @@ class Bound:
         return self.place.shape(self.plan.values[name].cut)
 
 
-def bind(plan: Plan, mesh: Mesh, rank: int, by_block: bool, merge: bool = True) -> Bound:
+def bind(
+    plan: Plan, mesh: Mesh, rank: int, by_block: bool, merge: bool = True, padded: bool = False
+) -> Bound:
     """The program of a rank. `merge`: partials of blocks may be added by the tree over blocks as soon as they are there."""
-    place = Place(plan.axes, mesh, rank)
+    place = Place(plan.axes, mesh, rank, padded)
     binder = Binder(plan, place, by_block, merge)
     for step in plan.steps:
         if isinstance(step, Compute):
@@ -207,6 +211,7 @@ class Binder:
                 calls,
                 dtypes,
                 wanted,
+                step.fill,
             )  # fmt: skip
         )
 
@@ -236,13 +241,9 @@ class Binder:
         if not over and not step.windows:
             sides = () if conv is None else sides_of(conv, step.args)
             shape = place.shape(values[step.results[0]].cut)
-            call = Called(
-                (None,) * len(operands),
-                (None,) * len(operands),
-                ((None, None),) * len(step.results),
-                shape,
-                sides,
-            )
+            n, m = len(operands), len(step.results)
+            padding = self.padding(step, [values[name].cut for name in operands], step.over)
+            call = Called((None,) * n, (None,) * n, ((None, None),) * m, shape, sides, padding)
             return operands, (call,)
         if self.by_block and over and all(name in self.merged for name in operands):
             return operands, self.moves(step, operands)
@@ -333,7 +334,14 @@ class Binder:
             sides: tuple[int, ...] = ()
             if conv is not None:
                 sides = tuple(lows.get(d + 2, side) for d, side in enumerate(sides_of(conv, step.args)))
-            yield Called(parts, partials, tuple(into), shape, sides)
+            padding = self.padding(step, cuts, [axis for axis in step.over if axis not in runs])
+            yield Called(parts, partials, tuple(into), shape, sides, padding)
+
+    def padding(self, step: Compute, cuts, axes: Iterable[str]) -> tuple[tuple[Part, ...], ...]:
+        """Of each operand the parts to be filled before a call that adds over `axes` as a whole; nothing without padding."""
+        if not self.place.padded or not axes or step.fill is None:
+            return ()
+        return tuple(self.place.padding(cut, axes) for cut in cuts)
 
     def which(self, partial: tuple[str, ...], number: Mapping[str, int]) -> int:
         """The position of a partial among those of the rank."""

@@ -112,14 +112,15 @@ def _common(held: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> tuple[I
     wanted twice. None without any."""
     source, target = [], []
     for have, want in zip(held, wanted, strict=True):
-        if len(have) == 0 or len(want) == 0:
+        real = np.flatnonzero(have >= 0)  # the others pad
+        if len(real) == 0 or len(want) == 0:
             return None
-        at = np.searchsorted(have, want)
-        at[at == len(have)] = 0
-        to = np.flatnonzero(have[at] == want)
+        at = np.searchsorted(have[real], want)
+        at[at == len(real)] = 0
+        to = np.flatnonzero(have[real][at] == want)
         if len(to) == 0:
             return None
-        source.append(at[to])
+        source.append(real[at[to]])
         target.append(to)
     return _compact(source), _compact(target)
 

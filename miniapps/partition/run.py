@@ -34,18 +34,24 @@ from miniapps.partition.steps import Plan
 from miniapps.partition.totals import Total
 
 
+SHAPES = ("exact", "padded")  # of what a rank holds: its blocks; as many elements as the rank that has most
+
+
 class Program:
     """The step of this rank; collective to make and to call. `watch(name, tensor or tensors of blocks)` sees every value."""
 
-    def __init__(self, comm, plan: Plan, mesh: Mesh, level: str, threads: int = 1, watch=None):
+    def __init__(
+        self, comm, plan: Plan, mesh: Mesh, level: str, threads: int = 1, shapes: str = "exact", watch=None
+    ):
         known("guarantee", level, LEVELS)
+        padded = known("shapes", shapes, SHAPES) == "padded"
         self.comm, self.plan, self.mesh, self.level = comm, plan, mesh, level
         rank = 0 if comm is None else comm.rank
         layout = meets(level, "layout")
         torch.set_num_threads(1 if layout else threads)
-        self.bound = bind(plan, mesh, rank, by_block=layout, merge=level == "layout")
+        self.bound = bind(plan, mesh, rank, by_block=layout, merge=level == "layout", padded=padded)
         self.place = self.bound.place
-        self._place_of = cache(lambda other: Place(plan.axes, mesh, other))
+        self._place_of = cache(lambda other: Place(plan.axes, mesh, other, padded))
         self._comms: dict[frozenset[str], Any] = {}
         self.exchanges: list[Exchange] = []
         self.totals: list[Total] = []
@@ -60,8 +66,9 @@ class Program:
         value = self.plan.values[name]
         for d, (dim, n) in enumerate(zip(value.cut, value.shape, strict=True)):
             index = self.place.indices(dim, n)
-            if len(index) != n:
-                tensor = tensor.index_select(d, torch.from_numpy(index))
+            if len(index) != n or not np.array_equal(index, np.arange(n)):
+                tensor = tensor.index_select(d, torch.from_numpy(np.maximum(index, 0)))
+                tensor.index_fill_(d, torch.from_numpy(np.flatnonzero(index < 0)), 0)
         return tensor.contiguous()
 
     def whole(self, name: str, part: torch.Tensor) -> torch.Tensor:

@@ -76,7 +76,7 @@ def main(name, axes, level, threads, shapes, *meshes):
             continue
         some = comm.Split(int(comm.rank >= mesh.size), comm.rank)
         if comm.rank < mesh.size:
-            program = Program(some, plan, mesh, level, int(threads))
+            program = Program(some, plan, mesh, level, int(threads), shapes)
             found = outcome(program, whole, true)
             program.free()
             if len(set(some.allgather(found[0]))) > 1:
