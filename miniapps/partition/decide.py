@@ -8,7 +8,7 @@ others, with a rank per block. Neither the mesh nor a clock is asked, as the cho
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from miniapps.partition.axes import Cut, axes_of
@@ -91,9 +91,9 @@ def one(
     )
     if lost:
         why = rule.reason or f"cut by {', '.join(sorted(decision.axes())) or 'nothing'} instead"
-        return Decision(node, *decision_parts(decision), f"not cut by {', '.join(lost)}: {why}")
+        return replace(decision, reason=f"not cut by {', '.join(lost)}: {why}")
     if rule.reason.startswith("no rule"):
-        return Decision(node, *decision_parts(decision), rule.reason)
+        return replace(decision, reason=rule.reason)
     return decision
 
 
@@ -108,11 +108,6 @@ def given_up(decision: Decision, has: Sequence[Cut], priorities: Mapping[str, in
     used = decision.axes()
     lost = [priorities[axis] for cut in has for axis in axes_of(cut) if axis not in used]
     return [lost.count(level) for level in levels]
-
-
-def decision_parts(decision: Decision):
-    """All but node and reason."""
-    return decision.assignment, decision.needs, decision.gives, decision.fresh
 
 
 def of_assignment(node: Ruled, assignment: Assignment, axes: Axes) -> Decision:

@@ -30,7 +30,8 @@ def export(module, inputs: Sequence[Any]) -> Graph:
     Raises ExportError: torch's reason, with what to do above it.
     """
     require_one_device(module, inputs)
-    return simplified(Builder(*traced(module, tuple(inputs)), tied(module)).graph())
+    traced_module, signature = traced(module, tuple(inputs))
+    return simplified(Builder(traced_module, signature, tied(module)).graph())
 
 
 def tied(module) -> dict[str, str]:
@@ -57,9 +58,10 @@ def traced(module, inputs: tuple):
             return (self.step(*given),)
 
     try:
-        return aot_export_module(
+        graph, signature = aot_export_module(
             Step(), inputs, trace_joint=True, output_loss_index=0, decompositions=decompositions()
         )
+        return graph, signature
     except Exception as error:
         raise ExportError(
             f"{advice(error, module, inputs)}\ntorch: {type(error).__name__}: {str(error).strip()}"
@@ -117,7 +119,7 @@ def decompositions() -> dict[Any, Callable]:
     from torch._decomp import get_decompositions
 
     aten = torch.ops.aten
-    composite = [
+    composite: list[Any] = [
         *(aten.nll_loss_forward, aten.nll_loss_backward, aten.nll_loss2d_forward, aten.nll_loss2d_backward),
         *(aten.mse_loss, aten.mse_loss_backward, aten.smooth_l1_loss, aten.smooth_l1_loss_backward),
         *(

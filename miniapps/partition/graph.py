@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,12 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Source:
-    """A value that the step is given: `key` is the name of the parameter or buffer, the position of an input, or the
-    name of a constant, whose elements are in `data` (little-endian, row-major)."""
+    """A value that the step is given: a parameter, buffer, input or constant (`kind`). `key` is the name of the
+    parameter or buffer, the position of an input, or the name of a constant, whose elements are in `data`
+    (little-endian, row-major)."""
 
     tensor: Tensor
-    kind: Literal["parameter", "buffer", "input", "constant"]
+    kind: str
     key: str
     data: bytes = field(default=b"", repr=False)
 

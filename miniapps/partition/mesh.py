@@ -139,12 +139,12 @@ def require_fits(plan: Plan, mesh: Mesh) -> None:
     for name, value in plan.values.items():
         by_carrier: dict[str, str] = {}
         for axis_name in (*axes_of(value.cut), *value.partial):
-            carrier = mesh.carrier(axis_name)
-            if carrier is None:
+            by = mesh.carrier(axis_name)
+            if by is None:
                 continue
-            if carrier in by_carrier:
+            if by in by_carrier:
                 raise UsageError(
-                    f"--map: {carrier} carries {by_carrier[carrier]} and {axis_name}, but both cut the value {name}: "
+                    f"--map: {by} carries {by_carrier[by]} and {axis_name}, but both cut the value {name}: "
                     "blocks off the diagonal would have no owner; give one of them another axis of the mesh"
                 )
-            by_carrier[carrier] = axis_name
+            by_carrier[by] = axis_name

@@ -189,7 +189,8 @@ class Emitter:
             operand = ruled.read[reach.operand]
             of = (ruled.made if reach.of_result else ruled.read)[reach.of]
             of_labels = (ruled.rule.results if reach.of_result else ruled.rule.operands)[reach.of]
-            (_, axis), = dim  # fmt: skip
+            axis = dim[0][1]
+            assert axis is not None
             yield Window(
                 names.get(operand.name, operand.name),
                 ruled.rule.operands[reach.operand].index((reach.label,)),

@@ -63,7 +63,7 @@ def anonymous(argument):
 
 def ruled(graph: Graph) -> list[Ruled]:
     """The nodes of a graph with their rules."""
-    values, known = graph.tensors(), {}
+    values, known = graph.tensors(), dict[tuple, Rule]()
     return [Ruled(node, values, known) for node in graph.nodes]
 
 

@@ -19,7 +19,7 @@ STORED = "stored"
 def plan_of(model: ModuleType, deck, graph: Graph, names: Iterable[str], fuse: bool = True) -> Plan:
     """The plan of a model of `miniapps.partition.models`, annotated by the axes `names`."""
     axes = chosen(model, deck, names)
-    return plan(graph, axes, annotations(model, deck, graph, names), model.TOGETHER, fuse)
+    return plan(graph, axes, annotated_by(model, deck, graph, names), model.TOGETHER, fuse)
 
 
 def chosen(model: ModuleType, deck, names: Iterable[str]):
@@ -30,7 +30,7 @@ def chosen(model: ModuleType, deck, names: Iterable[str]):
     return tuple(axis for name, axis in there.items() if name in set(names))
 
 
-def annotations(model: ModuleType, deck, graph: Graph, names: Iterable[str]) -> Given:
+def annotated_by(model: ModuleType, deck, graph: Graph, names: Iterable[str]) -> Given:
     """The annotations of a model by the axes `names`; other dims are None."""
     names = set(names)
     given: dict[str | int, Annotation] = {}

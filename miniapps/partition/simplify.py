@@ -35,7 +35,8 @@ class Simplifier:
     """The nodes kept so far, and the values that stand for those of the old graph."""
 
     def __init__(self, graph: Graph):
-        self.old, self.names = graph, {}  # names: of a value of the old graph, the one that stands for it
+        self.old = graph
+        self.names: dict[str, str] = {}  # of values of the old graph, those that stand for them
         self.tensors = graph.tensors()
         self.nodes: dict[str, Node] = {}  # by the value that they result in
         self.order: list[Node] = []

@@ -41,7 +41,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from miniapps.partition.axes import Axis, Cut
 from miniapps.partition.graph import Source, tensors_in
@@ -72,7 +72,7 @@ class Value:
     dtype: str
     cut: Cut
     partial: tuple[str, ...] = ()
-    combine: Literal["sum", "max", "min"] = "sum"
+    combine: str = "sum"
 
 
 @dataclass(frozen=True)
@@ -128,12 +128,13 @@ class Compute:
 
 @dataclass(frozen=True)
 class Reshard:
-    """The value `operand`, in the cut of `result`; for the node `node`, the first that needs it."""
+    """The value `operand`, in the cut of `result`; for the node `node`, the first that needs it. `kind`: slice,
+    all-gather, all-to-all or permute."""
 
     node: str
     operand: str
     result: str
-    kind: Literal["slice", "all-gather", "all-to-all", "permute"]
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ class Reduce:
     operands: tuple[str, ...]
     results: tuple[str, ...]
     axes: tuple[str, ...]
-    combine: Literal["sum", "max", "min"]
+    combine: str
     dtype: str
 
 

@@ -118,7 +118,7 @@ def cut_of(
     labels: Labels, shape: tuple[int, ...], assignment: Mapping[Label, Dim], sizes: Mapping[Label, int]
 ) -> Cut:
     """The cut of a tensor that an assignment comes to."""
-    cut = []
+    cut: list[Dim] = []
     for of_dim, n in zip(labels, shape, strict=True):
         if n == 1:
             cut.append(())

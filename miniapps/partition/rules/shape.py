@@ -114,7 +114,7 @@ def into(node: Node, tensors: Sequence[Tensor]) -> Rule:
     """select_scatter and slice_scatter: the dim in which a part is put is whole."""
     rank = len(node.results[0].shape)
     dim = node.args[2] % rank
-    part = [d for d in range(rank) if d != dim]
+    part: list = [d for d in range(rank) if d != dim]
     if len(tensors[1].shape) == rank:
         part.insert(dim, "part")
     return labelled(

@@ -13,7 +13,8 @@ from miniapps.partition.rules.factors import CONTRACTING, Reach, Rule, all_whole
 
 def convolution(node: Node, tensors: Sequence[Tensor]) -> Rule:
     """aten.convolution(x, weight, None, stride, padding, dilation, transposed, output_padding, groups)."""
-    return forward(node, tensors, *node.args[3:7], node.args[8])
+    stride, padding, dilation, transposed, _, groups = node.args[3:9]
+    return forward(node, tensors, stride, padding, dilation, transposed, groups)
 
 
 def input_gradient(node: Node, tensors: Sequence[Tensor]) -> Rule:
