@@ -176,6 +176,7 @@ class Emitter:
                 over,
                 tuple(self.windows(decision, names)),
                 rule.fill if set(over) - set(inherited) else None,
+                node.where,
             )
         )
 
