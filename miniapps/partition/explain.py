@@ -120,7 +120,10 @@ def as_text(found: Mapping[str, Any], title: str, steps: bool = True) -> str:
         lines.append("Nothing travels.")
     lines += ["", *reasons(found["reasons"])]
     if steps:
-        lines += ["", *table(("node", "module", "operation", "result", "bytes"), list(map(step_cells, found["steps"])))]
+        lines += [
+            "",
+            *table(("node", "module", "operation", "result", "bytes"), list(map(step_cells, found["steps"]))),
+        ]
     return "\n".join(lines)
 
 

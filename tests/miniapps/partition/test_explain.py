@@ -111,3 +111,11 @@ def test_json_has_the_cut_of_every_value(capsys):
 def test_bad_options_end_with_what_can_be_chosen(arguments, message, capsys):
     assert main(["explain", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_recipes_with_the_same_axes_are_one_problem(capsys):
+    problems = set()
+    for recipe, mesh in ("dp", "data=3"), ("tp", "model=2"), ("dp+tp", "data=2,model=2"):
+        main(["explain", "mlp", "--recipe", recipe, "--axes", "batch,hidden", "--mesh", mesh, "--json"])
+        problems.add(json.loads(capsys.readouterr().out)["problem"])
+    assert len(problems) == 1
