@@ -1,6 +1,7 @@
 """What `explain` says: counts of bytes that can be told by hand, text, JSON, errors."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +66,16 @@ def test_the_page_of_a_small_model(capsys):
     assert "batch        14       7  data=3      2 to 3" in printed
     assert "A step has 2 all-reduces;" in printed
     assert "Every operation is cut as its operands are." in printed
+
+
+def test_the_documented_page_is_what_is_printed(capsys):
+    """But for the hash, in which torch's version shows."""
+    page = (Path(__file__).parents[3] / "docs" / "partition.md").read_text()
+    command, _, rest = page.partition("    $ python -m miniapps.partition ")[2].partition("\n")
+    main(command.split())
+    printed = capsys.readouterr().out.splitlines()
+    shown = [line.removeprefix("    ") for line in rest.splitlines()[: len(printed)]]
+    assert shown[0].rpartition(" ")[0] == printed[0].rpartition(" ")[0] and shown[1:] == printed[1:]
 
 
 def test_json_has_the_cut_of_every_value(capsys):
