@@ -357,7 +357,7 @@ class Writer:
             ]
             if gone:
                 written.append(f"    del {', '.join(gone)}")
-        written.append(f"    return ({', '.join(outputs)},)")
+        written.append(f"    return ({''.join(name + ', ' for name in outputs)})")
         return "\n".join(written) + "\n"
 
     def compiled(self, outputs: Sequence[str]) -> Callable:
