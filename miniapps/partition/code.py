@@ -136,7 +136,11 @@ class Writer:
             function = partial(filled, parts=call.padding[k], value=step.fill)
             variable = self.put(f"{self.constant(function, 'p')}({variable})", [variable])
         part = call.parts[k]
-        return variable if part is None else self.put(cut(variable, part), [variable])
+        if part is None:
+            return variable
+        # torch's operations on rows read some operands without regard to strides.
+        dense = ".contiguous()" if step.kernel in ("rowwise", "scatter") else ""
+        return self.put(cut(variable, part) + dense, [variable])
 
     def called(self, step: Operation, call: Called, operands: list[str]) -> list[str]:
         """The variables of the results of a call."""

@@ -12,6 +12,7 @@ torch then works with one thread, as the shares of threads have tails too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from math import prod
 from typing import Any
 
@@ -118,6 +119,10 @@ class Kernels:
             return self.product(name)
         if kernel == "rowsum":
             return self.rowsum
+        if name == "logsumexp":
+            return self.logsumexp
+        if name == "prod":
+            return product_of_rows
         if kernel == "pointwise" and (name not in ROUNDED or "alpha" in kwargs or "rounding_mode" in kwargs):
             return flat(named(target))
         if name in NORMALISED:
@@ -145,6 +150,14 @@ class Kernels:
             return torch.sum(x, list(dims), keep)
         total = native.rowsum(x, tuple(dims), threads=self.threads)
         return total.reshape([1 if d in dims else n for d, n in enumerate(x.shape)]) if keep else total
+
+    def logsumexp(self, x, dims: Sequence[int], keep: bool = False):
+        """Of rows: their largest element, and the sum of exponentials of what is less."""
+        dims = tuple(d % x.dim() for d in dims)
+        top = torch.amax(x, dims, True)
+        top = torch.where(top.abs() == torch.inf, 0, top)
+        found = flat(torch.log)(self.rowsum(flat(torch.exp)(x - top), dims, True)) + top
+        return found if keep else found.reshape([n for d, n in enumerate(x.shape) if d not in dims])
 
     # ---- convolutions: (image or gradient, weight or gradient, stride, dilation, groups, transposed, sides, size)
 
@@ -249,6 +262,11 @@ def flat(function: Callable) -> Callable:
         return function(*map(vector, args), **kwargs)[:n].view(shape)
 
     return filled
+
+
+def product_of_rows(x, dim: int, keep: bool = False):
+    """The product along a dim, first element first."""
+    return reduce(torch.mul, x.split(1, dim)) if keep else reduce(torch.mul, x.unbind(dim))
 
 
 def along_last(function: Callable, tensors: int) -> Callable:

@@ -72,7 +72,7 @@ class Exchange:
         import torch
 
         if self.messages is None and self.all and self.keeps is not None and _slices(self.keeps[0]):
-            return x[self.keeps[0]]
+            return x[self.keeps[0]].contiguous()  # as all that a rank holds
         source = x.numpy().view(self.dtype)
         messages = self.messages
         if messages is not None:

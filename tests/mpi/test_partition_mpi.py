@@ -41,7 +41,9 @@ CLOSE = 1e-5
 
 def hashes(name, meshes, level="layout", library="mpich", ranks=8, threads=1, shapes="exact", timeout=500):
     """{mesh: hash} of a model; gradients are those of autograd in float64, but for rounding."""
-    run = on_ranks(ranks, [PROGRAM, name, AXES[name], level, threads, shapes, *meshes], library, timeout=timeout)
+    run = on_ranks(
+        ranks, [PROGRAM, name, AXES[name], level, threads, shapes, *meshes], library, timeout=timeout
+    )
     assert run.returncode == 0, run.stdout + run.stderr
     assert "ranks differ" not in run.stderr
     lines = [line.split() for line in run.stdout.splitlines() if line.count(" ") == 2]
@@ -62,7 +64,14 @@ def test_a_model_has_one_hash_on_twenty_meshes_two_libraries_and_two_threads(nam
     assert len(MESHES[name]) >= 20
     found = set(hashes(name, MESHES[name]).values())
     for library in LIBRARIES[1:]:
-        found |= set(hashes(name, [m for m in MESHES[name] if "=7" not in m and "=8" not in m][:8], library=library, ranks=6).values())
+        found |= set(
+            hashes(
+                name,
+                [m for m in MESHES[name] if "=7" not in m and "=8" not in m][:8],
+                library=library,
+                ranks=6,
+            ).values()
+        )
     found |= set(hashes(name, ["d=1:batch", *PRODUCTS[name][:1]], ranks=4, threads=2).values())
     assert len(found) == 1
 
@@ -78,6 +87,19 @@ def test_none_and_run_learn_the_same_but_for_rounding():
 
 
 def test_owners_of_stored_weights_do_not_show():
-    run = on_ranks(3, [PROGRAM, "mlp", "batch,stored", "layout", 1, "exact", "d=1:batch", "d=2:batch+stored", "d=3:batch+stored/3"])
+    run = on_ranks(
+        3,
+        [
+            PROGRAM,
+            "mlp",
+            "batch,stored",
+            "layout",
+            1,
+            "exact",
+            "d=1:batch",
+            "d=2:batch+stored",
+            "d=3:batch+stored/3",
+        ],
+    )
     assert run.returncode == 0, run.stderr
     assert len({line.split()[1] for line in run.stdout.splitlines()}) == 1
