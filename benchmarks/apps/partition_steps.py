@@ -35,7 +35,7 @@ def flops(graph: Graph) -> int:
             images = (made, shapes[0]) if name != "conv_weight_gradient" else shapes[:2]
             weight = shapes[1] if name != "conv_weight_gradient" else made
             # The smaller image has as many places as the window has positions.
-            places = min((prod((image[0], *image[2:])) for image in images))
+            places = min(prod((image[0], *image[2:])) for image in images)
             total += 2 * places * prod(weight)
         elif name.startswith("_scaled_dot_product"):
             b, h, q, d = shapes[0]

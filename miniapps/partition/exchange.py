@@ -18,8 +18,8 @@ TYPES = {"bool": np.uint8}
 class Exchange:
     """A value of global shape `shape`, held as `cut`, in the places that are `wanted`; zeros where these are outside.
 
-    `group`: the ranks, as `comm` numbers them, that together hold the value; those that differ along carriers of its cut.
-    Without `comm` this rank holds all that it wants. Collective to make.
+    `group`: the ranks, as `comm` numbers them, that together hold the value; those that differ along carriers of its
+    cut. Without `comm` this rank holds all that it wants. Collective to make.
     """
 
     def __init__(
@@ -108,8 +108,8 @@ def _indices(place: Place, shape, wanted: Wanted) -> list[np.ndarray]:
 
 
 def _common(held: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> tuple[Index, Index] | None:
-    """Where the places that are both held and wanted lie, dim by dim, in what is held and in what is wanted; a place may be
-    wanted twice. None without any."""
+    """Where the places that are both held and wanted lie, dim by dim, in what is held and in what is wanted; a place
+    may be wanted twice. None without any."""
     source, target = [], []
     for have, want in zip(held, wanted, strict=True):
         real = np.flatnonzero(have >= 0)  # the others pad

@@ -21,8 +21,8 @@ Run = tuple[int, int]  # own blocks [begin, end), by their position among the ow
 
 @dataclass(frozen=True)
 class Part:
-    """A part of an array: `ranges` (dim, begin, length) of the array seen in the shape `factors`, or, where that is None, of
-    the array itself; as an array of shape `shape`."""
+    """A part of an array: `ranges` (dim, begin, length) of the array seen in the shape `factors`, or, where that is
+    None, of the array itself; as an array of shape `shape`."""
 
     factors: tuple[int, ...] | None
     ranges: tuple[tuple[int, int, int], ...]
@@ -31,8 +31,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Halo:
-    """The places of a dim that a window reads for each of the rank's `runs` of blocks ("blocks": each block by itself, "runs":
-    neighbouring blocks together), one after the other. `size`: of the dim whose blocks are meant."""
+    """The places of a dim that a window reads for each of the rank's `runs` of blocks ("blocks": each block by itself,
+    "runs": neighbouring blocks together), one after the other. `size`: of the dim whose blocks are meant."""
 
     window: Window
     size: int

@@ -33,12 +33,12 @@ from miniapps.partition.place import Place
 from miniapps.partition.steps import Plan
 from miniapps.partition.totals import Total
 
-
 SHAPES = ("exact", "padded")  # of what a rank holds: its blocks; as many elements as the rank that has most
 
 
 class Program:
-    """The step of this rank; collective to make and to call. `watch(name, tensor or tensors of blocks)` sees every value."""
+    """The step of this rank; collective to make and to call. `watch(name, tensor or tensors of blocks)` sees every
+    value."""
 
     def __init__(
         self, comm, plan: Plan, mesh: Mesh, level: str, threads: int = 1, shapes: str = "exact", watch=None
@@ -95,8 +95,8 @@ class Program:
         return found
 
     def __call__(self, values: Sequence[torch.Tensor], number: int = 1):
-        """(loss, gradients, updates) of this rank's parts of the sources, in the order of the plan; valid until the next
-        call."""
+        """(loss, gradients, updates) of this rank's parts of the sources, in the order of the plan; valid until the
+        next call."""
         with torch.no_grad():
             loss, *rest = self._step(values, number)
         n = len(self.plan.gradients)

@@ -1,9 +1,10 @@
-"""Programs of all ranks of a mesh in one process, each value compared, bit by bit, with that of one rank that has all blocks.
+"""Programs of all ranks of a mesh in one process, each value compared, bit by bit, with that of one rank that has all
+blocks.
 
     compare(plan, ranks, values)      raises AssertionError at the first value that differs
 
-What comes from other ranks, and every total, is taken from the run of one rank: so each step has equal operands, and what
-it makes must be equal, whatever part of it a rank makes. That totals are equal is what tests of `block-tree` say.
+What comes from other ranks, and every total, is taken from the run of one rank: so each step has equal operands, and
+what it makes must be equal, whatever part of it a rank makes. That totals are equal is what tests of `block-tree` say.
 """
 
 from __future__ import annotations
