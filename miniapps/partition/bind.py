@@ -37,23 +37,25 @@ class Moved:
 
 @dataclass(frozen=True)
 class Called:
-    """One call of an operation: of each operand the part (None: all of it) and which of its partials, of each result where
-    it goes; `shape` is that of the first result of this call, `sides` places before the first window (see `Operation`)."""
+    """One call of an operation: of each operand the part (None: all of it) and which of its partials, of each result
+    where it goes; `shape` is that of the first result of this call, `sides` places before the first window (see
+    `Operation`)."""
 
     parts: tuple[Part | None, ...]
     partials: tuple[int | None, ...]
     into: tuple[tuple[int | None, Part | None], ...]
     shape: tuple[int, ...]
     sides: tuple[int, ...] = ()
+    padding: tuple[tuple[Part, ...], ...] = ()
 
 
 @dataclass(frozen=True)
 class Operation:
     """An operation of this rank: `calls`, none where it has no blocks. Arguments are those of the plan, "%k" operand k.
 
-    `shapes`: of the results, and of each of their partials. `counts`: how many partials a result has, None where it is one
-    array. A convolution has the target `conv.output`, `conv.input` or `conv.weight`, and arguments (x, weight; gradient,
-    weight; image, gradient; then stride, dilation, groups); `sides` are the zeros before its first place.
+    `shapes`: of the results, and of each of their partials. `counts`: how many partials a result has, None where it is
+    one array. A convolution has the target `conv.output`, `conv.input` or `conv.weight`, and arguments (x, weight;
+    gradient, weight; image, gradient; then stride, dilation, groups); `sides` are the zeros before its first place.
     """
 
     node: str
@@ -68,12 +70,14 @@ class Operation:
     calls: tuple[Called, ...]
     dtypes: tuple[str, ...]
     wanted: tuple[Wanted, ...] = ()
+    fill: float | None = None
 
 
 @dataclass(frozen=True)
 class Added:
-    """Partial operands added over all blocks of `rows.axes` on all ranks; `shapes`: of operands, `wanted`: the places of
-    each total that this rank keeps, None where that is all it has. `merged`: which operands are sums of subtrees."""
+    """Partial operands added over all blocks of `rows.axes` on all ranks; `shapes`: of operands, `wanted`: the places
+    of each total that this rank keeps, None where that is all it has. `merged`: which operands are sums of
+    subtrees."""
 
     node: str
     operands: tuple[str, ...]
@@ -104,9 +108,12 @@ class Bound:
         return self.place.shape(self.plan.values[name].cut)
 
 
-def bind(plan: Plan, mesh: Mesh, rank: int, by_block: bool, merge: bool = True) -> Bound:
-    """The program of a rank. `merge`: partials of blocks may be added by the tree over blocks as soon as they are there."""
-    place = Place(plan.axes, mesh, rank)
+def bind(
+    plan: Plan, mesh: Mesh, rank: int, by_block: bool, merge: bool = True, padded: bool = False
+) -> Bound:
+    """The program of a rank. `merge`: partials of blocks may be added by the tree over blocks as soon as they are
+    there."""
+    place = Place(plan.axes, mesh, rank, padded)
     binder = Binder(plan, place, by_block, merge)
     for step in plan.steps:
         if isinstance(step, Compute):
@@ -119,8 +126,8 @@ def bind(plan: Plan, mesh: Mesh, rank: int, by_block: bool, merge: bool = True) 
 
 
 def merged_values(plan: Plan) -> frozenset[str]:
-    """The partial values that may be kept as sums over subtrees of blocks: only what moves elements reads them before they
-    are reduced, and moving commutes with adding, bit by bit."""
+    """The partial values that may be kept as sums over subtrees of blocks: only what moves elements reads them before
+    they are reduced, and moving commutes with adding, bit by bit."""
     merged: set[str] = set()
     readers: dict[str, list[Compute]] = {}
     for step in plan.steps:
@@ -134,9 +141,11 @@ def merged_values(plan: Plan) -> frozenset[str]:
                 if not value.partial or value.combine != "sum":
                     continue
                 moved = (
-                    s.kernel == "view" and merged.issuperset(s.results) and value.partial == plan.values[s.results[0]].partial
-                    for s in readers.get(name, ())
-                )  # fmt: skip
+                    reader.kernel == "view"
+                    and merged.issuperset(reader.results)
+                    and value.partial == plan.values[reader.results[0]].partial
+                    for reader in readers.get(name, ())
+                )
                 if all(moved):
                     merged.add(name)
     return frozenset(merged)
@@ -207,7 +216,8 @@ class Binder:
                 calls,
                 dtypes,
                 wanted,
-            )  # fmt: skip
+                step.fill,
+            )
         )
 
     def axes(self, step: Compute, operands: Iterable[str]) -> set[str]:
@@ -228,7 +238,8 @@ class Binder:
     def calls(
         self, step: Compute, operands: tuple[str, ...], conv: str | None, present: bool
     ) -> tuple[tuple[str, ...], tuple[Called, ...]]:
-        """The operands, some of them with halos, and the calls: none unless `present`. Halos are exchanged by all ranks."""
+        """The operands, some of them with halos, and the calls: none unless `present`. Halos are exchanged by all
+        ranks."""
         values, place = self.plan.values, self.place
         over = step.over if self.by_block else ()
         if not step.windows and not present:
@@ -236,13 +247,9 @@ class Binder:
         if not over and not step.windows:
             sides = () if conv is None else sides_of(conv, step.args)
             shape = place.shape(values[step.results[0]].cut)
-            call = Called(
-                (None,) * len(operands),
-                (None,) * len(operands),
-                ((None, None),) * len(step.results),
-                shape,
-                sides,
-            )
+            n, m = len(operands), len(step.results)
+            padding = self.padding(step, [values[name].cut for name in operands], step.over)
+            call = Called((None,) * n, (None,) * n, ((None, None),) * m, shape, sides, padding)
             return operands, (call,)
         if self.by_block and over and all(name in self.merged for name in operands):
             return operands, self.moves(step, operands)
@@ -257,7 +264,8 @@ class Binder:
         return operands, tuple(self.split(step, operands, conv, over, runs, windows, halos))
 
     def together(self, axis: str, how: str) -> bool:
-        """Whether all blocks of an axis are in one call of one rank, whose windows see all there is; so on all ranks."""
+        """Whether all blocks of an axis are in one call of one rank, whose windows see all there is; so on all
+        ranks."""
         known = self.place.axes[axis]
         return not self.place.mesh.owners(known).any() and (how == "runs" or known.blocks == 1)
 
@@ -333,7 +341,15 @@ class Binder:
             sides: tuple[int, ...] = ()
             if conv is not None:
                 sides = tuple(lows.get(d + 2, side) for d, side in enumerate(sides_of(conv, step.args)))
-            yield Called(parts, partials, tuple(into), shape, sides)
+            padding = self.padding(step, cuts, [axis for axis in step.over if axis not in runs])
+            yield Called(parts, partials, tuple(into), shape, sides, padding)
+
+    def padding(self, step: Compute, cuts, axes: Iterable[str]) -> tuple[tuple[Part, ...], ...]:
+        """Of each operand the parts to be filled before a call that adds over `axes` as a whole; nothing without
+        padding."""
+        if not self.place.padded or not axes or step.fill is None:
+            return ()
+        return tuple(self.place.padding(cut, axes) for cut in cuts)
 
     def which(self, partial: tuple[str, ...], number: Mapping[str, int]) -> int:
         """The position of a partial among those of the rank."""
@@ -344,8 +360,8 @@ class Binder:
 
 
 def numbered(step: Compute) -> tuple[tuple, tuple, tuple[str, ...]]:
-    """(args, kwargs, operands) with "%0", "%1", ... for the operands, in their order; an operand that occurs twice has one
-    number."""
+    """(args, kwargs, operands) with "%0", "%1", ... for the operands, in their order; an operand that occurs twice has
+    one number."""
     numbers: dict[str, int] = {}
 
     def walk(argument):
@@ -359,7 +375,8 @@ def numbered(step: Compute) -> tuple[tuple, tuple, tuple[str, ...]]:
 
 
 def convolution(kind: str, args: tuple) -> tuple:
-    """(image or gradient, weight or gradient, stride, dilation, groups, transposed) of a convolution or its gradients."""
+    """(image or gradient, weight or gradient, stride, dilation, groups, transposed) of a convolution or its
+    gradients."""
     if kind == "output":
         x, weight, _, stride, _, dilation, transposed, _, groups = args
         return x, weight, stride, dilation, groups, bool(transposed)

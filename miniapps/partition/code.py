@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 from miniapps.partition.bind import Added, Bound, Called, Moved, Operation
@@ -137,8 +139,15 @@ class Writer:
             at = call.partials[k]
             assert at is not None, f"{step.node}: which partial of {step.operands[k]}"
             variable = variable[at]
+        if call.padding and call.padding[k]:
+            function = partial(filled, parts=call.padding[k], value=step.fill)
+            variable = self.put(f"{self.constant(function, 'p')}({variable})", [variable])
         part = call.parts[k]
-        return variable if part is None else self.put(cut(variable, part), [variable])
+        if part is None:
+            return variable
+        # torch's operations on rows read some operands without regard to strides.
+        dense = ".contiguous()" if step.kernel in ("rowwise", "scatter") else ""
+        return self.put(cut(variable, part) + dense, [variable])
 
     def called(self, step: Operation, call: Called, operands: list[str]) -> list[str]:
         """The variables of the results of a call."""
@@ -182,13 +191,14 @@ class Writer:
             for variable in variables[1:]:
                 total = self.put(f"torch.add({total}, {variable})", [total, variable])
             return total
+        padded = self.bound.place.padded
         dims = {
             part.ranges[0][0] if part and part.factors is None and len(part.ranges) == 1 else -1
             for part in parts
         }
-        if len(dims) == 1 and dims != {-1}:
+        if len(dims) == 1 and dims != {-1} and not padded:
             return self.put(f"torch.cat(({', '.join(variables)},), {dims.pop()})", variables)
-        whole = self.put(f"torch.empty({shape!r}, dtype=torch.{dtype})", [])
+        whole = self.put(f"torch.{'zeros' if padded else 'empty'}({shape!r}, dtype=torch.{dtype})", [])
         for part, variable in zip(parts, variables, strict=True):
             assert part is not None, f"{step.node}: one of several calls has all of {step.results[r]}"
             inner = Part(part.factors, part.ranges, ())
@@ -261,7 +271,7 @@ class Writer:
             function = self.kernels.function(step.target, "torch", step.args, {})
             made = function(*step.args).to(dtype)
             for d, index in enumerate(indices):
-                made = made.index_select(d, torch.from_numpy(index))
+                made = made.index_select(d, torch.from_numpy(np.maximum(index, 0)))
         self.variables[step.results[0]] = self.constant(made)
 
     # ---- what other ranks hold
@@ -298,7 +308,10 @@ class Writer:
                 # As a total of several ranks, whose zeros have no sign.
                 found.append(
                     self.put(
-                        f"{variable}.add(0)" if not step.dtype.startswith("int") else variable, [variable]
+                        f"{variable}.add{'_' if step.merged[k] else ''}(0)"
+                        if not step.dtype.startswith("int")
+                        else variable,
+                        [variable],
                     )
                 )
             else:
@@ -361,7 +374,7 @@ class Writer:
             ]
             if gone:
                 written.append(f"    del {', '.join(gone)}")
-        written.append(f"    return ({', '.join(outputs)},)")
+        written.append(f"    return ({''.join(name + ', ' for name in outputs)})")
         return "\n".join(written) + "\n"
 
     def compiled(self, outputs: Sequence[str]) -> Callable:
@@ -393,7 +406,18 @@ def joins(numbers: Sequence[int], begin: int, end: int, done: int) -> int:
 
 def _at(call: Called, number: int, r: int) -> Called:
     into = tuple((number, part) if k == r else (at, part) for k, (at, part) in enumerate(call.into))
-    return Called(call.parts, call.partials, into, call.shape, call.sides)
+    return replace(call, into=into)
+
+
+def filled(x, parts: Sequence[Part], value: float):
+    """A copy of a tensor in which these parts are `value`."""
+    x = x.clone(memory_format=torch.contiguous_format)
+    for part in parts:
+        view = x.view(part.factors)
+        for dim, begin, length in part.ranges:
+            view = view.narrow(dim, begin, length)
+        view.fill_(value)
+    return x
 
 
 def narrowed(part: Part) -> tuple[int, ...]:

@@ -3,15 +3,16 @@
     kernels = Kernels(level, threads)
     f = kernels.function(operation)          # f(*operands, *constants) as the target of the graph is called
 
-Under `none` and `run` they are torch's. Under `layout` and `exact` an element has the same bits however the dims that are
-not summed are cut: products, convolutions and sums of rows are chains over the summed length (`kernels.contract`);
-operations on elements whose vectors and tails differ see whole vectors alone; rows are normalised in contiguous memory.
-torch then works with one thread, as the shares of threads have tails too.
+Under `none` and `run` they are torch's. Under `layout` and `exact` an element has the same bits however the dims that
+are not summed are cut: products, convolutions and sums of rows are chains over the summed length (`kernels.contract`);
+operations on elements whose vectors and tails differ see whole vectors alone; rows are normalised in contiguous
+memory. torch then works with one thread, as the shares of threads have tails too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from math import prod
 from typing import Any
 
@@ -24,56 +25,14 @@ from kernels.guarantees import meets
 aten = torch.ops.aten
 VECTOR = 64  # elements, a multiple of those of every vector
 
-# Correctly rounded, or without rounding: vectors and tails agree. add and sub only without a factor, which may be fused.
-ROUNDED = frozenset(
-    [
-        "abs",
-        "add",
-        "bitwise_and",
-        "bitwise_not",
-        "bitwise_or",
-        "bitwise_xor",
-        "ceil",
-        "clamp",
-        "clamp_max",
-        "clamp_min",
-        "copy",
-        "div",
-        "eq",
-        "fill",
-        "floor",
-        "ge",
-        "gt",
-        "hardtanh",
-        "isfinite",
-        "isinf",
-        "isnan",
-        "le",
-        "leaky_relu",
-        "logical_and",
-        "logical_not",
-        "logical_or",
-        "logical_xor",
-        "lt",
-        "masked_fill",
-        "maximum",
-        "minimum",
-        "mul",
-        "ne",
-        "neg",
-        "relu",
-        "round",
-        "sgn",
-        "sign",
-        "sqrt",
-        "sub",
-        "threshold",
-        "threshold_backward",
-        "_to_copy",
-        "trunc",
-        "where",
-    ]
-)
+# Correctly rounded, or without rounding, so that vectors and tails agree; add and sub without a factor, as with one the
+# product may be fused.
+NAMES = """
+    abs add bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp clamp_max clamp_min copy div eq fill floor ge gt
+    hardtanh isfinite isinf isnan le leaky_relu logical_and logical_not logical_or logical_xor lt masked_fill maximum
+    minimum mul ne neg relu round sgn sign sqrt sub threshold threshold_backward _to_copy trunc where
+"""
+ROUNDED = frozenset(NAMES.split())
 NORMALISED = ("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data")
 
 
@@ -118,6 +77,10 @@ class Kernels:
             return self.product(name)
         if kernel == "rowsum":
             return self.rowsum
+        if name == "logsumexp":
+            return self.logsumexp
+        if name == "prod":
+            return product_of_rows
         if kernel == "pointwise" and (name not in ROUNDED or "alpha" in kwargs or "rounding_mode" in kwargs):
             return flat(named(target))
         if name in NORMALISED:
@@ -146,11 +109,19 @@ class Kernels:
         total = native.rowsum(x, tuple(dims), threads=self.threads)
         return total.reshape([1 if d in dims else n for d, n in enumerate(x.shape)]) if keep else total
 
+    def logsumexp(self, x, dims: Sequence[int], keep: bool = False):
+        """Of rows: their largest element, and the sum of exponentials of what is less."""
+        dims = tuple(d % x.dim() for d in dims)
+        top = torch.amax(x, dims, True)
+        top = torch.where(top.abs() == torch.inf, 0, top)
+        found = flat(torch.log)(self.rowsum(flat(torch.exp)(x - top), dims, True)) + top
+        return found if keep else found.reshape([n for d, n in enumerate(x.shape) if d not in dims])
+
     # ---- convolutions: (image or gradient, weight or gradient, stride, dilation, groups, transposed, sides, size)
 
     def convolution(self, kind: str) -> Callable:
-        """The function of a kind: `output`, `input`, `weight`. `sides`: zeros before the first place of the image, or, of a
-        transposed convolution, places of its whole result before the first of `size`."""
+        """The function of a kind: `output`, `input`, `weight`. `sides`: zeros before the first place of the image, or,
+        of a transposed convolution, places of its whole result before the first of `size`."""
         if kind == "weight":
             return self.own_weight if self.layout else torch_weight
         return self.own_image if self.layout else torch_image
@@ -249,6 +220,11 @@ def flat(function: Callable) -> Callable:
         return function(*map(vector, args), **kwargs)[:n].view(shape)
 
     return filled
+
+
+def product_of_rows(x, dim: int, keep: bool = False):
+    """The product along a dim, first element first."""
+    return reduce(torch.mul, x.split(1, dim)) if keep else reduce(torch.mul, x.unbind(dim))
 
 
 def along_last(function: Callable, tensors: int) -> Callable:

@@ -18,8 +18,8 @@ TYPES = {"bool": np.uint8}
 class Exchange:
     """A value of global shape `shape`, held as `cut`, in the places that are `wanted`; zeros where these are outside.
 
-    `group`: the ranks, as `comm` numbers them, that together hold the value; those that differ along carriers of its cut.
-    Without `comm` this rank holds all that it wants. Collective to make.
+    `group`: the ranks, as `comm` numbers them, that together hold the value; those that differ along carriers of its
+    cut. Without `comm` this rank holds all that it wants. Collective to make.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Exchange:
         import torch
 
         if self.messages is None and self.all and self.keeps is not None and _slices(self.keeps[0]):
-            return x[self.keeps[0]]
+            return x[self.keeps[0]].contiguous()  # as all that a rank holds
         source = x.numpy().view(self.dtype)
         messages = self.messages
         if messages is not None:
@@ -108,18 +108,19 @@ def _indices(place: Place, shape, wanted: Wanted) -> list[np.ndarray]:
 
 
 def _common(held: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> tuple[Index, Index] | None:
-    """Where the places that are both held and wanted lie, dim by dim, in what is held and in what is wanted; a place may be
-    wanted twice. None without any."""
+    """Where the places that are both held and wanted lie, dim by dim, in what is held and in what is wanted; a place
+    may be wanted twice. None without any."""
     source, target = [], []
     for have, want in zip(held, wanted, strict=True):
-        if len(have) == 0 or len(want) == 0:
+        real = np.flatnonzero(have >= 0)  # the others pad
+        if len(real) == 0 or len(want) == 0:
             return None
-        at = np.searchsorted(have, want)
-        at[at == len(have)] = 0
-        to = np.flatnonzero(have[at] == want)
+        at = np.searchsorted(have[real], want)
+        at[at == len(real)] = 0
+        to = np.flatnonzero(have[real][at] == want)
         if len(to) == 0:
             return None
-        source.append(at[to])
+        source.append(real[at[to]])
         target.append(to)
     return _compact(source), _compact(target)
 

@@ -69,6 +69,7 @@ def row(plan: Plan, step, traffic) -> dict[str, Any]:
     partial = sorted({axis for name in results for axis in plan.values[name].partial})
     return {
         "node": step.node,
+        "module": step.where if isinstance(step, Compute) else "",
         "what": what,
         "results": list(results),
         "cut": text(plan.values[results[0]].cut),
@@ -119,7 +120,10 @@ def as_text(found: Mapping[str, Any], title: str, steps: bool = True) -> str:
         lines.append("Nothing travels.")
     lines += ["", *reasons(found["reasons"])]
     if steps:
-        lines += ["", *table(("node", "operation", "result", "bytes"), list(map(step_cells, found["steps"])))]
+        lines += [
+            "",
+            *table(("node", "module", "operation", "result", "bytes"), list(map(step_cells, found["steps"]))),
+        ]
     return "\n".join(lines)
 
 
@@ -131,7 +135,7 @@ def step_cells(row: Mapping[str, Any]) -> tuple:
     cut = row["cut"] + (f", partial over {', '.join(row['partial'])}" if row["partial"] else "")
     others = len(row["results"]) - 1
     node = row["node"] + (f" and {others} more" if others and not row["what"].startswith("aten.") else "")
-    return node, what, cut, f"{row['bytes']:,}" if row["bytes"] else ""
+    return node, row["module"], what, cut, f"{row['bytes']:,}" if row["bytes"] else ""
 
 
 def reasons(given: Mapping[str, str]) -> list[str]:

@@ -21,8 +21,8 @@ Run = tuple[int, int]  # own blocks [begin, end), by their position among the ow
 
 @dataclass(frozen=True)
 class Part:
-    """A part of an array: `ranges` (dim, begin, length) of the array seen in the shape `factors`, or, where that is None, of
-    the array itself; as an array of shape `shape`."""
+    """A part of an array: `ranges` (dim, begin, length) of the array seen in the shape `factors`, or, where that is
+    None, of the array itself; as an array of shape `shape`."""
 
     factors: tuple[int, ...] | None
     ranges: tuple[tuple[int, int, int], ...]
@@ -31,8 +31,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Halo:
-    """The places of a dim that a window reads for each of the rank's `runs` of blocks ("blocks": each block by itself, "runs":
-    neighbouring blocks together), one after the other. `size`: of the dim whose blocks are meant."""
+    """The places of a dim that a window reads for each of the rank's `runs` of blocks ("blocks": each block by itself,
+    "runs": neighbouring blocks together), one after the other. `size`: of the dim whose blocks are meant."""
 
     window: Window
     size: int
@@ -54,13 +54,15 @@ class Rows:
 
 
 class Place:
-    """The part of every value that `rank` holds."""
+    """The part of every value that `rank` holds. `padded`: with zeros behind its blocks, so that all ranks hold as many
+    elements of every axis as the one that has most."""
 
-    def __init__(self, axes: Iterable[Axis], mesh: Mesh, rank: int):
-        self.mesh, self.rank = mesh, rank
+    def __init__(self, axes: Iterable[Axis], mesh: Mesh, rank: int, padded: bool = False):
+        self.mesh, self.rank, self.padded = mesh, rank, padded
         self.axes = {axis.name: axis for axis in axes}
         self.own = {axis.name: mesh.own(axis, rank) for axis in self.axes.values()}
         self._sizes: dict[tuple[int, str], tuple[int, ...]] = {}
+        self._held: dict[tuple[int, str], int] = {}
         self._shapes: dict[Cut, tuple[int, ...]] = {}
         self._indices: dict[object, np.ndarray] = {}
         self._rows: dict[tuple[str, ...], Rows] = {}
@@ -74,13 +76,22 @@ class Place:
             self._sizes[n, axis] = known
         return known
 
+    def held(self, n: int, axis: str) -> int:
+        """The elements that are held of a factor of n, padding included."""
+        known = self._held.get((n, axis))
+        if known is None:
+            known = sum(self.lengths(n, axis))
+            if self.padded:
+                of_blocks = np.diff(self.axes[axis].at(n))
+                known = int(np.bincount(self.mesh.owners(self.axes[axis]), of_blocks).max())
+            self._held[n, axis] = known
+        return known
+
     def shape(self, cut: Cut) -> tuple[int, ...]:
         """The local shape of a value of this cut."""
         known = self._shapes.get(cut)
         if known is None:
-            known = tuple(
-                prod(n if axis is None else sum(self.lengths(n, axis)) for n, axis in dim) for dim in cut
-            )
+            known = tuple(prod(n if axis is None else self.held(n, axis) for n, axis in dim) for dim in cut)
             self._shapes[cut] = known
         return known
 
@@ -115,7 +126,7 @@ class Place:
                 view.append(whole)
                 shape.append(length)
                 continue
-            factors = [(n if axis is None else sum(self.lengths(n, axis)), n, axis) for n, axis in dim]
+            factors = [(n if axis is None else self.held(n, axis), n, axis) for n, axis in dim]
             at = [k for k, (_, _, axis) in enumerate(factors) if axis in chosen]
             if not at or (len(at) == 1 and prod(m for m, _, _ in factors[: at[0]]) == 1):
                 size = prod(m for m, _, _ in factors)
@@ -142,6 +153,21 @@ class Place:
             return None
         return Part(tuple(view) if len(view) != len(cut) else None, tuple(ranges), tuple(shape))
 
+    def padding(self, cut: Cut, axes: Iterable[str]) -> tuple[Part, ...]:
+        """The parts of a local array that pad the blocks of `axes`."""
+        found = []
+        for d, dim in enumerate(cut):
+            for k, (n, axis) in enumerate(dim):
+                if axis not in axes:
+                    continue
+                begin, end = sum(self.lengths(n, axis)), self.held(n, axis)
+                if begin < end:
+                    sizes = [m if name is None else self.held(m, name) for m, name in dim]
+                    before = tuple(self.shape((other,))[0] for other in cut[:d])
+                    after = tuple(self.shape((other,))[0] for other in cut[d + 1 :])
+                    found.append(Part((*before, *sizes, *after), ((d + k, begin, end - begin),), ()))
+        return tuple(found)
+
     def groups(self, halo: Halo) -> list[tuple[int, int]]:
         """The places [low, high) that windows read for each run of blocks; some may lie outside of the operand."""
         window, axis = halo.window, halo.window.axis
@@ -153,7 +179,7 @@ class Place:
         ]
 
     def indices(self, wanted: Dim | Halo, n: int) -> np.ndarray:
-        """The global places of a dim of n, ascending in a cut; -1 for zeros outside of it."""
+        """The global places of a dim of n, ascending in a cut; -1 for zeros outside of it and for padding."""
         key = (wanted, n) if isinstance(wanted, Halo) else wanted
         known = self._indices.get(key)
         if known is None:
@@ -173,8 +199,9 @@ class Place:
             else:
                 starts = self.axes[axis].at(size)
                 own = [np.arange(starts[b], starts[b + 1]) for b in self.own[axis]]
-                mine = np.concatenate(own) if own else np.empty(0, np.int64)
-            found = (found[:, None] * size + mine).reshape(-1)
+                more = self.held(size, axis) - sum(map(len, own))
+                mine = np.concatenate([*own, np.full(more, -1)]).astype(np.int64)
+            found = np.where((found[:, None] < 0) | (mine < 0), -1, found[:, None] * size + mine).reshape(-1)
         return found
 
     def rows(self, axes: tuple[str, ...]) -> Rows:

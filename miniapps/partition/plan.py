@@ -43,7 +43,6 @@ def plan(
     annotated = fitted(graph, known, annotations)
     nodes = ruled(graph)
     wishes = propagate(graph, nodes, known, annotated)
-    # What is stored otherwise than it is computed with is gathered where it is first read.
     computed = {s.tensor.name: wishes[s.tensor.name] for s in graph.sources}
     sources = computed | {a.name: a.cut for a in annotated if a.stored}
     decisions = decide(nodes, computed, wishes, known, priorities(annotated, known))
@@ -106,6 +105,7 @@ class Emitter:
 
     def plan(self, axes: tuple[Axis, ...], together: tuple[tuple[str, ...], ...]) -> Plan:
         """All steps, and what leaves them."""
+        self.gather_stored()
         for decision in self.decisions:
             self.compute(decision)
         by_key = {(s.kind, s.key): self.values[s.tensor.name].cut for s in self.graph.sources}
@@ -127,6 +127,14 @@ class Emitter:
         }
         values = {name: value for name, value in self.values.items() if name in kept}
         return Plan(axes, self.graph.sources, values, steps, loss, gradients, updates, together, reasons)
+
+    def gather_stored(self) -> None:
+        """Parameters that are held otherwise than they are computed with, before all operations."""
+        held = {source.tensor.name for source in self.graph.sources if source.kind == "parameter"}
+        for decision in self.decisions:
+            for tensor, cut in zip(decision.ruled.read, decision.needs, strict=True):
+                if tensor.name in held and self.values[tensor.name].cut != cut:
+                    self.cut_as(tensor.name, cut, decision.ruled.node.name)
 
     def compute(self, decision: Decision) -> None:
         """An operation, after what it needs."""
@@ -176,6 +184,7 @@ class Emitter:
                 over,
                 tuple(self.windows(decision, names)),
                 rule.fill if set(over) - set(inherited) else None,
+                node.where,
             )
         )
 

@@ -33,6 +33,8 @@ from miniapps.partition.place import Place
 from miniapps.partition.steps import Plan
 from miniapps.partition.totals import Total
 
+SHAPES = ("exact", "padded")  # of what a rank holds: its blocks; as many elements as the rank that has most
+
 
 class Program:
     """The step of this rank; collective to make and to call.
@@ -48,18 +50,20 @@ class Program:
         mesh: Mesh,
         level: str,
         threads: int = 1,
+        shapes: str = "exact",
         watch: Callable | None = None,
         timed: Callable | None = None,
         reducers: Callable | None = None,
     ):
         known("guarantee", level, LEVELS)
+        padded = known("shapes", shapes, SHAPES) == "padded"
         self.comm, self.plan, self.mesh, self.level = comm, plan, mesh, level
         rank = 0 if comm is None else comm.rank
         layout = meets(level, "layout")
         torch.set_num_threads(1 if layout else threads)
-        self.bound = bind(plan, mesh, rank, by_block=layout, merge=level == "layout")
+        self.bound = bind(plan, mesh, rank, by_block=layout, merge=level == "layout", padded=padded)
         self.place = self.bound.place
-        self._place_of = cache(lambda other: Place(plan.axes, mesh, other))
+        self._place_of = cache(lambda other: Place(plan.axes, mesh, other, padded))
         self._comms: dict[frozenset[str], Any] = {}
         self.exchanges: list[Exchange] = []
         self.totals: list[Total] = []
@@ -75,8 +79,9 @@ class Program:
         value = self.plan.values[name]
         for d, (dim, n) in enumerate(zip(value.cut, value.shape, strict=True)):
             index = self.place.indices(dim, n)
-            if len(index) != n:
-                tensor = tensor.index_select(d, torch.from_numpy(index))
+            if len(index) != n or not np.array_equal(index, np.arange(n)):
+                tensor = tensor.index_select(d, torch.from_numpy(np.maximum(index, 0)))
+                tensor.index_fill_(d, torch.from_numpy(np.flatnonzero(index < 0)), 0)
         return tensor.contiguous()
 
     def whole(self, name: str, part: torch.Tensor) -> torch.Tensor:
@@ -103,8 +108,8 @@ class Program:
         return found
 
     def __call__(self, values: Sequence[torch.Tensor], number: int = 1):
-        """(loss, gradients, updates) of this rank's parts of the sources, in the order of the plan; valid until the next
-        call."""
+        """(loss, gradients, updates) of this rank's parts of the sources, in the order of the plan; valid until the
+        next call."""
         with torch.no_grad():
             loss, *rest = self._step(values, number)
         n = len(self.plan.gradients)

@@ -113,7 +113,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Compute:
-    """A local operation, of the node `node` of the graph."""
+    """A local operation, of the node `node` of the graph, which belongs to the module `where`."""
 
     node: str
     target: str
@@ -124,6 +124,7 @@ class Compute:
     over: tuple[str, ...] = ()
     windows: tuple[Window, ...] = ()
     fill: float | None = None
+    where: str = ""
 
 
 @dataclass(frozen=True)

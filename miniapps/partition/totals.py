@@ -4,7 +4,7 @@
 |---|---|---|
 | none | one array over its blocks | by the library |
 | run | one array over its blocks | in a fixed order of ranks (`direct`) |
-| layout | sums over the largest subtrees of blocks that it owns | `block-tree`: one tree over all blocks, whoever owns them |
+| layout | sums over the largest subtrees of its blocks | `block-tree`: one tree over all blocks, whoever owns them |
 | exact | the array of every block | exactly, rounded once |
 """
 
@@ -106,8 +106,8 @@ class Total:
 
 
 def tree(numbers: Sequence[int], begin: int, end: int, add: Callable, leaf: Callable):
-    """The sum over a subtree: `leaf(k)` for the positions begin ... end - 1 of `numbers`, joined by `add(left, right)` as
-    the tree over blocks has it. Leaves are asked for from left to right, each sum is made as soon as it can be."""
+    """The sum over a subtree: `leaf(k)` for the positions begin ... end - 1 of `numbers`, joined by `add(left, right)`
+    as the tree over blocks has it. Leaves are asked for from left to right, each sum is made as soon as it can be."""
     if end - begin == 1:
         return leaf(begin)
     first = numbers[begin]

@@ -48,8 +48,8 @@ class Learned(Images):
 
     name: str = option(
         "fashion",
-        help=f"{_OF_IMAGES}; or a graph: cora (2,708 papers, 140 to learn from, 1,000 to test), for --model graphsage; or "
-        "text: the help topics that Python brings, byte by byte, for gpt and bert",
+        help=f"{_OF_IMAGES}; or a graph: cora (2,708 papers, 140 to learn from, 1,000 to test), for --model graphsage; "
+        "or text: the help topics that Python brings, byte by byte, for gpt and bert",
         choices=DATA,
         flag="--data",
         effect="source",
@@ -81,8 +81,8 @@ class Model(Layers):
 
     name: str = option(
         "mlp",
-        help=f"{_OF_LAYERS}; graphsage: two layers that add up what neighbours in a graph have; over a mesh (--mesh): mlp, "
-        "gpt and bert (transformers), unet (convolutions down and up again), moe (a mixture of experts)",
+        help=f"{_OF_LAYERS}; graphsage: two layers that add up what neighbours in a graph have; over a mesh "
+        "(--mesh): mlp, gpt and bert (transformers), unet (convolutions down and up again), moe (a mixture of experts)",
         choices=MODELS,
         flag="--model",
     )
@@ -283,8 +283,8 @@ class Mesh:
     )
     recipe: str = option(
         "dp",
-        help="what the axes of the mesh carry: dp (samples), tp (heads, inner widths), dp+tp, zero (samples; parameters "
-        "are stored in parts), spatial (rows and columns of images), dp+spatial, expert",
+        help="what the axes of the mesh carry: dp (samples), tp (heads, inner widths), dp+tp, zero (samples; "
+        "parameters are stored in parts), spatial (rows and columns of images), dp+spatial, expert",
         role="method",
         effect="ownership",
         flag="--recipe",
@@ -298,13 +298,23 @@ class Mesh:
     )
     axes: str = option(
         "",
-        help="axes that cut the problem, batch,heads,ff; runs of one hash need the same ones; none: those of the recipe",
+        help="axes that cut the problem, batch,heads,ff; runs of one hash have the same ones; none: those of the "
+        "recipe",
         flag="--axes",
     )
     blocks: str = option(
         "",
         help="blocks that axes are cut into, ff=16; none: batch by training.micro, others by the model",
         flag="--blocks",
+    )
+    shapes: str = option(
+        "exact",
+        help="of what a rank holds: exact, its blocks; padded, as many elements as the rank that has most, as devices "
+        "that are handed fixed shapes need",
+        choices=("exact", "padded"),
+        role="method",
+        effect="cost",
+        flag="--shapes",
     )
     fuse: bool = option(
         True,

@@ -112,8 +112,8 @@ class ScheduleReducer(Reducer):
         return len(self._ahead[0])
 
     def sum_subtrees(self, sums: np.ndarray) -> np.ndarray | None:
-        """The total, for callers that add their contributions themselves, as the ordering does: `sums` (subtrees, *shape),
-        C-contiguous, of the largest subtrees over blocks that this rank owns, ascending. Collective. Raises
+        """The total, for callers that add their contributions themselves, as the ordering does: `sums` (subtrees,
+        *shape), C-contiguous, of the largest subtrees over blocks that this rank owns, ascending. Collective. Raises
         RuntimeError after `free()`, ChoiceError for an ordering that does not add over blocks, ValueError for another
         shape or type."""
         self._require_alive()

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from miniapps.partition.axes import Axis, evenly
-from miniapps.partition.models.attention import Block, embeddings
 
 RECIPES = {
     "dp": {"batch": "data"},
@@ -40,6 +39,8 @@ def network(deck: Deck, causal: bool):
     """Embeddings, blocks, a last layer norm, logits, their cross entropy."""
     import torch
     from torch.nn.functional import cross_entropy
+
+    from miniapps.partition.models.attention import Block, embeddings
 
     class Transformer(torch.nn.Module):
         def __init__(self):

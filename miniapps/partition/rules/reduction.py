@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from math import inf
 
 from miniapps.partition.graph import Node, Tensor
+from miniapps.partition.rules import pointwise
 from miniapps.partition.rules.factors import NORMALISING, Rule, labelled
 from miniapps.partition.rules.shape import along
 from miniapps.partition.simplify import operation
@@ -46,6 +47,11 @@ def choose(node: Node, tensors: Sequence[Tensor]) -> Rule:
         node, tensors, [range(rank)], [kept] * len(node.results), "rowwise", whole=chosen,
         priority=NORMALISING, reason="the largest of whole rows is chosen",
     )  # fmt: skip
+
+
+def largest(node: Node, tensors: Sequence[Tensor]) -> Rule:
+    """max and min: of two tensors, at each place; else as argmax."""
+    return pointwise.rule(node, tensors) if len(tensors) == 2 else choose(node, tensors)
 
 
 def of_rows(node: Node, tensors: Sequence[Tensor]) -> Rule:
@@ -102,6 +108,7 @@ RULES = {
     **dict.fromkeys(("_softmax_backward_data", "_log_softmax_backward_data"), softmax),
     **dict.fromkeys(("cumsum", "cumprod", "logcumsumexp"), scan),
     **dict.fromkeys(("argmax", "argmin"), choose),
+    **dict.fromkeys(("max", "min"), largest),
     **dict.fromkeys(("logsumexp", "prod", "all", "any"), of_rows),
     **dict.fromkeys(("topk", "sort"), sort),
     "native_layer_norm": layer_norm,

@@ -82,8 +82,8 @@ def validate(config, options, size: int) -> None:
         if mesh.extent(carrier) > axes[axis].blocks:
             raise UsageError(
                 f"--mesh {carrier}={mesh.extent(carrier)}: axis {axis} has {axes[axis].blocks} blocks, so that at most "
-                f"{axes[axis].blocks} ranks have work; choose a smaller {carrier}, or more blocks (--blocks {axis}=N, for "
-                "batch a smaller training.micro)"
+                f"{axes[axis].blocks} ranks have work; choose a smaller {carrier}, or more blocks (--blocks {axis}=N, "
+                "for batch a smaller training.micro)"
             )
 
 

@@ -33,7 +33,8 @@ TESTED = 4  # batches of an evaluation, at most
 
 
 class MeshTrainer:
-    """A model over the mesh of all ranks; each holds its parts of parameters, buffers and states. Collective to make."""
+    """A model over the mesh of all ranks; each holds its parts of parameters, buffers and states. Collective to
+    make."""
 
     wires: tuple[str, ...] = ()
 
@@ -53,6 +54,7 @@ class MeshTrainer:
             self.mesh,
             ctx.options.policy.level,
             ctx.options.threads,
+            config.mesh.shapes,
             watch=None if ctx.watch is None else self._watched,
             timed=self._timed,
             reducers=self._reducer,
@@ -247,8 +249,8 @@ def is_first(value: Value, program: Program) -> bool:
 
 
 def blocks_of(value: Value, program: Program, part: torch.Tensor) -> tuple[list[int], list[np.ndarray]]:
-    """Numbers and views of this rank's blocks of a value: the number is that in the product of the axes of its cut, first
-    dim first; a value that is not cut is block 0."""
+    """Numbers and views of this rank's blocks of a value: the number is that in the product of the axes of its cut,
+    first dim first; a value that is not cut is block 0."""
     place, axes = program.place, axes_of(value.cut)
     numbers, arrays = [], []
     for positions in product(*(range(len(place.own[axis])) for axis in axes)):

@@ -195,6 +195,8 @@ def summed(d: Draft, x: str) -> str:
 
 def extreme(d: Draft) -> str:
     x = d.source(*d.sizes(1, 3))
+    if d.flip():
+        return d.node(d.one_of("aten.max.dim", "aten.min.dim"), x, d.dim(x), d.flip())
     return d.node(d.one_of("aten.amax.default", "aten.amin.default"), x, (d.dim(x),), d.flip())
 
 

@@ -1,6 +1,7 @@
 """What `explain` says: counts of bytes that can be told by hand, text, JSON, errors."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -67,6 +68,16 @@ def test_the_page_of_a_small_model(capsys):
     assert "Every operation is cut as its operands are." in printed
 
 
+def test_the_documented_page_is_what_is_printed(capsys):
+    """But for the hash, in which torch's version shows."""
+    page = (Path(__file__).parents[3] / "docs" / "partition.md").read_text()
+    command, _, rest = page.partition("    $ python -m miniapps.partition ")[2].partition("\n")
+    main(command.split())
+    printed = capsys.readouterr().out.splitlines()
+    shown = [line.removeprefix("    ") for line in rest.splitlines()[: len(printed)]]
+    assert shown[0].rpartition(" ")[0] == printed[0].rpartition(" ")[0] and shown[1:] == printed[1:]
+
+
 def test_json_has_the_cut_of_every_value(capsys):
     assert main(["explain", "moe", "--recipe", "expert", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -111,3 +122,11 @@ def test_json_has_the_cut_of_every_value(capsys):
 def test_bad_options_end_with_what_can_be_chosen(arguments, message, capsys):
     assert main(["explain", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_recipes_with_the_same_axes_are_one_problem(capsys):
+    problems = set()
+    for recipe, mesh in ("dp", "data=3"), ("tp", "model=2"), ("dp+tp", "data=2,model=2"):
+        main(["explain", "mlp", "--recipe", recipe, "--axes", "batch,hidden", "--mesh", mesh, "--json"])
+        problems.add(json.loads(capsys.readouterr().out)["problem"])
+    assert len(problems) == 1

@@ -30,6 +30,9 @@ SMALL = {
 }
 
 
+LARGEST = {"mlp": "dp+tp", "gpt": "dp+tp", "bert": "dp+tp", "unet": "dp+spatial", "moe": "expert"}
+
+
 def reductions(plan):
     return [step for step in plan.steps if isinstance(step, Reduce)]
 
@@ -76,9 +79,15 @@ def test_experts_get_their_tokens_by_four_exchanges():
     assert text(plan.values[gradients["up"]].cut) == "experts:4 x 32 x 64"
 
 
-def test_stored_parameters_are_gathered_once_and_their_gradients_scattered():
+def test_every_operation_of_the_models_has_a_rule():
+    for name, recipe in LARGEST.items():
+        assert not [why for why in planned(name, recipe)[1].reasons.values() if "no rule" in why]
+
+
+def test_stored_parameters_are_gathered_once_before_all_and_their_gradients_scattered():
     graph, plan = planned("gpt", "zero")
     parameters = [source for source in graph.sources if source.kind == "parameter"]
+    assert all(isinstance(step, Reshard) for step in plan.steps[: len(parameters)])
     assert reshards(plan) == {"all-gather": len(parameters)}
     (last,) = [step for step in reductions(plan) if step.dtype == "float32"]
     finer = [

@@ -3,8 +3,9 @@
     mpirun -n P python partition.py MODEL AXES LEVEL THREADS SHAPES MESH...
 
 AXES cut the problem (`batch,heads`). A mesh is `data=3:batch+experts,model=2:heads/SEED`: sizes, the axes that each
-carries, and the seed by which owners of blocks are shuffled. Meshes of more ranks than there are do not run. A line has the
-mesh, the hash, and the largest error of a gradient against autograd in float64, as a part of the largest gradient.
+carries, and the seed by which owners of blocks are shuffled. Meshes of more ranks than there are do not run. A line
+has the mesh, the hash, and the largest error of a gradient against autograd in float64, as a part of the largest
+gradient.
 """
 
 import hashlib
@@ -76,7 +77,7 @@ def main(name, axes, level, threads, shapes, *meshes):
             continue
         some = comm.Split(int(comm.rank >= mesh.size), comm.rank)
         if comm.rank < mesh.size:
-            program = Program(some, plan, mesh, level, int(threads))
+            program = Program(some, plan, mesh, level, int(threads), shapes)
             found = outcome(program, whole, true)
             program.free()
             if len(set(some.allgather(found[0]))) > 1:

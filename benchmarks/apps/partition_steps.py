@@ -1,0 +1,110 @@
+"""Times of steps of one model on one mesh, for `benchmarks.apps.partition`; rank 0 prints them as one line of JSON.
+
+mpirun -n P python -m benchmarks.apps.partition_steps MODEL SIZES ROUNDS MESH
+"""
+
+import json
+import sys
+import time
+from math import prod
+
+import torch
+from mpi4py import MPI
+
+from benchmarks.harness.turns import in_turn
+from kernels.contract import matmul
+from miniapps.partition.export import export
+from miniapps.partition.graph import Graph
+from miniapps.partition.learn import Learner
+from miniapps.partition.mesh import Mesh
+from miniapps.partition.models import model as model_of
+from miniapps.partition.recipes import deck_of, plan_of
+from miniapps.partition.run import Program
+
+
+def flops(graph: Graph) -> int:
+    """Of products and convolutions of a step, two for a multiplication and an addition."""
+    values = graph.tensors()
+    total = 0
+    for node in graph.nodes:
+        shapes = [values[name].shape for name in node.operands()]
+        name, made = node.target.split(".")[1], node.results[0].shape
+        if name in ("mm", "bmm"):
+            total += 2 * prod(made) * shapes[0][-1]
+        elif name in ("convolution", "conv_input_gradient", "conv_weight_gradient"):
+            images = (made, shapes[0]) if name != "conv_weight_gradient" else shapes[:2]
+            weight = shapes[1] if name != "conv_weight_gradient" else made
+            # The smaller image has as many places as the window has positions.
+            places = min(prod((image[0], *image[2:])) for image in images)
+            total += 2 * places * prod(weight)
+        elif name.startswith("_scaled_dot_product"):
+            b, h, q, d = shapes[0]
+            total += (10 if name.endswith("backward") else 4) * b * h * q * shapes[1][2] * d
+    return total
+
+
+def main(name: str, sizes: str, rounds: str, mesh: str) -> None:
+    """Measure, on all ranks."""
+    comm = MPI.COMM_WORLD
+    torch.set_num_threads(1)
+    grid, axis = mesh.split(":")
+    module = model_of(name)
+    deck = deck_of(module, dict(pair.split("=") for pair in sizes.split(",")))
+    torch.manual_seed(0)
+    network, inputs = module.module(deck), module.inputs(deck)
+    graph = export(network, inputs) if comm.rank == 0 else None
+    graph = comm.bcast(graph)
+    plan = plan_of(module, deck, graph, [axis])
+    carrier, _, size = grid.partition("=")
+    whole = {("parameter", key): x.detach() for key, x in network.named_parameters()}
+    whole |= {("buffer", key): x for key, x in network.named_buffers()}
+    whole |= {("input", str(k)): x for k, x in enumerate(inputs)}
+    ways, programs = {}, {}
+    for level in ("none", "layout"):
+        program = programs[level] = Program(
+            comm, plan, Mesh(((carrier, int(size)),), ((axis, carrier),)), level
+        )
+        learner = Learner(program, whole)
+        ways[level] = lambda program=program, values=learner.values: program(values)
+    parameters = list(network.parameters())
+    if comm.size == 1:
+        ways["eager"] = lambda: torch.autograd.grad(network(*inputs), parameters)
+    torch.set_num_threads(1)
+
+    def measured(call):
+        def both():
+            comm.Barrier()
+            wall, cpu = time.perf_counter(), time.process_time()
+            call()
+            cpu = time.process_time() - cpu
+            comm.Barrier()
+            return cpu, time.perf_counter() - wall
+
+        return both
+
+    a, b = torch.randn(512, 512), torch.randn(512, 512)
+    ways["product"] = lambda: matmul(a, b)
+    found = in_turn({way: measured(call) for way, call in ways.items()}, int(rounds), quiet=True)
+    program = programs["layout"]
+    if comm.rank == 0:
+        product = min(cpu for cpu, _ in found.pop("product"))
+        crossing = [total for total in program.totals if total.nbytes]
+        print(
+            json.dumps(
+                {
+                    "seconds": {way: [cpu for cpu, _ in times] for way, times in found.items()},
+                    "wall": {way: [wall for _, wall in times] for way, times in found.items()},
+                    "flops": flops(graph),
+                    "rate": 2 * 512**3 / product,
+                    "allreduces": len(crossing),
+                    "nbytes": sum(total.nbytes for total in crossing)
+                    + sum(e.nbytes for e in program.exchanges),
+                }
+            )
+        )
+    for program in programs.values():
+        program.free()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

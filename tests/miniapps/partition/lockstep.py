@@ -1,0 +1,139 @@
+"""Programs of all ranks of a mesh in one process, each value compared, bit by bit, with that of one rank that has all
+blocks.
+
+    compare(plan, ranks, values)      raises AssertionError at the first value that differs
+
+What comes from other ranks, and every total, is taken from the run of one rank: so each step has equal operands, and
+what it makes must be equal, whatever part of it a rank makes. That totals are equal is what tests of `block-tree` say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from miniapps.partition.axes import Axis
+from miniapps.partition.bind import Added, Moved, bind
+from miniapps.partition.code import Writer
+from miniapps.partition.compute import Kernels
+from miniapps.partition.steps import Plan
+from miniapps.partition.totals import Total
+
+
+@dataclass(frozen=True)
+class Owned:
+    """A mesh by the blocks that each rank has of every axis."""
+
+    ranks: Sequence[Mapping[str, tuple[int, ...]]]
+
+    def own(self, axis: Axis, rank: int) -> tuple[int, ...]:
+        """The blocks of a rank."""
+        return self.ranks[rank][axis.name]
+
+    def owners(self, axis: Axis) -> np.ndarray:
+        """The place of each block's owner along the axis."""
+        places = list(dict.fromkeys(rank[axis.name] for rank in self.ranks))
+        return np.array([next(k for k, own in enumerate(places) if b in own) for b in range(axis.blocks)])
+
+
+def program(plan: Plan, mesh: Owned, rank: int, values, level: str, shapes: str, moved, total, watch):
+    """Run the program of a rank; `values`: of the sources, whole."""
+    bound = bind(plan, mesh, rank, by_block=True, merge=False, padded=shapes == "padded")
+    writer = Writer(bound, Kernels(level), lambda s: moved(bound, s), lambda s: total(bound, s), watch(bound))
+    given = [part(bound.place, plan.values[s.tensor.name], values[s.tensor.name]) for s in plan.sources]
+    with torch.no_grad():
+        writer.compiled([])(given, 1)
+
+
+def part(place, value, whole: torch.Tensor, wanted=None) -> torch.Tensor:
+    """The wanted places of a value, by default those of its cut; zeros for padding."""
+    for d, (dim, n) in enumerate(zip(wanted or value.cut, value.shape, strict=True)):
+        index = place.indices(dim, n)
+        taken = whole.index_select(d, torch.from_numpy(np.maximum(index, 0)))
+        whole = taken.index_fill(d, torch.from_numpy(np.flatnonzero(index < 0)), 0)
+    return whole.contiguous()
+
+
+def compare(plan: Plan, ranks, values: Mapping[str, torch.Tensor], level="layout", shapes="exact") -> int:
+    """The number of values compared."""
+    alone = Owned([{axis.name: tuple(range(axis.blocks)) for axis in plan.axes}])
+    true: dict = {}
+
+    def keep(bound):
+        return lambda name, x: true.__setitem__(
+            name, [t.clone() for t in x] if isinstance(x, list) else x.clone()
+        )
+
+    def own_part(bound, step: Moved):
+        value = plan.values[step.operand if not plan.values[step.operand].partial else step.result]
+        return lambda x: part(bound.place, value, x, step.wanted)
+
+    def own_total(bound, step: Added):
+        return Total(None, "layout", step.rows, step.combine, step.dtype, step.shapes, step.node)
+
+    program(plan, alone, 0, values, level, "exact", own_part, own_total, keep)
+    true.update(values)
+    count = 0
+
+    def from_others(bound, step: Moved):
+        name = step.operand if not plan.values[step.operand].partial else step.result
+        return lambda x: part(bound.place, plan.values[name], true[name], step.wanted)
+
+    class Given:
+        """The totals of one rank that has all blocks."""
+
+        trees, reducer = True, True
+
+        def __init__(self, bound, step):
+            self.bound, self.step = bound, step
+
+        def rows_of(self, k):
+            return [np.empty(self.step.shapes[k], self.step.dtype) for _ in self.step.rows.subtrees]
+
+        def total(self):
+            values = plan.values
+            return [
+                part(self.bound.place, values[operand], true[result], values[operand].cut).numpy()
+                for operand, result in zip(self.step.operands, self.step.results, strict=True)
+            ]
+
+    def check(bound):
+        def see(name, x):
+            nonlocal count
+            if "@halo" in name:
+                return
+            value, place = plan.values[name], bound.place
+            if value.partial:
+                for number, mine in zip(place.rows(value.partial).numbers, x, strict=True):
+                    same(name, place, value, mine, true[name][number])
+                    count += 1
+            else:
+                same(name, place, value, x, true[name])
+                count += 1
+
+        return see
+
+    for rank in range(len(ranks)):
+        program(plan, Owned(ranks), rank, values, level, shapes, from_others, Given, check)
+    return count
+
+
+def same(name: str, place, value, mine: torch.Tensor, whole: torch.Tensor) -> None:
+    """Raise AssertionError unless a rank's part has the bits of the whole value, padding aside."""
+    expected = part(place, value, whole)
+    real = mine
+    for d, (dim, n) in enumerate(zip(value.cut, value.shape, strict=True)):
+        index = torch.from_numpy(np.flatnonzero(place.indices(dim, n) >= 0))
+        real, expected = real.index_select(d, index), expected.index_select(d, index)
+    assert mine.dtype == whole.dtype or not real.numel(), (
+        f"{name}: {mine.dtype} on rank {place.rank}, {whole.dtype} alone"
+    )
+    if not real.numel():
+        return
+    a, b = (x.contiguous().numpy().view(np.uint8) for x in (real.reshape(-1), expected.reshape(-1)))
+    assert np.array_equal(a, b), (
+        f"{name}: rank {place.rank} of other bits, of {value.cut}, partial {value.partial}"
+    )
