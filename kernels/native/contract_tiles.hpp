@@ -41,15 +41,18 @@ void tile_of(const Tile<T> &t) {
     for (int i = 0; i < ROWS_NOW; ++i)
 #pragma GCC unroll 2
         for (int j = 0; j < VECTORS; ++j) sums[i][j] = Vector<T>{};
-    const T *a = t.a, *b = t.b;
-    const i64 pitch = t.b_pitch;
-    for (i64 k = 0; k < t.depth; ++k, a += ROWS_NOW, b += pitch) {
+    const T *a[ROWS_NOW];
+#pragma GCC unroll 16
+    for (int i = 0; i < ROWS_NOW; ++i) a[i] = t.a[i];
+    for (const i64 *a_at = t.a_at, *b_at = t.b_at, *end = a_at + t.depth; a_at < end; ++a_at, ++b_at) {
+        const i64 at = *a_at;
+        const T *b = t.b + *b_at;
         Vector<T> factor[VECTORS];
 #pragma GCC unroll 2
         for (int j = 0; j < VECTORS; ++j) factor[j] = load<T>(b + j * LANES<T>);
 #pragma GCC unroll 16
         for (int i = 0; i < ROWS_NOW; ++i) {
-            const Vector<T> all = a[i] - Vector<T>{};  // minus +0.0 keeps every bit, of -0.0 too
+            const Vector<T> all = a[i][at] - Vector<T>{};  // minus +0.0 keeps every bit, of -0.0 too
 #pragma GCC unroll 2
             for (int j = 0; j < VECTORS; ++j) sums[i][j] = fused(all, factor[j], sums[i][j]);
         }
