@@ -94,7 +94,7 @@ void segments_of(const Result<T> &c, i64 column, i64 columns, std::vector<Segmen
     if (!c.columns && c.column == 1) return found.push_back({0, columns, column});
     for (i64 j = 0; j < columns; ++j) {
         const i64 at = c.offset(column + j);
-        if (c.columns && at < 0) continue;
+        if (at == NOWHERE) continue;
         if (!found.empty() && found.back().first + found.back().count == j && found.back().at + found.back().count == at)
             ++found.back().count;
         else
@@ -166,7 +166,7 @@ template <typename T>
 void clear(const Product<T> &p) {
     for (i64 i = 0; i < p.rows; ++i)
         for (i64 j = 0; j < p.columns; ++j)
-            if (!p.c.columns || p.c.columns[j] >= 0) p.c.at[i * p.c.row + p.c.offset(j)] = 0;
+            if (p.c.offset(j) != NOWHERE) p.c.at[i * p.c.row + p.c.offset(j)] = 0;
 }
 
 // Into how many parts rows and columns are cut so that `parts` threads have equal shares and pack little twice.

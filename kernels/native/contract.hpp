@@ -104,12 +104,14 @@ private:
     i64 line_, along_;
 };
 
+constexpr i64 NOWHERE = INT64_MIN;  // a column of no use, which is dropped
+
 // Where the elements of the result lie: those of a row at `columns`, or a step apart.
 template <typename T>
 struct Result {
     T *at;
     i64 row, column;
-    const i64 *columns;  // negative: of no use, and dropped; null: multiples of `column`
+    const i64 *columns;  // some of them NOWHERE; null: multiples of `column`
 
     i64 offset(i64 j) const { return columns ? columns[j] : j * column; }
 };

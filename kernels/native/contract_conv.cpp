@@ -191,7 +191,7 @@ struct Positions {
         const i64 last = copy.moved({positions[0] - 1, positions[1] - 1, positions[2] - 1});
         const i64 each = (last / (2 * MOST_LANES) + 1) * (2 * MOST_LANES);
         lines.resize(each * y.samples);
-        columns.assign(each * y.samples, -1);
+        columns.assign(each * y.samples, NOWHERE);
         for (i64 n = 0; n < y.samples; ++n) {
             for (i64 q = 0; q < each; ++q) lines[n * each + q] = n * copy.sample() + q;
             const i64 begin = n * y.sample + y.offset(first);
