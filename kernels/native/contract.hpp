@@ -24,6 +24,7 @@ struct Tile {
     const i64 *a_at;
     const T *b;
     const i64 *b_at;
+    i64 ahead;  // elements from those of b that are read to those that are worth fetching meanwhile
     T *c;
     i64 c_pitch;
     bool add;

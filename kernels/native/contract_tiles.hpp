@@ -44,9 +44,12 @@ void tile_of(const Tile<T> &t) {
     const T *a[ROWS_NOW];
 #pragma GCC unroll 16
     for (int i = 0; i < ROWS_NOW; ++i) a[i] = t.a[i];
+    const i64 ahead = t.ahead;
     for (const i64 *a_at = t.a_at, *b_at = t.b_at, *end = a_at + t.depth; a_at < end; ++a_at, ++b_at) {
         const i64 at = *a_at;
         const T *b = t.b + *b_at;
+#pragma GCC unroll 2
+        for (int j = 0; j < VECTORS; ++j) __builtin_prefetch(b + ahead + j * LANES<T>);
         Vector<T> factor[VECTORS];
 #pragma GCC unroll 2
         for (int j = 0; j < VECTORS; ++j) factor[j] = load<T>(b + j * LANES<T>);
@@ -133,8 +136,11 @@ void transpose(T *to, i64 width, const T *from, i64 stride, i64 count, i64 depth
     // elements of the next k, which are written after it.
     const i64 strips = count <= N || width % N == 0 ? count : count / N * N;
     for (i64 k = 0; k < blocks; k += N)
-        for (i64 i = 0; i < strips; i += N)
+        for (i64 i = 0; i < strips; i += N) {
+            // Into the second level: lines that are powers of two apart share few places in the first.
+            for (i64 j = i; j < std::min(i + N, count); ++j) __builtin_prefetch(from + j * stride + k + 2 * N, 0, 2);
             transpose_block<T>(to + k * width + i, width, from + i * stride + k, stride, std::min(N, strips - i));
+        }
     for (i64 k = 0; k < blocks; ++k) {
         for (i64 i = strips; i < count; ++i) to[k * width + i] = from[i * stride + k];
         for (i64 i = count; i < width; ++i) to[k * width + i] = 0;
