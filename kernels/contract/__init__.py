@@ -31,8 +31,11 @@ from kernels.contract.operands import Array
 from kernels.contract.pointwise import flat
 from kernels.registry import get
 
+from kernels.contract import cupy  # isort: skip  (last: `registry.get` takes the first that can run)
+
 __all__ = [
-    "conv", "conv_input", "conv_weight", "flat", "matmul", "native", "pointwise", "reference", "rowsum", "torch",
+    "conv", "conv_input", "conv_weight", "cupy", "flat", "matmul", "native", "pointwise", "reference", "rowsum",
+    "torch",
 ]  # fmt: skip
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+
+from kernels.contract.shapes import Shape, product, stay
 
 if TYPE_CHECKING:
     import torch
@@ -33,10 +36,32 @@ def pair(what: str, a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> tupl
     return x, y
 
 
+def matrices(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray, Shape]:
+    """Both operands of a product, with equal leading dims, by strides of 0 if need be, and its shape."""
+    x, y = pair("matmul", a, b)
+    shape = product(x.shape, y.shape)
+    if x.shape[:-2] != y.shape[:-2]:
+        x = np.broadcast_to(x, (*shape[:-2], *x.shape[-2:]))
+        y = np.broadcast_to(y, (*shape[:-2], *y.shape[-2:]))
+    return x, y, shape
+
+
+def summed(x: Any, dims: int | Sequence[int]) -> tuple[np.ndarray, np.ndarray, Shape]:
+    """x, its elements as (elements that stay, elements that are summed), and the shape of the sums.
+
+    A view where strides allow it, else a copy.
+    """
+    xs = array_of(x, "rowsum: x")
+    left, gone = stay(xs.shape, dims)
+    shape = tuple(xs.shape[d] for d in left)
+    rows = xs.transpose(*left, *gone).reshape(math.prod(shape), math.prod(xs.shape[d] for d in gone))
+    return xs, rows, shape
+
+
 def written(
     what: str,
     compute: Callable[[np.ndarray], None],
-    shape: tuple[int, ...],
+    shape: Shape,
     operands: tuple[np.ndarray, ...],
     given: Array,
     out: Array | None,
