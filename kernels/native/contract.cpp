@@ -149,7 +149,7 @@ void part(const Kernels<T> &kernels, const Product<T> &p, Range rows, Range colu
             for (i64 j = block.begin; j < block.end; j += panel)
                 panels[(j - left) / panel] = p.b->panel(kernels, scratch, scratch.b + (j - left) * PIECE, panel, j,
                                                         std::min(panel, block.end - j), k, depth, groups > 1, b_at);
-            const i64 ahead = panels[0] == scratch.b ? 4 * panel : panel;
+            const i64 ahead = groups == 1 ? panel : 0;  // few rows wait for memory: the next panel
             for (i64 i = rows.begin, g = groups; g > 0; --g) {
                 const i64 now = (rows.end - i + g - 1) / g;
                 const i64 *a_at = p.a->rows(scratch, i, now, k, depth, block.size() > panel);

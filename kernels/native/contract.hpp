@@ -15,6 +15,7 @@ namespace contract {
 using i64 = std::int64_t;
 
 constexpr i64 PIECE = 256;
+constexpr i64 LOOK = 8;  // terms from those that are multiplied to those that are fetched
 
 // c[i * c_pitch + j] = (add ? itself : nothing) + the chain over k < depth of a[i][a_at[k]] * b[b_at[k] + j]
 template <typename T>
@@ -23,8 +24,8 @@ struct Tile {
     const T *const *a;
     const i64 *a_at;
     const T *b;
-    const i64 *b_at;
-    i64 ahead;  // elements from those of b that are read to those that are worth fetching meanwhile
+    const i64 *b_at;  // LOOK more than depth
+    i64 ahead;        // elements from those of b that are read LOOK terms later to those that are fetched meanwhile
     T *c;
     i64 c_pitch;
     bool add;
@@ -51,13 +52,13 @@ class Multiples {
 public:
     const i64 *of(i64 step) {
         if (step != step_)
-            for (i64 k = 0; k < PIECE; ++k) at_[k] = k * step;
+            for (i64 k = 0; k < PIECE + LOOK; ++k) at_[k] = k * step;
         step_ = step;
         return at_;
     }
 
 private:
-    i64 step_ = 0, at_[PIECE] = {};
+    i64 step_ = 0, at_[PIECE + LOOK] = {};
 };
 
 // What a thread packs into; kept between calls.
@@ -86,7 +87,8 @@ public:
     // k < depth. `again`: they will be read more than once, so that packing them into scratch.a may pay.
     virtual const i64 *rows(Scratch<T> &scratch, i64 first, i64 count, i64 k0, i64 depth, bool again) const = 0;
     // Line first + j lies at at[k] + j of what is returned, for j < width; those from `count` on have any elements. Packs into
-    // `to`, which has room for depth * width + lanes elements, where it must or where they are read `again`.
+    // `to`, which has room for depth * width + lanes elements, where it must or where they are read `again`. `at` has LOOK
+    // more places than depth, of which the last may be anywhere.
     virtual const T *panel(const Kernels<T> &, Scratch<T> &scratch, T *to, i64 width, i64 first, i64 count, i64 k0, i64 depth,
                            bool again, const i64 *&at) const = 0;
 };

@@ -203,12 +203,13 @@ struct Positions {
     }
 };
 
-// Where the elements of a window lie, by channel and tap.
+// Where the elements of a window lie, by channel and tap, and LOOK places more.
 template <typename T>
 std::vector<i64> elements(const Copy<T> &copy, i64 channels, const std::vector<Three> &taps) {
     std::vector<i64> all;
     for (i64 c = 0; c < channels; ++c)
         for (const Three &tap : taps) all.push_back(c * copy.channel() + copy.offset(tap));
+    all.insert(all.end(), LOOK, 0);
     return all;
 }
 
@@ -221,7 +222,7 @@ void forward(const Convolution &of, const Images<const T> &x, const T *w, const 
     const Positions positions(copy, y, {}, {1, 1, 1}, y.size);
     const i64 rows = y.channels / of.groups, channels = x.channels / of.groups;
     const std::vector<i64> window = elements(copy, channels, taps);
-    const i64 depth = i64(window.size());
+    const i64 depth = channels * i64(taps.size());
     std::deque<Moved<T>> images;
     std::deque<Lines<T>> weights;
     std::vector<Product<T>> products;
@@ -280,7 +281,7 @@ void input(const Convolution &of, const Images<const T> &y, const T *w, const Im
     for (Phase<T> &phase : phases) {
         positions.emplace_back(copy, x, phase.first, of.stride, phase.positions);
         phase.window = elements(copy, channels, phase.reach);
-        const i64 depth = i64(phase.window.size());
+        const i64 depth = channels * i64(phase.reach.size());
         for (i64 g = 0; g < of.groups; ++g) {
             phase.weights.emplace_back();
             phase.weights.back().reserve(rows * depth);
@@ -314,12 +315,12 @@ void weight(const Convolution &of, const Images<const T> &x, const Images<const 
     std::deque<Moved<T>> images;
     std::deque<Channels<T>> outputs;
     std::vector<Product<T>> products;
-    const i64 rows = i64(window.size());
+    const i64 rows = channels * i64(taps.size()), depth = i64(seen.size());
     std::vector<T> transposed(of.groups * rows * columns);  // so that pieces are added to neighbours
     for (i64 g = 0; g < of.groups; ++g) {
         images.emplace_back(copy.at() + g * channels * copy.channel(), window, seen);
         outputs.emplace_back(y.at + g * columns * y.channel, y.channel, points);
-        products.push_back({rows, columns, i64(seen.size()), &images.back(), &outputs.back(),
+        products.push_back({rows, columns, depth, &images.back(), &outputs.back(),
                             {transposed.data() + g * rows * columns, columns, 1, nullptr}});
     }
     multiply(products, of.threads, of.level);

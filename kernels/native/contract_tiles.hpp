@@ -44,12 +44,12 @@ void tile_of(const Tile<T> &t) {
     const T *a[ROWS_NOW];
 #pragma GCC unroll 16
     for (int i = 0; i < ROWS_NOW; ++i) a[i] = t.a[i];
-    const i64 ahead = t.ahead;
+    const T *fetched = t.b + t.ahead;
     for (const i64 *a_at = t.a_at, *b_at = t.b_at, *end = a_at + t.depth; a_at < end; ++a_at, ++b_at) {
         const i64 at = *a_at;
         const T *b = t.b + *b_at;
 #pragma GCC unroll 2
-        for (int j = 0; j < VECTORS; ++j) __builtin_prefetch(b + ahead + j * LANES<T>);
+        for (int j = 0; j < VECTORS; ++j) __builtin_prefetch(fetched + b_at[LOOK] + j * LANES<T>);
         Vector<T> factor[VECTORS];
 #pragma GCC unroll 2
         for (int j = 0; j < VECTORS; ++j) factor[j] = load<T>(b + j * LANES<T>);
