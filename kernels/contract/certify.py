@@ -102,7 +102,7 @@ def placed(x: torch.Tensor, offset: int) -> torch.Tensor:
     """A copy without gaps whose first element lies so many bytes after a multiple of 64, in the order of its dims."""
     import torch
 
-    order = sorted(range(x.ndim), key=lambda d: -x.stride(d))
+    order = sorted(range(x.ndim), key=x.stride, reverse=True)
     size = x.element_size()
     memory = torch.empty(x.numel() + 128 // size, dtype=x.dtype)
     begin = -memory.data_ptr() % 64 // size + -(-offset // size)

@@ -169,7 +169,11 @@ def _seen(of: Window, at: Sequence[int], t: Sequence[int]) -> tuple[int, ...]:
 def _element(x: np.ndarray, at: tuple[int, ...]) -> np.ndarray:
     """x[:, *at], zeros outside: (samples,)."""
     inside = all(0 <= i < n for i, n in zip(at, x.shape[1:], strict=True))
-    return x[(slice(None), *at)] if inside else np.zeros(len(x), x.dtype)
+    return (
+        x.reshape(len(x), -1)[:, np.ravel_multi_index(at, x.shape[1:])]
+        if inside
+        else np.zeros(len(x), x.dtype)
+    )
 
 
 def _stacked(rows: list[np.ndarray], like: np.ndarray) -> np.ndarray:

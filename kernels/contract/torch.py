@@ -111,7 +111,8 @@ def conv_input(
 
     def compute(torch: Any) -> Any:
         image = torch.zeros(shape, dtype=_type(torch, ys))
-        return _backward(torch, of, image, *_tensors(ws, ys), which=0)
+        weights, last = _tensors(ws, ys)
+        return _backward(torch, of, image, weights, last, 0)
 
     return written("conv_input", _computed(threads, compute), shape, (ys, ws), gradient, out)
 
@@ -132,7 +133,7 @@ def conv_weight(
 
     def compute(torch: Any) -> Any:
         image, last = _tensors(xs, ys)
-        return _backward(torch, of, image, torch.zeros(shape, dtype=image.dtype), last, which=1)
+        return _backward(torch, of, image, torch.zeros(shape, dtype=image.dtype), last, 1)
 
     return written("conv_weight", _computed(threads, compute), shape, (xs, ys), x, out)
 
