@@ -32,6 +32,8 @@ def product(a: Shape, b: Shape) -> Shape:
         )
     if a[-1] != b[-2]:
         raise ValueError(f"matmul: the last dim of a {a} and the last but one of b {b} must be equal")
+    if a[:-2] == b[:-2]:
+        return (*a[:-1], b[-1])
     try:
         return (*np.broadcast_shapes(a[:-2], b[:-2]), a[-2], b[-1])
     except ValueError:
