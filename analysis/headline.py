@@ -60,6 +60,17 @@ class Headline:
         return f"{self.badge}: {self.text}"
 
 
+@dataclass(frozen=True)
+class Finding:
+    """What is known beside the groups, such as of a run that needs no other to be compared with: its `verdict`, a key
+    of MEANING; `alone`, the sentence where no group has this verdict, without its full stop; `beside`, a clause after
+    the sentence on a group."""
+
+    verdict: str
+    alone: str
+    beside: str
+
+
 def badge(group: Group) -> str:
     """`DIFFERS (message order)`, with `probably` where the evidence leaves another cause."""
     verdict, likely = group.verdict, "" if group.sure else "probably "
@@ -67,26 +78,26 @@ def badge(group: Group) -> str:
     return f"{BADGES[verdict]}{cause}"
 
 
-def headline(groups: list[Group], frames: Frames, decisions: Iterable[tuple[str, str, str]] = ()) -> Headline:
-    """The verdict over all runs in one sentence: the worst that there is to say, and what limits it. `decisions` are
-    those of solves that changed (name, verdict, words)."""
-    failed, changed = failures(frames), list(decisions)
-    verdicts = [group.verdict for group in groups] + [verdict for _, verdict, _ in changed]
+def headline(groups: list[Group], frames: Frames, findings: Iterable[Finding] = ()) -> Headline:
+    """The verdict over all runs in one sentence: the worst that there is to say, and what limits it. `findings` are of
+    the same weight as groups."""
+    failed, findings = failures(frames), list(findings)
+    verdicts = [group.verdict for group in groups] + [finding.verdict for finding in findings]
     verdict = FAILED if failed else min(verdicts, key=WORST_FIRST.index, default=UNTESTED)
     of_it = [group for group in groups if group.verdict == verdict]
+    equal = [group for group in groups if group.verdict in (HOLDS, SAME)]
+    shown, beside = badge(of_it[0]) if of_it else BADGES[verdict], [each.beside for each in findings]
     if verdict == FAILED:
-        shown, text = badge(of_it[0]) if of_it else BADGES[FAILED], _failed(failed, frames)
-    elif not of_it and verdict == DIFFERS:
-        shown, text = BADGES[DIFFERS], "Solves that should take the same decisions did not"
-    elif not groups:
-        shown, text = BADGES[UNTESTED], "No usable run: nothing can be said"
-    else:
-        equal = [group for group in groups if group.verdict in (HOLDS, SAME)]
-        shown = badge(of_it[0])
+        text, beside = _failed(failed, frames), []
+    elif of_it:
         text = _equal(equal) if verdict in (HOLDS, SAME) else _worst(verdict, of_it, equal)
-    if changed and of_it and verdict != FAILED:
-        text += f"; {counted(len(changed), 'solver')} changed a decision"
-    return Headline(verdict, shown, f"{'; '.join([text, *doubts(frames, groups)])}.")
+    elif findings:
+        text = "; ".join(each.alone for each in findings if each.verdict == verdict)
+        beside = [each.beside for each in findings if each.verdict != verdict]
+        beside += [_equal(equal)] if equal else []
+    else:
+        text = "No usable run: nothing can be said"
+    return Headline(verdict, shown, f"{'; '.join([text, *beside, *doubts(frames, groups)])}.")
 
 
 def headline_of(comparisons: list[Comparison], judged: Iterable[Cause | None], frames: Frames) -> Headline:

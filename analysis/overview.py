@@ -8,6 +8,8 @@ from functools import cached_property
 
 import pandas as pd
 
+from analysis.headline import Finding
+from analysis.inference import tables as inference_tables
 from analysis.inference.frames import Answers, answers
 from analysis.load.frames import Frames
 from analysis.operations import tables as operations_tables
@@ -93,3 +95,10 @@ class Overview:
     def decisions(self) -> list[tuple[str, str, str]]:
         """(name, verdict, words) of the families of solves in which a decision changed."""
         return solves_tables.changed(self.solves) if self.solves else []
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """What the verdict over all runs has to say beside the groups."""
+        of_solves = solves_tables.findings(self.decisions)
+        of_audits = operations_tables.findings(self.operations) if self.operations else []
+        return of_solves + of_audits + (inference_tables.findings(self.inference) if self.inference else [])

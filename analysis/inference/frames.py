@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pandas as pd
 
@@ -10,6 +11,8 @@ from analysis.groups import cases, problem_names
 from analysis.history import named
 from analysis.load.frames import Frames
 from analysis.runs import ids
+from miniapps.received.regular import Refused
+from miniapps.received.schedule import SCHEDULE, Schedule, read_schedule
 
 RESULTS, REQUEST = "results_per_image", "request"  # a value of each image; a region, one of each request
 ANSWERS = {"family": "str", "case": "str", "guarantee": "str", "ranks": "int64", "run": "str", "repeat": "int64",
@@ -23,11 +26,14 @@ class Answers:
 
     `runs`: a row per repeat, columns ANSWERS: `requests` that were timed, different `images`, those with `several`
     results and the `most` that one got; `seconds`: median time of a request; `slowest`: that which 99 % of them keep;
-    NaN without times. `words`: {case: the same in words}.
+    NaN without times. `words`: {case: the same in words}. `schedules`: the different ones that runs recorded, each by
+    the label of the first run that has it; `problems`: a sentence on each that cannot be used.
     """
 
     runs: pd.DataFrame
     words: dict[str, str]
+    schedules: dict[str, Schedule]
+    problems: list[str]
 
 
 def answers(frames: Frames) -> Answers:
@@ -38,7 +44,23 @@ def answers(frames: Frames) -> Answers:
     runs = cases(runs.assign(family=[names[problem] for problem in runs["problem"]]), "family")
     rows = [_answers(frames, run) for run in runs.to_dict("records")]
     frame = pd.DataFrame(rows, columns=list(ANSWERS)).astype(ANSWERS)
-    return Answers(frame, dict(zip(runs["case"], runs["words"], strict=True)))
+    return Answers(frame, dict(zip(runs["case"], runs["words"], strict=True)), *_schedules(runs))
+
+
+def _schedules(runs: pd.DataFrame) -> tuple[dict[str, Schedule], list[str]]:
+    different: dict[str, Schedule] = {}
+    problems = []
+    for run, path in runs[["run", "path"]].drop_duplicates().itertuples(index=False):
+        try:
+            schedule = read_schedule(Path(path) / SCHEDULE)
+        except FileNotFoundError:
+            continue
+        except (Refused, OSError) as error:
+            problems.append(str(error))
+            continue
+        if schedule not in different.values():
+            different[run] = schedule
+    return different, problems
 
 
 def _answers(frames: Frames, run: dict) -> dict:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from analysis.headline import Finding
 from analysis.operations.compare import compared
 from analysis.operations.frames import CHANGES, Audits, named
 from analysis.page.sections import Table
 from analysis.page.text import number
-from analysis.verdict import counted
-from kernels.torchops.verdicts import FALSE, PARTLY, TRUE, UNSEEN, UNTESTABLE, UNTRIED
+from analysis.verdict import DIFFERS, SAME, counted
+from kernels.torchops.verdicts import FALSE, MISSING, PARTLY, TRUE, UNSEEN, UNTESTABLE, UNTRIED
 
 WORST = 12  # rows of the table of the largest differences of a change
 
@@ -84,6 +85,31 @@ def sentences(results: Study) -> list[str]:
         for row in missing.itertuples()
     ]
     return lines
+
+
+def findings(results: Study) -> list[Finding]:
+    """What the verdict over all runs says of the audits: how many cases differ from run to run, how many by another
+    change alone, and what became of the statements of the documentation."""
+    cases, seen, stated = results.recorded.cases, results.recorded.seen, results.recorded.stated
+    done = cases[cases["outcome"] == "done"]
+    if done.empty:
+        return []
+    audits = len(results.recorded.certificates)
+    by = f" by {counted(audits, 'run')}" if audits > 1 else ""
+    differ = int(done["differs"].sum())
+    verb = "differ" if differ > 1 else "differs"
+    parts = [f"{differ or 'none'} of {counted(len(done), 'case')} {verb} from run to run"]
+    altered = seen[(seen["distinct"] > 1) & (seen["change"] != "algorithm")]
+    if more := len(altered[["run", "case"]].drop_duplicates()) - differ:
+        parts.append(f"{more} more with threads, batch, position, address or process")
+    if refused := len(cases) - len(done):
+        parts.append(f"{refused} could not be audited")
+    text = f"{counted(done['operation'].nunique(), 'operation')} audited{by}: {', '.join(parts)}"
+    if (stated["does"] != "").any():
+        words = stated["verdict"].value_counts()
+        counts = [f"{words[word]} {word}" for word in (FALSE, PARTLY, MISSING, TRUE, UNSEEN) if word in words]
+        text += f"; statements of torch's documentation: {', '.join(counts) or 'none could be tried'}"
+    return [Finding(DIFFERS if differ else SAME, text, text)]
 
 
 def all_tables(results: Study) -> list[tuple[str, Table]]:

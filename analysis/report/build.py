@@ -88,7 +88,7 @@ def build(frames: Frames, against: Id | None = None, watch: Watch = SILENT) -> R
 
     overview = Overview(frames, against)
     groups = overview.groups
-    verdict = headline(groups, frames, overview.decisions)
+    verdict = headline(groups, frames, overview.findings)
     keyed = _annotated(overview, watch)  # groups by their labels, as exported figures name them
     sections = [in_words(section, overview.words) for section in keyed]
     launches = frames.runs["run"].nunique()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
 from analysis.growth.table import law_table
+from analysis.headline import Finding
 from analysis.page.sections import Table
 from analysis.page.text import below, number
 from analysis.power import bounded
@@ -100,6 +101,14 @@ def changed(results: Study) -> list[tuple[str, str, str]]:
         for row in results.decisions.itertuples(index=False)
         if row.changed or row.samples_changed
     ]
+
+
+def findings(decisions: Sequence[tuple[str, str, str]]) -> list[Finding]:
+    """What the verdict over all runs says of decisions that `changed`."""
+    if not decisions:
+        return []
+    alone = "Solves that should take the same decisions did not"
+    return [Finding(DIFFERS, alone, f"{counted(len(decisions), 'solver')} changed a decision")]
 
 
 def _clauses(row) -> Iterator[str]:

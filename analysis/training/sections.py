@@ -16,6 +16,7 @@ from analysis.training.tables import (
     apart_tables,
     comparison_tables,
     decision_tables,
+    output_tables,
     poster_tables,
     price_tables,
     sentences,
@@ -26,8 +27,9 @@ from analysis.training.tables import (
 
 def training_sections(results: Study) -> list[Section]:
     """Accuracy over time and prices of wires, decisions, where the variance of the accuracy is, how far weights lie
-    apart, the published table."""
-    return [_accuracy(results), _decisions(results), _variance(results), _apart(results), _poster(results)]
+    apart, what orders of training and inference do to outputs, the published table of wires."""
+    return [_accuracy(results), _decisions(results), _variance(results), _apart(results), _outputs(results),
+            _poster(results)]  # fmt: skip
 
 
 def _accuracy(results: Study) -> Section:
@@ -83,6 +85,25 @@ def _apart(results: Study) -> Section:
         nothing,
         intro if tables else "",
         apart_figures(results),
+        tables,
+    )
+
+
+def _outputs(results: Study) -> Section:
+    intro = (
+        "A row for each pair of orders of additions, of training and of inference; runs of a row differ in orders of "
+        "arrival alone. V_ermv and V_c compare each with the first of its row, medians over runs; the last columns "
+        "with a run whose orders are both fixed, so that they hold the change to another order too. Distinct are "
+        "results by all bits; V_ermv and V_c are of the values that were recorded: a sample of the weights, a sample "
+        "or all of the log-probabilities, all predictions. `emulated` are orders of arrival of a GPU, drawn from "
+        "seeds and not met; `atomic` are those in which threads of the processor came."
+    )
+    tables = folded(output_tables(results))
+    return Section(
+        "Training: outputs by orders of training and of inference",
+        "No complete run recorded outputs, as networks of graphs do.",
+        intro if tables else "",
+        [],
         tables,
     )
 

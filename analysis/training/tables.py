@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 
 from analysis.page.sections import Table
-from analysis.page.text import interval, number
+from analysis.page.text import below, interval, number
 from analysis.training import poster
 from analysis.training.apart import apart
 from analysis.training.decisions import decisions, summary
 from analysis.training.frames import Trainings
+from analysis.training.outputs import DRAWN, outputs
 from analysis.training.paired import DIFFERS, UNSEEN
 from analysis.training.poster import claims
 from analysis.training.prices import BEST, END, bases, comparisons, measured, named, prices
@@ -23,8 +24,8 @@ from analysis.verdict import counted
 @dataclass(frozen=True)
 class Study:
     """All that is computed of the trainings: `recorded` (the frames), `prices`, `comparisons`, `decisions` and their
-    `summary`, `variance`, `apart` (weights of runs that differ in one thing), `poster`, and `notes`, sentences on what
-    limits them."""
+    `summary`, `variance`, `apart` (weights of runs that differ in one thing), `outputs` (by orders of training and of
+    inference), `poster`, and `notes`, sentences on what limits them."""
 
     recorded: Trainings
     prices: pd.DataFrame
@@ -33,6 +34,7 @@ class Study:
     summary: pd.DataFrame
     variance: pd.DataFrame
     apart: pd.DataFrame
+    outputs: pd.DataFrame
     poster: pd.DataFrame
     notes: list[str]
 
@@ -44,7 +46,7 @@ def study(known: Trainings) -> Study:
     decided = decisions(known)
     results = Study(
         known, prices(known), comparisons(known), decided, summary(decided), split(known),
-        apart(known),
+        apart(known), outputs(known),
         claims([b for b in bases(measured(known)) if b.first or b.name == BEST], wires), [],
     )  # fmt: skip
     if incomplete := int((~runs["complete"]).sum()):
@@ -62,6 +64,9 @@ def study(known: Trainings) -> Study:
     if (tested["basis"] == BEST).any():
         results.notes.append("the best rate is chosen by the accuracies that are then compared, which is a little too "
                              "kind to wires with more rates")  # fmt: skip
+    if (results.outputs[["training", "inference"]] == DRAWN).to_numpy().any():
+        results.notes.append(f"orders of arrival were drawn from seeds ({DRAWN}), not met: what they do is real, how "
+                             "often a device would do it is not known from them")  # fmt: skip
     if (results.prices["edge"] & results.prices["rate"].notna()).any():
         results.notes.append("a best rate at the edge of those that were tried may not be the best")
     return results
@@ -72,7 +77,8 @@ def exported(results: Study) -> dict[str, pd.DataFrame]:
     return {
         "trainings": results.recorded.runs, "curves": results.recorded.curves, "prices": results.prices,
         "comparisons": results.comparisons, "decisions": results.decisions, "decided": results.summary,
-        "variance": results.variance, "apart": results.apart, "poster": results.poster,
+        "variance": results.variance, "apart": results.apart, "outputs": results.outputs,
+        "poster": results.poster,
     }  # fmt: skip
 
 
@@ -80,7 +86,7 @@ def all_tables(results: Study) -> list[tuple[str, Table]]:
     """Every table, in the order in which they are read."""
     return [
         *price_tables(results), *comparison_tables(results), *decision_tables(results), *variance_tables(results),
-        *apart_tables(results), *poster_tables(results),
+        *apart_tables(results), *output_tables(results), *poster_tables(results),
     ]  # fmt: skip
 
 
@@ -210,6 +216,31 @@ def apart_tables(results: Study) -> list[tuple[str, Table]]:
             (f"Weights of runs that differ in one thing{_of(family)}", Table(columns, rows, columns[1:]))
         )
     return tables
+
+
+def output_tables(results: Study) -> list[tuple[str, Table]]:
+    """(title, table) per family: how weights and outputs vary, by the orders of training and of inference."""
+    columns = ("training", "inference", "of", "runs", "distinct", "V_ermv", "range", "V_c", "p of a difference",
+               "to deterministic", "V_ermv to it", "V_c to it")  # fmt: skip
+    tables = []
+    for family, same in results.outputs.groupby("family", sort=False):
+        rows = [
+            (
+                _order(row.training, row.training_fixed), _order(row.inference, row.inference_fixed), row.what,
+                f"{row.runs}" + (f" in {row.settings} settings" if row.settings > 1 else ""), row.distinct,
+                number(row.v_ermv), interval(row.v_ermv_least, row.v_ermv_most), number(row.v_c), below(row.bound),
+                row.reference, number(row.reference_v_ermv), number(row.reference_v_c),
+            )
+            for row in same.itertuples(index=False)
+        ]  # fmt: skip
+        title = f"Training and inference, deterministic (D) or not (ND){_of(family)}"
+        tables.append((title, Table(columns, rows, (*columns[3:9], *columns[10:]))))
+    return tables
+
+
+def _order(name: str, fixed: bool) -> str:
+    """`D, sorted`, `ND, emulated`."""
+    return f"{'D' if fixed else 'ND'}, {name}"
 
 
 def poster_tables(results: Study) -> list[tuple[str, Table]]:

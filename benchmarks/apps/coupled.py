@@ -8,6 +8,9 @@ guarantee    deck M on 4 ranks: time per step under run, layout and exact over t
 efficiency   deck M: time per step on 1 rank over P times that on P ranks, P = min(4, cores)
 sizes        decks S, M and L on one rank: iterations per Poisson solve, time per point and step, and that of L over
              that of M
+inference    deck M under layout: time per step, and on 1 rank processor time, where a schedule evaluates the closure
+             in one call per rank (--inference static) over that where torch does, in one call per block; of a network
+             that learns and of one that does not, on 1 rank and on P
 many         deck S on 64 ranks: wall time of the whole job, and memory of all ranks together (PSS)
 """
 
@@ -16,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -23,6 +27,7 @@ from benchmarks.apps.guarantees import guarantee_costs
 from benchmarks.harness.launching import launch, mpirun
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import in_turn, ratio
+from miniapps.trace import read, trace_files
 
 APP = "miniapps.coupled"
 
@@ -82,6 +87,43 @@ def sizes(options) -> list[dict]:
     return [*rows, {"part": "sizes", "what": "L / M", "figure": ratio(costs["L"], costs["M"]), "raw": []}]
 
 
+def inference(options) -> list[dict]:
+    """What a schedule in the place of torch's calls per block does to the time of a step."""
+    common = ("--deck", "M", "--steps", str(options.steps), "--guarantee", "layout")
+    rows = []
+    for closure in ("surrogate", "online"):
+        for ranks in sorted({1, min(4, len(os.sched_getaffinity(0)))}):
+
+            def costs(backend: str, closure=closure, ranks=ranks) -> dict[str, float]:
+                given = (*common, "--closure", closure, "--inference", backend)
+                ended = launch(ranks, APP, given, look=processor_time)
+                times = {"ms": 1e3 * ended["fom"]["steps"]["value"]}
+                # With several ranks it holds the time in which one waits for another, too.
+                return times | ({"CPU ms": 1e3 * ended["cpu_s"] / options.steps} if ranks == 1 else {})
+
+            turns = in_turn(
+                {backend: partial(costs, backend) for backend in ("torch", "static")},
+                options.rounds,
+                options.quiet,
+            )
+            where = f"--closure {closure}, {ranks} rank{'s' * (ranks > 1)}"
+            for clock in turns["torch"][0]:
+                times = {backend: [cost[clock] for cost in own] for backend, own in turns.items()}
+                each = {f"{backend}, {clock} per step": (median(own), own) for backend, own in times.items()}
+                each[f"static / torch, {clock}"] = ratio(times["static"], times["torch"]), []
+                rows += [
+                    {"part": "inference", "what": f"{where}: {what}", "figure": figure, "raw": raw}
+                    for what, (figure, raw) in each.items()
+                ]
+    return rows
+
+
+def processor_time(out: Path) -> dict[str, float]:
+    """`cpu_s` of all steps of all ranks of the run in `out`, by the clocks of their processes."""
+    tables = [read(path).tables["usage"] for path in trace_files(out)]
+    return {"cpu_s": float(sum(table["value"].sum() for table in tables))}
+
+
 def many(options) -> list[dict]:
     """64 ranks of deck S, as a user types it."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -118,7 +160,13 @@ def memory_of_children(pid: int) -> int:
     return total
 
 
-PARTS = {"guarantee": guarantee, "efficiency": efficiency, "sizes": sizes, "many": many}
+PARTS = {
+    "guarantee": guarantee,
+    "efficiency": efficiency,
+    "sizes": sizes,
+    "inference": inference,
+    "many": many,
+}
 
 
 def main(argv=None) -> None:

@@ -1,37 +1,61 @@
-"""How far GraphSAGE on Cora varies: by the seed of the initial weights, and by the order of arrival at one seed.
+"""How far GraphSAGE on Cora varies: by the seed of the initial weights, and by orders of addition at one seed.
 
-    python -m benchmarks.apps.graphsage --data-dir DIR --json benchmarks/results/graphsage.json
+    python -m benchmarks.apps.graphsage --data-dir DIR --hidden 256 1024 --json benchmarks/results/graphsage.json
 
-Deck graphsage on one rank. `seeds`: one order (sorted), initial weights of several seeds. `orders`: one seed,
-aggregation in as many orders of arrival drawn from seeds (`--aggregate emulated`), with features as they are and
-normalised. Rows are against the first run of the part: V_c is the share of weights whose bits differ, V_ermv the mean
-of |a - b| / |a| over weights that are not zero (both the median over runs), `changed` the most predictions, of all
-nodes, that differ.
+Deck graphsage on one rank and one thread. `seeds`: one order (sorted), initial weights of several seeds. `D, ND` and
+the like: training deterministic (sorted), inference not, at one seed of initial weights; what is not deterministic adds
+in orders of arrival drawn from seeds (emulated), a seed for each run. Then both once more with normalised features.
+
+Rows are against the first run of the part: V_c is the share of weights, or of outputs (log-probabilities of 2,708
+nodes), whose bits differ, V_ermv the mean of |a - b| / |a|, both the median over runs; `to D, D` is against the first
+deterministic run. `distinct` counts results; `changed` is the most predictions, of all nodes, that differ. `bound`:
+what the probability of other outputs in a run stays below, at 95 %, where all have the same bits.
 """
 
 import argparse
 import os
-import statistics
+import shutil
 import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean, median, stdev
 
 import h5py
 import numpy as np
 
 from benchmarks.harness.launching import ROOT
 from benchmarks.harness.results import add_quiet, machine, report
+from kernels import bits
+from kernels.progress import Progress
+from miniapps.trace import read
 from miniapps.training import config, data
 from miniapps.training.models import graphsage
 
 FEATURES = data.EDGE["cora"]
+FIXED, DRAWN = "sorted", "emulated"
+DETERMINISTIC = "D, D"
+# {part: (the seed that is varied, order of training, of inference, features)}
 PARTS = {
-    "seeds": ("seeds.init", "sorted", "raw"),
-    "orders": ("seeds.order", "emulated", "raw"),
-    "orders, features normalised": ("seeds.order", "emulated", "normalised"),
+    "seeds": ("seeds.init", FIXED, FIXED, "raw"),
+    DETERMINISTIC: ("seeds.order", FIXED, FIXED, "raw"),
+    "D, ND": ("seeds.order", FIXED, DRAWN, "raw"),
+    "ND, D": ("seeds.order", DRAWN, FIXED, "raw"),
+    "ND, ND": ("seeds.order", DRAWN, DRAWN, "raw"),
+    "ND, ND, features normalised": ("seeds.order", DRAWN, DRAWN, "normalised"),
 }
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run came to: `weights` float32 (n,), `outputs` float64 (nodes x classes,), predictions (nodes,)."""
+
+    accuracy: float
+    weights: np.ndarray
+    outputs: np.ndarray
+    predictions: np.ndarray
 
 
 def main(argv=None) -> None:
@@ -42,31 +66,40 @@ def main(argv=None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--data-dir", required=True, help="directory of cora.npz")
-    parser.add_argument("--runs", type=int, default=6, help="of each part (default %(default)s)")
+    parser.add_argument("--runs", type=int, default=20, help="of each part (default %(default)s)")
     parser.add_argument("--at-once", type=int, default=2, help="runs at the same time (default %(default)s)")
-    parser.add_argument("--hidden", type=int, default=256, help="(default %(default)s)")
+    parser.add_argument("--hidden", type=int, nargs="+", default=[256], help="widths (default: 256)")
     parser.add_argument("--json", help="write table and raw values to this file")
     add_quiet(parser)
     asked = parser.parse_args(argv)
     where, rows = machine(), []
+    progress, parts = Progress("benchmark", quiet=asked.quiet), len(asked.hidden) * len(PARTS)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(asked.at_once) as pool:
-        for name, (seed, aggregate, features) in PARTS.items():
-            chosen = (
-                f"model.hidden={asked.hidden}",
-                f"data.features={features}",
-                f"model.aggregate={aggregate}",
-            )
-            jobs = [
-                pool.submit(run, Path(folder) / f"{name}-{k}", asked.data_dir, (*chosen, f"{seed}={k}"))
-                for k in range(1, asked.runs + 1)
-            ]
-            runs = [job.result() for job in jobs]
-            rows.append({"part": name, **compared(runs, asked.data_dir, features)})
+        for hidden in asked.hidden:
+            reference = None
+            for name, (seed, training, inference, features) in PARTS.items():
+                progress.show(len(rows) / parts, f"hidden {hidden}, {name}")
+                chosen = (
+                    f"model.hidden={hidden}",
+                    f"data.features={features}",
+                    f"model.aggregate={training}",
+                    f"model.aggregate_inference={inference}",
+                )
+                jobs = [
+                    pool.submit(run, Path(folder) / str(k), asked.data_dir, (*chosen, f"{seed}={k}"))
+                    for k in range(1, asked.runs + 1)
+                ]
+                runs = [job.result() for job in jobs]
+                if name == DETERMINISTIC:
+                    reference = runs[0]
+                alike = reference if seed == "seeds.order" and features == "raw" else None
+                rows.append({"part": name, "hidden": hidden, "runs": len(runs), **compared(runs, alike)})
+    progress.clear()
     report("apps.graphsage", rows, where, asked.json)
 
 
-def run(out: Path, data_dir: str, chosen: tuple[str, ...]) -> tuple[float, list[np.ndarray]]:
-    """The accuracy of a run, and its weights."""
+def run(out: Path, data_dir: str, chosen: tuple[str, ...]) -> Run:
+    """One run of the deck with the options `chosen`; its files are deleted."""
     command = [
         sys.executable,
         "-m",
@@ -77,7 +110,8 @@ def run(out: Path, data_dir: str, chosen: tuple[str, ...]) -> tuple[float, list[
         data_dir,
         "--quiet",
     ]
-    command += ["--guarantee", "layout", "--checkpoint-every", "10", "--out", str(out)]
+    command += ["--guarantee", "layout", "--checkpoint-every", "10", "--evaluate-every", "0"]
+    command += ["--set", "evaluation.outputs=all", "--out", str(out)]
     command += [part for option in chosen for part in ("--set", option)]
     ended = subprocess.run(
         command, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True
@@ -90,44 +124,45 @@ def run(out: Path, data_dir: str, chosen: tuple[str, ...]) -> tuple[float, list[
         if line.startswith("FOM accuracy=")
     )
     with h5py.File(next((out / "checkpoints").iterdir())) as file:
-        return accuracy, [file[f"weights.{name}"][...] for name in graphsage.shapes(config.Model(), FEATURES)]
+        names = graphsage.shapes(config.Model(), FEATURES)
+        weights = np.concatenate([file[f"weights.{name}"][...].reshape(-1) for name in names])
+    trace = read(out / "rank-00000.h5")
+    outputs, predictions = (recorded(trace, name) for name in ("outputs", "predictions"))
+    shutil.rmtree(out)
+    return Run(accuracy, weights, outputs, predictions)
 
 
-def compared(runs: list, data_dir: str, features: str) -> dict:
-    """What a part came to."""
-    accuracies = [accuracy for accuracy, _ in runs]
-    first = np.concatenate([w.ravel() for w in runs[0][1]])
-    differing, error = [], []
-    for _, weights in runs[1:]:
-        other = np.concatenate([w.ravel() for w in weights])
-        differing.append(float((other.view(np.int32) != first.view(np.int32)).mean()))
-        some = first != 0
-        error.append(float((np.abs(other[some] - first[some], dtype=float) / np.abs(first[some])).mean()))
-    classes = [predicted(weights, data_dir, features) for _, weights in runs]
+def recorded(trace, name: str) -> np.ndarray:
+    """The values of that name, in the order of their blocks."""
+    table = trace.tables["values"]
+    own = table["name"] == trace.names.index(name)
+    return table["value"][own][np.argsort(table["block"][own])]
+
+
+def compared(runs: list[Run], reference: Run | None) -> dict:
+    """What a part came to; `reference`: the deterministic run that it is compared with, None for no such comparison."""
+    accuracies = [each.accuracy for each in runs]
+    row = {"accuracy": mean(accuracies), "sd": stdev(accuracies)}
+    for what in ("weights", "outputs"):
+        arrays = [getattr(each, what) for each in runs]
+        row[f"{what}, distinct"] = len({array.tobytes() for array in arrays})
+        row |= distances(what, arrays[0], arrays[1:])
+        to = {} if reference is None else distances(what, getattr(reference, what), arrays)
+        for measure in ("V_c", "V_ermv"):
+            row[f"{what}, {measure} to {DETERMINISTIC}"] = to.get(f"{what}, {measure}", "")
+    predictions = [each.predictions for each in runs]
+    row["predictions, distinct"] = len({array.tobytes() for array in predictions})
+    row["changed"] = max(int((array != predictions[0]).sum()) for array in predictions)
+    row["bound"] = bits.bound(len(runs)) if row["outputs, distinct"] == 1 else ""
+    return row | {"raw": accuracies}
+
+
+def distances(what: str, first: np.ndarray, others: list[np.ndarray]) -> dict[str, float]:
+    """The medians of V_c and V_ermv of `others` against `first`."""
     return {
-        "accuracy": statistics.mean(accuracies),
-        "sd": statistics.stdev(accuracies),
-        "distinct": len({b"".join(w.tobytes() for w in weights) for _, weights in runs}),
-        "V_c": float(np.median(differing)),
-        "V_ermv": float(np.median(error)),
-        "changed": max(int((c != classes[0]).sum()) for c in classes),
-        "raw": accuracies,
+        f"{what}, V_c": median(float(bits.differ(first, other).mean()) for other in others),
+        f"{what}, V_ermv": median(float(bits.v_ermv(first, other)[0]) for other in others),
     }
-
-
-def predicted(weights: list[np.ndarray], data_dir: str, features: str) -> np.ndarray:
-    """The class of every node."""
-    import torch
-
-    from miniapps.training.graph import GraphNetwork
-
-    given = data.load("cora", data_dir, 0, features)
-    nodes = np.arange(len(given.graph.features))
-    network = GraphNetwork(graphsage.forward, weights, len(nodes), given.graph, "sorted", 0)
-    with torch.inference_mode():
-        return (
-            graphsage.forward([torch.from_numpy(w) for w in weights], network.field(nodes)).argmax(1).numpy()
-        )
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from miniapps.system.environment import THREADS
 
 BASE = "nothing set"
 AGAIN = "nothing set, again"
+LEAST = "the least of torch, MKL, oneDNN, OpenBLAS and NumPy"
 SETTINGS: dict[str, dict[str, str]] = {
     BASE: {},
     AGAIN: {},
@@ -40,6 +41,10 @@ SETTINGS: dict[str, dict[str, str]] = {
     "MKL_NUM_THREADS=2": {"MKL_NUM_THREADS": "2"},
     "NPY_DISABLE_CPU_FEATURES=X86_V4 AVX512_ICL": {"NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL"},
     "NPY_DISABLE_CPU_FEATURES=X86_V3 X86_V4 AVX512_ICL": {"NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL"},
+    LEAST: {
+        "ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE", "ONEDNN_MAX_CPU_ISA": "SSE41",
+        "OPENBLAS_CORETYPE": "Prescott", "NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL",
+    },
     "GLIBC_TUNABLES=hwcaps -AVX2 -FMA": {
         "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX2,-FMA,-AVX,-FMA4,-AVX2_Usable,-FMA_Usable"
     },
@@ -54,6 +59,8 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "coupled, physics": ("coupled", [*_FLOW, "--closure=physics"]),
     "coupled, surrogate": ("coupled", [*_FLOW, "--closure=surrogate"]),
     "coupled, online": ("coupled", [*_FLOW, "--closure=online"]),
+    "coupled, surrogate, static": ("coupled", [*_FLOW, "--closure=surrogate", "--inference=static"]),
+    "coupled, online, static": ("coupled", [*_FLOW, "--closure=online", "--inference=static"]),
     "solver, cg": ("solver", _BOX),
     "solver, cg, multigrid": ("solver", [*_BOX, "--preconditioner=multigrid", "--right-side=random"]),
     "solver, gmres, manufactured": ("solver", [*_BOX, "--method=gmres-mgs", "--right-side=manufactured"]),

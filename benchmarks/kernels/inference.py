@@ -11,9 +11,9 @@ disturbs least; `CPU to eager`: the ratios of these times, which with one thread
 import argparse
 import os
 import time
+from collections.abc import Iterable
 from functools import partial
-from importlib.metadata import version
-from importlib.util import find_spec
+from importlib.metadata import distributions, version
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,6 +24,7 @@ from benchmarks.harness.turns import in_turn, ratio, timed
 from kernels.registry import variants
 
 LEAST = 5e-3  # seconds that are timed at once
+WHEELS = {"iree": "iree-base-compiler", "tvm": "apache-tvm"}  # of backends whose wheels have other names
 NETWORKS = ("mlp", "cnn", "closure")
 
 
@@ -41,9 +42,15 @@ def main(argv=None) -> None:
     asked = parser.parse_args(argv)
     rows = [row for name in asked.networks for row in measured(name, asked)]
     where = machine()
-    where["packages"] |= {name: version(name) for name in ("onnxruntime", "openvino") if find_spec(name)}
+    where["packages"] |= _versions(v.backend for v in variants("inference"))
     where["niceness"] = os.nice(0)
     report("networks by backend", rows, where, asked.json)
+
+
+def _versions(backends: Iterable[str]) -> dict[str, str]:
+    """Of the wheels that bring these backends and are here."""
+    wheels = {WHEELS.get(name, name) for name in backends} & {d.name for d in distributions()}
+    return {name: version(name) for name in sorted(wheels)}
 
 
 def network(name: str):

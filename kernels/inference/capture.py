@@ -52,13 +52,19 @@ def graph_of(
     raise AssertionError("a program without an output")
 
 
-def export(forward: Callable, weights: Mapping[str, np.ndarray], sample: tuple[int, ...], batched: bool):
-    """The torch.export.ExportedProgram of `forward` with its weights as buffers and an open batch."""
+def export(
+    forward: Callable,
+    weights: Mapping[str, np.ndarray],
+    sample: tuple[int, ...],
+    batched: bool,
+    batch: int | None = None,
+):
+    """The torch.export.ExportedProgram of `forward`, weights as buffers, for any number of samples or for `batch`."""
     import torch
 
     module = as_module(forward, weights)
-    shape = (3, *sample) if batched else tuple(sample)
-    open_batch = ({0: torch.export.Dim("batch")},) if batched else None
+    shape = (3 if batch is None else batch, *sample) if batched else tuple(sample)
+    open_batch = ({0: torch.export.Dim("batch")},) if batched and batch is None else None
     with torch.no_grad():
         return torch.export.export(module, (torch.zeros(shape),), dynamic_shapes=open_batch, strict=False)
 

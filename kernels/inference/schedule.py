@@ -19,6 +19,8 @@ ALIGNED = 16  # floats: buffers begin at multiples of 64 bytes
 CODES = {name: k for k, name in enumerate(_native.STATIC["codes"])}
 SPACES = {name: k for k, name in enumerate(_native.STATIC["spaces"])}
 LEVELS = tuple(_native.STATIC["levels"])  # instruction sets that this processor has, least first
+# For the price of a kernel: what is computed while a byte is read or written in the caches.
+FLOPS_PER_BYTE = 1.0
 
 
 # Of each: (rows, columns) of outputs that are summed at once in registers, of narrow and of wide layers.
@@ -35,7 +37,8 @@ class Buffer:
     """A matrix of float32, `rows` rows of `columns` elements, `pitch` apart; one for every sample that is kept.
 
     `space`: arena, input, output or constants; `at`: its first element there; `step`: elements from the matrix of a
-    sample to that of the next, 0 where one place serves all samples in turn.
+    sample to that of the next, 0 where one place serves all samples in turn. In the arena the place is its own from the
+    kernel of number `first` to that of `last`.
     """
 
     name: str
@@ -45,6 +48,8 @@ class Buffer:
     space: str = "arena"
     at: int = 0
     step: int = 0
+    first: int = 0
+    last: int = 0
 
     @property
     def size(self) -> int:
@@ -71,6 +76,12 @@ class Kernel:
     def bytes(self) -> int:
         """Read and written per sample, without weights."""
         return sum(4 * b.rows * b.columns for b in (*self.inputs, self.output) if b.space != "constants")
+
+    def price(self, tile: int) -> float:
+        """Predicted time for `tile` samples, in times of a byte: that of its operations, or of all that it reads and
+        writes, whichever is longer. Weights are read once for each call; exp and a division count as one operation."""
+        moved = tile * self.bytes() + (1 if self.together else tile) * self.weights
+        return max(tile * self.flops / FLOPS_PER_BYTE, moved)
 
 
 @dataclass
@@ -113,8 +124,14 @@ class Schedule:
             "arena": 4 * self.arena,
         }
 
+    def shares(self) -> list[float]:
+        """Of each kernel: its part of the predicted time of a tile."""
+        prices = [kernel.price(self.tile) for kernel in self.kernels]
+        return [price / (sum(prices) or 1.0) for price in prices]
+
     def as_json(self) -> dict:
-        """The schedule as a document for programs."""
+        """The schedule as a document for programs; its schema is `miniapps.received.schedule`. Buffers have the numbers
+        of the kernel that writes them first, of the last that needs them, and of those between which they are kept."""
         return {
             "sample": list(self.sample),
             "result": list(self.result),
@@ -122,6 +139,7 @@ class Schedule:
             "tile": self.tile,
             "registers": {level: tiles for level, tiles in zip(LEVELS, REGISTERS, strict=True)},
             "cost": self.cost(),
+            "price": {"flops_per_byte": FLOPS_PER_BYTE},
             "kernels": [
                 {
                     "kernel": kernel.text,
@@ -133,9 +151,28 @@ class Schedule:
                     "flops": kernel.flops,
                     "bytes": kernel.bytes(),
                     "weights": kernel.weights,
+                    "share": share,
                 }
-                for kernel in self.kernels
+                for kernel, share in zip(self.kernels, self.shares(), strict=True)
             ],
+            "buffers": [self._kept(buffer) for buffer in self.buffers],
+        }
+
+    def _kept(self, buffer: Buffer) -> dict:
+        used = [
+            k
+            for k, kernel in enumerate(self.kernels)
+            if any(other is buffer for other in (*kernel.inputs, kernel.output))
+        ]
+        return {
+            "name": buffer.name,
+            "offset": 4 * buffer.at,
+            "bytes": 4 * buffer.size,
+            "samples": self.tile if buffer.step else 1,
+            "written": used[0],
+            "read": used[-1],
+            "first": buffer.first,
+            "last": buffer.last,
         }
 
     def describe(self) -> str:
@@ -227,7 +264,7 @@ def place_buffers(schedule: Schedule) -> None:
             if at + length <= begin:
                 break
             at = max(at, end)
-        buffer.at = at
+        buffer.at, buffer.first, buffer.last = at, first, last
         placed.append((first, last, buffer, length))
         schedule.arena = max(schedule.arena, at + length)
     schedule.buffers = [buffer for _, _, buffer, _ in placed]

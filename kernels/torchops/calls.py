@@ -72,8 +72,9 @@ class Calls:
                     self._tensor(self._cotangent(k, y, rows), offset).to(y.dtype)
                     for k, y in enumerate(smooth)
                 ]
-                gradients = torch.autograd.grad(smooth, [tensors[n] for n in self._wanted(rows)], cotangents)
-                outputs = _tensors(gradients)
+                wanted = [tensors[n] for n in self._wanted(rows)]
+                gradients = torch.autograd.grad(smooth, wanted, cotangents, allow_unused=True)
+                outputs = _tensors([gradient for gradient in gradients if gradient is not None])
         if self.device == "cuda":
             torch.cuda.synchronize()
         return outputs

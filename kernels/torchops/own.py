@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,8 @@ import torch
 
 from kernels.guarantees import ChoiceError
 from kernels.torchops.calls import Calls
-from kernels.torchops.cases.operations import Prepared, prepared, split_function
+from kernels.torchops.cases.operations import Prepared, prepared
+from kernels.torchops.source import lacks, require, split_function
 
 WRITES = ("w", "a", "x", "+")
 EVENTS = {
@@ -38,9 +38,8 @@ EVENTS = {
 def load(name: str, seed: int) -> Prepared:
     """The case that FILE.py:FUNCTION is. Raises ChoiceError, which says what the file must have; the errors of the
     file itself pass through."""
+    require(name)
     path, function = split_function(name)
-    if not Path(path).is_file():
-        raise ChoiceError(f"{name!r}: there is no file {path}")
     spec = importlib.util.spec_from_file_location("fpna_audited", path)
     assert spec is not None and spec.loader is not None  # a path that ends in .py has both
     module = importlib.util.module_from_spec(spec)
@@ -48,10 +47,7 @@ def load(name: str, seed: int) -> Prepared:
     spec.loader.exec_module(module)
     for needed in (function, "inputs"):
         if not callable(getattr(module, needed, None)):
-            raise ChoiceError(
-                f"{path} has no function {needed!r}: it needs {function!r}, and inputs(seed), which returns the tuple "
-                f"of arrays that {function!r} is called with"
-            )
+            raise ChoiceError(lacks(path, needed, function))
     given = module.inputs(seed)
     given = given if isinstance(given, tuple | list) else (given,)
     arrays = [_array(path, number, x) for number, x in enumerate(given)]
@@ -86,6 +82,7 @@ def looked_at(
     """
     calls = Calls(case, direction, device, name, seed)
     effects: dict[str, None] = {}
+    _put_back(_seeded(seed))  # Python and NumPy begin every process with numbers of their own
     before, settings = _states(), _settings()
     with _watching(effects):
         writes = calls.changed_inputs()
@@ -106,6 +103,12 @@ def looked_at(
         "effects": list(effects),
         "settings": left,
     }
+
+
+def _seeded(seed: int) -> tuple[Any, Any, Any]:
+    """States of the global generators that are the same in every process."""
+    torch_state = torch.Generator().manual_seed(seed).get_state()
+    return torch_state, np.random.RandomState(seed % 2**32).get_state(), random.Random(seed).getstate()
 
 
 def _generators() -> tuple[Any, Any, Any]:

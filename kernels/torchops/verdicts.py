@@ -15,6 +15,7 @@ from kernels.torchops.documentation import THROWS
 # Of a statement.
 TRUE, FALSE, PARTLY, UNSEEN, UNTRIED = "true", "false", "partly", "not seen", "not tried"
 UNTESTABLE = "not testable here"  # it is about another device
+MISSING = "missing"  # what differs without a statement
 # Of a case that differs between runs.
 HELPS, THROWS_INSTEAD, DOES_NOT_HELP = "helps", "throws", "does not help"
 
@@ -58,7 +59,7 @@ def differs(case: dict[str, Any], change: str = "runs", mode: bool = False) -> b
     record = case["audit"] or {}
     if mode:
         record = record.get("mode", {})
-    return record.get(change, {}).get("distinct", 1) > 1
+    return (record.get(change) or {}).get("distinct", 1) > 1
 
 
 def throws(case: dict[str, Any]) -> bool:
@@ -89,7 +90,7 @@ def verdicts(
         every = [case for case in rest if (case["operation"], case["direction"]) == (operation, direction)]
         what = "runs differ" if racing else "the mode throws"
         answer.append(
-            Verdict(operation, None, direction == "backward", "missing", len(every), len(racing), _trials(every),
+            Verdict(operation, None, direction == "backward", MISSING, len(every), len(racing), _trials(every),
                     _modes(racing or group), f"{what}, and the documentation does not say so")
         )  # fmt: skip
     return answer

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from miniapps.coupled.adam import Adam
 from miniapps.coupled.closure import shapes
 from miniapps.coupled.flow import strain, view
+from miniapps.learning.optimisers import Adam
 
 START = -2.5  # logit of the first coefficient, as a part of the limit
 
@@ -68,14 +68,15 @@ class Surrogate:
             theta[self.bounds[k] : self.bounds[k + 1]] = rng.standard_normal(sizes[k]) * np.sqrt(2.0 / fan_in)
         theta[self.bounds[4] : self.bounds[5]] *= 0.1  # the first coefficient is near START everywhere
         theta[-1] = START
-        self.adam = Adam(theta, learning_rate)
+        self.weights, self.steps, self.learning_rate = theta, 0, learning_rate
+        self.adam = Adam([theta], reciprocal=True)
         self._compiled = compiled
         self.inference: Any = None  # what a backend of `kernels.inference` made, called in place of torch
         self._load(theta)
 
     def parameters(self) -> np.ndarray:
         """The flat parameters, float32 (n,)."""
-        return self.adam.theta
+        return self.weights
 
     def inputs(self, zeta, psi, pad: int, h: float, xp):
         """(network input, strain rate on the block plus 1 point): float32 (blocks, 2, by + 6, bx + 6), float64."""
@@ -116,22 +117,26 @@ class Surrogate:
 
     def step(self, gradient) -> None:
         """One optimiser step with the summed gradient, float32 (n,)."""
-        self.adam.step(gradient)
-        self._load(self.adam.theta)
+        self.steps += 1
+        self.adam.step([np.asarray(gradient, np.float32)], 1.0, self.learning_rate, self.steps)
+        self._load(self.weights)
 
     def state(self) -> dict[str, np.ndarray]:
         """What a checkpoint must hold for the same bits later: parameters and both moments, and the step count."""
-        adam = self.adam
-        moments = {"first_moment": adam.first_moment, "second_moment": adam.second_moment}
-        return {"theta": adam.theta, "steps": np.array([adam.steps]), **moments}
+        return {"theta": self.weights, "steps": np.array([self.steps]), **self._moments()}
 
     def load(self, state) -> None:
         """Take up a `state()`."""
-        adam = self.adam
-        adam.theta[:] = state["theta"]
-        adam.first_moment[:], adam.second_moment[:] = state["first_moment"], state["second_moment"]
-        adam.steps = int(state["steps"][0])
-        self._load(adam.theta)
+        self.weights[:] = state["theta"]
+        for name, moment in self._moments().items():
+            moment[:] = state[name]
+        self.steps = int(state["steps"][0])
+        self._load(self.weights)
+
+    def _moments(self) -> dict[str, np.ndarray]:
+        """The running means of the optimiser, by their names in checkpoints."""
+        (mean,), (square,) = (self.adam.states[name] for name in Adam.NAMES)
+        return {"first_moment": mean, "second_moment": square}
 
     def _load(self, theta) -> None:
         """Hand the parameters, which the optimiser keeps in host memory, to the network."""

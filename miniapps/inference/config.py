@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from miniapps.runner.config import INT32, SEEDS, option, section
-from miniapps.training.config import Images, Model
+from miniapps.training.config import Images, Layers
 
 MOST_IMAGES = 2**16
 
@@ -74,7 +74,7 @@ class InferenceConfig:
     """All options of `python -m miniapps.inference` beside the common ones."""
 
     data: Images = section(Images)
-    model: Model = section(Model)
+    model: Layers = section(Layers)
     requests: Requests = section(Requests)
     inference: Inference = section(Inference)
     seeds: Seeds = section(Seeds)

@@ -10,14 +10,13 @@ from kernels import bits
 from kernels.registry import get
 from miniapps.inference.weights import weights
 from miniapps.layout.owners import contiguous_owner, shuffled
+from miniapps.received.schedule import SCHEDULE
 from miniapps.runner.outcome import Check, Outcome
 from miniapps.trace import fingerprint
 from miniapps.trace.schema import COMPUTE, OTHER
 from miniapps.training import data
 from miniapps.training.models import network
 from miniapps.training.seeds import REQUESTS, generator
-
-SCHEDULE = "schedule.json"
 
 
 def run(ctx) -> Outcome:
@@ -79,7 +78,12 @@ def _show(ctx, answer) -> None:
     schedule = getattr(answer, "schedule", None)
     if schedule is not None and ctx.rank == 0 and ctx.repeat == 0:
         (ctx.directory() / SCHEDULE).write_text(json.dumps(schedule.as_json(), indent=1) + "\n")
-        ctx.log.info("the schedule (%s):\n%s", SCHEDULE, schedule.describe())
+        ctx.log.info(
+            "the schedule (%s; `python -m analysis inference %s --schedule FILE.svg` draws it):\n%s",
+            SCHEDULE,
+            ctx.out,
+            schedule.describe(),
+        )
 
 
 def _outcome(ctx, variant, gathered, labels: np.ndarray) -> Outcome:

@@ -5,7 +5,7 @@ from kernels import registry
 from kernels.guarantees import ChoiceError
 from miniapps.errors import UsageError
 from miniapps.inference.weights import check_weights
-from miniapps.training.data import COUNTS, GRAPHS, load
+from miniapps.training.data import COUNTS, load
 
 
 def backend(config, options) -> str:
@@ -27,11 +27,6 @@ def validate(config, options, size: int) -> None:
         raise UsageError(
             f"--device {options.device}: networks are computed on the CPU here; choose --device cpu"
         )
-    if config.model.name == "graphsage" or name in GRAPHS:
-        raise UsageError(
-            f"--model {config.model.name} --data {name}: a graph is computed as a whole, and here images are asked for "
-            "one by one; choose --model mlp or cnn, and --data fashion, mnist5000, digits or blobs"
-        )
     if size > requests.count:
         raise UsageError(
             f"{size} ranks for {requests.count} requests: every rank answers at least one; raise --requests, or start "
@@ -41,8 +36,6 @@ def validate(config, options, size: int) -> None:
         raise UsageError(
             f"requests.images = {requests.images}: {name} has {COUNTS[name][1]} test images; choose at most so many"
         )
-    if config.model.dropout:
-        raise UsageError("model.dropout: nothing is dropped when a network answers; leave it at 0")
     load(name, config.data.dir, config.seeds.data)
     if config.inference.weights:
         check_weights(config)

@@ -2,7 +2,7 @@
 
 import importlib.util
 
-from kernels.torchops.cases.operations import split_function
+from kernels.torchops.source import require
 from miniapps.errors import UsageError
 
 
@@ -14,7 +14,7 @@ def validate(config, options) -> None:
     if audit.function and audit.operations:
         raise UsageError("--function and --operation are both given: audit one or the other")
     if audit.function:
-        split_function(audit.function)
+        require(audit.function)
     if options.device == "cuda":
         import torch
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from kernels.torchops.verdicts import verdicts
 from miniapps.received import records
 from miniapps.received.regular import Refused, read_bytes
 from miniapps.received.result import digest_of
@@ -16,6 +17,7 @@ from miniapps.received.text import printable
 CERTIFICATE = "certificate.json"
 SCHEMA = 1
 MOST = 64 * 2**20  # bytes: a case takes some 3 kB
+STATEMENTS, CASES = 2**10, 2**13  # each is held against each; torch 2.13 has 48 statements, all cases are 789
 Count = Annotated[int, Meta(ge=0, le=2**40)]
 Name = Annotated[str, Meta(max_length=4096)]
 
@@ -84,8 +86,23 @@ class Statement(msgspec.Struct):
     text: str
 
 
+class Verdict(msgspec.Struct):
+    """What became of a statement, or of an operation that differs and has none (`does` None)."""
+
+    operation: Name
+    does: Name | None
+    backward: bool
+    verdict: Name
+    cases: Count
+    seen: Count
+    trials: Count
+    mode: Name | None
+    why: str
+    text: str
+
+
 class Certificate(msgspec.Struct):
-    """An audit."""
+    """An audit. `verdicts` follow from the statements, the cases and the device: they are there for readers of JSON."""
 
     schema: int
     device: Name
@@ -93,13 +110,15 @@ class Certificate(msgspec.Struct):
     runs: Count
     software: dict[str, str]
     machine: dict[str, Any]
-    statements: list[Statement]
-    cases: list[Case]
+    statements: Annotated[list[Statement], Meta(max_length=STATEMENTS)]
+    cases: Annotated[list[Case], Meta(max_length=CASES)]
+    verdicts: list[Verdict]
 
 
 def read_certificate(path: Path) -> Certificate:
     """The certificate in the file `path`. Raises FileNotFoundError where there is none, OSError where it cannot be
-    read, and Refused where it is damaged, none of ours, or of another schema."""
+    read, and Refused where it is damaged, none of ours, of another schema, or where its verdicts are not those that its
+    statements and cases come to."""
     where = printable(str(path))
     content = records.loads(read_bytes(path, MOST), where)
     if not isinstance(content, dict):
@@ -114,4 +133,24 @@ def read_certificate(path: Path) -> Certificate:
         msgspec.json.encode(certificate)
     except UnicodeEncodeError:  # halves of surrogate pairs, which no text has
         raise Refused(f"{where}: has text that is none; copy it again") from None
+    if wrong := _wrong_verdict(certificate):
+        raise Refused(f"{where}: {wrong}; leave it out, or audit again")
     return certificate
+
+
+def _wrong_verdict(certificate: Certificate) -> str:
+    """The first verdict that its own statements and cases contradict, in words; empty where there is none."""
+    plain = msgspec.to_builtins(certificate)
+    expected = [each.as_dict() for each in verdicts(plain["statements"], plain["cases"], plain["device"])]
+    if len(plain["verdicts"]) != len(expected):
+        return (
+            f"it has {len(plain['verdicts'])} verdicts, and its statements and cases come to {len(expected)}"
+        )
+    for number, (given, own) in enumerate(zip(plain["verdicts"], expected, strict=True)):
+        for key in own:
+            if given[key] != own[key]:
+                return (
+                    f"verdict {number} (of {printable(own['operation'])}) has another {key!r} than its statements and "
+                    "cases come to"
+                )
+    return ""

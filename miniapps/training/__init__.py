@@ -32,11 +32,13 @@ def memory(config, options, size: int):
 
 
 def complete(config, options, size: int) -> None:
-    """Write back the seeds that follow from that of the run, and how the network is called, which the guarantee
-    decides where no option does."""
+    """Write back the seeds that follow from that of the run, the aggregation of inference that follows from that of
+    training, and how the network is called, which the guarantee decides where no option does."""
     from miniapps.training.validate import calls
 
     config.training.calls = calls(config, options)
+    if config.model.aggregate_inference == "same":
+        config.model.aggregate_inference = config.model.aggregate
     for name in ("init", "data", "dropout", "neighbours", "order"):
         if getattr(config.seeds, name) is None:
             setattr(config.seeds, name, options.seed)

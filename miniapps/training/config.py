@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from miniapps.checkpoints.options import Output
 from miniapps.runner.config import HUGE, INT32, SEEDS, option, section
 
-DATA = ("fashion", "mnist5000", "digits", "blobs", "cora")
-MODELS = ("mlp", "cnn", "graphsage")
+IMAGES = ("fashion", "mnist5000", "digits", "blobs")
+DATA = (*IMAGES, "cora")
+NETWORKS = ("mlp", "cnn")  # of images
+MODELS = (*NETWORKS, "graphsage")
 AGGREGATIONS = ("sorted", "fixed-point", "exact", "atomic", "emulated")
 POLICIES = ("fixed", "fastest", "lgreco", "adaprec", "adaprec-poster")
 SAMPLES = 2**20  # of a batch, at most
@@ -19,24 +21,36 @@ def _wires() -> list[str]:
     return [*wires.SUMMARIES, *wires.LOSSY]
 
 
+_OF_IMAGES = (
+    "images: Fashion-MNIST (60,000 + 10,000 of 28 x 28), MNIST-5000 (4,000 + 1,000), digits (1,438 + 359 of 8 x 8), or "
+    "blobs, drawn at random (2,048 + 512 of 8 x 8), which needs no files"
+)
+_OF_LAYERS = "mlp: two hidden layers; cnn: two convolutions, one hidden layer"
+
+
 @dataclass
 class Images:
-    """What is learned."""
+    """Images and their labels."""
 
-    name: str = option(
-        "fashion",
-        help="images: Fashion-MNIST (60,000 + 10,000 of 28 x 28), MNIST-5000 (4,000 + 1,000), digits (1,438 + 359 "
-        "of 8 x 8), or blobs, drawn at random (2,048 + 512 of 8 x 8), which needs no files; or a graph: cora (2,708 "
-        "papers, 140 to learn from, 1,000 to test), for --model graphsage",
-        choices=DATA,
-        flag="--data",
-        effect="source",
-    )
+    name: str = option("fashion", help=_OF_IMAGES, choices=IMAGES, flag="--data", effect="source")
     dir: str = option(
         "",
         role="control",
         flag="--data-dir",
         help="directory of the files; none: where packages install them",
+    )
+
+
+@dataclass
+class Learned(Images):
+    """What is learned: images, or the nodes of a graph."""
+
+    name: str = option(
+        "fashion",
+        help=f"{_OF_IMAGES}; or a graph: cora (2,708 papers, 140 to learn from, 1,000 to test), for --model graphsage",
+        choices=DATA,
+        flag="--data",
+        effect="source",
     )
     features: str = option(
         "raw",
@@ -46,22 +60,28 @@ class Images:
 
 
 @dataclass
-class Model:
-    """The network."""
+class Layers:
+    """A network that is given images."""
 
-    name: str = option(
-        "mlp",
-        help="mlp: two hidden layers; cnn: two convolutions, one hidden layer; graphsage: two layers that add up what "
-        "neighbours in a graph have",
-        choices=MODELS,
-        flag="--model",
-    )
+    name: str = option("mlp", help=_OF_LAYERS, choices=NETWORKS, flag="--model")
     hidden: int = option(128, help="width of hidden layers", minimum=1, maximum=WIDTH, effect="size")
     channels: int = option(
         8,
         help="cnn: channels of the first convolution; the second has twice as many",
         minimum=1,
         maximum=1024,
+    )
+
+
+@dataclass
+class Model(Layers):
+    """A network that learns."""
+
+    name: str = option(
+        "mlp",
+        help=f"{_OF_LAYERS}; graphsage: two layers that add up what neighbours in a graph have",
+        choices=MODELS,
+        flag="--model",
     )
     dropout: float = option(
         0.0,
@@ -85,6 +105,14 @@ class Model:
         choices=AGGREGATIONS,
         role="method",
         flag="--aggregate",
+    )
+    aggregate_inference: str = option(
+        "same",
+        help="graphsage: the order in which neighbours are added up where the network answers and does not learn: in "
+        "evaluations; same: as --aggregate",
+        choices=("same", *AGGREGATIONS),
+        role="method",
+        flag="--aggregate-inference",
     )
 
 
@@ -227,7 +255,7 @@ class Seeds:
     )
     order: int | None = option(
         None,
-        help="orders of arrival of --aggregate emulated; none: --seed",
+        help="orders of arrival where an aggregation is emulated; none: --seed",
         role="method",
         minimum=0,
         maximum=SEEDS,
@@ -255,13 +283,20 @@ class Evaluation:
         minimum=0.0,
         maximum=1.0,
     )
+    outputs: str = option(
+        "sample",
+        help="graphsage: log-probabilities of the last evaluation that are recorded by value: a sample of 256, or all",
+        choices=("sample", "all"),
+        role="control",
+        records=("values:outputs",),
+    )
 
 
 @dataclass
 class TrainingConfig:
     """All options of `python -m miniapps.training` beside the common ones."""
 
-    data: Images = section(Images)
+    data: Learned = section(Learned)
     model: Model = section(Model)
     training: Training = section(Training)
     seeds: Seeds = section(Seeds)

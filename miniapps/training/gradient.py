@@ -49,6 +49,9 @@ class Network:
         self._labels = aligned((most,), np.int64)
         self._mask: np.ndarray | None = None
 
+    def begin(self, step: int, block: int) -> None:
+        """Say which call comes next, to a network that draws something for each."""
+
     def loss(
         self,
         images: np.ndarray,

@@ -5,17 +5,20 @@ nodes alone, whoever owns it, so that no rank waits for another before the gradi
 not depend on who owns what. Fields overlap; what lies in several is computed several times.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 import torch
+from torch.nn.functional import log_softmax
 
 from miniapps.training.data import Graph
 from miniapps.training.gradient import Network
 from miniapps.training.neighbours import Neighbours
-from miniapps.training.seeds import ARRIVAL, generator
+from miniapps.training.seeds import ANSWERS, ARRIVAL, generator
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,20 @@ class Field:
     second: Hood
 
 
-class GraphNetwork(Network):
-    """A `Network` whose images are nodes of `graph`; `aggregate`: the order of additions, a `config.AGGREGATIONS`.
+class Use(Enum):
+    """What a field is for."""
 
-    `seed`: of orders of arrival; each call draws them by what `begin` was told. `neighbours`: which of them are learned
-    from, None for all; those of a network that is evaluated are always all.
+    LEARNING = "learning"
+    JUDGING = "judging"  # a loss that is not learned from, yet decides how learning goes on
+    INFERENCE = "inference"
+
+
+class GraphNetwork(Network):
+    """A `Network` whose images are nodes of `graph`; `aggregate`: the order of additions, a `config.AGGREGATIONS`, and
+    `inference` that of answers, None for the same.
+
+    `seed`: of orders of arrival; each call draws them by its use and what `begin` was told. `neighbours`: which of them
+    are learned from, None for all; those of a network that is evaluated are always all.
     """
 
     def __init__(
@@ -61,48 +73,66 @@ class GraphNetwork(Network):
         aggregate: str,
         seed: int,
         neighbours: Neighbours | None = None,
+        inference: str | None = None,
     ):
         super().__init__(forward, weights, (), most, 1)
-        self._graph, self._aggregate, self._seed, self._neighbours = graph, aggregate, seed, neighbours
-        self._learns = False
+        self._graph, self._seed, self._neighbours = graph, seed, neighbours
+        self._orders = dict.fromkeys(Use, aggregate) | {Use.INFERENCE: inference or aggregate}
+        self._use = Use.JUDGING
         self._ahead: dict[tuple[int, int], Future[Field]] = {}
         self._thread: ThreadPoolExecutor | None = None
         self.begin(0, 0)
 
     def begin(self, step: int, block: int) -> None:
-        """Say which micro-batch of which step comes next."""
+        """Say which micro-batch of which step comes next, or which block of an evaluation after it."""
         self._now = step, block
 
     def ahead(self, step: int, block: int, nodes: np.ndarray) -> None:
         """Let a thread gather the field of a micro-batch that is to be learned from later: the same field."""
         if (step, block) not in self._ahead:
             self._thread = self._thread or ThreadPoolExecutor(1)
-            self._ahead[step, block] = self._thread.submit(self.field, nodes, (step, block), True)
+            self._ahead[step, block] = self._thread.submit(self.field, nodes, Use.LEARNING, (step, block))
 
     def loss(self, *arguments) -> float:
-        self._learns = True
-        try:
+        with self._used_for(Use.LEARNING):
             return super().loss(*arguments)
+
+    def correct(self, *arguments) -> int:
+        with self._used_for(Use.INFERENCE):
+            return super().correct(*arguments)
+
+    def outputs(self, nodes: np.ndarray) -> np.ndarray:
+        """The logarithms of the probabilities of the classes of `nodes`, float32 (n, classes)."""
+        with torch.inference_mode():
+            logits = self._forward(self._tensors, self.field(nodes, Use.INFERENCE), None)
+            return log_softmax(logits, 1).numpy()
+
+    @contextmanager
+    def _used_for(self, use: Use) -> Iterator[None]:
+        before, self._use = self._use, use
+        try:
+            yield
         finally:
-            self._learns = False
+            self._use = before
 
     def _copied(self, images, labels):
         n = len(images)
         self._labels[:n] = labels
-        gathered = self._ahead.pop(self._now, None) if self._learns else None
-        field = gathered.result() if gathered else self.field(images, self._now, self._learns)
+        gathered = self._ahead.pop(self._now, None) if self._use is Use.LEARNING else None
+        field = gathered.result() if gathered else self.field(images, self._use)
         return field, torch.from_numpy(self._labels[:n])
 
-    def field(self, nodes: np.ndarray, now: tuple[int, int] | None = None, learns: bool = False) -> Field:
+    def field(self, nodes: np.ndarray, use: Use, now: tuple[int, int] | None = None) -> Field:
         """The field of `nodes`, which are all different, in the micro-batch `now`, None for that which `begin` told;
-        with `learns` of neighbours that are drawn."""
+        where it is learned from, of neighbours that are drawn."""
         now = now or self._now
-        orders = [self._aggregate] * 2
-        if self._aggregate == "emulated":
-            drawn = generator(self._seed, ARRIVAL, *now).integers(2**63, size=2)
+        orders = [self._orders[use]] * 2
+        if self._orders[use] == "emulated":
+            purpose = ANSWERS if use is Use.INFERENCE else ARRIVAL
+            drawn = generator(self._seed, purpose, *now).integers(2**63, size=2)
             orders = [f"emulated:{seed}" for seed in drawn]
         kept: list[np.ndarray | None] = [None, None]
-        if learns and self._neighbours is not None:
+        if use is Use.LEARNING and self._neighbours is not None:
             kept = [self._neighbours.kept(now[0], hop) for hop in (0, 1)]
         hidden, second = hood(self._graph, nodes, orders[1], kept[0])
         needed, first = hood(self._graph, hidden, orders[0], kept[1])

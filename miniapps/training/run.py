@@ -42,6 +42,7 @@ def run(ctx) -> Outcome:
     trainer.trace_weights()
     trainer.evaluate(going.position)
     reached = min(reached, _reached(trainer, begin))
+    trainer.record_outputs(going.position)
     steps = step - first
     figures = {"accuracy": (trainer.accuracy, ""), "steps": (steps / wall if steps else 0.0, "steps/s")}
     if config.evaluation.target:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-INIT, ORDER, DROPOUT, BLOBS, ARRIVAL, REQUESTS, NEIGHBOURS = range(7)
+INIT, ORDER, DROPOUT, BLOBS, ARRIVAL, REQUESTS, NEIGHBOURS, ANSWERS = range(8)
 
 
 def generator(seed: int, purpose: int, first: int = 0, second: int = 0) -> np.random.Generator:

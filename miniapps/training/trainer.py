@@ -27,11 +27,17 @@ from miniapps.training.neighbours import Neighbours
 from miniapps.training.optimiser import initial, optimiser, rate_at
 
 TEST_BLOCK = 250  # images of a call that evaluates: one shape, whoever makes it
-SAMPLED = 256  # weights, evenly spaced, that an evaluation records
+SAMPLED = 256  # weights, or outputs, evenly spaced, that are recorded by value
 
 
 class NotFinite(RunError):
     """A gradient or a loss is no number."""
+
+
+def sampled(x: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The places of `count` evenly spaced elements of `x` (n,), all where there are no more, and these as float64."""
+    places = np.linspace(0, len(x) - 1, min(count, len(x))).astype(int)
+    return places, x[places].astype(np.float64)
 
 
 class Trainer:
@@ -73,7 +79,8 @@ class Trainer:
             self.network = Network(model.forward, weights, (edge, edge), most, self.data.largest)
         else:
             how = config.model.aggregate, config.seeds.order, self._neighbours(self.data.graph)
-            self.network = GraphNetwork(model.forward, weights, most, self.data.graph, *how)
+            inference = config.model.aggregate_inference
+            self.network = GraphNetwork(model.forward, weights, most, self.data.graph, *how, inference)
         held = data.held_out(config.data.name) & config.training.tries
         self.held, self.learned = np.flatnonzero(held), np.flatnonzero(~held)
         self.batches = Batches(len(self.learned), training.batch, training.micro, config.seeds.data)
@@ -146,6 +153,7 @@ class Trainer:
         correct = 0
         for block in np.flatnonzero(owner == self.ctx.rank).tolist():
             part = slice(block * TEST_BLOCK, (block + 1) * TEST_BLOCK)
+            self.network.begin(step, block)
             correct += self.network.correct(given.test_images[part], given.test_labels[part])
         self.accuracy = int(self._correct(np.array([[correct]]))[0]) / count
         tracer.event(self.name["evaluate"], start)
@@ -160,11 +168,29 @@ class Trainer:
                     ):
                         tracer.value(name, value, tensor)
 
+    def record_outputs(self, step: int) -> None:
+        """Record what the network answers for every node of a graph, after `step` of the problem; for images nothing.
+
+        Rank 0 asks for all nodes in one call, which takes less than calls for their overlapping fields would.
+        """
+        if self.ctx.rank or not isinstance(self.network, GraphNetwork) or self.data.graph is None:
+            return
+        tracer, start = self.tracer, self.tracer.clock()
+        nodes = np.arange(len(self.data.graph.features))
+        self.network.begin(step, len(nodes))  # no block of an evaluation has this number
+        outputs = self.network.outputs(nodes)
+        predictions = outputs.argmax(1)
+        for name, array in (("outputs", outputs), ("predictions", predictions)):
+            tracer.fingerprint(name, 0, fingerprint(array))
+        tracer.values("predictions", nodes, predictions)
+        count = outputs.size if self.config.evaluation.outputs == "all" else SAMPLED
+        tracer.values("outputs", *sampled(outputs.reshape(-1), count))
+        tracer.event(self.name["evaluate"], start)
+
     def _sample_weights(self) -> None:
         """Record some weights by value: fingerprints tell that runs part, and these how far."""
-        flat = np.concatenate([array.reshape(-1) for array in self.weights])
-        chosen = np.linspace(0, len(flat) - 1, min(SAMPLED, len(flat))).astype(int)
-        self.tracer.values("weights_sample", range(len(chosen)), flat[chosen].astype(np.float64))
+        _, weights = sampled(np.concatenate([array.reshape(-1) for array in self.weights]), SAMPLED)
+        self.tracer.values("weights_sample", range(len(weights)), weights)
 
     def held_out_loss(self) -> float:
         """The mean loss of the images that are held out. Collective."""
@@ -173,6 +199,7 @@ class Trainer:
         owner = contiguous_owner(-(-count // TEST_BLOCK), self.ctx.size)
         for block in np.flatnonzero(owner == self.ctx.rank).tolist():
             chosen = self.held[block * TEST_BLOCK : (block + 1) * TEST_BLOCK]
+            self.network.begin(self.tracer.step, block)
             losses += self.network.loss_alone(given.images[chosen], given.labels[chosen])
         return float(self._held_out(losses)[0]) / count
 
@@ -240,8 +267,7 @@ class Trainer:
         """The sum of the losses of micro-batches, in one call, whose gradients `take` gets."""
         given, config = self.data, self.config
         chosen = self._chosen(step, blocks)
-        if isinstance(self.network, GraphNetwork):
-            self.network.begin(step, blocks[0])
+        self.network.begin(step, blocks[0])
         dropped = self._dropped(step, blocks) if config.model.dropout > 0.0 else None
         return self.network.loss(given.images[chosen], given.labels[chosen], dropped, take)
 

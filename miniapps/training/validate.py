@@ -70,11 +70,15 @@ def _require_graph(config, options) -> None:
             f"model.neighbours, model.second_neighbours: --data {name} has no neighbours; leave them at 0, or choose "
             "--deck graphsage"
         )
-    if name in GRAPHS and model.aggregate == "atomic" and options.guarantee != "none":
-        raise ChoiceError(
-            f"--aggregate atomic meets guarantee none, below {options.guarantee}: additions come as threads arrive; "
-            "choose sorted, fixed-point or exact, or emulated, whose order a seed draws"
-        )
+    for flag, order in (
+        ("--aggregate", model.aggregate),
+        ("--aggregate-inference", model.aggregate_inference),
+    ):
+        if name in GRAPHS and order == "atomic" and options.guarantee != "none":
+            raise ChoiceError(
+                f"{flag} atomic meets guarantee none, below {options.guarantee}: additions come as threads arrive; "
+                "choose sorted, fixed-point or exact, or emulated, whose order a seed draws"
+            )
 
 
 def _shapes(config) -> dict[str, tuple[int, ...]]:

@@ -1,15 +1,37 @@
 """Runs that answer requests, written by the real tracer from numbers that a test gives, with times that are known."""
 
+import json
 from unittest import mock
 
+from miniapps.received.schedule import SCHEDULE
 from miniapps.trace import Tracer
 from miniapps.trace.schema import COMPUTE, rank_file
 from tests.analysis.synthetic import METHOD, Clock, attributes, write_result
 
 
-def write_answers(out, results, ms, backend="eager", guarantee="none"):
+def schedule(*shares, tile=4):
+    """The document of a schedule: a kernel for each share, which hands a buffer of 1 KiB to the next; two places."""
+    kernels = [
+        {"kernel": f"linear {k}", "per": "tile" if k else "sample", "share": share}
+        for k, share in enumerate(shares)
+    ]
+    buffers = [
+        {"name": f"b{k}", "offset": 1024 * tile * (k % 2), "bytes": 1024, "samples": tile, "written": k, "read": k + 1,
+         "first": k, "last": k + 1}
+        for k in range(len(shares) - 1)
+    ]  # fmt: skip
+    return {
+        "tile": tile,
+        "kernels": kernels,
+        "buffers": buffers,
+        "price": {"flops_per_byte": 2.0},
+        "more": [],
+    }
+
+
+def write_answers(out, results, ms, backend="eager", guarantee="none", schedule=None):
     """Write a run into the new directory `out` and return it: `results` of each image, `ms` milliseconds of each
-    request."""
+    request, the document of its `schedule`."""
     out.mkdir(parents=True)
     method = METHOD | {"run.guarantee": guarantee, "inference.backend": backend}
     given = {"app": "inference", "run_id": str(out), "method": method}
@@ -26,4 +48,6 @@ def write_answers(out, results, ms, backend="eager", guarantee="none"):
             tracer.value("results_per_image", count, image)
         tracer.close()
     write_result(out)
+    if schedule:
+        (out / SCHEDULE).write_text(json.dumps(schedule))
     return out

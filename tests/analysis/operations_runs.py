@@ -1,5 +1,6 @@
 """Certificates of audits, of cases that a test gives, beside traces that hold what they say."""
 
+from kernels.torchops.verdicts import verdicts
 from miniapps.received.certificate import CERTIFICATE, SCHEMA
 from miniapps.received.result import written
 from tests.analysis.synthetic import write_run
@@ -42,7 +43,8 @@ def write_audit(out, cases, statements=(), torch="2.13.0", run_id=None, **more):
     write_run(out, size=1, app="operations", run_id=run_id or str(out))
     content = {
         "schema": SCHEMA, "device": "cpu", "seed": 1, "runs": 3, "software": {"torch": torch, "configuration": ""},
-        "machine": {"cpu": "a", "cores": 2}, "statements": list(statements), "cases": list(cases), "verdicts": [],
+        "machine": {"cpu": "a", "cores": 2}, "statements": list(statements), "cases": list(cases), **more,
     }  # fmt: skip
-    (out / CERTIFICATE).write_text(written(content | more))
+    judged = [each.as_dict() for each in verdicts(statements, cases, content["device"])]
+    (out / CERTIFICATE).write_text(written({"verdicts": judged} | content))
     return out

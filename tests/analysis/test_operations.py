@@ -1,16 +1,22 @@
 """Audits: sensitivity, documentation against what was seen, certificates compared; on terminal, page and as CSV."""
 
+import json
+
 import pytest
 
 from analysis.__main__ import main
+from analysis.headline import headline
 from analysis.load.frames import load
 from analysis.operations.compare import differences
 from analysis.operations.frames import audits
 from analysis.operations.tables import study
+from analysis.overview import Overview
 from analysis.report.build import build
-from miniapps.received.certificate import read_certificate
+from miniapps.received.certificate import CERTIFICATE, read_certificate
+from miniapps.received.regular import Refused
+from miniapps.received.result import written
 from tests.analysis.operations_runs import case, refused, statement, write_audit
-from tests.analysis.synthetic import write_run
+from tests.analysis.synthetic import flip_bit, write_run
 
 
 @pytest.fixture
@@ -55,8 +61,49 @@ def test_the_terminal_says_the_verdict_and_what_could_not_be_audited(run, capsys
 def test_the_report_has_the_heat_map_and_the_tables(run):
     report = build(load([run]))
     assert "Operations: what their bits depend on" in report.html
+    assert report.verdict == verdict_on(run)
     [figure] = [figure for figure in report.figures if figure.name == "operations"]
     assert set(figure.data["operation"]) == {"take", "put_", "dot"}
+
+
+def verdict_on(run):
+    """As a report begins."""
+    overview = Overview(load([run]))
+    return str(headline(overview.groups, overview.frames, overview.findings))
+
+
+def test_the_verdict_of_a_report_on_an_audit_says_what_differs_and_what_the_documentation_lacks(run):
+    assert verdict_on(run) == (
+        "DIFFERS: 3 operations audited: 2 of 4 cases differ from run to run, 1 more with threads, batch, position, "
+        "address or process, 1 could not be audited; statements of torch's documentation: 1 missing, 1 true."
+    )
+
+
+def test_the_verdict_of_an_audit_in_which_nothing_differs_says_so(tmp_path):
+    out = write_audit(tmp_path / "a", [case("dot", threads=1)])
+    assert (
+        build(load([out])).verdict
+        == "IDENTICAL: 1 operation audited: none of 1 case differs from run to run."
+    )
+
+
+def test_the_verdict_of_an_audit_stands_beside_that_of_other_runs(run, tmp_path):
+    """The worst of both is the badge; both are in the sentence."""
+    audited = "3 operations audited: 2 of 4 cases differ from run to run"
+    for name in ("b", "c"):
+        write_run(tmp_path / name, size=2, guarantee="layout")
+    verdict = verdict_on(tmp_path)
+    assert verdict.startswith(f"DIFFERS: {audited}")
+    assert "2 runs on 2 ranks gave the same result, to the last bit" in verdict
+    write_run(
+        tmp_path / "d", size=2, guarantee="layout", change=lambda repeat, step, field: flip_bit(field, 3)
+    )
+    verdict = verdict_on(tmp_path)
+    assert verdict.startswith("BROKEN PROMISE") and audited in verdict
+
+
+def test_an_audit_of_nothing_has_nothing_to_say(tmp_path):
+    assert verdict_on(write_audit(tmp_path / "a", [refused("svd")])).startswith("NOTHING TO COMPARE")
 
 
 def test_runs_without_a_certificate_are_named(tmp_path, capsys):
@@ -72,6 +119,30 @@ def test_a_damaged_certificate_is_named_and_the_others_are_used(run, tmp_path, c
     assert main(["operations", str(tmp_path)]) == 0
     printed = capsys.readouterr()
     assert "another hash" in printed.err and "4 cases of 3 operations" in printed.out
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        (lambda verdicts: verdicts[:-1], "it has 2 verdicts, and its statements and cases come to 3"),
+        (lambda verdicts: [verdicts[0] | {"verdict": "false"}, *verdicts[1:]], "verdict 0 .* has another 'verdict'"),
+        (lambda verdicts: [*verdicts[:2], verdicts[2] | {"mode": "does not help"}], "verdict 2 .* another 'mode'"),
+        (lambda verdicts: verdicts[::-1], "verdict 0 "),
+        (lambda verdicts: [None, *verdicts[1:]], "not what this program writes"),
+    ],
+)  # fmt: skip
+def test_verdicts_that_contradict_their_cases_are_refused_even_under_a_right_seal(run, changed, reason):
+    path = run / CERTIFICATE
+    content = json.loads(path.read_text())
+    del content["digest"]
+    path.write_text(written(content | {"verdicts": changed(content["verdicts"])}))
+    with pytest.raises(Refused, match=reason):
+        read_certificate(path)
+
+
+def test_a_case_that_throws_although_it_is_said_to_act_makes_the_statement_false(tmp_path):
+    out = write_audit(tmp_path / "a", [case("put_", throws="not deterministic")], [statement("put_")])
+    assert audits(load([out])).stated["verdict"].tolist() == ["false"]
 
 
 def test_certificates_differ_in_what_differs(run, tmp_path):

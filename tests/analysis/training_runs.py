@@ -4,7 +4,7 @@ from unittest import mock
 
 import numpy as np
 
-from miniapps.trace import Tracer
+from miniapps.trace import Tracer, fingerprint
 from miniapps.trace.schema import COLLECTIVE, COMPUTE, OTHER, rank_file
 from tests.analysis.synthetic import METHOD, Clock, attributes, write_result
 
@@ -15,14 +15,14 @@ OPTIONS = {"training.wire": {"effect": "reduction"}, "run.fault": {"effect": "fa
 
 def write_training(
     out, accuracy, seed=1, wire="as is", rate=0.05, *, seeds=None, loss=None, size=2, every=10, ms=2.0, nbytes=1000,
-    ordering="direct", policy=None, values=None, choices=None, problem=None, complete=True, timed=True, result=True,
-    method=None, **more,
+    ordering="direct", policy=None, values=None, choices=None, prints=None, problem=None, complete=True, timed=True,
+    result=True, method=None, **more,
 ):  # fmt: skip
     """Write a run into the new directory `out` and return it.
 
     `accuracy`: after `every`, 2 `every`, ... steps of `ms` milliseconds, in which a rank's all-reduce carries `nbytes`;
     `loss` of each step; `seeds` {name: seed}, else all are `seed`; `values` [(step, name, block, number)]; `choices`
-    [(step, name, block, choice, score)], after that step.
+    [(step, name, block, choice, score)], after that step; `prints` [(step, name, block, array)] to be hashed.
     """
     out.mkdir(parents=True)
     steps = every * len(accuracy)
@@ -54,6 +54,9 @@ def write_training(
                     _step(tracer, clock, ms * (1 if rank else 0.5), nbytes)
                 if rank == 0:
                     _record(tracer, step, loss, values or [])
+                    for at, name, block, array in prints or []:
+                        if at == step:
+                            tracer.fingerprint(name, block, fingerprint(array))
                     _choose(tracer, step, choices or [])
                 if step % every == 0:
                     _evaluate(tracer, clock, timed)
@@ -100,6 +103,8 @@ def _evaluate(tracer, clock, timed):
 def study_of(root):
     """Two wires at two rates and a policy, three seeds each: every table of the analysis has rows."""
     gain = {"as is": 0.0, "fp8": -0.001, "table:n=1": -0.2}
+    orders = {"model.aggregate": "sorted", "model.aggregate_inference": "sorted"}
+    outputs = [(30, "outputs", 0, np.zeros(2))]
     for seed in (1, 2, 3):
         luck = 0.002 * seed
         for wire, more in gain.items():
@@ -114,7 +119,7 @@ def study_of(root):
                 write_training(
                     root / f"{wire.partition(':')[0].replace(' ', '-')}-{seed}-{rate}", [0.3 + luck, 0.6, end], seed,
                     wire, rate, values=[*(quality if more else ()), *weights], nbytes=1000 if wire == "as is" else 250,
-                    ms=2.0 if wire == "as is" else 1.0,
+                    ms=2.0 if wire == "as is" else 1.0, method=orders, prints=outputs,
                 )  # fmt: skip
         tasks = [(0, "fp8", "beginning", "trial fp8"), (5, "sign", "beginning", "trial sign")]
         tasks += [(step, "fp8", "trial fp8", f"segment {step}") for step in (10, 15, 20, 25)]
@@ -124,4 +129,4 @@ def study_of(root):
             for name, choice in zip(("wire", "begin", "end"), choices, strict=True)
         ]
         write_training(root / f"policy-{seed}", [0.3, 0.6, 0.76 + luck], seed, policy="adaprec", choices=chosen,
-                       values=[(15, "curve_error", -1, 0.01)])  # fmt: skip
+                       method=orders, values=[(15, "curve_error", -1, 0.01)])  # fmt: skip

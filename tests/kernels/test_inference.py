@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from functools import cache
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -15,8 +17,9 @@ from kernels.guarantees import ChoiceError
 from kernels.inference.graph import Node, Unsupported
 from kernels.inference.lower import plan
 from kernels.inference.reference import evaluate
-from kernels.inference.schedule import LEVELS
+from kernels.inference.schedule import FLOPS_PER_BYTE, LEVELS
 from kernels.inference.static import Static
+from miniapps.received.schedule import read_schedule
 
 from .inference_cases import closure, cnn, convolution, graph, hard, mlp, normal, same, window
 
@@ -307,6 +310,34 @@ def test_costs_are_those_of_the_network():
     assert cost["flops"] == products + pooling
     assert cost["weights"] == 4 * 54_314
     assert (cost["bytes_in"], cost["bytes_out"]) == (4 * 784, 40)
+
+
+def test_the_price_of_a_kernel_is_the_longer_of_its_operations_and_its_bytes():
+    kernels = {kernel.text: kernel for kernel in made("cnn")[1].kernels}
+    assert kernels["pad"].price(16) == 16 * kernels["pad"].bytes()
+    second = kernels["conv 8 to 16, 5 x 5 relu"]
+    assert second.price(16) == 16 * second.flops / FLOPS_PER_BYTE
+    linear = kernels["linear 784 to 64 relu"]
+    assert linear.price(1) == linear.bytes() + linear.weights, "weights are read once for a tile"
+    assert linear.price(16) == 16 * linear.flops / FLOPS_PER_BYTE
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_buffers_that_are_kept_at_once_do_not_share_memory(name, tmp_path):
+    """As the document says, from which the picture is drawn; buffers that are not kept at once do share it."""
+    (tmp_path / "schedule.json").write_text(json.dumps(made(name)[1].as_json()))
+    drawn = read_schedule(tmp_path / "schedule.json")
+    assert sum(kernel.share for kernel in drawn.kernels) == pytest.approx(1.0)
+    shared = 0
+    for one, other in combinations(drawn.buffers, 2):
+        at_once = one.first <= other.last and other.first <= one.last
+        apart = any(
+            first.offset + first.bytes * first.samples <= second.offset
+            for first, second in ((one, other), (other, one))
+        )
+        assert apart or not at_once
+        shared += not apart
+    assert shared
 
 
 def test_a_schedule_is_a_table_and_a_document():

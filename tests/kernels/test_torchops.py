@@ -247,6 +247,7 @@ def counts(x, w):
     global calls; calls += 1
     return x * calls
 def fails(x, w): raise KeyError("mine")
+def one(x, w): return x * 2
 """
 
 
@@ -254,11 +255,11 @@ def fails(x, w): raise KeyError("mine")
 def mine(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(MINE)
-    return lambda name, what="audit": answer(
+    return lambda name, what="audit", direction="forward": answer(
         {
             "what": what,
             "file": f"mine.py:{name}",
-            "direction": "forward",
+            "direction": direction,
             "seed": 1,
             "device": "cpu",
             "runs": 3,
@@ -280,9 +281,15 @@ def test_side_effects_are_named(mine):
     torch.set_num_threads(threads)
 
 
+def test_an_argument_that_a_function_leaves_alone_has_no_gradient(mine):
+    assert mine("one", direction="backward")["audit"]["runs"]["distinct"] == 1
+
+
 def test_random_numbers_are_seen_and_are_not_called_another_order_of_additions(mine):
     state, python = torch.get_rng_state(), random.getstate()
     got = mine("draws")
+    random.seed()  # as another process would begin
+    assert mine("draws", "digest")["audit"]["digest"] == got["audit"]["digest"]
     torch.set_rng_state(state)
     random.setstate(python)
     assert got["effects"]["random"] == ["torch", "random"]
@@ -316,6 +323,9 @@ def test_what_goes_wrong_in_it_is_the_answer(mine, name, reason):
         ("mine.py", "", "write FILE.py:FUNCTION"),
         ("other.py:f", "", "there is no file"),
         ("mine.py:f", "f = len", "no function 'inputs'"),
+        ("mine.py:f", "inputs = f = 1", "no function 'f'"),
+        ("mine.py:f", "def f(:", "mine.py, line 1: SyntaxError"),
+        ("mine.py:f", "f = '\0'", "mine.py"),
         ("mine.py:f", "f = len\ndef inputs(s): return ['a']", "arrays of numbers"),
         (
             "mine.py:f",

@@ -1,26 +1,11 @@
 """The optimisers are Adam and momentum SGD. In one file, since importing torch.optim takes seconds."""
 
 import numpy as np
+import pytest
 import torch
 
-from miniapps.coupled.adam import Adam
-from miniapps.training.optimiser import Adam as AdamOfTensors
-from miniapps.training.optimiser import MomentumSGD, rate_at
-
-
-def test_adam_follows_torchs_to_single_precision():
-    rng = np.random.default_rng(1)
-    theta = rng.standard_normal(50).astype(np.float32)
-    oracle = torch.tensor(theta, dtype=torch.float64, requires_grad=True)
-    reference = torch.optim.Adam([oracle], lr=0.01)
-    adam = Adam(theta, 0.01)
-    for _ in range(200):
-        gradient = rng.standard_normal(50).astype(np.float32)
-        adam.step(gradient)
-        oracle.grad = torch.tensor(gradient, dtype=torch.float64)
-        reference.step()
-    # 200 steps of 0.01, each rounded to single precision
-    np.testing.assert_allclose(adam.theta, oracle.detach().numpy(), rtol=0, atol=200 * 2.0**-24 * 4)
+from miniapps.learning.optimisers import Adam, MomentumSGD
+from miniapps.training.optimiser import rate_at
 
 
 def test_momentum_sgd_follows_torchs():
@@ -41,11 +26,13 @@ def test_momentum_sgd_follows_torchs():
         np.testing.assert_allclose(weight, oracle.detach().numpy(), rtol=0, atol=steps * 4 * 2.0**-24)
 
 
-def test_adam_of_tensors_follows_torchs_with_decay():
+@pytest.mark.parametrize("reciprocal", [False, True])
+@pytest.mark.parametrize("decay", [0.0, 5e-4])
+def test_adam_follows_torchs_to_single_precision(reciprocal, decay):
     rng = np.random.default_rng(1)
     weights = [rng.standard_normal((5, 7)).astype(np.float32), rng.standard_normal(9).astype(np.float32)]
     oracles = [torch.tensor(w, dtype=torch.float64, requires_grad=True) for w in weights]
-    reference, adam = torch.optim.Adam(oracles, lr=0.01, weight_decay=5e-4), AdamOfTensors(weights, 5e-4)
+    reference, adam = torch.optim.Adam(oracles, lr=0.01, weight_decay=decay), Adam(weights, decay, reciprocal)
     for step in range(1, 201):
         drawn = [rng.standard_normal(w.shape).astype(np.float32) for w in weights]
         for oracle, gradient in zip(oracles, drawn, strict=True):
@@ -55,3 +42,15 @@ def test_adam_of_tensors_follows_torchs_with_decay():
     for weight, oracle in zip(weights, oracles, strict=True):
         # 200 steps of 0.01, each rounded to single precision
         np.testing.assert_allclose(weight, oracle.detach().numpy(), rtol=0, atol=200 * 2.0**-24 * 4)
+
+
+def test_both_forms_of_adam_round_differently():
+    """So that an application which changes its form changes its bits, and the recorded ones show it."""
+    weights = [[np.zeros(50, np.float32)] for _ in range(2)]
+    optimisers = [Adam(each, reciprocal=form) for each, form in zip(weights, (False, True), strict=True)]
+    rng = np.random.default_rng(1)
+    for step in range(1, 21):
+        gradient = rng.standard_normal(50).astype(np.float32)
+        for adam in optimisers:
+            adam.step([gradient], 1.0, 0.01, step)
+    assert weights[0][0].tobytes() != weights[1][0].tobytes()

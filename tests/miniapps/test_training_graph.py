@@ -8,10 +8,11 @@ import torch
 from mpi4py import MPI
 
 from miniapps.runner.main import main
+from miniapps.trace import read
 from miniapps.training import APP, data
 from miniapps.training.config import Model
 from miniapps.training.gradient import aligned
-from miniapps.training.graph import GraphNetwork
+from miniapps.training.graph import GraphNetwork, Use
 from miniapps.training.models import graphsage
 from miniapps.training.neighbours import Neighbours
 from miniapps.training.optimiser import initial
@@ -44,7 +45,8 @@ def sage(given, aggregate="sorted", seed=1):
 
 def logits(network, weights, nodes):
     with torch.inference_mode():
-        return graphsage.forward([torch.from_numpy(w) for w in weights], network.field(nodes)).numpy()
+        field = network.field(nodes, Use.INFERENCE)
+        return graphsage.forward([torch.from_numpy(w) for w in weights], field).numpy()
 
 
 def by_dense_matrices(given, weights):
@@ -92,11 +94,56 @@ def test_an_order_of_arrival_is_that_of_seed_step_and_block():
     for seed, step, block in ((1, 1, 0), (1, 1, 0), (2, 1, 0), (1, 2, 0), (1, 1, 1)):
         network, _ = sage(given, "emulated", seed)
         network.begin(step, block)
-        field = network.field(np.arange(NODES))
+        field = network.field(np.arange(NODES), Use.LEARNING)
         results.setdefault((seed, step, block), set()).add((field.first.order, field.second.order))
         assert field.first.order != field.second.order
     assert [len(orders) for orders in results.values()] == [1, 1, 1, 1]
     assert len(set.union(*results.values())) == 4
+
+
+def test_training_and_inference_add_in_orders_of_their_own():
+    given = graph()
+    _, weights = sage(given)
+    fixed_first = GraphNetwork(graphsage.forward, weights, NODES, given, "sorted", 1, inference="emulated")
+    fixed_last = GraphNetwork(graphsage.forward, weights, NODES, given, "emulated", 1, inference="exact")
+    both = GraphNetwork(graphsage.forward, weights, NODES, given, "emulated", 1)
+
+    def orders(network, use):
+        field = network.field(np.arange(NODES), use, (1, 0))
+        return field.first.order, field.second.order
+
+    for use in (Use.LEARNING, Use.JUDGING):
+        assert orders(fixed_first, use) == ("sorted", "sorted")
+        assert orders(fixed_last, use) == orders(both, use)
+    assert orders(fixed_last, Use.INFERENCE) == ("exact", "exact")
+    assert orders(fixed_first, Use.INFERENCE) == orders(both, Use.INFERENCE)
+    drawn = [*orders(both, Use.LEARNING), *orders(both, Use.INFERENCE)]
+    assert len(set(drawn)) == 4 and all(order.startswith("emulated:") for order in drawn)
+
+
+def test_what_is_asked_of_a_network_decides_in_which_order_it_adds():
+    """An order of an unknown name cannot be computed: what passes was added in the other one."""
+    given, nodes, labels = graph(), np.arange(NODES), np.arange(NODES) % 7
+    _, weights = sage(given)
+    learns = GraphNetwork(graphsage.forward, weights, NODES, given, "sorted", 1, inference="nowhere")
+    answers = GraphNetwork(graphsage.forward, weights, NODES, given, "nowhere", 1, inference="sorted")
+    assert learns.loss(nodes, labels, None, lambda *_: None) > 0 and learns.loss_alone(nodes, labels) > 0
+    for call in (lambda: learns.correct(nodes, labels), lambda: learns.outputs(nodes)):
+        with pytest.raises(Exception, match="nowhere"):
+            call()
+    assert answers.correct(nodes, labels) >= 0 and len(answers.outputs(nodes)) == NODES
+    for call in (lambda: answers.loss(nodes, labels, None, None), lambda: answers.loss_alone(nodes, labels)):
+        with pytest.raises(Exception, match="nowhere"):
+            call()
+
+
+def test_outputs_are_logarithms_of_probabilities():
+    given = graph()
+    network, weights = sage(given)
+    outputs, expected = network.outputs(np.arange(NODES)), by_dense_matrices(given, weights)
+    assert outputs.dtype == np.float32
+    np.testing.assert_allclose(np.exp(outputs.astype(float)).sum(1), 1, rtol=1e-6)
+    np.testing.assert_allclose(outputs - outputs[:, :1], expected - expected[:, :1], rtol=0, atol=6e-6)
 
 
 def run(tmp_path, *options, name="run"):
@@ -117,6 +164,8 @@ def test_a_graph_without_its_network_or_its_file_is_refused_with_what_helps(tmp_
     assert "damaged, or another version" in capsys.readouterr().err
     assert run(tmp_path, "--aggregate", "atomic", "--guarantee", "layout") == 2
     assert "--aggregate atomic meets guarantee none" in capsys.readouterr().err
+    assert run(tmp_path, "--aggregate-inference", "atomic", "--guarantee", "layout") == 2
+    assert "--aggregate-inference atomic meets guarantee none" in capsys.readouterr().err
 
 
 @needs_cora
@@ -213,3 +262,41 @@ def test_fields_that_are_gathered_ahead_are_the_same(tmp_path):
         assert main(APP, [*argv, *more, "--out", str(tmp_path / name)], MPI.COMM_SELF) == 0
         prints.add(json.loads((tmp_path / name / "result.json").read_text())["fingerprints"][0])
     assert len(prints) == 1
+
+
+# ---- outputs
+
+
+def recorded(out):
+    """({name: fingerprints of the last step}, {name: (blocks, values) of the last step}) of a run."""
+    trace = read(out / "rank-00000.h5")
+    prints, values = trace.tables["fingerprints"], trace.tables["values"]
+    hashes, numbers = {}, {}
+    for number, name in enumerate(trace.names):
+        own = (prints["name"] == number) & (prints["step"] == prints["step"].max())
+        hashes[name] = list(zip(*(prints[key][own].tolist() for key in ("block", "hi", "lo")), strict=True))
+        own = (values["name"] == number) & (values["step"] == values["step"].max())
+        numbers[name] = values["block"][own], values["value"][own]
+    return hashes, numbers
+
+
+@needs_cora
+def test_the_order_of_inference_changes_outputs_and_no_weights(tmp_path):
+    runs = {}
+    for name, more in (
+        ("fixed", ["--set", "evaluation.outputs=all"]),
+        ("drawn", ["--aggregate-inference", "emulated"]),
+        ("again", ["--aggregate-inference", "emulated", "--set", "seeds.order=2"]),
+    ):
+        argv = ["--data-dir", str(CORA.parent), "--guarantee", "layout", "--set", "model.hidden=8", "--steps", "2",
+                "--evaluate-every", "0"]  # fmt: skip
+        assert run(tmp_path, *argv, *more, name=name) == 0
+        runs[name] = recorded(tmp_path / name)
+    assert len({tuple(hashes["weights"]) for hashes, _ in runs.values()}) == 1
+    assert len({tuple(hashes["outputs"]) for hashes, _ in runs.values()}) == 3
+    (places, every), (sample, some) = (runs[name][1]["outputs"] for name in ("fixed", "drawn"))
+    assert places.tolist() == list(range(2708 * 7)) and len(sample) == 256
+    np.testing.assert_allclose(some, every[sample], rtol=1e-5)
+    nodes, predictions = runs["fixed"][1]["predictions"]
+    assert nodes.tolist() == list(range(2708))
+    assert predictions.tolist() == every.reshape(2708, 7).argmax(1).tolist()

@@ -59,7 +59,7 @@ def test_one_hash_for_any_number_of_ranks(tmp_path, reference, library, size, mo
 
 @pytest.mark.skipif(CORA is None, reason="no shared/data/cora.npz")
 @pytest.mark.parametrize("aggregate", ["sorted", "emulated"])
-def test_a_graph_has_one_hash_for_any_number_of_ranks(tmp_path, aggregate):
+def test_a_graph_has_one_hash_and_one_answer_for_any_number_of_ranks(tmp_path, aggregate):
     prints = set()
     for n in (1, 3):
         argv = ["-m", "miniapps.training", "--deck", "graphsage", "--data-dir", str(CORA.parent), *LAYOUT]
@@ -77,6 +77,7 @@ def test_a_graph_has_one_hash_for_any_number_of_ranks(tmp_path, aggregate):
         assert run.returncode == 0, run.stdout + run.stderr
         prints |= set(re.findall(r"FINGERPRINT state=(\w+)", run.stdout))
     assert len(prints) == 1
+    assert compare(load([tmp_path / "1", tmp_path / "3"]), ("1", 0), ("3", 0)).equal
 
 
 @pytest.mark.parametrize(

@@ -108,11 +108,3 @@ def find(name: str) -> Operation:
     """The operation of that name; ChoiceError, which lists them, for another."""
     known("operation", name, [each.name for each in operations()])
     return _operations[name]
-
-
-def split_function(name: str) -> tuple[str, str]:
-    """(path, function) of FILE.py:FUNCTION. Raises ChoiceError for a name of another form."""
-    path, colon, function = name.rpartition(":")
-    if not colon or not path.endswith(".py") or not function.isidentifier():
-        raise ChoiceError(f"{name!r}: write FILE.py:FUNCTION, as in mine.py:function")
-    return path, function

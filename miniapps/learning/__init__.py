@@ -1,0 +1,1 @@
+"""What applications that learn share: optimisers."""
