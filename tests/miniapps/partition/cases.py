@@ -100,6 +100,14 @@ def pointwise(d: Draft) -> str:
     )
 
 
+def twice(d: Draft) -> str:
+    """One value in two places, which may have to be cut in two ways."""
+    n = d.size()
+    x = d.source(n, n)
+    other = d.one_of(x, d.node("aten.permute.default", x, (1, 0)))
+    return d.node(d.one_of("aten.mm.default", "aten.mul.Tensor", "aten.add.Tensor"), x, other)
+
+
 def function(d: Draft) -> str:
     return d.node(
         d.one_of("aten.gelu.default", "aten.relu.default", "aten.tanh.default"), d.source(*d.sizes(1, 4))
@@ -352,26 +360,9 @@ def convolved(d: Draft):
 
 
 FIRST = (
-    *(
-        pointwise,
-        function,
-        view,
-        permute,
-        expand,
-        cat,
-        slice_of,
-        pad,
-        flip,
-        tril,
-        create,
-        matmul,
-        batched,
-        attention,
-    ),
-    *(total, extreme, softmax, softmax_backward, scan, choose, layer_norm, layer_norm_backward, embedding),
-    *(index, index_put, turned, repeated, part_put, rows, sort, pooled),
-    *(embedding_backward, gather, scatter, index_select, convolution, convolution_gradient),
-)
+    pointwise, twice, function, view, permute, expand, cat, slice_of, pad, flip, tril, create, matmul,
+    batched, attention,
+)  # fmt: skip
 
 
 def follow(d: Draft, x: str) -> str:
