@@ -360,8 +360,10 @@ def convolved(d: Draft):
 
 
 FIRST = (
-    pointwise, twice, function, view, permute, expand, cat, slice_of, pad, flip, tril, create, matmul,
-    batched, attention,
+    pointwise, twice, function, view, permute, expand, cat, slice_of, pad, flip, tril, create, matmul, batched,
+    attention, total, extreme, softmax, softmax_backward, scan, choose, layer_norm, layer_norm_backward, embedding,
+    index, index_put, turned, repeated, part_put, rows, sort, pooled, embedding_backward, gather, scatter,
+    index_select, convolution, convolution_gradient,
 )  # fmt: skip
 
 
