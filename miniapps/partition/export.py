@@ -120,26 +120,15 @@ def decompositions() -> dict[Any, Callable]:
 
     aten = torch.ops.aten
     composite: list[Any] = [
-        *(aten.nll_loss_forward, aten.nll_loss_backward, aten.nll_loss2d_forward, aten.nll_loss2d_backward),
-        *(aten.mse_loss, aten.mse_loss_backward, aten.smooth_l1_loss, aten.smooth_l1_loss_backward),
-        *(
-            aten.binary_cross_entropy,
-            aten.binary_cross_entropy_backward,
-            aten.huber_loss,
-            aten.huber_loss_backward,
-        ),
-        *(aten.binary_cross_entropy_with_logits, aten._unsafe_view),
-        *(aten.log_sigmoid_forward, aten.log_sigmoid_backward, aten.linalg_vector_norm, aten.std.correction),
-        *(aten.native_group_norm, aten.native_group_norm_backward, aten.addcmul, aten.addcdiv, aten.stack),
-        *(
-            aten.new_zeros,
-            aten.new_ones,
-            aten.new_full,
-            aten.new_empty,
-            aten.select_backward,
-            aten.slice_backward,
-        ),
-    ]
+        aten.nll_loss_forward, aten.nll_loss_backward, aten.nll_loss2d_forward, aten.nll_loss2d_backward,
+        aten.mse_loss, aten.mse_loss_backward, aten.smooth_l1_loss, aten.smooth_l1_loss_backward,
+        aten.binary_cross_entropy, aten.binary_cross_entropy_backward, aten.huber_loss,
+        aten.huber_loss_backward, aten.binary_cross_entropy_with_logits, aten._unsafe_view,
+        aten.log_sigmoid_forward, aten.log_sigmoid_backward, aten.linalg_vector_norm, aten.std.correction,
+        aten.native_group_norm, aten.native_group_norm_backward, aten.addcmul, aten.addcdiv, aten.stack,
+        aten.new_zeros, aten.new_ones, aten.new_full, aten.new_empty, aten.select_backward,
+        aten.slice_backward,
+    ]  # fmt: skip
     table = dict(get_decompositions(composite))
 
     def mean(x, *, dtype=None):

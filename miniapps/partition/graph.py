@@ -91,6 +91,15 @@ def tensors_in(argument: Any) -> Iterator[str]:
             yield from tensors_in(part)
 
 
+def reading(argument: Any, names: Iterator[str]) -> Any:
+    """The argument with other tensors, one of `names` for each place where `tensors_in` has one."""
+    if isinstance(argument, str) and argument.startswith("%"):
+        return "%" + next(names)
+    if isinstance(argument, tuple):
+        return tuple(reading(part, names) for part in argument)
+    return argument
+
+
 def replace(argument: Any, names: dict[str, str]) -> Any:
     """The argument with other tensors: `names` maps old to new."""
     if isinstance(argument, str) and argument.startswith("%"):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from miniapps.partition.annotate import Annotated, Given, fitted
 from miniapps.partition.axes import Axis, Cut, axes_of, merge, whole
 from miniapps.partition.decide import Decision, decide, placed
-from miniapps.partition.graph import Graph, replace
+from miniapps.partition.graph import Graph, reading
 from miniapps.partition.partials import Partial, place
 from miniapps.partition.propagate import propagate, ruled
 from miniapps.partition.rules.project import Assignment, Axes, cut_of, take
@@ -73,14 +73,8 @@ class Emitter:
         axes: Axes,
         fuse: bool,
     ):
-        self.graph, self.decisions, self.partial, self.reduced, self.fuse = (
-            graph,
-            decisions,
-            partial,
-            reduced,
-            fuse,
-        )
-        self.axes = axes
+        self.graph, self.decisions, self.axes, self.fuse = graph, decisions, axes, fuse
+        self.partial, self.reduced = partial, reduced
         self.views: dict[str, Decision] = {}  # operations that only move elements, by their result
         self.steps: list[Step] = []
         self.values: dict[str, Value] = {
@@ -89,9 +83,8 @@ class Emitter:
         }
         self.totals: dict[str, str] = {}  # of a partial value: the reduced one
         self.recut: dict[tuple[str, Cut], str] = {}
-        self.pending: dict[
-            tuple, list[str]
-        ] = {}  # partial values that will be reduced, by what can travel together
+        # Partial values that will be reduced, by what can travel together.
+        self.pending: dict[tuple, list[str]] = {}
         self.leaves: dict[str, Cut] = self._held(sources)
 
     def _held(self, sources: dict[str, Cut]) -> dict[str, Cut]:
@@ -139,13 +132,14 @@ class Emitter:
     def compute(self, decision: Decision) -> None:
         """An operation, after what it needs."""
         ruled, node = decision.ruled, decision.ruled.node
-        names: dict[str, str] = {}
+        names: list[str] = []
         inherited: tuple[str, ...] = ()
         for tensor, cut in zip(ruled.read, decision.needs, strict=True):
             if tensor.name in self.partial and tensor.name not in self.reduced:
                 inherited = self.partial[tensor.name][0]
+                names.append(tensor.name)
             else:
-                names[tensor.name] = self.cut_as(tensor.name, cut, node.name)
+                names.append(self.cut_as(tensor.name, cut, node.name))
         over: tuple[str, ...] = ()
         for tensor, cut in zip(ruled.made, decision.gives, strict=True):
             axes, combine = self.partial.get(tensor.name, ((), "sum"))
@@ -162,14 +156,15 @@ class Emitter:
     def step(
         self,
         decision: Decision,
-        names: dict[str, str],
+        names: Sequence[str],
         results: tuple[str, ...],
         over: tuple[str, ...] = (),
         inherited: tuple[str, ...] = (),
     ) -> None:
-        """The step of an operation, on the values that `names` has in the place of its operands."""
+        """The step of an operation, on the values `names` in the place of its operands."""
         node, rule = decision.ruled.node, decision.ruled.rule
-        args, kwargs = replace(node.args, names), tuple((k, replace(v, names)) for k, v in node.kwargs)
+        each = iter(names)
+        args, kwargs = reading(node.args, each), tuple((k, reading(v, each)) for k, v in node.kwargs)
         sized = SIZED.get(operation(node.target))
         if sized is not None:
             args = (*args[:sized], SHAPE, *args[sized + 1 :])
@@ -182,28 +177,26 @@ class Emitter:
                 results,
                 rule.kernel,
                 over,
-                tuple(self.windows(decision, names)),
+                tuple(self.windows(decision, names, results)),
                 rule.fill if set(over) - set(inherited) else None,
                 node.where,
             )
         )
 
-    def windows(self, decision: Decision, names: dict[str, str]) -> Iterable[Window]:
+    def windows(self, decision: Decision, names: Sequence[str], results: Sequence[str]) -> Iterable[Window]:
         """The windows of dims that are cut."""
-        ruled = decision.ruled
-        for reach in ruled.rule.reaches:
+        rule = decision.ruled.rule
+        for reach in rule.reaches:
             dim = decision.assignment.get(reach.label)
             if dim is None or reach.kernel == reach.stride == 1:
                 continue
-            operand = ruled.read[reach.operand]
-            of = (ruled.made if reach.of_result else ruled.read)[reach.of]
-            of_labels = (ruled.rule.results if reach.of_result else ruled.rule.operands)[reach.of]
+            of_labels = (rule.results if reach.of_result else rule.operands)[reach.of]
             axis = dim[0][1]
             assert axis is not None
             yield Window(
-                names.get(operand.name, operand.name),
-                ruled.rule.operands[reach.operand].index((reach.label,)),
-                names.get(of.name, of.name),
+                names[reach.operand],
+                rule.operands[reach.operand].index((reach.label,)),
+                (results if reach.of_result else names)[reach.of],
                 of_labels.index((reach.label,)),
                 axis,
                 reach.kernel,
@@ -240,14 +233,14 @@ class Emitter:
         take(rule, rule.results[0], cut, assignment, self.axes)
         if cut_of(rule.results[0], result.shape, assignment, rule.sizes) != cut:
             return False
-        needed = cut_of(rule.operands[0], source.shape, assignment, rule.sizes)
+        before = cut_of(rule.operands[0], source.shape, assignment, rule.sizes)
         if source.name in self.partial:
             return False
-        if (source.name, needed) not in self.recut and not self.moved(source.name, needed, node):
+        if (source.name, before) not in self.recut and not self.moved(source.name, before, node):
             return False
         new = f"{name}@{sum(known == name for known, _ in self.recut) + 1}"
         self.values[new] = Value(result.shape, result.dtype, cut)
-        self.step(decision, {source.name: self.recut[source.name, needed]}, (new,))
+        self.step(decision, [self.recut[source.name, before]], (new,))
         self.recut[name, cut] = new
         return True
 
@@ -256,15 +249,15 @@ class Emitter:
         axes, combine = self.partial[name]
         dtype = self.values[name].dtype
         waiting = self.pending[axes, combine, dtype]
-        together = waiting if self.fuse else [name]
-        self.pending[axes, combine, dtype] = [other for other in waiting if other not in together]
-        for operand in together:
-            value = self.values[operand]
-            self.totals[operand] = f"{operand}@{combine}"
+        operands = tuple(waiting) if self.fuse else (name,)
+        self.pending[axes, combine, dtype] = [other for other in waiting if other not in operands]
+        for operand in operands:
+            value, total = self.values[operand], f"{operand}@{combine}"
             cut = finer(value.cut, self.leaves.get(operand))
-            self.values[self.totals[operand]] = Value(value.shape, value.dtype, cut)
-        results = tuple(self.totals[operand] for operand in together)
-        self.steps.append(Reduce(node, tuple(together), results, axes, combine, dtype))
+            self.values[total] = Value(value.shape, value.dtype, cut)
+            self.totals[operand] = total
+        results = tuple(self.totals[operand] for operand in operands)
+        self.steps.append(Reduce(node, operands, results, axes, combine, dtype))
 
 
 def needed(steps: Sequence[Step], leaving: Iterable[str]) -> tuple[Step, ...]:

@@ -100,6 +100,14 @@ def pointwise(d: Draft) -> str:
     )
 
 
+def twice(d: Draft) -> str:
+    """One value in two places, which may have to be cut in two ways."""
+    n = d.size()
+    x = d.source(n, n)
+    other = d.one_of(x, d.node("aten.permute.default", x, (1, 0)))
+    return d.node(d.one_of("aten.mm.default", "aten.mul.Tensor", "aten.add.Tensor"), x, other)
+
+
 def function(d: Draft) -> str:
     return d.node(
         d.one_of("aten.gelu.default", "aten.relu.default", "aten.tanh.default"), d.source(*d.sizes(1, 4))
@@ -352,26 +360,11 @@ def convolved(d: Draft):
 
 
 FIRST = (
-    *(
-        pointwise,
-        function,
-        view,
-        permute,
-        expand,
-        cat,
-        slice_of,
-        pad,
-        flip,
-        tril,
-        create,
-        matmul,
-        batched,
-        attention,
-    ),
-    *(total, extreme, softmax, softmax_backward, scan, choose, layer_norm, layer_norm_backward, embedding),
-    *(index, index_put, turned, repeated, part_put, rows, sort, pooled),
-    *(embedding_backward, gather, scatter, index_select, convolution, convolution_gradient),
-)
+    pointwise, twice, function, view, permute, expand, cat, slice_of, pad, flip, tril, create, matmul, batched,
+    attention, total, extreme, softmax, softmax_backward, scan, choose, layer_norm, layer_norm_backward, embedding,
+    index, index_put, turned, repeated, part_put, rows, sort, pooled, embedding_backward, gather, scatter,
+    index_select, convolution, convolution_gradient,
+)  # fmt: skip
 
 
 def follow(d: Draft, x: str) -> str:
@@ -405,13 +398,14 @@ def case(seed: int):
             value = follow(d, value)
     graph = Graph(tuple(d.sources), tuple(d.nodes), value[1:], ())
     axes = cut_axes(rng, [n for source in d.sources for n in source.tensor.shape if n > 1])
+    together = [tuple(axis.name for axis in axes[:2])] if len(axes) > 1 and rng.integers(3) == 0 else []
     annotations = {}
     for place, source in enumerate(d.sources):
-        dims = annotated(rng, source.tensor.shape, axes)
+        dims = annotated(rng, source.tensor.shape, axes, *together)
         if any(dims):
             # Priorities, so that annotations never contradict each other.
             annotations[place] = Annotation(dims, priority=place)
-    return graph, plan(graph, axes, annotations), ranks_of(rng, axes)
+    return graph, plan(graph, axes, annotations, together), ranks_of(rng, axes, *together)
 
 
 def cut_axes(rng, sizes: list[int]) -> tuple[Axis, ...]:
@@ -425,8 +419,8 @@ def cut_axes(rng, sizes: list[int]) -> tuple[Axis, ...]:
     return tuple(found)
 
 
-def annotated(rng, shape: tuple[int, ...], axes: tuple[Axis, ...]) -> tuple[str | None, ...]:
-    """An axis for some dims, each axis once."""
+def annotated(rng, shape: tuple[int, ...], axes: tuple[Axis, ...], together=()) -> tuple[str | None, ...]:
+    """An axis for some dims, each axis once, and one of those that never meet."""
     free = list(axes)
     dims: list[str | None] = []
     for n in shape:
@@ -434,15 +428,27 @@ def annotated(rng, shape: tuple[int, ...], axes: tuple[Axis, ...]) -> tuple[str 
         axis = fitting[rng.integers(len(fitting))] if fitting and rng.integers(3) else None
         dims.append(None if axis is None else axis.name)
         if axis is not None:
-            free.remove(axis)
+            gone = together if axis.name in together else (axis.name,)
+            free = [other for other in free if other.name not in gone]
     return tuple(dims)
 
 
-def ranks_of(rng, axes: tuple[Axis, ...]) -> list[dict[str, tuple[int, ...]]]:
-    """A grid of ranks, with one, two or three along each axis, whose blocks are shuffled; some may have none."""
-    owners = []
-    for axis in axes:
-        owner = rng.integers(0, rng.integers(1, 4), axis.blocks)
-        owners.append([tuple(np.flatnonzero(owner == place).tolist()) for place in range(owner.max() + 1)])
-    names = [axis.name for axis in axes]
-    return [dict(zip(names, blocks, strict=True)) for blocks in product(*owners)] or [{}]
+def ranks_of(rng, axes: tuple[Axis, ...], together=()) -> list[dict[str, tuple[int, ...]]]:
+    """A grid of ranks, with one, two or three along each of its axes, whose blocks are shuffled; some may have none.
+
+    The axes `together` lie along one axis of the grid: nobody has all pairs of their blocks.
+    """
+    groups = [together] if together else []
+    groups += [(axis.name,) for axis in axes if axis.name not in together]
+    blocks = {axis.name: axis.blocks for axis in axes}
+    along = []
+    for group in groups:
+        size = rng.integers(1, 4)
+        owners = {name: rng.integers(0, size, blocks[name]) for name in group}
+        along.append(
+            [
+                {name: tuple(np.flatnonzero(owner == place).tolist()) for name, owner in owners.items()}
+                for place in range(size)
+            ]
+        )
+    return [{name: own for part in parts for name, own in part.items()} for parts in product(*along)]
