@@ -140,6 +140,7 @@ class Writer:
             assert at is not None, f"{step.node}: which partial of {step.operands[k]}"
             variable = variable[at]
         if call.padding and call.padding[k]:
+            assert step.fill is not None, f"{step.node}: what pads {step.operands[k]}"
             function = partial(filled, parts=call.padding[k], value=step.fill)
             variable = self.put(f"{self.constant(function, 'p')}({variable})", [variable])
         part = call.parts[k]
@@ -291,8 +292,8 @@ class Writer:
         total: Total = self.total(step)
         found = self.alone(step, total) if total.reducer is None else self.packed(step, total)
         for k, (operand, result) in enumerate(zip(step.operands, step.results, strict=True)):
-            if step.wanted[k] is not None:
-                kept = Moved(step.node, operand, result, step.wanted[k], ())
+            if (wanted := step.wanted[k]) is not None:
+                kept = Moved(step.node, operand, result, wanted, ())
                 found[k] = self.put(f"{self.constant(self.moved(kept), 'm')}({found[k]})", [found[k]])
             self.variables[result] = found[k]
 

@@ -158,7 +158,7 @@ class Place:
         found = []
         for d, dim in enumerate(cut):
             for k, (n, axis) in enumerate(dim):
-                if axis not in axes:
+                if axis is None or axis not in axes:
                     continue
                 begin, end = sum(self.lengths(n, axis)), self.held(n, axis)
                 if begin < end:

@@ -117,8 +117,10 @@ class Program:
 
     def free(self) -> None:
         """Give back requests and communicators; collective."""
-        for held in (*self.exchanges, *self.totals):
-            held.free()
+        for exchange in self.exchanges:
+            exchange.free()
+        for total in self.totals:
+            total.free()
         for comm in self._comms.values():
             if comm is not None:
                 comm.Free()

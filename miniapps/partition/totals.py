@@ -15,23 +15,24 @@ from math import prod
 
 import numpy as np
 
-from kernels.allreduce import Reduction, plan
+from kernels.allreduce import Reduction, operations, plan
 from kernels.allreduce.schedules.block_tree import children
 from miniapps.partition.place import Rows
 
 FLOATS = ("float32", "float64")
+OPERATIONS = {"sum": operations.SUM, "max": operations.MAX, "min": operations.MIN}
 
 
 def reduction(level: str, combine: str, dtype: str, n: int) -> Reduction:
     """The all-reduce of n elements of partial values under a guarantee."""
-    operation = {"sum": "sum", "max": "max", "min": "min"}[combine]
+    of, operation = np.dtype(dtype), OPERATIONS[combine]
     if level == "none":
-        return Reduction("library", (n,), dtype, operation=operation)
+        return Reduction("library", (n,), of, operation=operation)
     if level == "run":
-        return Reduction("direct", (n,), dtype, operation=operation)
+        return Reduction("direct", (n,), of, operation=operation)
     if level == "exact" and combine == "sum" and dtype in FLOATS:
-        return Reduction("direct", (n,), dtype, accumulation="exact")
-    return Reduction("block-tree", (n,), dtype, operation=operation)
+        return Reduction("direct", (n,), of, accumulation="exact")
+    return Reduction("block-tree", (n,), of, operation=operation)
 
 
 class Total:

@@ -125,7 +125,9 @@ class ScheduleReducer(Reducer):
                 f"{self} expects C-contiguous sums of {len(trees)} subtrees, {self.dtype} {(len(trees), *self.shape)}, "
                 f"got {sums.dtype} {sums.shape}"
             )
-        return self._return(self._run(route.at(sums, self._words), self._total), False)
+        total = self._run(route.at(sums, self._words), self._total)
+        assert total is not None  # of an all-reduce every rank has it
+        return self._return(total, False)
 
     def _reduce(self, contributions):
         return self._reduce_into(contributions, self._total)
