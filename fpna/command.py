@@ -27,7 +27,7 @@ ANALYSIS = ("report", "divergence", "variability", "growth", "components", "sums
 OTHERS = {
     "run": "a program of yours in any language, as it is: mpirun -n 4 fpna run -- ./app",
     "jobs": "campaigns and batch scripts: fpna jobs --help",
-    "kernels": "orderings and sums as instruments: fpna kernels allreduce|sums --help",
+    "kernels": "orderings, sums and products as instruments: fpna kernels allreduce|sums|contract --help",
     "doctor": "what this machine has, what is missing, and how to get it",
     "demo": "runs that differ and runs that agree, and the report on them",
 }

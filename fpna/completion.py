@@ -55,6 +55,8 @@ def _kernels(words: Sequence[str]) -> tuple[argparse.ArgumentParser, int]:
         return import_module("kernels.commands.allreduce").parser(command, "fpna kernels allreduce"), 2
     if name == "sums":
         return import_module("kernels.commands.sums").parser("fpna kernels sums"), 2
+    if name == "contract":
+        return import_module("kernels.commands.contract").parser("fpna kernels contract"), 2
     return _choosing("fpna kernels", COMMANDS), 1
 
 

@@ -8,6 +8,7 @@ from kernels import VERSION
 COMMANDS = {
     "allreduce": "orderings of all-reduces: lists, trees, prices, pictures, measured properties",
     "sums": "ways of adding numbers: lists, trees found from values, worst orders, errors and times",
+    "contract": "products of matrices and convolutions: lists, certificates of what changes their bits",
 }  # modules of kernels.commands
 
 
@@ -28,7 +29,7 @@ def main(argv: list[str] | None = None, prog: str = "python -m kernels") -> int:
         print(VERSION)
         return 0
     if name not in COMMANDS:
-        print(f"{prog}: no {name!r} here: choose {' or '.join(COMMANDS)}", file=sys.stderr)
+        print(f"{prog}: no {name!r} here: choose {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     return import_module(f"kernels.commands.{name}").main(rest, f"{prog} {name}")
 

@@ -157,11 +157,13 @@ def compared(runs: list[Run], reference: Run | None) -> dict:
     return row | {"raw": accuracies}
 
 
-def distances(what: str, first: np.ndarray, others: list[np.ndarray]) -> dict[str, float]:
-    """The medians of V_c and V_ermv of `others` against `first`."""
+def distances(what: str, first: np.ndarray, others: list[np.ndarray]) -> dict[str, float | str]:
+    """The medians of V_c and V_ermv of `others` against `first`; "inf", which JSON has no number for, where a number is
+    0 in `first` alone."""
+    relative = median(float(bits.v_ermv(first, other)[0]) for other in others)
     return {
         f"{what}, V_c": median(float(bits.differ(first, other).mean()) for other in others),
-        f"{what}, V_ermv": median(float(bits.v_ermv(first, other)[0]) for other in others),
+        f"{what}, V_ermv": relative if np.isfinite(relative) else "inf",
     }
 
 

@@ -4,6 +4,7 @@ sums      sums and dot products: the bits of their twins on the CPU; bandwidth, 
 shapes    the launch shapes, and which is fastest
 scatter   scatter-adds: the bits of their definition; time against atomic additions and torch's
 spmv      sparse products: the bits of the CPU; bandwidth against a copy and cuSPARSE
+contract  products of matrices and convolutions: the bits of the CPU; time against cuBLAS
 kernels   block stencils, halo exchange and operators of the flow: the bits of the plain NumPy definition
 coupled   whole runs on one rank, without a launcher
 
@@ -28,6 +29,7 @@ PARTS = {
     "shapes": ("sums", "shape_rows", "Launch shapes"),
     "scatter": ("scatter", "scatter_rows", "Scatter-adds"),
     "spmv": ("spmv", "spmv_rows", "Sparse products"),
+    "contract": ("contract", "contract_rows", "Products and convolutions"),
     "kernels": ("stencil", "kernel_rows", "Block stencils, against one core of the CPU"),
     "coupled": ("coupled", "coupled_rows", "Whole runs, against one core of the CPU"),
 }

@@ -1,1 +1,2 @@
-"""The command lines of `kernels.allreduce` and `kernels.sums`: the only place in `kernels` that knows argparse."""
+"""The command lines of `kernels.allreduce`, `kernels.contract` and `kernels.sums`: the only place in `kernels` that
+knows argparse."""

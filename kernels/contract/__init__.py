@@ -24,6 +24,7 @@ whatever the thread had chosen. See docs/contract.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from kernels.contract import native, pointwise, reference, torch
@@ -31,20 +32,26 @@ from kernels.contract.operands import Array
 from kernels.contract.pointwise import flat
 from kernels.registry import get
 
+from kernels.contract import cupy  # isort: skip  (last: `registry.get` takes the first that can run)
+
 __all__ = [
-    "conv", "conv_input", "conv_weight", "flat", "matmul", "native", "pointwise", "reference", "rowsum", "torch",
+    "conv", "conv_input", "conv_weight", "cupy", "flat", "matmul", "native", "pointwise", "reference", "rowsum",
+    "torch",
 ]  # fmt: skip
+
+
+_variant = cache(get)  # a small product is shorter than the search
 
 
 def matmul(a: Array, b: Array, out: Array | None = None, *, variant: str = "own", **options: Any) -> Array:
     """The product of matrices by the variant of that name, with its options (`threads=1`); see the module."""
-    return get("matmul", variant)(a, b, out, **options)
+    return _variant("matmul", variant)(a, b, out, **options)
 
 
 def conv(x: Array, w: Array, out: Array | None = None, *, variant: str = "own", **options: Any) -> Array:
     """The convolution of images (samples, channels, *spatial) with weights (output channels, channels of a group,
     *window) by the variant of that name; options: `stride`, `dilation`, `padding`, `groups`, `threads`."""
-    return get("conv", variant)(x, w, out, **options)
+    return _variant("conv", variant)(x, w, out, **options)
 
 
 def conv_input(
@@ -57,7 +64,7 @@ def conv_input(
     **options: Any,
 ) -> Array:
     """The gradient of images of spatial shape `size`, from that of the output of `conv` with the same options."""
-    return get("conv_input", variant)(gradient, w, size, out, **options)
+    return _variant("conv_input", variant)(gradient, w, size, out, **options)
 
 
 def conv_weight(
@@ -70,11 +77,11 @@ def conv_weight(
     **options: Any,
 ) -> Array:
     """The gradient of weights with a window of shape `size`, from that of the output of `conv` with these options."""
-    return get("conv_weight", variant)(x, gradient, size, out, **options)
+    return _variant("conv_weight", variant)(x, gradient, size, out, **options)
 
 
 def rowsum(
     x: Array, dims: int | Sequence[int], out: Array | None = None, *, variant: str = "own", **options: Any
 ) -> Array:
     """The sums of x over these dims by the variant of that name, with its options (`threads=1`)."""
-    return get("rowsum", variant)(x, dims, out, **options)
+    return _variant("rowsum", variant)(x, dims, out, **options)

@@ -12,17 +12,9 @@ from typing import Unpack
 import numpy as np
 
 from kernels import _native
-from kernels.contract.operands import Array, written
+from kernels.contract.operands import Array, matrices, pair, summed, written
 from kernels.contract.promises import promised
-from kernels.contract.shapes import (
-    Moves,
-    Window,
-    convolution,
-    input_gradient,
-    matrices,
-    summed,
-    weight_gradient,
-)
+from kernels.contract.shapes import Moves, Window, convolution, input_gradient, weight_gradient
 from kernels.guarantees import known
 from kernels.threads import checked
 
@@ -105,7 +97,8 @@ def conv(
 ) -> Array:
     """y[n, o, p] = the sum over channels c and places t of the window, ascending, of w[o, c, t] x[n, c, p stride +
     t dilation - padding]: fixed by the channels of a group and the window, since zeros outside are terms as others."""
-    xs, ws, of, shape = convolution(x, w, moves)
+    xs, ws = pair("conv", x, w, ("x", "w"))
+    of, shape = convolution(xs.shape, ws.shape, moves)
     run = _runner(of, threads, level)
     return written("conv", lambda y: run("output", xs, _whole(ws), y), shape, (xs, ws), x, out)
 
@@ -127,7 +120,8 @@ def conv_input(
     the window stands at a whole number of strides: fixed by its own place. Positions beyond the output are zeros, and
     terms as others.
     """
-    ys, ws, of, shape = input_gradient(gradient, w, size, moves)
+    ys, ws = pair("conv_input", gradient, w, ("gradient", "w"))
+    of, shape = input_gradient(ys.shape, ws.shape, size, moves)
     run = _runner(of, threads, level)
     return written("conv_input", lambda x: run("input", x, _whole(ws), ys), shape, (ys, ws), gradient, out)
 
@@ -148,7 +142,8 @@ def conv_weight(
     Each element is the sum over samples and positions of the output, ascending in this order: fixed by their number.
     Whoever cuts samples or positions cuts the sum.
     """
-    xs, ys, of, shape = weight_gradient(x, gradient, size, moves)
+    xs, ys = pair("conv_weight", x, gradient, ("x", "gradient"))
+    of, shape = weight_gradient(xs.shape, ys.shape, size, moves)
     run = _runner(of, threads, level)
     return written("conv_weight", lambda w: run("weight", xs, w, ys), shape, (xs, ys), x, out, gaps=False)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+
+from kernels.contract.shapes import Shape, product, stay
 
 if TYPE_CHECKING:
     import torch
@@ -14,18 +17,18 @@ Array: TypeAlias = "np.ndarray | torch.Tensor"
 TYPES = ("float32", "float64")
 
 
-def array_of(x: Any, what: str) -> np.ndarray:
+def array_of(x: Any, what: str, name: str) -> np.ndarray:
     """`x` as an array of NumPy in the same memory: an array, or a tensor on the CPU, of float32 or float64.
 
-    Only what is misaligned or of foreign byte order is copied. TypeError for all else; `what` is its name there.
+    Only what is misaligned or of foreign byte order is copied. TypeError for all else, with operation and name.
     """
-    x = _memory(x, what)
+    x = _memory(x, what, name)
     return x if _plain(x) else x.astype(x.dtype.newbyteorder("="), order="C")
 
 
 def pair(what: str, a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> tuple[np.ndarray, np.ndarray]:
     """Both operands as arrays; TypeError unless they have one type."""
-    x, y = array_of(a, f"{what}: {names[0]}"), array_of(b, f"{what}: {names[1]}")
+    x, y = array_of(a, what, names[0]), array_of(b, what, names[1])
     if x.dtype != y.dtype:
         raise TypeError(
             f"{what}: {names[0]} is of {x.dtype} and {names[1]} of {y.dtype}: convert one to the type of the other"
@@ -33,10 +36,32 @@ def pair(what: str, a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> tupl
     return x, y
 
 
+def matrices(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray, Shape]:
+    """Both operands of a product, with equal leading dims, by strides of 0 if need be, and its shape."""
+    x, y = pair("matmul", a, b)
+    shape = product(x.shape, y.shape)
+    if x.shape[:-2] != y.shape[:-2]:
+        x = np.broadcast_to(x, (*shape[:-2], *x.shape[-2:]))
+        y = np.broadcast_to(y, (*shape[:-2], *y.shape[-2:]))
+    return x, y, shape
+
+
+def summed(x: Any, dims: int | Sequence[int]) -> tuple[np.ndarray, np.ndarray, Shape]:
+    """x, its elements as (elements that stay, elements that are summed), and the shape of the sums.
+
+    A view where strides allow it, else a copy.
+    """
+    xs = array_of(x, "rowsum", "x")
+    left, gone = stay(xs.shape, dims)
+    shape = tuple(xs.shape[d] for d in left)
+    rows = xs.transpose(*left, *gone).reshape(math.prod(shape), math.prod(xs.shape[d] for d in gone))
+    return xs, rows, shape
+
+
 def written(
     what: str,
     compute: Callable[[np.ndarray], None],
-    shape: tuple[int, ...],
+    shape: Shape,
     operands: tuple[np.ndarray, ...],
     given: Array,
     out: Array | None,
@@ -53,7 +78,7 @@ def written(
         target = np.empty(shape, dtype)
         compute(target)
         return like(target, given)
-    memory = _memory(out, f"{what}: out")
+    memory = _memory(out, what, "out")
     if memory.dtype != dtype or memory.shape != shape:
         raise ValueError(
             f"{what}: out is {memory.dtype} of shape {memory.shape}; {dtype} of shape {shape} is expected"
@@ -78,21 +103,31 @@ def like(x: np.ndarray, given: Array) -> Array:
     return torch.from_numpy(x)
 
 
-def _memory(x: Any, what: str) -> np.ndarray:
-    """The same memory as an array of NumPy."""
-    if isinstance(x, np.ndarray):
-        name = x.dtype.name
-    elif not (hasattr(x, "device") and hasattr(x, "detach")):
-        raise TypeError(f"{what} is {type(x).__name__}: an array of NumPy or a tensor of torch is expected")
-    elif x.device.type != "cpu":
-        raise TypeError(f"{what} is on {x.device}: only tensors on cpu are taken; `.cpu()` copies one there")
-    else:
-        name = str(x.dtype).removeprefix("torch.")
-    if name not in TYPES:
-        raise TypeError(f"{what} is of {name}: convert it to one of {', '.join(TYPES)}")
-    return x if isinstance(x, np.ndarray) else x.detach().numpy()
+def _memory(x: Any, what: str, name: str) -> np.ndarray:
+    """The same memory as an array of NumPy; called for every operand of every product, so that it must be quick."""
+    memory = x if isinstance(x, np.ndarray) else _of_tensor(x, what, name)
+    if memory.dtype.char not in "fd":
+        raise TypeError(f"{what}: {name} is of {memory.dtype}: convert it to one of {', '.join(TYPES)}")
+    return memory
+
+
+def _of_tensor(x: Any, what: str, name: str) -> np.ndarray:
+    device = getattr(x, "device", None)
+    if device is None or not hasattr(x, "detach"):
+        raise TypeError(
+            f"{what}: {name} is {type(x).__name__}: an array of NumPy or a tensor of torch is expected"
+        )
+    if device.type != "cpu":
+        raise TypeError(
+            f"{what}: {name} is on {device}: only tensors on cpu are taken; `.cpu()` copies one there"
+        )
+    try:
+        return x.detach().numpy()
+    except TypeError:  # a type that NumPy does not have
+        dtype = str(x.dtype).removeprefix("torch.")
+        raise TypeError(f"{what}: {name} is of {dtype}: convert it to one of {', '.join(TYPES)}") from None
 
 
 def _plain(x: np.ndarray) -> bool:
     """Whether every element is a number of this machine, at a multiple of its size from the first."""
-    return x.dtype.isnative and x.flags.aligned and all(step % x.itemsize == 0 for step in x.strides)
+    return x.flags.aligned and x.dtype.isnative

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kernels.guarantees import known
-from kernels.missing import missing
 from kernels.registry import variant
 
 
@@ -37,10 +36,11 @@ PROMISES = {
 }
 
 
-def promised(operation: str, name: str, *, backend: str) -> Callable[[Callable], Callable]:
+def promised(
+    operation: str, name: str, *, backend: str, available: Callable[[], str | None] | None = None
+) -> Callable[[Callable], Callable]:
     """Decorator: register a function as the variant of that name; see `kernels.registry.variant`."""
     promise = PROMISES[known("variant of a product", name, PROMISES)]
-    available = missing("torch") if backend == "torch" else None
     return variant(
         operation, name, backend=backend, guarantee=promise.guarantee, why=promise.why, available=available
     )

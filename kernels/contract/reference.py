@@ -10,17 +10,9 @@ from typing import Unpack
 
 import numpy as np
 
-from kernels.contract.operands import Array, written
+from kernels.contract.operands import Array, matrices, pair, summed, written
 from kernels.contract.promises import promised
-from kernels.contract.shapes import (
-    Moves,
-    Window,
-    convolution,
-    input_gradient,
-    matrices,
-    summed,
-    weight_gradient,
-)
+from kernels.contract.shapes import Moves, Window, convolution, input_gradient, weight_gradient
 
 PIECE = 256
 
@@ -104,7 +96,8 @@ def _ordered(rows: np.ndarray) -> np.ndarray:
 @promised("conv", "reference", backend="reference")
 def conv(x: Array, w: Array, out: Array | None = None, **moves: Unpack[Moves]) -> Array:
     """For each output the chain over the channels of its group and the places of the window, ascending."""
-    xs, ws, of, shape = convolution(x, w, moves)
+    xs, ws = pair("conv", x, w, ("x", "w"))
+    of, shape = convolution(xs.shape, ws.shape, moves)
 
     def compute(y: np.ndarray) -> None:
         for o, at in product(range(shape[1]), np.ndindex(*shape[2:])):
@@ -121,7 +114,8 @@ def conv_input(
 ) -> Array:
     """For each element of x the chain over the output channels of its group and the places of the window that can lie
     on it."""
-    ys, ws, of, shape = input_gradient(gradient, w, size, moves)
+    ys, ws = pair("conv_input", gradient, w, ("gradient", "w"))
+    of, shape = input_gradient(ys.shape, ws.shape, size, moves)
 
     def compute(x: np.ndarray) -> None:
         for c, at in product(range(shape[1]), np.ndindex(*shape[2:])):
@@ -145,7 +139,8 @@ def conv_weight(
     x: Array, gradient: Array, size: Sequence[int], out: Array | None = None, **moves: Unpack[Moves]
 ) -> Array:
     """For each weight the chain over samples and positions of the output, ascending."""
-    xs, ys, of, shape = weight_gradient(x, gradient, size, moves)
+    xs, ys = pair("conv_weight", x, gradient, ("x", "gradient"))
+    of, shape = weight_gradient(xs.shape, ys.shape, size, moves)
 
     def compute(w: np.ndarray) -> None:
         for o, i, t in product(range(shape[0]), range(shape[1]), np.ndindex(*of.size)):
@@ -174,7 +169,11 @@ def _seen(of: Window, at: Sequence[int], t: Sequence[int]) -> tuple[int, ...]:
 def _element(x: np.ndarray, at: tuple[int, ...]) -> np.ndarray:
     """x[:, *at], zeros outside: (samples,)."""
     inside = all(0 <= i < n for i, n in zip(at, x.shape[1:], strict=True))
-    return x[(slice(None), *at)] if inside else np.zeros(len(x), x.dtype)
+    return (
+        x.reshape(len(x), -1)[:, np.ravel_multi_index(at, x.shape[1:])]
+        if inside
+        else np.zeros(len(x), x.dtype)
+    )
 
 
 def _stacked(rows: list[np.ndarray], like: np.ndarray) -> np.ndarray:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import numpy as np
 
-from kernels.contract.operands import array_of, pair
-
+Shape = tuple[int, ...]
 DIMS = (1, 2, 3)  # spatial dims of images
 
 
@@ -23,49 +21,35 @@ class Moves(TypedDict, total=False):
     groups: int
 
 
-def matrices(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
-    """a (..., rows, depth) and b (..., depth, columns) with equal leading dims, and the shape of their product.
+def product(a: Shape, b: Shape) -> Shape:
+    """The shape of the product of a (..., rows, depth) and b (..., depth, columns), leading dims broadcast as by NumPy.
 
-    Leading dims are broadcast as NumPy does, by strides of 0. Raises TypeError and ValueError for what does not fit.
+    Raises ValueError for shapes that do not fit, as all functions here.
     """
-    x, y = pair("matmul", a, b)
-    if x.ndim < 2 or y.ndim < 2:
+    if len(a) < 2 or len(b) < 2:
         raise ValueError(
-            f"matmul: a has shape {x.shape} and b {y.shape}: (..., rows, depth) and (..., depth, columns) are expected"
+            f"matmul: a has shape {a} and b {b}: (..., rows, depth) and (..., depth, columns) are expected"
         )
-    if x.shape[-1] != y.shape[-2]:
-        raise ValueError(
-            f"matmul: the last dim of a {x.shape} and the last but one of b {y.shape} must be equal"
-        )
-    leading = x.shape[:-2]
-    if leading != y.shape[:-2]:
-        try:
-            leading = np.broadcast_shapes(leading, y.shape[:-2])
-        except ValueError:
-            raise ValueError(
-                f"matmul: the leading dims of a {x.shape} and b {y.shape} cannot be broadcast"
-            ) from None
-        x = np.broadcast_to(x, (*leading, *x.shape[-2:]))
-        y = np.broadcast_to(y, (*leading, *y.shape[-2:]))
-    return x, y, (*leading, x.shape[-2], y.shape[-1])
+    if a[-1] != b[-2]:
+        raise ValueError(f"matmul: the last dim of a {a} and the last but one of b {b} must be equal")
+    if a[:-2] == b[:-2]:
+        return (*a[:-1], b[-1])
+    try:
+        return (*np.broadcast_shapes(a[:-2], b[:-2]), a[-2], b[-1])
+    except ValueError:
+        raise ValueError(f"matmul: the leading dims of a {a} and b {b} cannot be broadcast") from None
 
 
-def summed(x: Any, dims: int | Sequence[int]) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
-    """x, its elements as (elements that stay, elements that are summed), and the shape of the sums.
-
-    A view where strides allow it, else a copy. Raises ValueError for dims that x has not, or that are named twice.
-    """
-    xs = array_of(x, "rowsum: x")
+def stay(x: Shape, dims: int | Sequence[int]) -> tuple[list[int], list[int]]:
+    """Which dims stay and which are summed, both ascending; ValueError for such that x has not, or named twice."""
     each = [dims] if isinstance(dims, int) else list(dims)
-    if any(not -xs.ndim <= d < xs.ndim for d in each) or len({d % xs.ndim for d in each}) < len(each):
+    n = len(x)
+    if any(not -n <= d < n for d in each) or len({d % n for d in each}) < len(each):
         raise ValueError(
-            f"rowsum: dims {dims!r} of x of shape {xs.shape}: choose different ones of {-xs.ndim} ... {xs.ndim - 1}"
+            f"rowsum: dims {dims!r} of x of shape {x}: choose different ones of {-n} ... {n - 1}"
         )
-    gone = sorted(d % xs.ndim for d in each)
-    stay = [d for d in range(xs.ndim) if d not in gone]
-    shape = tuple(xs.shape[d] for d in stay)
-    rows = xs.transpose(*stay, *gone).reshape(math.prod(shape), math.prod(xs.shape[d] for d in gone))
-    return xs, rows, shape
+    gone = sorted(d % n for d in each)
+    return [d for d in range(n) if d not in gone], gone
 
 
 @dataclass(frozen=True)
@@ -113,68 +97,61 @@ def window(size: Sequence[int], moves: Moves) -> Window:
     )
 
 
-def convolution(x: Any, w: Any, moves: Moves) -> tuple[np.ndarray, np.ndarray, Window, tuple[int, ...]]:
-    """Images (samples, channels, *spatial), weights (output channels, channels of a group, *window), the window and the
-    shape of the output. Raises TypeError and ValueError for what does not fit, as all functions here."""
-    xs, ws = pair("conv", x, w, ("x", "w"))
-    _images("x", xs, ws.ndim - 2)
-    of = window(ws.shape[2:], moves)
-    if ws.shape[1] * of.groups != xs.shape[1] or ws.shape[0] % of.groups:
+def convolution(x: Shape, w: Shape, moves: Moves) -> tuple[Window, Shape]:
+    """The window and the shape of the output, of images (samples, channels, *spatial) and weights (output channels,
+    channels of a group, *window)."""
+    _images("x", x, len(w) - 2)
+    of = window(w[2:], moves)
+    if w[1] * of.groups != x[1] or w[0] % of.groups:
         raise ValueError(
-            f"conv: w of shape {ws.shape} with {of.groups} groups for x of {xs.shape[1]} channels: "
+            f"conv: w of shape {w} with {of.groups} groups for x of {x[1]} channels: "
             f"(a multiple of groups, channels / groups, *window) is expected"
         )
-    return xs, ws, of, (xs.shape[0], ws.shape[0], *of.positions(xs.shape[2:]))
+    return of, (x[0], w[0], *of.positions(x[2:]))
 
 
-def input_gradient(
-    gradient: Any, w: Any, size: Sequence[int], moves: Moves
-) -> tuple[np.ndarray, np.ndarray, Window, tuple[int, ...]]:
-    """The gradient of the output, weights, the window, and the shape of images of spatial shape `size`."""
-    ys, ws = pair("conv_input", gradient, w, ("gradient", "w"))
-    _images("gradient", ys, ws.ndim - 2)
-    of = window(ws.shape[2:], moves)
-    if len(size) != ws.ndim - 2:
-        raise ValueError(f"conv_input: size {tuple(size)}: {ws.ndim - 2} spatial dims are expected")
-    if ws.shape[0] != ys.shape[1] or ws.shape[0] % of.groups:
+def input_gradient(gradient: Shape, w: Shape, size: Sequence[int], moves: Moves) -> tuple[Window, Shape]:
+    """The window and the shape of images of spatial shape `size`, of the gradient of the output and weights."""
+    _images("gradient", gradient, len(w) - 2)
+    of = window(w[2:], moves)
+    if len(size) != len(w) - 2:
+        raise ValueError(f"conv_input: size {tuple(size)}: {len(w) - 2} spatial dims are expected")
+    if w[0] != gradient[1] or w[0] % of.groups:
         raise ValueError(
-            f"conv_input: w of shape {ws.shape} with {of.groups} groups for a gradient of {ys.shape[1]} channels: "
-            f"({ys.shape[1]}, a multiple of groups; channels / groups; *window) is expected"
+            f"conv_input: w of shape {w} with {of.groups} groups for a gradient of {gradient[1]} channels: "
+            f"({gradient[1]}, a multiple of groups; channels / groups; *window) is expected"
         )
-    _positions(of, size, ys)
-    return ys, ws, of, (ys.shape[0], ws.shape[1] * of.groups, *size)
+    _positions(of, size, gradient)
+    return of, (gradient[0], w[1] * of.groups, *size)
 
 
-def weight_gradient(
-    x: Any, gradient: Any, size: Sequence[int], moves: Moves
-) -> tuple[np.ndarray, np.ndarray, Window, tuple[int, ...]]:
-    """Images, the gradient of the output, the window of spatial shape `size`, and the shape of weights."""
-    xs, ys = pair("conv_weight", x, gradient, ("x", "gradient"))
-    _images("x", xs, len(size))
-    _images("gradient", ys, len(size))
+def weight_gradient(x: Shape, gradient: Shape, size: Sequence[int], moves: Moves) -> tuple[Window, Shape]:
+    """The window of spatial shape `size` and the shape of weights, of images and the gradient of the output."""
+    _images("x", x, len(size))
+    _images("gradient", gradient, len(size))
     of = window(size, moves)
-    if ys.shape[0] != xs.shape[0] or ys.shape[1] % of.groups or xs.shape[1] % of.groups:
+    if gradient[0] != x[0] or gradient[1] % of.groups or x[1] % of.groups:
         raise ValueError(
-            f"conv_weight: x of shape {xs.shape} and a gradient of shape {ys.shape} with {of.groups} groups: equal "
-            "samples, and channels that are multiples of groups, are expected"
+            f"conv_weight: x of shape {x} and a gradient of shape {gradient} with {of.groups} groups: equal samples, "
+            "and channels that are multiples of groups, are expected"
         )
-    _positions(of, xs.shape[2:], ys)
-    return xs, ys, of, (ys.shape[1], xs.shape[1] // of.groups, *of.size)
+    _positions(of, x[2:], gradient)
+    return of, (gradient[1], x[1] // of.groups, *of.size)
 
 
-def _positions(of: Window, image: Sequence[int], gradient: np.ndarray) -> None:
-    if of.positions(image) != gradient.shape[2:]:
+def _positions(of: Window, image: Sequence[int], gradient: Shape) -> None:
+    if of.positions(image) != gradient[2:]:
         raise ValueError(
-            f"conv: a gradient of shape {gradient.shape} for images of spatial shape {tuple(image)}: "
-            f"{of.positions(image)} is its spatial shape"
+            f"conv: a gradient of shape {gradient} for images of spatial shape {tuple(image)}: {of.positions(image)} "
+            "is its spatial shape"
         )
 
 
-def _images(name: str, x: np.ndarray, spatial: int) -> None:
-    if spatial not in DIMS or x.ndim != spatial + 2:
+def _images(name: str, x: Shape, spatial: int) -> None:
+    if spatial not in DIMS or len(x) != spatial + 2:
         raise ValueError(
-            f"conv: {name} has shape {x.shape} and the window {spatial} dims: (samples, channels, *spatial) and a dim "
-            f"of the window for each of {DIMS[0]} to {DIMS[-1]} spatial ones are expected"
+            f"conv: {name} has shape {x} and the window {spatial} dims: (samples, channels, *spatial) and a dim of the "
+            f"window for each of {DIMS[0]} to {DIMS[-1]} spatial ones are expected"
         )
 
 

@@ -8,17 +8,10 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from kernels.contract.operands import Array, written
+from kernels.contract.operands import Array, matrices, pair, summed, written
 from kernels.contract.promises import promised
-from kernels.contract.shapes import (
-    Moves,
-    Window,
-    convolution,
-    input_gradient,
-    matrices,
-    summed,
-    weight_gradient,
-)
+from kernels.contract.shapes import Moves, Window, convolution, input_gradient, weight_gradient
+from kernels.missing import missing
 from kernels.threads import checked, cores
 
 BLOCK = (32, 64)  # rows and columns of a block of a product
@@ -40,14 +33,14 @@ def in_threads(threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-@promised("matmul", "torch", backend="torch")
+@promised("matmul", "torch", backend="torch", available=missing("torch"))
 def matmul(a: Array, b: Array, out: Array | None = None, *, threads: int = 1) -> Array:
     """torch.matmul: the order of the sums is that of its BLAS for these sizes."""
     x, y, shape = matrices(a, b)
     return written("matmul", _computed(threads, lambda t: t.matmul(*_tensors(x, y))), shape, (x, y), a, out)
 
 
-@promised("matmul", "torch-blocks", backend="torch")
+@promised("matmul", "torch-blocks", backend="torch", available=missing("torch"))
 def matmul_blocks(
     a: Array, b: Array, out: Array | None = None, *, threads: int = 1, block: tuple[int, int] = BLOCK
 ) -> Array:
@@ -79,7 +72,7 @@ def matmul_blocks(
     return written("matmul", _computed(1, blocks), shape, (x, y), a, out)
 
 
-@promised("rowsum", "torch", backend="torch")
+@promised("rowsum", "torch", backend="torch", available=missing("torch"))
 def rowsum(x: Array, dims: int | Sequence[int], out: Array | None = None, *, threads: int = 1) -> Array:
     """torch.sum: in vectors and threads as it likes."""
     xs, _, shape = summed(x, dims)
@@ -87,10 +80,11 @@ def rowsum(x: Array, dims: int | Sequence[int], out: Array | None = None, *, thr
     return written("rowsum", _computed(threads, lambda t: t.sum(*_tensors(xs), every)), shape, (xs,), x, out)
 
 
-@promised("conv", "torch", backend="torch")
+@promised("conv", "torch", backend="torch", available=missing("torch"))
 def conv(x: Array, w: Array, out: Array | None = None, *, threads: int = 1, **moves: Unpack[Moves]) -> Array:
     """torch's convolution of images that are padded before."""
-    xs, ws, of, shape = convolution(x, w, moves)
+    xs, ws = pair("conv", x, w, ("x", "w"))
+    of, shape = convolution(xs.shape, ws.shape, moves)
 
     def compute(torch: Any) -> Any:
         image, weights = _tensors(xs, ws)
@@ -101,7 +95,7 @@ def conv(x: Array, w: Array, out: Array | None = None, *, threads: int = 1, **mo
     return written("conv", _computed(threads, compute), shape, (xs, ws), x, out)
 
 
-@promised("conv_input", "torch", backend="torch")
+@promised("conv_input", "torch", backend="torch", available=missing("torch"))
 def conv_input(
     gradient: Array,
     w: Array,
@@ -112,16 +106,18 @@ def conv_input(
     **moves: Unpack[Moves],
 ) -> Array:
     """The gradient of images by torch."""
-    ys, ws, of, shape = input_gradient(gradient, w, size, moves)
+    ys, ws = pair("conv_input", gradient, w, ("gradient", "w"))
+    of, shape = input_gradient(ys.shape, ws.shape, size, moves)
 
     def compute(torch: Any) -> Any:
         image = torch.zeros(shape, dtype=_type(torch, ys))
-        return _backward(torch, of, image, *_tensors(ws, ys), which=0)
+        weights, last = _tensors(ws, ys)
+        return _backward(torch, of, image, weights, last, 0)
 
     return written("conv_input", _computed(threads, compute), shape, (ys, ws), gradient, out)
 
 
-@promised("conv_weight", "torch", backend="torch")
+@promised("conv_weight", "torch", backend="torch", available=missing("torch"))
 def conv_weight(
     x: Array,
     gradient: Array,
@@ -132,11 +128,12 @@ def conv_weight(
     **moves: Unpack[Moves],
 ) -> Array:
     """The gradient of weights by torch."""
-    xs, ys, of, shape = weight_gradient(x, gradient, size, moves)
+    xs, ys = pair("conv_weight", x, gradient, ("x", "gradient"))
+    of, shape = weight_gradient(xs.shape, ys.shape, size, moves)
 
     def compute(torch: Any) -> Any:
         image, last = _tensors(xs, ys)
-        return _backward(torch, of, image, torch.zeros(shape, dtype=image.dtype), last, which=1)
+        return _backward(torch, of, image, torch.zeros(shape, dtype=image.dtype), last, 1)
 
     return written("conv_weight", _computed(threads, compute), shape, (xs, ys), x, out)
 

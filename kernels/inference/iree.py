@@ -8,8 +8,8 @@ import numpy as np
 
 from kernels.inference.by_shape import by_shape
 from kernels.inference.capture import capture
-from kernels.inference.missing import missing
 from kernels.inference.traced import traced
+from kernels.missing import missing
 from kernels.registry import variant
 from kernels.threads import checked, cores
 

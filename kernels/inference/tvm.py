@@ -9,7 +9,7 @@ import numpy as np
 
 from kernels.inference.by_shape import by_shape
 from kernels.inference.capture import export
-from kernels.inference.missing import missing
+from kernels.missing import missing
 from kernels.registry import variant
 from kernels.threads import checked
 

@@ -14,96 +14,149 @@
 namespace contract {
 
 template <typename T>
-void Lines<T>::pack(const Kernels<T> &kernels, T *to, i64 width, i64 first, i64 count, i64 k0, i64 depth) const {
+Scratch<T>::Scratch() {
+    constexpr i64 B = B_BYTES / i64(sizeof(T)) + MOST_LANES, A = MOST_ROWS * PITCH;
+    b = static_cast<T *>(::operator new((B + A + MOST_ROWS * 2 * MOST_LANES) * sizeof(T), std::align_val_t(64)));
+    a = b + B;
+    tile = a + A;
+}
+
+template <typename T>
+Scratch<T>::~Scratch() {
+    ::operator delete(b, std::align_val_t(64));
+}
+
+template <typename T>
+const i64 *Lines<T>::rows(Scratch<T> &scratch, i64 first, i64 count, i64 k0, i64 depth, bool again) const {
     const T *from = at_ + first * line_ + k0 * along_;
-    if (along_ == 1 && count > 1) return kernels.transpose(to, width, from, line_, count, depth);
-    for (i64 k = 0; k < depth; ++k, to += width, from += along_) {
-        if (line_ == 1)
-            std::memcpy(to, from, count * sizeof(T));
-        else
-            for (i64 i = 0; i < count; ++i) to[i] = from[i * line_];
-        for (i64 i = count; i < width; ++i) to[i] = 0;
+    if (!again) {
+        for (i64 i = 0; i < count; ++i) scratch.rows[i] = from + i * line_;
+        return scratch.a_at.of(along_);
     }
+    if (line_ == 1 && along_ != 1) {
+        for (i64 i = 0; i < count; ++i) scratch.rows[i] = scratch.a + i;
+        for (i64 k = 0; k < depth; ++k) std::memcpy(scratch.a + k * count, from + k * along_, count * sizeof(T));
+        return scratch.a_at.of(count);
+    }
+    for (i64 i = 0; i < count; ++i, from += line_) {
+        T *to = scratch.a + i * PITCH;
+        scratch.rows[i] = to;
+        if (along_ == 1)
+            std::memcpy(to, from, depth * sizeof(T));
+        else
+            for (i64 k = 0; k < depth; ++k) to[k] = from[k * along_];
+    }
+    return scratch.a_at.of(1);
+}
+
+template <typename T>
+const T *Lines<T>::panel(const Kernels<T> &kernels, Scratch<T> &scratch, T *to, i64 width, i64 first, i64 count, i64 k0,
+                         i64 depth, bool again, const i64 *&at) const {
+    const T *from = at_ + first * line_ + k0 * along_;
+    if (line_ == 1 && count == width && !again) {
+        at = scratch.b_at.of(along_);
+        return from;
+    }
+    at = scratch.b_at.of(width);
+    if (along_ == 1) {
+        kernels.transpose(to, width, from, line_, count, depth);
+        return to;
+    }
+    for (i64 k = 0; k < depth; ++k, from += along_) {
+        T *row = to + k * width;
+        if (line_ == 1)
+            std::memcpy(row, from, count * sizeof(T));
+        else
+            for (i64 j = 0; j < count; ++j) row[j] = from[j * line_];
+        for (i64 j = count; j < width; ++j) row[j] = 0;
+    }
+    return to;
 }
 
 namespace {
 
-constexpr i64 ENOUGH = 1 << 18;                // products per thread that are worth waking it
-constexpr i64 B_BYTES = 1 << 19;               // of a packed piece of B: half of a second-level cache
-constexpr i64 MOST_ROWS = 16, MOST_LANES = 16;  // of a tile and a vector
-
-// What a thread packs into; kept between calls.
-template <typename T>
-class Scratch {
-public:
-    Scratch() : memory_(static_cast<T *>(::operator new(SIZE * sizeof(T), std::align_val_t(64)))) {}
-    ~Scratch() { ::operator delete(memory_, std::align_val_t(64)); }
-    Scratch(const Scratch &) = delete;
-    Scratch &operator=(const Scratch &) = delete;
-
-    T *b() const { return memory_; }
-    T *a() const { return memory_ + B; }
-    T *tile() const { return memory_ + B + A; }
-
-private:
-    static constexpr i64 B = B_BYTES / sizeof(T) + 2 * MOST_LANES, A = PIECE * MOST_ROWS + MOST_LANES;
-    static constexpr i64 SIZE = B + A + MOST_ROWS * 2 * MOST_LANES;
-    T *memory_;
-};
+constexpr i64 ENOUGH = 1 << 18;  // products per thread that are worth waking it
 
 struct Range {
     i64 begin, end;
     i64 size() const { return end - begin; }
 };
 
-// A tile of the result, directly or by way of `aside` where the columns are no full vectors in memory.
+// Columns of a panel that are neighbours in memory.
+struct Segment {
+    i64 first, count;  // in the panel
+    i64 at;            // of the first in a row of the result
+};
+
 template <typename T>
-void finish(const Kernels<T> &kernels, Tile<T> tile, const Result<T> &c, i64 row, i64 rows, i64 column, i64 columns,
-            T *aside) {
+void segments_of(const Result<T> &c, i64 column, i64 columns, std::vector<Segment> &found) {
+    found.clear();
+    if (!c.columns && c.column == 1) return found.push_back({0, columns, column});
+    for (i64 j = 0; j < columns; ++j) {
+        const i64 at = c.offset(column + j);
+        if (at == NOWHERE) continue;
+        if (!found.empty() && found.back().first + found.back().count == j && found.back().at + found.back().count == at)
+            ++found.back().count;
+        else
+            found.push_back({j, 1, at});
+    }
+}
+
+template <typename T>
+void copy(const T *from, i64 count, T *to) {
+    if (count == 1)  // often, and then a call is slow
+        *to = *from;
+    else
+        std::memcpy(to, from, count * sizeof(T));
+}
+
+// A tile of the result, directly or by way of `aside` where its columns are no full vectors in memory.
+template <typename T>
+void finish(const Kernels<T> &kernels, Tile<T> tile, T *c, i64 c_row, i64 rows, i64 columns,
+            const std::vector<Segment> &segments, T *aside) {
     const i64 vectors = columns > kernels.lanes ? 2 : 1, full = vectors * kernels.lanes;
-    T *at = c.at + row * c.row;
-    if (columns == full && c.offset(column + full - 1) - c.offset(column) == full - 1) {
-        tile.c = at + c.offset(column);
-        tile.c_pitch = c.row;
+    if (segments.size() == 1 && segments[0].count == full) {
+        tile.c = c + segments[0].at;
+        tile.c_pitch = c_row;
         return kernels.tile(tile, rows, vectors);
     }
     tile.c = aside;
     tile.c_pitch = full;
     if (tile.add)
         for (i64 i = 0; i < rows; ++i)
-            for (i64 j = 0; j < full; ++j)
-                aside[i * full + j] = j < columns ? at[i * c.row + c.offset(column + j)] : T(0);
+            for (const Segment &s : segments) copy(c + i * c_row + s.at, s.count, aside + i * full + s.first);
     kernels.tile(tile, rows, vectors);
     for (i64 i = 0; i < rows; ++i)
-        for (i64 j = 0; j < columns; ++j) at[i * c.row + c.offset(column + j)] = aside[i * full + j];
+        for (const Segment &s : segments) copy(aside + i * full + s.first, s.count, c + i * c_row + s.at);
 }
 
-// These rows and columns of a product. A piece of B, as wide as fits, is packed; the rows of A are packed some at a
-// time. Where these rows fit into one tile, B is read once, so that it is packed only where it must be, vectors at a time.
+// These rows and columns of a product: a piece of B, as wide as fits, is made ready; the rows of A are taken some at a
+// time. Where all rows fit into one tile, columns are read once, and made ready a panel at a time.
 template <typename T>
 void part(const Kernels<T> &kernels, const Product<T> &p, Range rows, Range columns) {
-    thread_local const Scratch<T> scratch;
+    thread_local Scratch<T> scratch;
+    thread_local std::vector<Segment> segments[Scratch<T>::PANELS];
     const i64 panel = 2 * kernels.lanes, groups = (rows.size() + kernels.rows - 1) / kernels.rows;
-    const i64 wide = groups == 1 ? panel : B_BYTES / i64(sizeof(T)) / PIECE;
+    const i64 wide = groups == 1 ? panel : Scratch<T>::B_BYTES / i64(sizeof(T)) / PIECE;
+    const T *panels[Scratch<T>::PANELS];
     for (i64 left = columns.begin; left < columns.end; left += wide) {
         const Range block{left, std::min(left + wide, columns.end)};
+        for (i64 j = left; j < block.end; j += panel)
+            segments_of(p.c, j, std::min(panel, block.end - j), segments[(j - left) / panel]);
         for (i64 k = 0; k < p.depth; k += PIECE) {
             const i64 depth = std::min(PIECE, p.depth - k);
-            i64 pitch = panel;
-            const T *direct = groups == 1 && block.size() == panel ? p.b->side_by_side(left, k, pitch) : nullptr;
-            if (!direct) {
-                pitch = panel;
-                for (i64 j = block.begin; j < block.end; j += panel)
-                    p.b->pack(kernels, scratch.b() + (j - left) * PIECE, panel, j, std::min(panel, block.end - j), k, depth);
-            }
+            const i64 *b_at = nullptr;  // the same for all panels of a block
+            for (i64 j = block.begin; j < block.end; j += panel)
+                panels[(j - left) / panel] = p.b->panel(kernels, scratch, scratch.b + (j - left) * PIECE, panel, j,
+                                                        std::min(panel, block.end - j), k, depth, groups > 1, b_at);
+            const i64 ahead = groups == 1 ? panel : 0;  // few rows wait for memory: the next panel
             for (i64 i = rows.begin, g = groups; g > 0; --g) {
                 const i64 now = (rows.end - i + g - 1) / g;
-                p.a->pack(kernels, scratch.a(), now, i, now, k, depth);
-                for (i64 j = block.begin; j < block.end; j += panel) {
-                    const T *b = direct ? direct : scratch.b() + (j - left) * PIECE;
-                    finish(kernels, Tile<T>{depth, scratch.a(), b, pitch, nullptr, 0, k > 0}, p.c, i, now, j,
-                           std::min(panel, block.end - j), scratch.tile());
-                }
+                const i64 *a_at = p.a->rows(scratch, i, now, k, depth, block.size() > panel);
+                for (i64 j = block.begin; j < block.end; j += panel)
+                    finish(kernels, Tile<T>{depth, scratch.rows, a_at, panels[(j - left) / panel], b_at, ahead, nullptr, 0, k > 0},
+                           p.c.at + i * p.c.row, p.c.row, now, std::min(panel, block.end - j), segments[(j - left) / panel],
+                           scratch.tile);
                 i += now;
             }
         }
@@ -113,7 +166,8 @@ void part(const Kernels<T> &kernels, const Product<T> &p, Range rows, Range colu
 template <typename T>
 void clear(const Product<T> &p) {
     for (i64 i = 0; i < p.rows; ++i)
-        for (i64 j = 0; j < p.columns; ++j) p.c.at[i * p.c.row + p.c.offset(j)] = 0;
+        for (i64 j = 0; j < p.columns; ++j)
+            if (p.c.offset(j) != NOWHERE) p.c.at[i * p.c.row + p.c.offset(j)] = 0;
 }
 
 // Into how many parts rows and columns are cut so that `parts` threads have equal shares and pack little twice.
@@ -173,6 +227,8 @@ void multiply(const std::vector<Product<T>> &products, int threads, int level) {
     }
 }
 
+template class Lines<float>;
+template class Lines<double>;
 template void multiply(const std::vector<Product<float>> &, int, int);
 template void multiply(const std::vector<Product<double>> &, int, int);
 

@@ -15,14 +15,17 @@ namespace contract {
 using i64 = std::int64_t;
 
 constexpr i64 PIECE = 256;
+constexpr i64 LOOK = 8;  // terms from those that are multiplied to those that are fetched
 
-// c[i][j] = (add ? c[i][j] : nothing) + the chain over k < depth of a[k * rows + i] * b[k * b_pitch + j]
+// c[i * c_pitch + j] = (add ? itself : nothing) + the chain over k < depth of a[i][a_at[k]] * b[b_at[k] + j]
 template <typename T>
 struct Tile {
     i64 depth;
-    const T *a;
+    const T *const *a;
+    const i64 *a_at;
     const T *b;
-    i64 b_pitch;
+    const i64 *b_at;  // LOOK more than depth
+    i64 ahead;        // elements from those of b that are read LOOK terms later to those that are fetched meanwhile
     T *c;
     i64 c_pitch;
     bool add;
@@ -41,40 +44,77 @@ int checked_level(int level);  // -1: the best here; std::invalid_argument for o
 template <typename T>
 const Kernels<T> &kernels_of(int level);
 
-// One factor of a product: lines along k, of which some neighbours are packed side by side.
+constexpr i64 MOST_ROWS = 16, MOST_LANES = 16;  // of a tile, of a vector
+constexpr i64 PITCH = PIECE + MOST_LANES;       // from row to row of packed ones: not a power of two, which caches dislike
+
+// 0, step, 2 step, ...: where elements lie that are so far apart.
+class Multiples {
+public:
+    const i64 *of(i64 step) {
+        if (step != step_)
+            for (i64 k = 0; k < PIECE + LOOK; ++k) at_[k] = k * step;
+        step_ = step;
+        return at_;
+    }
+
+private:
+    i64 step_ = 0, at_[PIECE + LOOK] = {};
+};
+
+// What a thread packs into; kept between calls.
+template <typename T>
+class Scratch {
+public:
+    static constexpr i64 B_BYTES = 1 << 19;  // of a packed piece of B: half of a second-level cache
+    static constexpr i64 PANELS = B_BYTES / i64(sizeof(T)) / PIECE / 4;  // of two vectors of 2 lanes or more
+
+    Scratch();
+    ~Scratch();
+    Scratch(const Scratch &) = delete;
+    Scratch &operator=(const Scratch &) = delete;
+
+    T *b, *a, *tile;  // pieces of columns, of rows; a tile
+    const T *rows[MOST_ROWS];
+    Multiples a_at, b_at;
+};
+
+// One factor of a product: lines along k, taken one by one (as rows) or side by side (as columns).
 template <typename T>
 class Operand {
 public:
     virtual ~Operand() = default;
-    // to[k * width + i] = element k0 + k of line first + i, for i < count <= width and k < depth; 0 for the other i.
-    // May write up to `lanes` elements beyond.
-    virtual void pack(const Kernels<T> &, T *to, i64 width, i64 first, i64 count, i64 k0, i64 depth) const = 0;
-    // Where element k0 of line `first` lies, if lines lie side by side; `pitch`: from one k to the next. Else null.
-    virtual const T *side_by_side(i64, i64, i64 &) const { return nullptr; }
+    // scratch.rows = where the lines first ... first + count - 1 lie; returns where element k0 + k of any lies, for
+    // k < depth. `again`: they will be read more than once, so that packing them into scratch.a may pay.
+    virtual const i64 *rows(Scratch<T> &scratch, i64 first, i64 count, i64 k0, i64 depth, bool again) const = 0;
+    // Line first + j lies at at[k] + j of what is returned, for j < width; those from `count` on have any elements. Packs into
+    // `to`, which has room for depth * width + lanes elements, where it must or where they are read `again`. `at` has LOOK
+    // more places than depth, of which the last may be anywhere.
+    virtual const T *panel(const Kernels<T> &, Scratch<T> &scratch, T *to, i64 width, i64 first, i64 count, i64 k0, i64 depth,
+                           bool again, const i64 *&at) const = 0;
 };
 
-// Lines of a matrix in memory.
+// Lines of a matrix in memory: element k of line i at i * line + k * along.
 template <typename T>
 class Lines final : public Operand<T> {
 public:
     Lines(const T *at, i64 line, i64 along) : at_(at), line_(line), along_(along) {}
-    void pack(const Kernels<T> &, T *to, i64 width, i64 first, i64 count, i64 k0, i64 depth) const override;
-    const T *side_by_side(i64 first, i64 k0, i64 &pitch) const override {
-        pitch = along_;
-        return line_ == 1 ? at_ + first + k0 * along_ : nullptr;
-    }
+    const i64 *rows(Scratch<T> &, i64 first, i64 count, i64 k0, i64 depth, bool again) const override;
+    const T *panel(const Kernels<T> &, Scratch<T> &, T *to, i64 width, i64 first, i64 count, i64 k0, i64 depth, bool again,
+                   const i64 *&at) const override;
 
 private:
     const T *at_;
     i64 line_, along_;
 };
 
+constexpr i64 NOWHERE = INT64_MIN;  // a column of no use, which is dropped
+
 // Where the elements of the result lie: those of a row at `columns`, or a step apart.
 template <typename T>
 struct Result {
     T *at;
     i64 row, column;
-    const i64 *columns;  // ascending; null: a multiple of `column`
+    const i64 *columns;  // some of them NOWHERE; null: multiples of `column`
 
     i64 offset(i64 j) const { return columns ? columns[j] : j * column; }
 };

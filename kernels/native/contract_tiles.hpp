@@ -41,15 +41,21 @@ void tile_of(const Tile<T> &t) {
     for (int i = 0; i < ROWS_NOW; ++i)
 #pragma GCC unroll 2
         for (int j = 0; j < VECTORS; ++j) sums[i][j] = Vector<T>{};
-    const T *a = t.a, *b = t.b;
-    const i64 pitch = t.b_pitch;
-    for (i64 k = 0; k < t.depth; ++k, a += ROWS_NOW, b += pitch) {
+    const T *a[ROWS_NOW];
+#pragma GCC unroll 16
+    for (int i = 0; i < ROWS_NOW; ++i) a[i] = t.a[i];
+    const T *fetched = t.b + t.ahead;
+    for (const i64 *a_at = t.a_at, *b_at = t.b_at, *end = a_at + t.depth; a_at < end; ++a_at, ++b_at) {
+        const i64 at = *a_at;
+        const T *b = t.b + *b_at;
+#pragma GCC unroll 2
+        for (int j = 0; j < VECTORS; ++j) __builtin_prefetch(fetched + b_at[LOOK] + j * LANES<T>);
         Vector<T> factor[VECTORS];
 #pragma GCC unroll 2
         for (int j = 0; j < VECTORS; ++j) factor[j] = load<T>(b + j * LANES<T>);
 #pragma GCC unroll 16
         for (int i = 0; i < ROWS_NOW; ++i) {
-            const Vector<T> all = a[i] - Vector<T>{};  // minus +0.0 keeps every bit, of -0.0 too
+            const Vector<T> all = a[i][at] - Vector<T>{};  // minus +0.0 keeps every bit, of -0.0 too
 #pragma GCC unroll 2
             for (int j = 0; j < VECTORS; ++j) sums[i][j] = fused(all, factor[j], sums[i][j]);
         }
@@ -122,23 +128,26 @@ FPNA_INLINE void transpose_block(T *to, i64 width, const T *from, i64 stride, i6
     for (int k = 0; k < N; ++k) store<T>(to + k * width, rows[k]);
 }
 
+// In blocks that begin where lines of the cache do, if those of all lines begin together; the first and the last block
+// may overlap their neighbours. A block of fewer lines than LANES writes beyond them: zeros of this k, or, where it is the
+// only one, what later blocks write again.
 template <typename T>
 void transpose(T *to, i64 width, const T *from, i64 stride, i64 count, i64 depth) {
-    constexpr i64 N = LANES<T>;
-    const i64 blocks = depth / N * N;
-    // A strip that is not full writes beyond its lines: into zeros of this k, or, if it is the only one, into the first
-    // elements of the next k, which are written after it.
-    const i64 strips = count <= N || width % N == 0 ? count : count / N * N;
-    for (i64 k = 0; k < blocks; k += N)
-        for (i64 i = 0; i < strips; i += N)
-            transpose_block<T>(to + k * width + i, width, from + i * stride + k, stride, std::min(N, strips - i));
-    for (i64 k = 0; k < blocks; ++k) {
-        for (i64 i = strips; i < count; ++i) to[k * width + i] = from[i * stride + k];
-        for (i64 i = count; i < width; ++i) to[k * width + i] = 0;
+    constexpr i64 N = LANES<T>, LINE = 64 / sizeof(T);
+    const i64 whole = count / N * N, vectors = depth < N ? 0 : count <= N || width % N == 0 ? (count + N - 1) / N * N : whole;
+    const bool together = stride % LINE == 0;
+    const i64 first = together ? i64((64 - reinterpret_cast<std::uintptr_t>(from) % 64) % 64 / sizeof(T)) % N : 0;
+    for (i64 k = 0; vectors && k < depth; k = k < first ? first : k + N) {
+        k = std::min(k, depth - N);
+        for (i64 i = 0; i < vectors; i += N) {
+            // Into the second level: lines that are powers of two apart share few places in the first.
+            for (i64 j = i; j < std::min(i + N, count); ++j) __builtin_prefetch(from + j * stride + k + 2 * N, 0, 2);
+            transpose_block<T>(to + k * width + i, width, from + i * stride + k, stride, std::min(N, count - i));
+        }
     }
-    for (i64 k = blocks; k < depth; ++k) {
-        for (i64 i = 0; i < count; ++i) to[k * width + i] = from[i * stride + k];
-        for (i64 i = count; i < width; ++i) to[k * width + i] = 0;
+    for (i64 k = 0; k < depth; ++k) {
+        for (i64 i = vectors; i < count; ++i) to[k * width + i] = from[i * stride + k];
+        for (i64 i = std::max(vectors, count); i < width; ++i) to[k * width + i] = 0;
     }
 }
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-# TwoProduct is a fused operation that is asked for by name: the error of a product of float64.
-BY_NAME = {"dot_binned", "dot_fixed_point", "dot_exact"}
+# Fused operations that are asked for by name: in chains, and in TwoProduct, the error of a product of float64.
+FUSED = {"contract_multiply"}
+BY_NAME = {"dot_binned", "dot_fixed_point", "dot_exact"} | FUSED
 
 
 @dataclass(frozen=True)

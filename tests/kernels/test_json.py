@@ -22,6 +22,8 @@ LINES = {
     "sums tree": ["numpy", "-n", "12"],
     "sums worst": ["--distribution", "normal", "-n", "9"],
     "sums compare": ["--distribution", "normal", "-n", "9"],
+    "contract list": [],
+    "contract certify": ["--what", "exp", "--variant", "own"],
 }
 
 

@@ -1,0 +1,168 @@
+"""`python -m kernels.contract`: products whose bits do not depend on a cut, and certificates of what does."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import textwrap
+from typing import Any
+
+from kernels.as_json import document
+from kernels.bits import bound
+from kernels.commands.options import add_json, add_loudness, add_version, reader_may_leave
+from kernels.commands.parser import Number, Parser
+from kernels.contract.cases import cases
+from kernels.contract.certify import DECKS, THREADS, TYPES, Certificate, certify
+from kernels.guarantees import ChoiceError, known
+from kernels.missing import missing
+from kernels.progress import Progress
+from kernels.ranges import SEEDS
+from kernels.registry import variants
+
+OPERATIONS = ("matmul", "conv", "conv_input", "conv_weight", "rowsum", "pointwise")
+
+
+# ---- list
+
+
+def entries() -> list[dict[str, Any]]:
+    """Every variant as JSON has it."""
+    return [
+        {
+            "operation": v.operation, "variant": v.name, "backend": v.backend, "guarantee": v.guarantee, "why": v.why,
+            "parameters": list(v.parameters), "unavailable": v.unavailable(),
+        }
+        for operation in OPERATIONS
+        for v in variants(operation)
+    ]  # fmt: skip
+
+
+def listing(quiet: bool = False, verbose: bool = False) -> str:
+    """Operations and variants, with their promises and, unless `quiet`, the reasons; `verbose`: and parameters."""
+    lines = []
+    for row in entries():
+        begin = f"{row['operation']:<13}{row['variant']:<14}{row['guarantee']:<8}"
+        why = [] if quiet else textwrap.wrap(row["unavailable"] or row["why"], 84)
+        why += [f"Takes: {', '.join(row['parameters'])}."] if verbose and row["parameters"] else []
+        lines += [f"{begin}{why[0]}" if why else begin.rstrip()]
+        lines += [f"{'':<35}{more}" for more in why[1:]]
+    return "\n".join(lines)
+
+
+# ---- certify
+
+
+def table(certificates: list[Certificate], verbose: bool = False) -> str:
+    """A line per operation and variant, `verbose`: and per change: how many trials differed, by type and threads."""
+    columns = [(dtype, threads) for dtype in TYPES for threads in THREADS]
+    heads = "".join(f"{f'{dtype} t{threads}':>13}" for dtype, threads in columns)
+    lines = [f"{'operation':<24}{'variant':<8}{heads}{'ulp':>9}{'bound':>8}   changed by"]
+    rows: dict[tuple[str, ...], list[Certificate]] = {}
+    for c in certificates:
+        rows.setdefault((c.operation, c.variant, *([c.changed] if verbose else [])), []).append(c)
+    for (operation, variant, *_), row in rows.items():
+        line = f"{operation:<24}{variant:<8}"
+        for key in columns:
+            cell = [c for c in row if (c.dtype, c.threads) == key]
+            text = f"{sum(c.differ for c in cell)} / {sum(c.trials for c in cell)}" if cell else ""
+            line += f"{text:>13}"
+        found = dict.fromkeys(c.changed for c in row if c.differ)
+        if found:
+            line += f"{max(c.ulp for c in row):>9.3g}{'':>8}   {', '.join(found)}"
+        else:
+            least = min(sum(c.trials for c in row if (c.dtype, c.threads) == key) or 10**9 for key in columns)
+            line += f"{'':>9}{100 * bound(least):>6.2g} %   {f'nothing: {row[0].changed}' if verbose else 'nothing'}"
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def summary(certificates: list[Certificate]) -> str:
+    """One line: how many certificates fail, by variant."""
+    parts = []
+    for variant in dict.fromkeys(c.variant for c in certificates):
+        mine = [c for c in certificates if c.variant == variant]
+        parts.append(f"{variant}: {sum(c.differ > 0 for c in mine)} of {len(mine)}")
+    return f"Certificates with a difference: {'; '.join(parts)}."
+
+
+# ---- command line
+
+
+def parser(prog: str = "python -m kernels.contract") -> argparse.ArgumentParser:
+    """The arguments of all commands."""
+    top = Parser(prog=prog, description=__doc__)
+    add_version(top)
+    commands = top.add_subparsers(dest="command", metavar="COMMAND")
+    shown = commands.add_parser(
+        "list", help="every operation by every variant, its promise and why (default)"
+    )
+    add_json(shown)
+    add_loudness(shown, "without the reasons", "also the parameters that each takes")
+    certified = commands.add_parser(
+        "certify",
+        help="which bits change when dims that are not summed are cut",
+        description="Cuts dims that are not summed, moves operands in memory, changes threads, and counts the trials "
+        "in which a bit differs from the whole. Exit code 3: a variant of ours, which promises that none does, did.",
+    )
+    certified.add_argument(
+        "--what", metavar="OPERATION", action="append", help="only these, several times (default: all)"
+    )
+    certified.add_argument("--variant", choices=("own", "torch"), help="only this one (default: both)")
+    certified.add_argument(
+        "--deck", choices=DECKS, default="S", help="how many trials, how large (default: S)"
+    )
+    certified.add_argument(
+        "--seed", type=Number(0, SEEDS), default=0, help="of all that is random: %(type)s (default: 0)"
+    )
+    add_json(certified)
+    add_loudness(certified, "the last line alone, no progress", "a line for each change")
+    return top
+
+
+def main(argv: list[str] | None = None, prog: str = "python -m kernels.contract") -> int:
+    """Run one command; returns the exit code. `prog` is what the user typed before the command."""
+    top = parser(prog)
+    try:
+        args = top.parse_args(argv)
+        with reader_may_leave():
+            return _certify(args) if args.command == "certify" else _list(args)
+    except ValueError as error:  # ChoiceError is one
+        print(f"{top.prog}: {error}", file=sys.stderr)
+        return 2
+
+
+def _list(args: argparse.Namespace) -> int:
+    if args.command and args.json:
+        print(document(1, "kernels contract list", tables={"variants": entries()}))
+    else:
+        print(listing(args.quiet, args.verbose) if args.command else listing())
+    return 0
+
+
+def _certify(args: argparse.Namespace) -> int:
+    if reason := missing("torch")():
+        raise ChoiceError(f"certify: {reason}")
+    chosen = [c for c in cases() if args.variant in (None, c.variant)]
+    if args.what:
+        names = list(dict.fromkeys(c.operation for c in chosen))
+        wanted = {known("operation", name, names) for name in args.what}
+        chosen = [c for c in chosen if c.operation in wanted]
+    certificates: list[Certificate] = []
+    progress = Progress("certify", quiet=args.quiet)
+    for number, found in enumerate(certify(chosen, DECKS[args.deck], args.seed), 1):
+        certificates += found
+        progress.show(number / len(chosen), f"{found[0].operation}, {found[0].variant}")
+    progress.clear()
+    failed = any(c.differ for c in certificates if c.variant == "own")
+    if args.json:
+        rows = [c.entry() for c in certificates]
+        print(
+            document(
+                1, "kernels contract certify", deck=args.deck, seed=args.seed, tables={"certificates": rows}
+            )
+        )
+    else:
+        if not args.quiet:
+            print(table(certificates, args.verbose))
+        print(summary(certificates))
+    return 3 if failed else 0
