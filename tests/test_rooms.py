@@ -34,7 +34,9 @@ FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "kernels.torchops.alt
            "kernels.torchops.alternatives.operators", "kernels.torchops.audit", "kernels.torchops.calls",
            "kernels.torchops.cases", "kernels.torchops.differences", "kernels.torchops.own",
            "miniapps.coupled.surrogate", "miniapps.partition.models.attention",
-           "miniapps.training.gradient", "miniapps.training.graph", "miniapps.training.trainer")  # fmt: skip
+           "miniapps.partition.code", "miniapps.partition.compute", "miniapps.partition.learn",
+           "miniapps.partition.run", "miniapps.training.gradient", "miniapps.training.graph",
+           "miniapps.training.trainer")  # fmt: skip
 
 # Modules of one contract, in a folder of the room that lists them.
 FAMILIES = ("kernels.allreduce.schedules", "miniapps.partition.rules", "miniapps.partition.models")

@@ -119,9 +119,10 @@ class Writer:
             return
         pieces: list[list[tuple[Called, str]]] = [[] for _ in step.results]
         adders = [self.adder(step, r) for r in range(len(step.results))]
+        function = self.kernels.function(step.target, step.kernel, step.args, dict(step.kwargs))
         for call in step.calls:
             operands = [self.operand(step, call, k) for k in range(len(step.operands))]
-            for r, variable in enumerate(self.called(step, call, operands)):
+            for r, variable in enumerate(self.called(step, call, operands, function)):
                 pieces[r].append((call, variable))
             for r, adder in enumerate(adders):
                 if adder is not None:
@@ -150,10 +151,9 @@ class Writer:
         dense = ".contiguous()" if step.kernel in ("rowwise", "scatter") else ""
         return self.put(cut(variable, part) + dense, [variable])
 
-    def called(self, step: Operation, call: Called, operands: list[str]) -> list[str]:
+    def called(self, step: Operation, call: Called, operands: list[str], function: Callable) -> list[str]:
         """The variables of the results of a call."""
         kwargs = dict(step.kwargs)
-        function = self.kernels.function(step.target, step.kernel, step.args, kwargs)
         args = [self.literal(argument, operands, call.shape) for argument in step.args]
         if step.target.startswith("conv."):
             args += [repr(call.sides), repr(tuple(call.shape[2:]))]
