@@ -137,8 +137,8 @@ void transpose(T *to, i64 width, const T *from, i64 stride, i64 count, i64 depth
     const i64 whole = count / N * N, vectors = depth < N ? 0 : count <= N || width % N == 0 ? (count + N - 1) / N * N : whole;
     const bool together = stride % LINE == 0;
     const i64 first = together ? i64((64 - reinterpret_cast<std::uintptr_t>(from) % 64) % 64 / sizeof(T)) % N : 0;
-    for (i64 k = 0; vectors && k < depth; k = k < first ? first : k + N) {
-        k = std::min(k, depth - N);
+    for (i64 next = 0; vectors && next < depth; next = next < first ? first : next + N) {
+        const i64 k = std::min(next, depth - N);
         for (i64 i = 0; i < vectors; i += N) {
             // Into the second level: lines that are powers of two apart share few places in the first.
             for (i64 j = i; j < std::min(i + N, count); ++j) __builtin_prefetch(from + j * stride + k + 2 * N, 0, 2);

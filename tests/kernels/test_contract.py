@@ -288,6 +288,20 @@ def test_blocks_of_torch_do_not_see_cuts_between_them():
     assert same(matmul(a[32:], b[:, 64:128], variant="torch-blocks"), whole[32:, 64:128].copy())
 
 
+@each_type
+@pytest.mark.parametrize("depth", [15, 16, 17, 20, 31, 40])
+def test_packing_ends_and_copies_all_wherever_in_a_line_of_the_cache_the_factors_begin(dtype, depth):
+    a, b = factors(dtype, 20, depth, 33)
+    stride = 48  # whole lines of the cache
+    memory = np.zeros(33 * stride + 16, dtype)
+    whole = reference.matmul(a, b)
+    for offset in range(16):
+        columns = np.lib.stride_tricks.as_strided(memory[offset:], b.T.shape, (stride * b.itemsize, b.itemsize))
+        columns[...] = b.T
+        for level in LEVELS:
+            assert same(matmul(a, columns.T, level=level), whole), (offset, level)
+
+
 # ---- wrong operands
 
 
