@@ -14,7 +14,7 @@ from kernels.commands.allreduce import main
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "allreduce.md"
-PICTURES = ROOT / "docs" / "pictures"
+PICTURES = ROOT / "docs" / "pictures" / "allreduce"
 _COMMAND = re.compile(r"    \$ python -m kernels\.allreduce(?: +(?!properties|identify)(.*))?$")
 
 
