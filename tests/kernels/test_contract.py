@@ -296,7 +296,9 @@ def test_packing_ends_and_copies_all_wherever_in_a_line_of_the_cache_the_factors
     memory = np.zeros(33 * stride + 16, dtype)
     whole = reference.matmul(a, b)
     for offset in range(16):
-        columns = np.lib.stride_tricks.as_strided(memory[offset:], b.T.shape, (stride * b.itemsize, b.itemsize))
+        columns = np.lib.stride_tricks.as_strided(
+            memory[offset:], b.T.shape, (stride * b.itemsize, b.itemsize)
+        )
         columns[...] = b.T
         for level in LEVELS:
             assert same(matmul(a, columns.T, level=level), whole), (offset, level)
