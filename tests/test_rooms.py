@@ -36,7 +36,7 @@ FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "kernels.torchops.alt
            "miniapps.coupled.surrogate", "miniapps.partition.models.attention",
            "miniapps.partition.code", "miniapps.partition.compute", "miniapps.partition.learn",
            "miniapps.partition.run", "miniapps.training.gradient", "miniapps.training.graph",
-           "miniapps.training.trainer")  # fmt: skip
+           "miniapps.training.mesh_trainer", "miniapps.training.trainer")  # fmt: skip
 
 # Modules of one contract, in a folder of the room that lists them.
 FAMILIES = ("kernels.allreduce.schedules", "miniapps.partition.rules", "miniapps.partition.models")

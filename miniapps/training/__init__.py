@@ -3,7 +3,8 @@
     mpirun -n 4 python -m miniapps.training --guarantee layout
 
 Every step adds gradients of all micro-batches of a batch, in buckets that travel while the layers before them are
-still computed: the place where distributed learning loses reproducibility. See docs/training.md.
+still computed: the place where distributed learning loses reproducibility. With `--mesh` a step of any model of
+`miniapps.partition` is computed over a mesh of ranks instead (mesh_trainer). See docs/training.md.
 """
 
 from miniapps.runner.main import App
@@ -37,7 +38,7 @@ def complete(config, options, size: int) -> None:
     from miniapps.training.validate import calls
 
     if config.meshed:
-        from miniapps.training.meshed.choice import complete as over_mesh
+        from miniapps.training.mesh_choice import complete as over_mesh
 
         over_mesh(config, size)
     config.training.calls = calls(config, options)

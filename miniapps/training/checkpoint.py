@@ -56,7 +56,7 @@ class Shapes(msgspec.Struct):
         import torch
 
         from miniapps.partition.models import model
-        from miniapps.training.meshed.problem import deck
+        from miniapps.training.mesh_problem import deck
 
         config = SimpleNamespace(
             data=SimpleNamespace(name=self.data), model=self, training=self, mesh=SimpleNamespace(blocks="")

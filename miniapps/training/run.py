@@ -56,7 +56,7 @@ def run(ctx) -> Outcome:
 def made(ctx):
     """The trainer of a run: over a mesh, or of micro-batches, data-parallel. Collective."""
     if ctx.config.meshed:
-        from miniapps.training.meshed.trainer import MeshTrainer
+        from miniapps.training.mesh_trainer import MeshTrainer
 
         return MeshTrainer(ctx)
     from miniapps.training.trainer import Trainer

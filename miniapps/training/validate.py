@@ -62,9 +62,9 @@ def validate(config, options, size: int) -> None:
 
 
 def _over_mesh(config, options, size: int) -> None:
-    from miniapps.training.meshed import choice
+    from miniapps.training import mesh_choice
 
-    choice.validate(config, options, size)
+    mesh_choice.validate(config, options, size)
     if config.data.name != "text":
         load(config.data.name, config.data.dir, config.seeds.data)
     if config.output.restart:
@@ -106,9 +106,9 @@ TORCH, ACTIVATION = 2**27, 24
 def memory(config, options, size: int) -> Need:
     """What a rank with the most micro-batches will need."""
     if config.meshed:
-        from miniapps.training.meshed import choice
+        from miniapps.training import mesh_choice
 
-        return choice.memory(config, size)
+        return mesh_choice.memory(config, size)
     training, model, edge = config.training, config.model, EDGE[config.data.name]
     parameters = sum(map(prod, _shapes(config).values()))
     most = -(-training.blocks // size)

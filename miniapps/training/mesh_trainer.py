@@ -23,8 +23,8 @@ from miniapps.trace.records import INPUT, NODE
 from miniapps.trace.schema import COMPUTE, FILE, OTHER
 from miniapps.training import data, text
 from miniapps.training.checkpoint import combined, fingerprints
-from miniapps.training.meshed.choice import mesh_of, names
-from miniapps.training.meshed.problem import Inputs, deck
+from miniapps.training.mesh_choice import mesh_of, names
+from miniapps.training.mesh_problem import Inputs, deck
 from miniapps.training.nonfinite import NotFinite
 from miniapps.training.optimiser import optimiser, rate_at
 

@@ -12,7 +12,7 @@ from miniapps.partition.mesh import Mesh, carriers_of, parse
 from miniapps.partition.recipes import chosen
 from miniapps.system.resources import Need
 from miniapps.training.config import IMAGES
-from miniapps.training.meshed.problem import TEXT, counts, deck
+from miniapps.training.mesh_problem import TEXT, counts, deck
 
 NEEDED = {"training.wire": "as is", "training.policy": "fixed", "model.dropout": 0.0, "training.seconds": 0.0}
 TORCH, KEPT = 2**28, 8  # bytes of torch with its export; copies of a value that a step holds
