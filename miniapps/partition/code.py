@@ -168,7 +168,7 @@ class Writer:
             operands = []
             for name, dim, begins in zip(step.operands, blocks.dims, blocks.begins, strict=True):
                 (variable,) = self.listed(name)
-                if end - begin < len(step.calls):
+                if sum(lengths) < self.bound.shape(name)[dim]:  # of other subtrees, and padding
                     variable = self.put(
                         f"{variable}.narrow({dim}, {begins[begin]}, {sum(lengths)})", [variable]
                     )
