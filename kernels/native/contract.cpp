@@ -114,27 +114,24 @@ void copy(const T *from, i64 count, T *to) {
 
 constexpr i64 SLOT = MOST_ROWS * 2 * MOST_LANES;  // elements of a tile
 
-// The chains of a step, added in `slots`: the first is the tile itself where nothing is there to be added to.
+// The chains of a step, added in `slots` and not in the tile itself, whose rows may share places in the caches.
 template <typename T>
 void add_chains(const Kernels<T> &kernels, const Tile<T> &whole, const Step &step, i64 rows, i64 vectors, T *slots) {
     const i64 full = vectors * kernels.lanes;
-    const bool direct = step.how == Store::set;
-    const auto place = [&](i64 slot) { return slot == 0 && direct ? whole.c : slots + slot * SLOT; };
-    const auto pitch = [&](i64 slot) { return slot == 0 && direct ? whole.c_pitch : full; };
     for (const Step &chain : step.chains) {
         Tile<T> tile = whole;
         tile.depth = chain.depth;
         tile.a_at += chain.first;
         tile.b_at += chain.first;
         tile.how = chain.how;
-        i64 slot = chain.slot;
-        tile.c = place(slot);
-        tile.c_pitch = pitch(slot);
+        tile.c = slots + chain.slot * SLOT;
+        tile.c_pitch = full;
         kernels.tile(tile, rows, vectors);
-        for (; slot > chain.slot - chain.joins; --slot) 
-            kernels.add(place(slot - 1), pitch(slot - 1), place(slot), full, rows, full);
+        for (i64 slot = chain.slot; slot > chain.slot - chain.joins; --slot)
+            kernels.add(slots + (slot - 1) * SLOT, full, slots + slot * SLOT, full, rows, full);
     }
-    if (!direct) kernels.add(whole.c, whole.c_pitch, slots, full, rows, full);
+    if (step.how != Store::set) return kernels.add(whole.c, whole.c_pitch, slots, full, rows, full);
+    for (i64 i = 0; i < rows; ++i) std::memcpy(whole.c + i * whole.c_pitch, slots + i * full, full * sizeof(T));
 }
 
 // A tile of the result, directly or by way of `aside` where its columns are no full vectors in memory.

@@ -38,7 +38,7 @@ struct Kernels {
     void (*tile)(const Tile<T> &, i64 rows, i64 vectors);  // 1 or 2 vectors of columns
     // to[k * width + i] = from[i * stride + k] for i < count <= width, others 0; writes up to `lanes` elements beyond
     void (*transpose)(T *to, i64 width, const T *from, i64 stride, i64 count, i64 depth);
-    // to[i * to_row + j] += from[i * row + j] for i < rows, j < columns; zeros get no sign
+    // to[i * to_row + j] += from[i * row + j] for i < rows, j < columns; no zero then has a sign
     void (*add)(T *to, i64 to_row, const T *from, i64 row, i64 rows, i64 columns);
     // sums[j] = sums[j] + from[j] + from[row + j] + ... from the left, of so many rows
     void (*add_rows)(T *sums, i64 n, const T *from, i64 row, i64 rows);

@@ -106,7 +106,7 @@ struct Sums {
             i64 first, many, piece;
         };
         std::vector<Job> jobs;
-        const bool by_lines = terms.back().step == 1 && outputs.back().step != 1;
+        const bool by_lines = terms.back().step == 1 && (outputs.back().step != 1 || outputs.back().size == 1);
         const i64 all = count * i64(pieces.size()), inner = outputs.back().size;
         i64 work = 0;
         for (i64 k = 0; k < i64(pieces.size()); ++k) {

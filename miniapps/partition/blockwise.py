@@ -23,9 +23,12 @@ class Blocks:
     lengths: tuple[tuple[int, ...], ...]
 
 
-def blocks_of(step: Operation, dtypes: Mapping[str, str]) -> Blocks | None:
-    """The blocks of an operation that one call can compute; None where it cannot. `dtypes`: of the operands."""
-    if len(step.calls) < 2 or len(step.results) > 1 or any(dtypes[name] not in FLOATS for name in step.operands):
+def blocks_of(step: Operation, dtypes: Mapping[str, str], added: bool) -> Blocks | None:
+    """The blocks of an operation that one call can compute; None where it cannot. `dtypes`: of the operands; `added`:
+    the sums of blocks are, which alone is possible with integers."""
+    if len(step.calls) < 2 or len(step.results) > 1:
+        return None
+    if not added and (step.kernel != "rowsum" or any(dtypes[name] not in FLOATS for name in step.operands)):
         return None
     dims = summed_dims(step)
     if dims is None or any(not plain(call, k, dims) for k, call in enumerate(step.calls)):

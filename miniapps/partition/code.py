@@ -148,15 +148,11 @@ class Writer:
     def blocks(self, step: Operation) -> Blocks | None:
         """The blocks of an operation whose kernel takes all of them: they are added as soon as there are two, or, of
         sums, kept apart."""
-        if not self.kernels.layout or step.counts[0] is None:
-            return None
         values = self.bound.plan.values
-        added = step.results[0] in self.bound.merged
-        if step.kernel == "rowsum" or added:
-            names = [name for name in step.operands if name in values]
-            if len(names) == len(step.operands):
-                return blocks_of(step, {name: values[name].dtype for name in names})
-        return None
+        if not self.kernels.layout or step.counts[0] is None or not values.keys() >= set(step.operands):
+            return None
+        dtypes = {name: values[name].dtype for name in step.operands}
+        return blocks_of(step, dtypes, step.results[0] in self.bound.merged)
 
     def over_blocks(self, step: Operation, blocks: Blocks) -> list[str]:
         """The variables of the result of one call for all blocks, or for those of each subtree."""

@@ -113,7 +113,7 @@ class Kernels:
         """The sum over whole dims; see `over_blocks`."""
         if dtype is not None:
             x = x.to(dtype)
-        if not x.is_floating_point():
+        if not x.is_floating_point():  # integers add up to the same in every order
             return torch.sum(x, list(dims), keep)
         total = native.rowsum(x, tuple(dims), blocks=blocks, apart=apart, threads=self.threads)
         if not keep:
