@@ -7,6 +7,7 @@
     gw = conv_weight(x, gy, w.shape[2:], stride=2, padding=[(1, 0), 1])
     s = rowsum(x, dims=(0, 1))
     z = flat(torch.sigmoid, x)                          # functions of torch, element by element
+    g = matmul(a.T, b, blocks=[32, 32, 16])             # chains over blocks of k, added by the tree of block-tree
 
     get("matmul", "own")(a, b, out=None, threads=1)     # by kernels.registry; all have own, torch, reference
     get("pointwise", "own")(torch.sigmoid, x)           # own, torch

@@ -71,7 +71,9 @@ def test_any_number_of_blocks_is_added_as_the_tree_has_it(blocks):
         assert same(matmul(a, b, blocks=lengths), added([matmul(x, y) for x, y in parts]))
 
 
-@pytest.mark.parametrize("shape, dims", [((30, 5), 0), ((5, 30), 1), ((4, 30, 3, 20), (1, 2, 3)), ((30, 4, 90), (0, 2))])
+@pytest.mark.parametrize(
+    "shape, dims", [((30, 5), 0), ((5, 30), 1), ((4, 30, 3, 20), (1, 2, 3)), ((30, 4, 90), (0, 2))]
+)
 @each_type
 def test_sums_of_blocks_are_added_or_kept_apart(shape, dims, dtype):
     lengths = [3, 0, 20, 5, 2]
