@@ -2,9 +2,9 @@
 came to, and its cost.
 
 In one dimension the optimal transport map from A to B is x -> F_B^-1(F_A(x)), and its cost is the Wasserstein distance
-W1 = integral |F_A^-1(q) - F_B^-1(q)| dq (Villani, Topics in Optimal Transportation, theorem 2.18). The map less x is the
-shift function of Doksum (Annals of Statistics 2, 1974): where in the distribution B lies above A, and by how much. Tens of
-runs estimate no more than this.
+W1 = integral |F_A^-1(q) - F_B^-1(q)| dq (Villani, Topics in Optimal Transportation, theorem 2.18). The map less x is
+the shift function of Doksum (Annals of Statistics 2, 1974): where in the distribution B lies above A, and by how much.
+Tens of runs estimate no more than this.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ SHIFTS = ["a", "b", "name", "step", "quantile", "start", "end", "shift", "low", 
 
 def transport(frames: Frames) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
     """Between every two cells of one problem, for every value of one element at the last step that all their runs
-    recorded: rows of TRANSPORT and of SHIFTS, and a note for each pair of cells with fewer than FEWEST complete runs on a
-    side, which has no row.
+    recorded: rows of TRANSPORT and of SHIFTS, and a note for each pair of cells with fewer than FEWEST complete runs on
+    a side, which has no row.
 
     w1            the distance, in the unit of the value; `scale` is the standard deviation of both sides together
     p             of a permutation test of equal distributions by w1 (Phipson and Smyth 2010: never zero)
