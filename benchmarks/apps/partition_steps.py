@@ -1,6 +1,6 @@
 """Times of steps of one model on one mesh, for `benchmarks.apps.partition`; rank 0 prints them as one line of JSON.
 
-    mpirun -n P python -m benchmarks.apps.partition_steps MODEL SIZES ROUNDS MESH
+mpirun -n P python -m benchmarks.apps.partition_steps MODEL SIZES ROUNDS MESH
 """
 
 import argparse
