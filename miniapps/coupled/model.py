@@ -131,8 +131,9 @@ class Model:
 
     def each(self) -> Iterator[Member]:
         """Every member, while it is the one that is advanced."""
-        for self.member in self.members:
-            yield self.member
+        for member in self.members:
+            self.member = member
+            yield member
 
     def start(self) -> None:
         """Initial vorticity and its streamfunction."""
