@@ -10,8 +10,8 @@ from miniapps.coupled.physics import HALO
 from miniapps.coupled.restart import load_checkpoint, load_weights
 from miniapps.coupled.state import state_fingerprint, together
 from miniapps.layout import fields
-from miniapps.layout.shares import Shares
 from miniapps.runner.outcome import Outcome
+from miniapps.runner.shares import Shares
 
 
 def run(ctx) -> Outcome:

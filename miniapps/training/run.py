@@ -3,8 +3,8 @@
 import time
 from math import inf, isfinite
 
-from miniapps.layout.shares import Shares
 from miniapps.runner.outcome import Check, Outcome
+from miniapps.runner.shares import Shares
 from miniapps.training.checkpoint import load_checkpoint, save_checkpoint
 from miniapps.training.courses import course
 from miniapps.training.nonfinite import NotFinite

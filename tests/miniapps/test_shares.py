@@ -7,7 +7,7 @@ import pytest
 
 from miniapps.errors import UsageError
 from miniapps.layout.owners import balanced, contiguous_owner, owner_of
-from miniapps.layout.shares import parsed, useful
+from miniapps.runner.shares import parsed, useful
 from miniapps.trace import Tracer
 from miniapps.trace.schema import COLLECTIVE, COMPUTE, EXCHANGE, OTHER
 
