@@ -66,6 +66,10 @@ def validate(config, options, size: int) -> None:
             raise UsageError(
                 f"{key}: over a mesh only {value!r} is possible; leave it out, or train without --mesh"
             )
+    if options.duplicate:
+        raise UsageError(
+            f"--duplicate {options.duplicate:g}: over a mesh blocks are not computed twice; train without --mesh"
+        )
     if options.replay is not None:
         raise UsageError(
             "--replay: over a mesh nothing is decided from a clock or an order of arrival; leave it out"
