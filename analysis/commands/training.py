@@ -7,10 +7,12 @@ import argparse
 from analysis.commands.answer import Answer, Bold, Shown
 from analysis.commands.choice import add_csv, frames_for_csv, without
 
-SUMMARY = "runs that learn: accuracy over time, prices of wires, decisions, variance of accuracy, use of a mesh"
+SUMMARY = (
+    "runs that learn: accuracy over time, prices of wires, decisions, variance of accuracy, use of a mesh"
+)
 DETAIL = """\
-Runs that recorded accuracy and loss are used, and runs over a mesh, which recorded their utilisation. Wires are compared
-over the seeds that both have, at one learning rate and each at its best."""
+Runs that recorded accuracy and loss are used, and runs over a mesh, which recorded their utilisation. Wires are
+compared over the seeds that both have, at one learning rate and each at its best."""
 EXAMPLES = """\
   python -m analysis training runs/"""
 

@@ -1,8 +1,8 @@
 """How well runs over a mesh used their cores: model FLOPs over what the cores could have done in that time.
 
 Rank 0 records the floating-point operations of a step of the unsharded model, the rate of one core, and of each step
-the utilisation by its clock (`miniapps.trace.schema`). All ranks record their processor time, from which follows what the
-utilisation would be if each rank had its core to itself: the figure for a machine that others use.
+the utilisation by its clock (`miniapps.trace.schema`). All ranks record their processor time, from which follows what
+the utilisation would be if each rank had its core to itself: the figure for a machine that others use.
 """
 
 from __future__ import annotations
