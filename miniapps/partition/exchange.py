@@ -21,7 +21,7 @@ TYPES = {"bool": np.uint8}
 
 @dataclass(frozen=True)
 class Recut:
-    """A value of global shape `shape`, held as `cut`, in the places that are `wanted`; zeros where these are outside."""
+    """A value of global shape `shape`, held as `cut`, at the places that are `wanted`; zeros outside."""
 
     shape: tuple[int, ...]
     cut: Cut

@@ -72,7 +72,7 @@ class Mesh:
         )
 
     def scatters(self, axes: Iterable[str], before: Cut, after: Cut) -> bool:
-        """Whether of a total over `axes`, of a value cut as `before`, no two ranks of a group need the same place, where
+        """Whether of a total over `axes`, of a value cut as `before`, no two ranks of a group need one place, where
         each needs its part of the cut `after` alone: the axes that this has more lie along all carriers of the sum."""
         group, more = (
             {by for axis in some if (by := self.carrier(axis)) is not None and self.extent(by) > 1}

@@ -44,7 +44,7 @@ class Total:
     next call.
 
     `shapes`: of the operands. Without `comm` this rank has all blocks. `make(comm, reduction, name, blocks)` plans the
-    reducer, which is then the caller's to free. With `shares` each rank gets the part that it needs. Collective to make.
+    reducer, which is then the caller's to free. With `shares` each rank gets its part alone. Collective to make.
     """
 
     def __init__(

@@ -78,7 +78,7 @@ class Counter:
         dtype: str,
         bounds: tuple[int, ...] | None,
     ):
-        """The block tree over the product of the blocks of `axes`, owned by a group, for n elements; of a reduce-scatter
+        """The block tree over the product of the blocks of `axes`, owned by a group, for n elements; of a scatter
         with the `bounds` of the ranks' parts."""
         owner = {
             blocks: place
