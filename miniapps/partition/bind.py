@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from miniapps.partition.axes import axes_of
+from miniapps.partition.axes import Cut, axes_of
 from miniapps.partition.graph import tensors_in
 from miniapps.partition.mesh import Mesh
 from miniapps.partition.place import Halo, Part, Place, Rows, Run, Wanted
@@ -25,14 +25,13 @@ CONVOLUTIONS = {"convolution": "output", "conv_input_gradient": "input", "conv_w
 
 @dataclass(frozen=True)
 class Moved:
-    """The value `operand` as this rank needs it in `result`: of each dim the `wanted` places, of which others may hold
-    some. `shape` is that of the result."""
+    """The values `operands` as this rank needs them in `results`: of each the `wanted` places of each dim, of which
+    others may hold some. They travel at once; several are cut by the same axes."""
 
     node: str
-    operand: str
-    result: str
-    wanted: Wanted
-    shape: tuple[int, ...]
+    operands: tuple[str, ...]
+    results: tuple[str, ...]
+    wanted: tuple[Wanted, ...]
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,8 @@ class Operation:
 
 @dataclass(frozen=True)
 class Added:
-    """Partial operands added over all blocks of `rows.axes` on all ranks; `shapes`: of operands, `wanted`: the places
-    of each total that this rank keeps, None where that is all it has. `merged`: which operands are sums of
+    """Partial operands added over all blocks of `rows.axes` on all ranks; `shapes`: of operands, `wanted`: the cut of
+    each total of which this rank keeps its part, None where that is all it has. `merged`: which operands are sums of
     subtrees."""
 
     node: str
@@ -86,7 +85,7 @@ class Added:
     combine: str
     dtype: str
     shapes: tuple[tuple[int, ...], ...]
-    wanted: tuple[Wanted | None, ...]
+    wanted: tuple[Cut | None, ...]
     merged: tuple[bool, ...]
 
 
@@ -162,9 +161,8 @@ class Binder:
 
     def move(self, step: Reshard) -> None:
         """Another cut."""
-        value = self.plan.values[step.result]
-        shape = self.place.shape(value.cut)
-        self.steps.append(Moved(step.node, step.operand, step.result, value.cut, shape))
+        wanted = tuple(self.plan.values[name].cut for name in step.results)
+        self.steps.append(Moved(step.node, step.operands, step.results, wanted))
 
     def add(self, step: Reduce) -> None:
         """Partial sums to totals."""
@@ -295,11 +293,7 @@ class Binder:
         key = name, tuple(wanted)
         if key not in self.halos:
             self.halos[key] = f"{name}@halo{len(self.halos)}"
-            shape = tuple(
-                len(self.place.indices(w, n)) if isinstance(w, Halo) else self.place.shape((w,))[0]
-                for w, n in zip(wanted, value.shape, strict=True)
-            )
-            self.steps.append(Moved(step.node, name, self.halos[key], tuple(wanted), shape))
+            self.steps.append(Moved(step.node, (name,), (self.halos[key],), (tuple(wanted),)))
         at = operands.index(name)
         return (*operands[:at], self.halos[key], *operands[at + 1 :]), halos
 

@@ -279,22 +279,23 @@ class Writer:
 
     def move(self, step: Moved) -> None:
         """A reshard or a halo."""
-        variable = self.variables[step.operand]
         exchange = self.moved(step)
         if self.timed is not None and exchange.nbytes:
-            region = "halo" if any(isinstance(dim, Halo) for dim in step.wanted) else "reshard"
+            region = "halo" if any(isinstance(dim, Halo) for dim in step.wanted[0]) else "reshard"
             exchange = self.timed(region, EXCHANGE, exchange, exchange.nbytes)
-        text = f"{self.constant(exchange, 'm')}({variable})"
-        self.variables[step.result] = self.put(text, [variable])
+        uses = [self.variables[name] for name in step.operands]
+        several = self.put(f"{self.constant(exchange, 'm')}({', '.join(uses)})", uses)
+        for k, name in enumerate(step.results):
+            self.variables[name] = self.put(f"{several}[{k}]", [several])
 
     def add(self, step: Added) -> None:
         """A reduction."""
         total: Total = self.total(step)
         found = self.alone(step, total) if total.reducer is None else self.packed(step, total)
         for k, (operand, result) in enumerate(zip(step.operands, step.results, strict=True)):
-            if (wanted := step.wanted[k]) is not None:
-                kept = Moved(step.node, operand, result, wanted, ())
-                found[k] = self.put(f"{self.constant(self.moved(kept), 'm')}({found[k]})", [found[k]])
+            if (wanted := step.wanted[k]) is not None and total.shares is None:
+                kept = self.moved(Moved(step.node, (operand,), (result,), (wanted,)))
+                found[k] = self.put(f"{self.constant(kept, 'm')}({found[k]})[0]", [found[k]])
             self.variables[result] = found[k]
 
     def alone(self, step: Added, total: Total) -> list[str]:
@@ -331,15 +332,15 @@ class Writer:
     def packed(self, step: Added, total: Total) -> list[str]:
         """The totals over several ranks, from what is packed into the memory of the reducer."""
         for k, operand in enumerate(step.operands):
-            rows = [torch.from_numpy(row) for row in total.rows_of(k)]
+            packers = total.packers(k)
             variables = self.variables[operand]
             if isinstance(variables, list) and not step.merged[k] and total.trees:
                 variables = [self.summed(step, variables, *bounds) for bounds in step.rows.subtrees]
             variables = variables if isinstance(variables, list) else [variables]
             if not step.rows.numbers:
                 continue
-            for row, variable in zip(rows, variables, strict=True):
-                self.put(f"{self.constant(row, 'r')}.copy_({variable})", [variable])
+            for pack, variable in zip(packers, variables, strict=True):
+                self.put(f"{self.constant(pack, 'r')}({variable})", [variable])
 
         def totals():
             return [torch.from_numpy(part) for part in total.total()]
@@ -349,8 +350,7 @@ class Writer:
 
     def watched(self, step) -> None:
         """Tell of the results of a step."""
-        results = (step.result,) if isinstance(step, Moved) else step.results
-        for name in results:
+        for name in step.results:
             variables = self.variables[name]
             listed = f"[{', '.join(variables)}]" if isinstance(variables, list) else variables
             uses = variables if isinstance(variables, list) else [variables]

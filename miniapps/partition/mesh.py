@@ -11,7 +11,7 @@ import numpy as np
 
 from miniapps.errors import UsageError
 from miniapps.layout.owners import contiguous_owner, shuffled
-from miniapps.partition.axes import Axis, axes_of
+from miniapps.partition.axes import Axis, Cut, axes_of
 from miniapps.partition.steps import Plan
 
 
@@ -70,6 +70,15 @@ class Mesh:
                 place == mine[name] for name, place in self.coordinates(other).items() if name not in carriers
             )
         )
+
+    def scatters(self, axes: Iterable[str], before: Cut, after: Cut) -> bool:
+        """Whether of a total over `axes`, of a value cut as `before`, no two ranks of a group need one place, where
+        each needs its part of the cut `after` alone: the axes that this has more lie along all carriers of the sum."""
+        group, more = (
+            {by for axis in some if (by := self.carrier(axis)) is not None and self.extent(by) > 1}
+            for some in (axes, set(axes_of(after)) - set(axes_of(before)))
+        )
+        return group <= more
 
 
 @cache

@@ -236,7 +236,9 @@ class MeshTrainer:
             comm=comm,
             blocks=blocks,
             by=(reduction.ordering, reduction.accumulation),
+            collective=reduction.collective,
             operation=reduction.operation,
+            bounds=reduction.bounds,
             watched=False,
         )
 

@@ -67,9 +67,16 @@ def compare(plan: Plan, ranks, values: Mapping[str, torch.Tensor], level="layout
             name, [t.clone() for t in x] if isinstance(x, list) else x.clone()
         )
 
+    def moving(bound, step: Moved, of):
+        values = [plan.values[name] for name in step.results if name in plan.values]
+        values = values or [plan.values[name] for name in step.operands]
+        return lambda *xs: [
+            part(bound.place, value, of(name, x), wanted)
+            for value, name, x, wanted in zip(values, step.operands, xs, step.wanted, strict=True)
+        ]
+
     def own_part(bound, step: Moved):
-        value = plan.values[step.operand if not plan.values[step.operand].partial else step.result]
-        return lambda x: part(bound.place, value, x, step.wanted)
+        return moving(bound, step, lambda name, x: x)
 
     def own_total(bound, step: Added):
         return Total(None, "layout", step.rows, step.combine, step.dtype, step.shapes, step.node)
@@ -79,19 +86,21 @@ def compare(plan: Plan, ranks, values: Mapping[str, torch.Tensor], level="layout
     count = 0
 
     def from_others(bound, step: Moved):
-        name = step.operand if not plan.values[step.operand].partial else step.result
-        return lambda x: part(bound.place, plan.values[name], true[name], step.wanted)
+        def whole(name, x):
+            return true[step.results[step.operands.index(name)] if plan.values[name].partial else name]
+
+        return moving(bound, step, whole)
 
     class Given:
         """The totals of one rank that has all blocks."""
 
-        trees, reducer = True, True
+        trees, reducer, shares = True, True, None
 
         def __init__(self, bound, step):
             self.bound, self.step = bound, step
 
-        def rows_of(self, k):
-            return [np.empty(self.step.shapes[k], self.step.dtype) for _ in self.step.rows.subtrees]
+        def packers(self, k):
+            return [lambda x: None for _ in self.step.rows.subtrees]
 
         def total(self):
             values = plan.values

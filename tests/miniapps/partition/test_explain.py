@@ -39,8 +39,11 @@ def test_tensor_parallel_has_at_most_nine_all_reduces():
 
 
 def test_zero_sends_what_an_all_reduce_sends():
-    whole, stored = explained("gpt", "dp", 2)["bytes"], explained("gpt", "zero", 2)
-    assert stored["bytes"] == whole and stored["all_reduces"] == 2
+    """The count of targets and the loss, all gradients scattered, all parameters gathered: four collectives."""
+    whole, stored = explained("gpt", "dp", 2), explained("gpt", "zero", 2)
+    assert stored["bytes"] == whole["bytes"] and stored["all_reduces"] == 3
+    calls = {kind: calls for (kind, *_), (calls, _) in collectives(stored).items()}
+    assert calls == {"all-reduce": 2, "reduce-scatter": 1, "all-gather": 1}
 
 
 def test_halos_are_counted_with_their_corners():
