@@ -2,9 +2,9 @@
 
     python -m benchmarks.apps.partition_bytes --json benchmarks/results/partition-bytes.json
 
-Each recipe runs on a cluster of four network namespaces (docs/cluster.md) with one rank per node, under `layout`, so that
-all that ranks send crosses between nodes. The kernel counts what leaves each interface; headers of packets are
-subtracted, and so is what the two readings of the counters send. What planned messages state (reshards, halos) stands
+Each recipe runs on a cluster of four network namespaces (docs/cluster.md) with one rank per node, under `layout`, so
+that all that ranks send crosses between nodes. The kernel counts what leaves each interface; headers of packets are
+subtracted, and so is what two readings of the counters send. What planned messages state (reshards, halos) stands
 beside what `explain` counts of them.
 """
 
