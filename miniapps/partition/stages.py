@@ -1,12 +1,13 @@
 """A plan in a few stages for people: operations of one layer and one direction whose work is divided by the same axes.
 
-A new stage begins where the layer of the model changes, where the axes that divide the work change, and where something
-has travelled. The work of an operation is divided by the axes that cut its results or over which these are partial.
+A new stage begins where the layer of the model changes and where the axes that divide the work change. The work of an
+operation is divided by the axes that cut its results or over which these are partial; small values that no axis cuts,
+such as means of channels, belong to the stage that they come from.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter as Tally
 from dataclasses import dataclass
 from math import prod
 from typing import Annotated
@@ -16,10 +17,11 @@ from msgspec import Meta
 
 from miniapps.partition.axes import axes_of
 from miniapps.partition.mesh import Mesh
-from miniapps.partition.steps import Compute, Plan, Reduce, Reshard, Step, step_operands
+from miniapps.partition.steps import Compute, Plan, Reduce, Reshard, Step, step_operands, step_results
 from miniapps.partition.traffic import Counter, Traffic
 
 GIVEN, LEAVING = -1, -2  # of an edge: parameters and inputs; loss, gradients and updates
+SMALL = 64  # times smaller than the largest value of a plan
 
 Short = Annotated[str, Meta(max_length=200)]
 Names = Annotated[tuple[Short, ...], Meta(max_length=64)]
@@ -38,7 +40,7 @@ class Stage(msgspec.Struct, frozen=True):
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """What goes from stage to stage, or from GIVEN, or to LEAVING; `kind` is empty where nothing travels."""
+    """What goes from stage to stage, inside one, from GIVEN, or to LEAVING; `kind` is empty where nothing travels."""
 
     source: Place
     target: Place
@@ -79,9 +81,8 @@ Key = tuple[int, str, bool, tuple[str, ...]]  # of a stage: depth, layer, backwa
 
 @dataclass
 class Trip:
-    """What a step sends: from the stage that made it (None: it is given) to that which reads it first."""
+    """What a step sends, until a stage reads one of the values that travel."""
 
-    source: Key | None
     kind: str
     axes: tuple[str, ...]
     nbytes: int
@@ -91,14 +92,17 @@ class Grouping:
     """The stages as far as steps were added, in order. `at`: the stage that made a value, or to which it travelled."""
 
     def __init__(self, plan: Plan, mesh: Mesh):
-        self.plan, self.counter, self.forward = plan, Counter(plan, mesh), _forward(plan)
+        self.plan, self.counter = plan, Counter(plan, mesh)
+        self.forward = _forward(plan)
+        self.backward = _backward(plan, self.forward)
         self.learned = {name: key for key, name in plan.gradients}
         for step in plan.steps:
             if not isinstance(step, Compute):
                 pairs = zip(step.operands, step.results, strict=True)
                 self.learned |= {old: self.learned[new] for old, new in pairs if new in self.learned}
         self.modules: dict[Key, dict[str, None]] = {}
-        self.nodes: dict[Key, set[str]] = defaultdict(set)
+        self.nodes: dict[str, Key] = {}
+        self.small = max(prod(value.shape) for value in plan.values.values()) / SMALL
         self.at: dict[str, Key] = {}
         self.late: dict[str, frozenset[str]] = {}  # operations without a stage, on which a value depends
         self.trips: dict[str, Trip] = {}  # of values that no stage has read yet
@@ -114,8 +118,7 @@ class Grouping:
 
     def move(self, step: Reduce | Reshard, traffic: Traffic | None) -> None:
         """Values in other cuts: where nothing travels they stay where they are."""
-        source = max((self.at[name] for name in step.operands if name in self.at), default=None)
-        trip = None if traffic is None else Trip(source, traffic.kind, traffic.axes, traffic.nbytes)
+        trip = None if traffic is None else Trip(traffic.kind, traffic.axes, traffic.nbytes)
         for old, new in zip(step.operands, step.results, strict=True):
             for kept in (self.at, self.late, self.trips):
                 if old in kept:
@@ -127,7 +130,8 @@ class Grouping:
         """An operation: it joins a stage, or waits for what reads its results."""
         operands = step_operands(step)
         made = [name for name in operands if name in self.at]
-        if not made and (not step.where or step.kernel in ("view", "create")):
+        prepared = step.node not in self.forward and step.node not in self.backward
+        if prepared or (not made and (not step.where or step.kernel in ("view", "create"))):
             waiting = frozenset((step.node,)).union(*(self.late.get(name, ()) for name in operands))
             trip = next((self.trips[name] for name in operands if name in self.trips), None)
             for name in step.results:
@@ -135,8 +139,9 @@ class Grouping:
                 if trip is not None:
                     self.trips[name] = trip
             return
-        key = self.key(step, made, traffic)
-        self.nodes[key] |= {step.node}.union(*(self.late.get(name, ()) for name in operands))
+        key = self.key(step, made)
+        for node in (step.node, *(node for name in operands for node in self.late.get(name, ()))):
+            self.nodes.setdefault(node, key)
         inside = self.modules.setdefault(key, {})
         layer, _, module = step.where.rpartition(".")
         if layer == key[1]:
@@ -149,19 +154,16 @@ class Grouping:
         for name in step.results:
             self.at[name] = key
 
-    def key(self, step: Compute, made: list[str], traffic: Traffic | None) -> Key:
+    def key(self, step: Compute, made: list[str]) -> Key:
         """The stage of an operation: that of its operands, or a deeper one."""
         last = max((self.at[name] for name in made), default=None)
         learned = self.learned.get(step.results[0], "") if step.kernel != "view" else ""
         layer = layer_of(learned or step.where) or (last[1] if last else "")
-        backward = step.node not in self.forward
-        small = prod(self.plan.values[step.results[0]].shape) == 1
+        backward = step.node in self.backward
+        small = prod(self.plan.values[step.results[0]].shape) <= self.small
         axes = divided(step, self.plan) or (last[3] if last and small else ())
-        depth = 0
-        for name in made:
-            above = self.at[name]
-            joins = above[1:] == (layer, backward, axes) and name not in self.trips and traffic is None
-            depth = max(depth, above[0] + (not joins))
+        same = layer, backward, axes
+        depth = max((self.at[name][0] + (self.at[name][1:] != same) for name in made), default=0)
         return depth, layer, backward, axes
 
     def arrive(self, name: str, key: Key | None) -> None:
@@ -171,8 +173,11 @@ class Grouping:
             if key is not None and self.at.get(name, key) != key:
                 self.edge(self.at[name], key)
             return
-        self.edge(trip.source, key, trip.kind, trip.axes, trip.nbytes)
-        for other in [other for other, same in self.trips.items() if same is trip]:
+        together = [other for other, same in self.trips.items() if same is trip]
+        sources = [self.at.get(other) for other in (together if key is None else [name])]
+        source = max((found for found in sources if found is not None), default=None)
+        self.edge(source, key, trip.kind, trip.axes, trip.nbytes)
+        for other in together:
             del self.trips[other]
             if other in self.at and key is not None:
                 self.at[other] = key
@@ -187,7 +192,8 @@ class Grouping:
         """The stages in order, once all steps were added."""
         for name in (self.plan.loss, *(value for _, value in (*self.plan.gradients, *self.plan.updates))):
             self.arrive(name, None)
-        keys = sorted(self.modules, key=lambda key: key[0])
+        keys = sorted(self.modules, key=lambda key: (key[2], key[0]))
+        operations = Tally(self.nodes.values())
         number = {key: k for k, key in enumerate(keys)}
         return Stages(
             axes=tuple(axis.name for axis in self.plan.axes),
@@ -196,7 +202,7 @@ class Grouping:
             operations=sum(isinstance(step, Compute) for step in self.plan.steps),
             gradients=len(self.plan.gradients),
             stages=tuple(
-                Stage(layer, tuple(self.modules[key]), backward, axes, len(self.nodes[key]))
+                Stage(layer, tuple(self.modules[key]), backward, axes, operations[key])
                 for key in keys
                 for _, layer, backward, axes in [key]
             ),
@@ -248,4 +254,20 @@ def _forward(plan: Plan) -> set[str]:
         else:  # what travels together need not belong together
             pairs = zip(step.operands, step.results, strict=True)
             needed.update(old for old, new in pairs if new in needed)
+    return nodes
+
+
+def _backward(plan: Plan, forward: set[str]) -> set[str]:
+    """The operations that depend on the gradient of the loss, which is the first number that the backward pass makes;
+    what it prepares from values of the forward pass alone is not among them."""
+    known: set[str] = set()
+    nodes = set()
+    for step in plan.steps:
+        first = False
+        if isinstance(step, Compute) and step.node not in forward and step.kernel == "create":
+            first = prod(plan.values[step.results[0]].shape) == 1
+        if first or known.intersection(step_operands(step)):
+            known.update(step_results(step))
+            if isinstance(step, Compute):
+                nodes.add(step.node)
     return nodes
