@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> Answer:
         raise without(frames, "accuracy and loss by step, or the utilisation of a mesh, as `training` does")
     shown: list[Shown] = list(map(Bold, mesh.sentences(used)))
     notes: list[str] = []
-    written = {"utilisation": used.runs}
+    written = {"utilisation": used.runs.drop(columns="stages")}
     if len(known.runs):
         results = study(known)
         shown += map(Bold, filter(None, [*sentences(results), verdicts(results)]))

@@ -35,7 +35,16 @@ REDUCED = ("all-reduce", "reduce-scatter")
 def measured(nodes: Cluster, recipe: str, steps: int, mpi: str = "mpich") -> dict:
     """The row of one recipe: bytes of a step, of all ranks."""
     model, sizes, mesh = CASES[recipe]
-    words = [sys.executable, "-m", "benchmarks.apps.partition_bytes_steps", model, sizes, recipe, mesh, str(steps)]
+    words = [
+        sys.executable,
+        "-m",
+        "benchmarks.apps.partition_bytes_steps",
+        model,
+        sizes,
+        recipe,
+        mesh,
+        str(steps),
+    ]
     found = json.loads(on_nodes(nodes, words, NODES, 1, mpi, TIMEOUT_S).splitlines()[-1])
     crossed, explained = sum(found["crossed"]), found["explained"]
     moved = sum(c["bytes"] for c in found["collectives"] if c["kind"] not in REDUCED)
@@ -61,7 +70,9 @@ def main(argv=None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("recipes", nargs="*", default=list(CASES), help=f"of {', '.join(CASES)}; default: all")
+    parser.add_argument(
+        "recipes", nargs="*", default=list(CASES), help=f"of {', '.join(CASES)}; default: all"
+    )
     parser.add_argument("--steps", type=int, default=4, help="that are counted (default %(default)s)")
     parser.add_argument("--mpi", default="mpich", choices=LIBRARIES, help="(default %(default)s)")
     parser.add_argument("--json", help="write table and raw values to this file")

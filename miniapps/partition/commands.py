@@ -10,10 +10,12 @@ from kernels.as_json import document
 from kernels.commands.options import add_json, add_loudness, add_version, reader_may_leave
 from kernels.guarantees import ChoiceError, known
 from miniapps.errors import UsageError
-from miniapps.partition import models, recipes
+from miniapps.partition import models, picture, recipes
 from miniapps.partition.axes import AxisError
 from miniapps.partition.explain import as_text, explain
 from miniapps.partition.mesh import Mesh, carriers_of, pairs, parse, require_fits
+from miniapps.partition.staged import Stages
+from miniapps.partition.stages import stages_of
 from miniapps.received.text import tell
 
 PROG = "python -m miniapps.partition"
@@ -47,6 +49,9 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--size", metavar="NAME=N,...", default="", help="sizes of the model: width=256,layers=4"
     )
+    one.add_argument(
+        "--picture", metavar="FILE.svg", help="draw the plan in stages: what divides their work, what travels"
+    )
     one.add_argument("--no-fuse", action="store_true", help="reduce each value by itself")
     add_json(one, "docs/partition.md")
     add_loudness(one, "without the line per operation")
@@ -59,6 +64,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         plan, mesh, title = planned(options)
         found = explain(plan, mesh)
+        if options.picture:
+            draw(stages_of(plan, mesh), f"{title} over {mesh_text(mesh)}", options.picture)
     except (UsageError, ChoiceError, AxisError) as error:
         tell(f"{PROG} explain: {error}", sys.stderr, keep="\n")
         return 2
@@ -68,6 +75,28 @@ def main(argv: list[str] | None = None) -> int:
         else:
             tell(as_text(found, title, not options.quiet), keep="\n")
     return 0
+
+
+def mesh_text(mesh: Mesh) -> str:
+    """`data=2,model=2`."""
+    return ",".join(f"{name}={size}" for name, size in mesh.axes)
+
+
+def draw(found: Stages, title: str, path: str) -> None:
+    """Write the picture; raises UsageError."""
+    if not picture.drawable(found):
+        raise UsageError(
+            f"--picture {path}: {len(found.stages)} stages are too many for a picture: at most {picture.ROWS_MOST} "
+            "forward and as many backward; choose fewer layers, for example --size layers=2"
+        )
+    try:
+        text = picture.svg(found, title)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except ImportError as error:
+        raise UsageError("--picture: matplotlib is not installed; pip install matplotlib") from error
+    except OSError as error:
+        raise UsageError(f"--picture {path}: {error.strerror or error}; choose another file") from error
 
 
 def planned(options: argparse.Namespace):

@@ -11,14 +11,15 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from miniapps.partition.stages import GIVEN, LEAVING, Edge, Stage, Stages
+from miniapps.partition.staged import GIVEN, LEAVING, Edge, Stage, Stages
 
 # After Okabe and Ito, for people who are colour-blind; axes are named in every box besides.
 COLOURS = ("#0072b2", "#d55e00", "#008060", "#a8508a", "#8a6d00", "#3b8fc2", "#6b6b6b")
 INK = "#1a1b1c"
 BOX, LINE, GAP = 0.36, 0.15, 0.2  # heights in inches: of a box, of a line of text more, between boxes
 WIDTH, SIDE, MIDDLE = 5.2, 0.3, 0.3  # inches of the picture, of the curves at its sides, between the columns
-SHOWN = 30  # characters of a line
+IN = 0.15  # inches from the side of a box to its straight arrows
+SHOWN = 34  # characters of a line
 ROWS_MOST = 60  # of a picture
 
 
@@ -53,7 +54,9 @@ def as_text(found: Stages) -> str:
         way = "Backward" if stage.backward else "Forward"
         lines.append(f"{way}, {name_text(stage)}: {axes_text(stage.axes)}, {stage.operations} operations.")
         lines += [f"To it: {sent_text(edge)}." for edge in found.edges if edge.target == k and edge.kind]
-    lines += [f"At the end: {sent_text(edge)}." for edge in found.edges if edge.target == LEAVING and edge.kind]
+    lines += [
+        f"At the end: {sent_text(edge)}." for edge in found.edges if edge.target == LEAVING and edge.kind
+    ]
     return " ".join(lines)
 
 
@@ -86,7 +89,9 @@ def layout(found: Stages) -> Layout:
     beside: dict[int, list[str]] = {}
     for edge in found.edges:
         if edge.kind:
-            (inside if edge.source == edge.target else beside).setdefault(edge.target, []).append(sent_text(edge))
+            first = bool(ways[0]) and edge.target == ways[0][0]
+            stays = edge.source == edge.target or (edge.source == GIVEN and not first)
+            (inside if stays else beside).setdefault(edge.target, []).append(sent_text(edge))
     height = {k: BOX + LINE * len(inside.get(k, ())) for k in row}
     above = [0] * (rows + 1)  # lines in the gap above a row
     above[0] = len(beside.get(LEAVING, ()))
@@ -102,6 +107,12 @@ def layout(found: Stages) -> Layout:
     return Layout(row, {k: tops[i] for k, i in row.items()}, height, y, inside, beside)
 
 
+def drawable(found: Stages) -> bool:
+    """Whether the picture has no more than ROWS_MOST boxes in a column."""
+    backward = sum(stage.backward for stage in found.stages)
+    return 0 < max(backward, len(found.stages) - backward) <= ROWS_MOST
+
+
 def height_in(found: Stages) -> float:
     """Inches of the picture."""
     return layout(found).total + 0.1
@@ -114,9 +125,10 @@ def plot(axes, found: Stages) -> None:
     axes.set_axis_off()
     wide = (WIDTH - 2 * SIDE - MIDDLE) / 2
     left = {False: SIDE, True: SIDE + wide + MIDDLE}
-    _box(axes, left[False], 0, wide, BOX, "", ["parameters, inputs", f"{found.ranks} ranks: {found.mesh}"])
-    given = f"loss, {found.gradients} gradients"
-    _box(axes, left[True], 0, wide, BOX, "", [given, "forward at the left, backward here"])
+    _box(axes, left[False], 0, wide, BOX, "", ["parameters, inputs", "forward: downwards"])
+    _box(axes, left[True], 0, wide, BOX, "", [f"loss, {found.gradients} gradients", "backward: upwards"])
+    first = min(where.row, key=lambda k: (found.stages[k].backward, where.row[k]))
+    _pointed(axes, (SIDE + IN, BOX), (SIDE + IN, where.top[first]), bold=False)
     for k, stage in enumerate(found.stages):
         colour = COLOURS[colours[stage.axes] % len(COLOURS)] if stage.axes else ""
         lines = [name_text(stage), axes_text(stage.axes), *where.inside.get(k, ())]
@@ -135,7 +147,7 @@ def plot(axes, found: Stages) -> None:
                 y = where.top[k] + where.height[k] + GAP / 2
         for i, text in enumerate(lines):
             axes.text(
-                x + wide / 2 + 0.06, y + LINE * (i + 0.5), _short(text, SHOWN + 6), fontsize=6.5, va="center",
+                x + wide / 2 + 0.06, y + LINE * (i + 0.5), _short(text, SHOWN + 8), fontsize=6.5, va="center",
                 ha="center", color=INK, bbox=dict(facecolor="none", edgecolor="none"),
             )  # fmt: skip
 
@@ -148,47 +160,51 @@ def _box(axes, x: float, y: float, width: float, height: float, colour: str, lin
     axes.plot([*corners[0], x], [*corners[1], y], color=colour or INK, linewidth=1.1)
     for i, text in enumerate(lines):
         axes.text(
-            x + width / 2, y + 0.03 + LINE * (i + 0.55), _short(text, SHOWN), fontsize=7.5 if i == 0 else 6.5,
+            x + width / 2, y + 0.03 + LINE * (i + 0.55), _short(text, SHOWN + 10 * (i > 0)), fontsize=7.5 if i == 0 else 6.5,
             ha="center", va="center", color=INK, weight="bold" if i == 0 else "normal",
         )  # fmt: skip
 
 
 def _arrow(axes, found: Stages, where: Layout, edge: Edge, left, wide: float) -> None:
-    """The arrow of an edge: straight to a neighbour, around the boxes between others."""
-    style = dict(arrowstyle="-|>", color=INK, linewidth=1.0, mutation_scale=7, shrinkA=0, shrinkB=0)
-    look = style if edge.kind else style | dict(linewidth=0.6)
-
-    def drawn(start, end, curve=""):
-        axes.annotate("", end, start, arrowprops=look | (dict(connectionstyle=curve) if curve else {}))
-
+    """The arrow of an edge: straight to a neighbour, around the boxes between others. Of those to the backward pass
+    only that at the turn."""
+    bold = bool(edge.kind)
     if edge.target == LEAVING:
-        stage = found.stages[edge.source] if edge.source >= 0 else None
-        if edge.kind and stage is not None and stage.backward:
-            last = min((k for k in where.row if found.stages[k].backward), key=lambda k: where.row[k])
-            drawn((left[True] + 0.15, where.top[last]), (left[True] + 0.15, BOX))
+        last = min(
+            (k for k in where.row if found.stages[k].backward), key=lambda k: where.row[k], default=None
+        )
+        if bold and last is not None:
+            x = left[True] + IN
+            _pointed(axes, (x, where.top[last]), (x, BOX), bold)
         return
-    target = found.stages[edge.target]
-    x = left[target.backward]
     if edge.source == GIVEN:
-        if where.row[edge.target] == min(where.row[k] for k in where.row if not found.stages[k].backward):
-            drawn((x + 0.15, BOX), (x + 0.15, where.top[edge.target]))
         return
-    source = found.stages[edge.source]
-    if source.backward != target.backward:
-        if where.row[edge.source] == where.row[edge.target]:
-            y = where.top[edge.target] + BOX / 2
-            drawn((left[False] + wide, y), (left[True], y))
-        return
-    down = where.row[edge.target] - where.row[edge.source]
+    source, target = found.stages[edge.source], found.stages[edge.target]
     starts, ends = where.top[edge.source], where.top[edge.target]
-    if abs(down) == 1:
-        from_y = starts + where.height[edge.source] if down > 0 else starts
-        to_y = ends if down > 0 else ends + where.height[edge.target]
-        drawn((x + 0.15, from_y), (x + 0.15, to_y))
-        return
-    side = x + wide if target.backward else x
-    bend = 0.12 / max(abs(ends - starts), 0.5) + 0.05
-    drawn((side, starts + where.height[edge.source] / 2), (side, ends + BOX / 2), f"arc3,rad={bend}")
+    down = where.row[edge.target] - where.row[edge.source]
+    x = left[target.backward]
+    if source.backward != target.backward:
+        if where.row[edge.target] == where.row[edge.source] == max(where.row.values()):
+            _pointed(axes, (left[False] + wide, ends + BOX / 2), (left[True], ends + BOX / 2), bold)
+    elif down == 1:
+        _pointed(axes, (x + IN, starts + where.height[edge.source]), (x + IN, ends), bold)
+    elif down == -1:
+        _pointed(axes, (x + IN, starts), (x + IN, ends + where.height[edge.target]), bold)
+    else:
+        side = x + wide if target.backward else x
+        bend = 0.12 / max(abs(ends - starts), 0.5) + 0.05
+        _pointed(axes, (side, starts + where.height[edge.source] / 2), (side, ends + BOX / 2), bold, bend)
+
+
+def _pointed(
+    axes, start: tuple[float, float], end: tuple[float, float], bold: bool, bend: float = 0.0
+) -> None:
+    """An arrow, bold where something travels."""
+    look = dict(
+        arrowstyle="-|>", color=INK, linewidth=1.1 if bold else 0.6, mutation_scale=7, shrinkA=0, shrinkB=0,
+        connectionstyle=f"arc3,rad={bend}",
+    )  # fmt: skip
+    axes.annotate("", end, start, arrowprops=look)
 
 
 def _short(text: str, most: int) -> str:
@@ -200,7 +216,12 @@ def svg(found: Stages, title: str) -> str:
     import matplotlib
     from matplotlib.figure import Figure
 
-    settings = {"svg.fonttype": "none", "font.family": "sans-serif", "text.parse_math": False, "svg.hashsalt": "plan"}
+    settings = {
+        "svg.fonttype": "none",
+        "font.family": "sans-serif",
+        "text.parse_math": False,
+        "svg.hashsalt": "plan",
+    }
     head = 0.3
     with matplotlib.rc_context(settings):
         tall = height_in(found) + head
@@ -208,5 +229,7 @@ def svg(found: Stages, title: str) -> str:
         canvas.text(0.02, 1 - head / 2 / tall, title, fontsize=9, weight="bold", va="center")
         plot(canvas.add_axes((0, 0, 1, 1 - head / tall)), found)
         buffer = io.StringIO()
-        canvas.savefig(buffer, format="svg", metadata={"Date": None, "Title": title, "Description": as_text(found)})
+        canvas.savefig(
+            buffer, format="svg", metadata={"Date": None, "Title": title, "Description": as_text(found)}
+        )
     return buffer.getvalue()

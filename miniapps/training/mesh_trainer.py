@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from itertools import product
-from math import isfinite
+from math import isfinite, nan
 from statistics import median
 from typing import Any
 
@@ -21,9 +21,10 @@ from miniapps.partition.learn import Learner
 from miniapps.partition.mesh import require_fits
 from miniapps.partition.recipes import plan_of
 from miniapps.partition.run import Program
+from miniapps.partition.stages import stages_of
 from miniapps.partition.steps import Plan, Value
 from miniapps.trace import fingerprint
-from miniapps.trace.records import INPUT, NODE
+from miniapps.trace.records import INPUT, NODE, STAGES
 from miniapps.trace.schema import COMPUTE, CORE_RATE, FILE, MODEL_FLOPS, OTHER, UTILISATION
 from miniapps.training import data, text
 from miniapps.training.checkpoint import combined, fingerprints
@@ -33,6 +34,7 @@ from miniapps.training.nonfinite import NotFinite
 from miniapps.training.optimiser import optimiser, rate_at
 
 WEIGHTS = "weights."  # fingerprints of a parameter, by block
+STAGED = 256  # ranks, up to which the stages of the plan are recorded: counting what travels takes a while for more
 TESTED = 4  # batches of an evaluation, at most
 
 
@@ -73,6 +75,8 @@ class MeshTrainer:
             for name in ("images", "labels"):
                 self.tracer.fingerprint(f"{INPUT}{name}", 0, fingerprint(getattr(self.data, name)))
             self.tracer.fingerprint(f"{INPUT}plan", 0, bytes.fromhex(self.plan.hash)[:16])
+            if ctx.size <= STAGED:
+                self.tracer.choice(STAGES, -1, stages_of(self.plan, self.mesh).encode(), nan)
 
     def peek(self, block: int):
         """Faults strike the parts of parameters, by the number of the parameter."""
