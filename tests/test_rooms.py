@@ -25,7 +25,8 @@ OPEN_TO = {
     "analysis": (
         "miniapps.trace", "miniapps.received", "miniapps.system.environment", "kernels.guarantees", "kernels.tree",
         "kernels.VERSION", "kernels.as_json", "kernels.bits",
-        "miniapps.partition.picture", "miniapps.partition.staged", "kernels.torchops.verdicts", "kernels.commands.options", "kernels.progress",
+        "miniapps.partition.picture", "miniapps.partition.staged",
+        "kernels.torchops.verdicts", "kernels.commands.options", "kernels.progress",
     ),
 }  # fmt: skip
 HEAVY = ("torch", "cupy", "scipy", "matplotlib", "pandas")

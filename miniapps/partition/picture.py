@@ -31,6 +31,11 @@ def size_text(nbytes: int) -> str:
     return f"{nbytes} B"
 
 
+def ranks_text(ranks: int) -> str:
+    """`1 rank`, `4 ranks`."""
+    return f"{ranks} rank{'s' * (ranks != 1)}"
+
+
 def axes_text(axes: Sequence[str]) -> str:
     """`batch x heads`, or that each rank does all of it."""
     return " x ".join(axes) if axes else "whole on every rank"
@@ -49,7 +54,7 @@ def name_text(stage: Stage) -> str:
 
 def as_text(found: Stages) -> str:
     """The picture in words, a sentence for each stage and for what travels to it."""
-    lines = [f"Mesh {found.mesh}, {found.ranks} ranks; {found.operations} operations."]
+    lines = [f"Mesh {found.mesh}, {ranks_text(found.ranks)}; {found.operations} operations."]
     for k, stage in enumerate(found.stages):
         way = "Backward" if stage.backward else "Forward"
         lines.append(f"{way}, {name_text(stage)}: {axes_text(stage.axes)}, {stage.operations} operations.")
@@ -128,7 +133,10 @@ def plot(axes, found: Stages) -> None:
     _box(axes, left[False], 0, wide, BOX, "", ["parameters, inputs", "forward: downwards"])
     _box(axes, left[True], 0, wide, BOX, "", [f"loss, {found.gradients} gradients", "backward: upwards"])
     first = min(where.row, key=lambda k: (found.stages[k].backward, where.row[k]))
-    _pointed(axes, (SIDE + IN, BOX), (SIDE + IN, where.top[first]), bold=False)
+    _pointed(axes, (SIDE + IN, BOX), (SIDE + IN, where.top[first]), bold=first in where.beside)
+    last = min(where.row, key=lambda k: (not found.stages[k].backward, where.row[k]))
+    x = left[found.stages[last].backward] + IN
+    _pointed(axes, (x, where.top[last]), (x, BOX), bold=LEAVING in where.beside)
     for k, stage in enumerate(found.stages):
         colour = COLOURS[colours[stage.axes] % len(COLOURS)] if stage.axes else ""
         lines = [name_text(stage), axes_text(stage.axes), *where.inside.get(k, ())]
@@ -160,7 +168,8 @@ def _box(axes, x: float, y: float, width: float, height: float, colour: str, lin
     axes.plot([*corners[0], x], [*corners[1], y], color=colour or INK, linewidth=1.1)
     for i, text in enumerate(lines):
         axes.text(
-            x + width / 2, y + 0.03 + LINE * (i + 0.55), _short(text, SHOWN + 10 * (i > 0)), fontsize=7.5 if i == 0 else 6.5,
+            x + width / 2, y + 0.03 + LINE * (i + 0.55), _short(text, SHOWN + 10 * (i > 0)),
+            fontsize=7.5 if i == 0 else 6.5,
             ha="center", va="center", color=INK, weight="bold" if i == 0 else "normal",
         )  # fmt: skip
 
@@ -169,15 +178,7 @@ def _arrow(axes, found: Stages, where: Layout, edge: Edge, left, wide: float) ->
     """The arrow of an edge: straight to a neighbour, around the boxes between others. Of those to the backward pass
     only that at the turn."""
     bold = bool(edge.kind)
-    if edge.target == LEAVING:
-        last = min(
-            (k for k in where.row if found.stages[k].backward), key=lambda k: where.row[k], default=None
-        )
-        if bold and last is not None:
-            x = left[True] + IN
-            _pointed(axes, (x, where.top[last]), (x, BOX), bold)
-        return
-    if edge.source == GIVEN:
+    if edge.target == LEAVING or edge.source == GIVEN:
         return
     source, target = found.stages[edge.source], found.stages[edge.target]
     starts, ends = where.top[edge.source], where.top[edge.target]

@@ -1,4 +1,4 @@
-"""What a plan comes to in a few stages, as traces hold it: see `miniapps.partition.stages`. No torch, no MPI, no plan."""
+"""What a plan comes to in a few stages, as traces hold it (see `miniapps.partition.stages`): no torch, no plan."""
 
 from __future__ import annotations
 
