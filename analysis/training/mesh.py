@@ -129,11 +129,12 @@ def plans(known: Used) -> dict[str, Stages]:
 
 def figure(name: str, title: str, stages: Stages) -> Figure:
     """The picture of a plan; its text alternative is the table of stages."""
-    sent = sum(edge.bytes for edge in stages.edges)
+    size = picture.size_text(sum(edge.bytes for edge in stages.edges))
+    where = "at the bold arrows and in the boxes"
     caption = (
-        f"{stages.operations} operations on {picture.ranks_text(stages.ranks)} in {len(stages.stages)} stages: of one layer, their "
-        f"work divided by the same axes. A step sends {picture.size_text(sent)}{', at the bold arrows and in the boxes' if sent else ''}. "
-        "What the backward pass reads of the forward pass is not drawn."
+        f"{stages.operations} operations on {picture.ranks_text(stages.ranks)} in {len(stages.stages)} stages: of one "
+        f"layer, their work divided by the same axes. A step sends {size}, {where}. What the backward pass reads of "
+        "the forward pass is not drawn."
     )
     legend = [(number, picture.axes_text(axes)) for axes, number in picture.looks(stages).items()]
     rows = [
