@@ -21,7 +21,22 @@ from miniapps.training import mesh_choice
 from miniapps.training.config import TrainingConfig
 
 REFUSED = (UsageError, ChoiceError, AxisError)
-WORDS = "batch/heads/ff/hidden/rows/columns/experts/stored/data/model/width/layers/x/".split("/")
+WORDS = [
+    "batch",
+    "heads",
+    "ff",
+    "hidden",
+    "rows",
+    "columns",
+    "experts",
+    "stored",
+    "data",
+    "model",
+    "width",
+    "layers",
+    "x",
+    "",
+]
 NUMBERS = [
     "1",
     "2",
