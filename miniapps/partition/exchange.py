@@ -77,9 +77,10 @@ class Exchange:
         self.dtype = np.dtype(TYPES.get(dtype, dtype))
         self.own = [Copied(place_of(rank), value) for value in values]
         self.messages = None
-        # (begin, end, shape, index of the value's array), of each value.
+        # (begin, end, shape, index of the value's array), of each value; a place that is wanted twice travels once, and
+        # the index beside what comes says where each place that is wanted lies in it.
         self.packs: list[list[Packed]] = [[] for _ in values]
-        self.unpacks: list[list[Packed]] = [[] for _ in values]
+        self.unpacks: list[list[tuple[Packed, Index, Index | None]]] = [[] for _ in values]
         if comm is None:
             return
         sends: dict[int, tuple[int, int]] = {}
@@ -94,9 +95,12 @@ class Exchange:
                 going = common(own.held, _indices(there, value.shape, value.wanted))
                 coming = common(_indices(there, value.shape, value.cut), own.wanted)
                 if going is not None:
-                    out = take(self.packs[k], out, going[0])
+                    out = take(self.packs[k], out, once(going[0])[0])
                 if coming is not None:
-                    into = take(self.unpacks[k], into, coming[1])
+                    places, repeated = once(coming[0])
+                    parts: list[Packed] = []
+                    into = take(parts, into, places)
+                    self.unpacks[k].append((parts[0], coming[1], repeated))
             if out > first[0]:
                 sends[peer] = first[0], out
             if into > first[1]:
@@ -125,8 +129,9 @@ class Exchange:
         if messages.requests:
             messages.finish()
             for (_, target), unpacks in zip(results, self.unpacks, strict=True):
-                for begin, end, shape, index in unpacks:
-                    target[index] = messages.incoming[begin:end].reshape(shape)
+                for (begin, end, shape, _), index, repeated in unpacks:
+                    came = messages.incoming[begin:end].reshape(shape)
+                    target[index] = came if repeated is None else came[repeated]
         return [result for result, _ in results]
 
     def free(self) -> None:
@@ -155,6 +160,17 @@ def common(held: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> tuple[In
         source.append(real[at[to]])
         target.append(to)
     return _compact(source), _compact(target)
+
+
+def once(index: Index) -> tuple[Index, Index | None]:
+    """The places of an index, each once, and where the places of `index` lie among these, None where none is repeated:
+    windows of neighbouring blocks overlap."""
+    if _slices(index):
+        return index, None
+    found = [np.unique(part, return_inverse=True) for part in index]
+    if all(len(places) == np.size(part) for (places, _), part in zip(found, index, strict=True)):
+        return index, None
+    return _compact([places for places, _ in found]), np.ix_(*(inverse.ravel() for _, inverse in found))
 
 
 def _compact(index: Sequence[np.ndarray]) -> Index:
