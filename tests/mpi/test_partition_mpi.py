@@ -114,9 +114,15 @@ def test_owners_of_stored_weights_do_not_show():
     assert len(found) == 1
 
 
-def test_a_step_sends_what_explain_counts():
-    meshes = ["d=3:batch+stored/3", "d=2:batch,s=2:stored", "d=4:batch"]
-    run = on_ranks(4, [PROGRAM.with_name("partition_bytes.py"), "mlp", "batch,stored", *meshes])
+@pytest.mark.parametrize(
+    "model, axes, meshes",
+    [
+        ("mlp", "batch,stored", ["d=3:batch+stored/3", "d=2:batch,s=2:stored", "d=4:batch"]),
+        ("unet", "rows,columns", ["r=2:rows,c=2:columns"]),  # windows of neighbouring blocks overlap
+    ],
+)
+def test_a_step_sends_what_explain_counts(model, axes, meshes):
+    run = on_ranks(4, [PROGRAM.with_name("partition_bytes.py"), model, axes, *meshes])
     assert run.returncode == 0, run.stderr
     lines = [line.split() for line in run.stdout.splitlines()]
     assert [mesh for mesh, *_ in lines] == meshes

@@ -75,7 +75,7 @@ def test_every_model_has_one_hash(tmp_path, model, recipe, mesh, one):
 
 
 def test_utilisation_is_recorded_by_step(whole):
-    from analysis.training.mesh import sentences, tables, used
+    from analysis.training.mesh import section, sentences, tables, used
     from miniapps.partition.flops import model_flops
     from tests.miniapps.partition.graphs import exported
 
@@ -89,6 +89,12 @@ def test_utilisation_is_recorded_by_step(whole):
     assert (row["steps"], row["mesh"], row["guarantee"]) == (4, "data=1", "layout")
     assert "gpt, dp over data=1, layout: utilisation" in sentences(known)[0]
     assert len(tables(known)) == 1
+    shown = section(known)
+    (figure,), (_, stages) = shown.figures, [table for _, table in shown.tables]
+    assert figure.title == "The plan of gpt, dp over data=1" and "blocks.0" in figure.svg
+    assert [row[1] for row in stages.rows][-1] == "loss, 20 gradients" and len(figure.data) == len(
+        stages.rows
+    )
 
 
 def test_a_checkpoint_continues_on_another_mesh(tmp_path, whole):
