@@ -36,11 +36,12 @@ def run(options: argparse.Namespace) -> Answer:
         raise without(frames, "accuracy and loss by step, or the utilisation of a mesh, as `training` does")
     shown: list[Shown] = list(map(Bold, mesh.sentences(used)))
     notes: list[str] = []
-    written = {"utilisation": used.runs.drop(columns="stages")}
+    written = {}
     if len(known.runs):
         results = study(known)
         shown += map(Bold, filter(None, [*sentences(results), verdicts(results)]))
         shown += tables_in_words(all_tables(results), known.words)
         notes += [f"Note: {note}." for note in results.notes]
-        written |= exported(results)
+        written = exported(results)
+    written["utilisation"] = used.runs.drop(columns="stages")
     return Answer(frames, written, [*shown, *mesh.tables(used)], notes)

@@ -46,7 +46,8 @@ class Used:
 
 def used(frames: Frames) -> Used:
     """What the runs among `frames` that recorded their utilisation hold of it."""
-    known = [UTILISATION in set(frames.of("usage", *run)["name"]) for run in ids(frames.runs)]
+    needed = {UTILISATION, MODEL_FLOPS, CORE_RATE}
+    known = [needed <= set(frames.of("usage", *run)["name"]) for run in ids(frames.runs)]
     runs = frames.runs[np.array(known, bool)]
     names = problem_names(runs) if len(runs) else {}
     rows = [_row(frames, run, names[run["problem"]]) for run in runs.to_dict("records")]
@@ -57,22 +58,31 @@ def _row(frames: Frames, run: dict, problem: str) -> dict[str, object]:
     """The row of USED of one repeat."""
     config = json.loads(run["config"])
     usage = frames.of("usage", run["run"], run["repeat"])
-    steps = usage[usage["name"] == UTILISATION].set_index("step")["value"].sort_index()
+    steps = usage[(usage["name"] == UTILISATION).to_numpy()].groupby("step")["value"].first()
     later = steps.iloc[1:] if len(steps) > 1 else steps  # the first step plans and allocates
     flops, rate = (float(usage[usage["name"] == name]["value"].iloc[0]) for name in (MODEL_FLOPS, CORE_RATE))
     cpu = usage[(usage["name"] == CPU_TIME).to_numpy()].groupby("step")["value"].sum()
     choices = frames.of("choices", run["run"], run["repeat"])
-    staged = choices[(choices["name"] == STAGES).to_numpy()]
-    cores = run["size"] * int(config["run"]["threads"])
-    own = flops / (cpu.reindex(later.index) * rate)
+    staged = choices[(choices["name"] == STAGES).to_numpy()]["choice"]
+    threads = _option(config, "run", "threads")
+    cores = run["size"] * (threads if isinstance(threads, int) and threads > 0 else 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        seconds = np.float64(flops) / (later * cores * rate)
+        own = np.float64(flops) / (cpu.reindex(later.index) * rate)
     return {
-        "problem": problem, "model": str(config["model"]["name"]), "recipe": str(config["mesh"]["recipe"]),
-        "mesh": str(config["mesh"]["mesh"]), "guarantee": run["guarantee"], "ranks": run["size"], "run": run["run"],
-        "repeat": run["repeat"], "steps": len(steps), "flops": flops, "rate": rate,
-        "seconds": (flops / (later * cores * rate)).median(), "utilisation": later.median(), "least": later.min(),
-        "most": later.max(), "of_processor_time": own.median(),
-        "stages": str(staged["choice"].iloc[0]) if len(staged) else "",
+        "problem": problem, "model": str(_option(config, "model", "name")),
+        "recipe": str(_option(config, "mesh", "recipe")), "mesh": str(_option(config, "mesh", "mesh")),
+        "guarantee": run["guarantee"], "ranks": run["size"], "run": run["run"], "repeat": run["repeat"],
+        "steps": len(steps), "flops": flops, "rate": rate, "seconds": seconds.median(), "utilisation": later.median(),
+        "least": later.min(), "most": later.max(), "of_processor_time": own.median(),
+        "stages": str(staged.iloc[0]) if len(staged) else "",
     }  # fmt: skip
+
+
+def _option(config: dict, section: str, name: str):
+    """An option as recorded; empty where there is none."""
+    found = config.get(section)
+    return found.get(name, "") if isinstance(found, dict) else ""
 
 
 def tables(known: Used) -> list[tuple[str, Table]]:

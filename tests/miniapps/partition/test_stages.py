@@ -1,8 +1,9 @@
-"""Stages of a plan and their picture: all that travels is in them, in an order that can be computed, and can be read."""
+"""Stages of a plan and their picture: all that travels is in them, in an order that can be computed."""
 
 import json
 import re
 import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
 
 import pytest
 
@@ -118,7 +119,7 @@ def test_boxes_do_not_overlap():
         column = sorted(
             (where.top[k], where.height[k]) for k, s in enumerate(found.stages) if s.backward == way
         )
-        assert all(y + height < below for (y, height), (below, _) in zip(column, column[1:], strict=False))
+        assert all(y + height < below for (y, height), (below, _) in pairwise(column))
 
 
 def test_a_plan_of_one_stage_can_be_drawn():
@@ -128,7 +129,7 @@ def test_a_plan_of_one_stage_can_be_drawn():
 
 def test_too_many_stages_are_refused_with_advice(tmp_path):
     stages = tuple(Stage("a", (), False, (), 1) for _ in range(picture.ROWS_MOST + 1))
-    with pytest.raises(UsageError, match="61 stages are too many.*--size layers=2"):
+    with pytest.raises(UsageError, match=r"61 stages are too many.*--size layers=2"):
         draw(Stages((), "data=1", 1, 61, 0, stages, ()), "", str(tmp_path / "a.svg"))
 
 
