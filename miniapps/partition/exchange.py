@@ -165,10 +165,9 @@ def common(held: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> tuple[In
 def once(index: Index) -> tuple[Index, Index | None]:
     """The places of an index, each once, and where the places of `index` lie among these, None where none is repeated:
     windows of neighbouring blocks overlap."""
-    if _slices(index):
-        return index, None
-    found = [np.unique(part, return_inverse=True) for part in index]
-    if all(len(places) == np.size(part) for (places, _), part in zip(found, index, strict=True)):
+    listed = [part for part in index if isinstance(part, np.ndarray)]  # all of them, or none
+    found = [np.unique(part, return_inverse=True) for part in listed]
+    if all(len(places) == part.size for (places, _), part in zip(found, listed, strict=True)):
         return index, None
     return _compact([places for places, _ in found]), np.ix_(*(inverse.ravel() for _, inverse in found))
 

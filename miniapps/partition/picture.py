@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from miniapps.partition.staged import GIVEN, LEAVING, Edge, Stage, Stages
 
@@ -217,7 +218,7 @@ def svg(found: Stages, title: str) -> str:
     import matplotlib
     from matplotlib.figure import Figure
 
-    settings = {
+    settings: Any = {
         "svg.fonttype": "none",
         "font.family": "sans-serif",
         "text.parse_math": False,

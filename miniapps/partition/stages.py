@@ -63,11 +63,12 @@ class Grouping:
         """Values in other cuts: where nothing travels they stay where they are."""
         trip = None if traffic is None else Trip(traffic.kind, traffic.axes, traffic.nbytes)
         for old, new in zip(step.operands, step.results, strict=True):
-            for kept in (self.at, self.late, self.trips):
-                if old in kept:
-                    kept[new] = kept[old]  # type: ignore[index]
-            if trip is not None:
-                self.trips[new] = trip
+            if old in self.at:
+                self.at[new] = self.at[old]
+            if old in self.late:
+                self.late[new] = self.late[old]
+            if found := trip or self.trips.get(old):
+                self.trips[new] = found
 
     def compute(self, step: Compute, traffic: Traffic | None) -> None:
         """An operation: it joins a stage, or waits for what reads its results."""
