@@ -4,8 +4,8 @@
 
 The operations are those of `tests.miniapps.partition.cases`, by seed; every operand is replicated or cut along a dim by
 chance. In float64, on processes of gloo. The plan of each case is checked against the same unsharded results. A line
-has the seed, the operation, the placements, and the outcome: `agrees` with the unsharded result; `differs`, and in what;
-`refused`, with torch's reason.
+has the seed, the operation, the placements, and the outcome: `agrees` with the unsharded result; `differs`, and in
+what; `refused`, with torch's reason.
 """
 
 import json
