@@ -35,7 +35,7 @@ WIDE = "samples=8,batch=4,tokens=128,width=512,heads=8,feedforward=2048,vocabula
 
 def steps(name: str, ranks: int, options, sizes: str = "") -> dict:
     """What one launch measured, with the sizes of the deck where none are given."""
-    words = [name, sizes or DECKS[name], str(options.rounds), f"data={ranks}:batch"]
+    words = [name, sizes or DECKS[name], str(options.rounds), f"data={ranks}:batch", "--quiet"]
     command = [*mpirun(), "-n", str(ranks), sys.executable, "-m", "benchmarks.apps.partition_steps", *words]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
