@@ -81,8 +81,7 @@ def _row(frames: Frames, run: dict, problem: str) -> dict[str, object]:
 
 def _option(config: dict, section: str, name: str):
     """An option as recorded; empty where there is none."""
-    found = config.get(section)
-    return found.get(name, "") if isinstance(found, dict) else ""
+    return config.get(section, {}).get(name, "")
 
 
 def tables(known: Used) -> list[tuple[str, Table]]:
