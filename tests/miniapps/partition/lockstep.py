@@ -16,7 +16,8 @@ import numpy as np
 import torch
 
 from miniapps.partition.axes import Axis, axes_of
-from miniapps.partition.bind import Added, Moved, bind
+from miniapps.partition.bind import bind
+from miniapps.partition.bound import Added, Moved
 from miniapps.partition.code import Writer
 from miniapps.partition.compute import Kernels
 from miniapps.partition.place import Halo
