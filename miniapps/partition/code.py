@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from miniapps.partition.bound import Added, Bound, Called, Moved, Operation
+from miniapps.partition.bind import Added, Bound, Called, Moved, Operation
 from miniapps.partition.compute import Kernels
 from miniapps.partition.draws import DRAWN, draw
 from miniapps.partition.pieces import cut, filled, joins, narrowed, partial_of
