@@ -24,7 +24,8 @@ import torch
 
 from kernels.guarantees import LEVELS, known, meets
 from miniapps.partition.axes import axes_of, merge, whole
-from miniapps.partition.bind import Added, Moved, bind
+from miniapps.partition.bind import bind
+from miniapps.partition.bound import Added, Moved
 from miniapps.partition.code import Writer
 from miniapps.partition.compute import Kernels
 from miniapps.partition.exchange import Exchange, Recut

@@ -12,6 +12,8 @@ from functools import cache, partial
 from itertools import accumulate, product
 from math import prod
 
+import numpy as np
+
 from kernels.allreduce import Reduction
 from kernels.allreduce.cost import cost
 from miniapps.partition.axes import Cut, Dim
@@ -87,7 +89,7 @@ class Counter:
         }
         every = product(*(range(self.axes[axis].blocks) for axis in axes))
         collective = "allreduce" if bounds is None else "reduce-scatter"
-        reduction = Reduction("block-tree", (n,), dtype, collective=collective, bounds=bounds)
+        reduction = Reduction("block-tree", (n,), np.dtype(dtype), collective=collective, bounds=bounds)
         return reduction.schedule(len(group), owners=tuple(owner[blocks] for blocks in every))
 
     def reshard(self, step: Reshard) -> Traffic:
