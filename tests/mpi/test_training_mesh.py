@@ -92,7 +92,7 @@ def test_utilisation_is_recorded_by_step(whole):
     shown = section(known)
     (figure,), (_, stages) = shown.figures, [table for _, table in shown.tables]
     assert figure.title == "The plan of gpt, dp over data=1" and "blocks.0" in figure.svg
-    assert [row[1] for row in stages.rows][-1] == "loss, 20 gradients" and len(figure.data) == len(
+    assert [row[1] for row in stages.rows][-1] == "loss, 21 gradients" and len(figure.data) == len(
         stages.rows
     )
 
