@@ -74,9 +74,8 @@ def validate(config, options, size: int) -> None:
         raise UsageError(
             "--replay: over a mesh nothing is decided from a clock or an order of arrival; leave it out"
         )
-    if (
-        name in TEXT and config.model.hidden % config.model.heads
-    ):  # before there is a deck, in the words of options
+    # Before there is a deck, which says it in its own words.
+    if name in TEXT and config.model.hidden % config.model.heads:
         raise UsageError(
             f"model.hidden = {config.model.hidden} is no multiple of model.heads = {config.model.heads}; choose one"
         )
