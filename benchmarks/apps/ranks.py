@@ -3,8 +3,8 @@
     python -m benchmarks.apps.ranks --json benchmarks/results/ranks.json
 
 shares      2 ranks, of which the second is slowed by --factor (--fault slow@). even: time per step where each keeps
-            half of the blocks; auto: from the second checkpoint on, when blocks have moved; both over the ideal, the time on
-            ranks of full speed times p / (p - 1 + 1 / factor), round by round
+            half of the blocks; auto: from the second checkpoint on, when blocks have moved; both over the ideal: the
+            time on ranks of full speed times p / (p - 1 + 1 / factor), round by round
 duplicates  2 ranks: what --duplicate FRACTION adds to the time of a step, over that fraction of it
 clean       results computed by two sound ranks, and how many differ
 
