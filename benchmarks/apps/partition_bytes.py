@@ -44,6 +44,7 @@ def measured(nodes: Cluster, recipe: str, steps: int, mpi: str = "mpich") -> dic
         recipe,
         mesh,
         str(steps),
+        "--quiet",
     ]
     found = json.loads(on_nodes(nodes, words, NODES, 1, mpi, TIMEOUT_S).splitlines()[-1])
     crossed, explained = sum(found["crossed"]), found["explained"]

@@ -1,18 +1,20 @@
 """Bytes that leave each node in steps of one model on one mesh, a rank per node, for `benchmarks.apps.partition_bytes`;
 rank 0 prints them as one line of JSON.
 
-mpirun -n P python -m benchmarks.apps.partition_bytes_steps MODEL SIZES RECIPE MESH STEPS
+    mpirun -n P python -m benchmarks.apps.partition_bytes_steps MODEL SIZES RECIPE MESH STEPS
 """
 
+import argparse
 import json
-import sys
 import time
 from pathlib import Path
 
 import torch
 from mpi4py import MPI
 
+from benchmarks.harness.results import add_quiet
 from jobs.cluster.traffic import HEADERS
+from kernels.progress import Progress
 from miniapps.partition.explain import explain
 from miniapps.partition.export import export
 from miniapps.partition.learn import Learner
@@ -44,9 +46,10 @@ def settled(comm) -> int:
     return found
 
 
-def main(name: str, sizes: str, recipe: str, mesh: str, steps: str) -> None:
+def main(name: str, sizes: str, recipe: str, mesh: str, steps: int, quiet: bool) -> None:
     """Take the steps, on all ranks."""
-    comm, count = MPI.COMM_WORLD, int(steps)
+    comm = MPI.COMM_WORLD
+    progress = Progress("benchmark", quiet=quiet or comm.rank > 0)
     torch.set_num_threads(1)
     model = model_of(name)
     deck = deck_of(model, pairs(sizes, "SIZES", "samples=8"))
@@ -64,8 +67,10 @@ def main(name: str, sizes: str, recipe: str, mesh: str, steps: str) -> None:
     learner.step()
     # What two readings and their barriers send themselves is taken off.
     first, second = settled(comm), settled(comm)
-    for _ in range(count):
+    for k in range(steps):
+        progress.show(k / steps, f"step {k + 1} of {steps}")
         learner.step()
+    progress.clear()
     last = settled(comm)
     nodes = comm.gather((last - second) - (second - first))
     planned = comm.gather(sum(exchange.nbytes for exchange in program.exchanges))
@@ -75,7 +80,7 @@ def main(name: str, sizes: str, recipe: str, mesh: str, steps: str) -> None:
         print(
             json.dumps(
                 {
-                    "crossed": [nbytes / count for nbytes in nodes],
+                    "crossed": [nbytes / steps for nbytes in nodes],
                     "planned": planned,
                     "explained": found["bytes"],
                     "collectives": found["collectives"],
@@ -85,4 +90,13 @@ def main(name: str, sizes: str, recipe: str, mesh: str, steps: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.apps.partition_bytes_steps", description=__doc__
+    )
+    parser.add_argument("name", metavar="MODEL")
+    parser.add_argument("sizes", metavar="SIZES", help="of its deck: width=256,layers=2")
+    parser.add_argument("recipe", metavar="RECIPE")
+    parser.add_argument("mesh", metavar="MESH", help="data=2,model=2")
+    parser.add_argument("steps", type=int, metavar="STEPS")
+    add_quiet(parser)
+    main(**vars(parser.parse_args()))
