@@ -93,7 +93,7 @@ def duplicates(options) -> list[dict]:
 
 def clean(options) -> list[dict]:
     """No rank is wrong: every result computed twice must be equal."""
-    steps = ("--steps", str(max(1, options.clean // (4 * 64 * 64))))
+    steps = ("--steps", str(-(-options.clean // (4 * 64 * 64))))
     run = launch(RANKS, "miniapps.coupled", (*CLEAN, "--guarantee", "layout", *steps))
     (check,) = (check for check in run["checks"] if check["name"] == "duplicates")
     count = int(re.match("[0-9]+", check["detail"])[0]) if check["passed"] else 0

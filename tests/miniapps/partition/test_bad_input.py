@@ -2,7 +2,6 @@
 
 import copy
 import random
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,6 +16,7 @@ from miniapps.partition.export import export
 from miniapps.partition.mesh import Mesh
 from miniapps.partition.plan import plan
 from miniapps.partition.run import Program
+from miniapps.runner.options import RunOptions
 from miniapps.training import mesh_choice
 from miniapps.training.config import TrainingConfig
 
@@ -105,7 +105,7 @@ def test_options_of_explain_are_taken_or_refused_in_a_sentence():
 
 def test_options_of_training_are_taken_or_refused_in_a_sentence():
     rng, taken = random.Random(1), 0
-    options = SimpleNamespace(shuffle_blocks=0, replay=None)
+    options = RunOptions()
     for _ in range(400):
         config = copy.deepcopy(TrainingConfig())
         config.model.name, config.mesh.recipe, config.mesh.mesh, *rest = drawn(rng)
