@@ -90,7 +90,7 @@ GROWING = TABLES | NAMES
 CPU_TIME = "cpu_time"  # in `usage`: seconds of this process
 
 JSON_ATTRIBUTES = ("config", "problem_options", "method", "options", "environment", "promises", "partners", "regions",
-                   "messages", "reductions")  # fmt: skip
+                   "messages", "reductions", "ledger")  # fmt: skip
 
 
 def tables_of(schema: int = SCHEMA) -> dict[str, dict[str, str]]:
