@@ -11,8 +11,8 @@ FEWEST = (
     3  # rank counts from which two coefficients can be chosen by leaving one out; Extra-P itself asks for 5
 )
 LEAST_SHARE = 0.0005  # of a term in what is predicted, below which it is no term
-# Exponents (i, j) of p^i log2(p)^j that Extra-P tries by default (its version 4), those of i also below zero, as it does
-# for strong scaling.
+# Exponents (i, j) of p^i log2(p)^j that Extra-P tries by default (its version 4), those of i also below zero, as it
+# does for strong scaling.
 LOGARITHMIC = (
     (0, 1), (0, 2), (1 / 4, 1), (1 / 3, 1), (1 / 4, 2), (1 / 3, 2), (1 / 2, 1), (1 / 2, 2), (2 / 3, 1), (3 / 4, 1),
     (2 / 3, 2), (3 / 4, 2), (1, 1), (1, 2), (5 / 4, 1), (4 / 3, 1), (3 / 2, 1), (3 / 2, 2), (2, 1), (2, 2), (5 / 2, 1),
@@ -34,8 +34,8 @@ def mean_replay(seconds: float, waiting: float, ranks: int, target: int) -> floa
 
 
 def extra_p(measured: Mapping[int, float], target: int) -> float:
-    """c + a p^i log2(p)^j, as Extra-P fits it to {ranks: seconds per step}, on `target` ranks; NaN for fewer than FEWEST
-    rank counts, or where the law is not above zero there.
+    """c + a p^i log2(p)^j, as Extra-P fits it to {ranks: seconds per step}, on `target` ranks; NaN for fewer than
+    FEWEST rank counts, or where the law is not above zero there.
 
     The one term that predicts best what is left out, one rank count after the other, by the mean of 2 |m - t| / (m + t)
     (SMAPE), or a constant, if none is better (Calotoiu et al., Using automated performance modeling to find scalability

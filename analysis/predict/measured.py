@@ -18,6 +18,7 @@ from analysis.groups import conditions, grouped
 from analysis.load.frames import Frames
 from analysis.load.guard import read_run
 from analysis.runs import samples
+from analysis.verdict import counted
 from miniapps.received import open_regular
 from miniapps.received.prediction import method_hash
 from miniapps.trace import RankTrace, TraceError
@@ -37,7 +38,8 @@ class Measured:
     """`points`, a row per complete (run, repeat), columns POINTS, all times per step: `wall_s` of the rank that took
     longest, `cpu_s` of the threads that run the application and `waiting_s` in collectives and exchanges, both means
     over ranks (`cpu_s` NaN where it was not recorded); `rows` and `head` of the ledger that the run was started with,
-    -1 and "" without one; `alike`: what is to be equal for times to be those of one law over rank counts. `regions`, a row per region, columns REGIONS: exclusive seconds per step, mean over ranks.
+    -1 and "" without one; `alike`: what is equal where times follow one law over rank counts. `regions`, a row per
+    region, columns REGIONS: exclusive seconds per step, mean over ranks.
     `notes` say which runs were left out, `refused` which cannot be measured, and where they are wrong."""
 
     points: pd.DataFrame
@@ -59,7 +61,7 @@ def measured(frames: Frames) -> Measured:
     }
     for why, own in left_out.items():
         if len(own):
-            notes.append(f"{len(own)} of the runs left out, since they {why}")
+            notes.append(f"{counted(len(own), 'run')} left out, since they {why}")
     runs["alike"] = conditions(runs, but=("ownership",))
     good = runs[runs["complete"] & ~runs["faulty"] & ~samples(runs)]
     for run, own in good.groupby("run", sort=False):

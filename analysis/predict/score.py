@@ -1,15 +1,15 @@
 """Predictions of a ledger against the runs that came after them.
 
-A run counts for a row of the ledger if it has the row's app, problem, method and ranks, and if it proves that the row was
-there before it: its trace has the number of rows and the last hash of the ledger that it was started with, and the row is
-among these. Of several such rows the last one counts.
+A run counts for a row of the ledger if it has the row's app, problem, method and ranks, and if it proves that the row
+was there before it: its trace has the number of rows and the last hash of the ledger that it was started with, and the
+row is among these. Of several such rows the last one counts.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
@@ -18,7 +18,7 @@ import pandas as pd
 
 from analysis.load.frames import Frames
 from analysis.predict import baselines
-from analysis.predict.measured import Measured, hash_of_run, measured
+from analysis.predict.measured import hash_of_run, measured
 from analysis.runs import label
 from miniapps.received.ledger import START, Ledger, Row
 from miniapps.received.prediction import PERCENTS, Prediction
@@ -27,8 +27,8 @@ FLOOR_MOST = 0.10  # above which an error means nothing
 PASSED, NOT_PASSED, SCORED, NOT_TESTABLE = "passed", "not passed", "scored", "not testable"
 COLUMN = dict(zip(baselines.NAMES, ("inverse_s", "replay_s", "extrap_s"), strict=True))
 SAMPLES = ("row", "run", "repeat", "seconds", "ratio", "inside", "crps_s", *COLUMN.values())
-TARGETS = ("row", "app", "problem", "method", "ranks", "mesh", "clock", "median_s", "low_s", "high_s", "runs", "launches",
-           "measured_s", "error", "bias", "floor", "inside", "crps_s", *COLUMN.values(), "inverse_error",
+TARGETS = ("row", "app", "problem", "method", "ranks", "mesh", "clock", "median_s", "low_s", "high_s", "runs",
+           "launches", "measured_s", "error", "bias", "floor", "inside", "crps_s", *COLUMN.values(), "inverse_error",
            "replay_error", "extrap_error", "best", "extrapolated")  # fmt: skip
 REGIONS = ("row", "name", "predicted_s", "measured_s", "ratio")
 
@@ -40,7 +40,7 @@ class Score:
     exp(mean |ln(measured / predicted)|) - 1.
 
     `summary`: the same over all targets (`_summary`), and the `verdict`. `refused`: sentences on runs that do not prove
-    that their prediction was there first; `notes` limit what is said.
+    that their prediction was there first, `unmeasured` on runs whose times cannot be used; `notes` limit what is said.
     """
 
     samples: pd.DataFrame
@@ -48,12 +48,13 @@ class Score:
     regions: pd.DataFrame
     summary: dict[str, Any]
     refused: list[str] = field(default_factory=list)
+    unmeasured: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
-def score(frames: Frames, ledger: Ledger, within: float | None = None) -> tuple[Score, Measured]:
-    """The score of the predictions in `ledger` by the runs of `frames`, and what these took; with `within` a verdict on
-    whether the error is at most that."""
+def score(frames: Frames, ledger: Ledger, within: float | None = None) -> Score:
+    """The score of the predictions in `ledger` by the runs of `frames`; with `within` a verdict on whether the error is
+    at most that."""
     known = measured(frames)
     sources = _sources(known.points, ledger)
     pairs, refused, notes = _matched(known.points, ledger, sources)
@@ -62,7 +63,7 @@ def score(frames: Frames, ledger: Ledger, within: float | None = None) -> tuple[
     summary = _summary(samples, targets, within)
     regions = _regions(samples, known.regions, ledger)
     notes = [*known.notes, *notes, *untimed, *_limits(targets, summary)]
-    return Score(samples, targets, regions, summary, refused, notes), known
+    return Score(samples, targets, regions, summary, refused, known.refused, notes)
 
 
 def crps(prediction: Prediction, seconds: float) -> float:
@@ -76,7 +77,8 @@ def crps(prediction: Prediction, seconds: float) -> float:
     """
     levels = np.array([0, *PERCENTS, 100]) / 100
     q = np.array([prediction.quantiles[0], *prediction.quantiles, prediction.quantiles[-1]])
-    return float(np.trapezoid(2 * ((seconds <= q) - levels) * (q - seconds), levels))
+    scores = 2 * ((seconds <= q) - levels) * (q - seconds)
+    return float(np.sum((scores[1:] + scores[:-1]) / 2 * np.diff(levels)))
 
 
 def _column(prediction: Prediction) -> str:
@@ -132,13 +134,13 @@ def _matched(
             )
         elif rows:
             refused.append(
-                f"{one.path}: line {rows[0].number} of {ledger.path} is younger than this run, which was started when the "
-                f"ledger had {one.rows} rows; predict first, then run"
+                f"{one.path}: line {rows[0].number} of {ledger.path} is younger than this run, which was started when "
+                f"the ledger had {one.rows} rows; predict first, then run"
             )
         else:
             refused.append(
-                f"{one.path}: no row of {ledger.path} predicts it ({one.app}, problem {one.problem}, method {one.method}, "
-                f"{one.size} ranks); leave this run out, or give the ledger that does"
+                f"{one.path}: no row of {ledger.path} predicts it ({one.app}, problem {one.problem}, method "
+                f"{one.method}, {one.size} ranks); leave this run out, or give the ledger that does"
             )
     notes = (
         [f"{several} runs were predicted several times before they ran; the last prediction counts"]
@@ -152,8 +154,8 @@ def _changed(one: Any, ledger: Ledger) -> str:
     """Why `ledger` is not the one that a run was started with, grown since; empty where it is."""
     if one.rows > len(ledger.rows):
         return (
-            f"was started with a ledger of {one.rows} rows, and {ledger.path} has {len(ledger.rows)}: rows were removed, "
-            "or it is another ledger"
+            f"was started with a ledger of {one.rows} rows, and {ledger.path} has {len(ledger.rows)}: rows were "
+            "removed, or it is another ledger"
         )
     head = ledger.rows[one.rows - 1].hash if one.rows else START
     if head != one.head:
@@ -288,7 +290,8 @@ def _limits(targets: pd.DataFrame, summary: dict[str, Any]) -> list[str]:
         )
     if one := int(((targets["runs"] > 1) & (targets["launches"] < 2)).sum()):
         notes.append(
-            f"the floors of {one} targets are of repeats of one launch: launches may lie further apart; launch them again"
+            f"the floors of {one} targets are of repeats of one launch: launches may lie further apart; launch them "
+            "again"
         )
     if summary["verdict"] == NOT_TESTABLE and len(targets):
         floor = summary["floor"]
