@@ -71,8 +71,8 @@ def write_ledger(path, *predictions):
 
 
 def write_study(root):
-    """In the new directory `root` a source on one rank, a ledger that predicts 1, 2, 4 and 8 ranks from it, and runs that come after it; the
-    ledger."""
+    """In the new directory `root` a source on one rank, a ledger that predicts 1, 2, 4 and 8 ranks from it, and runs
+    that come after it; the ledger."""
     root.mkdir(parents=True, exist_ok=True)
     source = write_steps(root / "source", [100, 102])
     ledger = write_ledger(
