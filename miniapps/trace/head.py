@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -120,6 +122,12 @@ def check(attributes: dict[str, Any], where: str) -> None:
     head = records.conform(attributes, Head, f"{where}: attributes")
     if head.rank >= head.size:
         raise records.Refused(f"{where}: rank {head.rank} of {head.size} ranks; leave this run out")
+
+
+def problem_hash(app: str, problem: Mapping[str, Any]) -> str:
+    """16 hex digits that two runs share exactly if they run `app` on the same problem."""
+    text = json.dumps([app, problem], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def orderings(reductions: Mapping[str, Mapping[str, Any]]) -> list[str]:
