@@ -93,7 +93,7 @@ CPU_TIME = "cpu_time"
 MODEL_FLOPS, CORE_RATE, UTILISATION = "model_flops", "core_rate", "utilisation"
 
 JSON_ATTRIBUTES = ("config", "problem_options", "method", "options", "environment", "promises", "partners", "regions",
-                   "messages", "reductions")  # fmt: skip
+                   "messages", "reductions", "ledger")  # fmt: skip
 
 
 def tables_of(schema: int = SCHEMA) -> dict[str, dict[str, str]]:
