@@ -1,7 +1,7 @@
 """Sums of rows: of the bags of samples, and of the gradients of each row.
 
 `sorted`: from +0.0 by ascending place, which is the order of the samples of the whole batch and of the rows in a bag.
-It needs all terms of a sum on one rank. `fixed-point`: integers in a unit that all ranks agree on, rounded once, so
+`exact`: each sum is rounded once. Both need all terms of a sum on one rank. `fixed-point`: integers in a unit that all ranks agree on, rounded once, so
 that partial sums may be made anywhere and travel.
 """
 
@@ -10,16 +10,17 @@ from __future__ import annotations
 import numpy as np
 
 from kernels.exact import fixed_decode, fixed_encode, fixed_exponent
-from kernels.scatter.native import by_bin
+from kernels.scatter.native import by_bin, exact
 
-ORDERS = ("sorted", "fixed-point")
+ADDED = {"sorted": by_bin, "exact": exact}
+ORDERS = (*ADDED, "fixed-point")
 
 
-def added(x: np.ndarray, index: np.ndarray, bins: int) -> np.ndarray:
-    """float32 (bins, columns): the rows of `x` (n, columns) added at `index` (n,), by ascending place."""
+def added(x: np.ndarray, index: np.ndarray, bins: int, order: str) -> np.ndarray:
+    """float32 (bins, columns): the rows of `x` (n, columns) added at `index` (n,), in an order of ADDED."""
     if not x.shape[1]:
         return np.zeros((bins, 0), np.float32)
-    return by_bin(x, index, bins, threads=1)
+    return ADDED[order](x, index, bins, threads=1)
 
 
 def exponent(x: np.ndarray) -> int:

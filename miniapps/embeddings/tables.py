@@ -47,7 +47,7 @@ class Tables:
         timed: Callable[[str, int], AbstractContextManager] = _untimed,
     ):
         self._comm, self.placed, self.columns = comm.Dup(), list(placed), placed[0].table.columns
-        self._timed, self._fixed = timed, order == "fixed-point"
+        self._timed, self._order, self._fixed = timed, order, order == "fixed-point"
         self.rank, self.size = comm.rank, comm.size
         self.shards = [
             Shard(of, comm.rank, lambda block, number=number: draw(number, block))
@@ -133,7 +133,7 @@ class Tables:
     def _pooled(self, rows: np.ndarray, samples: np.ndarray, count: int, unit: int) -> np.ndarray:
         if self._fixed:
             return sums.rounded(sums.words_added(sums.words(rows, unit), samples, count), unit)
-        return sums.added(rows, samples, count)
+        return sums.added(rows, samples, count, self._order)
 
     def _answer_bytes(self, t: int, p: int) -> int:
         """Of what rank p answers to this one."""
@@ -168,7 +168,7 @@ class Tables:
         samples = np.concatenate([asked.vectors(bags) for bags in asked.sent.values()])
         if words:
             return sums.rounded(sums.words_added(every, samples, count), unit)
-        return sums.added(every, samples, count)
+        return sums.added(every, samples, count, self._order)
 
     # ---- gradients: on the side of the samples, then of the rows
 
@@ -225,7 +225,7 @@ class Tables:
                 every[asked.numbers[q][asked.vectors(bags)]] = part
         if self._fixed:
             return sums.rounded(total, unit)
-        return sums.added(every[asked.received[1]], which, len(rows))
+        return sums.added(every[asked.received[1]], which, len(rows), self._order)
 
     # ---- messages
 
