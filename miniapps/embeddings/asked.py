@@ -73,7 +73,8 @@ def ask(
     streams = exchange(
         [
             np.concatenate(
-                [_NOTHING, *(x for of in sent if p in of for x in (of[p].lengths, of[p].rows))], dtype=np.int32
+                [_NOTHING, *(x for of in sent if p in of for x in (of[p].lengths, of[p].rows))],
+                dtype=np.int32,
             )
             for p in range(size)
         ]

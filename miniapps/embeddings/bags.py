@@ -31,4 +31,6 @@ class Bags:
 
 def concatenated(parts: Sequence[Bags]) -> Bags:
     """The bags of several groups of samples, one group after the other."""
-    return Bags(np.concatenate([part.lengths for part in parts]), np.concatenate([part.rows for part in parts]))
+    return Bags(
+        np.concatenate([part.lengths for part in parts]), np.concatenate([part.rows for part in parts])
+    )

@@ -1,8 +1,8 @@
 """Sums of rows: of the bags of samples, and of the gradients of each row.
 
 `sorted`: from +0.0 by ascending place, which is the order of the samples of the whole batch and of the rows in a bag.
-`exact`: each sum is rounded once. Both need all terms of a sum on one rank. `fixed-point`: integers in a unit that all ranks agree on, rounded once, so
-that partial sums may be made anywhere and travel.
+`exact`: each sum is rounded once. Both need all terms of a sum on one rank. `fixed-point`: integers in a unit that all
+ranks agree on, rounded once, so that partial sums may be made anywhere and travel.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ is answered, and gradients. Who holds a row puts what it got into the order of t
 
 from __future__ import annotations
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
@@ -102,8 +100,8 @@ class Tables:
     # ---- lookups: on the side of the rows, then of the samples
 
     def _looked(self, t: int) -> np.ndarray:
-        """Rows of a table, own columns: of the own samples where all ranks have them, as ranks asked for them where rows
-        are answered, else in the order of the samples of the batch."""
+        """Rows of a table, own columns: of the own samples where all ranks have the table, as ranks asked for them where
+        rows are answered, else in the order of the samples of the batch."""
         of, asked, shard = self.placed[t], self._asked[t], self.shards[t]
         if of.sharding == "replicated":
             rows = asked.bags.rows
@@ -146,7 +144,7 @@ class Tables:
         width = WORD if of.sharding == "row-pooled" and self._fixed else FLOAT
         return width * of.width(p) * len(asked.vectors(bags))
 
-    def _assembled(self, t: int, came: "Came", own: dict[int, np.ndarray], unit: int) -> np.ndarray:
+    def _assembled(self, t: int, came: Came, own: dict[int, np.ndarray], unit: int) -> np.ndarray:
         """float32 (own samples, columns): the sums of the own bags, from what all holders answered."""
         of, asked = self.placed[t], self._asked[t]
         count = len(asked.bags.lengths)
@@ -202,7 +200,7 @@ class Tables:
             return WORD * width * len(np.unique(bags.rows))
         return FLOAT * width * len(asked.vectors(bags))
 
-    def _summed(self, t: int, came: "Came", own: dict[int, np.ndarray], unit: int) -> np.ndarray:
+    def _summed(self, t: int, came: Came, own: dict[int, np.ndarray], unit: int) -> np.ndarray:
         """float32 (distinct rows, own columns): the sums of their gradients over the whole batch."""
         asked, width = self._asked[t], self.shards[t].weights.shape[1]
         rows, which = asked.distinct
@@ -237,7 +235,7 @@ class Tables:
         self._comm.Allreduce(MPI.IN_PLACE, own, MPI.MAX)
         return own.tolist()
 
-    def _sent(self, region: str, pieces: Sequence[dict[int, np.ndarray]], coming: list[int]) -> list["Came"]:
+    def _sent(self, region: str, pieces: Sequence[dict[int, np.ndarray]], coming: list[int]) -> list[Came]:
         """Send the pieces of all tables to each other rank; `coming` bytes from each."""
         parts = [
             np.concatenate(

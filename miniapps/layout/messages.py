@@ -81,7 +81,7 @@ def exchange(comm, peers: np.ndarray, records: np.ndarray) -> list[np.ndarray]:
 def all_to_all(comm, parts: Sequence[np.ndarray], coming: Sequence[int] | None = None) -> list[np.ndarray]:
     """Send `parts[r]`, one-dimensional and all of one dtype, to rank r: what came from each, in memory of one array.
 
-    `coming[r]`: elements that rank r sends here; None where that is not known, which costs one more message. Collective.
+    `coming[r]`: elements that rank r sends here; None where that is not known, for one more message. Collective.
     """
     counts = np.array([len(part) for part in parts])
     if coming is None:

@@ -28,7 +28,9 @@ TABLE = "table."  # fingerprints of a table of embeddings, by block of rows
 class Shapes(msgspec.Struct):
     """The options that decide which arrays a checkpoint holds."""
 
-    data: Literal["fashion", "mnist5000", "digits", "blobs", "cora", "text", "ml-100k", "zipf"] = msgspec.field(name="data.name")
+    data: Literal["fashion", "mnist5000", "digits", "blobs", "cora", "text", "ml-100k", "zipf"] = (
+        msgspec.field(name="data.name")
+    )
     name: Literal["mlp", "cnn", "graphsage", "dlrm", "gpt", "bert", "unet", "moe"] = msgspec.field(
         name="model.name"
     )
@@ -45,10 +47,14 @@ class Shapes(msgspec.Struct):
     batch: Annotated[int, msgspec.Meta(ge=1, le=SAMPLES)] = msgspec.field(name="training.batch", default=256)
     micro: Annotated[int, msgspec.Meta(ge=1, le=SAMPLES)] = msgspec.field(name="training.micro", default=32)
 
-    table_rows: Annotated[int, msgspec.Meta(ge=1, le=2**30)] = msgspec.field(name="embeddings.rows", default=1)
+    table_rows: Annotated[int, msgspec.Meta(ge=1, le=2**30)] = msgspec.field(
+        name="embeddings.rows", default=1
+    )
     tables: Annotated[int, msgspec.Meta(ge=1, le=1024)] = msgspec.field(name="embeddings.tables", default=1)
     columns: Annotated[int, msgspec.Meta(ge=1, le=4096)] = msgspec.field(name="embeddings.columns", default=1)
-    features: Annotated[int, msgspec.Meta(ge=1, le=1024)] = msgspec.field(name="embeddings.features", default=1)
+    features: Annotated[int, msgspec.Meta(ge=1, le=1024)] = msgspec.field(
+        name="embeddings.features", default=1
+    )
     blocks: Annotated[int, msgspec.Meta(ge=1, le=2**16)] = msgspec.field(name="embeddings.blocks", default=1)
 
     @property

@@ -365,9 +365,7 @@ class Embeddings:
     rows: int = option(
         1_000_000, help="zipf: rows of a table", minimum=1, maximum=2**30, flag="--rows", effect="size"
     )
-    tables: int = option(
-        8, help="zipf: tables", minimum=1, maximum=1024, flag="--tables", effect="size"
-    )
+    tables: int = option(8, help="zipf: tables", minimum=1, maximum=1024, flag="--tables", effect="size")
     zipf: float = option(
         1.05,
         help="zipf: the row of rank k is drawn with probability proportional to k^-zipf; 0: all alike",

@@ -108,7 +108,8 @@ def validate(config, options, size: int) -> None:
     if order not in sums.ORDERS or model.aggregate_inference != order:
         raise ChoiceError(
             f"--aggregate {order}, --aggregate-inference {model.aggregate_inference}: rows in bags, and their "
-            f"gradients, are added in one order of {', '.join(sums.ORDERS)}; choose one of these, and leave the other out"
+            f"gradients, are added in one order of {', '.join(sums.ORDERS)}; choose one of these, and leave out the "
+            "other"
         )
     level = options.policy.level
     if level == "exact" and order != "exact":
@@ -117,7 +118,11 @@ def validate(config, options, size: int) -> None:
             "--aggregate exact"
         )
     shardings = {of.sharding for of in placed(config, options, size)}
-    if "row-pooled" in shardings and order != "fixed-point" and (order == "exact" or options.policy.per_block):
+    if (
+        "row-pooled" in shardings
+        and order != "fixed-point"
+        and (order == "exact" or options.policy.per_block)
+    ):
         raise ChoiceError(
             f"--sharding row-pooled with --aggregate {order} meets guarantee run, below {level}: the sum of a bag then "
             "depends on which rank has which rows; choose --aggregate fixed-point, or --sharding row"
@@ -125,8 +130,8 @@ def validate(config, options, size: int) -> None:
     lookups = training.batch * max(1, config.embeddings.pooling)
     if order == "fixed-point" and lookups > 2**20:
         raise UsageError(
-            f"--aggregate fixed-point: {lookups} lookups of a step in one table (--batch times --pooling) are more than "
-            "2**20 terms of a sum; choose a smaller batch, or --aggregate sorted"
+            f"--aggregate fixed-point: {lookups} lookups of a step in one table (--batch times --pooling) are more "
+            "than 2**20 terms of a sum; choose a smaller batch, or --aggregate sorted"
         )
     if data == "ml-100k":
         if training.batch > ratings.COUNTS[0]:
@@ -141,7 +146,11 @@ def memory(config, options, size: int) -> Need:
     """What a rank with the largest part of the tables will need."""
     of_all = placed(config, options, size)
     held = max(sum(4 * of.rows(rank).m * of.width(rank) for of in of_all) for rank in range(size))
-    whole = max(of.table.nbytes for of in of_all) if config.output.checkpoint_every or config.output.restart else 0
+    whole = (
+        max(of.table.nbytes for of in of_all)
+        if config.output.checkpoint_every or config.output.restart
+        else 0
+    )
     own = config.embeddings
     looked = 40 * config.training.batch * max(1, own.pooling) * own.columns * len(of_all)
     return Need(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from math import isfinite
 from typing import Any
 
@@ -43,7 +44,9 @@ class DlrmTrainer:
         self.ctx, self.config, self.tracer = ctx, config, ctx.tracer
         training, embeddings = config.training, config.embeddings
         others = [rank for rank in range(ctx.size) if rank != ctx.rank]
-        kinds = dict(step=OTHER, interact=COMPUTE, update=COMPUTE, evaluate=COMPUTE, checkpoint=FILE, record=OTHER)
+        kinds = dict(
+            step=OTHER, interact=COMPUTE, update=COMPUTE, evaluate=COMPUTE, checkpoint=FILE, record=OTHER
+        )
         kinds |= {LOOKUP: COMPUTE, SCATTER: COMPUTE} | dict.fromkeys(MESSAGES, EXCHANGE)
         self.name = {name: self.tracer.name(name, kind) for name, kind in kinds.items()}
         for region in MESSAGES:
@@ -73,12 +76,17 @@ class DlrmTrainer:
         self.calls = [[block] for block in self.own] if self.per_block else [self.own]
         most = max(TEST_BLOCK, training.micro * len(self.calls[0]))
         self.network = ClickNetwork(
-            weights, dlrm_problem.features(config.data.name, embeddings), len(of_all), embeddings.columns, most
+            weights,
+            dlrm_problem.features(config.data.name, embeddings),
+            len(of_all),
+            embeddings.columns,
+            most,
         )
         numbers = self.own if self.per_block else [ctx.rank]
         buckets = cut(list(self.shapes.values()), training.bucket)
         reducers = [
-            ctx.reducer(f"bucket{k}", (bucket.size,), "float32", blocks=numbers) for k, bucket in enumerate(buckets)
+            ctx.reducer(f"bucket{k}", (bucket.size,), "float32", blocks=numbers)
+            for k, bucket in enumerate(buckets)
         ]
         before = training.divide == "before"
         once = 1.0 / training.batch
@@ -108,7 +116,7 @@ class DlrmTrainer:
         tracer, training = self.tracer, self.config.training
         begin = tracer.clock()
         every = self.config.embeddings.fingerprints
-        self.trace_weights(step == 1 or bool(every) and (step - 1) % every == 0)
+        self.trace_weights(step == 1 or (bool(every) and (step - 1) % every == 0))
         blocks = [self.samples.block(step, block) for block in self.own]
         pooled = self.tables.look_up(ratings.joined(blocks).bags, self.numbers)
         losses, gradients = self._gradients(blocks, pooled)
@@ -171,7 +179,7 @@ class DlrmTrainer:
         prints = fingerprints(self.weights)
         for shard in self.tables.shards:
             own = [(block, fingerprint(array)) for block, array in shard.by_blocks(self.ctx.comm)]
-            prints += [print for _, print in sorted(sum(self.ctx.comm.allgather(own), []))]
+            prints += [print for _, print in sorted(chain.from_iterable(self.ctx.comm.allgather(own)))]
         return combined(prints)
 
     def state(self) -> list[Sequence[np.ndarray]]:

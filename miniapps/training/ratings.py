@@ -68,9 +68,7 @@ def _of_files(files: dict[str, bytes]) -> Ratings:
     for user, item, _, _ in ratings:
         age, gender, occupation, code = of_user[user]
         year, kinds = of_item[item]
-        for column, value in zip(
-            columns, (user, item, age, gender, occupation, code, year), strict=True
-        ):
+        for column, value in zip(columns, (user, item, age, gender, occupation, code, year), strict=True):
             column.append(value)
         genres.append(kinds)
     lengths = np.array([len(kinds) for kinds in genres], np.int32)

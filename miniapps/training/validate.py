@@ -87,7 +87,9 @@ def _require_images_or_graph(config, options) -> None:
     """A graph goes with the network of graphs, and an aggregation with the guarantee."""
     name, model = config.data.name, config.model
     if name in RATED:
-        raise UsageError(f"--model {model.name} cannot learn --data {name}, which is for dlrm; choose --model dlrm")
+        raise UsageError(
+            f"--model {model.name} cannot learn --data {name}, which is for dlrm; choose --model dlrm"
+        )
     if (name in GRAPHS) != (model.name == "graphsage"):
         raise UsageError(
             f"--model {model.name} cannot learn --data {name}: graphsage goes with {', '.join(GRAPHS)}, the other "

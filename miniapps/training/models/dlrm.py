@@ -1,4 +1,5 @@
-"""DLRM (Naumov et al., arXiv 1906.00091): a perceptron for dense features, tables of embeddings, products, a perceptron.
+"""DLRM (Naumov et al., arXiv 1906.00091): a perceptron for dense features, products of its outputs with the sums of
+bags and of these among themselves, a perceptron.
 
 It is given the sums of bags in place of tables: see `miniapps.embeddings`.
 """
