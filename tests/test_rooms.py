@@ -35,7 +35,8 @@ FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "kernels.torchops.alt
            "kernels.torchops.cases", "kernels.torchops.differences", "kernels.torchops.own",
            "miniapps.coupled.surrogate", "miniapps.partition.models.attention",
            "miniapps.partition.code", "miniapps.partition.compute", "miniapps.partition.learn",
-           "miniapps.partition.run", "miniapps.training.gradient", "miniapps.training.graph",
+           "miniapps.partition.run", "miniapps.training.clicknet", "miniapps.training.dlrm_trainer",
+           "miniapps.training.gradient", "miniapps.training.graph",
            "miniapps.training.mesh_trainer", "miniapps.training.trainer")  # fmt: skip
 
 # Modules of one contract, in a folder of the room that lists them.

@@ -60,7 +60,8 @@ def ask(
     tables are told, too, what their gradients will be of. `exchange`: int32 vectors to each rank and from each rank.
     Collective."""
     size = len(numbers)
-    sent, places = [], []
+    sent: list[dict[int, Bags]] = []
+    places: list[np.ndarray | None] = []
     for of, own in zip(placed, bags, strict=True):
         if of.by_rows:
             by_rank, order = _by_owner(of, own)

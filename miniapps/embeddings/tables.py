@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 import numpy as np
 from mpi4py import MPI
@@ -47,10 +48,7 @@ class Tables:
         self._comm, self.placed, self.columns = comm.Dup(), list(placed), placed[0].table.columns
         self._timed, self._order, self._fixed = timed, order, order == "fixed-point"
         self.rank, self.size = comm.rank, comm.size
-        self.shards = [
-            Shard(of, comm.rank, lambda block, number=number: draw(number, block))
-            for number, of in enumerate(placed)
-        ]
+        self.shards = [Shard(of, comm.rank, partial(draw, number)) for number, of in enumerate(placed)]
         self._asked: list[Asked] = []
 
     def look_up(self, bags: Sequence[Bags], numbers: Sequence[np.ndarray], learn: bool = True) -> np.ndarray:
@@ -100,8 +98,8 @@ class Tables:
     # ---- lookups: on the side of the rows, then of the samples
 
     def _looked(self, t: int) -> np.ndarray:
-        """Rows of a table, own columns: of the own samples where all ranks have the table, as ranks asked for them where
-        rows are answered, else in the order of the samples of the batch."""
+        """Rows of a table, own columns: of the own samples where all ranks have the table, as ranks asked for them
+        where rows are answered, else in the order of the samples of the batch."""
         of, asked, shard = self.placed[t], self._asked[t], self.shards[t]
         if of.sharding == "replicated":
             rows = asked.bags.rows
@@ -144,7 +142,7 @@ class Tables:
         width = WORD if of.sharding == "row-pooled" and self._fixed else FLOAT
         return width * of.width(p) * len(asked.vectors(bags))
 
-    def _assembled(self, t: int, came: Came, own: dict[int, np.ndarray], unit: int) -> np.ndarray:
+    def _assembled(self, t: int, came: list[Came], own: dict[int, np.ndarray], unit: int) -> np.ndarray:
         """float32 (own samples, columns): the sums of the own bags, from what all holders answered."""
         of, asked = self.placed[t], self._asked[t]
         count = len(asked.bags.lengths)
@@ -200,7 +198,7 @@ class Tables:
             return WORD * width * len(np.unique(bags.rows))
         return FLOAT * width * len(asked.vectors(bags))
 
-    def _summed(self, t: int, came: Came, own: dict[int, np.ndarray], unit: int) -> np.ndarray:
+    def _summed(self, t: int, came: list[Came], own: dict[int, np.ndarray], unit: int) -> np.ndarray:
         """float32 (distinct rows, own columns): the sums of their gradients over the whole batch."""
         asked, width = self._asked[t], self.shards[t].weights.shape[1]
         rows, which = asked.distinct

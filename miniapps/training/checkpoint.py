@@ -107,7 +107,7 @@ class Shapes(msgspec.Struct):
 def problem_of(config, options, size: int) -> dict[str, Any]:
     """The options that a run and the checkpoint that it continues from must share, flat; with feedback these are more,
     for what it keeps belongs to a wire."""
-    names = ("data", "model", "training", "seeds")
+    names: tuple[str, ...] = ("data", "model", "training", "seeds")
     names += ("mesh",) if config.meshed else ("embeddings",) if config.model.name == "dlrm" else ()
     sections = {name: getattr(config, name) for name in names}
     flat = {

@@ -216,7 +216,7 @@ class DlrmTrainer:
             given = ratings.load(self.config.data.dir)
             for name, array in dlrm_problem.digests(given):
                 self.tracer.fingerprint(f"{INPUT}{name}", 0, fingerprint(array))
-        return ratings.of_arrays(data.share_arrays(self.ctx.comm, given and given.arrays()))
+        return ratings.of_arrays(data.share_arrays(self.ctx.comm, None if given is None else given.arrays()))
 
     def _gradients(self, blocks: list[Ratings], pooled: np.ndarray) -> tuple[list[float], np.ndarray]:
         """The losses of the calls, and the gradient of `pooled`; those of weights go to their buckets."""
