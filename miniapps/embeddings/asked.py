@@ -81,7 +81,7 @@ def ask(
         ]
     )
     asked, at = [], [0] * size
-    for of, own, by_rank, order in zip(placed, bags, sent, places, strict=True):
+    for of, own, by_rank, where in zip(placed, bags, sent, places, strict=True):
         came = []
         for q, stream in enumerate(streams):
             count = len(numbers[q])
@@ -92,7 +92,7 @@ def ask(
             begin = at[q] + count
             at[q] = begin + int(lengths.sum())
             came.append(Bags(lengths, stream[begin : at[q]]))
-        asked.append(Asked(numbers, own, by_rank, order, came))
+        asked.append(Asked(numbers, own, by_rank, where, came))
     return asked
 
 
