@@ -1,9 +1,9 @@
 """What a step of tables of embeddings costs under a sharding: work on each rank, and what work costs.
 
-A lookup costs c0 + D bytes / BW(h): a call for each row, and its bytes at the bandwidth of the cache for the share h that
-is found there, of memory for the rest. h follows from the histogram of the real indices by Che's approximation of a cache
-that forgets what was used longest ago (Che et al. 2002). Updates cost the same of their lookups, and messages by their
-bytes. All of it is linear in the rates, so that these are fitted to measured steps without negative ones.
+A lookup costs c0 + D bytes / BW(h): a call for each row, and its bytes at the bandwidth of the cache for the share h
+that is found there, of memory for the rest. h follows from the histogram of the real indices by Che's approximation of
+a cache that forgets what was used longest ago (Che et al. 2002). Updates cost the same of their lookups, and messages
+by their bytes. All of it is linear in the rates, so that these are fitted to measured steps, without negative ones.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def load_of(
 
 
 def classes_of(counts: np.ndarray) -> np.ndarray:
-    """float64 (n, 2): of rows by powers of two of their `counts`, how many there are, and their share of all lookups."""
+    """float64 (n, 2): of rows by powers of two of their `counts`, how many there are, and their share of lookups."""
     seen = counts[counts > 0]
     if not len(seen):
         return np.array([[float(len(counts)), 1.0]])
@@ -93,7 +93,8 @@ def classes_of(counts: np.ndarray) -> np.ndarray:
 def work(load: Load, sharding: str, size: int, cache: float, rank: int = 0, word: int = FLOAT) -> np.ndarray:
     """float64 (size, len(WORK)): what one table is for each of `size` ranks under a sharding.
 
-    `rank`: that which holds it, where one does; `cache`: bytes of a rank's cache; `word`: bytes of a part of a bag's sum.
+    `rank`: that which holds it, where one does; `cache`: bytes of a rank's cache; `word`: bytes of an element of a sum
+    of a part of a bag.
     Samples are dealt evenly. Raises ValueError for an unknown sharding.
     """
     own, others = load.samples / size, size - 1
@@ -122,9 +123,13 @@ def work(load: Load, sharding: str, size: int, cache: float, rank: int = 0, word
         share = np.bincount(owner, load.shares, minlength=size)
         held = (np.bincount(owner, minlength=size) > 0).astype(float)
         looked = updated = load.lookups * share
-        touched = own * -np.expm1(load.pooling * np.log1p(-np.minimum(share, 1 - 1e-9)))  # of a rank's samples
+        touched = own * -np.expm1(
+            load.pooling * np.log1p(-np.minimum(share, 1 - 1e-9))
+        )  # of a rank's samples
         partners = held * others + held.sum() - held
-        away = (looked * others + load.lookups - looked) / size  # rows that go from a rank to another, or come
+        away = (
+            looked * others + load.lookups - looked
+        ) / size  # rows that go from a rank to another, or come
         vectors = touched * others + touched.sum() - touched
         answers = vector * away if sharding == "row" else word * load.columns * vectors
         bags = np.full(size, load.lookups / size if sharding == "row" else touched.sum())
@@ -173,7 +178,9 @@ def fit(counted: Sequence[np.ndarray], seconds: Sequence[float], problems: Seque
     Raises ValueError for fewer steps than rates, or times that are not positive."""
     y = np.asarray(seconds, float)
     if len(y) < len(WORK) or not (np.isfinite(y) & (y > 0)).all():
-        raise ValueError(f"{len(y)} steps cannot tell {len(WORK)} rates, or a time is not positive; measure more")
+        raise ValueError(
+            f"{len(y)} steps cannot tell {len(WORK)} rates, or a time is not positive; measure more"
+        )
     every = [np.array(of, float) for of in counted]
     for of in every:
         of[:, WORK.index("step")] = 1.0

@@ -3,9 +3,9 @@ apart from it.
 
     seconds = fixed + max over ranks (sum over items of the chosen option's seconds on that rank)
 
-Up to ENUMERATED strategies all are looked at; of more, branch and bound: the longest item first, and no branch whose lower
-bound is not below the worst of the strategies kept. The bound is the largest of what a rank has already, of the mean over
-ranks if the rest were dealt out evenly, and of the largest item that no option splits further.
+Up to ENUMERATED strategies all are looked at; of more, branch and bound: the longest item first, and no branch whose
+lower bound is not below the worst of the strategies kept. The bound is the largest of what a rank has already, of the
+mean over ranks if the rest were dealt out evenly, and of the largest item that no option splits further.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappush, heapreplace
-from itertools import product
 from math import prod
 
 import numpy as np
@@ -38,8 +37,8 @@ class Strategy:
 
 @dataclass(frozen=True)
 class Answer:
-    """The `best` strategies, fastest first; `looked` at so many (of nodes, where branches were left out), `exact` unless
-    there were too many."""
+    """The `best` strategies, fastest first; `looked` at so many (of nodes, where branches were left out), `exact`
+    unless there were too many."""
 
     best: list[Strategy]
     looked: int
@@ -51,8 +50,8 @@ def search(
 ) -> Answer:
     """The `keep` fastest strategies for items with `costs[i]` float64 (options, ranks), seconds.
 
-    `spread`: the standard deviation of the logarithm of a prediction; `apart`: of the ratio of two. Raises ValueError for
-    an item without options, and for costs that are negative or no numbers.
+    `spread`: the standard deviation of the logarithm of a prediction; `apart`: of the ratio of two. Raises ValueError
+    for an item without options, and for costs that are negative or no numbers.
     """
     arrays = [np.asarray(of, float) for of in costs]
     for item, of in enumerate(arrays):
@@ -67,7 +66,9 @@ def search(
     for seconds, options in found:
         total = fixed + seconds
         told = bool(np.log(total / first) > 2 * apart) if first > 0 else total > first
-        best.append(Strategy(options, total, total * np.exp(-Z80 * spread), total * np.exp(Z80 * spread), told))
+        best.append(
+            Strategy(options, total, total * np.exp(-Z80 * spread), total * np.exp(Z80 * spread), told)
+        )
     return Answer(best, looked, exact)
 
 
@@ -119,5 +120,7 @@ def _bounded(costs: list[np.ndarray], keep: int) -> tuple[list[tuple[float, tupl
         for option in np.argsort(-loads.max(axis=1), kind="stable").tolist():  # the best is looked at first
             stack.append((at + 1, loads[option], (*chosen, option)))
     places = np.argsort(order)
-    found = [(-negative, tuple(options[p] for p in places)) for negative, options in sorted(heap, reverse=True)]
+    found = [
+        (-negative, tuple(options[p] for p in places)) for negative, options in sorted(heap, reverse=True)
+    ]
     return found, looked, not stack

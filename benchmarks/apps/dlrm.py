@@ -1,0 +1,244 @@
+"""Whether the sharding of tables of embeddings that is predicted to be the fastest is the fastest.
+
+    python -m benchmarks.apps.dlrm --json benchmarks/results/dlrm.json
+
+DLRMs are drawn at random: 2 to 6 tables of 100 to 100,000 rows with bags of 1 to 32, 8 to 64 columns, batches of 128 to
+1,024, Zipf's exponents up to 1.2. Some of them calibrate: rates of work (analysis.predict.lookups) are fitted to their
+steps. Of the others each is stepped under the five uniform shardings, mixed ones, and the one that the search over all
+(analysis.predict.search) says is the fastest, beside each other in shuffled turns; the prediction sees the histogram
+of their rows alone.
+
+A row for each clock: `wall` time, and `cpu`, what the step would take on processors of its own (dlrm_steps); rates are
+fitted for each.
+
+`floor`: median |ln| between the medians of the odd and the even rounds of one strategy. A problem is `testable` where
+its fastest strategy is faster than the second by more than its floor. `found`: of the testable ones, where the strategy
+that was predicted fastest of those measured was so. `regret`: what that one took over the fastest one, less 1, of all
+problems. `error`: exp(mean |ln(measured / predicted)|) - 1 of all steps.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+from analysis.predict import lookups
+from analysis.predict.search import search
+from benchmarks.apps.dlrm_steps import BATCHES, Problem
+from benchmarks.harness.launching import ROOT, mpirun
+from benchmarks.harness.results import add_quiet, machine, report
+from kernels.progress import Progress
+from miniapps.embeddings.sharding import SHARDINGS
+
+CACHES = [
+    2**20,
+    2**22,
+    2**24,
+    2**26,
+]  # bytes of a rank's cache: that which fits the calibration best is taken
+CLOCKS = ("wall", "cpu")
+MIXED = 5  # strategies of a problem, beside the uniform ones
+
+
+def main(argv=None) -> None:
+    """Measure and report."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.apps.dlrm",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--problems", type=int, default=40, help="that are predicted (default %(default)s)")
+    parser.add_argument(
+        "--calibrate", type=int, default=30, help="that rates are fitted to (default %(default)s)"
+    )
+    parser.add_argument("--rounds", type=int, default=8, help="of turns (default %(default)s)")
+    parser.add_argument("--ranks", type=int, default=2, help="(default %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of the problems (default %(default)s)")
+    parser.add_argument(
+        "--quick", action="store_true", help="4 problems, 4 to calibrate, 4 rounds: does it run?"
+    )
+    parser.add_argument("--json", help="write table and raw values to this file")
+    add_quiet(parser)
+    asked = parser.parse_args(argv)
+    if asked.quick:
+        asked.problems, asked.calibrate, asked.rounds = 4, 4, 4
+    where, progress = machine(), Progress("benchmark", quiet=asked.quiet)
+    rng = np.random.default_rng(asked.seed)
+    progress.show(0.0, "calibration")
+    calibrating = [drawn(rng) for _ in range(asked.calibrate)]
+    calibrated = measured(calibrating, asked.ranks, asked.rounds)
+    fits = [fitted(calibrating, [of[..., clock] for of in calibrated], asked.ranks) for clock in range(2)]
+    progress.show(0.5, "problems")
+    tested = []
+    for problem in (drawn(rng) for _ in range(asked.problems)):
+        auto = strategy(problem, *fits[1], asked.ranks)
+        tested.append(replace(problem, strategies=[*problem.strategies, auto]))
+    taken = measured(tested, asked.ranks, asked.rounds)
+    progress.clear()
+    rows, raw = [], {}
+    for clock, (name, (rates, cache)) in enumerate(zip(CLOCKS, fits, strict=True)):
+        problems = [
+            compared(problem, of[..., clock], rates, cache, asked.ranks)
+            for problem, of in zip(tested, taken, strict=True)
+        ]
+        rows.append({"clock": name} | summary(problems, asked.ranks))
+        raw[name] = {
+            "rates": dict(zip(lookups.WORK, rates.seconds.tolist(), strict=True)),
+            "cache": cache, "spread": rates.spread, "apart": rates.apart, "problems": problems,
+        }  # fmt: skip
+    report("apps.dlrm", rows, where | raw, asked.json)
+
+
+def drawn(rng: np.random.Generator) -> Problem:
+    """A DLRM at random, with the strategies that are measured of it."""
+    tables = [
+        (round(10 ** rng.uniform(2, 5)), round(float(rng.uniform(0, 1.2)), 2), int(2 ** rng.uniform(0, 5)))
+        for _ in range(rng.integers(2, 7))
+    ]
+    names = list(SHARDINGS)
+    strategies = list(names)
+    while len(strategies) < len(names) + MIXED:
+        mixed = ",".join(rng.choice(names, len(tables)))
+        if mixed not in strategies and len(set(mixed.split(","))) > 1:
+            strategies.append(mixed)
+    columns, batch = (int(2 ** rng.integers(low, high)) for low, high in ((3, 7), (7, 11)))
+    return Problem(int(rng.integers(2**31)), batch, columns, tables, strategies)
+
+
+def measured(problems: list[Problem], ranks: int, rounds: int) -> list[np.ndarray]:
+    """Of each problem seconds by strategy, round, step and clock."""
+    with tempfile.TemporaryDirectory() as folder:
+        given, answer = Path(folder) / "problems.json", Path(folder) / "times.json"
+        given.write_text(
+            json.dumps({"problems": [asdict(problem) for problem in problems], "rounds": rounds})
+        )
+        command = [*mpirun(), "-n", str(ranks), sys.executable, "-m", "benchmarks.apps.dlrm_steps"]
+        ended = subprocess.run(
+            [*command, str(given), str(answer)], cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"},
+            capture_output=True, text=True,
+        )  # fmt: skip
+        if ended.returncode:
+            raise RuntimeError(
+                f"{' '.join(command)} ended with {ended.returncode}:\n{ended.stdout}\n{ended.stderr}"
+            )
+        return [np.array(of) for of in json.loads(answer.read_text())]
+
+
+def loads(problem: Problem) -> list[lookups.Load]:
+    """What is asked of each table, from the histogram of its rows."""
+    batches, found = problem.batches(), []
+    for t, of in enumerate(problem.placed("row", 1)):
+        rows = np.concatenate([batch[t].rows for batch in batches])
+        table = of.table
+        found.append(
+            lookups.load_of(str(t), table.rows, table.columns, problem.batch, BATCHES, rows, table.starts)
+        )
+    return found
+
+
+def worked(
+    problem: Problem, of_tables: list[lookups.Load], text: str, cache: float, ranks: int
+) -> np.ndarray:
+    """The work of each rank under a strategy, of all tables."""
+    every = zip(problem.placed(text, ranks), of_tables, strict=True)
+    return sum(
+        lookups.work(load, of.sharding, ranks, cache, 0 if of.owner is None else int(of.owner[0]))
+        for of, load in every
+    )
+
+
+def fitted(problems: list[Problem], taken: list[np.ndarray], ranks: int) -> tuple[lookups.Rates, int]:
+    """Rates, and the cache with which these fit best."""
+    known = [loads(problem) for problem in problems]
+    seconds = [float(np.median(times)) for of in taken for times in of]
+    numbers = [k for k, of in enumerate(taken) for _ in of]
+    best = []
+    for cache in CACHES:
+        counted = [
+            worked(problem, load, text, cache, ranks)
+            for problem, load in zip(problems, known, strict=True)
+            for text in problem.strategies
+        ]
+        best.append((lookups.fit(counted, seconds, numbers), cache))
+    return min(best, key=lambda of: of[0].apart)
+
+
+def strategy(problem: Problem, rates: lookups.Rates, cache: int, ranks: int) -> str:
+    """The strategy that the search finds, with the ranks of whole tables named."""
+    names = [name if name != "table" else f"table:rank={rank}" for name in SHARDINGS for rank in range(ranks)]
+    names = list(dict.fromkeys(names))
+    costs = [
+        np.stack([rates.of_rank(_one(load, name, ranks, cache)) for name in names]) for load in loads(problem)
+    ]
+    found = search(costs, rates.step, rates.spread, rates.apart).best[0]
+    return ",".join(names[option] for option in found.options)
+
+
+def _one(load: lookups.Load, name: str, ranks: int, cache: int) -> np.ndarray:
+    sharding, _, rank = name.partition(":rank=")
+    return lookups.work(load, sharding, ranks, cache, int(rank or 0))
+
+
+def compared(problem: Problem, every: np.ndarray, rates: lookups.Rates, cache: int, ranks: int) -> dict:
+    """What was measured and predicted of a problem."""
+    known = loads(problem)
+    seconds = np.median(every, axis=(1, 2))
+    odd, even = np.median(every[:, 0::2], axis=(1, 2)), np.median(every[:, 1::2], axis=(1, 2))
+    predicted = np.array(
+        [
+            rates.step + rates.of_rank(worked(problem, known, text, cache, ranks)).max()
+            for text in problem.strategies
+        ]
+    )
+    given = len(problem.strategies) - 1  # the last is what the search found
+    return asdict(problem) | {
+        "seconds": seconds.tolist(),
+        "predicted": predicted.tolist(),
+        "floor": float(np.median(np.abs(np.log(odd / even)))),
+        "chosen": int(np.argmin(predicted[:given])),
+        "fastest": int(np.argmin(seconds[:given])),
+    }
+
+
+def summary(problems: list[dict], ranks: int) -> dict:
+    """A row over all problems."""
+    testable = found = 0
+    regrets, errors, autos, pairs = [], [], [], []
+    for of in problems:
+        seconds, predicted = np.array(of["seconds"]), np.array(of["predicted"])
+        given, auto = seconds[:-1], seconds[-1]
+        ordered = np.sort(given)
+        if np.log(ordered[1] / ordered[0]) > of["floor"]:
+            testable += 1
+            found += of["chosen"] == of["fastest"]
+        regrets.append(given[of["chosen"]] / ordered[0] - 1)
+        autos.append(auto / ordered[0] - 1)
+        errors += np.abs(np.log(seconds / predicted)).tolist()
+        for a, b in combinations(range(len(given)), 2):
+            if abs(np.log(given[a] / given[b])) > of["floor"]:
+                pairs.append((given[a] < given[b]) == (predicted[a] < predicted[b]))
+    return {
+        "ranks": ranks,
+        "problems": len(problems),
+        "shardings": len(problems[0]["seconds"]),
+        "floor": round(float(np.median([of["floor"] for of in problems])), 4),
+        "testable": testable,
+        "found": found,
+        "found_share": round(found / testable, 3) if testable else None,
+        "regret_mean": round(float(np.mean(regrets)), 4),
+        "regret_most": round(float(np.max(regrets)), 4),
+        "searched_over_fastest": round(float(np.mean(autos)), 4),
+        "pairs_right": round(float(np.mean(pairs)), 3) if pairs else None,
+        "error": round(float(np.exp(np.mean(errors)) - 1), 4),
+    }
+
+
+if __name__ == "__main__":
+    main()
