@@ -17,11 +17,12 @@ from scipy.optimize import brentq, nnls
 
 FLOAT = NUMBER = 4  # bytes of a weight, of a row number or the length of a bag
 SHARDINGS = ("replicated", "table", "column", "row", "row-pooled")
-# What is counted of the work of a rank: tables that it holds, rows that it looks up, their bytes in the cache and in
-# memory, rows that it updates, bytes of their gradients, bytes of distinct rows that change, sums of bags that it puts
-# together (rows, bytes), pieces of messages, bytes of messages; 1.
-WORK = ("held", "rows", "cached", "missed", "updates", "gradients", "changed", "bags", "assembled", "pieces",
-        "messages", "step")  # fmt: skip
+# What is counted of the work of a rank, for the tables of each sharding apart, which other code handles: tables, tables
+# that it holds, rows that it looks up and updates, their bytes in the cache and in memory, bytes of distinct rows that
+# change, rows or sums that it puts together for its own samples, and their bytes.
+OF_TABLE = ("tables", "held", "rows", "cached", "missed", "changed", "bags", "assembled")
+# And of all tables: bytes of messages; 1.
+WORK = (*(f"{sharding}: {name}" for sharding in SHARDINGS for name in OF_TABLE), "messages", "step")
 ROUNDS = 8  # of fitting, in each of which the rank that takes longest is chosen anew
 
 
@@ -105,19 +106,19 @@ def work(load: Load, sharding: str, size: int, cache: float, rank: int = 0, word
     bags = np.full(size, own)
     if sharding == "replicated":
         looked, bags = looked / size, np.zeros(size)
-        sent, pieces = np.full(size, 2.0 * others * (asked + own * vector)), np.full(size, 4.0 * others)
+        sent = np.full(size, 2.0 * others * (asked + own * vector))
     elif sharding == "table":
         held = (np.arange(size) == rank).astype(float)
         looked = updated = held * load.lookups
         there = (1 - held) * (asked + 2 * own * vector)  # between a rank and the one that holds the table
-        sent, pieces = there + held * there.sum(), np.where(held > 0, 3.0 * others, 3.0)
+        sent = there + held * there.sum()
     elif sharding == "column":
         widths = _evenly(load.columns, size).astype(float)
         held = (widths > 0).astype(float)
         looked = updated = held * load.lookups
         parts = held.sum() - held  # other ranks that hold something
         vectors = 2 * FLOAT * own * (widths * others + load.columns - widths)
-        sent, pieces = asked * (parts + held * others) + vectors, 3.0 * (parts + held * others)
+        sent = asked * (parts + held * others) + vectors
     elif sharding in ("row", "row-pooled"):
         owner = np.repeat(np.arange(size), _evenly(len(load.shares), size))
         share = np.bincount(owner, load.shares, minlength=size)
@@ -134,18 +135,20 @@ def work(load: Load, sharding: str, size: int, cache: float, rank: int = 0, word
         answers = vector * away if sharding == "row" else word * load.columns * vectors
         bags = np.full(size, load.lookups / size if sharding == "row" else touched.sum())
         sent = NUMBER * (own * partners + away) + answers + vector * vectors
-        pieces = 3.0 * partners
     else:
         raise ValueError(f"unknown sharding {sharding!r}; choose one of {', '.join(SHARDINGS)}")
     weight = FLOAT * widths
     hits = np.array([load.hits(cache / max(width, 1.0)) for width in weight])
     changed = load.distinct(load.lookups) * updated / max(load.lookups, 1.0)
     counted = dict(
-        held=held, rows=looked, cached=looked * weight * hits, missed=looked * weight * (1 - hits), updates=updated,
-        gradients=updated * weight, changed=changed * weight, bags=bags, assembled=bags * vector, pieces=pieces,
-        messages=sent, step=np.zeros(size),
+        tables=np.ones(size), held=held, rows=looked, cached=looked * weight * hits,
+        missed=looked * weight * (1 - hits), changed=changed * weight, bags=bags, assembled=bags * vector,
     )  # fmt: skip
-    return np.stack([counted[name] for name in WORK], axis=1)
+    out = np.zeros((size, len(WORK)))
+    for name, column in counted.items():
+        out[:, WORK.index(f"{sharding}: {name}")] = column
+    out[:, WORK.index("messages")] = sent
+    return out
 
 
 def _evenly(count: int, size: int) -> np.ndarray:
