@@ -30,6 +30,7 @@ COMMANDS = (
     "operations",
     "inference",
     "scaling",
+    "sharding",
     "nodes",
     "export",
     "lint",

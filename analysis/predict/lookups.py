@@ -70,27 +70,6 @@ class Load:
         return self.lookups / max(self.samples, 1.0)
 
 
-def load_of(
-    name: str, rows: int, columns: int, samples: float, steps: int, indices: np.ndarray, starts: np.ndarray
-) -> Load:
-    """The load of a table, from all `indices` (lookups,) of some steps of `samples` samples; `starts` (blocks + 1,)."""
-    counts = np.bincount(indices, minlength=rows)
-    blocks = np.add.reduceat(counts, starts[:-1])
-    total = max(int(counts.sum()), 1)
-    return Load(name, rows, columns, samples, total / steps, classes_of(counts), blocks / total)
-
-
-def classes_of(counts: np.ndarray) -> np.ndarray:
-    """float64 (n, 2): of rows by powers of two of their `counts`, how many there are, and their share of lookups."""
-    seen = counts[counts > 0]
-    if not len(seen):
-        return np.array([[float(len(counts)), 1.0]])
-    order = np.floor(np.log2(seen)).astype(int)
-    rows, lookups = np.bincount(order), np.bincount(order, seen)
-    kept = rows > 0
-    return np.stack([rows[kept].astype(float), lookups[kept] / seen.sum()], axis=1)
-
-
 def work(load: Load, sharding: str, size: int, cache: float, rank: int = 0, word: int = FLOAT) -> np.ndarray:
     """float64 (size, len(WORK)): what one table is for each of `size` ranks under a sharding.
 
@@ -124,13 +103,10 @@ def work(load: Load, sharding: str, size: int, cache: float, rank: int = 0, word
         share = np.bincount(owner, load.shares, minlength=size)
         held = (np.bincount(owner, minlength=size) > 0).astype(float)
         looked = updated = load.lookups * share
-        touched = own * -np.expm1(
-            load.pooling * np.log1p(-np.minimum(share, 1 - 1e-9))
-        )  # of a rank's samples
+        # Of the samples of a rank those that ask another one; rows that go from a rank to another, or come.
+        touched = own * -np.expm1(load.pooling * np.log1p(-np.minimum(share, 1 - 1e-9)))
         partners = held * others + held.sum() - held
-        away = (
-            looked * others + load.lookups - looked
-        ) / size  # rows that go from a rank to another, or come
+        away = (looked * others + load.lookups - looked) / size
         vectors = touched * others + touched.sum() - touched
         answers = vector * away if sharding == "row" else word * load.columns * vectors
         bags = np.full(size, load.lookups / size if sharding == "row" else touched.sum())

@@ -106,7 +106,8 @@ def _bounded(costs: list[np.ndarray], keep: int) -> tuple[list[tuple[float, tupl
         greedy.append(option)
         load = load + costs[item][option]
     offer(float(load.max()), greedy)
-    looked, stack = 0, [(0, np.zeros(size), ())]
+    looked = 0
+    stack: list[tuple[int, np.ndarray, tuple[int, ...]]] = [(0, np.zeros(size), ())]
     while stack and looked < LIMIT:
         at, load, chosen = stack.pop()
         looked += 1

@@ -14,6 +14,13 @@ PACKING = (
     "packing:"  # the choice that holds the trees of a reduction by `trees`, behind it the reduction's name
 )
 
+# Values of rank 0 that say what a table of embeddings is asked for in a step, behind them the table's name: its rows
+# and columns, samples of a step; by class of rows that are asked for about alike how many there are, and their lookups;
+# the share of the lookups of each block of rows.
+ASKED = ASKED_ROWS, ASKED_COLUMNS, ASKED_SAMPLES, ASKED_CLASS, ASKED_LOOKUPS, ASKED_SHARES = (
+    "asked.rows:", "asked.columns:", "asked.samples:", "asked.class:", "asked.lookups:", "asked.shares:",
+)  # fmt: skip
+
 PASSING = (SENT, RECEIVED, SOURCE, COMPUTED, ADDED, TOTAL, LEFT)  # with --record messages only
 
 

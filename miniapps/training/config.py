@@ -387,10 +387,17 @@ class Embeddings:
     sharding: str = option(
         "table",
         help="which rank holds what of a table, one name for all tables or one for each with commas between: "
-        "replicated; table (one rank, table:rank=N names it); column; row; row-pooled (sums of parts of bags travel)",
+        "replicated; table (one rank, table:rank=N names it); column; row; row-pooled (sums of parts of bags travel); "
+        "auto: that of --choice",
         role="method",
         effect="ownership",
         flag="--sharding",
+    )
+    choice: str = option(
+        "",
+        help="file of python -m analysis sharding --out, which says what --sharding auto is",
+        role="control",
+        flag="--choice",
     )
     fingerprints: int = option(
         10,

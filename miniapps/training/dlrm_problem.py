@@ -10,6 +10,9 @@ from kernels.guarantees import ChoiceError
 from miniapps.embeddings import sums
 from miniapps.embeddings.sharding import Placed, Table, parse, place
 from miniapps.errors import UsageError
+from miniapps.received.lookups import read_chosen
+from miniapps.received.regular import Refused
+from miniapps.received.text import printable
 from miniapps.system.resources import Need
 from miniapps.training import clicks, ratings
 from miniapps.training.batches import Batches
@@ -48,6 +51,30 @@ def placed(config, options, size: int) -> list[Placed]:
     """Who holds what of the tables. Raises ChoiceError."""
     of_all = tables(config.data.name, config.embeddings)
     return place(of_all, parse(config.embeddings.sharding, len(of_all), size), size, options.shuffle_blocks)
+
+
+def chosen(config, size: int) -> str:
+    """The sharding that the file of --choice has for these tables on so many ranks. Raises UsageError."""
+    path = config.embeddings.choice
+    if not path:
+        raise UsageError(
+            "--sharding auto: choose a sharding by python -m analysis sharding RUN --times FILE --out CHOICE, and give "
+            "--choice CHOICE"
+        )
+    where = f"--choice {printable(path)}"
+    try:
+        given = read_chosen(path)
+    except Refused as error:
+        raise UsageError(f"--choice {error}") from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{where}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    own = [(table.name, table.rows) for table in tables(config.data.name, config.embeddings)]
+    if given.ranks != size or given.tables != own:
+        raise UsageError(
+            f"{where}: it is for {len(given.tables)} tables on {given.ranks} ranks, and this run has {len(own)}, maybe "
+            f"with other rows, on {size}; choose again for these"
+        )
+    return given.sharding
 
 
 def drawn(table: Table, number: int, block: int, seed: int) -> np.ndarray:

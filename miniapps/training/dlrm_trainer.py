@@ -13,11 +13,21 @@ import numpy as np
 import torch
 
 from kernels.allreduce.execution.reducer import require_same_bits
+from miniapps.embeddings.histogram import described
+from miniapps.embeddings.sharding import Table
 from miniapps.embeddings.tables import LOOKUP, MESSAGES, SCATTER, Tables
 from miniapps.layout.owners import contiguous_owner, shuffled
 from miniapps.learning.auc import area, twice_wins
 from miniapps.trace import fingerprint
-from miniapps.trace.records import INPUT
+from miniapps.trace.records import (
+    ASKED_CLASS,
+    ASKED_COLUMNS,
+    ASKED_LOOKUPS,
+    ASKED_ROWS,
+    ASKED_SAMPLES,
+    ASKED_SHARES,
+    INPUT,
+)  # fmt: skip
 from miniapps.trace.schema import COMPUTE, EXCHANGE, FILE, OTHER
 from miniapps.training import data, dlrm_problem, ratings
 from miniapps.training.buckets import Exchange, cut
@@ -28,6 +38,7 @@ from miniapps.training.nonfinite import NotFinite
 from miniapps.training.optimiser import initial, optimiser, rate_at
 from miniapps.training.ratings import Ratings
 
+LOADED = 8  # steps whose lookups are counted
 TEST_BLOCK, TEST_BLOCKS = 250, 8  # samples of a call that evaluates; blocks that are looked up together
 
 
@@ -75,6 +86,8 @@ class DlrmTrainer:
         self.optimiser = optimiser(training, weights)
         self.calls = [[block] for block in self.own] if self.per_block else [self.own]
         most = max(TEST_BLOCK, training.micro * len(self.calls[0]))
+        if ctx.rank == 0:
+            self._record_loads([of.table for of in self.placed])
         self.network = ClickNetwork(
             weights,
             dlrm_problem.features(config.data.name, embeddings),
@@ -217,6 +230,32 @@ class DlrmTrainer:
             for name, array in dlrm_problem.digests(given):
                 self.tracer.fingerprint(f"{INPUT}{name}", 0, fingerprint(array))
         return ratings.of_arrays(data.share_arrays(self.ctx.comm, None if given is None else given.arrays()))
+
+    def _record_loads(self, tables: Sequence[Table]) -> None:
+        """Record what the first steps ask of each table: the histogram that costs depend on, the same on any ranks."""
+        training = self.config.training
+        steps = min(LOADED, max(1, training.steps))
+        every = ratings.joined(
+            [
+                self.samples.block(step, block)
+                for step in range(1, steps + 1)
+                for block in range(training.blocks)
+            ]
+        )
+        for table, bags in zip(tables, every.bags, strict=True):
+            given = described(table, training.batch, steps, bags.rows)
+            classes = np.array(given["classes"])
+            of_name = {
+                ASKED_ROWS: [given["rows"]],
+                ASKED_COLUMNS: [given["columns"]],
+                ASKED_SAMPLES: [given["samples"]],
+                ASKED_CLASS: classes[:, 0],
+                ASKED_LOOKUPS: classes[:, 1] * given["lookups"],
+                ASKED_SHARES: given["shares"],
+            }
+            for name, numbers in of_name.items():
+                array = np.array(numbers, float)
+                self.tracer.values(f"{name}{table.name}", np.arange(len(array)), array)
 
     def _gradients(self, blocks: list[Ratings], pooled: np.ndarray) -> tuple[list[float], np.ndarray]:
         """The losses of the calls, and the gradient of `pooled`; those of weights go to their buckets."""

@@ -1,0 +1,43 @@
+"""How rows are asked for, as far as costs depend on it: few numbers for any table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from miniapps.embeddings.sharding import Table
+
+
+def classes(counts: np.ndarray) -> np.ndarray:
+    """float64 (n, 2): of the rows that were looked up, by powers of two of their `counts` (rows,), how many there are
+    and their share of all lookups; one row with share 1 where nothing was looked up."""
+    seen = counts[counts > 0]
+    if not len(seen):
+        return np.array([[1.0, 1.0]])
+    order = np.floor(np.log2(seen)).astype(int)
+    rows, lookups = np.bincount(order), np.bincount(order, seen)
+    kept = rows > 0
+    return np.stack([rows[kept].astype(float), lookups[kept] / seen.sum()], axis=1)
+
+
+def shares(counts: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """float64 (blocks,): of all lookups, by block of rows; the same for all where nothing was looked up."""
+    of_block = np.add.reduceat(counts, starts[:-1]).astype(float)
+    total = of_block.sum()
+    return of_block / total if total else np.full(len(of_block), 1.0 / len(of_block))
+
+
+def described(table: Table, samples: int, steps: int, rows: np.ndarray) -> dict[str, Any]:
+    """What a table is asked for in a step, as `miniapps.received.lookups.Asked`: from all `rows` that were asked for in
+    some steps of so many samples."""
+    counts = np.bincount(rows, minlength=table.rows)
+    return {
+        "name": table.name,
+        "rows": table.rows,
+        "columns": table.columns,
+        "samples": float(samples),
+        "lookups": len(rows) / steps,
+        "classes": classes(counts).tolist(),
+        "shares": shares(counts, table.starts).tolist(),
+    }
