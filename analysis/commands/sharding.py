@@ -25,9 +25,7 @@ CLOCKS = ("cpu", "wall")
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
     parser.add_argument("runs", nargs=1, metavar="RUN")
-    parser.add_argument(
-        "--times", required=True, metavar="FILE", help="timed steps, on the ranks to choose for"
-    )
+    parser.add_argument("--times", metavar="FILE", help="timed steps, on the ranks to choose for")
     parser.add_argument("--clock", choices=CLOCKS, default="cpu", help="of the timed steps (%(default)s)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the fastest sharding there, as JSON")
     add_csv(parser)
@@ -50,6 +48,11 @@ def run(options: argparse.Namespace) -> Answer:
     paths = find_runs(options.runs)
     if len(paths) != 1:
         raise Usage(f"{len(paths)} runs: what is asked of tables is read from one; name it")
+    if options.times is None:
+        raise Usage(
+            "--times FILE is missing: time steps by mpirun -n P python -m miniapps.embeddings FILE, on the ranks to "
+            "choose for"
+        )
     try:
         measured = read_measured(options.times)
         model = sharding.fitted(measured, options.clock)

@@ -7,6 +7,14 @@ from typing import Any
 import numpy as np
 
 from miniapps.embeddings.sharding import Table
+from miniapps.trace.records import (
+    ASKED_CLASS,
+    ASKED_COLUMNS,
+    ASKED_LOOKUPS,
+    ASKED_ROWS,
+    ASKED_SAMPLES,
+    ASKED_SHARES,
+)  # fmt: skip
 
 
 def classes(counts: np.ndarray) -> np.ndarray:
@@ -41,3 +49,13 @@ def described(table: Table, samples: int, steps: int, rows: np.ndarray) -> dict[
         "classes": classes(counts).tolist(),
         "shares": shares(counts, table.starts).tolist(),
     }
+
+
+def as_values(given: dict[str, Any]) -> dict[str, np.ndarray]:
+    """What `described` gave as values of a trace, float64 (blocks,) by name."""
+    classes = np.array(given["classes"])
+    of_name = {
+        ASKED_ROWS: [given["rows"]], ASKED_COLUMNS: [given["columns"]], ASKED_SAMPLES: [given["samples"]],
+        ASKED_CLASS: classes[:, 0], ASKED_LOOKUPS: classes[:, 1] * given["lookups"], ASKED_SHARES: given["shares"],
+    }  # fmt: skip
+    return {f"{name}{given['name']}": np.array(numbers, float) for name, numbers in of_name.items()}

@@ -13,21 +13,13 @@ import numpy as np
 import torch
 
 from kernels.allreduce.execution.reducer import require_same_bits
-from miniapps.embeddings.histogram import described
+from miniapps.embeddings.histogram import as_values, described
 from miniapps.embeddings.sharding import Table
 from miniapps.embeddings.tables import LOOKUP, MESSAGES, SCATTER, Tables
 from miniapps.layout.owners import contiguous_owner, shuffled
 from miniapps.learning.auc import area, twice_wins
 from miniapps.trace import fingerprint
-from miniapps.trace.records import (
-    ASKED_CLASS,
-    ASKED_COLUMNS,
-    ASKED_LOOKUPS,
-    ASKED_ROWS,
-    ASKED_SAMPLES,
-    ASKED_SHARES,
-    INPUT,
-)  # fmt: skip
+from miniapps.trace.records import INPUT
 from miniapps.trace.schema import COMPUTE, EXCHANGE, FILE, OTHER
 from miniapps.training import data, dlrm_problem, ratings
 from miniapps.training.buckets import Exchange, cut
@@ -243,19 +235,8 @@ class DlrmTrainer:
             ]
         )
         for table, bags in zip(tables, every.bags, strict=True):
-            given = described(table, training.batch, steps, bags.rows)
-            classes = np.array(given["classes"])
-            of_name = {
-                ASKED_ROWS: [given["rows"]],
-                ASKED_COLUMNS: [given["columns"]],
-                ASKED_SAMPLES: [given["samples"]],
-                ASKED_CLASS: classes[:, 0],
-                ASKED_LOOKUPS: classes[:, 1] * given["lookups"],
-                ASKED_SHARES: given["shares"],
-            }
-            for name, numbers in of_name.items():
-                array = np.array(numbers, float)
-                self.tracer.values(f"{name}{table.name}", np.arange(len(array)), array)
+            for name, array in as_values(described(table, training.batch, steps, bags.rows)).items():
+                self.tracer.values(name, np.arange(len(array)), array)
 
     def _gradients(self, blocks: list[Ratings], pooled: np.ndarray) -> tuple[list[float], np.ndarray]:
         """The losses of the calls, and the gradient of `pooled`; those of weights go to their buckets."""

@@ -6,6 +6,7 @@ from tests.analysis.export_runs import solver_run
 from tests.analysis.inference_runs import write_answers
 from tests.analysis.nodes_runs import write_over_nodes
 from tests.analysis.operations_runs import case, refused, statement, write_audit
+from tests.analysis.sharding_runs import timed, write_asked
 from tests.analysis.solves_runs import FALLING, solve, studied, write_solves
 from tests.analysis.sums_runs import write_sums
 from tests.analysis.synthetic import flip_bit, write_run, write_timed
@@ -72,6 +73,8 @@ def write_all(root):
     write_audit(root / "audits/a", cases, [statement("take"), statement("dot")])
     write_audit(root / "audits/b", cases[:1], torch="2.14.0")
     solver_run(root / "exported")
+    write_asked(root / "asked")
+    timed(root / "times.json")
     write_over_nodes(root / "nodes", ["n1", "n1", "n2"])
     for ordering, element in (("arrival", 0.0), ("ring", 1.0)):
         write_run(
@@ -104,6 +107,7 @@ def command_lines(root, out):
         "operations": ["operations", root / "audits"],
         "inference": ["inference", root / "answers"],
         "scaling": ["scaling", root / "scaled"],
+        "sharding": ["sharding", root / "asked", "--times", root / "times.json"],
         "nodes": ["nodes", root / "nodes"],
         "lint": ["lint", root / "pair"],
         "show": ["show", root / "pair"],

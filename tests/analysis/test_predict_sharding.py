@@ -16,6 +16,7 @@ from miniapps.received.lookups import read_chosen, read_measured
 from miniapps.received.regular import Refused
 from miniapps.runner.main import main
 from miniapps.training import APP
+from tests.analysis.sharding_runs import timed
 
 RNG = np.random.default_rng(1)
 
@@ -127,40 +128,12 @@ def test_rates_that_made_the_times_are_found_again():
 # ---- the command, and what an application makes of it
 
 
-def timed(tmp_path, ranks=1):
-    """A file of steps whose times go with the lookups, and are a millisecond longer from sharding to sharding."""
-    problems = []
-    for number in range(12):
-        tables = [
-            described(
-                Table(str(t), 50 + 40 * number, 8, 4), 64, 1, RNG.integers(0, 50, 64 * (1 + number % 4))
-            )
-            for t in range(2)
-        ]
-        steps = [
-            {"shardings": [(name, 0)] * 2, "wall": seconds, "cpu": seconds}
-            for k, name in enumerate(SHARDINGS)
-            for seconds in [1e-3 * (1 + k) + 1e-6 * sum(of["lookups"] for of in tables)]
-        ]
-        problems.append({"tables": tables, "steps": steps})
-    content = {
-        "format": "fpna-lookups",
-        "schema": 1,
-        "ranks": ranks,
-        "order": "sorted",
-        "cpu": "x",
-        "problems": problems,
-    }
-    (tmp_path / "times.json").write_text(json.dumps(content))
-    return tmp_path / "times.json"
-
-
 ZIPF = ["--deck", "dlrm", "--data", "zipf", "--rows", "60", "--tables", "2", "--pooling", "2", "--batch", "32",
         "--set", "training.micro=8", "--steps", "2", "--quiet"]  # fmt: skip
 
 
 def test_the_fastest_sharding_is_chosen_from_a_trace_and_taken_by_a_run(tmp_path, capsys):
-    times, out = timed(tmp_path), tmp_path / "choice.json"
+    times, out = timed(tmp_path / "times.json"), tmp_path / "choice.json"
     assert main(APP, [*ZIPF, "--out", str(tmp_path / "run")], MPI.COMM_SELF) == 0
     capsys.readouterr()
     assert analysis(["sharding", str(tmp_path / "run"), "--times", str(times), "--out", str(out)]) == 0
@@ -184,7 +157,7 @@ def test_the_fastest_sharding_is_chosen_from_a_trace_and_taken_by_a_run(tmp_path
 
 
 def test_files_that_are_not_what_they_should_be_are_refused(tmp_path, capsys):
-    times = timed(tmp_path)
+    times = timed(tmp_path / "times.json")
     content = json.loads(times.read_text())
     assert main(APP, [*ZIPF, "--out", str(tmp_path / "run")], MPI.COMM_SELF) == 0
     capsys.readouterr()
