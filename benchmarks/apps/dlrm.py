@@ -8,8 +8,8 @@ steps. Of the others each is stepped under the five uniform shardings, mixed one
 (analysis.predict.search) says is the fastest, beside each other in shuffled turns; the prediction sees the histogram
 of their rows alone.
 
-A row for each clock: `wall` time, and `cpu`, what the step would take on processors of its own (dlrm_steps); rates are
-fitted for each.
+A row for each clock: `wall` time, and `cpu`, what the step would take on processors of its own
+(miniapps.embeddings.steps); rates are fitted for each.
 
 `floor`: median |ln| between the medians of the odd and the even rounds of one strategy. A problem is `testable` where
 its fastest strategy is faster than the second by more than its floor. `found`: of the testable ones, where the strategy
@@ -28,22 +28,18 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+from msgspec import convert
 
-from analysis.predict import lookups
-from analysis.predict.search import search
-from benchmarks.apps.dlrm_steps import BATCHES, Problem
+from analysis.predict import lookups, sharding
+from analysis.predict.lookups import Load
+from analysis.predict.sharding import CLOCKS
 from benchmarks.harness.launching import ROOT, mpirun
 from benchmarks.harness.results import add_quiet, machine, report
 from kernels.progress import Progress
-from miniapps.embeddings.sharding import SHARDINGS
+from miniapps.embeddings import steps
+from miniapps.embeddings.steps import Problem
+from miniapps.received.lookups import Asked, Measured
 
-CACHES = [
-    2**20,
-    2**22,
-    2**24,
-    2**26,
-]  # bytes of a rank's cache: that which fits the calibration best is taken
-CLOCKS = ("wall", "cpu")
 MIXED = 5  # strategies of a problem, beside the uniform ones
 
 
@@ -62,54 +58,38 @@ def main(argv=None) -> None:
     parser.add_argument("--ranks", type=int, default=2, help="(default %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the problems (default %(default)s)")
     parser.add_argument(
-        "--quick", action="store_true", help="4 problems, 4 to calibrate, 4 rounds: does it run?"
+        "--quick", action="store_true", help="4 problems, 6 to calibrate, 2 rounds: does it run?"
     )
     parser.add_argument("--json", help="write table and raw values to this file")
     add_quiet(parser)
     asked = parser.parse_args(argv)
     if asked.quick:
-        asked.problems, asked.calibrate, asked.rounds = 4, 4, 4
+        asked.problems, asked.calibrate, asked.rounds = 4, 6, 2
     where, progress = machine(), Progress("benchmark", quiet=asked.quiet)
     rng = np.random.default_rng(asked.seed)
     progress.show(0.0, "calibration")
-    calibrating = [drawn(rng) for _ in range(asked.calibrate)]
-    calibrated = measured(calibrating, asked.ranks, asked.rounds)
-    fits = [fitted(calibrating, [of[..., clock] for of in calibrated], asked.ranks) for clock in range(2)]
+    calibrating = [steps.drawn(rng, MIXED) for _ in range(asked.calibrate)]
+    models = fitted(calibrating, measured(calibrating, asked.ranks, asked.rounds), asked.ranks)
     progress.show(0.5, "problems")
     tested = []
-    for problem in (drawn(rng) for _ in range(asked.problems)):
-        auto = strategy(problem, *fits[1], asked.ranks)
+    for problem in (steps.drawn(rng, MIXED) for _ in range(asked.problems)):
+        auto = strategy(problem, models[CLOCKS.index("cpu")])
         tested.append(replace(problem, strategies=[*problem.strategies, auto]))
     taken = measured(tested, asked.ranks, asked.rounds)
     progress.clear()
     rows, raw = [], {}
-    for clock, (name, (rates, cache)) in enumerate(zip(CLOCKS, fits, strict=True)):
+    for name, model in zip(CLOCKS, models, strict=True):
+        clock = ("wall", "cpu").index(name)  # of the times
         problems = [
-            compared(problem, of[..., clock], rates, cache, asked.ranks)
-            for problem, of in zip(tested, taken, strict=True)
+            compared(problem, of[..., clock], model) for problem, of in zip(tested, taken, strict=True)
         ]
         rows.append({"clock": name} | summary(problems, asked.ranks))
+        rates = model.rates
         raw[name] = {
             "rates": dict(zip(lookups.WORK, rates.seconds.tolist(), strict=True)),
-            "cache": cache, "spread": rates.spread, "apart": rates.apart, "problems": problems,
+            "cache": model.cache, "spread": rates.spread, "apart": rates.apart, "problems": problems,
         }  # fmt: skip
     report("apps.dlrm", rows, where | raw, asked.json)
-
-
-def drawn(rng: np.random.Generator) -> Problem:
-    """A DLRM at random, with the strategies that are measured of it."""
-    tables = [
-        (round(10 ** rng.uniform(2, 5)), round(float(rng.uniform(0, 1.2)), 2), int(2 ** rng.uniform(0, 5)))
-        for _ in range(rng.integers(2, 7))
-    ]
-    names = list(SHARDINGS)
-    strategies = list(names)
-    while len(strategies) < len(names) + MIXED:
-        mixed = ",".join(rng.choice(names, len(tables)))
-        if mixed not in strategies and len(set(mixed.split(","))) > 1:
-            strategies.append(mixed)
-    columns, batch = (int(2 ** rng.integers(low, high)) for low, high in ((3, 7), (7, 11)))
-    return Problem(int(rng.integers(2**31)), batch, columns, tables, strategies)
 
 
 def measured(problems: list[Problem], ranks: int, rounds: int) -> list[np.ndarray]:
@@ -131,76 +111,51 @@ def measured(problems: list[Problem], ranks: int, rounds: int) -> list[np.ndarra
         return [np.array(of) for of in json.loads(answer.read_text())]
 
 
-def loads(problem: Problem) -> list[lookups.Load]:
+def loads(problem: Problem) -> list[Load]:
     """What is asked of each table, from the histogram of its rows."""
-    batches, found = problem.batches(), []
-    for t, of in enumerate(problem.placed("row", 1)):
-        rows = np.concatenate([batch[t].rows for batch in batches])
-        table = of.table
-        found.append(
-            lookups.load_of(str(t), table.rows, table.columns, problem.batch, BATCHES, rows, table.starts)
-        )
-    return found
+    return [sharding.load_of(convert(given, Asked)) for given in steps.asked(problem)]
 
 
-def worked(
-    problem: Problem, of_tables: list[lookups.Load], text: str, cache: float, ranks: int
-) -> np.ndarray:
-    """The work of each rank under a strategy, of all tables."""
-    every = zip(problem.placed(text, ranks), of_tables, strict=True)
-    return sum(
-        lookups.work(load, of.sharding, ranks, cache, 0 if of.owner is None else int(of.owner[0]))
-        for of, load in every
-    )
-
-
-def fitted(problems: list[Problem], taken: list[np.ndarray], ranks: int) -> tuple[lookups.Rates, int]:
-    """Rates, and the cache with which these fit best."""
-    known = [loads(problem) for problem in problems]
-    seconds = [float(np.median(times)) for of in taken for times in of]
-    numbers = [k for k, of in enumerate(taken) for _ in of]
-    best = []
-    for cache in CACHES:
-        counted = [
-            worked(problem, load, text, cache, ranks)
-            for problem, load in zip(problems, known, strict=True)
-            for text in problem.strategies
+def fitted(problems: list[Problem], taken: list[np.ndarray], ranks: int) -> list[sharding.Model]:
+    """The model of each clock, from the times of problems."""
+    given = []
+    for problem, of in zip(problems, taken, strict=True):
+        medians = np.median(of, axis=(1, 2)).tolist()
+        timed = [
+            {"shardings": steps.shardings(problem, text, ranks), "wall": wall, "cpu": cpu}
+            for text, (wall, cpu) in zip(problem.strategies, medians, strict=True)
         ]
-        best.append((lookups.fit(counted, seconds, numbers), cache))
-    return min(best, key=lambda of: of[0].apart)
+        given.append({"tables": steps.asked(problem), "steps": timed})
+    content = {
+        "format": "fpna-lookups",
+        "schema": 1,
+        "ranks": ranks,
+        "order": "sorted",
+        "cpu": "",
+        "problems": given,
+    }
+    return [sharding.fitted(convert(content, Measured), clock) for clock in CLOCKS]
 
 
-def strategy(problem: Problem, rates: lookups.Rates, cache: int, ranks: int) -> str:
+def strategy(problem: Problem, model: sharding.Model) -> str:
     """The strategy that the search finds, with the ranks of whole tables named."""
-    names = [name if name != "table" else f"table:rank={rank}" for name in SHARDINGS for rank in range(ranks)]
-    names = list(dict.fromkeys(names))
-    costs = [
-        np.stack([rates.of_rank(_one(load, name, ranks, cache)) for name in names]) for load in loads(problem)
-    ]
-    found = search(costs, rates.step, rates.spread, rates.apart).best[0]
-    return ",".join(names[option] for option in found.options)
+    names = sharding.options(model.ranks, model.order, layout=False)
+    best = sharding.fastest(model, loads(problem), names).best[0]
+    return sharding.in_words([names[option] for option in best.options])
 
 
-def _one(load: lookups.Load, name: str, ranks: int, cache: int) -> np.ndarray:
-    sharding, _, rank = name.partition(":rank=")
-    return lookups.work(load, sharding, ranks, cache, int(rank or 0))
-
-
-def compared(problem: Problem, every: np.ndarray, rates: lookups.Rates, cache: int, ranks: int) -> dict:
+def compared(problem: Problem, every: np.ndarray, model: sharding.Model) -> dict:
     """What was measured and predicted of a problem."""
     known = loads(problem)
     seconds = np.median(every, axis=(1, 2))
     odd, even = np.median(every[:, 0::2], axis=(1, 2)), np.median(every[:, 1::2], axis=(1, 2))
-    predicted = np.array(
-        [
-            rates.step + rates.of_rank(worked(problem, known, text, cache, ranks)).max()
-            for text in problem.strategies
-        ]
-    )
+    predicted = [
+        model.seconds(known, steps.shardings(problem, text, model.ranks)) for text in problem.strategies
+    ]
     given = len(problem.strategies) - 1  # the last is what the search found
     return asdict(problem) | {
         "seconds": seconds.tolist(),
-        "predicted": predicted.tolist(),
+        "predicted": predicted,
         "floor": float(np.median(np.abs(np.log(odd / even)))),
         "chosen": int(np.argmin(predicted[:given])),
         "fastest": int(np.argmin(seconds[:given])),
