@@ -141,8 +141,8 @@ def transport_tables(distances: pd.DataFrame, shifts: pd.DataFrame) -> list[tupl
              number(each.shift), number(each.low), number(each.high))
             for each in own.itertuples(index=False)
         ]  # fmt: skip
-        columns = ("quantile", "from", "to", "shift", "low", "high")
-        tables.append((f"Shift of {row.name}: {row.a} to {row.b}", Table(columns, texts, columns)))
+        heads = ("quantile", "from", "to", "shift", "low", "high")
+        tables.append((f"Shift of {row.name}: {row.a} to {row.b}", Table(heads, texts, heads)))
     return tables
 
 

@@ -18,7 +18,8 @@ PACKING = (
 # and columns, samples of a step; by class of rows that are asked for about alike how many there are, and their lookups;
 # the share of the lookups of each block of rows.
 ASKED = ASKED_ROWS, ASKED_COLUMNS, ASKED_SAMPLES, ASKED_CLASS, ASKED_LOOKUPS, ASKED_SHARES = (
-    "asked.rows:", "asked.columns:", "asked.samples:", "asked.class:", "asked.lookups:", "asked.shares:",
+    "input:asked.rows:", "input:asked.columns:", "input:asked.samples:", "input:asked.class:",
+    "input:asked.lookups:", "input:asked.shares:",
 )  # fmt: skip
 
 PASSING = (SENT, RECEIVED, SOURCE, COMPUTED, ADDED, TOTAL, LEFT)  # with --record messages only

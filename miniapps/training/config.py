@@ -381,7 +381,7 @@ class Embeddings:
     blocks: int = option(
         16, help="blocks of rows of a table, which have fingerprints and owners", minimum=1, maximum=2**16
     )
-    rate: float = option(
+    rate_ratio: float = option(
         1.0, help="learning rate of tables, over that of the perceptrons", minimum=0.0, maximum=HUGE
     )
     sharding: str = option(

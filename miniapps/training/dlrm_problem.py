@@ -21,7 +21,7 @@ from miniapps.training.models import dlrm
 from miniapps.training.ratings import Ratings
 from miniapps.training.seeds import TABLES, generator
 
-NEEDED = {"training.wire": "as is", "training.policy": "fixed", "model.dropout": 0.0}
+NEEDED = {"training.wire": "as is", "training.policy": "fixed", "model.dropout": 0.0, "output.shares": "even"}
 TORCH = 2**27  # bytes of torch in a process
 
 
@@ -131,6 +131,10 @@ def validate(config, options, size: int) -> None:
         section, option = key.split(".")
         if getattr(getattr(config, section), option) != value:
             raise UsageError(f"{key}: with --model dlrm only {value!r} is possible; leave it out")
+    if options.duplicate:
+        raise UsageError(
+            f"--duplicate {options.duplicate:g}: with --model dlrm blocks are not computed twice; leave it out"
+        )
     order = model.aggregate
     if order not in sums.ORDERS or model.aggregate_inference != order:
         raise ChoiceError(

@@ -128,7 +128,7 @@ class DlrmTrainer:
         totals = self.exchange.finish()
         self._settle(losses, totals, gradients)
         rate = rate_at(step, training.steps, training.rate, training.optimiser)
-        self.tables.update(gradients, self._after, rate * self.config.embeddings.rate)
+        self.tables.update(gradients, self._after, rate * self.config.embeddings.rate_ratio)
         start = tracer.clock()
         self.optimiser.step(totals, self._after, rate, step)
         tracer.event(self.name["update"], start)
@@ -269,7 +269,7 @@ class DlrmTrainer:
             raise NotFinite(
                 f"step {self.tracer.step}: the loss or a gradient is not finite{self._culprit(losses, gradients)}; the "
                 "trace holds every step before. If no fault was injected, the rate is too large: choose a smaller "
-                "--rate, or a smaller embeddings.rate"
+                "--rate, or a smaller embeddings.rate_ratio"
             )
         self.loss = loss / self.config.training.batch
         if self.ctx.rank == 0:

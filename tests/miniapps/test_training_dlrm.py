@@ -127,6 +127,8 @@ def run(tmp_path, *options):
         (["--data", "blobs"], "choose ml-100k or zipf"),
         (["--model", "mlp"], "choose --model dlrm"),
         (["--wire", "fp8"], "training.wire"),
+        (["--shares", "auto", "--checkpoint-every", "1"], "output.shares"),
+        (["--duplicate", "0.5"], "--duplicate"),
         (["--pooling", "1024", "--aggregate", "fixed-point", "--batch", "2048"], r"2\*\*20 terms"),
     ],
 )
@@ -139,7 +141,7 @@ def test_what_does_not_fit_is_refused_with_what_helps(tmp_path, capsys, options,
 
 def test_a_rate_that_is_too_large_ends_the_run_with_a_sentence(tmp_path, capsys):
     assert run(tmp_path, "--rate", "1e9", "--guarantee", "layout", "--steps", "20") == 1
-    assert "choose a smaller --rate, or a smaller embeddings.rate" in capsys.readouterr().err
+    assert "choose a smaller --rate, or a smaller embeddings.rate_ratio" in capsys.readouterr().err
 
 
 def test_tables_are_recorded_as_often_as_asked_for(tmp_path):
