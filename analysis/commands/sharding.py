@@ -61,7 +61,10 @@ def run(options: argparse.Namespace) -> Answer:
     except (OSError, ValueError) as error:
         raise Usage(f"--times {options.times}: {getattr(error, 'strerror', None) or error}") from None
     trace = next(iter(read_run(paths[0], tables=["values"])))
-    loads = sharding.loads(trace)
+    try:
+        loads = sharding.loads(trace, str(paths[0]))
+    except Refused as error:
+        raise Usage(str(error)) from None
     if not loads:
         raise Usage(f"{paths[0]}: it recorded no lookups of tables; give a run of training --model dlrm")
     names = sharding.options(model.ranks, model.order, trace.attributes["guarantee"] in ("layout", "exact"))

@@ -11,6 +11,9 @@ from analysis.predict import lookups
 from analysis.predict.lookups import FLOAT, SHARDINGS, Load, Rates
 from analysis.predict.search import Answer, search
 from miniapps.received.lookups import Asked, Measured
+from miniapps.received.records import conform
+from miniapps.received.regular import Refused
+from miniapps.received.text import printable
 from miniapps.trace import RankTrace
 from miniapps.trace.records import (
     ASKED,
@@ -87,33 +90,36 @@ def fitted(measured: Measured, clock: str) -> Model:
     return Model(rates, cache, len(seconds), measured.ranks, measured.order)
 
 
-def loads(trace: RankTrace) -> list[Load]:
-    """The loads of the tables of a run, as rank 0 recorded them; none where it recorded none."""
+def loads(trace: RankTrace, where: str) -> list[Load]:
+    """The loads of the tables of a run, as rank 0 recorded them; none where it recorded none. Raises Refused, its
+    message beginning with `where`, for numbers that no table has."""
     values = trace.tables["values"]
     by_name: dict[str, dict[int, float]] = {}
     first = values["repeat"] == 0
-    for name, block, value in zip(
-        values["name"][first], values["block"][first], values["value"][first], strict=True
-    ):
-        text = trace.names[name]
-        if text.startswith(ASKED):
+    rows = zip(values["name"][first], values["block"][first], values["value"][first], strict=True)
+    for name, block, value in rows:
+        if (text := trace.names[name]).startswith(ASKED):
             by_name.setdefault(text, {})[int(block)] = float(value)
-    found = []
-    for name in [text.removeprefix(ASKED_ROWS) for text in by_name if text.startswith(ASKED_ROWS)]:
+    names = [text.removeprefix(ASKED_ROWS) for text in by_name if text.startswith(ASKED_ROWS)]
+    return [_recorded(name, by_name, where) for name in names]
 
-        def vector(prefix: str, name: str = name) -> np.ndarray:
-            held = by_name.get(f"{prefix}{name}", {})
-            return np.array([held[key] for key in sorted(held)])
 
-        size, columns, samples = (
-            float(vector(prefix)[0]) for prefix in (ASKED_ROWS, ASKED_COLUMNS, ASKED_SAMPLES)
-        )
-        rows, asked = vector(ASKED_CLASS), vector(ASKED_LOOKUPS)
-        classes = np.stack([rows, asked / max(asked.sum(), 1e-300)], axis=1)
-        found.append(
-            Load(name, int(size), int(columns), samples, float(asked.sum()), classes, vector(ASKED_SHARES))
-        )
-    return found
+def _recorded(name: str, by_name: dict[str, dict[int, float]], where: str) -> Load:
+    of_name = {prefix: sorted(by_name.get(f"{prefix}{name}", {}).items()) for prefix in ASKED}
+    vectors = {prefix: np.array([value for _, value in items]) for prefix, items in of_name.items()}
+    wrong = f"{where}: what it recorded of table {printable(name)} is not whole, or no numbers of a table; leave it out"
+    if not all(len(vector) and np.isfinite(vector).all() for vector in vectors.values()):
+        raise Refused(wrong)
+    size, columns, samples = (float(vectors[key][0]) for key in (ASKED_ROWS, ASKED_COLUMNS, ASKED_SAMPLES))
+    classes, asked = vectors[ASKED_CLASS], vectors[ASKED_LOOKUPS]
+    if len(classes) != len(asked):
+        raise Refused(wrong)
+    given = {
+        "name": name, "rows": int(size), "columns": int(columns), "samples": samples, "lookups": float(asked.sum()),
+        "classes": list(zip(classes.tolist(), (asked / max(asked.sum(), 1e-300)).tolist(), strict=True)),
+        "shares": vectors[ASKED_SHARES].tolist(),
+    }  # fmt: skip
+    return load_of(conform(given, Asked, where))
 
 
 def options(ranks: int, order: str, layout: bool) -> list[tuple[str, int]]:

@@ -11,14 +11,15 @@ from miniapps.trace.schema import rank_file
 from tests.analysis.synthetic import attributes
 
 
-def write_asked(out, tables=2):
-    """Write a run into the new directory `out` and return it."""
+def write_asked(out, tables=2, change=None):
+    """Write a run into the new directory `out` and return it; `change` {name: value of its first block}."""
     out.mkdir(parents=True)
     with Tracer(out / rank_file(0), attributes(0, 1, "none", "ring", run_id=str(out)), size=1) as tracer:
         tracer.at(0, 0)
         for t in range(tables):
             rows = np.random.default_rng(t).integers(0, 40, 256)
             for name, array in as_values(described(Table(str(t), 60, 8, 4), 64, 1, rows)).items():
+                array[0] = (change or {}).get(name, array[0])
                 tracer.values(name, np.arange(len(array)), array)
     return out
 

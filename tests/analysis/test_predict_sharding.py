@@ -16,7 +16,7 @@ from miniapps.received.lookups import read_chosen, read_measured
 from miniapps.received.regular import Refused
 from miniapps.runner.main import main
 from miniapps.training import APP
-from tests.analysis.sharding_runs import timed
+from tests.analysis.sharding_runs import timed, write_asked
 
 RNG = np.random.default_rng(1)
 
@@ -177,3 +177,12 @@ def test_files_that_are_not_what_they_should_be_are_refused(tmp_path, capsys):
         assert message in capsys.readouterr().err
     with pytest.raises(Refused):
         read_measured(tmp_path / "run" / "result.json")
+
+
+@pytest.mark.parametrize("name", ["input:asked.rows:0", "input:asked.shares:0", "input:asked.lookups:1"])
+@pytest.mark.parametrize("value", [float("nan"), -1.0, 1e300])
+def test_a_trace_with_numbers_of_no_table_is_refused(tmp_path, capsys, name, value):
+    run = write_asked(tmp_path / "run", change={name: value})
+    assert analysis(["sharding", str(run), "--times", str(timed(tmp_path / "times.json"))]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and str(run) in shown.err
