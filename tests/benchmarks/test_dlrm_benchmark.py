@@ -7,11 +7,8 @@ from benchmarks.apps.dlrm import summary
 
 def problem(seconds, predicted, floor):
     """The last strategy is the one that was searched for."""
-    given = len(seconds) - 1
-    return {
-        "seconds": seconds, "predicted": predicted, "floor": floor,
-        "chosen": predicted[:given].index(min(predicted[:given])), "fastest": seconds[:given].index(min(seconds[:given])),
-    }  # fmt: skip
+    chosen, fastest = (of.index(min(of[:-1])) for of in (predicted, seconds))
+    return {"seconds": seconds, "predicted": predicted, "floor": floor, "chosen": chosen, "fastest": fastest}
 
 
 def test_a_fastest_sharding_counts_where_it_is_faster_by_more_than_the_floor():
