@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> Answer:
     ]
     columns = ("sharding", "ms", "80 % of it", "told from the first")
     shown: list[Shown] = [said, ("Fastest shardings", Table(columns, lines, numbers=("ms", "80 % of it")))]
-    looked = "all were looked at" if answer.exact else "there are too many to be sure of the first"
+    looked = "the search is exact" if answer.exact else "there are too many to be sure of the first"
     notes = [
         f"Note: {model.steps} timed steps on {model.ranks} ranks ({options.clock} time); a prediction is off by "
         f"{100 * model.rates.spread:.0f} %, the ratio of two by {100 * model.rates.apart:.0f} % (standard deviations); "
