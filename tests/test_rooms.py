@@ -36,7 +36,8 @@ FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "kernels.torchops.alt
            "kernels.torchops.cases", "kernels.torchops.differences", "kernels.torchops.own",
            "miniapps.coupled.surrogate", "miniapps.partition.models.attention",
            "miniapps.partition.code", "miniapps.partition.compute", "miniapps.partition.learn",
-           "miniapps.training.clicknet", "miniapps.training.dlrm_trainer", "miniapps.partition.pieces", "miniapps.partition.run", "miniapps.partition.totals",
+           "miniapps.partition.pieces", "miniapps.partition.run", "miniapps.partition.totals",
+           "miniapps.training.clicknet", "miniapps.training.dlrm_trainer",
            "miniapps.training.gradient", "miniapps.training.graph",
            "miniapps.training.mesh_trainer", "miniapps.training.trainer")  # fmt: skip
 
