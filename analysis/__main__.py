@@ -30,6 +30,7 @@ COMMANDS = (
     "operations",
     "inference",
     "scaling",
+    "sharding",
     "score",
     "nodes",
     "export",

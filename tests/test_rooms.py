@@ -37,6 +37,7 @@ FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "kernels.torchops.alt
            "miniapps.coupled.surrogate", "miniapps.partition.models.attention",
            "miniapps.partition.code", "miniapps.partition.compute", "miniapps.partition.learn",
            "miniapps.partition.pieces", "miniapps.partition.run", "miniapps.partition.totals",
+           "miniapps.training.clicknet", "miniapps.training.dlrm_trainer",
            "miniapps.training.gradient", "miniapps.training.graph",
            "miniapps.training.mesh_trainer", "miniapps.training.trainer")  # fmt: skip
 

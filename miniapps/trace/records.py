@@ -17,6 +17,14 @@ STAGES = (
     "plan:stages"  # the choice that holds what a plan over a mesh comes to, in stages: decided by the options
 )
 
+# Values of rank 0 that say what a table of embeddings is asked for in a step, behind them the table's name: its rows
+# and columns, samples of a step; by class of rows that are asked for about alike how many there are, and their lookups;
+# the share of the lookups of each block of rows.
+ASKED = ASKED_ROWS, ASKED_COLUMNS, ASKED_SAMPLES, ASKED_CLASS, ASKED_LOOKUPS, ASKED_SHARES = (
+    "input:asked.rows:", "input:asked.columns:", "input:asked.samples:", "input:asked.class:",
+    "input:asked.lookups:", "input:asked.shares:",
+)  # fmt: skip
+
 PASSING = (SENT, RECEIVED, SOURCE, COMPUTED, ADDED, TOTAL, LEFT)  # with --record messages only
 
 

@@ -41,6 +41,10 @@ def complete(config, options, size: int) -> None:
         from miniapps.training.mesh_choice import complete as over_mesh
 
         over_mesh(config, size)
+    if config.model.name == "dlrm" and config.embeddings.sharding == "auto":
+        from miniapps.training.dlrm_problem import chosen
+
+        config.embeddings.sharding = chosen(config, size)
     config.training.calls = calls(config, options)
     if config.model.aggregate_inference == "same":
         config.model.aggregate_inference = config.model.aggregate

@@ -63,11 +63,15 @@ def run(ctx) -> Outcome:
 
 
 def made(ctx):
-    """The trainer of a run: over a mesh, or of micro-batches, data-parallel. Collective."""
+    """The trainer of a run: over a mesh, with tables over all ranks, or of micro-batches, data-parallel. Collective."""
     if ctx.config.meshed:
         from miniapps.training.mesh_trainer import MeshTrainer
 
         return MeshTrainer(ctx)
+    if ctx.config.model.name == "dlrm":
+        from miniapps.training.dlrm_trainer import DlrmTrainer
+
+        return DlrmTrainer(ctx)
     from miniapps.training.trainer import Trainer
 
     return Trainer(ctx)

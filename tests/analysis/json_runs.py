@@ -8,6 +8,7 @@ from tests.analysis.mesh_runs import write_mesh
 from tests.analysis.nodes_runs import write_over_nodes
 from tests.analysis.operations_runs import case, refused, statement, write_audit
 from tests.analysis.predict_runs import write_study
+from tests.analysis.sharding_runs import timed, write_asked
 from tests.analysis.solves_runs import FALLING, solve, studied, write_solves
 from tests.analysis.sums_runs import write_sums
 from tests.analysis.synthetic import flip_bit, write_run, write_timed
@@ -75,6 +76,8 @@ def write_all(root):
     write_audit(root / "audits/a", cases, [statement("take"), statement("dot")])
     write_audit(root / "audits/b", cases[:1], torch="2.14.0")
     solver_run(root / "exported")
+    write_asked(root / "asked")
+    timed(root / "times.json")
     write_study(root / "predicted")
     write_over_nodes(root / "nodes", ["n1", "n1", "n2"])
     for ordering, element in (("arrival", 0.0), ("ring", 1.0)):
@@ -108,6 +111,7 @@ def command_lines(root, out):
         "operations": ["operations", root / "audits"],
         "inference": ["inference", root / "answers"],
         "scaling": ["scaling", root / "scaled"],
+        "sharding": ["sharding", root / "asked", "--times", root / "times.json"],
         "score": ["score", root / "predicted/ledger.jsonl", root / "predicted"],
         "nodes": ["nodes", root / "nodes"],
         "lint": ["lint", root / "pair"],
