@@ -2,6 +2,7 @@
 #include "contract_attention.hpp"
 
 #include <omp.h>
+#include <pybind11/stl.h>
 
 #include <algorithm>
 #include <cstring>
