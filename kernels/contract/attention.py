@@ -94,8 +94,8 @@ def _checked(q, k, v, mask, scale, dropout):
     if {qs.ndim, ks.ndim, vs.ndim} != {4} or ks.shape[:2] != qs.shape[:2] or vs.shape[:3] != ks.shape[:3]:
         shapes = f"{qs.shape}, {ks.shape} and {vs.shape}"
         raise ValueError(
-            f"attention: q, k and v of shapes {shapes}: (samples, heads, queries, depth), (samples, heads, keys, depth) "
-            "and (samples, heads, keys, width) are expected"
+            f"attention: q, k and v of shapes {shapes}: (samples, heads, queries, depth), (samples, heads, keys, depth)"
+            " and (samples, heads, keys, width) are expected"
         )
     if ks.shape[3] != qs.shape[3]:
         raise ValueError(f"attention: the last dims of q {qs.shape} and k {ks.shape} must be equal")
