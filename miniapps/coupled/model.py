@@ -1,6 +1,7 @@
 """The time loop: closure, Runge-Kutta stages, a Poisson solve at each, and what is recorded of a step."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from math import inf, isfinite, pi, sqrt
 from typing import Any
 
@@ -11,7 +12,7 @@ from kernels import stencil
 from kernels.allreduce.execution.reducer import require_same_bits
 from miniapps.coupled import flow
 from miniapps.coupled.chunks import by_chunks
-from miniapps.coupled.closure import Closure, make_surrogate
+from miniapps.coupled.closure import Closure, make_surrogate, parameters
 from miniapps.coupled.flow import view
 from miniapps.coupled.initial import vorticity
 from miniapps.coupled.multigrid import v_cycle
@@ -19,8 +20,9 @@ from miniapps.coupled.physics import HALO
 from miniapps.coupled.poisson import Steps
 from miniapps.coupled.state import State
 from miniapps.errors import RunError
-from miniapps.layout import halo
+from miniapps.layout import fields, halo
 from miniapps.layout.blocks import Blocks
+from miniapps.layout.owners import owner_of
 from miniapps.linear.dots import GlobalDots
 from miniapps.linear.krylov import ChronopoulosGear, solve
 from miniapps.system.device import host, put
@@ -43,22 +45,33 @@ class Record:
     closure_errors: list[tuple[int, float]] = field(default_factory=list)
 
 
+@dataclass
+class Member:
+    """One flow of an ensemble on this rank: what `--seed SEED` alone starts, step by step the same bits."""
+
+    number: int
+    seed: int
+    surrogate: Any
+    state: State = field(init=False)
+    closure: Closure = field(init=False)
+    energy: float = 0.0
+    enstrophy: float = 0.0
+
+
 class Model:
-    """The flow on this rank. Collective to make; `free()` it at the end."""
+    """The flows on this rank, `member` the one that is advanced. Collective to make; `free()` it at the end.
+
+    Members are one more axis of blocks: block b of member m is recorded as m blocks.count + b. Every rank has the same
+    blocks of each member, whose reductions come one member after the other: so the bits of a member depend on no other.
+    """
 
     def __init__(self, ctx):
         config, options = ctx.config, ctx.options
         self.ctx, self.config, self.comm, self.tracer = ctx, config, ctx.comm, ctx.tracer
         self.watch = ctx.watch
-        grid = config.grid
-        self.blocks = blocks = Blocks(
-            grid.ny, grid.nx, grid.by, grid.bx, ctx.size, ctx.rank, options.shuffle_blocks
-        )
-        self.h = 2.0 * pi / grid.nx
-        self.kernels = kernels = stencil.backend("native" if options.device == "cpu" else "cupy")
-        self.xp = xp = kernels.xp
-        self.state = State.at_rest(blocks, xp)
-        self.force = xp.asarray(flow.kolmogorov(blocks, config.flow.wavenumber, config.flow.forcing))
+        self.h = 2.0 * pi / config.grid.nx
+        self.kernels = stencil.backend("native" if options.device == "cpu" else "cupy")
+        self.xp = self.kernels.xp
         self.record = Record()
         kinds = dict(
             step=OTHER,
@@ -71,8 +84,20 @@ class Model:
         )
         kinds |= {"allgather.coarse": COLLECTIVE}
         self.name = {name: self.tracer.name(name, kind) for name, kind in kinds.items()}
+        seeds = [ctx.seed + number for number in range(config.flow.ensemble)]
+        networks = [make_surrogate(config, options, seed, self.xp) for seed in seeds]
+        self.members = [Member(*each) for each in zip(range(len(seeds)), seeds, networks, strict=True)]
+        self.member = self.members[0]
+        grid = config.grid
+        self._plan(Blocks(grid.ny, grid.nx, grid.by, grid.bx, ctx.size, ctx.rank, options.shuffle_blocks))
 
-        self.halos = []
+    def _plan(self, blocks: Blocks) -> None:
+        """Plan for these blocks, and lay every member's flow, at rest, over them. Collective."""
+        ctx, config, options = self.ctx, self.config, self.ctx.options
+        kernels, xp = self.kernels, self.xp
+        self.blocks = blocks
+        self.force = xp.asarray(flow.kolmogorov(blocks, config.flow.wavenumber, config.flow.forcing))
+        self.halos: list[halo.Halo] = []
         self.fill_wide = self._exchange(blocks, HALO)
         self.fill = self._exchange(blocks, HALO, 1)
         fill_faces = self._exchange(blocks, HALO, 1, corners=False)
@@ -88,25 +113,54 @@ class Model:
         self.budget = dots("budget", 5)
         # Maxima, which have no order: the library's are as good as any.
         self._maxima = ctx.reducer("dt", (2,), by=("library", "working"), operation="max", watched=False)
-        self.surrogate = make_surrogate(config, options, xp)
         gradients = errors = None
         if config.closure.kind == "online":
-            shape = self.surrogate.parameters().shape
-            gradients = ctx.reducer("gradients", shape, "float32", blocks=blocks.own)
+            gradients = ctx.reducer(
+                "gradients", (parameters(config.closure.channels),), "float32", blocks=blocks.own
+            )
             errors = dots("closure_error", 2)
-        self.closure = Closure(
-            config, blocks, self.h, self.surrogate, gradients, errors, self._require_same, xp
-        )
-        self.energy = self.enstrophy = 0.0
+        for member in self.members:
+            member.state = State.at_rest(blocks, xp)
+            member.closure = Closure(
+                config, blocks, self.h, member.surrogate, gradients, errors, self._require_same, xp
+            )
+
+    def deal(self, counts: list[int]) -> None:
+        """Give every rank a contiguous run of so many blocks, with all that is on them. Collective."""
+        before, states = self.blocks, [member.state for member in self.members]
+        self.free()
+        self.ctx.release()
+        self._plan(replace(before, owner=owner_of(counts)))
+        for member, state in zip(self.members, states, strict=True):
+            member.state.last_dt, member.state.time, member.state.step = state.last_dt, state.time, state.step
+            for name, pad in (("zeta", HALO), ("psi", HALO), ("slope", 0), ("curvature", 0)):
+                whole = fields.gather(before, self.comm, view(getattr(state, name), pad), self.tracer)
+                put(view(getattr(member.state, name), pad), fields.scatter(self.blocks, self.comm, whole))
+
+    @property
+    def state(self) -> State:
+        """Of the member that is advanced."""
+        return self.member.state
+
+    @property
+    def own(self) -> np.ndarray:
+        """The numbers by which the blocks of this member on this rank are recorded: int64 (own blocks,)."""
+        return self.blocks.own + self.member.number * self.blocks.count
+
+    def each(self) -> Iterator[Member]:
+        """Every member, while it is the one that is advanced."""
+        for member in self.members:
+            self.member = member
+            yield member
 
     def start(self) -> None:
         """Initial vorticity and its streamfunction."""
-        flow_config = self.config.flow
+        flow_config, first = self.config.flow, self.member.number * self.blocks.count
         initial = vorticity(
-            flow_config.initial, self.blocks, flow_config.amplitude, flow_config.wavenumber, self.ctx.seed,
-            self.ctx.other_seeds(self.blocks.own),
+            flow_config.initial, self.blocks, flow_config.amplitude, flow_config.wavenumber, self.member.seed,
+            {number - first: seed + self.member.number for number, seed in self.ctx.other_seeds(self.own).items()},
         )  # fmt: skip
-        self.tracer.fingerprints(INPUT + "vorticity", self.blocks.own, initial)
+        self.tracer.fingerprints(INPUT + "vorticity", self.own, initial)
         put(view(self.state.zeta, HALO), initial)
         self._solve_streamfunction()
 
@@ -117,8 +171,9 @@ class Model:
 
     def peek(self, block: int):
         """Writable vorticity of an owned block, else None: where faults strike."""
-        k = self.blocks.local(block)
-        return None if k is None else view(self.state.zeta, HALO)[k]
+        number, block = divmod(block, self.blocks.count)
+        k = self.blocks.local(block) if number < len(self.members) else None
+        return None if k is None else view(self.members[number].state.zeta, HALO)[k]
 
     def advance(self, step: int) -> None:
         """One time step, recorded: the state that enters it, and what became of it."""
@@ -128,16 +183,17 @@ class Model:
         self.fill_wide(state.zeta)
         self.fill_wide(state.psi)
         start = clock()
-        eddy = self.closure.viscosity(step, state)
+        eddy = self.member.closure.viscosity(step, state)
         self._settle()
         tracer.event(self.name["closure"], start)
         if self.watch is not None and eddy is not None:
-            self.watch.kernel("closure", self.blocks.own, eddy)
+            self.watch.kernel("closure", self.own, eddy)
         dt = self._time_step(step, eddy)
         powers = self._runge_kutta(dt, eddy)
-        before, scale = self.energy, dt * sqrt(max(self.enstrophy, 0.0)) * self.energy
+        member = self.member
+        before, scale = member.energy, dt * sqrt(max(member.enstrophy, 0.0)) * member.energy
         power = self._reduce_budget(powers)
-        leak = abs(self.energy - before - dt * power) / scale if scale > 0.0 else 0.0
+        leak = abs(member.energy - before - dt * power) / scale if scale > 0.0 else 0.0
         self.record.worst_budget = max(self.record.worst_budget, leak)
         state.time, state.last_dt, state.step = state.time + dt, dt, step
         self._trace_step(dt, leak)
@@ -219,7 +275,7 @@ class Model:
         self._settle()
         self.tracer.event(self.name["rhs"], start)
         if self.watch is not None:
-            self.watch.kernel("rhs", self.blocks.own, rate)
+            self.watch.kernel("rhs", self.own, rate)
         return rate
 
     def _solve_streamfunction(self) -> None:
@@ -230,7 +286,7 @@ class Model:
         record = self.record
         record.iterations.append(end.iterations)
         if self.ctx.rank == 0:
-            self.tracer.value("cg_iterations", end.iterations)
+            self._value("cg_iterations", end.iterations)
         record.failed_solves += not end.converged
         record.worst_residual = max(record.worst_residual, end.residual if isfinite(end.residual) else inf)
 
@@ -244,7 +300,7 @@ class Model:
         for k, pair in enumerate(pairs):
             self.budget.put(k, *pair)
         sums = self.budget.total().tolist()
-        self.energy, self.enstrophy = -0.5 * cell * sums[0], cell * sums[1] / area
+        self.member.energy, self.member.enstrophy = -0.5 * cell * sums[0], cell * sums[1] / area
         return -cell * sum(weight * s for weight, s in zip(QUADRATURE, sums[2:], strict=True))
 
     # ---- what is recorded
@@ -255,34 +311,43 @@ class Model:
         Before the step and not after it, so that a flipped bit is still where it struck: one Poisson solve later it
         is everywhere.
         """
-        tracer, state, own = self.tracer, self.state, self.blocks.own
+        tracer, state, own = self.tracer, self.state, self.own
         start = tracer.clock()
         zeta, psi = host(view(state.zeta, HALO)), host(view(state.psi, HALO))
         tracer.fingerprints("vorticity", own, zeta)
         tracer.fingerprints("streamfunction", own, psi)
         tracer.values("sample", own, np.ascontiguousarray(zeta[:, 0, 0]))
         if self.ctx.rank == 0:
-            tracer.value("energy", self.energy)
-            tracer.value("enstrophy", self.enstrophy)
+            self._value("energy", self.member.energy)
+            self._value("enstrophy", self.member.enstrophy)
         tracer.event(self.name["record"], start)
 
     def _watch_state(self) -> None:
         """Record what a step leaves, for those who ask what happened to it before the next."""
         if self.watch is not None:
             for name, field in (("vorticity", self.state.zeta), ("streamfunction", self.state.psi)):
-                self.watch.record(LEFT + name, self.blocks.own, view(field, HALO))
+                self.watch.record(LEFT + name, self.own, view(field, HALO))
 
     def _trace_step(self, dt: float, leak: float) -> None:
-        closure_error = self.closure.error
+        closure_error = self.member.closure.error
         if closure_error is not None:
             self.record.closure_errors.append((self.state.step, closure_error))
         if self.ctx.rank:
             return
-        self.tracer.value("dt", dt)
-        self.tracer.value("budget", leak)
+        self._value("dt", dt)
+        self._value("budget", leak)
         if closure_error is not None:
-            self.tracer.value("closure_error", closure_error)
-            self.tracer.fingerprints("weights", [-1], self.surrogate.parameters()[np.newaxis])
+            self._value("closure_error", closure_error)
+            weights = self.member.surrogate.parameters()
+            self.tracer.fingerprints("weights", [self._whole], weights[np.newaxis])
+
+    @property
+    def _whole(self) -> int:
+        """The block by which what belongs to the whole of this member is recorded: -1 where there is one."""
+        return self.member.number if len(self.members) > 1 else -1
+
+    def _value(self, name: str, value: float) -> None:
+        self.tracer.value(name, value, self._whole)
 
     def _settle(self) -> None:
         """On a GPU, wait for the work of a region: what is only queued would count towards the next that waits."""
@@ -322,6 +387,8 @@ class Model:
         where = "streamfunction or closure"
         if first < self.blocks.count:
             where = f"vorticity of block {first} (rank {self.blocks.owner[first]})"
+        if len(self.members) > 1:
+            where = f"member {self.member.number}: {where}"
         raise RunError(
             f"step {step}: {where} is not finite; the trace holds every step before. If no fault was injected, the "
             "step is too long: lower time.cfl, or raise flow.viscosity"

@@ -8,9 +8,10 @@ from miniapps.coupled.flow import view
 from miniapps.coupled.model import Model
 from miniapps.coupled.physics import HALO
 from miniapps.coupled.restart import load_checkpoint, load_weights
-from miniapps.coupled.state import state_fingerprint
+from miniapps.coupled.state import state_fingerprint, together
 from miniapps.layout import fields
 from miniapps.runner.outcome import Outcome
+from miniapps.runner.shares import Shares
 
 
 def run(ctx) -> Outcome:
@@ -18,37 +19,48 @@ def run(ctx) -> Outcome:
     model = Model(ctx)
     _start(model)
     last, first = model.config.time.last, model.state.step + 1
+    shares = Shares(ctx, model.blocks.owner) if model.config.output.shares == "auto" else None
     begin = time.perf_counter()
     for step in range(first, last + 1):
         ctx.begin_step(step, last, model.peek)
-        model.advance(step)
+        for _ in model.each():
+            model.advance(step)
+        if shares:
+            shares.observe()
         _write_files(model, step)
+        if shares and step % model.config.output.checkpoint_every == 0 and step < last:
+            counts = shares.decide()
+            if counts:
+                model.deal(counts)
     wall = time.perf_counter() - begin
     ctx.end_steps(last + 1)
-    model.trace_state()
-    weights = model.surrogate.parameters() if model.surrogate is not None else None
-    digest = state_fingerprint(model.blocks, ctx.comm, model.state, weights)
-    outcome = Outcome(_figures(model, last + 1 - first, wall), verify(model), digest)
+    digests = []
+    for member in model.each():
+        model.trace_state()
+        weights = member.surrogate.parameters() if member.surrogate is not None else None
+        digests.append(state_fingerprint(model.blocks, ctx.comm, member.state, weights))
+    outcome = Outcome(_figures(model, last + 1 - first, wall), verify(model), together(digests))
     model.free()  # not in a `finally`: it takes all ranks, and a rank that fails is alone
     return outcome
 
 
 def _start(model: Model) -> None:
     ctx, config = model.ctx, model.config
-    if config.closure.weights:
-        load_weights(ctx, model.surrogate)
-    if config.output.restart:
-        load_checkpoint(ctx, model.blocks, model.state, model.surrogate)
-    else:
-        model.start()
-    model.measure()
+    for member in model.each():
+        if config.closure.weights:
+            load_weights(ctx, member.surrogate)
+        if config.output.restart:
+            load_checkpoint(ctx, model.blocks, member.state, member.surrogate)
+        else:
+            model.start()
+        model.measure()
 
 
 def _write_files(model: Model, step: int) -> None:
     output, ctx = model.config.output, model.ctx
     start = ctx.tracer.clock()
     if output.checkpoint_every and step % output.checkpoint_every == 0:
-        save_checkpoint(ctx, model.blocks, model.state, model.surrogate)
+        save_checkpoint(ctx, model.blocks, model.state, model.member.surrogate)
         ctx.tracer.event(model.name["checkpoint"], start)
     if output.snapshot_every and step % output.snapshot_every == 0:
         whole = {
@@ -63,13 +75,15 @@ def _write_files(model: Model, step: int) -> None:
 
 
 def _figures(model: Model, steps: int, wall: float) -> dict[str, tuple[float, str]]:
-    points = model.config.grid.nx * model.config.grid.ny
+    points, members = model.config.grid.nx * model.config.grid.ny, len(model.members)
     iterations = model.record.iterations
     figures = {
         "steps": (wall / max(steps, 1), "s/step"),
-        "updates": (1e-6 * points * steps / wall if steps else 0.0, "Mpoint/s"),
+        "updates": (1e-6 * members * points * steps / wall if steps else 0.0, "Mpoint/s"),
         "cg_iterations": (sum(iterations) / max(len(iterations), 1), "per solve"),
     }
+    if members > 1:
+        figures["members"] = (members * steps / wall if steps else 0.0, "member step/s")
     if model.record.closure_errors:
         figures["closure_error"] = (model.record.closure_errors[-1][1], "relative")
     return figures

@@ -14,7 +14,13 @@ from miniapps.system.resources import Need
 from miniapps.training.config import IMAGES
 from miniapps.training.mesh_problem import TEXT, counts, deck
 
-NEEDED = {"training.wire": "as is", "training.policy": "fixed", "model.dropout": 0.0, "training.seconds": 0.0}
+NEEDED = {
+    "output.shares": "even",
+    "training.wire": "as is",
+    "training.policy": "fixed",
+    "model.dropout": 0.0,
+    "training.seconds": 0.0,
+}
 TORCH, KEPT = 2**28, 8  # bytes of torch with its export; copies of a value that a step holds
 
 

@@ -10,7 +10,7 @@ import torch
 from kernels.allreduce.coding import coding
 from kernels.allreduce.execution.reducer import require_same_bits
 from kernels.wires import quality
-from miniapps.layout.owners import contiguous_owner, shuffled
+from miniapps.layout.owners import contiguous_owner, owner_of, shuffled
 from miniapps.trace import fingerprint
 from miniapps.trace.records import INPUT
 from miniapps.trace.schema import COMPUTE, FILE, OTHER
@@ -55,9 +55,8 @@ class Trainer:
             given = data.load(config.data.name, config.data.dir, config.seeds.data, config.data.features)
         self.data = data.share(ctx.comm, given)
         self._record_data()
-        owner = shuffled(contiguous_owner(training.blocks, ctx.size), ctx.options.shuffle_blocks)
-        self.owner, self.own = owner, np.flatnonzero(owner == ctx.rank).tolist()
         self.per_block = training.calls == "block"
+        self._own(shuffled(contiguous_owner(training.blocks, ctx.size), ctx.options.shuffle_blocks))
         torch.set_num_threads(1 if self.per_block else ctx.options.threads)
 
         edge = data.EDGE[config.data.name]
@@ -67,8 +66,6 @@ class Trainer:
         for array, drawn in zip(weights, initial(self.shapes, config.seeds.init), strict=True):
             array[...] = drawn
         self.optimiser = optimiser(training, weights)
-        # A call computes the whole of these blocks, and contributes the sum of their gradients.
-        self.calls = [[block] for block in self.own] if self.per_block else [self.own]
         most = max(TEST_BLOCK, training.micro * len(self.calls[0]))
         self.network: Network
         if self.data.graph is None:
@@ -83,15 +80,32 @@ class Trainer:
         once = 1.0 / training.batch
         before = training.divide == "before"
         self._before, self._after = once if before else 1.0, 1.0 if before else once
+        self._plan(candidates(config)[:1] * len(self.shapes))
+        self.loss = self.accuracy = float("nan")
+
+    def _own(self, owner: np.ndarray) -> None:
+        """Take these owners of the micro-batches."""
+        self.owner, self.own = owner, np.flatnonzero(owner == self.ctx.rank).tolist()
+        # A call computes the whole of these blocks, and contributes the sum of their gradients.
+        self.calls = [[block] for block in self.own] if self.per_block else [self.own]
+
+    def _plan(self, wires: Sequence[str]) -> None:
+        """Plan the reductions of what this rank owns. Collective."""
         self._planned: dict[Bucket, Any] = {}  # reducers
         self.wires: tuple[str, ...] = ()
-        self.assign(candidates(config)[:1] * len(self.shapes))
+        self.assign(wires)
         # Loss, and how many ranks hold a gradient that is not finite.
-        self._sums = ctx.reducer("loss", (2,), blocks=self._numbers())
+        self._sums = self.ctx.reducer("loss", (2,), blocks=self._numbers())
         # Integers, whose sum has no order.
-        self._held_out = ctx.reducer("held out", (1,), by=("direct", "exact"), watched=False)
-        self._correct = ctx.reducer("correct", (1,), "int64", by=("direct", "working"), watched=False)
-        self.loss = self.accuracy = float("nan")
+        self._held_out = self.ctx.reducer("held out", (1,), by=("direct", "exact"), watched=False)
+        self._correct = self.ctx.reducer("correct", (1,), "int64", by=("direct", "working"), watched=False)
+
+    def deal(self, counts: list[int]) -> None:
+        """Give every rank a contiguous run of so many micro-batches. Collective."""
+        wires = self.wires
+        self.ctx.release()
+        self._own(owner_of(counts))
+        self._plan(wires)
 
     @property
     def weights(self) -> Sequence[np.ndarray]:
