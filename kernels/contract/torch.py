@@ -75,7 +75,8 @@ def matmul_blocks(
 @promised("rowsum", "torch", backend="torch", available=missing("torch"))
 def rowsum(x: Array, dims: int | Sequence[int], out: Array | None = None, *, threads: int = 1) -> Array:
     """torch.sum: in vectors and threads as it likes."""
-    xs, _, shape = summed(x, dims)
+    xs, turned, n = summed(x, dims)
+    shape = turned.shape[:n]
     every = (dims,) if isinstance(dims, int) else tuple(dims)
     return written("rowsum", _computed(threads, lambda t: t.sum(*_tensors(xs), every)), shape, (xs,), x, out)
 

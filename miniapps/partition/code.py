@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from miniapps.partition.bind import Added, Bound, Called, Moved, Operation
+from miniapps.partition.blockwise import Blocks, blocks_of
 from miniapps.partition.compute import Kernels
 from miniapps.partition.draws import DRAWN, draw
 from miniapps.partition.place import Halo, Part
@@ -58,6 +59,7 @@ class Writer:
         self.names: dict[str, Any] = {"torch": torch}
         self.known: dict[int, str] = {}
         self.lines: list[Line] = []
+        self.unsigned: set[str] = set()  # variables whose zeros have no sign
         self.variables: dict[str, Any] = {}
         self.count = 0
         self.given = [source.tensor.name for source in bound.plan.sources]
@@ -117,6 +119,9 @@ class Writer:
         if step.kernel in ("create", "random"):
             self.made(step)
             return
+        if (blocks := self.blocks(step)) is not None:
+            self.variables[step.results[0]] = self.over_blocks(step, blocks)
+            return
         pieces: list[list[tuple[Called, str]]] = [[] for _ in step.results]
         adders = [self.adder(step, r) for r in range(len(step.results))]
         function = self.kernels.function(step.target, step.kernel, step.args, dict(step.kwargs))
@@ -132,6 +137,47 @@ class Writer:
                 self.variables[name] = self.result(step, r, pieces[r])
             else:
                 self.variables[name] = [variable for _, variable in pieces[r]]
+            if step.kernel == "view" and self.unsigned.issuperset(self.listed(step.operands[0])):
+                self.unsigned.update(self.listed(name))
+
+    def listed(self, name: str) -> list[str]:
+        """The variables of a value."""
+        variables = self.variables[name]
+        return variables if isinstance(variables, list) else [variables]
+
+    def blocks(self, step: Operation) -> Blocks | None:
+        """The blocks of an operation whose kernel takes all of them: they are added as soon as there are two, or, of
+        sums, kept apart."""
+        values = self.bound.plan.values
+        if not self.kernels.layout or step.counts[0] is None or not values.keys() >= set(step.operands):
+            return None
+        dtypes = {name: values[name].dtype for name in step.operands}
+        return blocks_of(step, dtypes, step.results[0] in self.bound.merged)
+
+    def over_blocks(self, step: Operation, blocks: Blocks) -> list[str]:
+        """The variables of the result of one call for all blocks, or for those of each subtree."""
+        added = step.results[0] in self.bound.merged
+        runs = self.rows(step.results[0]).subtrees if added else ((0, len(step.calls)),)
+        found: list[str] = []
+        for begin, end in runs:
+            lengths = blocks.lengths[0][begin:end]
+            operands = []
+            for name, dim, begins in zip(step.operands, blocks.dims, blocks.begins, strict=True):
+                (variable,) = self.listed(name)
+                if sum(lengths) < self.bound.shape(name)[dim]:  # of other subtrees, and padding
+                    variable = self.put(
+                        f"{variable}.narrow({dim}, {begins[begin]}, {sum(lengths)})", [variable]
+                    )
+                operands.append(variable)
+            function = self.kernels.over_blocks(step.target, lengths, apart=not added)
+            (variable,) = self.called(step, step.calls[0], operands, function)
+            if added:
+                found.append(variable)
+                if len(lengths) > 1:
+                    self.unsigned.add(variable)
+            else:
+                found += [self.put(f"{variable}[{k}]", [variable]) for k in range(len(lengths))]
+        return found
 
     def operand(self, step: Operation, call: Called, k: int) -> str:
         """The variable of an operand, or of the part of it that a call is about."""
@@ -307,14 +353,9 @@ class Writer:
                     variables = [self.summed(step, variables, *bounds) for bounds in step.rows.subtrees]
                 (variable,) = variables
                 # As a total of several ranks, whose zeros have no sign.
-                found.append(
-                    self.put(
-                        f"{variable}.add{'_' if step.merged[k] else ''}(0)"
-                        if not step.dtype.startswith("int")
-                        else variable,
-                        [variable],
-                    )
-                )
+                if variable not in self.unsigned and not step.dtype.startswith("int"):
+                    variable = self.put(f"{variable}.add{'_' if step.merged[k] else ''}(0)", [variable])
+                found.append(variable)
             else:
                 found.append(variables)
         return found
