@@ -20,7 +20,7 @@ import torch
 from torch.nn.functional import pad
 
 from kernels.contract import native
-from kernels.contract.attention import attention, attention_backward
+from kernels.contract.native_attention import attention, attention_backward
 from kernels.guarantees import meets
 
 aten = torch.ops.aten
