@@ -24,8 +24,8 @@ class How(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Heads:
-    """q (samples, heads, queries, depth), k (samples, heads, keys, depth), v (samples, heads, keys, width) of one type,
-    the mask (samples, heads, queries, keys) or None, all of one type, and the other options."""
+    """q (samples, heads, queries, depth), k (samples, heads, keys, depth), v (samples, heads, keys, width) and the mask
+    (samples, heads, queries, keys) or None, all of one type, and the other options."""
 
     q: np.ndarray
     k: np.ndarray
