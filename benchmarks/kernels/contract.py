@@ -9,6 +9,7 @@
 | conv | 3x3, 5x5, 1x1, stride 2: forward, gradient of images, gradient of weights |
 | rowsum | bias gradients, sums of rows |
 | attention | of GPTs, forward and its gradients; causal unless it says that all keys are seen |
+| gradients | of weights over blocks of samples: ours of all in one call, of each by itself (`own-each`), torch's |
 | blocks | torch on blocks of one shape, in place of the library as it is |
 
 GF/s are 2 x products / processor time (sums: 1 x terms), in the median of rounds, each the best of some calls. Ours and
@@ -70,6 +71,8 @@ SUMS = [
     ("rows", (1024, 512), 1),
     ("all", (1_000_000,), 0),
 ]
+GRADIENTS = [("MLP", 512, 784, 8, 32), ("MLP", 512, 512, 8, 32), ("d=256 up", 1024, 256, 4, 128),
+             ("d=256 qkv", 256, 256, 4, 128)]  # rows, columns, blocks, samples of a block  # fmt: skip
 TYPES = ("float32", "float64")
 
 
@@ -213,6 +216,27 @@ def attention_part(options):
                 yield from compared(what, dtype, 2.0 * sums * samples * heads * seen * width, calls, options)
 
 
+def gradients_part(options):
+    """Gradients of weights over blocks of samples, added by the tree."""
+    for name, m, n, count, length in GRADIENTS:
+        a, b = normal("float32", count * length, m).T, normal("float32", count * length, n)
+        blocks = [length] * count
+
+        def each(a=a, b=b, length=length):
+            parts = [matmul(x, y) for x, y in zip(a.split(length, 1), b.split(length), strict=True)]
+            while len(parts) > 1:  # as many as a power of two
+                parts = [x.add_(y) for x, y in zip(parts[::2], parts[1::2], strict=True)]
+            return parts[0].add_(0)
+
+        calls = {
+            "own": lambda a=a, b=b, blocks=blocks: matmul(a, b, blocks=blocks, threads=options.threads),
+            "own-each": each,
+            "torch": lambda a=a, b=b: torch.mm(a, b),
+        }
+        what = f"{name} ({m}, {count} x {length}, {n})"
+        yield from compared(what, "float32", 2.0 * m * n * count * length, calls, options)
+
+
 def blocks_part(options):
     """The other remedy."""
     for name, m, k, n in MATRICES:
@@ -231,7 +255,7 @@ def peak_part(options):
 
 
 PARTS = {"peak": peak_part, "matmul": matmul_part, "batched": batched_part, "conv": conv_part, "rowsum": rowsum_part,
-         "attention": attention_part, "blocks": blocks_part}  # fmt: skip
+         "attention": attention_part, "gradients": gradients_part, "blocks": blocks_part}  # fmt: skip
 
 
 def main(argv=None) -> None:

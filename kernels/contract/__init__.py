@@ -9,6 +9,7 @@
     y, lse = attention(q, k, v, causal=True)            # q, k, v (samples, heads, tokens, ...)
     gq, gk, gv = attention_backward(gy, q, k, v, y, lse, causal=True)
     z = flat(torch.sigmoid, x)                          # functions of torch, element by element
+    g = matmul(a.T, b, blocks=[32, 32, 16])             # chains over blocks of k, added by the tree of block-tree
 
     get("matmul", "own")(a, b, out=None, threads=1)     # by kernels.registry; all have own, torch, reference
     get("pointwise", "own")(torch.sigmoid, x)           # own, torch

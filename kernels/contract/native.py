@@ -40,7 +40,8 @@ def matmul(
 ) -> Array:
     """c[i, j] = the sum over k, ascending, of a[i, k] b[k, j]: fixed by the number of k alone.
 
-    `blocks`: lengths of blocks of k. Each has such a sum, and the tree of `block-tree` adds these: fixed by the lengths.
+    `blocks`: lengths of blocks of k. Each has such a sum, and the tree of `block-tree` adds these: fixed by the
+    lengths. Zeros have no sign then.
     """
     x, y, shape = matrices(a, b)
     team, at = checked(threads), level_number(level)

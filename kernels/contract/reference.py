@@ -76,7 +76,8 @@ def matmul(a: Array, b: Array, out: Array | None = None, *, blocks: Sequence[int
 def rowsum(
     x: Array, dims: int | Sequence[int], out: Array | None = None, *, blocks: Sequence[int] | None = None
 ) -> Array:
-    """Up to 256 terms one by one; of more, pieces of 256, then their sums in the same way; the tree of those of blocks."""
+    """Up to 256 terms one by one; of more, pieces of 256, then their sums in the same way; or the tree of those of
+    blocks."""
     xs, turned, n = summed(x, dims)
     shape, terms = turned.shape[:n], turned.shape[n:]
 
@@ -176,12 +177,12 @@ def conv_weight(
             seen = [_element(xs[:, c], _seen(of, at, t)) for at in np.ndindex(*ys.shape[2:])]
             image = np.array(seen, w.dtype).reshape(len(seen), len(xs)).T
             terms = ys[:, o].reshape(len(xs), len(seen)), image
-            w[(o, i, *t)] = _over_blocks(
-                "conv_weight",
-                blocks,
-                len(xs),
-                lambda own, terms=terms: chain(*(x[own].reshape(-1) for x in terms)),
-            )
+
+            def over(own: slice, terms: tuple[np.ndarray, np.ndarray] = terms) -> np.ndarray:
+                gradients, seen_by_weight = (x[own].reshape(-1) for x in terms)
+                return chain(gradients, seen_by_weight)
+
+            w[(o, i, *t)] = _over_blocks("conv_weight", blocks, len(xs), over)
 
     return written("conv_weight", compute, shape, (xs, ys), x, out)
 

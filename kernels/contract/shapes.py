@@ -59,7 +59,9 @@ def ends(what: str, blocks: Sequence[int] | None, n: int) -> list[int]:
         return [n]
     found = list(accumulate(blocks))
     if min(blocks, default=-1) < 0 or found[-1] != n:
-        raise ValueError(f"{what}: blocks {list(blocks)!r}: lengths of 0 or more that make up {n} are expected")
+        raise ValueError(
+            f"{what}: blocks {list(blocks)!r}: lengths of 0 or more that make up {n} are expected"
+        )
     return found
 
 

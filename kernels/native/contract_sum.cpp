@@ -3,6 +3,7 @@
 #include <omp.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -149,6 +150,10 @@ void rowsum(const py::array &x, py::ssize_t stay, py::array &out, std::vector<i6
     T *to = static_cast<T *>(out.mutable_data());
     py::gil_scoped_release release;
     if (!count) return;
+    if (!ends.back()) {
+        std::fill_n(to, apart ? i64(ends.size()) * count : count, T(0));
+        return;
+    }
     std::vector<i64> many;  // pieces of each block
     i64 begin = 0;
     for (const i64 end : ends) {

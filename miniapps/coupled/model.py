@@ -25,6 +25,7 @@ from miniapps.layout.blocks import Blocks
 from miniapps.layout.owners import owner_of
 from miniapps.linear.dots import GlobalDots
 from miniapps.linear.krylov import ChronopoulosGear, solve
+from miniapps.runner import duplicates
 from miniapps.system.device import host, put
 from miniapps.trace.records import INPUT, LEFT
 from miniapps.trace.schema import COLLECTIVE, COMPUTE, EXCHANGE, FILE, OTHER
@@ -88,6 +89,7 @@ class Model:
         networks = [make_surrogate(config, options, seed, self.xp) for seed in seeds]
         self.members = [Member(*each) for each in zip(range(len(seeds)), seeds, networks, strict=True)]
         self.member = self.members[0]
+        self.duplicates = duplicates.made(ctx)
         grid = config.grid
         self._plan(Blocks(grid.ny, grid.nx, grid.by, grid.bx, ctx.size, ctx.rank, options.shuffle_blocks))
 
@@ -128,7 +130,7 @@ class Model:
     def deal(self, counts: list[int]) -> None:
         """Give every rank a contiguous run of so many blocks, with all that is on them. Collective."""
         before, states = self.blocks, [member.state for member in self.members]
-        self.free()
+        self._free_halos()
         self.ctx.release()
         self._plan(replace(before, owner=owner_of(counts)))
         for member, state in zip(self.members, states, strict=True):
@@ -183,15 +185,17 @@ class Model:
         self.fill_wide(state.zeta)
         self.fill_wide(state.psi)
         start = clock()
-        eddy = self.member.closure.viscosity(step, state)
+        if self.duplicates is not None:
+            self.duplicates.begin(step, self.blocks.owner)
+        eddy = self.member.closure.viscosity(step, state, self._closed)
         self._settle()
         tracer.event(self.name["closure"], start)
-        if self.watch is not None and eddy is not None:
-            self.watch.kernel("closure", self.own, eddy)
         dt = self._time_step(step, eddy)
         powers = self._runge_kutta(dt, eddy)
         member = self.member
         before, scale = member.energy, dt * sqrt(max(member.enstrophy, 0.0)) * member.energy
+        if self.duplicates is not None:
+            self.duplicates.settle()
         power = self._reduce_budget(powers)
         leak = abs(member.energy - before - dt * power) / scale if scale > 0.0 else 0.0
         self.record.worst_budget = max(self.record.worst_budget, leak)
@@ -201,7 +205,12 @@ class Model:
         tracer.event(self.name["step"], begin)
 
     def free(self) -> None:
-        """Release the halo plans. Collective."""
+        """Release the halo plans, and what computes blocks twice. Collective."""
+        self._free_halos()
+        if self.duplicates is not None:
+            self.duplicates.free()
+
+    def _free_halos(self) -> None:
         for planned in self.halos:
             planned.free()
 
@@ -276,7 +285,32 @@ class Model:
         self.tracer.event(self.name["rhs"], start)
         if self.watch is not None:
             self.watch.kernel("rhs", self.own, rate)
+        if self.duplicates is not None:
+            inputs = [state.zeta, state.psi, self.force, *([] if eddy is None else [eddy])]
+
+            def again(_, given):
+                source, rate = terms(*given, *([None] if eddy is None else []))
+                return list(zip(source, rate, strict=True))
+
+            stage = f"rhs of stage {len(powers)}"
+            self.duplicates.check(stage, inputs, self._drawn(source, rate), again)
         return rate
+
+    def _closed(self, eddy) -> None:
+        """What the closure gave, before the network learns."""
+        if self.watch is not None:
+            self.watch.kernel("closure", self.own, eddy)
+        if self.duplicates is not None:
+            closure, inputs = self.member.closure, [self.state.zeta, self.state.psi]
+            self.duplicates.check(
+                "closure", inputs, self._drawn(eddy), lambda _, given: [[nu] for nu in closure.eddy(*given)]
+            )
+            self.duplicates.settle()
+
+    def _drawn(self, *results) -> list[list[np.ndarray]]:
+        """What `results` (own blocks, ...) have of the blocks that another rank computes again."""
+        places = [self.blocks.index(block) for block in self.duplicates.own] if self.duplicates else []
+        return [[result[k] for result in results] for k in places]
 
     def _solve_streamfunction(self) -> None:
         start = self.tracer.clock()

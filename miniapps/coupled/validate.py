@@ -38,6 +38,11 @@ def validate(config, options, size: int) -> None:
     require_movable(config.output, options)
     if config.flow.ensemble > 1:
         _ensemble(config)
+        if options.duplicate:
+            raise UsageError(
+                f"--duplicate {options.duplicate:g} with --ensemble {config.flow.ensemble}: blocks of one flow are "
+                "computed twice; run the members alone"
+            )
     inference_variant(config, options)
     if closure.kind in NETWORKS and options.device == "cuda":
         network_device(stencil.backend("cupy").xp)

@@ -1,7 +1,7 @@
 """Which operations with a partial result for each block are computed for all blocks of a rank by one call.
 
-Products and sums whose blocks are neighbours along the dim that is summed: kernels of `kernels.contract` take the lengths
-of blocks, and add the sums of blocks by the tree, or keep them apart. The bits are those of a call per block.
+Products and sums whose blocks are neighbours along the dim that is summed: kernels of `kernels.contract` take the
+lengths of blocks, and add the sums of blocks by the tree, or keep them apart. The bits are those of a call per block.
 """
 
 from __future__ import annotations

@@ -54,10 +54,12 @@ def run(ctx) -> Outcome:
     figures = trainer.figures() | {"steps": (steps / wall if steps else 0.0, "steps/s")}
     if config.evaluation.target:
         figures["time_to_accuracy"] = (reached, "s")
-    check = Check("finite", not steps or isfinite(trainer.loss), f"loss {trainer.loss:g}")
+    checks = [Check("finite", not steps or isfinite(trainer.loss), f"loss {trainer.loss:g}")]
+    if getattr(trainer, "duplicates", None) is not None:
+        checks.append(trainer.duplicates.verdict())
     print_of_all = trainer.fingerprint()
     trainer.free()
-    return Outcome(figures, [check], print_of_all)
+    return Outcome(figures, checks, print_of_all)
 
 
 def made(ctx):

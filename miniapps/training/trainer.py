@@ -11,6 +11,7 @@ from kernels.allreduce.coding import coding
 from kernels.allreduce.execution.reducer import require_same_bits
 from kernels.wires import quality
 from miniapps.layout.owners import contiguous_owner, owner_of, shuffled
+from miniapps.runner import duplicates
 from miniapps.trace import fingerprint
 from miniapps.trace.records import INPUT
 from miniapps.trace.schema import COMPUTE, FILE, OTHER
@@ -66,6 +67,7 @@ class Trainer:
         for array, drawn in zip(weights, initial(self.shapes, config.seeds.init), strict=True):
             array[...] = drawn
         self.optimiser = optimiser(training, weights)
+        self.duplicates = duplicates.made(ctx)
         most = max(TEST_BLOCK, training.micro * len(self.calls[0]))
         self.network: Network
         if self.data.graph is None:
@@ -131,7 +133,9 @@ class Trainer:
                 mine[...] = array
 
     def free(self) -> None:
-        """Nothing is held that the repeat does not free."""
+        """Free what computes blocks twice; the repeat frees the rest. Collective."""
+        if self.duplicates is not None:
+            self.duplicates.free()
 
     def assign(self, wires: Sequence[str]) -> None:
         """Let the gradient of each tensor go over its own of `wires` from the next step on. Collective."""
@@ -163,7 +167,11 @@ class Trainer:
         tracer, training = self.tracer, self.config.training
         begin = tracer.clock()
         self.trace_weights()
+        if self.duplicates is not None:
+            self.duplicates.begin(tracer.step, self.owner)
         losses = self._gradients(step)
+        if self.duplicates is not None:
+            self._compare(self.duplicates, step)
         totals = self.exchange.finish()
         self._settle_loss(losses, totals)
         start = tracer.clock()
@@ -236,10 +244,18 @@ class Trainer:
 
     def gradient(self, step: int, block: int) -> list[np.ndarray]:
         """The gradient of a micro-batch with the present weights as it is encoded, of each tensor; not collective."""
-        taken = [np.empty(0)] * len(self.shapes)
+        return [gradient * np.float32(self._before) for gradient in self._tensors(step, block)]
+
+    def _nothing(self) -> list[np.ndarray]:
+        """A place for the gradient of each tensor."""
+        return [np.empty(0)] * len(self.shapes)
+
+    def _tensors(self, step: int, block: int) -> list[np.ndarray]:
+        """The gradient of a micro-batch with the present weights, of each tensor; not collective."""
+        taken = self._nothing()
 
         def take(tensor, gradient):
-            taken[tensor] = gradient * np.float32(self._before)
+            taken[tensor] = gradient.copy()
 
         self._loss(step, [block], take)
         return taken
@@ -261,16 +277,38 @@ class Trainer:
     def _gradients(self, step: int) -> list[float]:
         """Hand the gradient of every call to the buckets; the losses of the calls."""
         start = self.tracer.clock()
+        self._twice = {block: self._nothing() for block in self.duplicates.own} if self.duplicates else {}
         losses = []
         for row, blocks in enumerate(self.calls):
 
-            def take(tensor, gradient, row=row):
+            def take(tensor, gradient, row=row, block=blocks[0]):
+                if self.ctx.faults:
+                    self._strike(block, tensor, gradient)
+                if block in self._twice:
+                    self._twice[block][tensor] = gradient.copy()
                 self.exchange.put(row, tensor, gradient)
 
             self._gather_ahead(step, row)
             losses.append(self._loss(step, blocks, take))
         self.tracer.event(self.name["gradient"], start)
         return losses
+
+    def _compare(self, twice: duplicates.Duplicates, step: int) -> None:
+        """Compute the gradients of some micro-batches of other ranks, with the same weights, and compare."""
+
+        def again(blocks, _):
+            return [self._tensors(step, block) for block in blocks]
+
+        twice.check("gradient", [], list(self._twice.values()), again)
+        twice.settle()
+
+    def _strike(self, block: int, tensor: int, gradient: np.ndarray) -> None:
+        """Flip a bit where an injected fault wants it: of the tensor `call`, counted in the order of the gradient."""
+        here = self.tracer.repeat, self.tracer.step, block, tensor
+        for fault in self.ctx.faults:
+            if fault.kind == "kernel-bit" and (fault.repeat, fault.step, fault.block, fault.call) == here:
+                fault.spoil(gradient, f"the gradient of tensor {tensor} in a micro-batch")
+                self.ctx.struck.add(fault.spec)
 
     def _neighbours(self, graph) -> Neighbours | None:
         """What draws the neighbours that are learned from; None: all are."""
