@@ -8,6 +8,7 @@
 | batched | scores and values of attention, 8 heads |
 | conv | 3x3, 5x5, 1x1, stride 2: forward, gradient of images, gradient of weights |
 | rowsum | bias gradients, sums of rows |
+| attention | of GPTs, forward and its gradients; causal unless it says that all keys are seen |
 | gradients | of weights over blocks of samples: ours of all in one call, of each by itself (`own-each`), torch's |
 | blocks | torch on blocks of one shape, in place of the library as it is |
 
@@ -26,7 +27,7 @@ import torch
 
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import in_turn, ratio
-from kernels.contract import conv, conv_input, conv_weight, matmul, rowsum
+from kernels.contract import attention, attention_backward, conv, conv_input, conv_weight, matmul, rowsum
 from kernels.contract.torch import in_threads
 
 SAMPLES, SAMPLE_S = 5, 0.02
@@ -57,6 +58,13 @@ IMAGES = [
     ("5x5 stride 2", 8, 32, 64, 32, 5, 2),
     ("1x1", 8, 64, 64, 32, 1, 1),
 ]  # samples, channels, outputs, points of a side, window, stride
+ATTENTION = [
+    ("", 8, 4, 128, 32),
+    ("", 8, 4, 128, 64),
+    ("", 4, 8, 64, 32),
+    ("", 2, 4, 512, 64),
+    (", all keys", 8, 4, 128, 32),
+]
 SUMS = [
     ("bias", (1024, 512), 0),
     ("bias of images", (8, 32, 64, 64), (0, 2, 3)),
@@ -188,6 +196,26 @@ def rowsum_part(options):
             yield from compared(f"{name} {shape}", dtype, float(x.numel()), calls, options)
 
 
+def attention_part(options):
+    """Both passes; depth is width, and heads lie between tokens and features."""
+    for dtype in TYPES:
+        for keys, samples, heads, tokens, width in ATTENTION:
+            shape = samples, tokens, heads, width
+            operands = [normal(dtype, *shape).transpose(1, 2) for _ in range(4)]
+            forward, backward = {}, {}
+            for variant in ("own", "torch"):
+                how = dict(variant=variant, causal=not keys, threads=options.threads)
+                done = attention(*operands[1:], **how)
+                forward[variant] = lambda xs=operands, how=how: attention(*xs[1:], **how)
+                backward[variant] = lambda xs=operands, done=done, how=how: attention_backward(
+                    *xs, *done, **how
+                )
+            seen = tokens * tokens if keys else tokens * (tokens + 1) / 2
+            for name, calls, sums in (("forward", forward, 2), ("backward", backward, 5)):
+                what = f"{name} ({samples}, {heads}, {tokens}, {width}){keys}"
+                yield from compared(what, dtype, 2.0 * sums * samples * heads * seen * width, calls, options)
+
+
 def gradients_part(options):
     """Gradients of weights over blocks of samples, added by the tree."""
     for name, m, n, count, length in GRADIENTS:
@@ -227,7 +255,7 @@ def peak_part(options):
 
 
 PARTS = {"peak": peak_part, "matmul": matmul_part, "batched": batched_part, "conv": conv_part, "rowsum": rowsum_part,
-         "gradients": gradients_part, "blocks": blocks_part}  # fmt: skip
+         "attention": attention_part, "gradients": gradients_part, "blocks": blocks_part}  # fmt: skip
 
 
 def main(argv=None) -> None:

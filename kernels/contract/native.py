@@ -23,7 +23,8 @@ LEVELS: list[str] = _native.CONTRACT["levels"]
 PIECE: int = _native.CONTRACT["piece"]
 
 
-def _level(name: str | None) -> int:
+def level_number(name: str | None) -> int:
+    """The number of an instruction set of LEVELS in C++, -1 for the best one here."""
     return -1 if name is None else LEVELS.index(known("instruction set", name, LEVELS))
 
 
@@ -43,7 +44,7 @@ def matmul(
     lengths. Zeros have no sign then.
     """
     x, y, shape = matrices(a, b)
-    team, at = checked(threads), _level(level)
+    team, at = checked(threads), level_number(level)
     last = () if blocks is None else (ends("matmul", blocks, x.shape[-1]),)
     return written(
         "matmul", lambda c: _native.contract_matmul(x, y, c, team, at, *last), shape, (x, y), a, out
@@ -73,7 +74,7 @@ def rowsum(
     shape, terms = turned.shape[:n], turned.shape[n:]
     of_blocks = ends("rowsum", blocks, terms[0] if terms else 1)
     places = [end * prod(terms[1:]) for end in of_blocks]
-    team, at = checked(threads), _level(level)
+    team, at = checked(threads), level_number(level)
     return written(
         "rowsum",
         lambda total: _native.contract_rowsum(turned, n, total, places, apart, team, at),
@@ -167,7 +168,7 @@ def _runner(of: Window, threads: int, level: str | None, blocks: Sequence[int] =
         three(low, 0),
         of.groups,
         checked(threads),
-        _level(level),
+        level_number(level),
         blocks,
     )
     return lambda what, x, w, y: _native.contract_conv(what, spatial(x), spatial(w), spatial(y), *moves)

@@ -20,6 +20,7 @@ import torch
 from torch.nn.functional import pad
 
 from kernels.contract import native
+from kernels.contract.native_attention import attention, attention_backward
 from kernels.guarantees import meets
 
 aten = torch.ops.aten
@@ -77,6 +78,10 @@ class Kernels:
             return self.product(name)
         if kernel == "rowsum":
             return self.rowsum
+        if name == "_scaled_dot_product_flash_attention_for_cpu":
+            return self.attention
+        if name == "_scaled_dot_product_flash_attention_for_cpu_backward":
+            return self.attention_backward
         if name == "logsumexp":
             return self.logsumexp
         if name == "prod":
@@ -129,6 +134,18 @@ class Kernels:
         top = torch.where(top.abs() == torch.inf, 0, top)
         found = flat(torch.log)(self.rowsum(flat(torch.exp)(x - top), dims, True)) + top
         return found if keep else found.reshape([n for d, n in enumerate(x.shape) if d not in dims])
+
+    # ---- attention, called as torch's
+
+    def attention(self, q, k, v, dropout=0.0, causal=False, *, attn_mask=None, scale=None):
+        how = dict(causal=causal, scale=scale, mask=attn_mask, dropout=dropout, threads=self.threads)
+        return attention(q, k, v, **how)
+
+    def attention_backward(
+        self, gradient, q, k, v, out, logsumexp, dropout, causal, *, attn_mask=None, scale=None
+    ):
+        how = dict(causal=causal, scale=scale, mask=attn_mask, dropout=dropout, threads=self.threads)
+        return attention_backward(gradient, q, k, v, out, logsumexp, **how)
 
     # ---- convolutions: (image or gradient, weight or gradient, stride, dilation, groups, transposed, sides, size)
 
