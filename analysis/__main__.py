@@ -33,6 +33,7 @@ COMMANDS = (
     "nodes",
     "export",
     "lint",
+    "chain",
     "show",
 )  # modules of analysis.commands
 
@@ -56,7 +57,7 @@ exit codes:
   0  done; for divergence: equal
   1  failure
   2  usage, or traces that cannot be used
-  3  divergence only: not equal
+  3  divergence: not equal; chain: a head is wrong
 """
 QUIET = "only verdict, tables and what is wrong: no notes, no progress"
 VERBOSE = "also, on standard error, every file that is read with its time, and with which libraries"

@@ -11,6 +11,7 @@ from miniapps.errors import UsageError
 from miniapps.received.regular import MOST, Refused
 from miniapps.received.text import printable
 from miniapps.trace import TraceError, read_run
+from miniapps.trace.heads import fingerprint_of
 
 # Bytes of a file that are read whatever the problem: so that a checkpoint of a larger one is refused as such.
 ANY_PROBLEM = 2**30
@@ -48,13 +49,13 @@ def compare_with_trace(path: str | os.PathLike, checkpoint: Checkpoint) -> tuple
     if folder.name != FOLDER:
         return True, f"{alone}, for it is not in RUN/{FOLDER}, beside the trace of its run"
     run, step, trouble = printable(str(folder.parent)), checkpoint.head.step + 1, ""
-    words = {
-        name: np.frombuffer(b"".join(prints), ">u8").reshape(-1, 2)
-        for name, prints in checkpoint.prints().items()
-    }
+    words: dict[str, np.ndarray] = {}
     compared, differing, faults = 0, [], False
     try:
         for trace in read_run(folder.parent, tables=["fingerprints"]):
+            if not words:
+                prints = checkpoint.prints(fingerprint_of(trace.attributes))
+                words = {n: np.frombuffer(b"".join(p), ">u8").reshape(-1, 2) for n, p in prints.items()}
             faults |= _faults(trace.attributes)
             for order, (name, own) in enumerate(words.items()):
                 blocks, theirs = _recorded(trace, checkpoint.head.repeat, step, name)

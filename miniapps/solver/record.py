@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import inf, nan, sqrt
 
 from miniapps.system.device import host
-from miniapps.trace import fingerprint
 from miniapps.trace.schema import OTHER
 
 # Methods that can tell after every iteration how orthogonal residuals are, if asked to.
@@ -92,7 +91,7 @@ class Recorder:
         for name, vector in self.method.state().items():
             values = host(vector[: self.rows.m])
             for block, (start, stop) in zip(self.rows.own, _spans(self.rows), strict=True):
-                self.tracer.fingerprint(name, block, fingerprint(values[start:stop]))
+                self.tracer.fingerprint(name, block, self.tracer.digest(values[start:stop]))
 
 
 def _spans(rows):

@@ -14,9 +14,11 @@ PACKING = (
     "packing:"  # the choice that holds the trees of a reduction by `trees`, behind it the reduction's name
 )
 
+CHAIN = "chain:"  # heads of the chain of the run (miniapps.trace.chain)
+
 PASSING = (SENT, RECEIVED, SOURCE, COMPUTED, ADDED, TOTAL, LEFT)  # with --record messages only
 
 
 def is_state(name: str) -> bool:
     """Whether `name` is of the state or of a result, and not of what runs begin from or pass on."""
-    return not name.startswith((*PASSING, NODE, INPUT))
+    return not name.startswith((*PASSING, NODE, INPUT, CHAIN))

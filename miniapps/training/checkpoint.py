@@ -91,8 +91,7 @@ def save_checkpoint(ctx, step: int, trainer) -> None:
     options = problem_of(ctx.config, ctx.options, ctx.size)
     shapes = msgspec.convert(options, Shapes)
     arrays = gathered(trainer, shapes)
-    if ctx.rank == 0:
-        file.write(ctx, KIND, step, options, arrays)
+    file.write(ctx, KIND, step, options, arrays)
 
 
 def gathered(trainer, shapes: Shapes) -> dict[str, np.ndarray]:
@@ -110,11 +109,11 @@ def load_checkpoint(ctx, trainer) -> int:
     Collective."""
     options = problem_of(ctx.config, ctx.options, ctx.size)
     shapes = msgspec.convert(options, Shapes)
-    step, arrays = -1, None
+    step, before, arrays = -1, "", None
     if ctx.rank == 0:
         checkpoint = verify(ctx.config, ctx.options, ctx.size)
         restart.log_comparison(ctx, ctx.config.output.restart, checkpoint)
-        step, arrays = checkpoint.head.step, checkpoint.arrays
+        step, before, arrays = checkpoint.head.step, checkpoint.head.chain, checkpoint.arrays
     if not shapes.axes:
         feedback.restore(trainer, shapes.rows, arrays)
     held = {name: _shared(ctx.comm, arrays, name, *expected) for name, expected in _state(shapes).items()}
@@ -122,7 +121,9 @@ def load_checkpoint(ctx, trainer) -> int:
     trainer.take([[held[f"{prefix}{name}"] for name in tensors] for prefix in shapes.prefixes()])
     if shapes.axes:
         trainer.take_buffers({name: held[f"{BUFFER}{name}"] for name in shapes.buffers()})
-    return ctx.comm.bcast(step)
+    step, before = ctx.comm.bcast((step, before))
+    ctx.continue_chain(step, before)
+    return step
 
 
 def _shared(
@@ -152,9 +153,9 @@ def combined(prints: Iterable[bytes]) -> str:
     return hashlib.blake2b(b"".join(prints), digest_size=16).hexdigest()
 
 
-def fingerprints(weights: Sequence[np.ndarray]) -> list[bytes]:
+def fingerprints(weights: Sequence[np.ndarray], hashed: str = "xxh3") -> list[bytes]:
     """Of each tensor."""
-    return [fingerprint(array) for array in weights]
+    return [fingerprint(array, hashed) for array in weights]
 
 
 def _state(shapes: Shapes) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -177,8 +178,8 @@ def _check(head: Head, shapes: Shapes, arrays: dict[str, np.ndarray], where: str
     """Any finite numbers are a state."""
 
 
-def _prints(shapes: Shapes, arrays: dict[str, np.ndarray]) -> dict[str, list[bytes]]:
-    return {"weights": fingerprints([arrays[f"{WEIGHTS}{name}"] for name in shapes.tensors()])}
+def _prints(shapes: Shapes, arrays: dict[str, np.ndarray], hashed: str = "xxh3") -> dict[str, list[bytes]]:
+    return {"weights": fingerprints([arrays[f"{WEIGHTS}{name}"] for name in shapes.tensors()], hashed)}
 
 
 def _fingerprint(shapes: Shapes, arrays: dict[str, np.ndarray]) -> str:

@@ -18,7 +18,6 @@ from miniapps.partition.mesh import require_fits
 from miniapps.partition.recipes import plan_of
 from miniapps.partition.run import Program
 from miniapps.partition.steps import Plan, Value
-from miniapps.trace import fingerprint
 from miniapps.trace.records import INPUT, NODE
 from miniapps.trace.schema import COMPUTE, FILE, OTHER
 from miniapps.training import data, text
@@ -63,7 +62,7 @@ class MeshTrainer:
         self.loss = self.test_loss = self.accuracy = float("nan")
         if ctx.rank == 0:
             for name in ("images", "labels"):
-                self.tracer.fingerprint(f"{INPUT}{name}", 0, fingerprint(getattr(self.data, name)))
+                self.tracer.fingerprint(f"{INPUT}{name}", 0, self.tracer.digest(getattr(self.data, name)))
             self.tracer.fingerprint(f"{INPUT}plan", 0, bytes.fromhex(self.plan.hash)[:16])
 
     def peek(self, block: int):
@@ -230,7 +229,7 @@ class MeshTrainer:
         value = self.plan.values[name]
         if is_first(value, self.program):
             for block, array in zip(*blocks_of(value, self.program, part), strict=True):
-                self.tracer.fingerprint(record, block, fingerprint(np.ascontiguousarray(array)))
+                self.tracer.fingerprint(record, block, self.tracer.digest(np.ascontiguousarray(array)))
 
 
 def loaded(config) -> data.Data:

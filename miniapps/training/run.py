@@ -26,10 +26,6 @@ def run(ctx) -> Outcome:
         except NotFinite:
             if not going.survives():
                 raise
-        if config.output.checkpoint_every and step % config.output.checkpoint_every == 0:
-            start = ctx.tracer.clock()
-            save_checkpoint(ctx, step, trainer)
-            ctx.tracer.event(trainer.name["checkpoint"], start)
         if every and step % every == 0 and going.position < last:
             start = time.perf_counter()
             trainer.evaluate(going.position)
@@ -37,6 +33,10 @@ def run(ctx) -> Outcome:
             evaluated += took
             going.exclude(took)
             reached = min(reached, _reached(trainer, begin))
+        if config.output.checkpoint_every and step % config.output.checkpoint_every == 0:
+            start = ctx.tracer.clock()
+            save_checkpoint(ctx, step, trainer)  # after all that the step records: its head is over it
+            ctx.tracer.event(trainer.name["checkpoint"], start)
     wall = time.perf_counter() - begin - evaluated
     ctx.end_steps(step + 1)
     trainer.trace_weights()
