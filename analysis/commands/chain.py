@@ -70,6 +70,10 @@ def run(options: argparse.Namespace) -> Answer:
                 )
                 break
             after = mark.step
+    lacking = sorted(others.keys() - {(mark.repeat, mark.step) for chain in known for mark in chain.marks})
+    if lacking and code == EQUAL:
+        code = DIFFERENT
+        shown.append(Bold(f"step {lacking[0][1]}: a head was published, and the run has none there."))
     if code == EQUAL:
         last = known[-1].marks[-1]
         count = sum(len(chain.marks) for chain in known)
@@ -83,10 +87,6 @@ def run(options: argparse.Namespace) -> Answer:
     notes = []
     if options.published is None:
         notes.append("Note: a chain shows what was changed after its heads were published: --published FILE.")
-    elif unknown := [key for key in others if key not in {(row[0], row[1]) for row in rows}]:
-        notes.append(
-            f"Note: {len(unknown)} published heads are not among those of the run that were compared."
-        )
     table = pd.DataFrame(rows, columns=["repeat", "step", "head", "checkpoint", "verdict"])
     return Answer(None, {"heads": table}, shown, notes, code=code)
 

@@ -115,11 +115,12 @@ def check(run: str | os.PathLike) -> tuple[list[Chain], list[Broken]]:
             f"{run}: no heads in its trace: it ended before the first, or is of an older version"
         )
     stated = _stated(Path(run))
-    wrong = [
-        _follow(chain, totals, problem) or _other(chain, stated) or _written(Path(run), chain)
-        for chain in known
-    ]
-    return known, [broken for broken in wrong if broken]
+    broken = []
+    for chain in known:
+        wrong = _follow(chain, totals, problem), _other(chain, stated), _written(Path(run), chain)
+        if there := [each for each in wrong if each]:
+            broken.append(min(there, key=lambda each: each.mark.step))
+    return known, broken
 
 
 def checkpoint_file(repeat: int, step: int) -> str:
@@ -127,8 +128,8 @@ def checkpoint_file(repeat: int, step: int) -> str:
     return f"{FOLDER}/repeat-{repeat}-step-{step:06d}.h5"
 
 
-def hash_of_file(path: Path) -> str:
-    """`hash_of_checkpoint` of a file, 64 hex digits. Raises TraceError where it cannot be read."""
+def _of_file(path: Path) -> tuple[str, str]:
+    """`hash_of_checkpoint` of a file, and the head in it, 64 hex digits each. Raises TraceError where it is not whole."""
     where = printable(str(path))
     try:
         image, _ = read_sealed(path, MOST, links=True)
@@ -138,7 +139,7 @@ def hash_of_file(path: Path) -> str:
             arrays = {name: contents.array(root, name, where, most) for name in contents.names(root, where)}
     except (Refused, OSError) as error:
         raise TraceError(str(error)) from error
-    return hash_of_checkpoint(attributes, arrays).hex()
+    return hash_of_checkpoint(attributes, arrays).hex(), attributes.get("chain", "")
 
 
 def _follow(chain: Chain, totals: Mapping[tuple[int, int], np.ndarray], problem: bytes) -> Broken | None:
@@ -155,14 +156,14 @@ def _follow(chain: Chain, totals: Mapping[tuple[int, int], np.ndarray], problem:
 def _stated(run: Path) -> dict[tuple[int, int], Mark] | None:
     """The heads in result.json; None where there is none, as of a run that was killed."""
     try:
-        heads = read_result(run).chain
+        result = read_result(run)
     except FileNotFoundError:
         return None
     except (Refused, OSError) as error:
         raise TraceError(str(error)) from error
-    return {
-        (each.repeat, each.step): Mark(each.repeat, each.step, each.head, each.checkpoint) for each in heads
-    }
+    if result.status != "done":  # a failure is written by any rank, which may not know the heads
+        return None
+    return {(e.repeat, e.step): Mark(e.repeat, e.step, e.head, e.checkpoint) for e in result.chain}
 
 
 def _other(chain: Chain, stated: Mapping[tuple[int, int], Mark] | None) -> Broken | None:
@@ -180,7 +181,7 @@ def _written(run: Path, chain: Chain) -> Broken | None:
     after = chain.begin[0]
     for mark in chain.marks:
         path = run / checkpoint_file(mark.repeat, mark.step)
-        if mark.checkpoint and path.exists() and hash_of_file(path) != mark.checkpoint:
+        if mark.checkpoint and path.exists() and _of_file(path) != (mark.checkpoint, mark.head):
             return Broken(mark, after, f"{path.relative_to(run)} is not the checkpoint that was written")
         after = mark.step
     return None
