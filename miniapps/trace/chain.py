@@ -104,8 +104,9 @@ def next_head(previous: bytes, step: int, total: np.ndarray, checkpoint: bytes, 
 
 
 def hash_of_checkpoint(attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
-    """32 bytes: SHA-256 of what a checkpoint holds, however it is stored; without the attribute `chain`."""
-    kept = {key: value for key, value in attributes.items() if key != "chain"}
+    """32 bytes: SHA-256 of what a checkpoint holds, however it is stored; without the head in it, and without its
+    repeat, so that repeats of one state have one hash."""
+    kept = {key: value for key, value in attributes.items() if key not in ("chain", "repeat")}
     hashed = hashlib.sha256(_VERSION + json.dumps(kept, sort_keys=True).encode())
     for name in sorted(arrays):
         little = np.ascontiguousarray(arrays[name], arrays[name].dtype.newbyteorder("<"))

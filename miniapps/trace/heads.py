@@ -106,6 +106,7 @@ def check(run: str | os.PathLike) -> tuple[list[Chain], list[Broken]]:
     for trace in read_run(run, tables=TABLES):
         if trace.attributes["rank"] == 0:
             known, problem = chains(trace), problem_of_trace(trace.attributes)
+        _require_known(trace, {chain.repeat for chain in known})
         for chain in known:
             for number, total in enumerate(_sums(trace, chain)):
                 key = chain.repeat, number
@@ -129,7 +130,7 @@ def checkpoint_file(repeat: int, step: int) -> str:
 
 
 def _of_file(path: Path) -> tuple[str, str]:
-    """`hash_of_checkpoint` of a file, and the head in it, 64 hex digits each. Raises TraceError where it is not whole."""
+    """`hash_of_checkpoint` of a file, and the head in it, in hex. Raises TraceError where it is not whole."""
     where = printable(str(path))
     try:
         image, _ = read_sealed(path, MOST, links=True)
@@ -151,6 +152,15 @@ def _follow(chain: Chain, totals: Mapping[tuple[int, int], np.ndarray], problem:
             return Broken(mark, after, f"the head is {mark.head}, and its rows give {head.hex()}")
         after = mark.step
     return None
+
+
+def _require_known(trace: RankTrace, repeats: set[int]) -> None:
+    """Raise TraceError where a finished run has rows of a repeat without heads."""
+    for table in TABLES if trace.complete and repeats else ():
+        if strange := set(np.unique(trace.tables[table]["repeat"]).tolist()) - repeats:
+            raise TraceError(
+                f"{trace.path}: rows of repeat {min(strange)}, which has no head; leave this run out"
+            )
 
 
 def _stated(run: Path) -> dict[tuple[int, int], Mark] | None:

@@ -26,7 +26,7 @@ def run(ctx) -> Outcome:
         except NotFinite:
             if not going.survives():
                 raise
-        if every and step % every == 0 and going.position < last:
+        if every and step % every == 0 and going.position < config.training.steps:
             start = time.perf_counter()
             trainer.evaluate(going.position)
             took = time.perf_counter() - start
