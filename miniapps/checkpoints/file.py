@@ -63,6 +63,7 @@ class Kind:
     check: Callable[[Any, Any, dict[str, np.ndarray], str], None]
     prints: Callable[[Any, dict[str, np.ndarray], str], dict[str, list[bytes]]]
     fingerprint: Callable[[Any, dict[str, np.ndarray]], str]
+    recorded_after: int = 1  # steps after that of a checkpoint in which the trace has its state
 
 
 @dataclass(frozen=True)

@@ -200,7 +200,6 @@ class Context:
         """
         if self.heads is None:
             return ""
-        self._drain()
         return self.heads.extend(checkpoint)
 
     def continue_chain(self, step: int, head: str) -> None:
@@ -232,11 +231,7 @@ class Context:
             step, before = self._begun
             self.tracer.usage(CPU_TIME, step, now - before)
             self._begun = None
-        self._drain()
-        return now
-
-    def _drain(self) -> None:
-        """Record the calls and orders of the reducers so far."""
         for name, reducer in self._reducers.items():
             self.reductions[name]["calls"] += reducer.drain_calls()
             self.tracer.order(name, reducer.drain_orders())
+        return now

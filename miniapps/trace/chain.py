@@ -53,7 +53,7 @@ class Rows:
         if table not in TABLES:
             return
         self._counted += [counted(name) for name in names[len(self._counted) :]]
-        name, step = columns["name"], columns["step"]
+        name, step = columns["name"], ends_in(table, columns["step"])
         block = columns.get("block", np.full(len(name), -1, np.int32))
         keep = np.array(self._counted, bool)[name] & (step > self.after)
         if not keep.any():
@@ -82,6 +82,11 @@ class Rows:
             total += np.frombuffer(element.digest(2 * LANES), "<u2")
         self._elements.clear()
         return total
+
+
+def ends_in(table: str, step: np.ndarray) -> np.ndarray:
+    """The steps whose heads are over rows: orders are recorded when the next step begins, and belong to its head."""
+    return step + 1 if table == "order" else step
 
 
 def counted(name: str) -> bool:

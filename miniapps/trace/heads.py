@@ -24,6 +24,7 @@ from miniapps.trace.chain import (
     TABLES,
     Mark,
     Rows,
+    ends_in,
     hash_of_checkpoint,
     next_head,
     problem_of,
@@ -203,10 +204,10 @@ def _sums(trace: RankTrace, chain: Chain) -> Iterator[np.ndarray]:
     bounds = np.array([chain.begin[0], *(mark.step for mark in chain.marks[:-1])])
     for table in TABLES:
         columns = trace.tables[table]
-        own = columns["repeat"] == chain.repeat
-        interval = np.searchsorted(bounds, columns["step"], side="left") - 1
+        own, step = columns["repeat"] == chain.repeat, ends_in(table, columns["step"])
+        interval = np.searchsorted(bounds, step, side="left") - 1
         if chain.marks[-1].checkpoint:  # a run that was cut off recorded more than its last head is over
-            interval[columns["step"] > chain.marks[-1].step] = -1
+            interval[step > chain.marks[-1].step] = -1
         for number in np.unique(interval[own]).tolist():
             if number >= 0:
                 here = own & (interval == number)
