@@ -90,6 +90,7 @@ def write(ctx, kind: Kind, step: int, options: dict[str, Any], arrays: dict[str,
     if ctx.rank:
         ctx.extend_chain(bytes)
         return
+    packed = ctx.config.output.checkpoint_bits is not None
     shapes: Any = conform(options, kind.shapes, "options of the run")
     head = kind.head(
         format=FORMAT,
@@ -103,7 +104,7 @@ def write(ctx, kind: Kind, step: int, options: dict[str, Any], arrays: dict[str,
     )
     attributes = msgspec.structs.asdict(head) | {f"config.{key}": value for key, value in options.items()}
     attributes["chain"] = ctx.extend_chain(lambda: hash_of_checkpoint(attributes, arrays))
-    fields.save(ctx.directory(), checkpoint_file(ctx.repeat, step), attributes, arrays)
+    fields.save(ctx.directory(), checkpoint_file(ctx.repeat, step), attributes, arrays, packed)
 
 
 def read(path: str | os.PathLike, kind: Kind, most: int = MOST) -> Checkpoint:
@@ -122,8 +123,9 @@ def read(path: str | os.PathLike, kind: Kind, most: int = MOST) -> Checkpoint:
                 f"{where}: it holds {_listed(present)}, and a checkpoint of this problem holds {_listed(expected)}; "
                 "it is none of ours: leave it out"
             )
+        most_unpacked = contents.most_bytes(image)
         arrays = {
-            name: contents.array(root, name, where, len(image), dtype, len(shape))
+            name: contents.array(root, name, where, most_unpacked, dtype, len(shape))
             for name, (dtype, shape) in expected.items()
         }
     for name, (_, shape) in expected.items():

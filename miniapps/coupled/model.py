@@ -9,6 +9,7 @@ from mpi4py import MPI
 
 from kernels import stencil
 from kernels.allreduce.execution.reducer import require_same_bits
+from miniapps.checkpoints.rounding import rounded
 from miniapps.coupled import flow
 from miniapps.coupled.chunks import by_chunks
 from miniapps.coupled.closure import Closure, make_surrogate
@@ -143,6 +144,15 @@ class Model:
         self._trace_step(dt, leak)
         self._watch_state()
         tracer.event(self.name["step"], begin)
+
+    def round_state(self, bits: int) -> None:
+        """Go on from the state, and the network, with `bits` bits of mantissa. Collective."""
+        state = self.state
+        for part in (view(state.zeta, HALO), view(state.psi, HALO), state.slope, state.curvature):
+            put(part, rounded(host(part), bits))
+        if self.surrogate is not None:
+            self.surrogate.load({name: rounded(x, bits) for name, x in self.surrogate.state().items()})
+        self.measure()
 
     def free(self) -> None:
         """Release the halo plans. Collective."""

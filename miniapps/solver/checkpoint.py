@@ -10,6 +10,7 @@ import numpy as np
 
 from miniapps.checkpoints import file, restart
 from miniapps.checkpoints.file import Checkpoint, Head, Kind
+from miniapps.checkpoints.rounding import rounded
 from miniapps.errors import UsageError
 from miniapps.layout.rows import Rows
 from miniapps.linear.krylov import METHODS
@@ -17,6 +18,7 @@ from miniapps.received.regular import Refused
 from miniapps.solver import files
 from miniapps.solver.output import gather, scatter
 from miniapps.solver.problem import box_of, box_rows, file_rows
+from miniapps.system.device import host, put
 from miniapps.trace import fingerprint
 
 # Of each method that can go on, beside x and r; those behind "+" with a preconditioner alone.
@@ -84,6 +86,12 @@ def save_checkpoint(ctx, step: int, rows: Rows, method) -> None:
     arrays[SCALARS] = np.array(list(method.scalars().values()))
     options = problem_of(ctx.config) if ctx.rank == 0 else {}
     file.write(ctx, KIND, step, options, arrays)
+
+
+def round_vectors(rows: Rows, method, bits: int) -> None:
+    """Let the iteration go on from its vectors with `bits` bits of mantissa; its scalars stay."""
+    for vector in method.vectors().values():
+        put(vector[: rows.m], rounded(host(vector[: rows.m]), bits))
 
 
 def load_checkpoint(ctx, rows: Rows, method) -> tuple[int, dict[str, float]]:

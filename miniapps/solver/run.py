@@ -7,7 +7,7 @@ from miniapps.linear.krylov import METHODS
 from miniapps.linear.krylov.system import System
 from miniapps.runner.outcome import Outcome
 from miniapps.solver import drift
-from miniapps.solver.checkpoint import load_checkpoint, save_checkpoint
+from miniapps.solver.checkpoint import load_checkpoint, round_vectors, save_checkpoint
 from miniapps.solver.checks import verify
 from miniapps.solver.output import fingerprint_of, save_solution
 from miniapps.solver.problem import build, matrix_of
@@ -181,14 +181,17 @@ def _iterate(ctx, workspace, method, recorder):
             for name, vector in method.state().items():
                 ctx.watch.record(LEFT + name, rows.own, rows.parts(vector))
         ctx.begin_step(iteration.number, solve_options.max_iterations, peek)
-        recorder(iteration)
         stopped = iteration.number == solve_options.last < solve_options.max_iterations
-        if (
+        due = (
             every
             and iteration.number % every == 0
             and iteration.number > first
             and (stopped or not iteration.last)
-        ):
+        )
+        if due and ctx.config.output.checkpoint_bits:
+            round_vectors(rows, method, ctx.config.output.checkpoint_bits)
+        recorder(iteration)
+        if due:
             start, written = clock(), iteration.number
             save_checkpoint(ctx, iteration.number, rows, method)
             ctx.tracer.event(checkpoint, start)

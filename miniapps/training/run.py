@@ -3,6 +3,7 @@
 import time
 from math import inf, isfinite
 
+from miniapps.checkpoints.rounding import rounded
 from miniapps.runner.outcome import Check, Outcome
 from miniapps.training.checkpoint import load_checkpoint, save_checkpoint
 from miniapps.training.courses import course
@@ -35,6 +36,8 @@ def run(ctx) -> Outcome:
             reached = min(reached, _reached(trainer, begin))
         if config.output.checkpoint_every and step % config.output.checkpoint_every == 0:
             start = ctx.tracer.clock()
+            if bits := config.output.checkpoint_bits:
+                trainer.take([[rounded(x, bits) for x in kept] for kept in trainer.state()])
             save_checkpoint(ctx, step, trainer)  # after all that the step records: its head is over it
             ctx.tracer.event(trainer.name["checkpoint"], start)
     wall = time.perf_counter() - begin - evaluated
