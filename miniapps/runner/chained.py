@@ -6,8 +6,6 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from mpi4py import MPI
-
 from miniapps.received.text import tell
 from miniapps.trace import Tracer
 from miniapps.trace.chain import BEGIN, CHECKPOINT, HEAD, NO_CHECKPOINT, Mark, Rows, next_head
@@ -25,7 +23,6 @@ class Heads:
     ):
         self.comm, self.tracer, self.problem, self.marks = comm, tracer, problem, list[Mark]()
         self._several, self._clear, self._head, self._last = several, clear, problem, -1
-        self._region = tracer.name("chain", COLLECTIVE)
         tracer.rows = self._rows = Rows()
 
     def begin_repeat(self) -> None:
@@ -45,6 +42,8 @@ class Heads:
 
     def end_repeat(self) -> None:
         """The head after all that the repeat recorded, at the last step that any rank recorded. Collective."""
+        from mpi4py import MPI
+
         self.tracer.flush()
         last = self.comm.allreduce(max(self._rows.latest, self._last + 1), op=MPI.MAX)
         self.tracer.at(self.tracer.repeat, last)
@@ -56,11 +55,14 @@ class Heads:
         `checkpoint()` is the hash of what is written with it, asked of rank 0 alone; None at the end of a repeat.
         Rows are in the files of all ranks before the head is: a run that is killed has no head without its rows.
         """
+        from mpi4py import MPI
+
         start = self.tracer.clock()
         self.tracer.flush()
         total = self._rows.take()
         self.comm.Allreduce(MPI.IN_PLACE, total, op=MPI.SUM)
-        self.tracer.event(self._region, start, total.nbytes)
+        if checkpoint is not None:  # what follows the last step is in no event either
+            self.tracer.event(self.tracer.name("chain", COLLECTIVE), start, total.nbytes)
         step = self._last = self.tracer.step
         if self.comm.rank:
             return ""
