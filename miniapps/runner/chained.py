@@ -32,7 +32,7 @@ class Heads:
     def continue_from(self, step: int, head: str) -> None:
         """Go on from the `head` that the checkpoint of `step` holds, 64 hex digits, on all ranks: what was recorded
         of steps up to this one is outside. A checkpoint without one is where a chain begins."""
-        self.tracer.flush()
+        self.tracer.hand_over()
         self._rows.take()
         self._rows.after = self._last = step
         self._head = bytes.fromhex(head) or self.problem
@@ -44,7 +44,7 @@ class Heads:
         """The head after all that the repeat recorded, at the last step that any rank recorded. Collective."""
         from mpi4py import MPI
 
-        self.tracer.flush()
+        self.tracer.hand_over()
         last = self.comm.allreduce(max(self._rows.latest, self._last + 1), op=MPI.MAX)
         self.tracer.at(self.tracer.repeat, last)
         self.extend()
@@ -53,12 +53,11 @@ class Heads:
         """The head after the step under way, 64 hex digits, on rank 0; empty elsewhere. Collective.
 
         `checkpoint()` is the hash of what is written with it, asked of rank 0 alone; None at the end of a repeat.
-        Rows are in the files of all ranks before the head is: a run that is killed has no head without its rows.
         """
         from mpi4py import MPI
 
         start = self.tracer.clock()
-        self.tracer.flush()
+        self.tracer.hand_over()
         total = self._rows.take()
         self.comm.Allreduce(MPI.IN_PLACE, total, op=MPI.SUM)
         if checkpoint is not None:  # what follows the last step is in no event either

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -99,12 +99,15 @@ def check(run: str | os.PathLike) -> tuple[list[Chain], list[Broken]]:
     """The chains of the directory `run`, by repeat, and where one does not follow from what was recorded, the first
     such head: from the rows of all ranks, result.json, and the checkpoints that are still there.
 
-    Raises TraceError where the run cannot be read or recorded no heads.
+    Of a run that was cut off, heads are left out that are over rows of which some rank may have lost a part. Raises
+    TraceError where the run cannot be read or recorded no heads.
     """
     known: list[Chain] = []
+    reached: list[tuple[int, int]] = []
     totals: dict[tuple[int, int], np.ndarray] = {}
     problem = b""
-    for trace in read_run(run, tables=TABLES):
+    for trace in read_run(run, tables=(*TABLES, "usage")):
+        reached += [_reached(trace)] if not trace.complete else []
         if trace.attributes["rank"] == 0:
             known, problem = chains(trace), problem_of_trace(trace.attributes)
         _require_known(trace, {chain.repeat for chain in known})
@@ -112,6 +115,8 @@ def check(run: str | os.PathLike) -> tuple[list[Chain], list[Broken]]:
             for number, total in enumerate(_sums(trace, chain)):
                 key = chain.repeat, number
                 totals[key] = totals[key] + total if key in totals else total
+    if reached:
+        known = _over_whole_rows(known, min(reached))
     if not known:
         raise TraceError(
             f"{run}: no heads in its trace: it ended before the first, or is of an older version"
@@ -123,6 +128,26 @@ def check(run: str | os.PathLike) -> tuple[list[Chain], list[Broken]]:
         if there := [each for each in wrong if each]:
             broken.append(min(there, key=lambda each: each.mark.step))
     return known, broken
+
+
+def _reached(trace: RankTrace) -> tuple[int, int]:
+    """(repeat, step) of the last row of one rank: of all steps before it nothing is missing."""
+    last = (-1, -1)
+    for table in (*TABLES, "usage"):
+        repeat, step = trace.tables[table]["repeat"], trace.tables[table]["step"]
+        if len(repeat):
+            newest = int(repeat.max())
+            last = max(last, (newest, int(step[repeat == newest].max())))
+    return last
+
+
+def _over_whole_rows(known: list[Chain], reached: tuple[int, int]) -> list[Chain]:
+    """The chains with the heads before (repeat, step) `reached` alone."""
+    kept = [
+        replace(chain, marks=tuple(mark for mark in chain.marks if (mark.repeat, mark.step) < reached))
+        for chain in known
+    ]
+    return [chain for chain in kept if chain.marks]
 
 
 def checkpoint_file(repeat: int, step: int) -> str:

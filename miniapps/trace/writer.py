@@ -201,6 +201,10 @@ class Tracer:
         """Set attributes of the root group after creation, such as the clock drift known at the end."""
         self._guarded("written", lambda storage: storage.set_attributes(attributes))
 
+    def hand_over(self) -> None:
+        """Hand all rows to the file, where those that fill no chunk wait to be written."""
+        self._write(tails=False)
+
     def flush(self) -> None:
         """Write every row so far and commit it; see that the file is where it was."""
         self._tell()
