@@ -9,5 +9,6 @@ def rounded(x: np.ndarray, bits: int) -> np.ndarray:
     if x.dtype not in (np.float64, np.float32) or bits >= np.finfo(x.dtype).nmant:
         return x
     mantissa, exponent = np.frexp(x)
-    kept = np.ldexp(np.rint(np.ldexp(mantissa, bits + 1)), exponent - (bits + 1))
+    with np.errstate(over="ignore"):  # what would overflow stays as it is
+        kept = np.ldexp(np.rint(np.ldexp(mantissa, bits + 1)), exponent - (bits + 1))
     return np.where(np.isfinite(kept), kept, x)

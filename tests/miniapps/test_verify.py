@@ -9,10 +9,14 @@ from mpi4py import MPI
 from scipy.stats import binom
 
 from miniapps.__main__ import main as miniapps
+from miniapps.checkpoints.rounding import rounded
 from miniapps.coupled import APP as COUPLED
+from miniapps.coupled.checkpoint import read_checkpoint
 from miniapps.runner.main import main
+from miniapps.solver import APP as SOLVER
 from miniapps.trace import read
 from miniapps.trace.heads import checkpoint_file
+from miniapps.training import APP as TRAINING
 from miniapps.verify import command
 from miniapps.verify.draw import chance, drawn
 from tests.tampering import altered
@@ -101,6 +105,89 @@ def test_what_is_executed_is_kept_where_that_is_asked_for(run, tmp_path, verify)
     assert read(tmp_path / "kept" / "0" / "rank-00000.h5").complete
     code, _, errors = verify(run, "--out", tmp_path / "kept")
     assert code == 2 and "is in it already" in errors
+
+
+# ---- other applications, fewer bits
+
+SOLVE = ["--nx", "4", "--ny", "4", "--nz", "4", "--set", "grid.bx=2", "--set", "grid.by=2", "--set", "grid.bz=2",
+         "--right-side", "random", "--guarantee", "layout", "--max-iterations", "16", "--quiet"]  # fmt: skip
+BLOBS = ["--data", "blobs", "--guarantee", "layout", "--steps", "6", "--evaluate-every", "2", "--quiet"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["cg"], ["cg", "--preconditioner", "jacobi", "--set", "record.orthogonality=true"],
+        ["cg-chronopoulos-gear"], ["cg-chronopoulos-gear", "--preconditioner", "jacobi"],
+        ["cg-pipelined"], ["cg-pipelined", "--preconditioner", "jacobi", "--set", "tuning.replace=2"],
+        ["bicgstab"], ["jacobi"], ["chebyshev"], ["chebyshev", "--preconditioner", "jacobi"],
+        ["cg", "--dtype", "float32", "--checkpoint-bits", "20"],
+    ],
+)  # fmt: skip
+def test_each_method_that_goes_on_gives_the_bits_of_the_straight_solve(tmp_path, verify, options):
+    out = tmp_path / "run"
+    main(SOLVER, [*SOLVE, "--checkpoint-every", "3", "--out", str(out), "--method", *options], MPI.COMM_SELF)
+    code, lines, errors = verify(out, "--fraction", 1)
+    assert code == 0, (lines, errors)
+    assert sum(line.startswith("from ") for line in lines) >= 2
+
+
+def test_methods_that_keep_more_are_refused(tmp_path, capsys):
+    argv = [*SOLVE, "--checkpoint-every", "3", "--out", str(tmp_path / "run"), "--method", "gmres-mgs"]
+    assert main(SOLVER, argv, MPI.COMM_SELF) == 2
+    assert "gmres-mgs cannot go on from a checkpoint; there are: bicgstab, cg" in capsys.readouterr().err
+
+
+def test_a_solve_that_stops_before_its_end_has_no_end(tmp_path, verify):
+    out = tmp_path / "run"
+    argv = [*SOLVE, "--tolerance", "0", "--until", "4", "--checkpoint-every", "2", "--out", str(out)]
+    assert main(SOLVER, argv, MPI.COMM_SELF) == 0
+    assert "converged" not in read(out / "rank-00000.h5").names
+    assert verify(out, "--fraction", 1)[0] == 0
+
+
+@pytest.mark.parametrize("options", [[], ["--checkpoint-bits", "10", "--optimiser", "adam"]])
+def test_a_training_is_verified(tmp_path, verify, options):
+    out = tmp_path / "run"
+    assert (
+        main(TRAINING, [*BLOBS, "--checkpoint-every", "2", "--out", str(out), *options], MPI.COMM_SELF) == 0
+    )
+    code, lines, errors = verify(out, "--fraction", 1)
+    assert code == 0 and lines[-1].startswith("VERIFIED: 4 of 4"), (lines, errors)
+
+
+def test_a_fault_in_weights_is_named_by_tensor(tmp_path, verify):
+    fault = ["--fault", "bitflip@step=3,block=1,bit=2"]
+    main(TRAINING, [*BLOBS, "--checkpoint-every", "2", "--out", str(tmp_path / "run"), *fault], MPI.COMM_SELF)
+    code, lines, _ = verify(tmp_path / "run", "--fraction", 1, "--quiet")
+    assert code == 3 and lines[0].startswith("NOT VERIFIED: step 3, weights, block 1: other bits")
+
+
+def test_a_run_goes_on_from_what_its_checkpoints_kept(run, tmp_path, verify):
+    short = launched(tmp_path / "short", "--checkpoint-bits", "20")
+    whole, kept = (read_checkpoint(each / checkpoint_file(0, 2)).arrays["zeta"] for each in (run, short))
+    assert (kept == rounded(whole, 20))[8:].all() and (kept != whole).any()
+    assert abs(kept.sum()) < 1e-12 * abs(kept).sum()
+    assert verify(short, "--fraction", 1)[0] == 0
+    assert read(short / "rank-00000.h5").attributes["method"]["output.rounded_every"] == 2
+
+
+@pytest.mark.parametrize("bits", [1, 12, 23, 51])
+def test_rounding_keeps_the_nearest_number_of_so_many_bits(bits):
+    random = np.random.default_rng(3)
+    x = random.standard_normal(1000) * 2.0 ** random.integers(-1000, 1000, 1000)
+    y = rounded(x, bits)
+    mantissa, _ = np.frexp(y)
+    assert (np.ldexp(mantissa, bits + 1) == np.rint(np.ldexp(mantissa, bits + 1))).all()
+    assert (np.abs(y - x) <= np.abs(x) * 2.0 ** -(bits + 1)).all()
+    assert (rounded(y, bits) == y).all()
+
+
+def test_rounding_leaves_what_it_cannot_round():
+    whole, most = np.arange(3), np.array([np.finfo(np.float64).max, np.inf, -0.0])
+    assert rounded(whole, 1) is whole
+    assert rounded(most, 3).tobytes() == most.tobytes()
+    assert rounded(np.ones(2, np.float32), 30).dtype == np.float32
 
 
 # ---- what cannot be verified
