@@ -5,6 +5,7 @@ import re
 import pytest
 
 from miniapps.trace.heads import check, checkpoint_file
+from tests.launch import run_python
 from tests.ranks import on_ranks
 
 FLOW = ["-m", "miniapps.coupled", "--closure", "none", "--steps", "4", "--checkpoint-every", "2",
@@ -32,9 +33,12 @@ def ran(n, argv, out, *more):
 
 def verified(n, run, *options):
     """The lines of `verify` on n ranks, and its exit code."""
-    done = on_ranks(
-        n, ["-m", "miniapps", "verify", str(run), "--fraction", "1", *options], timeout=240, cwd=run.parent
-    )
+    argv = ["-m", "miniapps", "verify", str(run), "--fraction", "1", *options]
+    if n == 1:  # one of several ranks that are there is no process of its own
+        done = run_python(argv, timeout=240, cwd=run.parent)
+    else:
+        done = on_ranks(n, argv, timeout=240, cwd=run.parent)
+    assert done.returncode in (0, 3), done.stderr
     return done.stdout.splitlines(), done.returncode
 
 
