@@ -139,8 +139,11 @@ def _expected(shapes: Shapes) -> dict[str, tuple[str, tuple[int, ...]]]:
         raise Refused(
             f"a checkpoint of --method {shapes.method} in {shapes.dtype} is none of ours: leave it out"
         )
-    vectors = {name: (shapes.dtype, (shapes.rows,)) for name in shapes.vectors()}
-    return vectors | {SCALARS: ("float64", (1 + len(METHODS[shapes.method].goes_on_from),))}
+    expected: dict[str, tuple[str, tuple[int, ...]]] = {
+        name: (shapes.dtype, (shapes.rows,)) for name in shapes.vectors()
+    }
+    expected[SCALARS] = ("float64", (1 + len(METHODS[shapes.method].goes_on_from),))
+    return expected
 
 
 def _check(head: Head, shapes: Shapes, arrays: dict[str, np.ndarray], where: str) -> None:
