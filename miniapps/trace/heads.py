@@ -33,6 +33,14 @@ from miniapps.trace.reader import RankTrace, read_run
 from miniapps.trace.schema import TraceError
 
 FOLDER = "checkpoints"  # of a run
+STATED = (
+    "app",
+    "config",
+    "guarantee",
+    "options",
+    "problem_options",
+    "repeats",
+)  # attributes that a chain needs
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,8 @@ def fingerprint_of(attributes: Mapping[str, Any]) -> str:
 
 def chains(trace: RankTrace) -> list[Chain]:
     """The chains in the trace of rank 0, by repeat. Raises TraceError where its rows of them are not whole."""
+    if missing := [key for key in STATED if key not in trace.attributes]:
+        raise TraceError(f"{trace.path}: the attribute {missing[0]} is missing; leave this run out")
     genesis = problem_of_trace(trace.attributes).hex()
     heads, checkpoints, begins = (_words(trace, name) for name in (HEAD, CHECKPOINT, BEGIN))
     begun = _begun(trace)

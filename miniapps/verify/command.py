@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels.commands.options import add_loudness, add_version
+from miniapps.errors import UsageError
 from miniapps.received.text import printable, tell
 from miniapps.system import environment
 from miniapps.system.python import module
@@ -83,7 +84,6 @@ def main(argv: list[str], prog: str = "python -m miniapps verify") -> int:
         return _refuse(f"--ranks {options.ranks}: choose 1 to {2**20}")
     if launcher is None and options.ranks not in (None, 1):
         return _launched(options.ranks, argv)
-    from miniapps.errors import UsageError
     from miniapps.system.world import world
 
     try:
@@ -92,7 +92,13 @@ def main(argv: list[str], prog: str = "python -m miniapps verify") -> int:
         return _refuse(str(error))
     if options.ranks not in (None, comm.size):
         return _refuse(f"--ranks {options.ranks}: it was started on {comm.size}; leave --ranks out", comm)
-    return verify(options, comm)
+    try:
+        return verify(options, comm)
+    except Exception as error:  # of one rank: the others would wait for it without end
+        tell(f"verify: rank {comm.rank}: {type(error).__name__}: {error}", sys.stderr)
+        if comm.size > 1:
+            comm.Abort(FAILED)
+        return FAILED
 
 
 def verify(options: argparse.Namespace, comm: Any) -> int:
@@ -117,7 +123,7 @@ def verify(options: argparse.Namespace, comm: Any) -> int:
                 for number, interval in enumerate(chosen)
             ]
             plan = code, claims[0].attributes["app"], jobs
-        except (NotVerifiable, TraceError, OSError) as error:
+        except (NotVerifiable, UsageError, TraceError, OSError) as error:
             tell(f"verify: {error}", sys.stderr)
             plan = NOT_VERIFIABLE, "", []
     code, app, jobs = comm.bcast(plan)
