@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from miniapps.errors import UsageError
-from miniapps.runner import faults
+from miniapps.runner import faults, slow
 from miniapps.runner.chained import Heads
 from miniapps.runner.console import NoProgress, StepProgress
 from miniapps.runner.options import RunOptions
@@ -48,6 +48,7 @@ class Context:
     _reducers: dict[str, Reducer] = field(default_factory=dict)
     _links: Any = None  # the clock of emulated links, once a reducer asked for it
     _chosen: set[tuple[int, int, str, int]] = field(default_factory=set)  # repeat, step, name, block
+    _slow: slow.Slow | None = None  # what an injected fault slows this rank by
     _begun: tuple[int, float] | None = None  # the step under way, CPU time of this process when it began
 
     def __post_init__(self):
@@ -178,6 +179,9 @@ class Context:
         if self.faults:
             due = faults.inject(self.faults, self.comm, self.repeat, step, peek)
             self.struck.update(fault.spec for fault in due)
+            for fault in due:
+                if fault.kind == "slow" and fault.rank == self.rank:
+                    self._slow = slow.by(fault.factor)
 
     def end_steps(self, step: int) -> None:
         """Say that the last step is over: what follows is recorded as `step`."""
@@ -219,6 +223,14 @@ class Context:
         self._end_step()
         if self.heads is not None:
             self.heads.end_repeat()
+        if self._slow is not None:
+            self._slow.close()
+            self._slow = None
+        self.release()
+
+    def release(self) -> None:
+        """Free the reducers in the midst of a repeat, for others that take their names; collective."""
+        self._drain()
         for reducer in self._reducers.values():
             reducer.free()
         self._reducers.clear()
@@ -231,7 +243,10 @@ class Context:
             step, before = self._begun
             self.tracer.usage(CPU_TIME, step, now - before)
             self._begun = None
+        self._drain()
+        return now
+
+    def _drain(self) -> None:
         for name, reducer in self._reducers.items():
             self.reductions[name]["calls"] += reducer.drain_calls()
             self.tracer.order(name, reducer.drain_orders())
-        return now

@@ -181,6 +181,15 @@ class RunOptions:
         help="end the run when a rank is in one call for so long without progress, as where a node or its network is "
         "lost; 0: never",
     )
+    duplicate: float = option(
+        0.0,
+        role="control",
+        flag="--duplicate",
+        minimum=0.0,
+        maximum=1.0,
+        help="fraction of the blocks that another rank computes again, to name ranks that compute wrong bits (coupled, "
+        "training; 2 ranks or more, guarantee layout)",
+    )
     log_level: str = option(
         "info",
         role="control",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from miniapps.checkpoints.options import Output
+from miniapps.checkpoints.options import Checkpoints
 from miniapps.linear.stencils import KINDS, SCHEMES
 from miniapps.runner.config import HUGE, INT32, option, section
 
@@ -254,7 +254,7 @@ class Drift:
 
 
 @dataclass
-class SolverOutput(Output):
+class SolverOutput(Checkpoints):
     """Files beside the trace; `--restart` is of GMRES."""
 
     restart: str = option(

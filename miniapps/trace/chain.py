@@ -5,8 +5,8 @@ added without carry (LtHash: Bellare & Micciancio 1997; Lewi, Kim, Maykov, Weis 
 blocks nor their owners enter. A head is the SHA-256 of the one before, the step, this sum, the hash of the checkpoint,
 and the hash of the problem. Under `layout` the heads of a problem are therefore the same on any number of ranks.
 
-Times are outside: events, usage, and the scores of choices. So is what depends on owners: records of what passes
-between states (`trace.records.PASSING`, NODE). A name and block has one owner between two heads.
+Times are outside: events and usage. So is what depends on owners or on a clock: choices, records of what passes between
+states (`trace.records.PASSING`, NODE), ranks that were found wrong. A name and block has one owner between two heads.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from miniapps.trace.records import CHAIN, INPUT, is_state
+from miniapps.trace.records import CHAIN, INPUT, WRONG, is_state
 
 LANES = 1024
-TABLES = ("fingerprints", "values", "order", "choices")
+TABLES = ("fingerprints", "values", "order")
 HEAD, CHECKPOINT, BEGIN = f"{CHAIN}head", f"{CHAIN}checkpoint", f"{CHAIN}begin"  # names of rows of rank 0
 NO_CHECKPOINT = bytes(32)
 _VERSION = b"fpna-chain-1\n"
@@ -59,7 +59,7 @@ class Rows:
         if not keep.any():
             return
         self.latest = max(self.latest, int(step[keep].max()))
-        packed = _packed(table, columns, names)
+        packed = _packed(table, columns)
         width = packed.shape[1]
         order = np.flatnonzero(keep)
         order = order[np.lexsort((block[order], name[order]))]
@@ -91,7 +91,7 @@ def ends_in(table: str, step: np.ndarray) -> np.ndarray:
 
 def counted(name: str) -> bool:
     """Whether rows of that name are in the chain."""
-    return (is_state(name) or name.startswith(INPUT)) and not name.startswith(CHAIN)
+    return (is_state(name) or name.startswith(INPUT)) and not name.startswith(CHAIN) and name != WRONG
 
 
 def problem_of(app: str, problem_options: Mapping[str, Any], fingerprint: str) -> bytes:
@@ -120,22 +120,14 @@ def hash_of_checkpoint(attributes: Mapping[str, Any], arrays: Mapping[str, np.nd
     return hashed.digest()
 
 
-def _packed(table: str, columns: Mapping[str, np.ndarray], names: list[str]) -> np.ndarray:
+def _packed(table: str, columns: Mapping[str, np.ndarray]) -> np.ndarray:
     """uint8 (rows, width): what of each row is hashed beside name and block."""
     step = np.ascontiguousarray(columns["step"], "<i4")
     if table == "fingerprints":
         parts = [np.ascontiguousarray(columns[key], "<u8") for key in ("hi", "lo")]
     elif table == "values":
         parts = [np.ascontiguousarray(columns["value"], "<f8")]
-    elif table == "order":
-        parts = [np.ascontiguousarray(columns["ranks"], "<u2")]
     else:
-        digests = {code: _digest(names[code]) for code in np.unique(columns["choice"]).tolist()}
-        text = b"".join(digests[code] for code in columns["choice"].tolist())
-        parts = [np.frombuffer(text, np.uint8).reshape(-1, 32)]
+        parts = [np.ascontiguousarray(columns["ranks"], "<u2")]
     rows = len(step)
     return np.concatenate([part.view(np.uint8).reshape(rows, -1) for part in (step, *parts)], axis=1)
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode(errors="surrogatepass")).digest()

@@ -14,6 +14,7 @@ PACKING = (
     "packing:"  # the choice that holds the trees of a reduction by `trees`, behind it the reduction's name
 )
 
+WRONG = "wrong_rank"  # a value by block, of blocks that ranks computed twice
 CHAIN = "chain:"  # heads of the chain of the run (miniapps.trace.chain)
 
 PASSING = (SENT, RECEIVED, SOURCE, COMPUTED, ADDED, TOTAL, LEFT)  # with --record messages only

@@ -18,7 +18,7 @@ from miniapps.runner.main import main
 ANEW: dict[str, Any] = {
     "run.repeats": 1, "run.threads": 1, "run.trace": "off", "run.record": "state", "run.trace_files": "rank",
     "run.check_ranks": False, "run.replay": None, "run.shuffle_blocks": 0, "run.fault": (), "run.links": None,
-    "run.stall": 0.0, "grid.points_per_rank": 0,
+    "run.stall": 0.0, "run.duplicate": 0.0, "output.shares": "even", "grid.points_per_rank": 0,
     "run.log_level": "warning", "run.log_all_ranks": False, "run.progress": False,
 }  # fmt: skip
 LEFT_OUT = ("run.deck", "run.out")

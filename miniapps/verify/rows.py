@@ -118,7 +118,7 @@ def _of_table(trace: RankTrace, table: int, repeat: int, names: dict[str, int]) 
     elif TABLES[table] == "values":
         hi = np.ascontiguousarray(columns["value"][here], np.float64).view(np.uint64)
     else:
-        texts = _texts(trace, TABLES[table], here)
+        texts = [np.ascontiguousarray(row, "<u2").tobytes() for row in columns["ranks"][here]]
         words = np.frombuffer(b"".join(hashlib.sha256(text).digest()[:16] for text in texts), "<u8").reshape(
             -1, 2
         )
@@ -140,11 +140,3 @@ def _of_table(trace: RankTrace, table: int, repeat: int, names: dict[str, int]) 
         "lo": lo,
         "when": when,
     }
-
-
-def _texts(trace: RankTrace, table: str, here: np.ndarray) -> list[bytes]:
-    """What rows of `order` or `choices` hold."""
-    columns = trace.tables[table]
-    if table == "order":
-        return [np.ascontiguousarray(row, "<u2").tobytes() for row in columns["ranks"][here]]
-    return [trace.names[code].encode(errors="surrogatepass") for code in columns["choice"][here].tolist()]
