@@ -14,6 +14,7 @@ from miniapps.trace.heads import Broken, Chain, check, checkpoint_file, fingerpr
 from miniapps.trace.reader import read_run
 from miniapps.verify.again import Interval
 
+SHOWN = 4  # entries of an environment in a message
 APPLICATIONS = ("coupled", "solver", "training")  # that write checkpoints
 
 
@@ -68,14 +69,24 @@ def claim(run: Path) -> Claim:
 def require_here(claimed: Claim) -> None:
     """Raise NotVerifiable where processor, libraries or settings are others than those of the run: its promise is over
     one environment."""
-    level = claimed.attributes["guarantee"]
-    here = flatten(environment.shared() | environment.own(1, "cpu"))
+    _require_same(claimed, [flatten(environment.shared() | environment.own(1, "cpu"))])
+
+
+def require_there(claimed: Claim, again: Path) -> None:
+    """Raise NotVerifiable where ranks that executed a part `again` had another environment: what libraries say of
+    themselves is known once they were loaded, and other ranks may be on other nodes."""
+    _require_same(claimed, [flatten(trace.attributes["environment"]) for trace in read_run(again, tables=())])
+
+
+def _require_same(claimed: Claim, here: list[dict[str, str]]) -> None:
     for trace in read_run(claimed.run, tables=()):
         there = flatten(trace.attributes.get("environment") or {})
-        differing = [each for each in apart(there, here, level) if each[0] != "accelerator"]
-        if differing:
-            shown = "; ".join(f"{key}: {theirs} there, {ours} here" for key, theirs, ours in differing[:4])
-            more = f"; and {len(differing) - 4} more" if len(differing) > 4 else ""
+        differing = {
+            entry: None for own in here for entry in apart(there, own, claimed.attributes["guarantee"])
+        }
+        if of_bits := [entry for entry in differing if entry[0] != "accelerator"]:
+            shown = "; ".join(f"{key}: {theirs} there, {ours} here" for key, theirs, ours in of_bits[:SHOWN])
+            more = f"; and {len(of_bits) - SHOWN} more" if len(of_bits) > SHOWN else ""
             raise NotVerifiable(
                 f"{claimed.run}: rank {trace.attributes['rank']} ran in another environment, over which nothing is "
                 f"promised ({shown}{more}); verify it where these are the same"

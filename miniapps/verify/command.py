@@ -22,7 +22,7 @@ from miniapps.trace import TraceError
 from miniapps.trace.heads import chains
 from miniapps.trace.reader import read_run
 from miniapps.verify.again import Interval, arguments, execute
-from miniapps.verify.claim import Claim, NotVerifiable, claim, require_here
+from miniapps.verify.claim import Claim, NotVerifiable, claim, require_here, require_there
 from miniapps.verify.draw import chance, drawn
 from miniapps.verify.rows import Difference, Rows, first_difference, rows_of
 
@@ -113,7 +113,7 @@ def verify(options: argparse.Namespace, comm: Any) -> int:
             if chosen:
                 for each in claims:
                     require_here(each)
-                _require_there(chosen)
+                _require_checkpoints(chosen)
                 out = _directory(options.out)
             jobs = [
                 (
@@ -137,6 +137,13 @@ def verify(options: argparse.Namespace, comm: Any) -> int:
             code = max(code, NOT_VERIFIABLE)
             break
         if comm.rank == 0:
+            try:
+                for each in claims:
+                    require_there(each, Path(line[1]))
+            except NotVerifiable as error:
+                tell(f"verify: {error}", sys.stderr)
+                code = max(code, NOT_VERIFIABLE)
+                continue
             wrong = _judge(options, claims, interval, Path(line[1]), held, time.perf_counter() - begin)
             code = DIFFERS if wrong else code
     if comm.rank == 0:
@@ -255,7 +262,7 @@ def _conclude(options: argparse.Namespace, claims: list[Claim], executed: int, c
         )
 
 
-def _require_there(chosen: list[Interval]) -> None:
+def _require_checkpoints(chosen: list[Interval]) -> None:
     for interval in chosen:
         if interval.start is not None and not interval.start.is_file():
             raise NotVerifiable(
