@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -75,6 +77,13 @@ class Option(msgspec.Struct):
     of_ranks: bool = False
 
 
+class Ledger(msgspec.Struct):
+    """What the ledger of predictions held when the run began: its number of rows and the hash of the last."""
+
+    rows: Count
+    head: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
 class Head(msgspec.Struct):
     """The attributes of one rank, JSON decoded (docs/trace.md). Others are allowed, and believed in nothing."""
 
@@ -104,6 +113,7 @@ class Head(msgspec.Struct):
     promises: dict[str, Level] | UnsetType = UNSET
     partners: dict[str, list[Rank]] | UnsetType = UNSET
     messages: dict[str, list[Messages]] | UnsetType = UNSET
+    ledger: Ledger | UnsetType = UNSET
     tracer: Tracer | UnsetType = UNSET
 
 
@@ -112,6 +122,12 @@ def check(attributes: dict[str, Any], where: str) -> None:
     head = records.conform(attributes, Head, f"{where}: attributes")
     if head.rank >= head.size:
         raise records.Refused(f"{where}: rank {head.rank} of {head.size} ranks; leave this run out")
+
+
+def problem_hash(app: str, problem: Mapping[str, Any]) -> str:
+    """16 hex digits that two runs share exactly if they run `app` on the same problem."""
+    text = json.dumps([app, problem], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def orderings(reductions: Mapping[str, Mapping[str, Any]]) -> list[str]:

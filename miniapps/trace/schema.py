@@ -90,10 +90,13 @@ NOT_IN_3 = ("choices", "usage")  # tables that files of schema 3 lack
 NAMED = ("name", "choice")
 NAMES = {"names": {"text": "uint8"}}
 GROWING = TABLES | NAMES
-CPU_TIME = "cpu_time"  # in `usage`: seconds of this process
+# In `usage`. By every rank: seconds of this process. Over a mesh, by rank 0: at step 0 the floating-point operations of
+# a step, and those that one core does in a second; of each step its part of the rate of all cores.
+CPU_TIME = "cpu_time"
+MODEL_FLOPS, CORE_RATE, UTILISATION = "model_flops", "core_rate", "utilisation"
 
 JSON_ATTRIBUTES = ("config", "problem_options", "method", "options", "environment", "promises", "partners", "regions",
-                   "messages", "reductions")  # fmt: skip
+                   "messages", "reductions", "ledger")  # fmt: skip
 
 
 def tables_of(schema: int = SCHEMA) -> dict[str, dict[str, str]]:
