@@ -23,7 +23,8 @@ ALLOWED = {
 # speak, and no application.
 OPEN_TO = {
     "analysis": (
-        "miniapps.trace", "miniapps.received", "miniapps.system.environment", "kernels.guarantees", "kernels.tree",
+        "miniapps.trace", "miniapps.received", "miniapps.system.environment",
+        "miniapps.system.scope", "kernels.guarantees", "kernels.tree",
         "kernels.VERSION", "kernels.as_json", "kernels.bits",
         "miniapps.partition.picture", "miniapps.partition.staged",
         "kernels.torchops.verdicts", "kernels.commands.options", "kernels.progress",

@@ -14,6 +14,7 @@ import numpy as np
 
 from miniapps.errors import UsageError
 from miniapps.runner import faults, slow
+from miniapps.runner.chained import Heads
 from miniapps.runner.console import NoProgress, StepProgress
 from miniapps.runner.options import RunOptions
 from miniapps.runner.replay import Replay
@@ -43,6 +44,7 @@ class Context:
     reductions: dict[str, dict[str, Any]] = field(default_factory=dict)
     watch: Watch | None = None  # of what passes between records; None where nobody asked for it
     place: Place | None = None  # `out` as it was opened
+    heads: Heads | None = None  # of the chain of the run; None where nobody keeps one
     _reducers: dict[str, Reducer] = field(default_factory=dict)
     _links: Any = None  # the clock of emulated links, once a reducer asked for it
     _chosen: set[tuple[int, int, str, int]] = field(default_factory=set)  # repeat, step, name, block
@@ -194,14 +196,33 @@ class Context:
         )
         return seeds
 
+    def extend_chain(self, checkpoint: Callable[[], bytes]) -> str:
+        """The head of the chain of the run after the step under way, for the checkpoint that is written in it: 64 hex
+        digits on rank 0, empty elsewhere and where there is no chain. Nothing of this step is recorded after it.
+
+        `checkpoint()` is the hash of what is written, asked of rank 0 alone. Collective.
+        """
+        if self.heads is None:
+            return ""
+        return self.heads.extend(checkpoint)
+
+    def continue_chain(self, step: int, head: str) -> None:
+        """Go on from the `head` in the checkpoint of `step`, of which the run continues; the same on all ranks."""
+        if self.heads is not None:
+            self.heads.continue_from(step, head)
+
     def begin_repeat(self, repeat: int) -> None:
         """Make ready for another repeat."""
         self.repeat = repeat
         self.tracer.at(repeat, 0)
+        if self.heads is not None:
+            self.heads.begin_repeat()
 
     def end_repeat(self) -> None:
         """Record what is left of the orders and free the reducers; collective."""
         self._end_step()
+        if self.heads is not None:
+            self.heads.end_repeat()
         if self._slow is not None:
             self._slow.close()
             self._slow = None

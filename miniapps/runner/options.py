@@ -12,6 +12,7 @@ from miniapps.runner.config import SEEDS, option, section
 from miniapps.runner.policy import Policy, resolve
 from miniapps.trace.node import FILES as TRACE_FILES
 from miniapps.trace.records import NODE, PASSING
+from miniapps.trace.schema import FINGERPRINTS
 from miniapps.trace.writer import LEVELS as TRACE_LEVELS
 
 
@@ -115,6 +116,15 @@ class RunOptions:
         choices=("state", "messages"),
         help="record fingerprints of the state, or also of what every kernel, halo exchange and all-reduce took and "
         "gave, which names the cause of a difference",
+    )
+    fingerprint: str = option(
+        "xxh3",
+        role="control",
+        effect="fingerprint",
+        flag="--fingerprint",
+        choices=FINGERPRINTS,
+        help="how the bits of arrays are recorded: by XXH3, which tells differences, or by SHA-256, which nobody can "
+        "forge either",
     )
     trace_files: str = option(
         "rank",

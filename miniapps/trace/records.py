@@ -24,10 +24,12 @@ ASKED = ASKED_ROWS, ASKED_COLUMNS, ASKED_SAMPLES, ASKED_CLASS, ASKED_LOOKUPS, AS
     "input:asked.rows:", "input:asked.columns:", "input:asked.samples:", "input:asked.class:",
     "input:asked.lookups:", "input:asked.shares:",
 )  # fmt: skip
+WRONG = "wrong_rank"  # a value by block, of blocks that ranks computed twice
+CHAIN = "chain:"  # heads of the chain of the run (miniapps.trace.chain)
 
 PASSING = (SENT, RECEIVED, SOURCE, COMPUTED, ADDED, TOTAL, LEFT)  # with --record messages only
 
 
 def is_state(name: str) -> bool:
     """Whether `name` is of the state or of a result, and not of what runs begin from or pass on."""
-    return not name.startswith((*PASSING, NODE, INPUT))
+    return not name.startswith((*PASSING, NODE, INPUT, CHAIN))

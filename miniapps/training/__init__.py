@@ -34,9 +34,12 @@ def memory(config, options, size: int):
 
 def complete(config, options, size: int) -> None:
     """Write back the seeds that follow from that of the run, the aggregation of inference that follows from that of
-    training, and how the network is called, which the guarantee decides where no option does."""
+    training, how the network is called, which the guarantee decides where no option does, and how often the state is
+    rounded."""
+    from miniapps.checkpoints.options import complete as complete_output
     from miniapps.training.validate import calls
 
+    complete_output(config.output)
     if config.meshed:
         from miniapps.training.mesh_choice import complete as over_mesh
 

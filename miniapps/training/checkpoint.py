@@ -124,8 +124,7 @@ def save_checkpoint(ctx, step: int, trainer) -> None:
     options = problem_of(ctx.config, ctx.options, ctx.size)
     shapes = msgspec.convert(options, Shapes)
     arrays = gathered(trainer, shapes)
-    if ctx.rank == 0:
-        file.write(ctx, KIND, step, options, arrays)
+    file.write(ctx, KIND, step, options, arrays)
 
 
 def gathered(trainer, shapes: Shapes) -> dict[str, np.ndarray]:
@@ -143,11 +142,11 @@ def load_checkpoint(ctx, trainer) -> int:
     Collective."""
     options = problem_of(ctx.config, ctx.options, ctx.size)
     shapes = msgspec.convert(options, Shapes)
-    step, arrays = -1, None
+    step, before, arrays = -1, "", None
     if ctx.rank == 0:
         checkpoint = verify(ctx.config, ctx.options, ctx.size)
         restart.log_comparison(ctx, ctx.config.output.restart, checkpoint)
-        step, arrays = checkpoint.head.step, checkpoint.arrays
+        step, before, arrays = checkpoint.head.step, checkpoint.head.chain, checkpoint.arrays
     if not shapes.axes:
         feedback.restore(trainer, shapes.rows, arrays)
     held = {name: _shared(ctx.comm, arrays, name, *expected) for name, expected in _state(shapes).items()}
@@ -155,7 +154,9 @@ def load_checkpoint(ctx, trainer) -> int:
     trainer.take([[held[f"{prefix}{name}"] for name in tensors] for prefix in shapes.prefixes()])
     if shapes.buffered:
         trainer.take_buffers({name: held[f"{BUFFER}{name}"] for name in shapes.buffers()})
-    return ctx.comm.bcast(step)
+    step, before = ctx.comm.bcast((step, before))
+    ctx.continue_chain(step, before)
+    return step
 
 
 def _shared(
@@ -185,9 +186,9 @@ def combined(prints: Iterable[bytes]) -> str:
     return hashlib.blake2b(b"".join(prints), digest_size=16).hexdigest()
 
 
-def fingerprints(weights: Sequence[np.ndarray]) -> list[bytes]:
+def fingerprints(weights: Sequence[np.ndarray], hashed: str = "xxh3") -> list[bytes]:
     """Of each tensor."""
-    return [fingerprint(array) for array in weights]
+    return [fingerprint(array, hashed) for array in weights]
 
 
 def _state(shapes: Shapes) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -210,12 +211,12 @@ def _check(head: Head, shapes: Shapes, arrays: dict[str, np.ndarray], where: str
     """Any finite numbers are a state."""
 
 
-def _prints(shapes: Shapes, arrays: dict[str, np.ndarray]) -> dict[str, list[bytes]]:
-    prints = {"weights": fingerprints([arrays[f"{WEIGHTS}{name}"] for name in shapes.tensors()])}
+def _prints(shapes: Shapes, arrays: dict[str, np.ndarray], hashed: str = "xxh3") -> dict[str, list[bytes]]:
+    prints = {"weights": fingerprints([arrays[f"{WEIGHTS}{name}"] for name in shapes.tensors()], hashed)}
     if shapes.name == "dlrm":
         for table in dlrm_problem.tables(shapes.data, shapes.embeddings()):
             parts = np.split(arrays[f"{BUFFER}{table.name}"], table.starts[1:-1])
-            prints[f"{TABLE}{table.name}"] = fingerprints(parts)
+            prints[f"{TABLE}{table.name}"] = fingerprints(parts, hashed)
     return prints
 
 

@@ -23,7 +23,6 @@ from miniapps.partition.recipes import plan_of
 from miniapps.partition.run import Program
 from miniapps.partition.stages import stages_of
 from miniapps.partition.steps import Plan, Value
-from miniapps.trace import fingerprint
 from miniapps.trace.records import INPUT, NODE, STAGES
 from miniapps.trace.schema import COMPUTE, CORE_RATE, FILE, MODEL_FLOPS, OTHER, UTILISATION
 from miniapps.training import data, text
@@ -73,7 +72,7 @@ class MeshTrainer:
             self.tracer.usage(MODEL_FLOPS, 0, self.flops)
             self.tracer.usage(CORE_RATE, 0, self.rate)
             for name in ("images", "labels"):
-                self.tracer.fingerprint(f"{INPUT}{name}", 0, fingerprint(getattr(self.data, name)))
+                self.tracer.fingerprint(f"{INPUT}{name}", 0, self.tracer.digest(getattr(self.data, name)))
             self.tracer.fingerprint(f"{INPUT}plan", 0, bytes.fromhex(self.plan.hash)[:16])
             if ctx.size <= STAGED:
                 self.tracer.choice(STAGES, -1, stages_of(self.plan, self.mesh).encode(), nan)
@@ -258,7 +257,7 @@ class MeshTrainer:
         value = self.plan.values[name]
         if is_first(value, self.program):
             for block, array in zip(*blocks_of(value, self.program, part), strict=True):
-                self.tracer.fingerprint(record, block, fingerprint(np.ascontiguousarray(array)))
+                self.tracer.fingerprint(record, block, self.tracer.digest(np.ascontiguousarray(array)))
 
 
 def loaded(config) -> data.Data:
