@@ -142,6 +142,8 @@ def test_its_options_say_what_todays_applications_state():
             "output.shares",
             "run.duplicate",
             "run.ledger",
+            "run.fingerprint",
+            "output.checkpoint_bits",
         ):
             stated.pop(newer, None)
         assert options(method, values) == stated, app.name
