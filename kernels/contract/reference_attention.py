@@ -68,7 +68,7 @@ def logarithm(x: np.ndarray) -> np.ndarray:
     """log x of x >= 1, finite: with x = 2^e f, f in [sqrt(1/2), sqrt(2)) and s = (f - 1) / (f + 1) it is
     e ln 2 + 2 s (1 + s^2 / 3 + s^4 / 5 + ...)."""
     c, of = SERIES[x.dtype.name], x.dtype.type
-    bits = x.view(c.whole)
+    bits: np.ndarray = x.view(c.whole)
     exponent = (bits - c.whole(c.root)) >> c.mantissa
     f, e = (bits - (exponent << c.mantissa)).view(x.dtype), exponent.astype(x.dtype)
     s = (f - of(1)) / (f + of(1))

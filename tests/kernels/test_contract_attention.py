@@ -133,6 +133,19 @@ def test_a_nan_stays_in_its_head_and_is_the_same_everywhere(dtype):
             assert len(nans) and same(nans, np.full(len(nans), np.nan, dtype))
 
 
+def test_flushing_of_subnormals_by_the_caller_changes_nothing():
+    gradient, q, k, v = heads(np.random.default_rng(10), np.float32, 2, 2, 20, 20, 8, 8)
+    v, gradient = (x * np.finfo(np.float32).smallest_normal for x in (v, gradient))
+    whole = both(gradient, q, k, v)
+    assert ((whole[0] != 0) & (np.abs(whole[0]) < np.finfo(np.float32).smallest_normal)).any()
+    torch.set_flush_denormal(True)
+    try:
+        flushed = [both(gradient, q, k, v, threads=threads) for threads in (1, 2)]
+    finally:
+        torch.set_flush_denormal(False)
+    assert all(all_same(other, whole) for other in flushed)
+
+
 @each_type
 def test_what_comes_after_a_query_does_not_enter_a_causal_row(dtype):
     gradient, q, k, v = heads(np.random.default_rng(3), dtype, 1, 1, 90, 90, 8, 8)
