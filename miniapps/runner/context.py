@@ -21,7 +21,7 @@ from miniapps.runner.traced import Reducer, traced
 from miniapps.runner.watch import Watch
 from miniapps.system.place import Place
 from miniapps.trace import Tracer
-from miniapps.trace.schema import CPU_TIME
+from miniapps.trace.schema import CPU_TIME, THREAD_TIME
 
 
 @dataclass
@@ -46,7 +46,8 @@ class Context:
     _reducers: dict[str, Reducer] = field(default_factory=dict)
     _links: Any = None  # the clock of emulated links, once a reducer asked for it
     _chosen: set[tuple[int, int, str, int]] = field(default_factory=set)  # repeat, step, name, block
-    _begun: tuple[int, float] | None = None  # the step under way, CPU time of this process when it began
+    # The step under way, the CPU times of this process and of this thread when it began.
+    _begun: tuple[int, tuple[float, float]] | None = None
 
     def __post_init__(self):
         if self.options.record == "messages" or any(f.kind in faults.INSIDE for f in self.faults):
@@ -202,13 +203,14 @@ class Context:
             reducer.free()
         self._reducers.clear()
 
-    def _end_step(self) -> float:
-        """Record what belongs to the step that ends, if one has begun: its CPU time, calls and orders. Returns the CPU
-        time of this process now."""
-        now = time.process_time()
+    def _end_step(self) -> tuple[float, float]:
+        """Record what belongs to the step that ends, if one has begun: its CPU times, calls and orders. Returns the CPU
+        times of this process and of this thread now."""
+        now = time.process_time(), time.thread_time()
         if self._begun is not None:
             step, before = self._begun
-            self.tracer.usage(CPU_TIME, step, now - before)
+            for name, end, begin in zip((CPU_TIME, THREAD_TIME), now, before, strict=True):
+                self.tracer.usage(name, step, end - begin)
             self._begun = None
         for name, reducer in self._reducers.items():
             self.reductions[name]["calls"] += reducer.drain_calls()

@@ -87,7 +87,9 @@ NOT_IN_3 = ("choices", "usage")  # tables that files of schema 3 lack
 NAMED = ("name", "choice")
 NAMES = {"names": {"text": "uint8"}}
 GROWING = TABLES | NAMES
-CPU_TIME = "cpu_time"  # in `usage`: seconds of this process
+# In `usage`, in seconds: of this process with all its threads; of the thread that runs the application, from which the
+# time of a step less what other programs took of it follows where no rank waits.
+CPU_TIME, THREAD_TIME = "cpu_time", "cpu"
 
 JSON_ATTRIBUTES = ("config", "problem_options", "method", "options", "environment", "promises", "partners", "regions",
                    "messages", "reductions")  # fmt: skip
