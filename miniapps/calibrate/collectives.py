@@ -2,8 +2,8 @@
 
 What a rank alone takes is local work, which the trace of any run on one rank has already; what ranks take together
 beyond that is the price of communication. Beside its time the trace states what a schedule does on its critical path
-(`kernels.allreduce.cost`), here and on other rank counts, so that the analysis, which knows no schedules, can move a fitted
-cost to these.
+(`kernels.allreduce.cost`), here and on other rank counts, so that the analysis, which knows no schedules, can move a
+fitted cost to these.
 """
 
 from __future__ import annotations
@@ -44,7 +44,11 @@ def _allreduces(ctx, label: str, n: int) -> list[Case]:
         if where == "alone" and ctx.size == 1:
             continue
         reducer = ctx.reducer(
-            f"{label}:{n}:{where}", (n,), comm=comm, by=(reduction.ordering, reduction.accumulation), watched=False
+            f"{label}:{n}:{where}",
+            (n,),
+            comm=comm,
+            by=(reduction.ordering, reduction.accumulation),
+            watched=False,
         )
         parameters = {"length": n, "ranks": comm.size} | (counts(reduction, comm.size) or {})
         if where == "together" and ctx.rank == 0:
@@ -95,6 +99,14 @@ def _exchanges(ctx) -> list[Case]:
 
         values = {"bytes": nbytes * len(neighbours), "partners": len(neighbours)}
         cases.append(
-            Case("exchange", call, values, EXCHANGE, nbytes=messages.nbytes, partners=neighbours, free=messages.free)
+            Case(
+                "exchange",
+                call,
+                values,
+                EXCHANGE,
+                nbytes=messages.nbytes,
+                partners=neighbours,
+                free=messages.free,
+            )
         )
     return cases

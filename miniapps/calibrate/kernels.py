@@ -49,7 +49,9 @@ def _matrix_shape(rng) -> tuple[int, int, int]:
 def _image_shape(rng) -> tuple[int, int, int, int, int]:
     """samples, channels, outputs, points of a side, window."""
     while True:
-        samples, channels, outputs, edge = np.rint(2.0 ** rng.uniform([0, 0, 2, 2.6], [4, 6, 6, 5], 4)).astype(int)
+        samples, channels, outputs, edge = np.rint(
+            2.0 ** rng.uniform([0, 0, 2, 2.6], [4, 6, 6, 5], 4)
+        ).astype(int)
         window = int(rng.choice([1, 3, 5]))
         if 2 * samples * channels * outputs * edge**2 * window**2 <= MOST_FLOPS and edge >= window:
             return int(samples), int(channels), int(outputs), int(edge), window

@@ -15,6 +15,8 @@ def validate(config, options, size: int) -> None:
     for label in config.calibrate.reductions:
         reduction = Reduction.named(label, (1,))
         if reduction.ordering == "arrival":
-            raise UsageError(f"--reduction {label}: the network decides on its order; choose one with a schedule")
+            raise UsageError(
+                f"--reduction {label}: the network decides on its order; choose one with a schedule"
+            )
         if order_free(reduction.accumulation) and not reduction.entry.scheduled:
             raise UsageError(f"--reduction {label}: choose an ordering with a schedule")

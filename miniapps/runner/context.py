@@ -118,7 +118,8 @@ class Context:
         )
         if self.options.links is not None:
             inner = self._over_links(self.options.links, inner, comm, blocks)
-        reducer = traced(name, inner, self.tracer, self.reductions, decided)
+        own = 0 if blocks is None else len(blocks)
+        reducer = traced(name, inner, self.tracer, self.reductions, decided, own)
         if watched and self.watch is not None:
             reducer = self.watch.reducer(reducer, comm, blocks)
         self._reducers[name] = reducer

@@ -16,6 +16,7 @@ from miniapps.runner import commandline, config, faults, replay
 from miniapps.runner.options import Common, RunOptions
 from miniapps.runner.replay import Replay
 from miniapps.system import environment, resources
+from miniapps.trace.head import problem_hash
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
     if app.memory and options.device == "cpu":
         resources.require_memory(app.memory(own, options, size), size)
     defining = config.of_role(known, effective, "problem")
-    problem = config.problem_hash(app.name, defining)
+    problem = problem_hash(app.name, defining)
     if recorded is not None:
         recorded.require(app.name, problem, size)
     now = datetime.now(UTC)
