@@ -1,4 +1,9 @@
-"""The noise of a machine: how much of a processor a rank gets, in windows of 10 ms that all ranks share."""
+"""The noise of a machine: how much of a processor a rank gets, in windows that all ranks share.
+
+Windows are as short as the looks at the processor's clock. Longer ones would average over the slices that a scheduler deals
+out, some milliseconds each, and a rank that runs at half its speed delays its partners less than one that stands still
+half of the time.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ import time
 
 import numpy as np
 
-WINDOW_S = 0.01
+WINDOW_S = 0.001
 LOOK_S = 0.001  # between two looks at the processor's clock, which takes a system call
 
 
@@ -28,5 +33,13 @@ def windows(comm, seconds: float) -> np.ndarray:
         used.append(time.thread_time())
         walls.append(time.perf_counter())
         look = max(look + LOOK_S, walls[-1])
-    edges = first + WINDOW_S * np.arange(count + 1)
-    return np.clip(np.diff(np.interp(edges, walls, used)) / WINDOW_S, 0.0, 1.0)
+    return shares(np.array(walls), np.array(used), first + WINDOW_S * np.arange(count + 1))
+
+
+def shares(walls: np.ndarray, used: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """CPU time over wall time between `edges`, of a rank that had used `used` (n,) seconds of CPU time at the times
+    `walls` (n,). Between two looks it stood still first, and then ran."""
+    stood = walls[1:] - np.diff(used)
+    at = np.insert(walls, np.arange(1, len(walls)), np.clip(stood, walls[:-1], walls[1:]))
+    total = np.insert(used, np.arange(1, len(used)), used[:-1])
+    return np.clip(np.diff(np.interp(edges, at, total)) / np.diff(edges), 0.0, 1.0)

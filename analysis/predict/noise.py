@@ -1,0 +1,72 @@
+"""Noise: how much of a processor each rank gets, window by window, as the calibration saw it.
+
+Bursts are shared by ranks and last longer than a window. So windows are drawn for all ranks together, and in runs of
+consecutive ones (moving-block bootstrap: Künsch 1989). Ranks beyond those of the calibration get windows of a rank that it
+had, from other draws; that they share bursts is then lost.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+WINDOW_S = 0.001  # as `miniapps.calibrate` records them
+RUN = 200  # consecutive windows that are drawn together
+MOST = 2_000_000  # windows of all ranks and replays; time goes round in those that there are
+LEAST = 0.01  # of a processor: a rank that got nothing would never end
+
+
+class Noise:
+    """The processors of `size` ranks in `replays` replays: `after` says when work is done, `used` what it took.
+
+    `shares` (windows, ranks): CPU over wall time. `cores`: of the machine where it has fewer than ranks, which then take
+    turns."""
+
+    def __init__(self, shares: np.ndarray, size: int, replays: int, seconds: float, rng, cores: int | None = None):
+        taken = min(1.0, cores / size) if cores else 1.0
+        count = int(np.clip(seconds / WINDOW_S, RUN, max(RUN, MOST // (size * replays))))
+        runs = -(-count // RUN)
+        windows, ranks = shares.shape
+        known = np.arange(size) % ranks
+        draws = rng.integers(0, max(1, windows - RUN + 1), (replays, runs, -(-size // ranks)))
+        places = draws[:, :, np.arange(size) // ranks].transpose(2, 0, 1)[..., None] + np.arange(RUN)
+        places = np.minimum(places, windows - 1).reshape(size, replays, -1)
+        rate = np.maximum(shares[places, known[:, None, None]] * taken, LEAST)
+        self._windows = rate.shape[2]
+        total = np.concatenate([np.zeros((size, replays, 1)), np.cumsum(rate, axis=2) * WINDOW_S], axis=2)
+        self._round = total[..., -1]  # CPU seconds until time goes round
+        # One ascending array of all, to search in: each row begins above the end of the one before. A row has an entry
+        # more than windows; of the last one the rate is never asked for.
+        self._row = np.arange(size * replays).reshape(size, replays)
+        self._above = self._row * (self._round.max() + 1.0)
+        self._ascending = (total + self._above[..., None]).ravel()
+        self._rate = np.concatenate([rate, rate[..., -1:]], axis=2).ravel()
+
+    def used(self, now: np.ndarray, ranks=slice(None)) -> np.ndarray:
+        """CPU seconds (ranks, replays) that each rank has had at the wall time `now`."""
+        rounds, within = np.divmod(now / WINDOW_S, self._windows)
+        k = within.astype(np.int64)
+        at = self._row[ranks] * (self._windows + 1) + k
+        start = self._ascending[at] - self._above[ranks]
+        return rounds * self._round[ranks] + start + (within - k) * self._rate[at] * WINDOW_S
+
+    def after(self, now: np.ndarray, work, ranks=slice(None)) -> np.ndarray:
+        """The wall time (ranks, replays) at which each has had `work` more CPU seconds than at `now`."""
+        rounds, left = np.divmod(self.used(now, ranks) + work, self._round[ranks])
+        first = self._row[ranks] * (self._windows + 1)
+        found = self._ascending.searchsorted(left + self._above[ranks], side="right") - 1
+        at = np.clip(found, first, first + self._windows - 1)
+        start = self._ascending[at] - self._above[ranks]
+        done = (rounds * self._windows + (at - first)) * WINDOW_S + (left - start) / self._rate[at]
+        return np.maximum(now, done)
+
+
+class Quiet:
+    """Processors that each rank has for itself: as Noise, for any number of replays."""
+
+    def used(self, now: np.ndarray, ranks=slice(None)) -> np.ndarray:
+        """The same."""
+        return now
+
+    def after(self, now: np.ndarray, work, ranks=slice(None)) -> np.ndarray:
+        """As much later as there is work."""
+        return now + work
