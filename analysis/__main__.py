@@ -30,6 +30,7 @@ COMMANDS = (
     "operations",
     "inference",
     "scaling",
+    "predict",
     "nodes",
     "export",
     "lint",

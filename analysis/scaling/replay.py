@@ -26,13 +26,15 @@ def forward(
     cost: Callable[[int], Times | float] = lambda group: 0,
     after: Callable[[Times, Times, Who], Times] = lambda now, work, ranks: now + work,
     latest: Callable[[int], Times] | None = None,
+    watch: Callable[[int, Times, Times], None] | None = None,
 ) -> Times:
     """(size, ...) when each rank has done its last wait, if it begins at `begin` and goes through `order`, nodes
     (group, posts, ends) in which the waits of a group belong together.
 
     Of each group: `who` takes part, `before` is their work before they post, `inside` their work between posting and
     waiting, `partners` (size, k) for whom each rank waits (None: for all), `cost` what the messages take once all have
-    posted, `latest` when it ends at the latest. `after` is when work is done that begins at some time.
+    posted, `latest` when it ends at the latest. `after` is when work is done that begins at some time. `watch` is told when its
+    ranks were ready and when they went on.
     """
     now = begin.copy()
     posted: dict[int, Times] = {}
@@ -51,6 +53,8 @@ def forward(
                 everyone[ranks] = own
                 last = everyone[of[ranks]].max(axis=1)
             done = after(np.maximum(mine, last), cost(group), ranks)
+            if watch is not None:
+                watch(group, mine, done)
             now[ranks] = done if latest is None else np.minimum(done, latest(group))
     return now
 
