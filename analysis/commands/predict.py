@@ -30,19 +30,33 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="a run of miniapps.calibrate, best on as many ranks as are predicted; may be repeated",
     )  # fmt: skip
     parser.add_argument("--ranks", type=_ranks, metavar="P,...", help="rank counts (those of the runs)")
-    parser.add_argument("--deck", metavar="FILE", help="another deck, a TOML file; its options of the problem count")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="SECTION.NAME=VALUE", help="another option of the problem"
+        "--deck", metavar="FILE", help="another deck, a TOML file; its options of the problem count"
     )
-    parser.add_argument("--guarantee", metavar="LEVEL", help="of which the runs are, where they are of several")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="SECTION.NAME=VALUE",
+        help="another option of the problem",
+    )
+    parser.add_argument(
+        "--guarantee", metavar="LEVEL", help="of which the runs are, where they are of several"
+    )
     parser.add_argument("--ordering", metavar="NAME", help="of the reductions: 'ring', 'direct in exact'")
     parser.add_argument("--mesh", metavar="MESH", help="of which the runs are; others are not modelled")
     parser.add_argument("--machine", metavar="FILE", help="a machine that was not measured, a TOML file: cores, latency, "
                                                           "bandwidth")  # fmt: skip
-    parser.add_argument("--any-machine", action="store_true", help="take a calibration of another machine or software")
+    parser.add_argument(
+        "--any-machine", action="store_true", help="take a calibration of another machine or software"
+    )
     parser.add_argument("--replays", type=_replays, default=200, metavar="N", help="(%(default)s)")
-    parser.add_argument("--clock", choices=("cpu", "wall"), default="cpu", help="of the seconds (%(default)s)")
-    parser.add_argument("--objective", choices=OBJECTIVES, default="p50", help="what is told first (%(default)s)")
+    parser.add_argument(
+        "--clock", choices=("cpu", "wall"), default="cpu", help="of the seconds (%(default)s)"
+    )
+    parser.add_argument(
+        "--objective", choices=OBJECTIVES, default="p50", help="what is told first (%(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the replays (%(default)s)")
     parser.add_argument("--ledger", type=Path, metavar="FILE", help="append the predictions to this ledger")
     add_csv(parser)
@@ -63,14 +77,17 @@ def _replays(text: str) -> int:
 
 def run(options: argparse.Namespace) -> Answer:
     """What the runs lead to."""
+    from analysis.load.find import find_runs
     from analysis.predict.model import predict
     from analysis.predict.skeleton import skeleton
     from analysis.predict.target import Unreachable, target
-    from analysis.load.find import find_runs
 
     require_directory("--csv", options.csv)
     if options.seed < 0:
         raise Usage(f"--seed {options.seed}: give 0 or more")
+    if options.mesh is not None:
+        raise Usage("--mesh: what another mesh would compute is not modelled yet; give a run on that mesh, and predict its "
+                    "own ranks")  # fmt: skip
     settings = _settings(options)
     machine = _machine(options.machine)
     runs = [skeleton(path) for path in find_runs(options.runs)]
@@ -79,9 +96,6 @@ def run(options: argparse.Namespace) -> Answer:
     try:
         for size in options.ranks or sorted({run.size for run in runs}):
             chosen = target(runs, size, settings, options.guarantee, _reduction(options.ordering))
-            if options.mesh is not None:
-                raise Unreachable("--mesh: what a mesh would compute is not modelled yet; give a run on that mesh and "
-                                  "predict its own ranks")  # fmt: skip
             calibration = _nearest(calibrations, size)
             wrong = _elsewhere(calibration, chosen.program, options)
             answers.append(
@@ -124,7 +138,8 @@ def _answer(answers: list, options: argparse.Namespace, files: list[str]) -> Ans
     tables = {"predictions": pd.DataFrame(rows), "regions": pd.concat(regions, ignore_index=True)}
     columns = ("ranks", "region", "ms per step", "from")
     lines = [
-        (row.ranks, row.region, _ms(row.seconds), row.how) for row in tables["regions"].itertuples(index=False)
+        (row.ranks, row.region, _ms(row.seconds), row.how)
+        for row in tables["regions"].itertuples(index=False)
     ]
     table: list[Shown] = [("Regions", Table(columns, lines, numbers=("ranks", "ms per step")))]
     return Answer(None, tables, [*shown, *table], list(notes), files=files)
@@ -138,7 +153,9 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """What --deck and --set say of the problem, by key."""
     settings: dict[str, Any] = {}
     if options.deck is not None:
-        settings = {key: value for key, value in _toml("--deck", options.deck).items() if not key.startswith("run.")}
+        settings = {
+            key: value for key, value in _toml("--deck", options.deck).items() if not key.startswith("run.")
+        }
     for text in options.set:
         key, equals, value = text.partition("=")
         if not equals or "." not in key:
@@ -175,7 +192,9 @@ def _machine(path: str | None):
         return None
     given = _toml("--machine", path)
     if unknown := sorted(given.keys() - {"cores", "latency", "bandwidth"}):
-        raise Usage(f"--machine {path}: unknown {unknown[0]}; there are: cores, latency (s), bandwidth (bytes/s)")
+        raise Usage(
+            f"--machine {path}: unknown {unknown[0]}; there are: cores, latency (s), bandwidth (bytes/s)"
+        )
     for key, value in given.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e18:
             raise Usage(f"--machine {path}: {key} = {value!r}; give a positive number")

@@ -60,7 +60,9 @@ def read_calibration(path: str | os.PathLike) -> Calibration:
     for trace in read_run(path, tables=["events", "values"]):
         head = trace.attributes
         if head["app"] != "calibrate":
-            raise TraceError(f"{path}: a run of {head['app']}, no calibration; make one: python -m miniapps.calibrate")
+            raise TraceError(
+                f"{path}: a run of {head['app']}, no calibration; make one: python -m miniapps.calibrate"
+            )
         if not head["complete"]:
             raise TraceError(f"{path}: the calibration did not come to its end; make another one")
         first = head if head["rank"] == 0 else first
@@ -106,7 +108,8 @@ def _of_rank(trace) -> tuple[pd.DataFrame, np.ndarray]:
     order = np.argsort(values["step"][is_share], kind="stable")
     shares = values["value"][is_share][order]
     parameters = pd.DataFrame(
-        {key: values[key][~is_share] for key in ("repeat", "step", "value")} | {"name": names[values["name"][~is_share]]}
+        {key: values[key][~is_share] for key in ("repeat", "step", "value")}
+        | {"name": names[values["name"][~is_share]]}
     ).pivot_table(index=["repeat", "step"], columns="name", values="value", aggfunc="last")
     calls = pd.DataFrame(
         {
@@ -136,7 +139,9 @@ def _cases(samples: pd.DataFrame, path: str | os.PathLike) -> pd.DataFrame:
     rows = []
     for key, own in samples.groupby(keys, dropna=False, sort=False):
         rounds = own.groupby(["repeat", "step"])["seconds"].median()
-        counts = {name: own[name].dropna().iloc[0] for name in parameters if ":" in name and own[name].notna().any()}
+        counts = {
+            name: own[name].dropna().iloc[0] for name in parameters if ":" in name and own[name].notna().any()
+        }
         rows.append(
             dict(zip(keys, key, strict=True))
             | counts

@@ -44,7 +44,9 @@ class Zones:
     def seconds(self, nbytes: np.ndarray) -> np.ndarray:
         """Of messages that carry so many bytes over the bus, m(p) included."""
         n = np.maximum(np.asarray(nbytes, float), 1.0)
-        return np.maximum(self.latency, n / 10.0 ** _sigmoid(np.log2(n), self.low, self.high, self.middle, self.steepness))
+        return np.maximum(
+            self.latency, n / 10.0 ** _sigmoid(np.log2(n), self.low, self.high, self.middle, self.steepness)
+        )
 
 
 def _sigmoid(x, low, high, middle, steepness):
@@ -173,9 +175,13 @@ class Collectives:
         suffix = "" if size == own["ranks"].iloc[0] else f":{size}"
         columns = [f"{name}{suffix}" for name in COUNTS]
         if any(column not in own or own[column].isna().all() for column in columns):
-            known = sorted({int(c.partition(":")[2]) for c in own if c.startswith("messages:") and own[c].notna().any()})
+            known = sorted(
+                {int(c.partition(":")[2]) for c in own if c.startswith("messages:") and own[c].notna().any()}
+            )
             if not known:
-                raise ValueError(f"the calibration counts no schedules for {size} ranks; calibrate on {size} ranks")
+                raise ValueError(
+                    f"the calibration counts no schedules for {size} ranks; calibrate on {size} ranks"
+                )
             near = min(known, key=lambda p: abs(np.log(p / size)))
             self.extrapolated[f"schedules on {size} ranks, taken for those on {near}"] = None
             columns = [f"{name}:{near}" for name in COUNTS]
@@ -189,7 +195,9 @@ class Collectives:
     def _fit(self, accumulation: str) -> np.ndarray:
         """(4,) seconds: constant, for a message, for a byte, for an addition."""
         if accumulation not in self._fits:
-            same = self._table[(self._table["accumulation"] == accumulation) & (self._table["ordering"] != LIBRARY)]
+            same = self._table[
+                (self._table["accumulation"] == accumulation) & (self._table["ordering"] != LIBRARY)
+            ]
             seconds = np.maximum(same["extra"].to_numpy(float), 1e-9)
             design = np.column_stack([np.ones(len(same)), *(same[name].to_numpy(float) for name in COUNTS)])
             scale = np.maximum(design.max(axis=0), 1e-30)
@@ -198,9 +206,13 @@ class Collectives:
 
     def _library(self, own: pd.DataFrame, nbytes: float, size: int, collective: str = "allreduce") -> float:
         here = int(own["ranks"].iloc[0])
-        fitted = zones(own["length"].to_numpy(float) * 8 * bus("allreduce", here), own["extra"].to_numpy(float))
+        fitted = zones(
+            own["length"].to_numpy(float) * 8 * bus("allreduce", here), own["extra"].to_numpy(float)
+        )
         grown = np.log2(size) / np.log2(here)  # rounds of a tree: the latency of more ranks
-        return float(max(fitted.latency * grown, fitted.seconds(np.array([nbytes * bus(collective, size)]))[0]))
+        return float(
+            max(fitted.latency * grown, fitted.seconds(np.array([nbytes * bus(collective, size)]))[0])
+        )
 
 
 def measured(calibration: Calibration) -> pd.DataFrame:

@@ -41,13 +41,22 @@ class SegmentCost:
         return self.fixed + self.per_work * work
 
 
-def segment_costs(runs: Sequence[Skeleton], least: float) -> dict[Key, SegmentCost]:
-    """The cost of every key of `runs`; `least` (s) is the fixed part of a segment where one share of work is known."""
-    rows = pd.concat([run.segments.assign(work=run.share, run=i) for i, run in enumerate(runs)], ignore_index=True)
+def segment_costs(runs: Sequence[Skeleton], program: Skeleton, least: float) -> dict[Key, SegmentCost]:
+    """The cost of every key of `runs`; `least` (s) is the fixed part of a segment where one share of work is known.
+
+    What the `program`, one of them, took itself is kept: other runs, made at another moment at another rate of the
+    machine, say only how a segment depends on the work.
+    """
+    rows = pd.concat(
+        [run.segments.assign(work=run.share, run=i) for i, run in enumerate(runs)], ignore_index=True
+    )
     costs = {}
     for key, own in rows.groupby("key", sort=False):
         by = own.groupby("work")["ns"].mean() / 1e9
         fixed, per_work, how = _fit(by.index.to_numpy(float), by.to_numpy(float), least)
+        if program.share in by.index and (fitted := fixed + per_work * program.share) > 0:
+            rate = float(by[program.share]) / fitted
+            fixed, per_work = fixed * rate, per_work * rate
         usual = own.groupby(["run", "work"])["ns"].transform("mean")
         residuals = (own["ns"] / usual.where(usual > 0)).fillna(1.0).to_numpy()
         low, high = np.quantile(residuals, TRIMMED)
@@ -74,7 +83,9 @@ class KernelTimes:
 
     def __init__(self, shapes, flops, nbytes, seconds):
         if len(shapes) < 3:
-            raise ValueError(f"{len(shapes)} shapes: a kernel's times take 3 or more; calibrate more of them (--shapes)")
+            raise ValueError(
+                f"{len(shapes)} shapes: a kernel's times take 3 or more; calibrate more of them (--shapes)"
+            )
         x, flops = np.log2(np.asarray(shapes, float)), np.asarray(flops, float)
         y = np.log(np.asarray(seconds, float) / flops)
         self._x, self._centre, self._width = x, x.mean(axis=0), np.maximum(x.std(axis=0), 1e-9)
@@ -86,7 +97,9 @@ class KernelTimes:
         fitted = minimize(self._loss, start, args=(y, design), method="L-BFGS-B", bounds=bounds)
         self._parameters = fitted.x
         factor = cho_factor(self._covariance(x, x) + np.exp(2 * fitted.x[-1]) * np.eye(len(x)), lower=True)
-        self._trend = np.linalg.lstsq(design.T @ cho_solve(factor, design), design.T @ cho_solve(factor, y), rcond=None)[0]
+        self._trend = np.linalg.lstsq(
+            design.T @ cho_solve(factor, design), design.T @ cho_solve(factor, y), rcond=None
+        )[0]
         self._weights = cho_solve(factor, y - design @ self._trend)
 
     def seconds(self, shapes, flops, nbytes) -> tuple[np.ndarray, np.ndarray]:
@@ -116,7 +129,9 @@ class KernelTimes:
             factor = cho_factor(covariance, lower=True)
         except np.linalg.LinAlgError:
             return 1e12
-        trend = np.linalg.lstsq(design.T @ cho_solve(factor, design), design.T @ cho_solve(factor, y), rcond=None)[0]
+        trend = np.linalg.lstsq(
+            design.T @ cho_solve(factor, design), design.T @ cho_solve(factor, y), rcond=None
+        )[0]
         rest = y - design @ trend
         return float(0.5 * rest @ cho_solve(factor, rest) + np.log(np.diag(factor[0])).sum())
 
@@ -124,13 +139,17 @@ class KernelTimes:
 def inside_hull(points: np.ndarray, point: np.ndarray) -> bool:
     """Whether `point` (dims,) is a mean of `points` (n, dims) with weights: by a linear program, in any number of dims."""
     equal = np.vstack([points.T, np.ones(len(points))])
-    found = linprog(np.zeros(len(points)), A_eq=equal, b_eq=np.append(point, 1.0), bounds=(0, None), method="highs")
+    found = linprog(
+        np.zeros(len(points)), A_eq=equal, b_eq=np.append(point, 1.0), bounds=(0, None), method="highs"
+    )
     return bool(found.success)
 
 
 def kernel_times(cases: pd.DataFrame, dims: Sequence[str]) -> KernelTimes:
     """The times of the kernel whose measured cases these are, by the columns `dims`."""
-    return KernelTimes(*(cases[columns].to_numpy(float) for columns in (list(dims), "flops", "nbytes", "seconds")))
+    return KernelTimes(
+        *(cases[columns].to_numpy(float) for columns in (list(dims), "flops", "nbytes", "seconds"))
+    )
 
 
 DIMS: Mapping[str, tuple[str, ...]] = {

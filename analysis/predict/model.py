@@ -70,7 +70,7 @@ def predict(
     machine = machine or Machine()
     notes = _Notes(dict.fromkeys(target.extrapolated), dict.fromkeys(target.remarks))
     size, rng = target.size, np.random.default_rng(seed)
-    costs = segment_costs(target.runs, overheads(calibration).segment)
+    costs = segment_costs(target.runs, target.program, overheads(calibration).segment)
     prices = _prices(target, calibration, machine, notes)
     waits, steps = target.program.waits, target.program.steps
     chosen = steps[chosen_steps(len(steps), len(waits), size, replays)]
@@ -82,9 +82,13 @@ def predict(
         notes.extrapolated |= prices.extrapolated
     if elsewhere:
         notes.extrapolated["another machine"] = None
-        notes.remarks |= dict.fromkeys(f"the calibration is of another machine or software: {each}" for each in elsewhere)
+        notes.remarks |= dict.fromkeys(
+            f"the calibration is of another machine or software: {each}" for each in elsewhere
+        )
     if target.size > target.program.size and target.program.size > 1:
-        notes.remarks["no run on one rank was given: what ranks do of a collective by themselves is left out"] = None
+        notes.remarks[
+            "no run on one rank was given: what ranks do of a collective by themselves is left out"
+        ] = None
     if all(cost.how != "fixed + per work" for cost in costs.values()):
         notes.remarks["all runs have one share of the work: what does not shrink is what the calibration says a call costs"
                       " at least; give a run of half the deck on one rank"] = None  # fmt: skip
@@ -125,7 +129,13 @@ def _prices(
 
 
 def _noise(
-    target: Target, calibration: Calibration | None, machine: Machine, replays: int, rng, work: float, notes: _Notes
+    target: Target,
+    calibration: Calibration | None,
+    machine: Machine,
+    replays: int,
+    rng,
+    work: float,
+    notes: _Notes,
 ) -> Noise | Quiet:
     cores = machine.cores
     if calibration is None or not len(calibration.noise):
@@ -156,7 +166,9 @@ def _program(
         work[wait, inside, step if wait < 0 else -1] = np.sum(each, axis=0), costs[longest].residuals
     nothing = np.zeros(target.size), NOTHING
     communication = _Communication(target, prices)
-    names, kinds, steps = (program.waits[c].tolist() if len(program.waits) else [] for c in ("name", "kind", "step"))
+    names, kinds, steps = (
+        program.waits[c].tolist() if len(program.waits) else [] for c in ("name", "kind", "step")
+    )
     sent = program.waits["bytes"].tolist() if len(program.waits) else []
     by_step: dict[int, list[tuple[int, bool, bool]]] = {step: [] for step in chosen}
     for node in program.order:
@@ -263,7 +275,9 @@ def _regions(
     hows: dict[str, dict[str, None]] = {}
     for key, count in counts.items():
         region = key[2]
-        seconds[region] = seconds.get(region, 0.0) + float(costs[key].seconds(share).mean()) * count / len(chosen)
+        seconds[region] = seconds.get(region, 0.0) + float(costs[key].seconds(share).mean()) * count / len(
+            chosen
+        )
         hows.setdefault(region, {})[costs[key].how] = None
     for region, waited in result.waiting.items():
         seconds[region] = seconds.get(region, 0.0) + waited

@@ -21,7 +21,9 @@ class Noise:
     `shares` (windows, ranks): CPU over wall time. `cores`: of the machine where it has fewer than ranks, which then take
     turns."""
 
-    def __init__(self, shares: np.ndarray, size: int, replays: int, seconds: float, rng, cores: int | None = None):
+    def __init__(
+        self, shares: np.ndarray, size: int, replays: int, seconds: float, rng, cores: int | None = None
+    ):
         taken = min(1.0, cores / size) if cores else 1.0
         count = int(np.clip(seconds / WINDOW_S, RUN, max(RUN, MOST // (size * replays))))
         runs = -(-count // RUN)

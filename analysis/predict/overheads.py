@@ -17,7 +17,9 @@ from dataclasses import dataclass
 
 from analysis.predict.calibration import Calibration
 
-NOT_MEASURED = "the overheads T2, T3 and T4 (before, after and of a launch) are of a GPU and were not measured"
+NOT_MEASURED = (
+    "the overheads T2, T3 and T4 (before, after and of a launch) are of a GPU and were not measured"
+)
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,9 @@ class Replays:
 def chosen_steps(steps: int, waits: int, size: int, replays: int) -> np.ndarray:
     """Which of `steps` steps with so many waits in all are simulated: all, or some evenly spaced."""
     count = steps if not waits else int(MOST // max(waits / steps * size * replays, 1.0))
-    return np.unique(np.linspace(0, steps - 1, int(np.clip(count, min(FEWEST_STEPS, steps), steps))).round().astype(int))
+    return np.unique(
+        np.linspace(0, steps - 1, int(np.clip(count, min(FEWEST_STEPS, steps), steps))).round().astype(int)
+    )
 
 
 def simulate(

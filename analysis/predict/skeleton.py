@@ -26,7 +26,9 @@ from miniapps.trace import TraceError
 from miniapps.trace.schema import CPU_TIME, THREAD_TIME
 
 ROUNDS = 30  # of sharing out stolen time, which settles after a few
-Key = tuple[str, str, str]  # wait before, wait after ("" at the ends), region; of work inside a wait both are the wait
+Key = tuple[
+    str, str, str
+]  # wait before, wait after ("" at the ends), region; of work inside a wait both are the wait
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,9 @@ def skeleton(path: str | os.PathLike, repeat: int = 0) -> Skeleton:
         if not head["complete"]:
             raise TraceError(f"{path}: rank {rank} did not come to its end; give a run that did")
         if "regions" not in head:
-            raise TraceError(f"{path}: the trace does not say of what kind its regions are; record the run again")
+            raise TraceError(
+                f"{path}: the trace does not say of what kind its regions are; record the run again"
+            )
         used, own = trace.tables["usage"], _used(trace, CPU_TIME, repeat)
         begun = own if begun is None else np.intersect1d(begun, own)
         threads = _rows(trace, THREAD_TIME, repeat)
@@ -86,7 +90,9 @@ def skeleton(path: str | os.PathLike, repeat: int = 0) -> Skeleton:
     first = heads[0]
     events = timeline(path, repeat, steps=begun.tolist())
     if events.empty:
-        raise TraceError(f"{path}: repeat {repeat} recorded no events in its steps; repeat it without --trace off")
+        raise TraceError(
+            f"{path}: repeat {repeat} recorded no events in its steps; repeat it without --trace off"
+        )
     try:
         waited = waits(events, first["size"], partners(path))
     except Unmatched as error:

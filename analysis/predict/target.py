@@ -77,7 +77,9 @@ def target(
     config, problem_options = _set(first, settings)
     work = work_of(config, first.get("options", {}))
     problem = problem_hash(first["app"], problem_options)
-    program = min(chosen, key=lambda run: (run.attributes["problem"] != problem, abs(np.log(run.work / work)), run.size))
+    program = min(
+        chosen, key=lambda run: (run.attributes["problem"] != problem, abs(np.log(run.work / work)), run.size)
+    )
     blocks = round(program.blocks * work / program.work)
     if blocks and size > blocks:
         raise Unreachable(f"--ranks {size}: the problem has {blocks} blocks, and every rank needs one")
@@ -93,8 +95,13 @@ def target(
     extrapolated, remarks = [], []
     if program.attributes["problem"] != problem:
         extrapolated.append("numbers of iterations")
-        remarks.append(f"iterations are taken to be as many as in {label(program)}; give a run of this deck on one rank")
-        if any(first.get("options", {}).get(key, {}).get("effect") != "size" for key in _changed(first, problem_options)):
+        remarks.append(
+            f"iterations are taken to be as many as in {label(program)}; give a run of this deck on one rank"
+        )
+        if any(
+            first.get("options", {}).get(key, {}).get("effect") != "size"
+            for key in _changed(first, problem_options)
+        ):
             extrapolated.append("options that are no size")
     return Target(
         program,
@@ -130,7 +137,9 @@ def _set(first: Mapping[str, Any], settings: Mapping[str, str]) -> tuple[dict[st
     config, options = copy.deepcopy(dict(first.get("config", {}))), dict(first.get("problem_options", {}))
     for key, text in settings.items():
         if key not in options:
-            raise Unreachable(f"--set {key}: no option of the problem; there are: {', '.join(sorted(options))}")
+            raise Unreachable(
+                f"--set {key}: no option of the problem; there are: {', '.join(sorted(options))}"
+            )
         section, _, name = key.partition(".")
         config[section][name] = options[key] = _typed(key, text, options[key])
     return config, options
