@@ -45,8 +45,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--ordering", metavar="NAME", help="of the reductions: 'ring', 'direct in exact'")
     parser.add_argument("--mesh", metavar="MESH", help="of which the runs are; others are not modelled")
-    parser.add_argument("--machine", metavar="FILE", help="a machine that was not measured, a TOML file: cores, latency, "
-                                                          "bandwidth")  # fmt: skip
+    parser.add_argument("--machine", metavar="FILE", help="a machine that was not measured, a TOML file: cores, "
+                                                          "latency, bandwidth")  # fmt: skip
     parser.add_argument(
         "--any-machine", action="store_true", help="take a calibration of another machine or software"
     )
@@ -86,8 +86,8 @@ def run(options: argparse.Namespace) -> Answer:
     if options.seed < 0:
         raise Usage(f"--seed {options.seed}: give 0 or more")
     if options.mesh is not None:
-        raise Usage("--mesh: what another mesh would compute is not modelled yet; give a run on that mesh, and predict its "
-                    "own ranks")  # fmt: skip
+        raise Usage("--mesh: what another mesh would compute is not modelled yet; give a run on that mesh, and predict "
+                    "its own ranks")  # fmt: skip
     settings = _settings(options)
     machine = _machine(options.machine)
     runs = [skeleton(path) for path in find_runs(options.runs)]
@@ -123,8 +123,8 @@ def _answer(answers: list, options: argparse.Namespace, files: list[str]) -> Ans
         best = {"p50": p.median, "p90": p.interval[1], "mean": float(samples.mean())}[options.objective]
         low, high = p.interval
         shown.append(
-            Bold(f"{p.app} on {p.ranks} rank{'s' * (p.ranks > 1)}: {_ms(best)} ms per step ({options.objective}, {p.clock} "
-                 f"time), 80 % of runs from {_ms(low)} to {_ms(high)} ms"
+            Bold(f"{p.app} on {p.ranks} rank{'s' * (p.ranks > 1)}: {_ms(best)} ms per step ({options.objective}, "
+                 f"{p.clock} time), 80 % of runs from {_ms(low)} to {_ms(high)} ms"
                  + (f"; extrapolated: {', '.join(p.extrapolated)}" if p.extrapolated else ""))
         )  # fmt: skip
         quantiles = {f"p{percent:02d}_s": q for percent, q in zip(PERCENTS, p.quantiles, strict=True)}

@@ -14,8 +14,8 @@ from analysis.predict.measured import hash_of_run
 from miniapps.trace import TraceError
 from miniapps.trace.schema import COLLECTIVE, COMPUTE
 
-# Quantiles of a case's times that stand for a quiet machine, since noise is modelled by itself. What waits for other ranks
-# meets the noise of all of them, on a busy machine in nearly every call.
+# Quantiles of a case's times that stand for a quiet machine, since noise is modelled by itself. What waits for other
+# ranks meets the noise of all of them, on a busy machine in nearly every call.
 QUIET, QUIET_TOGETHER = 0.25, 0.05
 MACHINE = ("cpu", "instructions", "cores")  # entries of the environment that rates belong to
 SOFTWARE = ("python", "mpi", "packages.numpy", "packages.torch", "sources")

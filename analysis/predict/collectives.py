@@ -1,17 +1,18 @@
-"""What communication costs beyond the local work of a rank: all-reduces by their schedules, the library's by three zones.
+"""What communication costs beyond the local work of a rank: all-reduces by their schedules, the library's by three
+zones.
 
 Reductions of ours follow schedules, so that their cost is
 
     c + alpha messages + beta bytes + gamma additions
 
 on the critical path (`kernels.allreduce.cost`; Hockney's model), fitted for each accumulation to what the calibration
-measured on one rank count, as relative least squares without negative coefficients. Where the ordering itself was measured
-on the rank count that is asked for, its own times are interpolated in its length. On other rank counts the counts are those
-that the calibration states for them, and the answer is marked as extrapolated.
+measured on one rank count, as relative least squares without negative coefficients. Where the ordering itself was
+measured on the rank count that is asked for, its own times are interpolated in its length. On other rank counts the
+counts are those that the calibration states for them, and the answer is marked as extrapolated.
 
-The library's own, whose schedule nobody states, has three zones (Lin et al. 2404.12674, section 4.3): a constant latency;
-in between the logarithm of the bus bandwidth is a sigmoid of that of the bytes; then m(p) bytes over the bandwidth, with
-m = 2 (p - 1)/p of an all-reduce and (p - 1)/p of what gathers or scatters.
+The library's own, whose schedule nobody states, has three zones (Lin et al. 2404.12674, section 4.3): a constant
+latency; in between the logarithm of the bus bandwidth is a sigmoid of that of the bytes; then m(p) bytes over the
+bandwidth, with m = 2 (p - 1)/p of an all-reduce and (p - 1)/p of what gathers or scatters.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ MOST_EXPONENT = 50.0
 
 @dataclass(frozen=True)
 class Zones:
-    """Seconds of the library's all-reduces of n bytes: `latency`; log10 of the bandwidth from `low` to `high` around 2 **
-    `middle` bytes, by `steepness`."""
+    """Seconds of the library's all-reduces of n bytes: `latency`; log10 of the bandwidth from `low` to `high` around 2
+    ** `middle` bytes, by `steepness`."""
 
     latency: float
     low: float
@@ -105,8 +106,8 @@ class Collectives:
         self._table = measured(self.calibration)
 
     def allreduce(self, label: str, elements: int, itemsize: int, size: int) -> float:
-        """An all-reduce by the reduction of that label (`miniapps.trace.head.label_of`) on `size` ranks, beyond what its
-        ranks take alone."""
+        """An all-reduce by the reduction of that label (`miniapps.trace.head.label_of`) on `size` ranks, beyond what
+        its ranks take alone."""
         if size == 1:
             return 0.0
         own = self._table[self._table["label"] == label]

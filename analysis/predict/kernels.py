@@ -1,8 +1,8 @@
 """What work costs: segments of a program as fixed + per work, kernels of any shape by a Gaussian process.
 
-A segment on a rank with w of the work takes a + b w. The fixed part is what does not shrink: calls, loops over iterations,
-what every rank does alike. It follows from runs whose ranks have different shares of the work; of one run alone it is what
-the calibration says that a node costs at least.
+A segment on a rank with w of the work takes a + b w. The fixed part is what does not shrink: calls, loops over
+iterations, what every rank does alike. It follows from runs whose ranks have different shares of the work; of one run
+alone it is what the calibration says that a node costs at least.
 
 A kernel's time per operation is smooth in the logarithms of its dims, with steps of cache and vector lengths that no
 formula has: a Gaussian process of ln(t/flops) over log2 of the dims, with a linear mean, one length for each dim and a
@@ -137,7 +137,8 @@ class KernelTimes:
 
 
 def inside_hull(points: np.ndarray, point: np.ndarray) -> bool:
-    """Whether `point` (dims,) is a mean of `points` (n, dims) with weights: by a linear program, in any number of dims."""
+    """Whether `point` (dims,) is a mean of `points` (n, dims) with weights: by a linear program, in any number of
+    dims."""
     equal = np.vstack([points.T, np.ones(len(points))])
     found = linprog(
         np.zeros(len(points)), A_eq=equal, b_eq=np.append(point, 1.0), bounds=(0, None), method="highs"

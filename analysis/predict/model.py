@@ -90,8 +90,10 @@ def predict(
             "no run on one rank was given: what ranks do of a collective by themselves is left out"
         ] = None
     if all(cost.how != "fixed + per work" for cost in costs.values()):
-        notes.remarks["all runs have one share of the work: what does not shrink is what the calibration says a call costs"
-                      " at least; give a run of half the deck on one rank"] = None  # fmt: skip
+        remark = (
+            "all runs have one share of the work: what does not shrink is what the calibration says of a call"
+        )
+        notes.remarks[f"{remark}; give a run of half the deck on one rank"] = None
     notes.remarks[NOT_MEASURED] = None
     regions = _regions(target, costs, result, chosen)
     samples = result.wall if clock == "wall" else result.cpu
@@ -121,8 +123,8 @@ def _prices(
     if calibration is None:
         if target.size > 1:
             raise Unreachable(
-                f"--ranks {target.size}: messages have no price without a calibration; make one (mpirun -n {target.size} "
-                "python -m miniapps.calibrate --out cal) and give it: --calibration cal"
+                f"--ranks {target.size}: messages have no price without a calibration; make one (mpirun -n "
+                f"{target.size} python -m miniapps.calibrate --out cal) and give it: --calibration cal"
             )
         return None
     return Collectives(calibration, machine.link)
@@ -249,8 +251,8 @@ class _Communication:
 
 
 def between_ranks(plan: Mapping[str, Any], owners: np.ndarray, size: int) -> np.ndarray:
-    """(size, size) bytes that each rank sends to each, of a plan between blocks (`miniapps.trace.head.Between`) of which
-    rank owners[b] has block b. More or fewer blocks than the plan has are rows more or fewer of them."""
+    """(size, size) bytes that each rank sends to each, of a plan between blocks (`miniapps.trace.head.Between`) of
+    which rank owners[b] has block b. More or fewer blocks than the plan has are rows more or fewer of them."""
     columns = plan["columns"]
     rows = max(1, len(owners) // columns)
     traffic = np.zeros((size, size))

@@ -1,8 +1,8 @@
 """Noise: how much of a processor each rank gets, window by window, as the calibration saw it.
 
 Bursts are shared by ranks and last longer than a window. So windows are drawn for all ranks together, and in runs of
-consecutive ones (moving-block bootstrap: Künsch 1989). Ranks beyond those of the calibration get windows of a rank that it
-had, from other draws; that they share bursts is then lost.
+consecutive ones (moving-block bootstrap: Künsch 1989). Ranks beyond those of the calibration get windows of a rank that
+it had, from other draws; that they share bursts is then lost.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ LEAST = 0.01  # of a processor: a rank that got nothing would never end
 class Noise:
     """The processors of `size` ranks in `replays` replays: `after` says when work is done, `used` what it took.
 
-    `shares` (windows, ranks): CPU over wall time. `cores`: of the machine where it has fewer than ranks, which then take
-    turns."""
+    `shares` (windows, ranks): CPU over wall time. `cores`: of the machine where it has fewer than ranks, which then
+    take turns."""
 
     def __init__(
         self, shares: np.ndarray, size: int, replays: int, seconds: float, rng, cores: int | None = None
@@ -53,12 +53,22 @@ class Noise:
 
     def after(self, now: np.ndarray, work, ranks=slice(None)) -> np.ndarray:
         """The wall time (ranks, replays) at which each has had `work` more CPU seconds than at `now`."""
-        rounds, left = np.divmod(self.used(now, ranks) + work, self._round[ranks])
+        rounds, within = np.divmod(now / WINDOW_S, self._windows)
+        k = within.astype(np.int64)
         first = self._row[ranks] * (self._windows + 1)
-        found = self._ascending.searchsorted(left + self._above[ranks], side="right") - 1
-        at = np.clip(found, first, first + self._windows - 1)
-        start = self._ascending[at] - self._above[ranks]
-        done = (rounds * self._windows + (at - first)) * WINDOW_S + (left - start) / self._rate[at]
+        rate = self._rate[first + k]
+        done = now + work / rate
+        # Most work ends in the window in which it begins; the rest is searched for.
+        late = np.nonzero((within - k) * WINDOW_S + work / rate > WINDOW_S)
+        if len(late[0]):
+            start, above = self._ascending[(first + k)[late]], self._above[ranks][late]
+            spent = start - above + (within - k)[late] * rate[late] * WINDOW_S
+            more, left = np.divmod(spent + np.broadcast_to(work, now.shape)[late], self._round[ranks][late])
+            low = first[late]
+            at = self._ascending.searchsorted(left + above, side="right") - 1
+            at = np.clip(at, low, low + self._windows - 1)
+            windows = (rounds[late] + more) * self._windows + (at - low)
+            done[late] = windows * WINDOW_S + (left - (self._ascending[at] - above)) / self._rate[at]
         return np.maximum(now, done)
 
 

@@ -1,4 +1,5 @@
-"""A program replayed on other ranks: work, waits for each other, the time of messages, and noise; many replays at once."""
+"""A program replayed on other ranks: work, waits for each other, the time of messages, and noise; many replays at
+once."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ FEWEST_STEPS = 2
 
 @dataclass(frozen=True)
 class Wait:
-    """A wait of all ranks: `cost` seconds of its messages, (ranks,) or one for all; `partners` (ranks, k) or None for all;
-    `before` and `inside`: seconds of work (ranks,) of a quiet machine, each with the residuals (n,) that they are drawn
-    with."""
+    """A wait of all ranks: `cost` seconds of its messages, (ranks,) or one for all; `partners` (ranks, k) or None for
+    all; `before` and `inside`: seconds of work (ranks,) of a quiet machine, each with the residuals (n,) that they are
+    drawn with."""
 
     name: str
     cost: np.ndarray
@@ -41,8 +42,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Replays:
-    """`wall`, `cpu` (replays,): seconds per step; `waiting` {region: seconds per step, mean over ranks and replays, from
-    when a rank was ready until it went on}; `steps` of those of a run that were simulated."""
+    """`wall`, `cpu` (replays,): seconds per step; `waiting` {region: seconds per step, mean over ranks and replays,
+    from when a rank was ready until it went on}; `steps` of those of a run that were simulated."""
 
     wall: np.ndarray
     cpu: np.ndarray

@@ -1,8 +1,8 @@
 """A traced run as a program: segments of work between waits, each with the region that it is of, step after step.
 
-Ranks of one program do the same, with other numbers of blocks: a segment is known by the wait before it, the wait after it
-and its region, and all segments of one such *key* cost a + b w on a rank that has w of the work (`analysis.predict.kernels`).
-Iterations need no term of their own: each has its own segments.
+Ranks of one program do the same, with other numbers of blocks: a segment is known by the wait before it, the wait after
+it and its region, and all segments of one such *key* cost a + b w on a rank that has w of the work
+(`analysis.predict.kernels`). Iterations need no term of their own: each has its own segments.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ Key = tuple[
 
 @dataclass(frozen=True)
 class Skeleton:
-    """One repeat of a run. `work`: of a step, the product of the options that say how large the problem is; `blocks`: how
-    many blocks of it there are, 0 where the run does not say.
+    """One repeat of a run. `work`: of a step, the product of the options that say how large the problem is; `blocks`:
+    how many blocks of it there are, 0 where the run does not say.
 
-    `waits`, a row per wait in the order in which they end: `name`, `kind`, `step`, `bytes` (of all ranks, one of them in
-    mean for collectives), `posts` and `ends` (its places in `order`). `order`: (row of `waits`, whether it posts, whether
-    it ends) in an order in which these can have happened. `segments`, a row per segment: `wait` (the row of `waits` before
-    whose post, or, if `inside`, before whose end it is done; len(waits) for what follows the last one of a step), `step`,
-    `key`, `ns` (mean over ranks, less what others took of the processor)."""
+    `waits`, a row per wait in the order in which they end: `name`, `kind`, `step`, `bytes` (of all ranks, one of them
+    in mean for collectives), `posts` and `ends` (its places in `order`). `order`: (row of `waits`, whether it posts,
+    whether it ends) in an order in which these can have happened. `segments`, a row per segment: `wait` (the row of
+    `waits` before whose post, or, if `inside`, before whose end it is done; len(waits) for what follows the last one of
+    a step), `step`, `key`, `ns` (mean over ranks, less what others took of the processor)."""
 
     path: str
     attributes: Mapping[str, Any]
@@ -243,8 +243,8 @@ def _spans(waited: Waits, rank: int) -> list[tuple[int, int, int]]:
 
 
 def _stolen(waited: Waits, cpu: list[dict[int, float]]) -> dict[tuple[int, int], float]:
-    """{(rank, step): ns that others took of its processor}; 0 where the thread's clock was not recorded. Of several ranks
-    it is the least that can have been: while they wait they use the processor, too."""
+    """{(rank, step): ns that others took of its processor}; 0 where the thread's clock was not recorded. Of several
+    ranks it is the least that can have been: while they wait they use the processor, too."""
     taken = {}
     for rank in range(waited.size):
         for step, begin, end in _spans(waited, rank):

@@ -55,10 +55,11 @@ def target(
     guarantee: str | None = None,
     reduction: str | None = None,
 ) -> Target:
-    """The target on `size` ranks that differs from `runs` in `settings` {"section.name": text}, and in its guarantee and
-    ordering where given.
+    """The target on `size` ranks that differs from `runs` in `settings` {"section.name": text}, and in its guarantee
+    and ordering where given.
 
-    Raises Unreachable where no run has the guarantee, an option is none of the problem's, or a rank would have no block.
+    Raises Unreachable where no run has the guarantee, an option is none of the problem's, or a rank would have no
+    block.
     """
     chosen = [run for run in runs if guarantee in (None, run.attributes.get("guarantee"))]
     if not chosen:
@@ -70,8 +71,8 @@ def target(
     if len({(run.attributes["app"], _alike(run)) for run in chosen}) > 1:
         named = ", ".join(label(run) for run in chosen)
         raise Unreachable(
-            f"{named}: these runs differ in more than their ranks and the size of their problem; give runs of one method, "
-            "or choose one with --guarantee"
+            f"{named}: these runs differ in more than their ranks and the size of their problem; give runs of one "
+            "method, or choose one with --guarantee"
         )
     first = chosen[0].attributes
     config, problem_options = _set(first, settings)
@@ -86,8 +87,8 @@ def target(
     method = dict(first["method"])
     if size != program.size and (mesh := [key for key in method if key.startswith("mesh.") and method[key]]):
         raise Unreachable(
-            f"--ranks {size}: the run is of a mesh of {program.size} ranks ({mesh[0]}), and what another mesh would compute "
-            "is not modelled; record a run on that mesh"
+            f"--ranks {size}: the run is of a mesh of {program.size} ranks ({mesh[0]}), and what another mesh would "
+            "compute is not modelled; record a run on that mesh"
         )
     if reduction is not None:
         ordering, _, held = reduction.partition(" in ")

@@ -33,8 +33,8 @@ def forward(
 
     Of each group: `who` takes part, `before` is their work before they post, `inside` their work between posting and
     waiting, `partners` (size, k) for whom each rank waits (None: for all), `cost` what the messages take once all have
-    posted, `latest` when it ends at the latest. `after` is when work is done that begins at some time. `watch` is told when its
-    ranks were ready and when they went on.
+    posted, `latest` when it ends at the latest. `after` is when work is done that begins at some time. `watch` is told
+    when its ranks were ready and when they went on.
     """
     now = begin.copy()
     posted: dict[int, Times] = {}

@@ -1,8 +1,8 @@
 """The noise of a machine: how much of a processor a rank gets, in windows that all ranks share.
 
-Windows are as short as the looks at the processor's clock. Longer ones would average over the slices that a scheduler deals
-out, some milliseconds each, and a rank that runs at half its speed delays its partners less than one that stands still
-half of the time.
+Windows are as short as the looks at the processor's clock. Longer ones would average over the slices that a scheduler
+deals out, some milliseconds each, and a rank that runs at half its speed delays its partners less than one that stands
+still half of the time.
 """
 
 from __future__ import annotations
