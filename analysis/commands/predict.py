@@ -116,7 +116,8 @@ def _answer(answers: list, options: argparse.Namespace, files: list[str]) -> Ans
     from analysis.page.sections import Table
     from analysis.predict.prediction import PERCENTS
 
-    rows, regions, shown, notes = [], [], [], {}
+    rows, regions, shown = [], [], []
+    notes: dict[str, None] = {}
     for each in answers:
         p = each.prediction
         samples = each.replays.wall if p.clock == "wall" else each.replays.cpu

@@ -83,24 +83,28 @@ def simulate(
         return seconds[:, None] * rate * factors
 
     everyone = np.arange(size)
-    for step in steps:
+
+    def through(step: Step, now: np.ndarray) -> np.ndarray:
         waits = step.waits
 
-        def watch(g: int, ready: np.ndarray, done: np.ndarray, waits=waits) -> None:
+        def watch(g: int, ready: np.ndarray, done: np.ndarray) -> None:
             waiting[waits[g].name] = waiting.get(waits[g].name, 0.0) + float((done - ready).mean())
 
         now = forward(
             step.order,
             now,
             lambda g: everyone,
-            lambda g, waits=waits: drawn(waits[g].before, waits[g].residuals),
-            lambda g, waits=waits: drawn(waits[g].inside, waits[g].residuals_inside),
-            lambda g, waits=waits: waits[g].partners,
-            cost=lambda g, waits=waits: np.broadcast_to(waits[g].cost, (size,))[:, None] * rate,
+            lambda g: drawn(waits[g].before, waits[g].residuals),
+            lambda g: drawn(waits[g].inside, waits[g].residuals_inside),
+            lambda g: waits[g].partners,
+            cost=lambda g: waits[g].cost[:, None] * rate,
             after=lambda start, work, ranks: noise.after(start, work),
             watch=watch,
         )
-        now = noise.after(now, drawn(step.tail, step.residuals))
+        return noise.after(now, drawn(step.tail, step.residuals))
+
+    for step in steps:
+        now = through(step, now)
     count = len(steps)
     wall, cpu = now.max(axis=0) / count, noise.used(now).mean(axis=0) / count
     return Replays(

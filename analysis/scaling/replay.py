@@ -24,7 +24,7 @@ def forward(
     inside: Callable[[int], Times],
     partners: Callable[[int], np.ndarray | None],
     cost: Callable[[int], Times | float] = lambda group: 0,
-    after: Callable[[Times, Times, Who], Times] = lambda now, work, ranks: now + work,
+    after: Callable[[Times, Times | float, Who], Times] = lambda now, work, ranks: now + work,
     latest: Callable[[int], Times] | None = None,
     watch: Callable[[int, Times, Times], None] | None = None,
 ) -> Times:

@@ -8,6 +8,8 @@ fitted cost to these.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from mpi4py import MPI
 
@@ -57,7 +59,7 @@ def _allreduces(ctx, label: str, n: int) -> list[Case]:
         cases.append(
             Case(
                 reducer.region,
-                lambda reducer=reducer: reducer(values),
+                partial(reducer, values),
                 parameters,
                 nbytes=reducer.nbytes,
                 traced=True,
@@ -97,12 +99,12 @@ def _exchanges(ctx) -> list[Case]:
             messages.start()
             messages.finish()
 
-        values = {"bytes": nbytes * len(neighbours), "partners": len(neighbours)}
+        parameters = {"bytes": float(nbytes * len(neighbours)), "partners": float(len(neighbours))}
         cases.append(
             Case(
                 "exchange",
                 call,
-                values,
+                parameters,
                 EXCHANGE,
                 nbytes=messages.nbytes,
                 partners=neighbours,
