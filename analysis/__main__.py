@@ -31,6 +31,7 @@ COMMANDS = (
     "inference",
     "scaling",
     "predict",
+    "score",
     "nodes",
     "export",
     "lint",
@@ -57,7 +58,7 @@ exit codes:
   0  done; for divergence: equal
   1  failure
   2  usage, or traces that cannot be used
-  3  divergence only: not equal
+  3  divergence: not equal; score: refused, or not within what was asked for
 """
 QUIET = "only verdict, tables and what is wrong: no notes, no progress"
 VERBOSE = "also, on standard error, every file that is read with its time, and with which libraries"

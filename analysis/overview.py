@@ -14,6 +14,7 @@ from analysis.inference.frames import Answers, answers
 from analysis.load.frames import Frames
 from analysis.operations import tables as operations_tables
 from analysis.operations.frames import audits
+from analysis.predict.score import Score, score
 from analysis.runs import Id, samples
 from analysis.solves import tables as solves_tables
 from analysis.solves.frames import solves
@@ -23,15 +24,17 @@ from analysis.training import tables as training_tables
 from analysis.training.frames import trainings
 from analysis.variability import pairs
 from analysis.verdict import Group, judge
+from miniapps.received.ledger import Ledger
 
 
 @dataclass(frozen=True)
 class Overview:
-    """The frames of all runs, `against` what they are compared with beside each other (None: chosen), and what several
-    sections need of them, computed once."""
+    """The frames of all runs, `against` what they are compared with beside each other (None: chosen), the `ledger` of
+    their predictions, and what several sections need of them, computed once."""
 
     frames: Frames
     against: Id | None = None
+    ledger: Ledger | None = None
 
     @cached_property
     def groups(self) -> list[Group]:
@@ -60,6 +63,11 @@ class Overview:
     def pairs(self) -> pd.DataFrame:
         """Every pair of runs that `stepped` compares."""
         return pairs(self.stepped, self.against)
+
+    @cached_property
+    def score(self) -> Score | None:
+        """The predictions of the ledger against the runs; None without a ledger."""
+        return score(self.frames, self.ledger) if self.ledger else None
 
     @cached_property
     def sums(self) -> sums_tables.Study | None:

@@ -171,6 +171,13 @@ class RunOptions:
         help="end the run when a rank is in one call for so long without progress, as where a node or its network is "
         "lost; 0: never",
     )
+    ledger: str | None = option(
+        None,
+        role="control",
+        flag="--ledger",
+        help="ledger of predictions, which is checked and whose last hash goes into the trace: so the run proves which "
+        "predictions were there before it; it is never written",
+    )
     log_level: str = option(
         "info",
         role="control",

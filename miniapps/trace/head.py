@@ -90,6 +90,13 @@ class Option(msgspec.Struct):
     of_ranks: bool = False
 
 
+class Ledger(msgspec.Struct):
+    """What the ledger of predictions held when the run began: its number of rows and the hash of the last."""
+
+    rows: Count
+    head: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
 class Head(msgspec.Struct):
     """The attributes of one rank, JSON decoded (docs/trace.md). Others are allowed, and believed in nothing."""
 
@@ -119,6 +126,7 @@ class Head(msgspec.Struct):
     promises: dict[str, Level] | UnsetType = UNSET
     partners: dict[str, list[Rank]] | UnsetType = UNSET
     messages: dict[str, list[Messages]] | UnsetType = UNSET
+    ledger: Ledger | UnsetType = UNSET
     tracer: Tracer | UnsetType = UNSET
 
 

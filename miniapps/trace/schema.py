@@ -92,7 +92,7 @@ GROWING = TABLES | NAMES
 CPU_TIME, THREAD_TIME = "cpu_time", "cpu"
 
 JSON_ATTRIBUTES = ("config", "problem_options", "method", "options", "environment", "promises", "partners", "regions",
-                   "messages", "reductions")  # fmt: skip
+                   "messages", "reductions", "ledger")  # fmt: skip
 
 
 def tables_of(schema: int = SCHEMA) -> dict[str, dict[str, str]]:
