@@ -109,7 +109,7 @@ def skeleton(path: str | os.PathLike, repeat: int = 0) -> Skeleton:
         first["size"],
         begun,
         work_of(first.get("config", {}), first.get("options", {})),
-        contributions,
+        contributions if contributions > first["size"] else 0,  # one of each rank says nothing about blocks
         listed,
         order,
         mean.reset_index(),

@@ -15,6 +15,9 @@ from analysis.predict.skeleton import Skeleton, label, shares_of, work_of
 from miniapps.trace.head import problem_hash
 
 
+MESH = "mesh.mesh"  # the factor of a method that says over which mesh of ranks a program is spread
+
+
 class Unreachable(Exception):
     """The runs given do not lead to this target; the message says why and what would."""
 
@@ -85,9 +88,9 @@ def target(
     if blocks and size > blocks:
         raise Unreachable(f"--ranks {size}: the problem has {blocks} blocks, and every rank needs one")
     method = dict(first["method"])
-    if size != program.size and (mesh := [key for key in method if key.startswith("mesh.") and method[key]]):
+    if size != program.size and (mesh := method.get(MESH)):
         raise Unreachable(
-            f"--ranks {size}: the run is of a mesh of {program.size} ranks ({mesh[0]}), and what another mesh would "
+            f"--ranks {size}: the run is of a mesh of {program.size} ranks ({mesh}), and what another mesh would "
             "compute is not modelled; record a run on that mesh"
         )
     if reduction is not None:
