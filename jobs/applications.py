@@ -10,10 +10,11 @@ from typing import Any
 
 from miniapps.received.prediction import method_hash
 from miniapps.runner import commandline, launch
-from miniapps.runner.config import Option, effective, of_role, problem_hash, stated
+from miniapps.runner.config import Option, effective, of_role, stated
 from miniapps.runner.failure import USAGE
 from miniapps.runner.options import Common
 from miniapps.system import environment
+from miniapps.trace.head import problem_hash
 
 PRINT_AND_STOP = ("-h", "--help", "--version", "--list")
 

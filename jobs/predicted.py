@@ -29,11 +29,11 @@ class Predicted:
         known = [self.by_task[task.id][0] for task in tasks if task.id in self.by_task]
         if not known:
             return "-"
-        low, middle, high = (
-            f"{1e3 * s:.3g}" for s in (known[0].interval[0], known[0].median, known[0].interval[1])
-        )
+        low, high = known[0].interval
+        span = f"{1e3 * known[0].median:.3g} ms ({1e3 * low:.3g} to {1e3 * high:.3g})"
         some = f", {len(known)} of {len(tasks)} tasks" if len(known) < len(tasks) else ""
-        return f"{middle} ms ({low} to {high}){some}"
+        clock = " of CPU time" if known[0].clock == "cpu" else ""
+        return f"{span}{clock}{some}"
 
     def document(self, task: Task) -> dict[str, Any] | None:
         """What programs are told of a task; None without a prediction."""
@@ -47,8 +47,10 @@ class Predicted:
 
 def predictions(plan: Plan, path: Path) -> Predicted:
     """What the file `path`, a ledger or with the suffix .json one prediction, predicts for the tasks of `plan`; of
-    several predictions of a task the last. Raises Refused where it is not as it was written, CampaignError where it
-    cannot be read."""
+    several predictions of a task the last, and of two clocks that of the wall.
+
+    Raises Refused where it is not as it was written, CampaignError where it cannot be read.
+    """
     known: dict[tuple, tuple[Prediction, str]] = {}
     try:
         if path.suffix == ".json":
@@ -58,7 +60,8 @@ def predictions(plan: Plan, path: Path) -> Predicted:
         else:
             ledger = read_ledger(path)
             known = {
-                row.prediction.target: (row.prediction, f"{path}, line {row.number}") for row in ledger.rows
+                row.prediction.target: (row.prediction, f"{path}, line {row.number}")
+                for row in sorted(ledger.rows, key=lambda row: row.prediction.clock == "wall")
             }
             words = f"the ledger {path} of {len(ledger.rows)} rows, the last {ledger.head[:HASH_SHOWN]}"
     except OSError as error:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from analysis.commands.answer import Answer, Bold, Shown
-from analysis.commands.choice import add_csv, add_reference, frames_of, require_directory, warn
+from analysis.commands.choice import Usage, add_csv, add_reference, frames_of, require_directory, warn
+
+if TYPE_CHECKING:  # pandas takes a moment to import
+    from analysis.headline import Headline
+    from analysis.load.frames import Frames
 
 SUMMARY = "how many results there are, and how far they lie apart"
 DETAIL = """\
 At the last step that all runs recorded: distinct results, effective number of outcomes, V_s, V_ermv, V_c and
 ULP, of runs against each other and, apart from that, against a reference. Where no difference was seen, the
-probability that can still be excluded stands beside it. With --by a summary by factor."""
+probability that can still be excluded stands beside it. With --by a summary by factor. With --transport the
+distributions of two cells: how far apart they are (W1), and at which deciles one lies above the other."""
 EXAMPLES = """\
   python -m analysis variability runs/
-  python -m analysis variability runs/ --by ordering --csv tables/"""
+  python -m analysis variability runs/ --by ordering --csv tables/
+  python -m analysis variability runs/ --transport"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +31,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by", choices=("ordering", "kernel", "ranks", "guarantee", "app"),
         help="one row for each level of this factor instead of one for each name",
+    )  # fmt: skip
+    parser.add_argument(
+        "--transport", action="store_true",
+        help="between every two cells of 20 runs or more: distance and shift function of each recorded value",
     )  # fmt: skip
     add_csv(parser)
 
@@ -37,8 +48,12 @@ def run(options: argparse.Namespace) -> Answer:
     from analysis.verdict import judge
 
     require_directory("--csv", options.csv)
+    if options.by and options.transport:
+        raise Usage("--by and --transport ask for different tables: choose one")
     frames, against = frames_of(options)
     verdict = headline(judge(frames), frames)
+    if options.transport:
+        return _transport(frames, verdict)
     compared = pairs(frames, against)
     if options.by:
         frame = by_factor(frames, options.by, against, compared)
@@ -50,3 +65,14 @@ def run(options: argparse.Namespace) -> Answer:
     warn(frames)
     shown: list[Shown] = [Bold(verdict), "", *tables]
     return Answer(frames, {name: frame, "pairs": compared}, shown, verdict=verdict)
+
+
+def _transport(frames: Frames, verdict: Headline) -> Answer:
+    from analysis.page.tables import transport_tables
+    from analysis.transport import transport
+
+    distances, shifts, notes = transport(frames)
+    warn(frames)
+    shown: list[Shown] = [Bold(verdict), "", *transport_tables(distances, shifts)]
+    tables = {"transport": distances, "shifts": shifts}
+    return Answer(frames, tables, shown, notes, verdict=verdict)

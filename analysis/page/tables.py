@@ -112,6 +112,40 @@ def factor_table(frame: pd.DataFrame, factor: str) -> tuple[str, Table]:
     return title, Table(columns[left_out:], [row[left_out:] for row in rows], columns[-8:-1])
 
 
+def transport_tables(distances: pd.DataFrame, shifts: pd.DataFrame) -> list[tuple[str, Table]]:
+    """What `transport.transport` returned: the distances, then a table of the shift function for each value whose band
+    leaves zero somewhere."""
+    columns = (
+        "from",
+        "to",
+        "name",
+        "step",
+        "runs",
+        "W1",
+        "of its deviation",
+        "p",
+        "above at deciles",
+        "below at deciles",
+    )
+    rows = [
+        (row.a, row.b, row.name, row.step, f"{row.runs_a}, {row.runs_b}", number(row.w1),
+         number(row.w1 / row.scale) if row.scale else "", number(row.p), row.above, row.below)
+        for row in distances.itertuples(index=False)
+    ]  # fmt: skip
+    tables = [("Transport from cell to cell", Table(columns, rows, columns[3:8]))]
+    telling = distances[(distances["above"] != "") | (distances["below"] != "")]
+    for row in telling.itertuples(index=False):
+        own = shifts[(shifts["a"] == row.a) & (shifts["b"] == row.b) & (shifts["name"] == row.name)]
+        texts = [
+            (f"{each.quantile:.1f}", f"{each.start:.6g}", f"{each.end:.6g}",
+             number(each.shift), number(each.low), number(each.high))
+            for each in own.itertuples(index=False)
+        ]  # fmt: skip
+        heads = ("quantile", "from", "to", "shift", "low", "high")
+        tables.append((f"Shift of {row.name}: {row.a} to {row.b}", Table(heads, texts, heads)))
+    return tables
+
+
 def region_table(medians: pd.DataFrame) -> Table:
     """What `regions.summary` returned. Group, ranks and runs are columns where there are several groups or rank
     counts."""

@@ -2,7 +2,7 @@
 
 A run counts for a row of the ledger if it has the row's app, problem, method and ranks, and if it proves that the row
 was there before it: its trace has the number of rows and the last hash of the ledger that it was started with, and the
-row is among these. Of several such rows the last one counts.
+row is among these. Of several such rows of one clock the last one counts.
 """
 
 from __future__ import annotations
@@ -110,12 +110,12 @@ def _sources(points: pd.DataFrame, ledger: Ledger) -> dict[str, str]:
 
 def _matched(
     points: pd.DataFrame, ledger: Ledger, sources: dict[str, str]
-) -> tuple[dict[str, Row], list[str], list[str]]:
-    """({run: the row that predicts it}, sentences on runs that are refused, notes)."""
+) -> tuple[dict[str, list[Row]], list[str], list[str]]:
+    """({run: the rows that predict it, one of each clock}, sentences on runs that are refused, notes)."""
     by_target: dict[tuple, list[Row]] = {}
     for row in ledger.rows:
         by_target.setdefault(row.prediction.target, []).append(row)
-    pairs: dict[str, Row] = {}
+    pairs: dict[str, list[Row]] = {}
     refused, several = [], 0
     for one in points.drop_duplicates("run").itertuples(index=False):
         rows = by_target.get((one.app, one.problem, one.method, one.size), [])
@@ -123,8 +123,8 @@ def _matched(
         if one.rows >= 0 and (why := _changed(one, ledger)):
             refused.append(f"{one.path}: {why}")
         elif before:
-            pairs[one.run] = before[-1]
-            several += len(before) > 1
+            pairs[one.run] = list({row.prediction.clock: row for row in before}.values())
+            several += len(before) > len(pairs[one.run])
         elif one.run in sources:
             continue  # what predictions were made from need none
         elif rows and one.rows < 0:
@@ -165,18 +165,17 @@ def _changed(one: Any, ledger: Ledger) -> str:
 
 
 def _samples(
-    pairs: dict[str, Row], points: pd.DataFrame, sources: dict[str, str]
+    pairs: dict[str, list[Row]], points: pd.DataFrame, sources: dict[str, str]
 ) -> tuple[pd.DataFrame, list[str]]:
     """The rows of `Score.samples`, and notes on runs without the times that were predicted."""
     rows, notes = [], []
-    for one in points[points["run"].isin(pairs)].itertuples(index=False):
-        row = pairs[one.run]
+    predicted = points[points["run"].isin(pairs)]
+    for one, row in ((own, row) for own in predicted.itertuples(index=False) for row in pairs[own.run]):
         prediction = row.prediction
         seconds = float(getattr(one, _column(prediction)))
         if not seconds > 0:
-            notes.append(
-                f"{label((one.run, one.repeat))}: recorded no CPU time of its threads, which line {row.number} predicts"
-            )
+            which = label((one.run, one.repeat))
+            notes.append(f"{which}: recorded no CPU time of its threads, which line {row.number} predicts")
             continue
         low, high = prediction.interval
         rows.append(

@@ -30,7 +30,7 @@ DECKS = {
 
 def steps(name: str, ranks: int, options) -> dict:
     """What one launch measured."""
-    words = [name, DECKS[name], str(options.rounds), f"data={ranks}:batch"]
+    words = [name, DECKS[name], str(options.rounds), f"data={ranks}:batch", "--quiet"]
     command = [*mpirun(), "-n", str(ranks), sys.executable, "-m", "benchmarks.apps.partition_steps", *words]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}

@@ -3,14 +3,15 @@
 mpirun -n P python -m benchmarks.apps.partition_steps MODEL SIZES ROUNDS MESH
 """
 
+import argparse
 import json
-import sys
 import time
 from math import prod
 
 import torch
 from mpi4py import MPI
 
+from benchmarks.harness.results import add_quiet
 from benchmarks.harness.turns import in_turn
 from kernels.contract import matmul
 from miniapps.partition.export import export
@@ -43,7 +44,7 @@ def flops(graph: Graph) -> int:
     return total
 
 
-def main(name: str, sizes: str, rounds: str, mesh: str) -> None:
+def main(name: str, sizes: str, rounds: int, mesh: str, quiet: bool) -> None:
     """Measure, on all ranks."""
     comm = MPI.COMM_WORLD
     torch.set_num_threads(1)
@@ -84,7 +85,7 @@ def main(name: str, sizes: str, rounds: str, mesh: str) -> None:
 
     a, b = torch.randn(512, 512), torch.randn(512, 512)
     ways["product"] = lambda: matmul(a, b)
-    found = in_turn({way: measured(call) for way, call in ways.items()}, int(rounds), quiet=True)
+    found = in_turn({way: measured(call) for way, call in ways.items()}, rounds, quiet or comm.rank > 0)
     program = programs["layout"]
     if comm.rank == 0:
         product = min(cpu for cpu, _ in found.pop("product"))
@@ -107,4 +108,10 @@ def main(name: str, sizes: str, rounds: str, mesh: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.apps.partition_steps", description=__doc__)
+    parser.add_argument("name", metavar="MODEL")
+    parser.add_argument("sizes", metavar="SIZES", help="of its deck: width=256,layers=2")
+    parser.add_argument("rounds", type=int, metavar="ROUNDS")
+    parser.add_argument("mesh", metavar="MESH", help="data=2:batch")
+    add_quiet(parser)
+    main(**vars(parser.parse_args()))

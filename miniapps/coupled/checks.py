@@ -40,8 +40,16 @@ def verify(model) -> list[Check]:
 
 
 def _finite(model) -> Check:
-    finite = math.isfinite(model.energy) and math.isfinite(model.enstrophy)
-    return Check("finite", finite, f"energy {model.energy:g}, enstrophy {model.enstrophy:g}")
+    wrong = [
+        f"energy {member.energy:g}, enstrophy {member.enstrophy:g}"
+        + f" of member {member.number}" * (len(model.members) > 1)
+        for member in model.members
+        if not (math.isfinite(member.energy) and math.isfinite(member.enstrophy))
+    ]
+    first = model.members[0]
+    return Check(
+        "finite", not wrong, ", ".join(wrong) or f"energy {first.energy:g}, enstrophy {first.enstrophy:g}"
+    )
 
 
 def decaying_error(model) -> float:

@@ -32,8 +32,9 @@ def parameters(channels: int) -> int:
     return sum(math.prod(shape) for shape in shapes(channels))
 
 
-def make_surrogate(config, options, xp=np):
-    """The network, if the closure is one that has it, on the device of the fields; imports torch only then.
+def make_surrogate(config, options, seed: int, xp=np):
+    """The network, if the closure is one that has it, its weights drawn by `seed`, on the device of the fields; imports
+    torch only then.
 
     Raises UsageError without torch, or with one that cannot compute on that device.
     """
@@ -58,7 +59,7 @@ def make_surrogate(config, options, xp=np):
         closure.limit,
         closure.scale,
         closure.learning_rate,
-        options.seed,
+        seed,
         batch,
         network_device(xp),
         repeatable=meets(options.policy.kernel, "run"),

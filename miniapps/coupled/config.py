@@ -51,6 +51,14 @@ class Flow:
     amplitude: float = option(
         4.0, help="root mean square of the initial vorticity", unit="1/time", minimum=0.0, maximum=HUGE
     )
+    ensemble: int = option(
+        1,
+        help="flows side by side, of the seeds SEED, SEED + 1, ...: each has the bits that it has alone",
+        flag="--ensemble",
+        minimum=1,
+        maximum=4096,
+        effect="size",
+    )
 
 
 @dataclass

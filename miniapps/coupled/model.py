@@ -1,5 +1,6 @@
 """The time loop: closure, Runge-Kutta stages, a Poisson solve at each, and what is recorded of a step."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import inf, isfinite, pi, sqrt
 from typing import Any
@@ -11,7 +12,7 @@ from kernels import stencil
 from kernels.allreduce.execution.reducer import require_same_bits
 from miniapps.coupled import flow
 from miniapps.coupled.chunks import by_chunks
-from miniapps.coupled.closure import Closure, make_surrogate
+from miniapps.coupled.closure import Closure, make_surrogate, parameters
 from miniapps.coupled.flow import view
 from miniapps.coupled.initial import vorticity
 from miniapps.coupled.multigrid import v_cycle
@@ -43,8 +44,25 @@ class Record:
     closure_errors: list[tuple[int, float]] = field(default_factory=list)
 
 
+@dataclass
+class Member:
+    """One flow of an ensemble on this rank: what `--seed SEED` alone starts, step by step the same bits."""
+
+    number: int
+    seed: int
+    state: State
+    surrogate: Any
+    closure: Closure
+    energy: float = 0.0
+    enstrophy: float = 0.0
+
+
 class Model:
-    """The flow on this rank. Collective to make; `free()` it at the end."""
+    """The flows on this rank, `member` the one that is advanced. Collective to make; `free()` it at the end.
+
+    Members are one more axis of blocks: block b of member m is recorded as m blocks.count + b. Every rank has the same
+    blocks of each member, whose reductions come one member after the other: so the bits of a member depend on no other.
+    """
 
     def __init__(self, ctx):
         config, options = ctx.config, ctx.options
@@ -57,7 +75,6 @@ class Model:
         self.h = 2.0 * pi / grid.nx
         self.kernels = kernels = stencil.backend("native" if options.device == "cpu" else "cupy")
         self.xp = xp = kernels.xp
-        self.state = State.at_rest(blocks, xp)
         self.force = xp.asarray(flow.kolmogorov(blocks, config.flow.wavenumber, config.flow.forcing))
         self.record = Record()
         kinds = dict(
@@ -88,25 +105,44 @@ class Model:
         self.budget = dots("budget", 5)
         # Maxima, which have no order: the library's are as good as any.
         self._maxima = ctx.reducer("dt", (2,), by=("library", "working"), operation="max", watched=False)
-        self.surrogate = make_surrogate(config, options, xp)
         gradients = errors = None
         if config.closure.kind == "online":
-            shape = self.surrogate.parameters().shape
-            gradients = ctx.reducer("gradients", shape, "float32", blocks=blocks.own)
+            gradients = ctx.reducer(
+                "gradients", (parameters(config.closure.channels),), "float32", blocks=blocks.own
+            )
             errors = dots("closure_error", 2)
-        self.closure = Closure(
-            config, blocks, self.h, self.surrogate, gradients, errors, self._require_same, xp
-        )
-        self.energy = self.enstrophy = 0.0
+        self.members = []
+        for number in range(config.flow.ensemble):
+            seed = ctx.seed + number
+            surrogate = make_surrogate(config, options, seed, xp)
+            closure = Closure(config, blocks, self.h, surrogate, gradients, errors, self._require_same, xp)
+            self.members.append(Member(number, seed, State.at_rest(blocks, xp), surrogate, closure))
+        self.member = self.members[0]
+
+    @property
+    def state(self) -> State:
+        """Of the member that is advanced."""
+        return self.member.state
+
+    @property
+    def own(self) -> np.ndarray:
+        """The numbers by which the blocks of this member on this rank are recorded: int64 (own blocks,)."""
+        return self.blocks.own + self.member.number * self.blocks.count
+
+    def each(self) -> Iterator[Member]:
+        """Every member, while it is the one that is advanced."""
+        for member in self.members:
+            self.member = member
+            yield member
 
     def start(self) -> None:
         """Initial vorticity and its streamfunction."""
-        flow_config = self.config.flow
+        flow_config, first = self.config.flow, self.member.number * self.blocks.count
         initial = vorticity(
-            flow_config.initial, self.blocks, flow_config.amplitude, flow_config.wavenumber, self.ctx.seed,
-            self.ctx.other_seeds(self.blocks.own),
+            flow_config.initial, self.blocks, flow_config.amplitude, flow_config.wavenumber, self.member.seed,
+            {number - first: seed + self.member.number for number, seed in self.ctx.other_seeds(self.own).items()},
         )  # fmt: skip
-        self.tracer.fingerprints(INPUT + "vorticity", self.blocks.own, initial)
+        self.tracer.fingerprints(INPUT + "vorticity", self.own, initial)
         put(view(self.state.zeta, HALO), initial)
         self._solve_streamfunction()
 
@@ -117,8 +153,9 @@ class Model:
 
     def peek(self, block: int):
         """Writable vorticity of an owned block, else None: where faults strike."""
-        k = self.blocks.local(block)
-        return None if k is None else view(self.state.zeta, HALO)[k]
+        number, block = divmod(block, self.blocks.count)
+        k = self.blocks.local(block) if number < len(self.members) else None
+        return None if k is None else view(self.members[number].state.zeta, HALO)[k]
 
     def advance(self, step: int) -> None:
         """One time step, recorded: the state that enters it, and what became of it."""
@@ -128,16 +165,17 @@ class Model:
         self.fill_wide(state.zeta)
         self.fill_wide(state.psi)
         start = clock()
-        eddy = self.closure.viscosity(step, state)
+        eddy = self.member.closure.viscosity(step, state)
         self._settle()
         tracer.event(self.name["closure"], start)
         if self.watch is not None and eddy is not None:
-            self.watch.kernel("closure", self.blocks.own, eddy)
+            self.watch.kernel("closure", self.own, eddy)
         dt = self._time_step(step, eddy)
         powers = self._runge_kutta(dt, eddy)
-        before, scale = self.energy, dt * sqrt(max(self.enstrophy, 0.0)) * self.energy
+        member = self.member
+        before, scale = member.energy, dt * sqrt(max(member.enstrophy, 0.0)) * member.energy
         power = self._reduce_budget(powers)
-        leak = abs(self.energy - before - dt * power) / scale if scale > 0.0 else 0.0
+        leak = abs(member.energy - before - dt * power) / scale if scale > 0.0 else 0.0
         self.record.worst_budget = max(self.record.worst_budget, leak)
         state.time, state.last_dt, state.step = state.time + dt, dt, step
         self._trace_step(dt, leak)
@@ -219,7 +257,7 @@ class Model:
         self._settle()
         self.tracer.event(self.name["rhs"], start)
         if self.watch is not None:
-            self.watch.kernel("rhs", self.blocks.own, rate)
+            self.watch.kernel("rhs", self.own, rate)
         return rate
 
     def _solve_streamfunction(self) -> None:
@@ -230,7 +268,7 @@ class Model:
         record = self.record
         record.iterations.append(end.iterations)
         if self.ctx.rank == 0:
-            self.tracer.value("cg_iterations", end.iterations)
+            self._value("cg_iterations", end.iterations)
         record.failed_solves += not end.converged
         record.worst_residual = max(record.worst_residual, end.residual if isfinite(end.residual) else inf)
 
@@ -244,7 +282,7 @@ class Model:
         for k, pair in enumerate(pairs):
             self.budget.put(k, *pair)
         sums = self.budget.total().tolist()
-        self.energy, self.enstrophy = -0.5 * cell * sums[0], cell * sums[1] / area
+        self.member.energy, self.member.enstrophy = -0.5 * cell * sums[0], cell * sums[1] / area
         return -cell * sum(weight * s for weight, s in zip(QUADRATURE, sums[2:], strict=True))
 
     # ---- what is recorded
@@ -255,34 +293,43 @@ class Model:
         Before the step and not after it, so that a flipped bit is still where it struck: one Poisson solve later it
         is everywhere.
         """
-        tracer, state, own = self.tracer, self.state, self.blocks.own
+        tracer, state, own = self.tracer, self.state, self.own
         start = tracer.clock()
         zeta, psi = host(view(state.zeta, HALO)), host(view(state.psi, HALO))
         tracer.fingerprints("vorticity", own, zeta)
         tracer.fingerprints("streamfunction", own, psi)
         tracer.values("sample", own, np.ascontiguousarray(zeta[:, 0, 0]))
         if self.ctx.rank == 0:
-            tracer.value("energy", self.energy)
-            tracer.value("enstrophy", self.enstrophy)
+            self._value("energy", self.member.energy)
+            self._value("enstrophy", self.member.enstrophy)
         tracer.event(self.name["record"], start)
 
     def _watch_state(self) -> None:
         """Record what a step leaves, for those who ask what happened to it before the next."""
         if self.watch is not None:
             for name, field in (("vorticity", self.state.zeta), ("streamfunction", self.state.psi)):
-                self.watch.record(LEFT + name, self.blocks.own, view(field, HALO))
+                self.watch.record(LEFT + name, self.own, view(field, HALO))
 
     def _trace_step(self, dt: float, leak: float) -> None:
-        closure_error = self.closure.error
+        closure_error = self.member.closure.error
         if closure_error is not None:
             self.record.closure_errors.append((self.state.step, closure_error))
         if self.ctx.rank:
             return
-        self.tracer.value("dt", dt)
-        self.tracer.value("budget", leak)
+        self._value("dt", dt)
+        self._value("budget", leak)
         if closure_error is not None:
-            self.tracer.value("closure_error", closure_error)
-            self.tracer.fingerprints("weights", [-1], self.surrogate.parameters()[np.newaxis])
+            self._value("closure_error", closure_error)
+            weights = self.member.surrogate.parameters()
+            self.tracer.fingerprints("weights", [self._whole], weights[np.newaxis])
+
+    @property
+    def _whole(self) -> int:
+        """The block by which what belongs to the whole of this member is recorded: -1 where there is one."""
+        return self.member.number if len(self.members) > 1 else -1
+
+    def _value(self, name: str, value: float) -> None:
+        self.tracer.value(name, value, self._whole)
 
     def _settle(self) -> None:
         """On a GPU, wait for the work of a region: what is only queued would count towards the next that waits."""
@@ -322,6 +369,8 @@ class Model:
         where = "streamfunction or closure"
         if first < self.blocks.count:
             where = f"vorticity of block {first} (rank {self.blocks.owner[first]})"
+        if len(self.members) > 1:
+            where = f"member {self.member.number}: {where}"
         raise RunError(
             f"step {step}: {where} is not finite; the trace holds every step before. If no fault was injected, the "
             "step is too long: lower time.cfl, or raise flow.viscosity"

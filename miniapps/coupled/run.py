@@ -8,7 +8,7 @@ from miniapps.coupled.flow import view
 from miniapps.coupled.model import Model
 from miniapps.coupled.physics import HALO
 from miniapps.coupled.restart import load_checkpoint, load_weights
-from miniapps.coupled.state import state_fingerprint
+from miniapps.coupled.state import state_fingerprint, together
 from miniapps.layout import fields
 from miniapps.runner.outcome import Outcome
 
@@ -21,34 +21,38 @@ def run(ctx) -> Outcome:
     begin = time.perf_counter()
     for step in range(first, last + 1):
         ctx.begin_step(step, last, model.peek)
-        model.advance(step)
+        for _ in model.each():
+            model.advance(step)
         _write_files(model, step)
     wall = time.perf_counter() - begin
     ctx.end_steps(last + 1)
-    model.trace_state()
-    weights = model.surrogate.parameters() if model.surrogate is not None else None
-    digest = state_fingerprint(model.blocks, ctx.comm, model.state, weights)
-    outcome = Outcome(_figures(model, last + 1 - first, wall), verify(model), digest)
+    digests = []
+    for member in model.each():
+        model.trace_state()
+        weights = member.surrogate.parameters() if member.surrogate is not None else None
+        digests.append(state_fingerprint(model.blocks, ctx.comm, member.state, weights))
+    outcome = Outcome(_figures(model, last + 1 - first, wall), verify(model), together(digests))
     model.free()  # not in a `finally`: it takes all ranks, and a rank that fails is alone
     return outcome
 
 
 def _start(model: Model) -> None:
     ctx, config = model.ctx, model.config
-    if config.closure.weights:
-        load_weights(ctx, model.surrogate)
-    if config.output.restart:
-        load_checkpoint(ctx, model.blocks, model.state, model.surrogate)
-    else:
-        model.start()
-    model.measure()
+    for member in model.each():
+        if config.closure.weights:
+            load_weights(ctx, member.surrogate)
+        if config.output.restart:
+            load_checkpoint(ctx, model.blocks, member.state, member.surrogate)
+        else:
+            model.start()
+        model.measure()
 
 
 def _write_files(model: Model, step: int) -> None:
     output, ctx = model.config.output, model.ctx
     start = ctx.tracer.clock()
     if output.checkpoint_every and step % output.checkpoint_every == 0:
-        save_checkpoint(ctx, model.blocks, model.state, model.surrogate)
+        save_checkpoint(ctx, model.blocks, model.state, model.member.surrogate)
         ctx.tracer.event(model.name["checkpoint"], start)
     if output.snapshot_every and step % output.snapshot_every == 0:
         whole = {
@@ -63,13 +67,15 @@ def _write_files(model: Model, step: int) -> None:
 
 
 def _figures(model: Model, steps: int, wall: float) -> dict[str, tuple[float, str]]:
-    points = model.config.grid.nx * model.config.grid.ny
+    points, members = model.config.grid.nx * model.config.grid.ny, len(model.members)
     iterations = model.record.iterations
     figures = {
         "steps": (wall / max(steps, 1), "s/step"),
-        "updates": (1e-6 * points * steps / wall if steps else 0.0, "Mpoint/s"),
+        "updates": (1e-6 * members * points * steps / wall if steps else 0.0, "Mpoint/s"),
         "cg_iterations": (sum(iterations) / max(len(iterations), 1), "per solve"),
     }
+    if members > 1:
+        figures["members"] = (members * steps / wall if steps else 0.0, "member step/s")
     if model.record.closure_errors:
         figures["closure_error"] = (model.record.closure_errors[-1][1], "relative")
     return figures

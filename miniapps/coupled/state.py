@@ -59,11 +59,18 @@ def combined(parts: Iterable[bytes], weights: np.ndarray | None) -> str:
     return hasher.hexdigest()
 
 
+def together(digests: list[str]) -> str:
+    """The fingerprint of an ensemble from those of its members; that of a single flow is its own."""
+    if len(digests) == 1:
+        return digests[0]
+    return hashlib.blake2b("".join(digests).encode(), digest_size=16).hexdigest()
+
+
 def problem_of(config) -> dict:
     """The options that a run and the checkpoint that it continues from must share, flat."""
     sections = asdict(config)
     kept = {s: sections[s] for s in ("grid", "flow", "time", "poisson", "closure")}
     flat = {f"{s}.{name}": value for s, options in kept.items() for name, value in options.items()}
-    for free in ("time.steps", "time.until", "closure.batch", "closure.weights"):
+    for free in ("time.steps", "time.until", "closure.batch", "closure.weights", "flow.ensemble"):
         del flat[free]
     return flat

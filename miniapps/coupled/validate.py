@@ -34,6 +34,8 @@ def validate(config, options, size: int) -> None:
             f"--closure {closure.kind} needs torch, which is not installed; pip install torch, or "
             "choose --closure physics or none"
         )
+    if config.flow.ensemble > 1:
+        _ensemble(config)
     inference_variant(config, options)
     if closure.kind in NETWORKS and options.device == "cuda":
         network_device(stencil.backend("cupy").xp)
@@ -54,6 +56,25 @@ def validate(config, options, size: int) -> None:
         verify_weights(config)
 
 
+def _ensemble(config) -> None:
+    count, output = config.flow.ensemble, config.output
+    if config.flow.initial != "random" and config.closure.kind not in NETWORKS:
+        raise UsageError(
+            f"--ensemble {count}: all members would be equal, since flow.initial = {config.flow.initial} and closure "
+            f"{config.closure.kind} draw nothing by their seeds; choose --set flow.initial=random"
+        )
+    files = {
+        "--checkpoint-every": output.checkpoint_every,
+        "--restart": output.restart,
+        "--snapshot-every": output.snapshot_every,
+    }
+    if asked := [name for name, value in files.items() if value]:
+        raise UsageError(
+            f"--ensemble {count} with {asked[0]}: files hold one flow; a member has the bits of a run of its own with "
+            "--seed SEED + member, so run that one alone"
+        )
+
+
 # Bytes of memory, as measured at the peak: of a point, of one in a block with its halo, of a point and channel of the
 # network where it computes many blocks at once, of a block in the lists that every rank keeps, of a point of the
 # coarsest grid, which every rank holds whole.
@@ -66,6 +87,7 @@ def memory(config, options, size: int) -> Need:
     points = grid.bx * grid.by
     count = (grid.nx // grid.bx) * (grid.ny // grid.by)
     each = POINT * points + PADDED * (grid.bx + 2 * HALO) * (grid.by + 2 * HALO)
+    each *= config.flow.ensemble  # more than it takes: what helps a solve is there once
     network = CHANNEL * closure.channels * points if closure.kind in NETWORKS else 0
     if closure_batch(config, options) == "rank":
         each, network = each + network, 0

@@ -119,7 +119,8 @@ def lock(file: BinaryIO, how: int, path: str) -> None:
 
 
 def _rows(file: BinaryIO, where: str) -> Iterator[Row]:
-    head, seen, number = START, {}, 0
+    seen: dict[str, int] = {}
+    head, number = START, 0
     while line := file.readline(LINE_MOST + 1):
         number += 1
         row = _row(line, number, f"{where}: line {number}")

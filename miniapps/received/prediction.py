@@ -18,7 +18,6 @@ from miniapps.received import records
 from miniapps.received.regular import read_bytes
 from miniapps.received.text import printable
 
-SCHEMA = 1  # of a prediction; a field that goes or means something else counts it up
 PERCENTS = (5, 10, 25, 50, 75, 90, 95)  # of the quantiles, in their order
 MOST = 2**20  # bytes of one prediction as JSON
 RANKS_MOST = 2**24
@@ -59,7 +58,7 @@ class Prediction:
     calibration: Annotated[str, Meta(pattern="^([0-9a-f]{64})?$")] = ""
     extrapolated: tuple[Text, ...] = ()
     remarks: tuple[Text, ...] = ()
-    schema: Literal[1] = SCHEMA
+    schema: Literal[1] = 1  # counted up when a field goes or means something else
 
     def __post_init__(self) -> None:
         if not all(math.isfinite(q) and 0 < q <= LONGEST_S for q in self.quantiles):

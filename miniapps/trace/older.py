@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from miniapps.trace.records import PASSING
+from miniapps.trace.records import NODE, PASSING
 from miniapps.trace.schema import COLLECTIVE, COMPUTE, EXCHANGE, FILE, NOT_IN_3, OTHER, TABLES, WAIT
 
 # What older names of orderings and accumulations are called today: (ordering, accumulation).
@@ -26,7 +26,7 @@ OF_CONFIG = {"run.check_ranks": "cost", "problem.matrix": "source", "problem.rig
              "grid.points_per_rank": "source", "output.restart": "restart", "grid.nx": "size", "grid.ny": "size",
              "grid.nz": "size", "problem.sizes": "size", "problem.arrays": "size"}  # fmt: skip
 RECORDS = {
-    "run.record": [f"fingerprints:{prefix}*" for prefix in PASSING],
+    "run.record": [f"fingerprints:{prefix}*" for prefix in (*PASSING, NODE)],
     "record.every": ["fingerprints:*"],
     "record.true_every": ["values:true_residual"],
     "record.error": ["values:error"],

@@ -75,6 +75,19 @@ def write_all(root):
     solver_run(root / "exported")
     write_study(root / "predicted")
     write_over_nodes(root / "nodes", ["n1", "n1", "n2"])
+    for ordering, element in (("arrival", 0.0), ("ring", 1.0)):
+        write_run(
+            root / f"spread/{ordering}", 1, ordering=ordering, steps=1, repeats=20, change=spread(element)
+        )
+
+
+def spread(element):
+    """A first element that is `element` more than it was, and another in each repeat."""
+
+    def change(repeat, step, field):
+        field[0, 0] += element + np.sin(repeat)
+
+    return change
 
 
 def command_lines(root, out):
@@ -83,6 +96,7 @@ def command_lines(root, out):
         "report": ["report", root / "pair", "-o", out / "report.html"],
         "variability": ["variability", root / "grown"],
         "variability --by": ["variability", root / "grown", "--by", "ordering"],
+        "variability --transport": ["variability", root / "spread", "--transport"],
         "divergence": ["divergence", root / "pair/a", root / "pair/b", root / "pair/c"],
         "growth": ["growth", root / "grown"],
         "components": ["components", root / "grown"],

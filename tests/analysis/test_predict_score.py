@@ -183,8 +183,11 @@ def test_simple_predictions_are_made_from_the_same_runs(study):
 
 def test_cpu_times_are_scored_as_cpu_times(tmp_path, empty):
     append(empty, predicted(50, clock="cpu"))
+    append(empty, predicted(100))
     runs = [write_steps(tmp_path / f"r{i}", [100 + i], ledger=empty) for i in range(2)]
-    assert scored(empty, *runs).targets["measured_s"].tolist() == pytest.approx([0.05025])
+    targets = scored(empty, *runs).targets
+    assert targets["clock"].tolist() == ["cpu", "wall"]
+    assert targets["measured_s"].tolist() == pytest.approx([0.05025, 0.1005])
 
 
 def test_the_floor_is_the_middle_distance_of_two_runs():

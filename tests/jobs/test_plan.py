@@ -1,5 +1,6 @@
 """Tasks are the product of what a campaign names, in a seeded order, and their cost is known before."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -151,16 +152,20 @@ def test_a_plan_shows_what_was_predicted_and_where_that_stands(tmp_path):
     )
     app, problem, method, ranks = applications.target(task.app, task.arguments, task.ranks)
     prediction = predicted(50, ranks, app=app, problem=problem, method=method)
-    ledger = write_ledger(tmp_path / "ledger.jsonl", predicted(7), prediction)
+    ledger = write_ledger(
+        tmp_path / "ledger.jsonl", predicted(7), prediction, replace(prediction, clock="cpu")
+    )
     known = predictions(workload, ledger)
     text = plan_text(workload, standings, predicted=known)
     assert "50 ms (46 to 54), 1 of 2 tasks" in text
-    assert f"of 1 of 4 tasks; from the ledger {ledger} of 2 rows, the last " in text and "by test 1" in text
+    assert f"of 1 of 4 tasks; from the ledger {ledger} of 3 rows, the last " in text and "by test 1" in text
     told = {each["id"]: each["predicted"] for each in plan_document(workload, standings, known)["tasks"]}
     assert [name for name, each in told.items() if each] == [task.id]
     assert told[task.id]["source"] == f"{ledger}, line 2" and told[task.id]["median_s"] == 0.05
     (tmp_path / "one.json").write_text(prediction.to_json())
     assert predictions(workload, tmp_path / "one.json").of([task]) == "50 ms (46 to 54)"
+    (tmp_path / "one.json").write_text(replace(prediction, clock="cpu").to_json())
+    assert predictions(workload, tmp_path / "one.json").of([task]) == "50 ms (46 to 54) of CPU time"
     assert "predicted" not in plan_text(workload, standings)
 
 

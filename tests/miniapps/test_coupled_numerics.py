@@ -40,10 +40,13 @@ def test_energy_and_enstrophy_of_the_inviscid_limit_are_conserved_to_the_order_o
     for steps in (16, 32, 64):
         settings = {**UNFORCED, **square(32), "flow.viscosity": 0.0, "time.dt": 0.8 / steps}
         with model(tmp_path, {**settings, "poisson.tolerance": 1e-12}) as simulation:
-            energy, enstrophy = simulation.energy, simulation.enstrophy
+            energy, enstrophy = simulation.member.energy, simulation.member.enstrophy
             advance(simulation, steps)
             drifts.append(
-                (abs(simulation.energy / energy - 1.0), abs(simulation.enstrophy / enstrophy - 1.0))
+                (
+                    abs(simulation.member.energy / energy - 1.0),
+                    abs(simulation.member.enstrophy / enstrophy - 1.0),
+                )
             )
     orders = np.log2(np.array(drifts[:-1]) / np.array(drifts[1:]))
     assert (orders > 2.7).all(), (drifts, orders)
@@ -110,7 +113,7 @@ def test_the_surrogate_learns_the_physics_while_the_flow_runs(tmp_path):
         advance(simulation, 120)
         simulation.fill_wide(simulation.state.zeta)
         simulation.fill_wide(simulation.state.psi)
-        coefficient, magnitude = simulation.closure._physics(simulation.state)
+        coefficient, magnitude = simulation.member.closure._physics(simulation.state)
         inner = (slice(None), slice(1, -1), slice(1, -1))
         physics, strain = (coefficient * magnitude)[inner], magnitude[inner]
         constant = np.sum(physics * strain) / np.sum(strain * strain)
@@ -124,4 +127,4 @@ def test_the_energy_budget_closes_for_every_closure(tmp_path, closure):
     with model(tmp_path, {**square(64), "closure.kind": closure, "closure.every": 2}) as simulation:
         advance(simulation, 10)
         assert simulation.record.worst_budget < 1e-5 and simulation.record.failed_solves == 0
-        assert np.isfinite(simulation.energy) and simulation.energy > 0.0
+        assert np.isfinite(simulation.member.energy) and simulation.member.energy > 0.0
