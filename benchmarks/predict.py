@@ -8,9 +8,10 @@
 | shapes | products and convolutions of shapes that were not measured |
 | speed | 200 replays of 64 ranks with 1,000 waits per step |
 
-Before each round all cores spin for 50 ms; a round begins when they got 95 % of them, or after `--patience`, and is then
-marked as busy. The error is exp(mean |ln(measured / median)|) - 1; its floor is what two repeats of one run have. Without a
-floor of 10 % or less an error means nothing, and the verdict is "not testable". Models are fitted on one rank alone.
+Before each round all cores spin for 50 ms; a round begins when they got 95 % of them, or after `--patience`, and is
+then marked as busy. The error is exp(mean |ln(measured / median)|) - 1; its floor is what two repeats of one run have.
+Without a floor of 10 % or less an error means nothing, and the verdict is "not testable". Models are fitted on one rank
+alone.
 """
 
 from __future__ import annotations
@@ -128,8 +129,17 @@ def one_round(scratch: Path, ledger: Path, families, budget: float, repeats: int
         for clock in CLOCKS:
             for options in asked:
                 ranks = ",".join(map(str, RANKS if options[:1] != ["--ordering"] else RANKS[1:]))
-                start(["analysis", "predict", *sources, "--calibration", calibration, "--ranks", ranks, "--clock", clock,
-                       "--ledger", str(ledger), *options])  # fmt: skip
+                how = [
+                    "--calibration",
+                    calibration,
+                    "--ranks",
+                    ranks,
+                    "--clock",
+                    clock,
+                    "--ledger",
+                    str(ledger),
+                ]
+                start(["analysis", "predict", *sources, *how, *options])
         for ranks in RANKS:
             run(f"{family.name} on {ranks}", family, ranks, (), *recorded)
             run(f"{family.name} half on {ranks}", family, ranks, family.half, *recorded)

@@ -14,7 +14,6 @@ from analysis.predict.prediction import method_hash
 from analysis.predict.skeleton import Skeleton, label, shares_of, work_of
 from miniapps.trace.head import problem_hash
 
-
 MESH = "mesh.mesh"  # the factor of a method that says over which mesh of ranks a program is spread
 
 
