@@ -17,6 +17,7 @@ bandwidth, with m = 2 (p - 1)/p of an all-reduce and (p - 1)/p of what gathers o
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,14 +30,17 @@ from miniapps.trace.head import label_of
 COUNTS = ("messages", "bytes", "additions")
 LIBRARY = "library"
 MOST_EXPONENT = 50.0
+SAME = 1.1  # of a time, within which another is as long
 
 
 @dataclass(frozen=True)
 class Zones:
-    """Seconds of the library's all-reduces of n bytes: `latency`; log10 of the bandwidth from `low` to `high` around 2
-    ** `middle` bytes, by `steepness`."""
+    """Seconds of the library's all-reduces: `latency` up to `short` bytes; log10 of the bandwidth from `low` to `high`
+    around 2 ** `middle` bytes, by `steepness`, up to `long` bytes, and `high` beyond."""
 
     latency: float
+    short: float
+    long: float
     low: float
     high: float
     middle: float
@@ -45,9 +49,9 @@ class Zones:
     def seconds(self, nbytes: np.ndarray) -> np.ndarray:
         """Of messages that carry so many bytes over the bus, m(p) included."""
         n = np.maximum(np.asarray(nbytes, float), 1.0)
-        return np.maximum(
-            self.latency, n / 10.0 ** _sigmoid(np.log2(n), self.low, self.high, self.middle, self.steepness)
-        )
+        width = _sigmoid(np.log2(n), self.low, self.high, self.middle, self.steepness)
+        between = np.maximum(self.latency, n / 10.0 ** np.where(n > self.long, self.high, width))
+        return np.where(n <= self.short, self.latency, between)
 
 
 def _sigmoid(x, low, high, middle, steepness):
@@ -56,21 +60,24 @@ def _sigmoid(x, low, high, middle, steepness):
 
 
 def zones(nbytes: np.ndarray, seconds: np.ndarray) -> Zones:
-    """The three zones through measured times (n,), by ascending bytes over the bus."""
+    """The three zones through measured times (n,), by ascending bytes over the bus: the first ends with the last
+    message that takes no longer than the shortest, within SAME; the third begins with the longest."""
     nbytes, seconds = np.asarray(nbytes, float), np.maximum(np.asarray(seconds, float), 1e-9)
-    latency, width = float(seconds[0]), np.log10(nbytes / seconds)
-    high, low = float(width.max()), float(width.min())
-    x = np.log2(nbytes)
-    middle, steepness = float(np.interp(0.5 * (low + high), np.sort(width), x)), 1.0
-    if len(x) >= 3 and high > low:
-        try:
-            bounds = ([x[0] - 5, 0.05], [x[-1] + 5, 10.0])
+    latency, width, x = float(seconds[0]), np.log10(nbytes / seconds), np.log2(nbytes)
+    first = int(np.flatnonzero(seconds <= SAME * latency)[-1])
+    low, high = float(width[first]), float(width[first:].max())
+    middle, steepness = float(np.mean(x[[first, -1]])), 1.0
+    if len(x) - first >= 3 and high > low:
+        bounds = ([x[first] - 5, 0.05], [x[-1] + 5, 10.0])
+        with contextlib.suppress(RuntimeError):  # what it began with will do
             (middle, steepness), _ = curve_fit(
-                lambda at, m, k: _sigmoid(at, low, high, m, k), x, width, (middle, steepness), bounds=bounds
+                lambda at, m, k: _sigmoid(at, low, high, m, k),
+                x[first:],
+                width[first:],
+                (middle, steepness),
+                bounds=bounds,
             )
-        except (RuntimeError, ValueError):  # what it began with will do
-            pass
-    return Zones(latency, low, high, float(middle), float(steepness))
+    return Zones(latency, float(nbytes[first]), float(nbytes[-1]), low, high, float(middle), float(steepness))
 
 
 def bus(collective: str, size: int) -> float:
