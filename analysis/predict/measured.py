@@ -106,7 +106,7 @@ def _of_run(frames: Frames, run: str, own: pd.DataFrame) -> tuple[list[tuple], l
     for trace in read_run(path, tables=["events"]):
         attributes = trace.attributes
         known.add(json.dumps(attributes.get("ledger"), sort_keys=True))
-        _require_forward(trace, path)
+        require_forward(trace, path)
         events = trace.tables["events"]
         for repeat, steps in begun.items():
             here = (events["repeat"] == repeat) & np.isin(events["step"], steps)
@@ -155,7 +155,7 @@ def _steps(frames: Frames, run: str, path: str) -> dict[int, np.ndarray]:
     return begun
 
 
-def _require_forward(trace: RankTrace, path: str) -> None:
+def require_forward(trace: RankTrace, path: str) -> None:
     """Raises TraceError where the clock of a rank ran backwards: an event ends before it starts, or before the event
     that ended before it."""
     events, rank = trace.tables["events"], trace.attributes["rank"]

@@ -19,7 +19,7 @@ import pandas as pd
 
 from analysis.load.guard import read_run
 from analysis.load.timeline import partners, timeline
-from analysis.predict.measured import hash_of_run
+from analysis.predict.measured import hash_of_run, require_forward
 from analysis.scaling.waits import BEFORE, OUTSIDE, Unmatched, Waits, waits
 from analysis.scaling.within import between
 from miniapps.trace import TraceError
@@ -140,10 +140,8 @@ def shares_of(blocks: int, size: int) -> np.ndarray:
 
 
 def _require_sound(trace, path: str | os.PathLike) -> None:
-    events, rank = trace.tables["events"], trace.attributes["rank"]
-    if len(wrong := np.flatnonzero(events["end"] < events["start"])):
-        raise TraceError(f"{path}: rank {rank}: event {wrong[0]} ends before it starts, so its clock ran backwards; do "
-                         "not trust the times of this run, and leave it out")  # fmt: skip
+    require_forward(trace, str(path))
+    rank = trace.attributes["rank"]
     used = trace.tables["usage"]["value"]
     if len(wrong := np.flatnonzero(~np.isfinite(used) | (used < 0))):
         raise TraceError(f"{path}: rank {rank}: a CPU time of {used[wrong[0]]} s; do not trust the times of this run, "
