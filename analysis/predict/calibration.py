@@ -24,14 +24,18 @@ SHARE = "noise"  # the values that are windows
 
 @dataclass(frozen=True)
 class Calibration:
-    """`cases`, a row per case: `region`, `seconds` of a call (a low quantile of all rounds and ranks), `cpu` seconds,
-    `flops`, `nbytes`, `spread` (standard deviation of the logarithm between rounds), and every parameter, NaN where a
-    case has it not. `noise` (windows, ranks): CPU over wall time. `reductions` as the trace states them."""
+    """`delays` (n,): seconds that calls which wait for other ranks took longer than the quickest of their case, as they
+    followed each other on rank 0. `spinning`: CPU over wall time in these. `cases`, a row per case: `region`, `seconds`
+    of a call (a low quantile of all rounds and ranks), `cpu` seconds, `flops`, `nbytes`, `spread` (standard deviation
+    of the logarithm between rounds), and every parameter, NaN where a case has it not. `noise` (windows, ranks): CPU
+    over wall time. `reductions` as the trace states them."""
 
     path: str
     size: int
     cases: pd.DataFrame
     noise: np.ndarray
+    delays: np.ndarray
+    spinning: float
     reductions: Mapping[str, Mapping[str, object]]
     environment: Mapping[str, object]
     hash: str
@@ -47,10 +51,10 @@ class Calibration:
 
     @property
     def spread(self) -> float:
-        """How far the rate of a kernel lies apart between rounds: the median over cases, of the logarithm; 0 where
-        there was one round."""
+        """How far the rate of a kernel lies apart between rounds: the median over cases, of the logarithm; NaN where
+        no kernel was measured in several rounds."""
         spreads = self.cases.loc[self.cases["flops"] > 0, "spread"].dropna()
-        return float(spreads.median()) if len(spreads) else 0.0
+        return float(spreads.median()) if len(spreads) else float("nan")
 
 
 def read_calibration(path: str | os.PathLike) -> Calibration:
@@ -69,13 +73,17 @@ def read_calibration(path: str | os.PathLike) -> Calibration:
         samples, noise[head["rank"]] = _of_rank(trace)
         pieces.append(samples)
     assert first is not None
-    cases = _cases(pd.concat(pieces, ignore_index=True), path)
+    samples = pd.concat(pieces, ignore_index=True)
+    cases = _cases(samples, path)
+    delays, spinning = _delays(samples)
     shortest = min(map(len, noise.values()))
     return Calibration(
         os.fspath(path),
         first["size"],
         cases,
         np.array([noise[rank][:shortest] for rank in sorted(noise)]).T.reshape(shortest, -1),
+        delays,
+        spinning,
         first.get("reductions", {}),
         first["environment"],
         hash_of_run(path),
@@ -154,6 +162,25 @@ def _cases(samples: pd.DataFrame, path: str | os.PathLike) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+def _delays(samples: pd.DataFrame) -> tuple[np.ndarray, float]:
+    """(`delays`, `spinning`) of the calls of all ranks together; those of none are no delay, and spinning all the
+    time."""
+    together = samples[(samples["kind"] != COMPUTE) & (samples.get("ranks", 0) != 1)]
+    if together.empty:
+        return np.zeros(1), 1.0
+    mine = together[together["rank"] == 0]
+    quiet = mine.groupby(["region", "nbytes"])["seconds"].transform(
+        lambda each: each.quantile(QUIET_TOGETHER)
+    )
+    return (mine["seconds"] - quiet).clip(lower=0.0).to_numpy(), _share(together)
+
+
+def _share(together: pd.DataFrame) -> float:
+    by = together.groupby(["rank", "repeat", "step"])
+    used, walls = by["cpu"].first() * by.size(), by["seconds"].sum()
+    return float(np.clip(used.sum() / walls.sum(), 0.0, 1.0))
 
 
 def _quiet(own: pd.DataFrame) -> float:

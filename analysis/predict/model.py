@@ -13,7 +13,7 @@ import pandas as pd
 from analysis.predict.calibration import Calibration
 from analysis.predict.collectives import Collectives, Link
 from analysis.predict.kernels import SegmentCost, segment_costs
-from analysis.predict.noise import Noise, Quiet
+from analysis.predict.noise import Noise, Quiet, Waiting
 from analysis.predict.overheads import NOT_MEASURED, overheads
 from analysis.predict.prediction import Prediction, quantiles_of
 from analysis.predict.replay import Replays, Step, Wait, chosen_steps, simulate
@@ -76,8 +76,10 @@ def predict(
     chosen = steps[chosen_steps(len(steps), len(waits), size, replays)]
     program, work = _program(target, chosen.tolist(), costs, prices)
     noise = _noise(target, calibration, machine, replays, rng, work, notes)
-    spread = SPREAD if calibration is None else max(LEAST_SPREAD, calibration.spread)
-    result = simulate(program, len(steps), size, replays, noise, spread, rng)
+    spread = math.nan if calibration is None else calibration.spread
+    spread = SPREAD if math.isnan(spread) else max(LEAST_SPREAD, spread)
+    waiting = None if calibration is None else Waiting(calibration.delays, calibration.spinning)
+    result = simulate(program, len(steps), size, replays, noise, spread, rng, waiting)
     if prices is not None:
         notes.extrapolated |= prices.extrapolated
     if elsewhere:

@@ -1,4 +1,4 @@
-"""Noise: how much of a processor each rank gets, window by window, as the calibration saw it.
+"""Noise: how much of a processor each rank gets, window by window, as the calibration saw it; how late waits end.
 
 Bursts are shared by ranks and last longer than a window. So windows are drawn for all ranks together, and in runs of
 consecutive ones (moving-block bootstrap: Künsch 1989). Ranks beyond those of the calibration get windows of a rank that
@@ -7,16 +7,19 @@ it had, from other draws; that they share bursts is then lost.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import numpy as np
 
 WINDOW_S = 0.001  # as `miniapps.calibrate` records them
 RUN = 200  # consecutive windows that are drawn together
+TOGETHER, PARTS = 20, 8  # consecutive delays that are: so many, or such a part of all
 MOST = 2_000_000  # windows of all ranks and replays; time goes round in those that there are
 LEAST = 0.01  # of a processor: a rank that got nothing would never end
 
 
 class Noise:
-    """The processors of `size` ranks in `replays` replays: `after` says when work is done, `used` what it took.
+    """The processors of `size` ranks in `replays` replays: `after` says when work is done.
 
     `shares` (windows, ranks): CPU over wall time. `cores`: of the machine where it has fewer than ranks, which then
     take turns."""
@@ -43,14 +46,6 @@ class Noise:
         self._ascending = (total + self._above[..., None]).ravel()
         self._rate = np.concatenate([rate, rate[..., -1:]], axis=2).ravel()
 
-    def used(self, now: np.ndarray, ranks=slice(None)) -> np.ndarray:
-        """CPU seconds (ranks, replays) that each rank has had at the wall time `now`."""
-        rounds, within = np.divmod(now / WINDOW_S, self._windows)
-        k = within.astype(np.int64)
-        at = self._row[ranks] * (self._windows + 1) + k
-        start = self._ascending[at] - self._above[ranks]
-        return rounds * self._round[ranks] + start + (within - k) * self._rate[at] * WINDOW_S
-
     def after(self, now: np.ndarray, work, ranks=slice(None)) -> np.ndarray:
         """The wall time (ranks, replays) at which each has had `work` more CPU seconds than at `now`."""
         rounds, within = np.divmod(now / WINDOW_S, self._windows)
@@ -72,12 +67,28 @@ class Noise:
         return np.maximum(now, done)
 
 
+@dataclass(frozen=True)
+class Waiting:
+    """What waiting costs on a machine that others use, too. A rank that waits gives its processor away again and again,
+    and gets it back when the others' slices are over, which ranks that spin without a pause (`Noise`) do not see.
+
+    `delays` (n,): seconds that waits took longer than on a quiet machine, one after the other. `spinning`: CPU time
+    over wall time of a rank that waits."""
+
+    delays: np.ndarray = field(default_factory=lambda: np.zeros(1))
+    spinning: float = 1.0
+
+    def drawn(self, waits: int, replays: int, rng) -> np.ndarray:
+        """(waits, replays) delays of consecutive waits: runs of the measured ones, since bursts last longer than
+        one."""
+        together = max(TOGETHER, len(self.delays) // PARTS)
+        first = rng.integers(0, len(self.delays), (-(-waits // together) or 1, replays))
+        places = first[:, None] + np.arange(together)[None, :, None]
+        return self.delays[places.reshape(-1, replays)[:waits] % len(self.delays)]
+
+
 class Quiet:
     """Processors that each rank has for itself: as Noise, for any number of replays."""
-
-    def used(self, now: np.ndarray, ranks=slice(None)) -> np.ndarray:
-        """The same."""
-        return now
 
     def after(self, now: np.ndarray, work, ranks=slice(None)) -> np.ndarray:
         """As much later as there is work."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.predict.noise import Noise, Quiet
+from analysis.predict.noise import Noise, Quiet, Waiting
 from analysis.scaling.replay import forward
 
 MOST = 20_000_000  # waits of all steps, ranks and replays that are simulated: some seconds
@@ -67,28 +67,34 @@ def simulate(
     noise: Noise | Quiet,
     spread: float,
     rng: np.random.Generator,
+    delays: Waiting | None = None,
 ) -> Replays:
     """Replay `steps`, chosen from the `of` steps of a run. `spread`: standard deviation of the logarithm of the rate of
-    this machine from run to run.
+    this machine from run to run. `delays`: of waits that end later than on a quiet machine.
 
     A run's time per step is the mean of its steps. Where fewer are simulated the means lie further apart than those of
     runs do, and are drawn together around their median.
     """
     rate = np.exp(spread * rng.standard_normal(replays))
-    now = np.zeros((size, replays))
+    delays = delays or Waiting()
+    now, cpu = np.zeros((size, replays)), np.zeros((size, replays))
     waiting: dict[str, float] = {}
 
     def drawn(seconds: np.ndarray, residuals: np.ndarray) -> np.ndarray:
         factors = residuals[rng.integers(0, len(residuals), (size, replays))] if len(residuals) > 1 else 1.0
-        return seconds[:, None] * rate * factors
+        spent = seconds[:, None] * rate * factors
+        np.add(cpu, spent, out=cpu)
+        return spent
 
     everyone = np.arange(size)
 
     def through(step: Step, now: np.ndarray) -> np.ndarray:
-        waits = step.waits
+        waits, late = step.waits, delays.drawn(len(step.waits), replays, rng)
 
         def watch(g: int, ready: np.ndarray, done: np.ndarray) -> None:
-            waiting[waits[g].name] = waiting.get(waits[g].name, 0.0) + float((done - ready).mean())
+            waited = done - ready
+            np.add(cpu, delays.spinning * waited, out=cpu)
+            waiting[waits[g].name] = waiting.get(waits[g].name, 0.0) + float(waited.mean())
 
         now = forward(
             step.order,
@@ -97,7 +103,7 @@ def simulate(
             lambda g: drawn(waits[g].before, waits[g].residuals),
             lambda g: drawn(waits[g].inside, waits[g].residuals_inside),
             lambda g: waits[g].partners,
-            cost=lambda g: waits[g].cost[:, None] * rate,
+            cost=lambda g: waits[g].cost[:, None] * rate + late[g] * (waits[g].cost[:, None] > 0),
             after=lambda start, work, ranks: noise.after(start, work),
             watch=watch,
         )
@@ -106,10 +112,9 @@ def simulate(
     for step in steps:
         now = through(step, now)
     count = len(steps)
-    wall, cpu = now.max(axis=0) / count, noise.used(now).mean(axis=0) / count
     return Replays(
-        _gathered(wall, rate, count / of),
-        _gathered(cpu, rate, count / of),
+        _gathered(now.max(axis=0) / count, rate, count / of),
+        _gathered(cpu.mean(axis=0) / count, rate, count / of),
         {name: seconds / count for name, seconds in waiting.items()},
         count,
     )

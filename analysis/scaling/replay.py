@@ -24,7 +24,7 @@ def forward(
     inside: Callable[[int], Times],
     partners: Callable[[int], np.ndarray | None],
     cost: Callable[[int], Times | float] = lambda group: 0,
-    after: Callable[[Times, Times | float, Who], Times] = lambda now, work, ranks: now + work,
+    after: Callable[[Times, Times, Who], Times] = lambda now, work, ranks: now + work,
     latest: Callable[[int], Times] | None = None,
     watch: Callable[[int, Times, Times], None] | None = None,
 ) -> Times:
@@ -52,7 +52,7 @@ def forward(
                 everyone = np.full(now.shape, np.iinfo(np.int64).min, now.dtype)
                 everyone[ranks] = own
                 last = everyone[of[ranks]].max(axis=1)
-            done = after(np.maximum(mine, last), cost(group), ranks)
+            done = np.maximum(mine, last) + cost(group)
             if watch is not None:
                 watch(group, mine, done)
             now[ranks] = done if latest is None else np.minimum(done, latest(group))

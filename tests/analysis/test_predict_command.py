@@ -118,7 +118,9 @@ def calibration():
     reductions = {
         "direct": {"region": "allreduce.direct:together", "ordering": "direct", "accumulation": "working"}
     }
-    return calibrations.Calibration("cal", 2, pd.DataFrame(rows), np.ones((0, 2)), reductions, {}, "1" * 64)
+    return calibrations.Calibration(
+        "cal", 2, pd.DataFrame(rows), np.ones((0, 2)), np.zeros(1), 1.0, reductions, {}, "1" * 64
+    )
 
 
 @pytest.mark.parametrize(("ranks", "ms"), [(1, 8.3), (2, 3 * (0.5 + 1.0 + 0.15) + 0.5)])

@@ -121,7 +121,9 @@ def calibration():
         {"region": "exchange", "seconds": 3e-6 + 1e-9 * nbytes, "bytes": nbytes, "partners": 1}
         for nbytes in (8, 8192)
     ]
-    return Calibration("cal", 2, pd.DataFrame(rows), np.ones((10, 2)), reductions, {}, "0" * 64)
+    return Calibration(
+        "cal", 2, pd.DataFrame(rows), np.ones((10, 2)), np.zeros(1), 1.0, reductions, {}, "0" * 64
+    )
 
 
 def test_a_measured_ordering_is_interpolated_in_its_length(calibration):
@@ -147,7 +149,7 @@ def test_an_ordering_that_was_not_measured_is_taken_for_another_and_marked(calib
 
 
 def test_without_all_reduces_there_is_no_price(calibration):
-    none = Calibration("", 2, calibration.cases[:0], np.ones((1, 2)), {}, {}, "")
+    none = Calibration("", 2, calibration.cases[:0], np.ones((1, 2)), np.zeros(1), 1.0, {}, {}, "")
     with pytest.raises(ValueError, match="no all-reduces; calibrate them: --what collectives"):
         Collectives(none).allreduce("direct", 1, 8, 2)
 

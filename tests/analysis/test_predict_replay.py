@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from analysis.predict.noise import Noise, Quiet
+from analysis.predict.noise import Noise, Quiet, Waiting
 from analysis.predict.replay import MOST, Step, Wait, chosen_steps, simulate
 
 ONE = np.ones(1)
@@ -16,11 +16,11 @@ def wait(before, cost=0.0, partners=None, inside=None, name="sum"):
     return Wait(name, np.full(len(before), cost), partners, before, inside, ONE, ONE)
 
 
-def replayed(waits, tail, noise=None, replays=3, spread=0.0, steps=1, of=1, residuals=ONE):
+def replayed(waits, tail, noise=None, replays=3, spread=0.0, steps=1, of=1, residuals=ONE, delays=None):
     """Steps of these waits, one after the other."""
     step = Step(waits, [(k, True, True) for k in range(len(waits))], np.array(tail, float), residuals)
     rng = np.random.default_rng(0)
-    return simulate([step] * steps, of, len(tail), replays, noise or Quiet(), spread, rng)
+    return simulate([step] * steps, of, len(tail), replays, noise or Quiet(), spread, rng, delays)
 
 
 def test_all_wait_for_the_last_and_for_the_messages():
@@ -63,14 +63,36 @@ def _first():
     return First()
 
 
-def test_what_a_processor_gave_is_what_was_asked_for():
+def test_work_is_done_when_the_windows_have_given_as_much():
+    """Against the sum over windows, and in two parts as in one."""
     rng = np.random.default_rng(2)
-    noise = Noise(rng.random((700, 2)), 3, 20, 1.0, rng)
-    now = 3 * rng.random((3, 20))
-    for work in (0.0, 1e-6, 4e-4, 0.01, 7.0):
-        later = noise.after(now, work)
-        assert (later >= now).all()
-        np.testing.assert_allclose(noise.used(later) - noise.used(now), work, atol=1e-9)
+    shares = 0.1 + 0.9 * rng.random((200, 1))
+    noise = Noise(shares, 1, 1, 0.2, rng)
+    given = shares[:, 0].cumsum() * 1e-3
+    for k in (1, 17, 200):
+        np.testing.assert_allclose(noise.after(np.zeros((1, 1)), given[k - 1]), k * 1e-3)
+    whole = noise.after(np.full((1, 1), 0.0123), 0.9)
+    np.testing.assert_allclose(noise.after(noise.after(np.full((1, 1), 0.0123), 0.3), 0.6), whole)
+    assert whole[0, 0] > 0.2 + 0.9  # time went round
+
+
+def test_waits_end_later_on_a_busy_machine_and_their_ranks_hardly_spin():
+    busy = Waiting(np.array([1.0]), spinning=0.25)
+    result = replayed([wait([2, 2], cost=0.5)], [0, 0], delays=busy, replays=1)
+    assert result.wall.tolist() == [2 + 0.5 + 1.0]
+    assert result.cpu.tolist() == [2 + 0.25 * 1.5]
+
+
+def test_a_wait_without_messages_has_no_delay():
+    assert replayed([wait([2])], [0], delays=Waiting(np.array([1.0])), replays=1).wall.tolist() == [2]
+
+
+def test_delays_are_drawn_in_runs():
+    drawn = Waiting(np.arange(100.0)).drawn(50, 7, np.random.default_rng(0))
+    assert drawn.shape == (50, 7)
+    steps = np.diff(drawn, axis=0) % 100
+    assert (steps[[k for k in range(49) if k % 20 != 19]] == 1).all()
+    assert Waiting().drawn(0, 3, np.random.default_rng(0)).shape == (0, 3)
 
 
 def test_ranks_without_a_core_of_their_own_take_turns():
