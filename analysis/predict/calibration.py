@@ -81,7 +81,7 @@ def read_calibration(path: str | os.PathLike) -> Calibration:
         os.fspath(path),
         first["size"],
         cases,
-        np.array([noise[rank][:shortest] for rank in sorted(noise)]).T.reshape(shortest, -1),
+        np.array([noise[rank][:shortest] for rank in sorted(noise)]).T.reshape(shortest, len(noise)),
         delays,
         spinning,
         first.get("reductions", {}),
@@ -185,8 +185,4 @@ def _share(together: pd.DataFrame) -> float:
 
 def _quiet(own: pd.DataFrame) -> float:
     """Seconds of a call on a quiet machine, of the calls of one case."""
-    if own["kind"].iloc[0] == COMPUTE:
-        return float(own["seconds"].quantile(QUIET))
-    # A rank that waits for one whose processor others have spins: its own time is less than the clock's.
-    low = own[["seconds", *(["cpu"] if "cpu" in own else [])]].quantile(QUIET_TOGETHER)
-    return float(low.min())
+    return float(own["seconds"].quantile(QUIET if own["kind"].iloc[0] == COMPUTE else QUIET_TOGETHER))

@@ -67,6 +67,15 @@ def test_sums_whose_ranks_agree_first_have_more_messages():
     assert counts(Reduction("library", (16,)), 2) == {"messages": 1, "bytes": 128, "additions": 16}
 
 
+def test_a_calibration_of_one_part_has_no_others(tmp_path):
+    assert calibrate(tmp_path / "run", "--what", "lookups") == 0
+    lookups = read_calibration(tmp_path / "run")
+    assert set(lookups.cases["region"]) == {"lookup.take"}
+    assert lookups.noise.shape == (0, 1)
+    assert (lookups.delays.tolist(), lookups.spinning) == ([0.0], 1.0)
+    assert np.isnan(lookups.spread)
+
+
 def test_a_rank_stood_still_before_it_ran():
     """Looks at 0, 1, 4 and 5 ms; between the second and the third the rank had 1 ms."""
     walls, used = np.array([0.0, 1.0, 4.0, 5.0]), np.array([0.0, 1.0, 2.0, 3.0])
