@@ -47,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Answer:
     """How good the predictions were."""
     from analysis.predict.score import PASSED, score
-    from analysis.predict.tables import all_tables, exported, sentence
+    from analysis.predict.tables import all_tables, exported, sentences
 
     try:
         ledger = read_ledger(options.ledger)
@@ -60,11 +60,11 @@ def run(options: argparse.Namespace) -> Answer:
     if own.unmeasured:
         raise Usage(*own.unmeasured)
     shown: list[Shown] = [Bold(f"refused: {why}") for why in own.refused]
-    if own.summary["targets"] or not own.refused:
-        shown.append(Bold(f"{sentence(own)}."))
+    if len(own.summary) or not own.refused:
+        shown += [Bold(f"{text}.") for text in sentences(own)]
     shown += ["", *all_tables(own, ledger)]
     notes = [f"Note: {note}." for note in own.notes]
-    failed = own.refused or (options.within is not None and own.summary["verdict"] != PASSED)
+    failed = own.refused or (options.within is not None and own.verdict != PASSED)
     return Answer(frames, exported(own, ledger), shown, notes, code=DIFFERENT if failed else EQUAL)
 
 

@@ -28,7 +28,7 @@ from miniapps.trace.schema import COLLECTIVE, COMPUTE, CPU_TIME, EXCHANGE, THREA
 PIECE = 2**22  # bytes hashed at once
 WAITING = (COLLECTIVE, EXCHANGE, WAIT)  # kinds of regions that wait for other ranks
 POINTS = ("run", "repeat", "path", "app", "problem", "method", "alike", "size", "steps", "wall_s", "cpu_s", "waiting_s",
-          "rows", "head")  # fmt: skip
+          "crowded", "rows", "head")  # fmt: skip
 REGIONS = ("run", "repeat", "name", "seconds")
 
 
@@ -36,9 +36,9 @@ REGIONS = ("run", "repeat", "name", "seconds")
 class Measured:
     """`points`, a row per complete (run, repeat), columns POINTS, all times per step: `wall_s` of the rank that took
     longest, `cpu_s` of the threads that run the application and `waiting_s` in collectives and exchanges, both means
-    over ranks (`cpu_s` NaN where it was not recorded); `rows` and `head` of the ledger that the run was started with,
-    -1 and "" without one; `alike`: what is equal where times follow one law over rank counts. `regions`, a row per
-    region, columns REGIONS: exclusive seconds per step, mean over ranks.
+    over ranks (`cpu_s` NaN where it was not recorded); `crowded`: whether it had more ranks than cores; `rows` and
+    `head` of the ledger that the run was started with, -1 and "" without one; `alike`: what is equal where times follow
+    one law over rank counts. `regions`, a row per region, columns REGIONS: exclusive seconds per step, mean over ranks.
     `notes` say which runs were left out, `refused` which cannot be measured, and where they are wrong."""
 
     points: pd.DataFrame
@@ -103,9 +103,12 @@ def _of_run(frames: Frames, run: str, own: pd.DataFrame) -> tuple[list[tuple], l
     spans: dict[int, list[float]] = {repeat: [] for repeat in begun}
     known: set[str] = set()
     attributes: dict = {}
+    cores: dict[str, int] = {}
     for trace in read_run(path, tables=["events"]):
         attributes = trace.attributes
         known.add(json.dumps(attributes.get("ledger"), sort_keys=True))
+        environment = attributes.get("environment", {})
+        cores[str(environment.get("node"))] = environment.get("cores", 0)
         require_forward(trace, path)
         events = trace.tables["events"]
         for repeat, steps in begun.items():
@@ -118,6 +121,9 @@ def _of_run(frames: Frames, run: str, own: pd.DataFrame) -> tuple[list[tuple], l
         )
     ledger = attributes.get("ledger") or {"rows": -1, "head": ""}
     kinds = json.loads(own["regions"].iloc[0])
+    crowded = all(isinstance(n, int) and n > 0 for n in cores.values()) and own["size"].iloc[0] > sum(
+        cores.values()
+    )
     points, regions = [], []
     for row in own.itertuples(index=False):
         steps = begun.get(row.repeat, np.empty(0, int))
@@ -130,8 +136,8 @@ def _of_run(frames: Frames, run: str, own: pd.DataFrame) -> tuple[list[tuple], l
         waiting = sum(s for name, s in seconds.items() if kinds.get(name, COMPUTE) in WAITING)
         points.append(
             (run, row.repeat, path, row.app, row.problem, method_hash(attributes), row.alike, int(row.size), len(steps),
-             max(spans[row.repeat]) / len(steps), _cpu(frames, run, row.repeat), waiting, ledger["rows"],
-             ledger["head"])
+             max(spans[row.repeat]) / len(steps), _cpu(frames, run, row.repeat), waiting, bool(crowded),
+             ledger["rows"], ledger["head"])
         )  # fmt: skip
         regions += [(run, row.repeat, name, s) for name, s in seconds.items()]
     return points, regions

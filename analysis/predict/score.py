@@ -26,8 +26,10 @@ from miniapps.received.prediction import PERCENTS, Prediction
 FLOOR_MOST = 0.10  # above which an error means nothing
 PASSED, NOT_PASSED, SCORED, NOT_TESTABLE = "passed", "not passed", "scored", "not testable"
 COLUMN = dict(zip(baselines.NAMES, ("inverse_s", "replay_s", "extrap_s"), strict=True))
-SAMPLES = ("row", "run", "repeat", "seconds", "ratio", "inside", "crps_s", *COLUMN.values())
-TARGETS = ("row", "app", "problem", "method", "ranks", "mesh", "clock", "median_s", "low_s", "high_s", "runs",
+SUMMARY = ("kind", "verdict", "targets", "runs", "error", "floor", "inside", "coverage", "coverage_low",
+           "coverage_high", "crps", "better", "compared", "within")  # fmt: skip
+SAMPLES = ("row", "run", "repeat", "seconds", "ratio", "inside", "crowded", "crps_s", *COLUMN.values())
+TARGETS = ("row", "kind", "app", "problem", "method", "ranks", "mesh", "clock", "median_s", "low_s", "high_s", "runs",
            "launches", "measured_s", "error", "bias", "floor", "inside", "crps_s", *COLUMN.values(), "inverse_error",
            "replay_error", "extrap_error", "best", "extrapolated")  # fmt: skip
 REGIONS = ("row", "name", "predicted_s", "measured_s", "ratio")
@@ -39,17 +41,25 @@ class Score:
     `regions`: predicted and measured medians of each region; columns SAMPLES, TARGETS, REGIONS. Errors are
     exp(mean |ln(measured / predicted)|) - 1.
 
-    `summary`: the same over all targets (`_summary`), and the `verdict`. `refused`: sentences on runs that do not prove
+    `summary`: a row per kind of targets, columns SUMMARY: wall clock and CPU time apart, and runs of more ranks than
+    cores apart from others. `verdict`: that of all kinds, the worst. `refused`: sentences on runs that do not prove
     that their prediction was there first, `unmeasured` on runs whose times cannot be used; `notes` limit what is said.
     """
 
     samples: pd.DataFrame
     targets: pd.DataFrame
     regions: pd.DataFrame
-    summary: dict[str, Any]
+    summary: pd.DataFrame
     refused: list[str] = field(default_factory=list)
     unmeasured: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> str:
+        return next(
+            (word for word in (NOT_TESTABLE, NOT_PASSED, PASSED) if word in set(self.summary["verdict"])),
+            SCORED if len(self.summary) else NOT_TESTABLE,
+        )
 
 
 def score(frames: Frames, ledger: Ledger, within: float | None = None) -> Score:
@@ -60,7 +70,13 @@ def score(frames: Frames, ledger: Ledger, within: float | None = None) -> Score:
     pairs, refused, notes = _matched(known.points, ledger, sources)
     samples, untimed = _samples(pairs, known.points, sources)
     targets = _targets(samples, ledger)
-    summary = _summary(samples, targets, within)
+    summary = pd.DataFrame(
+        [
+            _summary(kind, samples[samples["row"].isin(own["row"])], own, within)
+            for kind, own in targets.groupby("kind")
+        ],
+        columns=list(SUMMARY),
+    )
     regions = _regions(samples, known.regions, ledger)
     notes = [*known.notes, *notes, *untimed, *_limits(targets, summary)]
     return Score(samples, targets, regions, summary, refused, known.refused, notes)
@@ -180,7 +196,7 @@ def _samples(
         low, high = prediction.interval
         rows.append(
             (row.number, one.run, one.repeat, seconds, seconds / prediction.median, low <= seconds <= high,
-             crps(prediction, seconds), *_simple(prediction, one.alike, points, sources, set(pairs)))
+             one.crowded, crps(prediction, seconds), *_simple(prediction, one.alike, points, sources, set(pairs)))
         )  # fmt: skip
     frame = pd.DataFrame(rows, columns=list(SAMPLES))
     return frame.sort_values(["row", "run", "repeat"], ignore_index=True), notes
@@ -213,13 +229,14 @@ def _targets(samples: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
     rows = []
     for number, own in samples.groupby("row"):
         prediction = ledger.rows[number - 1].prediction
+        kind = _kind(prediction, bool(own["crowded"].any()))
         simple = own[list(COLUMN.values())].iloc[0]
         seconds = own["seconds"].to_numpy()
         errors = [error_of(seconds / each) if each > 0 else math.nan for each in (prediction.median, *simple)]
         best = min((e, k) for k, e in enumerate(errors) if e == e)[1]
         rows.append(
-            (number, prediction.app, prediction.problem, prediction.method, prediction.ranks, prediction.mesh,
-             prediction.clock, prediction.median, *prediction.interval, len(own), own["run"].nunique(),
+            (number, kind, *prediction.target, prediction.mesh, prediction.clock,
+             prediction.median, *prediction.interval, len(own), own["run"].nunique(),
              float(np.median(seconds)), errors[0], float(np.expm1(np.mean(np.log(own["ratio"])))), floor_of(seconds),
              int(own["inside"].sum()), float(own["crps_s"].mean()), *simple, *errors[1:],
              ("prediction", *baselines.NAMES)[best], ", ".join(prediction.extrapolated))
@@ -227,27 +244,30 @@ def _targets(samples: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(TARGETS))
 
 
-def _summary(samples: pd.DataFrame, targets: pd.DataFrame, within: float | None) -> dict[str, Any]:
-    """`verdict`, `targets`, `runs`, `error` and `floor` (of the targets' logarithms the mean: every target counts the
-    same), `inside` runs within their 80 % interval, `coverage` with its 95 % interval `coverage_low`, `coverage_high`
+def _kind(prediction: Prediction, crowded: bool) -> str:
+    clock = "wall clock" if prediction.clock == "wall" else "CPU time"
+    return f"{clock}, more ranks than cores" if crowded else clock
+
+
+def _summary(kind: str, samples: pd.DataFrame, targets: pd.DataFrame, within: float | None) -> dict[str, Any]:
+    """A row of SUMMARY: `error` and `floor` (of the targets' logarithms the mean: every target counts the same),
+    `inside` runs within their 80 % interval, `coverage` with its 95 % interval `coverage_low`, `coverage_high`
     (Wilson), `crps` over the measured time, `better`: targets where the prediction has a smaller error than all
     `compared` baselines."""
     from scipy.stats import binomtest
 
-    if not len(samples):
-        return {"verdict": NOT_TESTABLE, "targets": 0, "runs": 0}
     error, floor = _mean_of(targets["error"]), _mean_of(targets["floor"].dropna())
     inside, runs = int(samples["inside"].sum()), len(samples)
     interval = binomtest(inside, runs).proportion_ci(method="wilson")
     verdict = SCORED if within is None else PASSED if error <= within else NOT_PASSED
     with_baseline = targets[targets[list(COLUMN.values())].notna().any(axis=1)]
     return {
-        "verdict": verdict if floor <= FLOOR_MOST else NOT_TESTABLE,
+        "kind": kind, "verdict": verdict if floor <= FLOOR_MOST else NOT_TESTABLE,
         "targets": len(targets), "runs": runs, "error": error, "floor": floor, "inside": inside,
         "coverage": inside / runs, "coverage_low": float(interval.low), "coverage_high": float(interval.high),
         "crps": float((samples["crps_s"] / samples["seconds"]).mean()),
         "better": int((with_baseline["best"] == "prediction").sum()), "compared": len(with_baseline),
-        "within": within,
+        "within": math.nan if within is None else within,
     }  # fmt: skip
 
 
@@ -257,15 +277,19 @@ def _mean_of(errors: pd.Series) -> float:
 
 
 def methods(targets: pd.DataFrame) -> pd.DataFrame:
-    """The prediction beside the baselines: `method`, over how many `targets`, its `error` there, that of the prediction
-    over the same ones (`prediction_error`), and for how many of them the prediction is `better`."""
-    rows = [("prediction", len(targets), _mean_of(targets["error"]), _mean_of(targets["error"]), 0)]
-    for name, column in COLUMN.items():
-        errors = targets[column.replace("_s", "_error")]
-        own, errors = targets[errors.notna()], errors.dropna()
-        better = int((own["error"] < errors).sum())
-        rows.append((name, len(own), _mean_of(errors), _mean_of(own["error"]), better))
-    return pd.DataFrame(rows, columns=["method", "targets", "error", "prediction_error", "better"])
+    """The prediction beside the baselines, by `kind` of targets: `method`, over how many `targets`, its `error` there,
+    that of the prediction over the same ones (`prediction_error`), and for how many of them the prediction is `better`.
+    """
+    rows = []
+    for kind, same in targets.groupby("kind"):
+        whole = _mean_of(same["error"])
+        rows.append((kind, "prediction", len(same), whole, whole, 0))
+        for name, column in COLUMN.items():
+            errors = same[column.replace("_s", "_error")]
+            own, errors = same[errors.notna()], errors.dropna()
+            better = int((own["error"] < errors).sum())
+            rows.append((kind, name, len(own), _mean_of(errors), _mean_of(own["error"]), better))
+    return pd.DataFrame(rows, columns=["kind", "method", "targets", "error", "prediction_error", "better"])
 
 
 def _regions(samples: pd.DataFrame, measured_regions: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
@@ -280,7 +304,7 @@ def _regions(samples: pd.DataFrame, measured_regions: pd.DataFrame, ledger: Ledg
     return pd.DataFrame(pieces, columns=list(REGIONS))
 
 
-def _limits(targets: pd.DataFrame, summary: dict[str, Any]) -> list[str]:
+def _limits(targets: pd.DataFrame, summary: pd.DataFrame) -> list[str]:
     """Sentences on what the score cannot say."""
     notes = []
     if alone := int((targets["runs"] < 2).sum()):
@@ -292,10 +316,9 @@ def _limits(targets: pd.DataFrame, summary: dict[str, Any]) -> list[str]:
             f"the floors of {one} targets are of repeats of one launch: launches may lie further apart; launch them "
             "again"
         )
-    if summary["verdict"] == NOT_TESTABLE and len(targets):
-        floor = summary["floor"]
-        what = f"is {floor:.1%}, above {FLOOR_MOST:.0%}" if floor == floor else "is not known"
+    for own in summary[summary["verdict"] == NOT_TESTABLE].itertuples(index=False):
+        what = f"is {own.floor:.1%}, above {FLOOR_MOST:.0%}" if own.floor == own.floor else "is not known"
         notes.append(
-            f"the floor, how far runs of one configuration lie apart, {what}: no error can be told from it"
+            f"{own.kind}: the floor, how far runs of one configuration lie apart, {what}: no error can be told from it"
         )
     return notes

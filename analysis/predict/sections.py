@@ -5,7 +5,7 @@ from __future__ import annotations
 from analysis.overview import Overview
 from analysis.page.sections import Section, folded
 from analysis.predict.figures import error_figures, measured_figures
-from analysis.predict.tables import all_tables, sentence
+from analysis.predict.tables import all_tables, sentences
 from analysis.verdict import counted
 
 TITLE = "Predicted and measured times"
@@ -16,9 +16,9 @@ def predict_sections(overview: Overview) -> list[Section]:
     if overview.ledger is None or overview.score is None:
         return []
     score, ledger = overview.score, overview.ledger
-    begin = sentence(score)
+    begin = " ".join(f"{text[:1].upper()}{text[1:]}." for text in sentences(score))
     intro = (
-        f"{begin[:1].upper()}{begin[1:]}. Only runs count that prove, by a hash in their trace, that their prediction "
+        f"{begin} Only runs count that prove, by a hash in their trace, that their prediction "
         "was there before them. The error is exp(mean |ln(measured / predicted)|) - 1, of the predicted median; the "
         "floor is how far runs of one configuration lie apart: where it is above 10 %, an error says nothing. The CRPS "
         "compares the whole predicted distribution with the measured time."

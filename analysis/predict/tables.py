@@ -14,33 +14,35 @@ from miniapps.received.ledger import Ledger
 
 HASH_SHOWN = 12  # characters
 ROWS_SHOWN = 200  # of a ledger
+USUAL = "wall clock"  # the kind of targets that goes without saying
 
 
-def sentence(score: Score) -> str:
-    """The score in one sentence, the verdict first."""
-    own = score.summary
-    if not own["targets"]:
-        return f"{NOT_TESTABLE}: no run was predicted before it ran"
-    against = f"{own['error']:.1%} geometric mean error"
-    floor = "of unknown floor" if math.isnan(own["floor"]) else f"over a floor of {own['floor']:.1%}"
-    verdict = own["verdict"]
-    if own["within"] is not None and verdict != NOT_TESTABLE:
-        verdict += f" (at most {own['within']:.1%} asked for)"
-    return (
-        f"{verdict}: {against} {floor}, of {counted(own['targets'], 'target')} in {counted(own['runs'], 'run')}; "
-        f"{own['inside']} of {own['runs']} within the 80 % interval"
-        + (
-            f"; better than every baseline for {own['better']} of {counted(own['compared'], 'target')}"
-            if own["compared"]
-            else ""
-        )
+def sentences(score: Score) -> list[str]:
+    """The score of each kind of targets in one sentence, the verdict first."""
+    if not len(score.summary):
+        return [f"{NOT_TESTABLE}: no run was predicted before it ran"]
+    return [_sentence(own, len(score.summary) > 1) for own in score.summary.itertuples(index=False)]
+
+
+def _sentence(own, several: bool) -> str:
+    floor = "of unknown floor" if math.isnan(own.floor) else f"over a floor of {own.floor:.1%}"
+    verdict = own.verdict
+    if own.within == own.within and verdict != NOT_TESTABLE:
+        verdict += f" (at most {own.within:.1%} asked for)"
+    kind = f"{own.kind}, " if several or own.kind != USUAL else ""
+    text = (
+        f"{kind}{verdict}: {own.error:.1%} geometric mean error {floor}, of {counted(own.targets, 'target')} in "
+        f"{counted(own.runs, 'run')}; {own.inside} of {own.runs} within the 80 % interval"
     )
+    if own.compared:
+        text += f"; better than every baseline for {own.better} of {counted(own.compared, 'target')}"
+    return text
 
 
 def all_tables(score: Score, ledger: Ledger) -> list[tuple[str, Table]]:
     """Every table, in the order in which they are read."""
     return [
-        *target_tables(score), *method_tables(score), *summary_tables(score), *region_tables(score),
+        *summary_tables(score), *target_tables(score), *method_tables(score), *region_tables(score),
         *ledger_tables(score, ledger),
     ]  # fmt: skip
 
@@ -48,7 +50,7 @@ def all_tables(score: Score, ledger: Ledger) -> list[tuple[str, Table]]:
 def exported(score: Score, ledger: Ledger) -> dict[str, pd.DataFrame]:
     """The frames that are written as CSV, by name."""
     return {
-        "summary": pd.DataFrame([score.summary] if score.summary["targets"] else []),
+        "summary": score.summary,
         "targets": score.targets,
         "methods": methods(score.targets),
         "samples": score.samples,
@@ -96,33 +98,42 @@ def target_tables(score: Score) -> list[tuple[str, Table]]:
 def method_tables(score: Score) -> list[tuple[str, Table]]:
     """The prediction beside the baselines."""
     columns = ("predicted by", "targets", "error", "error of the prediction there", "prediction better for")
-    rows = [
+    return [
         (
-            m.method, m.targets, _percent(m.error), _percent(m.prediction_error),
-            "" if m.method == "prediction" else f"{m.better} of {m.targets}",
+            f"Beside simple predictions: {kind}",
+            Table(columns, [
+                (
+                    m.method, m.targets, _percent(m.error), _percent(m.prediction_error),
+                    "" if m.method == "prediction" else f"{m.better} of {m.targets}",
+                )
+                for m in own.itertuples(index=False)
+            ], columns[1:]),
         )
-        for m in methods(score.targets).itertuples(index=False)
+        for kind, own in methods(score.targets).groupby("kind")
     ]  # fmt: skip
-    return [("Beside simple predictions", Table(columns, rows, columns[1:]))] if len(score.targets) else []
 
 
 def summary_tables(score: Score) -> list[tuple[str, Table]]:
-    """The score in numbers."""
-    own = score.summary
-    if not own["targets"]:
-        return []
-    covered = interval(own["coverage_low"], own["coverage_high"], "{:.0%}".format)
+    """The score in numbers, a row per kind of targets."""
+    columns = (
+        "",
+        "targets",
+        "runs",
+        "error",
+        "floor",
+        "within the 80 % interval",
+        "CRPS over measured",
+        "verdict",
+    )
     rows = [
-        ("error: exp(mean |ln(measured / predicted)|) - 1", f"{own['error']:.1%}"),
         (
-            "floor: the same between runs of one configuration, by the median",
-            _percent(own["floor"], FLOOR_MOST),
-        ),
-        ("runs within the 80 % interval", f"{own['coverage']:.0%} ({covered})"),
-        ("CRPS over the measured time", f"{own['crps']:.1%}"),
-        ("verdict", own["verdict"]),
-    ]
-    return [("Score", Table(("", "over all targets"), rows, ("over all targets",)))]
+            own.kind, own.targets, own.runs, f"{own.error:.1%}", _percent(own.floor, FLOOR_MOST),
+            f"{own.coverage:.0%} ({interval(own.coverage_low, own.coverage_high, '{:.0%}'.format)})",
+            f"{own.crps:.1%}", own.verdict,
+        )
+        for own in score.summary.itertuples(index=False)
+    ]  # fmt: skip
+    return [("Score", Table(columns, rows, columns[1:7]))] if rows else []
 
 
 def region_tables(score: Score) -> list[tuple[str, Table]]:

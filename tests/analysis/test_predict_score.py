@@ -57,13 +57,14 @@ def test_an_error_stands_beside_the_floor_of_its_repeats(tmp_path, empty):
             write_steps(tmp_path / f"runs/{ranks}-{ms}", [ms], size=ranks, ledger=empty)
     own = scored(empty, tmp_path / "runs", within=0.15)
     by_target = [np.mean(np.log([1.1, 1.12])), np.mean(np.abs(np.log([0.9, 0.94])))]
-    assert own.summary["error"] == pytest.approx(np.expm1(np.mean(by_target)))
+    (total,) = own.summary.to_dict("records")
+    assert total["error"] == pytest.approx(np.expm1(np.mean(by_target)))
     assert own.targets["bias"].tolist() == pytest.approx([np.expm1(by_target[0]), np.expm1(-by_target[1])])
     assert own.targets["floor"].tolist() == pytest.approx([112 / 110 - 1, 47 / 45 - 1])
-    assert (own.summary["inside"], own.summary["runs"], own.summary["verdict"]) == (1, 4, "passed")
+    assert (total["inside"], total["runs"], total["verdict"], own.verdict) == (1, 4, "passed", "passed")
     assert own.regions[own.regions["name"] == "work"]["ratio"].tolist() == pytest.approx([1.11, 0.92])
-    assert scored(empty, tmp_path / "runs", within=0.05).summary["verdict"] == "not passed"
-    assert scored(empty, tmp_path / "runs").summary["verdict"] == "scored"
+    assert scored(empty, tmp_path / "runs", within=0.05).verdict == "not passed"
+    assert scored(empty, tmp_path / "runs").verdict == "scored"
 
 
 @pytest.mark.parametrize("times", [[100], [90, 100]])
@@ -81,7 +82,7 @@ def test_the_last_prediction_before_a_run_counts(tmp_path, empty):
     run = write_steps(tmp_path / "r", [100], ledger=empty)
     append(empty, predicted(1000))
     own = scored(empty, run)
-    assert own.targets["row"].tolist() == [2] and own.summary["error"] == pytest.approx(0)
+    assert own.targets["row"].tolist() == [2] and own.summary["error"][0] == pytest.approx(0)
     assert not own.refused and "predicted several times" in own.notes[0]
 
 
@@ -175,7 +176,7 @@ def test_simple_predictions_are_made_from_the_same_runs(study):
     assert two["extrap_s"] == pytest.approx(baselines.extra_p(law, 2))
     beside = methods(own.targets).set_index("method")
     assert beside.loc["1/p", "targets"] == 4 and beside.loc["1/p", "better"] == 3
-    assert beside.loc["prediction", "error"] == pytest.approx(own.summary["error"])
+    assert beside.loc["prediction", "error"] == pytest.approx(own.summary["error"][0])
     assert not own.refused  # the source was not predicted, and need not be
     alone = scored(study, study.parent / "p2-0", study.parent / "p2-1")
     assert alone.targets[["inverse_s", "replay_s", "extrap_s"]].isna().all(axis=None)
@@ -185,9 +186,26 @@ def test_cpu_times_are_scored_as_cpu_times(tmp_path, empty):
     append(empty, predicted(50, clock="cpu"))
     append(empty, predicted(100))
     runs = [write_steps(tmp_path / f"r{i}", [100 + i], ledger=empty) for i in range(2)]
-    targets = scored(empty, *runs).targets
-    assert targets["clock"].tolist() == ["cpu", "wall"]
-    assert targets["measured_s"].tolist() == pytest.approx([0.05025, 0.1005])
+    own = scored(empty, *runs)
+    assert own.targets["clock"].tolist() == ["cpu", "wall"]
+    assert own.targets["measured_s"].tolist() == pytest.approx([0.05025, 0.1005])
+    assert own.summary["kind"].tolist() == ["CPU time", "wall clock"]
+
+
+def test_more_ranks_than_cores_are_scored_apart(tmp_path, empty):
+    append(empty, predicted(100, 2))
+    append(empty, predicted(80, 4))
+    for size, ms in ((2, 100), (4, 80)):
+        environment = {"node": "n1", "cores": 2, "variables": {}}
+        for i in range(2):
+            write_steps(
+                tmp_path / f"r/{size}-{i}", [ms * 1.01**i], size=size, ledger=empty, environment=environment
+            )
+    own = scored(empty, tmp_path / "r", within=0.03)
+    assert own.summary["kind"].tolist() == ["wall clock", "wall clock, more ranks than cores"]
+    assert own.verdict == "passed"
+    write_steps(tmp_path / "r/noise", [160], size=4, ledger=empty, environment=environment)
+    assert scored(empty, tmp_path / "r", within=0.03).verdict == "not testable"
 
 
 def test_the_floor_is_the_middle_distance_of_two_runs():
