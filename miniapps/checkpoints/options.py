@@ -1,8 +1,15 @@
 """The options of applications that write checkpoints and go on from them."""
 
-from dataclasses import dataclass
+from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from miniapps.errors import UsageError
 from miniapps.runner.config import INT32, option
+
+if TYPE_CHECKING:
+    from miniapps.runner.options import RunOptions
 
 
 @dataclass
@@ -17,6 +24,15 @@ class Output:
         minimum=0,
         maximum=INT32,
     )
+    shares: str = option(
+        "even",
+        help="blocks of a rank: even; or auto, which moves blocks at checkpoints so that unequal ranks take equal time "
+        "for a step (their bits stay under layout and exact)",
+        choices=("even", "auto"),
+        role="method",
+        effect="ownership",
+        flag="--shares",
+    )
     restart: str = option(
         "",
         help="checkpoint file to continue from",
@@ -24,3 +40,16 @@ class Output:
         flag="--restart",
         effect="restart",
     )
+
+
+def require_movable(output: Output, options: RunOptions) -> None:
+    """Raise UsageError for shares that are never dealt anew, or whose bits would depend on a clock."""
+    if output.shares == "auto" and options.guarantee == "run" and options.replay is None:
+        raise UsageError(
+            "--shares auto: the bits of --guarantee run depend on who owns what, which a clock would decide; choose "
+            "--guarantee layout, or repeat the choices of a run under none with --replay RUN"
+        )
+    if output.shares == "auto" and not output.checkpoint_every:
+        raise UsageError(
+            "--shares auto moves blocks at checkpoints, and there are none: add --checkpoint-every N (steps)"
+        )

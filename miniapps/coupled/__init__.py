@@ -46,5 +46,6 @@ APP = App(
     validate=validate,
     memory=memory,
     complete=complete,
+    duplicates=True,
     summary="forced two-dimensional turbulence with a learned subgrid closure",
 )

@@ -34,6 +34,8 @@ def verify(model) -> list[Check]:
         ),
         _finite(model),
     ]
+    if model.duplicates is not None:
+        checks.append(model.duplicates.verdict())
     if config.flow.initial == "decaying":
         checks.append(_exact_solution(model))
     return checks

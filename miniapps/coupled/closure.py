@@ -136,34 +136,51 @@ class Closure:
         self.surrogate, self.gradients, self.errors, self.same = surrogate, gradients, errors, same
         self.error = None  # relative error of the surrogate against the physics, when last compared
 
-    def viscosity(self, step: int, state):
+    def eddy(self, zeta, psi):
+        """nu_e `(blocks, by + 2, bx + 2)` of blocks from their fields, padded by HALO: of each block by its own alone,
+        where calls are per block."""
+        if self.config.kind == "physics":
+            coefficient, magnitude = self._physics(zeta, psi)
+        else:
+            _, coefficient, magnitude = self._network(zeta, psi)
+        return coefficient * magnitude * (self.h * self.h)
+
+    def viscosity(self, step: int, state, settled=None):
         """nu_e padded by 1, `(own blocks, by + 2, bx + 2)`, or None; the halos of the state must be filled to 4.
 
-        The network that drives the step is the one from before its training in that step.
+        The network that drives the step is the one from before its training in that step; `settled(nu_e)` is called
+        before that.
         """
         kind, h2 = self.config.kind, self.h * self.h
         self.error = None
         if kind == "none":
             return None
         if kind == "physics":
-            coefficient, magnitude = self._physics(state)
-            return coefficient * magnitude * h2
-        inputs, magnitude = self.surrogate.inputs(state.zeta, state.psi, HALO, self.h, self.xp)
-        coefficient = self.xp.from_dlpack(self.surrogate.coefficient(inputs)).astype(self.xp.float64)
+            coefficient, magnitude = self._physics(state.zeta, state.psi)
+        else:
+            inputs, coefficient, magnitude = self._network(state.zeta, state.psi)
+        eddy = coefficient * magnitude * h2
+        if settled is not None:
+            settled(eddy)
         if kind == "online" and step % self.config.every == 0:
             self._train(inputs, coefficient, magnitude, state)
-        return coefficient * magnitude * h2
+        return eddy
 
-    def _physics(self, state):
+    def _network(self, zeta, psi):
+        inputs, magnitude = self.surrogate.inputs(zeta, psi, HALO, self.h, self.xp)
+        coefficient = self.xp.from_dlpack(self.surrogate.coefficient(inputs)).astype(self.xp.float64)
+        return inputs, coefficient, magnitude
+
+    def _physics(self, zeta, psi):
         config, h, xp = self.config, self.h, self.xp
 
         def physics(zeta, psi):
             return dynamic_coefficient(zeta, psi, HALO, h, config.filters, config.limit, xp)
 
-        return by_chunks(physics, (state.zeta, state.psi), xp)
+        return by_chunks(physics, (zeta, psi), xp)
 
     def _train(self, inputs, coefficient, magnitude, state) -> None:
-        target, _ = self._physics(state)
+        target, _ = self._physics(state.zeta, state.psi)
         self.error = self._relative_error(coefficient, target, magnitude)
         total = self.gradients(self.surrogate.gradients(inputs, target, magnitude))
         self.surrogate.step(total * np.float32(1.0 / self.blocks.count))

@@ -1,7 +1,7 @@
 """The time loop: closure, Runge-Kutta stages, a Poisson solve at each, and what is recorded of a step."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, isfinite, pi, sqrt
 from typing import Any
 
@@ -20,10 +20,12 @@ from miniapps.coupled.physics import HALO
 from miniapps.coupled.poisson import Steps
 from miniapps.coupled.state import State
 from miniapps.errors import RunError
-from miniapps.layout import halo
+from miniapps.layout import fields, halo
 from miniapps.layout.blocks import Blocks
+from miniapps.layout.owners import owner_of
 from miniapps.linear.dots import GlobalDots
 from miniapps.linear.krylov import ChronopoulosGear, solve
+from miniapps.runner import duplicates
 from miniapps.system.device import host, put
 from miniapps.trace.records import INPUT, LEFT
 from miniapps.trace.schema import COLLECTIVE, COMPUTE, EXCHANGE, FILE, OTHER
@@ -50,9 +52,9 @@ class Member:
 
     number: int
     seed: int
-    state: State
     surrogate: Any
-    closure: Closure
+    state: State = field(init=False)
+    closure: Closure = field(init=False)
     energy: float = 0.0
     enstrophy: float = 0.0
 
@@ -68,14 +70,9 @@ class Model:
         config, options = ctx.config, ctx.options
         self.ctx, self.config, self.comm, self.tracer = ctx, config, ctx.comm, ctx.tracer
         self.watch = ctx.watch
-        grid = config.grid
-        self.blocks = blocks = Blocks(
-            grid.ny, grid.nx, grid.by, grid.bx, ctx.size, ctx.rank, options.shuffle_blocks
-        )
-        self.h = 2.0 * pi / grid.nx
-        self.kernels = kernels = stencil.backend("native" if options.device == "cpu" else "cupy")
-        self.xp = xp = kernels.xp
-        self.force = xp.asarray(flow.kolmogorov(blocks, config.flow.wavenumber, config.flow.forcing))
+        self.h = 2.0 * pi / config.grid.nx
+        self.kernels = stencil.backend("native" if options.device == "cpu" else "cupy")
+        self.xp = self.kernels.xp
         self.record = Record()
         kinds = dict(
             step=OTHER,
@@ -88,8 +85,21 @@ class Model:
         )
         kinds |= {"allgather.coarse": COLLECTIVE}
         self.name = {name: self.tracer.name(name, kind) for name, kind in kinds.items()}
+        seeds = [ctx.seed + number for number in range(config.flow.ensemble)]
+        networks = [make_surrogate(config, options, seed, self.xp) for seed in seeds]
+        self.members = [Member(*each) for each in zip(range(len(seeds)), seeds, networks, strict=True)]
+        self.member = self.members[0]
+        self.duplicates = duplicates.made(ctx)
+        grid = config.grid
+        self._plan(Blocks(grid.ny, grid.nx, grid.by, grid.bx, ctx.size, ctx.rank, options.shuffle_blocks))
 
-        self.halos = []
+    def _plan(self, blocks: Blocks) -> None:
+        """Plan for these blocks, and lay every member's flow, at rest, over them. Collective."""
+        ctx, config, options = self.ctx, self.config, self.ctx.options
+        kernels, xp = self.kernels, self.xp
+        self.blocks = blocks
+        self.force = xp.asarray(flow.kolmogorov(blocks, config.flow.wavenumber, config.flow.forcing))
+        self.halos: list[halo.Halo] = []
         self.fill_wide = self._exchange(blocks, HALO)
         self.fill = self._exchange(blocks, HALO, 1)
         fill_faces = self._exchange(blocks, HALO, 1, corners=False)
@@ -111,13 +121,23 @@ class Model:
                 "gradients", (parameters(config.closure.channels),), "float32", blocks=blocks.own
             )
             errors = dots("closure_error", 2)
-        self.members = []
-        for number in range(config.flow.ensemble):
-            seed = ctx.seed + number
-            surrogate = make_surrogate(config, options, seed, xp)
-            closure = Closure(config, blocks, self.h, surrogate, gradients, errors, self._require_same, xp)
-            self.members.append(Member(number, seed, State.at_rest(blocks, xp), surrogate, closure))
-        self.member = self.members[0]
+        for member in self.members:
+            member.state = State.at_rest(blocks, xp)
+            member.closure = Closure(
+                config, blocks, self.h, member.surrogate, gradients, errors, self._require_same, xp
+            )
+
+    def deal(self, counts: list[int]) -> None:
+        """Give every rank a contiguous run of so many blocks, with all that is on them. Collective."""
+        before, states = self.blocks, [member.state for member in self.members]
+        self._free_halos()
+        self.ctx.release()
+        self._plan(replace(before, owner=owner_of(counts)))
+        for member, state in zip(self.members, states, strict=True):
+            member.state.last_dt, member.state.time, member.state.step = state.last_dt, state.time, state.step
+            for name, pad in (("zeta", HALO), ("psi", HALO), ("slope", 0), ("curvature", 0)):
+                whole = fields.gather(before, self.comm, view(getattr(state, name), pad), self.tracer)
+                put(view(getattr(member.state, name), pad), fields.scatter(self.blocks, self.comm, whole))
 
     @property
     def state(self) -> State:
@@ -165,15 +185,17 @@ class Model:
         self.fill_wide(state.zeta)
         self.fill_wide(state.psi)
         start = clock()
-        eddy = self.member.closure.viscosity(step, state)
+        if self.duplicates is not None:
+            self.duplicates.begin(step, self.blocks.owner)
+        eddy = self.member.closure.viscosity(step, state, self._closed)
         self._settle()
         tracer.event(self.name["closure"], start)
-        if self.watch is not None and eddy is not None:
-            self.watch.kernel("closure", self.own, eddy)
         dt = self._time_step(step, eddy)
         powers = self._runge_kutta(dt, eddy)
         member = self.member
         before, scale = member.energy, dt * sqrt(max(member.enstrophy, 0.0)) * member.energy
+        if self.duplicates is not None:
+            self.duplicates.settle()
         power = self._reduce_budget(powers)
         leak = abs(member.energy - before - dt * power) / scale if scale > 0.0 else 0.0
         self.record.worst_budget = max(self.record.worst_budget, leak)
@@ -183,7 +205,12 @@ class Model:
         tracer.event(self.name["step"], begin)
 
     def free(self) -> None:
-        """Release the halo plans. Collective."""
+        """Release the halo plans, and what computes blocks twice. Collective."""
+        self._free_halos()
+        if self.duplicates is not None:
+            self.duplicates.free()
+
+    def _free_halos(self) -> None:
         for planned in self.halos:
             planned.free()
 
@@ -258,7 +285,32 @@ class Model:
         self.tracer.event(self.name["rhs"], start)
         if self.watch is not None:
             self.watch.kernel("rhs", self.own, rate)
+        if self.duplicates is not None:
+            inputs = [state.zeta, state.psi, self.force, *([] if eddy is None else [eddy])]
+
+            def again(_, given):
+                source, rate = terms(*given, *([None] if eddy is None else []))
+                return list(zip(source, rate, strict=True))
+
+            stage = f"rhs of stage {len(powers)}"
+            self.duplicates.check(stage, inputs, self._drawn(source, rate), again)
         return rate
+
+    def _closed(self, eddy) -> None:
+        """What the closure gave, before the network learns."""
+        if self.watch is not None:
+            self.watch.kernel("closure", self.own, eddy)
+        if self.duplicates is not None:
+            closure, inputs = self.member.closure, [self.state.zeta, self.state.psi]
+            self.duplicates.check(
+                "closure", inputs, self._drawn(eddy), lambda _, given: [[nu] for nu in closure.eddy(*given)]
+            )
+            self.duplicates.settle()
+
+    def _drawn(self, *results) -> list[list[np.ndarray]]:
+        """What `results` (own blocks, ...) have of the blocks that another rank computes again."""
+        places = [self.blocks.index(block) for block in self.duplicates.own] if self.duplicates else []
+        return [[result[k] for result in results] for k in places]
 
     def _solve_streamfunction(self) -> None:
         start = self.tracer.clock()

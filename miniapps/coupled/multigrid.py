@@ -50,7 +50,7 @@ def coarser(blocks: Blocks) -> Blocks:
     """The same blocks, with the same owners, on the coarser grid."""
     factor = factor_of(blocks.by, blocks.bx)
     ny, nx, by, bx = (n // factor for n in (blocks.ny, blocks.nx, blocks.by, blocks.bx))
-    return Blocks(ny, nx, by, bx, blocks.size, blocks.rank, blocks.shuffle)
+    return Blocks(ny, nx, by, bx, blocks.size, blocks.rank, blocks.shuffle, blocks.owner)
 
 
 def is_gathered(blocks: Blocks) -> bool:

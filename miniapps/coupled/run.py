@@ -11,6 +11,7 @@ from miniapps.coupled.restart import load_checkpoint, load_weights
 from miniapps.coupled.state import state_fingerprint, together
 from miniapps.layout import fields
 from miniapps.runner.outcome import Outcome
+from miniapps.runner.shares import Shares
 
 
 def run(ctx) -> Outcome:
@@ -18,12 +19,19 @@ def run(ctx) -> Outcome:
     model = Model(ctx)
     _start(model)
     last, first = model.config.time.last, model.state.step + 1
+    shares = Shares(ctx, model.blocks.owner) if model.config.output.shares == "auto" else None
     begin = time.perf_counter()
     for step in range(first, last + 1):
         ctx.begin_step(step, last, model.peek)
         for _ in model.each():
             model.advance(step)
+        if shares:
+            shares.observe()
         _write_files(model, step)
+        if shares and step % model.config.output.checkpoint_every == 0 and step < last:
+            counts = shares.decide()
+            if counts:
+                model.deal(counts)
     wall = time.perf_counter() - begin
     ctx.end_steps(last + 1)
     digests = []

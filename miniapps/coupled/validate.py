@@ -4,6 +4,7 @@ import importlib.util
 from math import isqrt
 
 from kernels import stencil
+from miniapps.checkpoints.options import require_movable
 from miniapps.coupled.closure import NETWORKS, closure_batch, inference_variant, network_device
 from miniapps.coupled.multigrid import coarsest
 from miniapps.coupled.physics import HALO
@@ -34,8 +35,14 @@ def validate(config, options, size: int) -> None:
             f"--closure {closure.kind} needs torch, which is not installed; pip install torch, or "
             "choose --closure physics or none"
         )
+    require_movable(config.output, options)
     if config.flow.ensemble > 1:
         _ensemble(config)
+        if options.duplicate:
+            raise UsageError(
+                f"--duplicate {options.duplicate:g} with --ensemble {config.flow.ensemble}: blocks of one flow are "
+                "computed twice; run the members alone"
+            )
     inference_variant(config, options)
     if closure.kind in NETWORKS and options.device == "cuda":
         network_device(stencil.backend("cupy").xp)

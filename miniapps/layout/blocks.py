@@ -25,7 +25,7 @@ class Blocks:
 
     Blocks are numbered row by row. Rank `rank` owns the blocks `own`, in ascending order; local index i of
     a field array is block `own[i]`. `shuffle` = 0 deals contiguous runs of nearly equal length; any other
-    value permutes that assignment (for tests: no result may depend on it).
+    value permutes that assignment (for tests: no result may depend on it). `owner` says instead who owns which.
 
     Raises BlocksError if the grid is not divisible or `size` exceeds the number of blocks.
     """
@@ -37,7 +37,8 @@ class Blocks:
     size: int = 1
     rank: int = 0
     shuffle: int = 0
-    owner: np.ndarray = field(init=False, repr=False, compare=False)  # (count,) rank of each block
+    # int32 (count,): the rank of each block. None, which it is never afterwards, for contiguous or shuffled ones.
+    owner: np.ndarray = field(default=None, repr=False, compare=False)  # type: ignore[arg-type]
     own: np.ndarray = field(init=False, repr=False, compare=False)  # global indices of this rank's blocks
 
     def __post_init__(self):
@@ -54,9 +55,10 @@ class Blocks:
                 f"{self.size} ranks for {self.count} blocks of {self.by} x {self.bx} points: every rank needs at "
                 f"least one block; start at most {self.count} ranks, or choose smaller blocks or a larger grid"
             )
-        owner = shuffled(contiguous_owner(self.count, self.size), self.shuffle)
-        object.__setattr__(self, "owner", owner)
-        object.__setattr__(self, "own", np.flatnonzero(owner == self.rank))
+        if self.owner is None:
+            owner = shuffled(contiguous_owner(self.count, self.size), self.shuffle)
+            object.__setattr__(self, "owner", owner)
+        object.__setattr__(self, "own", np.flatnonzero(self.owner == self.rank))
 
     @property
     def rows(self) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from miniapps.errors import UsageError
-from miniapps.runner import faults
+from miniapps.runner import faults, slow
 from miniapps.runner.console import NoProgress, StepProgress
 from miniapps.runner.options import RunOptions
 from miniapps.runner.replay import Replay
@@ -46,6 +46,7 @@ class Context:
     _reducers: dict[str, Reducer] = field(default_factory=dict)
     _links: Any = None  # the clock of emulated links, once a reducer asked for it
     _chosen: set[tuple[int, int, str, int]] = field(default_factory=set)  # repeat, step, name, block
+    _slow: slow.Slow | None = None  # what an injected fault slows this rank by
     # The step under way, the CPU times of this process and of this thread when it began.
     _begun: tuple[int, tuple[float, float]] | None = None
 
@@ -178,6 +179,9 @@ class Context:
         if self.faults:
             due = faults.inject(self.faults, self.comm, self.repeat, step, peek)
             self.struck.update(fault.spec for fault in due)
+            for fault in due:
+                if fault.kind == "slow" and fault.rank == self.rank:
+                    self._slow = slow.by(fault.factor)
 
     def end_steps(self, step: int) -> None:
         """Say that the last step is over: what follows is recorded as `step`."""
@@ -200,6 +204,14 @@ class Context:
     def end_repeat(self) -> None:
         """Record what is left of the orders and free the reducers; collective."""
         self._end_step()
+        if self._slow is not None:
+            self._slow.close()
+            self._slow = None
+        self.release()
+
+    def release(self) -> None:
+        """Free the reducers in the midst of a repeat, for others that take their names; collective."""
+        self._drain()
         for reducer in self._reducers.values():
             reducer.free()
         self._reducers.clear()
@@ -213,7 +225,10 @@ class Context:
             for name, end, begin in zip((CPU_TIME, THREAD_TIME), now, before, strict=True):
                 self.tracer.usage(name, step, end - begin)
             self._begun = None
+        self._drain()
+        return now
+
+    def _drain(self) -> None:
         for name, reducer in self._reducers.items():
             self.reductions[name]["calls"] += reducer.drain_calls()
             self.tracer.order(name, reducer.drain_orders())
-        return now

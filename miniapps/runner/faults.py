@@ -23,6 +23,7 @@ KINDS = {
     "swap-order": (("step", "rank", "other"), ("call",)),
     "lost-halo": (("step", "rank"), ("call", "message")),
     "seed": (("block",), ()),
+    "slow": (("step", "rank", "factor"), ()),
 }
 INSIDE = ("kernel-bit", "swap-order", "lost-halo")  # strike in the midst of a step: miniapps.runner.watch
 BETWEEN_RANKS = ("swap-order", "lost-halo")
@@ -46,6 +47,7 @@ class Fault:
     bit: int = 0
     index: int = 0
     call: int = 0
+    factor: int = 1  # by which a rank is slowed
     other: int | None = None  # the rank whose contributions change places with those of `rank`
     message: int = 0  # of those that `rank` receives, in the order of the ranks they come from
 
@@ -60,6 +62,8 @@ class Fault:
     def strike(self, rank: int, peek: Callable[[int], np.ndarray | None] | None) -> bool:
         """Do it if it is this rank's to do; whether it was. `peek(block)` is the writable state array of an
         owned block, or None."""
+        if self.kind == "slow":
+            return False  # the context does it, to the end of the repeat
         if self.rank is not None:
             if self.rank == rank and self.kind == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -113,6 +117,10 @@ def parse(spec: str, size: int, repeats: int) -> Fault:
             raise UsageError(
                 f"--fault {spec}: {key} {values[key]} of a run with {count} {what}; they count from 0"
             )
+    if kind == "slow" and not 1 <= values["factor"] <= 100:
+        raise UsageError(
+            f"--fault {spec}: factor {values['factor']}: choose 1 to 100, by which the rank is slowed"
+        )
     if kind in BETWEEN_RANKS and size < 2:
         raise UsageError(f"--fault {spec}: nothing passes between ranks in a run of one; start 2 or more")
     if kind == "swap-order" and values["rank"] == values["other"]:

@@ -15,6 +15,7 @@ from miniapps.received import Refused
 from miniapps.received.ledger import read_ledger
 from miniapps.received.text import tell
 from miniapps.runner import commandline, config, faults, replay
+from miniapps.runner.duplicates import require_duplicable
 from miniapps.runner.options import Common, RunOptions
 from miniapps.runner.replay import Replay
 from miniapps.system import environment, resources
@@ -125,6 +126,11 @@ def check(app: Any, own: Any, options: RunOptions, size: int) -> list[faults.Fau
     """The faults of a configuration on `size` ranks. Raises UsageError, ChoiceError or BlocksError for one that cannot
     run. What this node has is not looked at: campaigns are checked elsewhere."""
     options.policy.check()
+    if options.duplicate and not app.duplicates:
+        raise UsageError(
+            f"--duplicate {options.duplicate:g}: {app.name} has no blocks that two ranks could compute"
+        )
+    require_duplicable(options, size)
     injected = [faults.parse(spec, size, options.repeats) for spec in options.fault]
     if app.validate:
         app.validate(own, options, size)

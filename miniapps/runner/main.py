@@ -39,7 +39,8 @@ class App:
     ChoiceError or BlocksError for what cannot be run. `complete(config, options, size)`, before it, writes into the
     configuration what guarantee and number of ranks decide, so that the recorded one is complete. `memory(config,
     options, size)`, after both, says what a rank will need. `package` holds the folder `decks`; `command` is what
-    starts it, `python -m PACKAGE` unless another is given.
+    starts it, `python -m PACKAGE` unless another is given. `duplicates`: whether it computes blocks twice where
+    `--duplicate` asks for it.
     """
 
     name: str
@@ -51,6 +52,7 @@ class App:
     memory: Callable[[Any, RunOptions, int], Need] | None = None
     package: str = ""
     command: str = ""
+    duplicates: bool = False
 
     def __post_init__(self):
         object.__setattr__(self, "package", self.package or f"miniapps.{self.name}")

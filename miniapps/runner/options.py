@@ -178,6 +178,15 @@ class RunOptions:
         help="ledger of predictions, which is checked and whose last hash goes into the trace: so the run proves which "
         "predictions were there before it; it is never written",
     )
+    duplicate: float = option(
+        0.0,
+        role="control",
+        flag="--duplicate",
+        minimum=0.0,
+        maximum=1.0,
+        help="fraction of the blocks that another rank computes again, to name ranks that compute wrong bits (coupled, "
+        "training; 2 ranks or more, guarantee layout)",
+    )
     log_level: str = option(
         "info",
         role="control",

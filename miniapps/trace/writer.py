@@ -10,7 +10,7 @@ import json
 import os
 import struct
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +193,15 @@ class Tracer:
         """Say what the reduction `name` is (docs/trace.md); `facts` is read again whenever rows are written, so that
         its number of calls may go up."""
         self._descriptions["reductions"][name] = facts
+
+    def spans(self, kinds: Collection[str]) -> np.ndarray:
+        """When the regions of these `kinds` of the current step so far began and ended: int64 (regions, 2),
+        nanoseconds, in the order in which they ended. Without those that a `flush` has written since the step began."""
+        regions = self._descriptions["regions"]
+        wanted = [number for name, number in self._names.items() if regions.get(name) in kinds]
+        here = bytes(self._rows[self._marks[-1][0] * _EVENT.size :])
+        rows = np.frombuffer(here, np.int64).reshape(-1, 5)
+        return rows[np.isin(rows[:, 2], wanted), :2]
 
     def attributes(self, **attributes: Any) -> None:
         """Set attributes of the root group after creation, such as the clock drift known at the end."""

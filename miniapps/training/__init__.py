@@ -56,5 +56,6 @@ APP = App(
     validate=validate,
     memory=memory,
     complete=complete,
+    duplicates=True,
     summary="data-parallel training of small networks",
 )

@@ -14,7 +14,13 @@ from miniapps.system.resources import Need
 from miniapps.training.config import IMAGES
 from miniapps.training.mesh_problem import TEXT, counts, deck
 
-NEEDED = {"training.wire": "as is", "training.policy": "fixed", "model.dropout": 0.0, "training.seconds": 0.0}
+NEEDED = {
+    "output.shares": "even",
+    "training.wire": "as is",
+    "training.policy": "fixed",
+    "model.dropout": 0.0,
+    "training.seconds": 0.0,
+}
 TORCH, KEPT = 2**28, 8  # bytes of torch with its export; copies of a value that a step holds
 
 
@@ -60,6 +66,10 @@ def validate(config, options, size: int) -> None:
             raise UsageError(
                 f"{key}: over a mesh only {value!r} is possible; leave it out, or train without --mesh"
             )
+    if options.duplicate:
+        raise UsageError(
+            f"--duplicate {options.duplicate:g}: over a mesh blocks are not computed twice; train without --mesh"
+        )
     if options.replay is not None:
         raise UsageError(
             "--replay: over a mesh nothing is decided from a clock or an order of arrival; leave it out"

@@ -4,6 +4,7 @@ import time
 from math import inf, isfinite
 
 from miniapps.runner.outcome import Check, Outcome
+from miniapps.runner.shares import Shares
 from miniapps.training.checkpoint import load_checkpoint, save_checkpoint
 from miniapps.training.courses import course
 from miniapps.training.nonfinite import NotFinite
@@ -16,6 +17,7 @@ def run(ctx) -> Outcome:
     first = load_checkpoint(ctx, trainer) if config.output.restart else 0
     last, every = config.training.last, config.evaluation.every
     reached, evaluated, step = inf, 0.0, first
+    shares = Shares(ctx, trainer.owner) if config.output.shares == "auto" else None
     begin = time.perf_counter()
     going = course(trainer, first)
     while going.another():
@@ -26,10 +28,15 @@ def run(ctx) -> Outcome:
         except NotFinite:
             if not going.survives():
                 raise
+        if shares:
+            shares.observe()
         if config.output.checkpoint_every and step % config.output.checkpoint_every == 0:
             start = ctx.tracer.clock()
             save_checkpoint(ctx, step, trainer)
             ctx.tracer.event(trainer.name["checkpoint"], start)
+            counts = shares.decide() if shares and going.position < last else None
+            if counts:
+                trainer.deal(counts)
         if every and step % every == 0 and going.position < last:
             start = time.perf_counter()
             trainer.evaluate(going.position)
@@ -47,10 +54,12 @@ def run(ctx) -> Outcome:
     figures = trainer.figures() | {"steps": (steps / wall if steps else 0.0, "steps/s")}
     if config.evaluation.target:
         figures["time_to_accuracy"] = (reached, "s")
-    check = Check("finite", not steps or isfinite(trainer.loss), f"loss {trainer.loss:g}")
+    checks = [Check("finite", not steps or isfinite(trainer.loss), f"loss {trainer.loss:g}")]
+    if getattr(trainer, "duplicates", None) is not None:
+        checks.append(trainer.duplicates.verdict())
     print_of_all = trainer.fingerprint()
     trainer.free()
-    return Outcome(figures, [check], print_of_all)
+    return Outcome(figures, checks, print_of_all)
 
 
 def made(ctx):

@@ -10,7 +10,8 @@ import torch
 from kernels.allreduce.coding import coding
 from kernels.allreduce.execution.reducer import require_same_bits
 from kernels.wires import quality
-from miniapps.layout.owners import contiguous_owner, shuffled
+from miniapps.layout.owners import contiguous_owner, owner_of, shuffled
+from miniapps.runner import duplicates
 from miniapps.trace import fingerprint
 from miniapps.trace.records import INPUT
 from miniapps.trace.schema import COMPUTE, FILE, OTHER
@@ -55,9 +56,8 @@ class Trainer:
             given = data.load(config.data.name, config.data.dir, config.seeds.data, config.data.features)
         self.data = data.share(ctx.comm, given)
         self._record_data()
-        owner = shuffled(contiguous_owner(training.blocks, ctx.size), ctx.options.shuffle_blocks)
-        self.owner, self.own = owner, np.flatnonzero(owner == ctx.rank).tolist()
         self.per_block = training.calls == "block"
+        self._own(shuffled(contiguous_owner(training.blocks, ctx.size), ctx.options.shuffle_blocks))
         torch.set_num_threads(1 if self.per_block else ctx.options.threads)
 
         edge = data.EDGE[config.data.name]
@@ -67,8 +67,7 @@ class Trainer:
         for array, drawn in zip(weights, initial(self.shapes, config.seeds.init), strict=True):
             array[...] = drawn
         self.optimiser = optimiser(training, weights)
-        # A call computes the whole of these blocks, and contributes the sum of their gradients.
-        self.calls = [[block] for block in self.own] if self.per_block else [self.own]
+        self.duplicates = duplicates.made(ctx)
         most = max(TEST_BLOCK, training.micro * len(self.calls[0]))
         self.network: Network
         if self.data.graph is None:
@@ -83,15 +82,32 @@ class Trainer:
         once = 1.0 / training.batch
         before = training.divide == "before"
         self._before, self._after = once if before else 1.0, 1.0 if before else once
+        self._plan(candidates(config)[:1] * len(self.shapes))
+        self.loss = self.accuracy = float("nan")
+
+    def _own(self, owner: np.ndarray) -> None:
+        """Take these owners of the micro-batches."""
+        self.owner, self.own = owner, np.flatnonzero(owner == self.ctx.rank).tolist()
+        # A call computes the whole of these blocks, and contributes the sum of their gradients.
+        self.calls = [[block] for block in self.own] if self.per_block else [self.own]
+
+    def _plan(self, wires: Sequence[str]) -> None:
+        """Plan the reductions of what this rank owns. Collective."""
         self._planned: dict[Bucket, Any] = {}  # reducers
         self.wires: tuple[str, ...] = ()
-        self.assign(candidates(config)[:1] * len(self.shapes))
+        self.assign(wires)
         # Loss, and how many ranks hold a gradient that is not finite.
-        self._sums = ctx.reducer("loss", (2,), blocks=self._numbers())
+        self._sums = self.ctx.reducer("loss", (2,), blocks=self._numbers())
         # Integers, whose sum has no order.
-        self._held_out = ctx.reducer("held out", (1,), by=("direct", "exact"), watched=False)
-        self._correct = ctx.reducer("correct", (1,), "int64", by=("direct", "working"), watched=False)
-        self.loss = self.accuracy = float("nan")
+        self._held_out = self.ctx.reducer("held out", (1,), by=("direct", "exact"), watched=False)
+        self._correct = self.ctx.reducer("correct", (1,), "int64", by=("direct", "working"), watched=False)
+
+    def deal(self, counts: list[int]) -> None:
+        """Give every rank a contiguous run of so many micro-batches. Collective."""
+        wires = self.wires
+        self.ctx.release()
+        self._own(owner_of(counts))
+        self._plan(wires)
 
     @property
     def weights(self) -> Sequence[np.ndarray]:
@@ -117,7 +133,9 @@ class Trainer:
                 mine[...] = array
 
     def free(self) -> None:
-        """Nothing is held that the repeat does not free."""
+        """Free what computes blocks twice; the repeat frees the rest. Collective."""
+        if self.duplicates is not None:
+            self.duplicates.free()
 
     def assign(self, wires: Sequence[str]) -> None:
         """Let the gradient of each tensor go over its own of `wires` from the next step on. Collective."""
@@ -149,7 +167,11 @@ class Trainer:
         tracer, training = self.tracer, self.config.training
         begin = tracer.clock()
         self.trace_weights()
+        if self.duplicates is not None:
+            self.duplicates.begin(tracer.step, self.owner)
         losses = self._gradients(step)
+        if self.duplicates is not None:
+            self._compare(self.duplicates, step)
         totals = self.exchange.finish()
         self._settle_loss(losses, totals)
         start = tracer.clock()
@@ -222,10 +244,18 @@ class Trainer:
 
     def gradient(self, step: int, block: int) -> list[np.ndarray]:
         """The gradient of a micro-batch with the present weights as it is encoded, of each tensor; not collective."""
-        taken = [np.empty(0)] * len(self.shapes)
+        return [gradient * np.float32(self._before) for gradient in self._tensors(step, block)]
+
+    def _nothing(self) -> list[np.ndarray]:
+        """A place for the gradient of each tensor."""
+        return [np.empty(0)] * len(self.shapes)
+
+    def _tensors(self, step: int, block: int) -> list[np.ndarray]:
+        """The gradient of a micro-batch with the present weights, of each tensor; not collective."""
+        taken = self._nothing()
 
         def take(tensor, gradient):
-            taken[tensor] = gradient * np.float32(self._before)
+            taken[tensor] = gradient.copy()
 
         self._loss(step, [block], take)
         return taken
@@ -247,16 +277,38 @@ class Trainer:
     def _gradients(self, step: int) -> list[float]:
         """Hand the gradient of every call to the buckets; the losses of the calls."""
         start = self.tracer.clock()
+        self._twice = {block: self._nothing() for block in self.duplicates.own} if self.duplicates else {}
         losses = []
         for row, blocks in enumerate(self.calls):
 
-            def take(tensor, gradient, row=row):
+            def take(tensor, gradient, row=row, block=blocks[0]):
+                if self.ctx.faults:
+                    self._strike(block, tensor, gradient)
+                if block in self._twice:
+                    self._twice[block][tensor] = gradient.copy()
                 self.exchange.put(row, tensor, gradient)
 
             self._gather_ahead(step, row)
             losses.append(self._loss(step, blocks, take))
         self.tracer.event(self.name["gradient"], start)
         return losses
+
+    def _compare(self, twice: duplicates.Duplicates, step: int) -> None:
+        """Compute the gradients of some micro-batches of other ranks, with the same weights, and compare."""
+
+        def again(blocks, _):
+            return [self._tensors(step, block) for block in blocks]
+
+        twice.check("gradient", [], list(self._twice.values()), again)
+        twice.settle()
+
+    def _strike(self, block: int, tensor: int, gradient: np.ndarray) -> None:
+        """Flip a bit where an injected fault wants it: of the tensor `call`, counted in the order of the gradient."""
+        here = self.tracer.repeat, self.tracer.step, block, tensor
+        for fault in self.ctx.faults:
+            if fault.kind == "kernel-bit" and (fault.repeat, fault.step, fault.block, fault.call) == here:
+                fault.spoil(gradient, f"the gradient of tensor {tensor} in a micro-batch")
+                self.ctx.struck.add(fault.spec)
 
     def _neighbours(self, graph) -> Neighbours | None:
         """What draws the neighbours that are learned from; None: all are."""

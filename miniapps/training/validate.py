@@ -3,7 +3,9 @@
 import importlib.util
 from math import prod
 
+from kernels.allreduce.coding import coding
 from kernels.guarantees import ChoiceError
+from miniapps.checkpoints.options import require_movable
 from miniapps.errors import UsageError
 from miniapps.system.resources import Need
 from miniapps.training import choosing
@@ -55,10 +57,28 @@ def validate(config, options, size: int) -> None:
             f"{size} ranks for {training.blocks} micro-batches of {training.micro} images: every rank needs at least "
             f"one; start at most {training.blocks} ranks, or choose a smaller training.micro or a larger --batch"
         )
+    if config.output.shares == "auto":
+        _movable(config, options)
     choosing.validate(config, options, list(_shapes(config).values()))
     load(name, config.data.dir, config.seeds.data, config.data.features)
     if config.output.restart:
         check_restart(config, options, size)
+
+
+def _movable(config, options) -> None:
+    """What keeps something per rank, or depends on how many micro-batches a rank has, does not move."""
+    require_movable(config.output, options)
+    used = coding(config.training.wire)
+    for name, reason in (
+        ("--policy " + config.training.policy, config.training.policy != "fixed"),
+        ("--wire " + config.training.wire, used is not None and used.feedback),
+        ("training.calls = rank", calls(config, options) == "rank"),
+    ):
+        if reason:
+            raise UsageError(
+                f"--shares auto moves micro-batches between ranks, which {name} does not allow; choose --policy "
+                "fixed, a wire without feedback, and --set training.calls=block"
+            )
 
 
 def _over_mesh(config, options, size: int) -> None:

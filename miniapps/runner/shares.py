@@ -1,0 +1,81 @@
+"""How many blocks each rank owns, where ranks are unequal: dealt anew at checkpoints, by useful time per block.
+
+Others fit the batch to the speed of a worker and pay in statistics (Adaptive SGD). Here problem, batch and blocks stay,
+and only their owners change; so under guarantees that do not depend on ownership the bits stay too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernels.guarantees import meets
+from miniapps.errors import UsageError
+from miniapps.layout.owners import balanced
+from miniapps.trace.schema import COLLECTIVE, COMPUTE, EXCHANGE, WAIT
+
+if TYPE_CHECKING:
+    from miniapps.runner.context import Context
+    from miniapps.trace import Tracer
+
+GAIN = 0.05  # of the slowest rank's time, below which blocks stay where they are
+AWAY = (COLLECTIVE, EXCHANGE, WAIT)  # kinds of regions in which a rank waits for others
+
+
+def useful(tracer: Tracer) -> float:
+    """Seconds that this rank computed in the current step: in regions of kind COMPUTE, without the exchanges and
+    reductions inside them, where it may wait for others. One that only began inside was under way meanwhile."""
+    computed, away = tracer.spans((COMPUTE,)), tracer.spans(AWAY)
+    computed = computed[np.argsort(computed[:, 0])]
+    around = np.searchsorted(computed[:, 0], away[:, 0], side="right") - 1
+    inside = (
+        (around >= 0) & (away[:, 1] <= computed[around, 1]) if len(computed) else np.zeros(len(away), bool)
+    )
+    return 1e-9 * float(np.diff(computed).sum() - np.diff(away[inside]).sum())
+
+
+class Shares:
+    """What this rank's blocks cost it since they were dealt, by the wall clock: a slower processor, and one that others
+    use too, are both slow."""
+
+    def __init__(self, ctx: Context, owner: np.ndarray):
+        self._ctx = ctx
+        self.counts: list[int] = np.bincount(owner, minlength=ctx.size).tolist()
+        self._useful = 0.0
+
+    def observe(self) -> None:
+        """A step is over, and the trace is still at it."""
+        self._useful += useful(self._ctx.tracer)
+
+    def decide(self) -> list[int] | None:
+        """The blocks of each rank from now on, where they change. Collective; a choice of the run, `shares`, which is
+        recorded, and which a replay repeats."""
+        ctx = self._ctx
+        text = ctx.choose("shares", self._measured, clock=not meets(ctx.options.guarantee, "layout"))
+        counts = parsed(text, sum(self.counts), ctx.size)
+        self._useful = 0.0
+        if counts == self.counts:
+            return None
+        self.counts = counts
+        return counts
+
+    def _measured(self) -> tuple[str, float]:
+        """The choice, and the share of the slowest rank's time that it saves."""
+        useful = np.array(self._ctx.comm.allgather(self._useful))
+        each = np.maximum(useful, 1e-9) / self.counts
+        counts = balanced(sum(self.counts), each.tolist())
+        gain = 1.0 - float((each * counts).max() / useful.max()) if useful.max() > 0.0 else 0.0
+        return (",".join(map(str, counts if gain > GAIN else self.counts)), gain)
+
+
+def parsed(text: str, count: int, size: int) -> list[int]:
+    """The counts of a choice; raises UsageError for what no run of `count` blocks on `size` ranks can have chosen."""
+    words = text.split(",")
+    counts = [int(word) for word in words if word.isascii() and word.isdigit() and len(word) < 10]
+    if len(words) != len(counts) or len(counts) != size or sum(counts) != count or min(counts) < 1:
+        raise UsageError(
+            f"--replay: the run chose the shares {text[:80]!r}, which do not deal {count} blocks to {size} ranks; "
+            "replay a run of the same problem on as many ranks"
+        )
+    return counts
