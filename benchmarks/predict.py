@@ -114,7 +114,7 @@ def one_round(scratch: Path, ledger: Path, families, budget: float, repeats: int
     calibration = str(scratch / "calibration")
     what = ["--what", "collectives", "--what", "noise"]
     start(
-        ["miniapps.calibrate", "--budget", str(budget), *what, "--set", "calibrate.shapes=10", "--out", calibration,
+        ["miniapps.calibrate", "--budget", str(budget), *what, "--out", calibration,
          "--no-progress"],
         max(RANKS),
     )  # fmt: skip
