@@ -222,9 +222,9 @@ def shapes(options) -> list[dict]:
             errors += np.abs(np.log(predicted / seconds))[~outside].tolist()
             roofs += int(outside.sum())
         rows.append(
-            {"part": "shapes", "what": region, "error": float(np.expm1(np.mean(errors))), "floor": calibration.spread,
-             "bias": float("nan"), "inside": float("nan"), "runs": len(errors), "best": roofs, "targets": len(cases),
-             "rounds": 1, "busy": 0, "raw": errors}
+            {"part": "shapes", "what": f"{region}, {roofs} outside the hull left out",
+             "error": float(np.expm1(np.mean(errors))), "floor": calibration.spread, "bias": None, "inside": None,
+             "runs": len(errors), "best": 0, "targets": len(cases), "rounds": 1, "busy": 0, "raw": errors}
         )  # fmt: skip
     return rows
 
@@ -243,8 +243,8 @@ def speed(options) -> list[dict]:
     noise = Noise(rng.uniform(0.5, 1.0, (1000, 2)), size, replays, 1.0, rng)
     simulate([step], 1, size, replays, noise, 0.02, rng)
     seconds = time.perf_counter() - begin
-    return [{"part": "speed", "what": "64 ranks, 1,000 waits, 200 replays, s", "error": seconds, "floor": float("nan"),
-             "bias": float("nan"), "inside": float("nan"), "runs": 1, "best": 0, "targets": 1, "rounds": 1, "busy": 0,
+    return [{"part": "speed", "what": "64 ranks, 1,000 waits, 200 replays, s", "error": seconds, "floor": None,
+             "bias": None, "inside": None, "runs": 1, "best": 0, "targets": 1, "rounds": 1, "busy": 0,
              "raw": [seconds]}]  # fmt: skip
 
 
