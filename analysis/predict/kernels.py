@@ -23,7 +23,7 @@ from scipy.optimize import linprog, minimize, nnls
 from analysis.predict.skeleton import Key, Skeleton
 
 TRIMMED = (0.02, 0.98)  # quantiles within which the residuals of a key are kept
-TWO, ONE, MIXED = "fixed + per work", "fixed from the calibration", "as measured"
+TWO, ONE = "fixed + per work", "fixed from the calibration"  # from what a cost is
 
 
 @dataclass(frozen=True)

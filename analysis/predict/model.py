@@ -12,7 +12,7 @@ import pandas as pd
 
 from analysis.predict.calibration import Calibration
 from analysis.predict.collectives import Collectives, Link
-from analysis.predict.kernels import SegmentCost, segment_costs
+from analysis.predict.kernels import ONE, SegmentCost, segment_costs
 from analysis.predict.noise import Noise, Quiet, Waiting
 from analysis.predict.overheads import NOT_MEASURED, overheads
 from analysis.predict.prediction import Prediction, quantiles_of
@@ -91,7 +91,7 @@ def predict(
         notes.remarks[
             "no run on one rank was given: what ranks do of a collective by themselves is left out"
         ] = None
-    if all(cost.how != "fixed + per work" for cost in costs.values()):
+    if all(cost.how == ONE for cost in costs.values()):
         remark = (
             "all runs have one share of the work: what does not shrink is what the calibration says of a call"
         )

@@ -7,7 +7,6 @@ it and its region, and all segments of one such *key* cost a + b w on a rank tha
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ import pandas as pd
 from analysis.load.guard import read_run
 from analysis.load.timeline import partners, timeline
 from analysis.predict.measured import hash_of_run, require_forward
-from analysis.scaling.waits import BEFORE, OUTSIDE, Unmatched, Waits, waits
+from analysis.scaling.waits import Unmatched, Waits, waits
 from analysis.scaling.within import between
 from miniapps.trace import TraceError
 from miniapps.trace.schema import CPU_TIME, THREAD_TIME
@@ -36,11 +35,12 @@ class Skeleton:
     """One repeat of a run. `work`: of a step, the product of the options that say how large the problem is; `blocks`:
     how many blocks of it there are, 0 where the run does not say.
 
-    `waits`, a row per wait in the order in which they end: `name`, `kind`, `step`, `bytes` (of all ranks, one of them
-    in mean for collectives), `posts` and `ends` (its places in `order`). `order`: (row of `waits`, whether it posts,
-    whether it ends) in an order in which these can have happened. `segments`, a row per segment: `wait` (the row of
-    `waits` before whose post, or, if `inside`, before whose end it is done; len(waits) for what follows the last one of
-    a step), `step`, `key`, `ns` (mean over ranks, less what others took of the processor)."""
+    `waits`, a row per wait of all ranks: `name`, `kind`, `step`, `bytes` (mean over ranks), `own` (ns of the quickest
+    rank's communication). `order`: (row of `waits`, whether it posts, whether it ends) in an order in which these can
+    have happened. `segments`, a row per segment: `wait`, the row of `waits` before whose post, or, if `inside`, before
+    whose end it is done, -1 for what follows the last wait of a step; `step`, `key`, `ns` (mean over ranks, less what
+    others took of the processor). `cpu_s`, `wall_s`: of a step, the first the mean over ranks, NaN where it was not
+    recorded."""
 
     path: str
     attributes: Mapping[str, Any]
@@ -51,8 +51,8 @@ class Skeleton:
     waits: pd.DataFrame
     order: list[tuple[int, bool, bool]]
     segments: pd.DataFrame
-    cpu_s: float  # of a step, mean over ranks; NaN where it was not recorded
-    wall_s: float  # of a step
+    cpu_s: float
+    wall_s: float
     hash: str
 
     @property
@@ -278,11 +278,3 @@ def _without(segments: pd.DataFrame, stolen: Mapping[tuple[int, int], float]) ->
 def label(run: Skeleton) -> str:
     """A run in words."""
     return f"{os.path.basename(os.path.normpath(run.path))} ({run.size} rank{'s' * (run.size > 1)})"
-
-
-def options_of(run: Skeleton) -> str:
-    """The options that define a run's problem, as JSON with sorted keys."""
-    return json.dumps(run.attributes.get("problem_options", {}), sort_keys=True)
-
-
-WORK_OUTSIDE = (OUTSIDE, BEFORE)

@@ -5,6 +5,7 @@ import pytest
 from mpi4py import MPI
 
 from analysis.predict.calibration import read_calibration
+from analysis.predict.kernels import DIMS, kernel_times
 from kernels.allreduce import Reduction
 from kernels.allreduce.cost import cost
 from miniapps.calibrate import APP
@@ -36,6 +37,15 @@ def test_every_kernel_is_measured_at_its_shapes(read):
     products = read.of("matmul.own")
     assert (products["flops"] == 2 * products["rows"] * products["depth"] * products["columns"]).all()
     assert (read.cases["seconds"] > 0).all()
+
+
+def test_its_kernels_predict_their_own_shapes(read):
+    products = read.of("matmul.own")
+    columns = list(DIMS["matmul"])
+    times = kernel_times(products, columns)
+    predicted, outside = times.seconds(*(products[each] for each in (columns, "flops", "nbytes")))
+    assert not outside.any()
+    assert np.isfinite(predicted).all() and (predicted > 0).all()
 
 
 def test_a_call_costs_more_than_nothing(read):
