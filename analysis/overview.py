@@ -22,6 +22,7 @@ from analysis.sums import tables as sums_tables
 from analysis.sums.frames import sums
 from analysis.training import tables as training_tables
 from analysis.training.frames import trainings
+from analysis.training.mesh import Used, used
 from analysis.variability import pairs
 from analysis.verdict import Group, judge
 from miniapps.received.ledger import Ledger
@@ -86,6 +87,12 @@ class Overview:
         """The trainings that runs recorded; None where there are none."""
         recorded = trainings(self.frames)
         return training_tables.study(recorded) if len(recorded.runs) else None
+
+    @cached_property
+    def meshes(self) -> Used | None:
+        """How well runs over a mesh used their cores; None where there are none."""
+        recorded = used(self.frames)
+        return recorded if len(recorded.runs) else None
 
     @cached_property
     def operations(self) -> operations_tables.Study | None:

@@ -142,7 +142,8 @@ def shares_of(blocks: int, size: int) -> np.ndarray:
 def _require_sound(trace, path: str | os.PathLike) -> None:
     require_forward(trace, str(path))
     rank = trace.attributes["rank"]
-    used = trace.tables["usage"]["value"]
+    clocks = [trace.names.index(name) for name in (CPU_TIME, THREAD_TIME) if name in trace.names]
+    used = trace.tables["usage"]["value"][np.isin(trace.tables["usage"]["name"], clocks)]
     if len(wrong := np.flatnonzero(~np.isfinite(used) | (used < 0))):
         raise TraceError(f"{path}: rank {rank}: a CPU time of {used[wrong[0]]} s; do not trust the times of this run, "
                          "and leave it out")  # fmt: skip

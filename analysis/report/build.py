@@ -38,6 +38,7 @@ from analysis.runs import Id
 from analysis.scaling.sections import scaling_sections
 from analysis.solves.sections import solves_sections
 from analysis.sums.sections import sums_sections
+from analysis.training.mesh import section as mesh_section
 from analysis.training.sections import training_sections
 from analysis.verdict import MEANING, Group, counted
 from miniapps.received.ledger import Ledger
@@ -60,6 +61,7 @@ SECTIONS: tuple[Callable[[Overview], list[Section]], ...] = (
     lambda overview: sums_sections(overview.sums) if overview.sums else [],
     lambda overview: solves_sections(overview.solves) if overview.solves else [],
     lambda overview: training_sections(overview.training) if overview.training else [],
+    lambda overview: [mesh_section(overview.meshes)] if overview.meshes else [],
     lambda overview: inference_sections(overview.inference) if overview.inference else [],
     lambda overview: operations_sections(overview.operations) if overview.operations else [],
     environment_sections,

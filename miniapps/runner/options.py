@@ -181,6 +181,7 @@ class RunOptions:
     duplicate: float = option(
         0.0,
         role="control",
+        effect="cost",
         flag="--duplicate",
         minimum=0.0,
         maximum=1.0,

@@ -13,6 +13,9 @@ NODE = "node:"  # a value of a partitioned program, by the blocks of the problem
 PACKING = (
     "packing:"  # the choice that holds the trees of a reduction by `trees`, behind it the reduction's name
 )
+STAGES = (
+    "plan:stages"  # the choice that holds what a plan over a mesh comes to, in stages: decided by the options
+)
 
 PASSING = (SENT, RECEIVED, SOURCE, COMPUTED, ADDED, TOTAL, LEFT)  # with --record messages only
 

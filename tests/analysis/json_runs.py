@@ -4,6 +4,7 @@ import numpy as np
 
 from tests.analysis.export_runs import solver_run
 from tests.analysis.inference_runs import write_answers
+from tests.analysis.mesh_runs import write_mesh
 from tests.analysis.nodes_runs import write_over_nodes
 from tests.analysis.operations_runs import case, refused, statement, write_audit
 from tests.analysis.predict_runs import write_study
@@ -68,6 +69,7 @@ def write_all(root):
         write_solves(root / f"solves/r{k}", [solve(FALLING[: len(FALLING) - short])] * 2, size=1 + k)
     write_solves(root / "solves/study", [studied(limit=40)], guarantee="exact", ordering="exact")
     study_of(root / "training")
+    write_mesh(root / "training" / "mesh", [0.4, 0.5])
     cases = [case("take", "backward", runs=3, threads=1), case("dot", address=2), refused("svd")]
     write_answers(root / "answers", [1, 2], [1.0, 2.0])
     write_audit(root / "audits/a", cases, [statement("take"), statement("dot")])

@@ -9,9 +9,9 @@ import torch
 from kernels.allreduce.schedules.block_tree import children
 from kernels.guarantees import ChoiceError
 from miniapps.partition.bind import bind
-from miniapps.partition.code import joins
 from miniapps.partition.draws import key_of, normal, uniform
 from miniapps.partition.mesh import Mesh
+from miniapps.partition.pieces import joins
 from miniapps.partition.run import Program
 from miniapps.partition.totals import tree
 from tests.miniapps.partition.cases import FIRST, case
