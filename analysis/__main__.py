@@ -31,6 +31,7 @@ COMMANDS = (
     "inference",
     "scaling",
     "sharding",
+    "predict",
     "score",
     "nodes",
     "export",

@@ -23,11 +23,10 @@ from miniapps.received import open_regular
 from miniapps.received.prediction import method_hash
 from miniapps.trace import RankTrace, TraceError
 from miniapps.trace.reader import trace_files
-from miniapps.trace.schema import COLLECTIVE, COMPUTE, CPU_TIME, EXCHANGE, WAIT
+from miniapps.trace.schema import COLLECTIVE, COMPUTE, CPU_TIME, EXCHANGE, THREAD_TIME, WAIT
 
 PIECE = 2**22  # bytes hashed at once
 WAITING = (COLLECTIVE, EXCHANGE, WAIT)  # kinds of regions that wait for other ranks
-THREAD_TIME = "cpu"  # in `usage`: seconds of the thread that runs the application
 POINTS = ("run", "repeat", "path", "app", "problem", "method", "alike", "size", "steps", "wall_s", "cpu_s", "waiting_s",
           "crowded", "rows", "head")  # fmt: skip
 REGIONS = ("run", "repeat", "name", "seconds")

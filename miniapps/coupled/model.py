@@ -415,7 +415,7 @@ class Model:
         planned = halo.plan(blocks, self.comm, pad, width or pad, corners, self.kernels)
         self.halos.append(planned)
         self.tracer.partners("halo", planned.neighbours)
-        planned.messages.counted = self.tracer.messages("halo", planned.messages.sent)
+        planned.messages.counted = self.tracer.messages("halo", planned.messages.sent, planned.between)
         fill, watch = self._region("halo", planned.nbytes, planned), self.watch
         if watch is None:
             return fill

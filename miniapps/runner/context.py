@@ -22,7 +22,7 @@ from miniapps.runner.traced import Reducer, traced
 from miniapps.runner.watch import Watch
 from miniapps.system.place import Place
 from miniapps.trace import Tracer
-from miniapps.trace.schema import CPU_TIME
+from miniapps.trace.schema import CPU_TIME, THREAD_TIME
 
 
 @dataclass
@@ -49,7 +49,8 @@ class Context:
     _links: Any = None  # the clock of emulated links, once a reducer asked for it
     _chosen: set[tuple[int, int, str, int]] = field(default_factory=set)  # repeat, step, name, block
     _slow: slow.Slow | None = None  # what an injected fault slows this rank by
-    _begun: tuple[int, float] | None = None  # the step under way, CPU time of this process when it began
+    # The step under way, the CPU times of this process and of this thread when it began.
+    _begun: tuple[int, tuple[float, float]] | None = None
 
     def __post_init__(self):
         if self.options.record == "messages" or any(f.kind in faults.INSIDE for f in self.faults):
@@ -120,7 +121,8 @@ class Context:
         )
         if self.options.links is not None:
             inner = self._over_links(self.options.links, inner, comm, blocks)
-        reducer = traced(name, inner, self.tracer, self.reductions, decided)
+        own = 0 if blocks is None else len(blocks)
+        reducer = traced(name, inner, self.tracer, self.reductions, decided, own)
         if watched and self.watch is not None:
             reducer = self.watch.reducer(reducer, comm, blocks)
         self._reducers[name] = reducer
@@ -235,13 +237,14 @@ class Context:
             reducer.free()
         self._reducers.clear()
 
-    def _end_step(self) -> float:
-        """Record what belongs to the step that ends, if one has begun: its CPU time, calls and orders. Returns the CPU
-        time of this process now."""
-        now = time.process_time()
+    def _end_step(self) -> tuple[float, float]:
+        """Record what belongs to the step that ends, if one has begun: its CPU times, calls and orders. Returns the CPU
+        times of this process and of this thread now."""
+        now = time.process_time(), time.thread_time()
         if self._begun is not None:
             step, before = self._begun
-            self.tracer.usage(CPU_TIME, step, now - before)
+            for name, end, begin in zip((CPU_TIME, THREAD_TIME), now, before, strict=True):
+                self.tracer.usage(name, step, end - begin)
             self._begun = None
         self._drain()
         return now

@@ -35,6 +35,7 @@ class Tracer(msgspec.Struct):
 class Reduction(msgspec.Struct):
     """What a planned reduction is. `region`: its events; `shape`, `dtype` of a contribution; `ranks` that take part;
     `decided`: by what its ordering was; `calls` of this rank; `bounds`: of a reduce-scatter in given parts;
+    `contributions` of this rank's blocks to a call, 0 where none was stated;
     `tensors`: shapes of what a vector consists of, where its wire encodes each by itself. Defaults stand for what older
     traces do not say."""
 
@@ -52,15 +53,27 @@ class Reduction(msgspec.Struct):
     guarantee: Level = "none"
     ranks: Annotated[int, Meta(ge=0, le=RANKS_MOST)] = 0
     decided: Decider = "guarantee"
+    contributions: Count = 0
     calls: Count = 0
 
 
+class Between(msgspec.Struct):
+    """What passes between neighbouring blocks of a periodic grid of `rows` x `columns` blocks each time, whoever owns
+    them: (rows away, columns away, bytes) of each direction."""
+
+    rows: Annotated[int, Meta(ge=1, le=2**24)]
+    columns: Annotated[int, Meta(ge=1, le=2**24)]
+    bytes: Annotated[list[tuple[int, int, Count]], Meta(max_length=8)]
+
+
 class Messages(msgspec.Struct):
-    """A plan of messages: `bytes` to each of `ranks` each time, and how many times this rank sent them."""
+    """A plan of messages: `bytes` to each of `ranks` each time, and how many times this rank sent them; `between`: how
+    that follows from who owns which block."""
 
     ranks: Annotated[list[Rank], Meta(max_length=RANKS_MOST)]
     bytes: Annotated[list[Count], Meta(max_length=RANKS_MOST)]
     calls: Count = 0
+    between: Between | None = None
 
     def __post_init__(self) -> None:
         if len(self.ranks) != len(self.bytes):

@@ -180,11 +180,16 @@ class Tracer:
         known = self._descriptions["partners"].get(name, ())
         self._descriptions["partners"][name] = sorted({*known, *map(int, ranks)})
 
-    def messages(self, name: str, sent: Mapping[int, int]) -> dict[str, Any]:
-        """Say what the region `name` sends each time: bytes by rank of the run; of several plans each. Returns what the
-        trace says of it, whose `calls` are to be counted up by whoever sends; they are read whenever rows are written.
+    def messages(
+        self, name: str, sent: Mapping[int, int], between: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Say what the region `name` sends each time: bytes by rank of the run; of several plans each. `between`: what
+        passes between neighbouring blocks, whoever owns them (`head.Between`). Returns what the trace says of it, whose
+        `calls` are to be counted up by whoever sends; they are read whenever rows are written.
         """
-        planned = {"ranks": list(map(int, sent)), "bytes": list(map(int, sent.values()))}
+        planned: dict[str, Any] = {"ranks": list(map(int, sent)), "bytes": list(map(int, sent.values()))}
+        if between is not None:
+            planned["between"] = dict(between)
         known = self._descriptions["messages"].setdefault(name, [])
         for other in known:  # of a repeat before, or another plan
             if planned.items() <= other.items():

@@ -144,6 +144,8 @@ def test_its_options_say_what_todays_applications_state():
             "run.ledger",
             "run.fingerprint",
             "output.checkpoint_bits",
+            "output.rounded_every",
+            "solve.until",
         ):
             stated.pop(newer, None)
         assert options(method, values) == stated, app.name
