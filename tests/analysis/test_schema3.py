@@ -137,6 +137,8 @@ def test_its_options_say_what_todays_applications_state():
             stated["output.restart"] |= {"records": ["values:cg_iterations"]}
         for newer in (
             "time.until",
+            "solve.until",
+            "run.fingerprint",
             "run.links",
             "flow.ensemble",
             "output.shares",
