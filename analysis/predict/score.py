@@ -297,7 +297,10 @@ def _regions(samples: pd.DataFrame, measured_regions: pd.DataFrame, ledger: Ledg
     together = samples[["row", "run", "repeat"]].merge(measured_regions, on=["run", "repeat"])
     medians = together.groupby(["row", "name"])["seconds"].median()
     for number in samples["row"].unique():
-        for name, predicted in ledger.rows[number - 1].prediction.regions.items():
+        prediction = ledger.rows[number - 1].prediction
+        if prediction.clock != "wall":
+            continue  # traces have the time of regions by the wall clock alone
+        for name, predicted in prediction.regions.items():
             took = float(medians.get((number, name), math.nan))
             ratio = took / predicted if predicted > 0 else math.nan
             pieces.append((int(number), name, predicted, took, ratio))
