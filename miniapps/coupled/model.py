@@ -1,7 +1,7 @@
 """The time loop: closure, Runge-Kutta stages, a Poisson solve at each, and what is recorded of a step."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import inf, isfinite, pi, sqrt
 from typing import Any
 
@@ -16,10 +16,12 @@ from miniapps.coupled.chunks import by_chunks
 from miniapps.coupled.closure import Closure, make_surrogate, parameters
 from miniapps.coupled.flow import view
 from miniapps.coupled.initial import vorticity
+from miniapps.coupled.members import Member, Record
 from miniapps.coupled.multigrid import v_cycle
 from miniapps.coupled.physics import HALO
 from miniapps.coupled.poisson import Steps
 from miniapps.coupled.state import State
+from miniapps.coupled.twice import compare_closure, compare_rate
 from miniapps.errors import RunError
 from miniapps.layout import fields, halo
 from miniapps.layout.blocks import Blocks
@@ -34,30 +36,6 @@ from miniapps.trace.schema import COLLECTIVE, COMPUTE, EXCHANGE, FILE, OTHER
 # Shu & Osher's third-order SSP Runge-Kutta in terms of its quadrature: the weight of each stage's rate
 QUADRATURE = (1.0 / 6.0, 1.0 / 6.0, 2.0 / 3.0)
 DIFFUSION_LIMIT = 0.25  # dt <= limit h^2 / (nu + nu_e): inside the stability region of RK3 (0.31)
-
-
-@dataclass
-class Record:
-    """What the checks after a run go by."""
-
-    iterations: list[int] = field(default_factory=list)  # of each solve
-    failed_solves: int = 0
-    worst_residual: float = 0.0
-    worst_budget: float = 0.0
-    closure_errors: list[tuple[int, float]] = field(default_factory=list)
-
-
-@dataclass
-class Member:
-    """One flow of an ensemble on this rank: what `--seed SEED` alone starts, step by step the same bits."""
-
-    number: int
-    seed: int
-    surrogate: Any
-    state: State = field(init=False)
-    closure: Closure = field(init=False)
-    energy: float = 0.0
-    enstrophy: float = 0.0
 
 
 class Model:
@@ -308,14 +286,7 @@ class Model:
         if self.watch is not None:
             self.watch.kernel("rhs", self.own, rate)
         if self.duplicates is not None:
-            inputs = [state.zeta, state.psi, self.force, *([] if eddy is None else [eddy])]
-
-            def again(_, given):
-                source, rate = terms(*given, *([None] if eddy is None else []))
-                return list(zip(source, rate, strict=True))
-
-            stage = f"rhs of stage {len(powers)}"
-            self.duplicates.check(stage, inputs, self._drawn(source, rate), again)
+            compare_rate(self, len(powers), terms, eddy, source, rate)
         return rate
 
     def _closed(self, eddy) -> None:
@@ -323,16 +294,7 @@ class Model:
         if self.watch is not None:
             self.watch.kernel("closure", self.own, eddy)
         if self.duplicates is not None:
-            closure, inputs = self.member.closure, [self.state.zeta, self.state.psi]
-            self.duplicates.check(
-                "closure", inputs, self._drawn(eddy), lambda _, given: [[nu] for nu in closure.eddy(*given)]
-            )
-            self.duplicates.settle()
-
-    def _drawn(self, *results) -> list[list[np.ndarray]]:
-        """What `results` (own blocks, ...) have of the blocks that another rank computes again."""
-        places = [self.blocks.index(block) for block in self.duplicates.own] if self.duplicates else []
-        return [[result[k] for result in results] for k in places]
+            compare_closure(self, eddy)
 
     def _solve_streamfunction(self) -> None:
         start = self.tracer.clock()
