@@ -34,6 +34,7 @@ COMMANDS = (
     "export",
     "lint",
     "show",
+    "ask",
 )  # modules of analysis.commands
 
 DESCRIPTION = """\
