@@ -15,7 +15,7 @@ import pandas as pd
 
 from analysis.divergence.cause import Cause, cause
 from analysis.divergence.compare import Comparison, NothingInCommon, compare
-from analysis.environment import apart, mixed
+from analysis.environment import AMONG, apart, mixed
 from analysis.groups import FREE, UNSET, effects, factors, grouped, of_effect
 from analysis.headline import headline
 from analysis.lint import conditions, sampling, timing
@@ -27,6 +27,7 @@ from analysis.overview import Overview
 from analysis.runs import Id, ids, samples
 from analysis.verdict import DAMAGED, FAILURES
 
+LEAST = "run"  # the guarantee whose conditions are looked at: without one nothing would be taken for granted
 MOST = 24  # runs of a problem that are compared with its first
 LATE = 1.25  # a rank is late that works so many times as long as the median of the others
 WAITED = 0.2  # share of the time of ranks in which they wait for others that is worth a question
@@ -126,7 +127,7 @@ def relation(one, other) -> str:
     methods = [factors(row["method"], row["options"], (*FREE, "replay")) for row in (one, other)]
     if methods[0] != methods[1] or one["ordering"] != other["ordering"]:
         return METHOD
-    if apart(json.loads(one["environment"]), json.loads(other["environment"]), one["guarantee"]):
+    if apart(json.loads(one["environment"]), json.loads(other["environment"]), LEAST):
         return ENVIRONMENT
     owners = [of_effect(row["method"], row["options"], *FREE) for row in (one, other)]
     return RANKS if one["size"] != other["size"] or owners[0] != owners[1] else SAME
@@ -169,10 +170,7 @@ def _of_runs(frames: Frames) -> Iterator[str]:
         "order of arrival": bool(runs["ordering"].str.contains("arrival").any()),
         "restarted": any(_restart(row) for _, row in runs.iterrows()),
         "ended early": bool((~runs["complete"]).any()),
-        "ranks with other libraries": any(
-            mixed(json.loads(text), guarantee)
-            for text, guarantee in zip(runs["environment"], runs["guarantee"], strict=True)
-        ),
+        "ranks with other libraries": any(mixed(json.loads(text), LEAST) for text in runs["environment"]),
     }  # fmt: skip
     yield from (name for name, so in checks.items() if so)
     said = set(frames.excluded["what"])
@@ -182,7 +180,7 @@ def _of_runs(frames: Frames) -> Iterator[str]:
 
 
 def _nodes(runs: pd.DataFrame) -> set[str]:
-    return {str(json.loads(text).get("node", "")) for text in runs["environment"]}
+    return {node for text in runs["environment"] for node in str(json.loads(text).get("node", "")).split(AMONG)}
 
 
 def _kernels(runs: pd.DataFrame) -> set[str]:
