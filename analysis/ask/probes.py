@@ -180,7 +180,9 @@ def _of_runs(frames: Frames) -> Iterator[str]:
 
 
 def _nodes(runs: pd.DataFrame) -> set[str]:
-    return {node for text in runs["environment"] for node in str(json.loads(text).get("node", "")).split(AMONG)}
+    return {
+        node for text in runs["environment"] for node in str(json.loads(text).get("node", "")).split(AMONG)
+    }
 
 
 def _kernels(runs: pd.DataFrame) -> set[str]:
@@ -243,7 +245,7 @@ def _not_finite(frames: Frames) -> tuple[Id, int, str, int, int] | None:
 
 def _unusual(frames: Frames) -> dict[str, str]:
     """{run: what is said of it} of runs that ended early, failed or are damaged."""
-    runs, kinds = frames.runs, (*FAILURES, *DAMAGED, "incomplete", "ranks disagree")
+    runs, kinds = frames.runs, (*FAILURES, *DAMAGED, "ranks disagree")
     said = dict.fromkeys(runs.loc[~runs["complete"], "run"], "ended early")
     for run, what, *_ in frames.excluded.itertuples(index=False):
         if what in kinds:

@@ -385,8 +385,10 @@ def _row(known: Evidence, run: Id):
 
 
 def _path(known: Evidence, run: str) -> str:
+    """The directory of `run`, never one that reads as an option."""
     runs = known.frames.runs
-    return str(runs.loc[runs["run"] == run, "path"].iloc[0])
+    path = str(runs.loc[runs["run"] == run, "path"].iloc[0])
+    return f"./{path}" if path.startswith("-") else path
 
 
 def _paths(known: Evidence, runs: list[Id]) -> list[str]:

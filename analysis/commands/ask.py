@@ -6,6 +6,7 @@ import argparse
 
 from analysis.commands.answer import Answer, Bold, Shown, give
 from analysis.commands.choice import Usage, loaded, none_usable, warn
+from miniapps.received.text import printable
 
 SUMMARY = "which command answers a question in words, by what is in the runs"
 DETAIL = """\
@@ -46,8 +47,9 @@ def run(options: argparse.Namespace) -> Answer:
         shown += [Bold(f"{place}. {question.command}"), f"   because: {question.because}"]
         slots = {"step": None, "block": None, "rank": None, "factor": None} | question.slots
         rows.append(
-            {"place": place, "template": question.template, "command": question.command, "argv": question.argv,
-             "because": question.because, "chance": chance, **slots}
+            {"place": place, "template": question.template, "command": question.command,
+             "argv": [*map(printable, question.argv)], "because": question.because, "chance": chance,
+             **slots, "runs": [*map(printable, question.slots["runs"])]}
         )  # fmt: skip
     answer = Answer(frames, {"questions": pd.DataFrame(rows, dtype=object)}, shown)
     if not options.run:

@@ -4,9 +4,9 @@
     python -m benchmarks.analysis.ask --weights analysis/ask/weights.json          # learn the table again
 
 Every kind of `benchmarks.analysis.ask_cases` says which command is right, and with which runs, step, block, rank or
-factor. Words are titles of public issues (`ask_titles.json`), split by project: none of a project in the training set is
-in the test. The weights are learned from the cases of seed 1 without the kinds HELD_OUT, and tested on those of seed 2
-with them. Beside the whole: text alone (the likest description), words of the training titles alone, probes alone, and
+factor. Words are titles of public issues (`ask_titles.json`), split by project: of no project are titles in both
+sets. The weights are learned from the cases of seed 1 without the kinds HELD_OUT, and tested on those of seed 2 with
+them. Beside the whole: text alone (the likest description), words of the training titles alone, probes alone, and
 always the commonest three commands. Intervals are Wilson's, 95 %.
 """
 
@@ -27,7 +27,16 @@ import numpy as np
 
 from analysis.ask import rank
 from analysis.ask.templates import TEMPLATES, description
-from benchmarks.analysis.ask_cases import HELD_OUT, KINDS, Case, fits, is_held_out, real_cases, titles, write_case
+from benchmarks.analysis.ask_cases import (
+    HELD_OUT,
+    KINDS,
+    Case,
+    fits,
+    is_held_out,
+    real_cases,
+    titles,
+    write_case,
+)
 from benchmarks.harness.results import add_quiet, machine, save
 
 TITLES = Path(__file__).with_name("ask_titles.json")
@@ -56,7 +65,7 @@ def record(case: Case) -> Record:
     from analysis.ask.templates import questions
     from analysis.load.frames import load
 
-    known = evidence(load(case.runs, copies=True, keep=False))
+    known = evidence(load(case.runs, copies=True))
     filled = {each.template: fits(each.slots, case.slots) for each in questions(known)}
     return Record(case.kind, case.symptom, is_held_out(case), sorted(known.facts), case.template, filled)
 
@@ -115,7 +124,9 @@ def learn(known: list[Record], penalty: float = PENALTY) -> dict[str, dict[str, 
         value = -np.log(of_right).mean() + penalty * (weights**2).sum() / 2
         return value, (wrong.T @ x / len(known) + penalty * weights).ravel()
 
-    end = minimize(loss, np.zeros(len(names) * len(facts)), jac=True, method="L-BFGS-B", options={"maxiter": 2000})
+    end = minimize(
+        loss, np.zeros(len(names) * len(facts)), jac=True, method="L-BFGS-B", options={"maxiter": 2000}
+    )
     weights = end.x.reshape(len(names), len(facts))
     return {
         name: {fact: round(float(w), 3) for fact, w in zip(facts, own, strict=True) if abs(w) >= 0.005}
@@ -135,7 +146,9 @@ def orders(training: list[Record], table: dict[str, dict[str, float]]) -> dict[s
         return sorted(one.filled, key=lambda template: (-score(one, template), template))
 
     def like_titles(one: Record, template: str) -> float:
-        return max((rank.likeness(one.words, words) for words, right in by_title if right == template), default=0.0)
+        return max(
+            (rank.likeness(one.words, words) for words, right in by_title if right == template), default=0.0
+        )
 
     return {
         "all": partial(by, lambda one, name: rank.score(name, one.facts, one.words, table)),
@@ -182,13 +195,17 @@ def results(training: list[Record], test: list[Record], table) -> tuple[list[dic
     ways = orders(training, table)
     rows = [{"way": way, "of": "all", **accuracy(test, order)} for way, order in ways.items()]
     rows += [
-        {"way": "all", "of": part, **accuracy(own, ways["all"])} for part, own in parts.items() if part != "all" and own
+        {"way": "all", "of": part, **accuracy(own, ways["all"])}
+        for part, own in parts.items()
+        if part != "all" and own
     ]
     kinds = []
     for kind in dict.fromkeys(one.kind for one in test):
         own = [one for one in test if one.kind == kind]
         told = Counter(ways["all"](one)[0] for one in own)
-        kinds.append({"kind": kind, "right": own[0].right, **accuracy(own, ways["all"]), "told_first": dict(told)})
+        kinds.append(
+            {"kind": kind, "right": own[0].right, **accuracy(own, ways["all"]), "told_first": dict(told)}
+        )
     return rows, kinds
 
 
@@ -218,7 +235,9 @@ def main(argv=None) -> None:
                 hows = () if options.no_real else hows
                 known[name] = records(Path(scratch) / name, seed, each, hows, options.processes)
         if options.records:
-            options.records.write_text(json.dumps({name: [vars(one) for one in own] for name, own in known.items()}))
+            options.records.write_text(
+                json.dumps({name: [vars(one) for one in own] for name, own in known.items()})
+            )
     training, test = (worded(own, name, sets[name][0]) for name, own in known.items())
     table = learn(training)
     rows, kinds = results(training, test, table)
@@ -235,7 +254,10 @@ def main(argv=None) -> None:
         text = ",\n".join(lines)
         options.weights.write_text(f'{{\n "about": {json.dumps(about)},\n "weights": {{\n{text}\n }}\n}}\n')
     if options.json:
-        save({"machine": where, "about": about, "penalty": PENALTY, "accuracy": rows, "kinds": kinds}, options.json)
+        save(
+            {"machine": where, "about": about, "penalty": PENALTY, "accuracy": rows, "kinds": kinds},
+            options.json,
+        )
 
 
 def _interval(interval) -> str:

@@ -121,7 +121,9 @@ def seed(root, rng):
 @kind("swap-order")
 def swap_order(root, rng):
     step = int(rng.integers(STEPS))
-    runs, template, slots, _ = _pair(root, rng, _from(step, _rounding(int(rng.integers(99)))), step=step, block=0)
+    runs, template, slots, _ = _pair(
+        root, rng, _from(step, _rounding(int(rng.integers(99)))), step=step, block=0
+    )
     return Case("swap-order", "same", runs, template, slots)
 
 
@@ -154,7 +156,9 @@ def arrival(root, rng):
     run = root / "run"
     repeats = int(rng.integers(2, 4))
     write_run(run, size, repeats=repeats, change=change, environment=environment())
-    return Case("arrival", "repeats", (str(run),), "divergence of repeats", {"runs": [str(run)], "step": step})
+    return Case(
+        "arrival", "repeats", (str(run),), "divergence of repeats", {"runs": [str(run)], "step": step}
+    )
 
 
 @kind("rank-count")
@@ -205,7 +209,13 @@ def method(root, rng):
     key, value = [("solve.spmv", "blocked"), ("net.batch", 16), ("run.device", "cuda")][rng.integers(3)]
     act = _rounding(int(rng.integers(99)))
     runs, template, slots, _ = _pair(
-        root, rng, _from(step, act), "divergence of methods", {"method": {key: value}}, beside=False, step=step
+        root,
+        rng,
+        _from(step, act),
+        "divergence of methods",
+        {"method": {key: value}},
+        beside=False,
+        step=step,
     )
     return Case("method", "method", runs, template, slots)
 
@@ -249,9 +259,13 @@ def components(root, rng):
             given = {"environment": environment(node=f"n{job}"), "allocation_id": f"job{job}"}
             repeats = int(rng.integers(1, 3))
             runs.append(
-                write_run(root / f"j{job}-{k}", **given, repeats=repeats, change=_from(2, _rounding(7 * job + k)))
+                write_run(
+                    root / f"j{job}-{k}", **given, repeats=repeats, change=_from(2, _rounding(7 * job + k))
+                )
             )
-    return Case("components", "components", tuple(map(str, runs)), "components", {"runs": sorted(map(str, runs))})
+    return Case(
+        "components", "components", tuple(map(str, runs)), "components", {"runs": sorted(map(str, runs))}
+    )
 
 
 @kind("environment")
@@ -260,7 +274,13 @@ def other_environment(root, rng):
     other = [environment(cpu="b"), environment(packages={"numpy": "2.4.0"})][rng.integers(2)]
     act = _rounding(int(rng.integers(99)))
     runs, template, slots, _ = _pair(
-        root, rng, _from(step, act), "divergence of environments", {"environment": other}, beside=False, step=step
+        root,
+        rng,
+        _from(step, act),
+        "divergence of environments",
+        {"environment": other},
+        beside=False,
+        step=step,
     )
     return Case("environment", "environment", runs, template, slots)
 
@@ -288,7 +308,10 @@ def unstable(root, rng):
         ms = 20 * float(np.exp(0.5 * rng.normal()))
         runs.append(
             write_timed(
-                root / f"r{k}", lambda rank, step, ms=ms: [("step", 0, [("work", ms, [])])], size=size, steps=3
+                root / f"r{k}",
+                lambda rank, step, ms=ms: [("step", 0, [("work", ms, [])])],
+                size=size,
+                steps=3,
             )
         )
     return Case("unstable", "lint", tuple(map(str, runs)), "lint", {"runs": sorted(map(str, runs))})
