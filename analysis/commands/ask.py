@@ -51,7 +51,8 @@ def run(options: argparse.Namespace) -> Answer:
              "argv": [*map(printable, question.argv)], "because": question.because, "chance": chance,
              **slots, "runs": [*map(printable, question.slots["runs"])]}
         )  # fmt: skip
-    answer = Answer(frames, {"questions": pd.DataFrame(rows, dtype=object)}, shown)
+    table = pd.DataFrame(rows).astype(dict.fromkeys(("step", "block", "rank"), "Int64"))
+    answer = Answer(frames, {"questions": table}, shown)
     if not options.run:
         return answer
     give(answer, options)
