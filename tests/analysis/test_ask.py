@@ -134,6 +134,15 @@ def test_three_commands_are_told_with_their_reasons(runs, capsys):
     assert all(line.startswith("   because: ") for line in lines[1::2])
 
 
+def test_runs_without_a_cache_are_answered_as_with_one(runs, capsys):
+    argv = ["ask", "", str(runs / "clean"), str(runs / "flipped")]
+    answers = []
+    for more in ([], ["--no-cache"]):
+        assert main([*argv, *more]) == 0
+        answers.append(capsys.readouterr().out)
+    assert answers[0] == answers[1]
+
+
 @pytest.mark.parametrize(
     "words",
     [
