@@ -30,9 +30,13 @@ COMMANDS = (
     "operations",
     "inference",
     "scaling",
+    "sharding",
+    "predict",
+    "score",
     "nodes",
     "export",
     "lint",
+    "chain",
     "show",
     "ask",
 )  # modules of analysis.commands
@@ -57,7 +61,7 @@ exit codes:
   0  done; for divergence: equal
   1  failure
   2  usage, or traces that cannot be used
-  3  divergence only: not equal
+  3  divergence: not equal; chain: a head is wrong; score: refused, or not within what was asked for
 """
 QUIET = "only verdict, tables and what is wrong: no notes, no progress"
 VERBOSE = "also, on standard error, every file that is read with its time, and with which libraries"

@@ -13,10 +13,10 @@ from pathlib import PurePath
 import pandas as pd
 
 from analysis.divergence.compare import Comparison, NothingInCommon, compare
-from analysis.environment import apart
 from analysis.groups import UNSET, factors, of_effect
 from analysis.load.frames import Frames
 from analysis.runs import Id
+from miniapps.system.scope import apart
 
 REPLAY, FAULT = "replay", "fault"
 ALIKE = ["app", "problem", "size", "guarantee"]  # what a run and its counterpart have in common

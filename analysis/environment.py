@@ -1,64 +1,19 @@
 """What differs between the machines and software of the runs, and which of it puts runs outside a promise.
 
 A promise holds for one environment: one kind of processor, one set of library versions, one set of settings
-(`kernels.guarantees.SCOPE`). Runs of several are judged apart.
+(`miniapps.system.scope`). Runs of several are judged apart.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import pandas as pd
 
-from kernels.guarantees import SCOPE
-from miniapps.system.environment import SETTINGS, THREADS
+from miniapps.system.scope import NOT_RECORDED, NOT_SET, apart, mixed
 
-AMONG = " | "  # between the values of ranks that differ, as the loader writes them
-OF_RANKS = " values over the ranks"  # where these have too many to be listed
-NOT_SET, NOT_RECORDED = "not set", "not recorded"
 FEW, LONGEST = 4, 80  # entries or values, and characters of one, that are shown
-
-# Entries of the environment by what a promise takes for granted (`kernels.guarantees.SCOPE`), by their beginning where
-# they end in a dot. What a library says of itself (`arithmetic.`) is there only where it was loaded.
-LOADED = "arithmetic."
-ENTRIES = {
-    "processor": ("cpu", "instructions", "accelerator"),
-    "libraries": ("python", "sources", "packages.numpy", "packages.scipy", "packages.torch", "packages.cupy-cuda12x",
-                  "packages.cupy-cuda13x", LOADED),
-    "settings": tuple(f"variables.{name}" for name in SETTINGS),
-    "threads": tuple(f"variables.{name}" for name in THREADS),
-}  # fmt: skip
-
-
-def scoped(environment: Mapping[str, str], guarantee: str) -> dict[str, str]:
-    """The entries of a flat `environment` that `guarantee` takes for granted."""
-    known = tuple(entry for aspect in SCOPE.get(guarantee, ()) for entry in ENTRIES[aspect])
-    families = tuple(entry for entry in known if entry.endswith((".", "_")))
-    return {key: value for key, value in environment.items() if key in known or key.startswith(families)}
-
-
-def mixed(environment: Mapping[str, str], guarantee: str) -> list[tuple[str, str]]:
-    """(entry, values) of what `guarantee` takes for granted in which the ranks of one run differ."""
-    entries = []
-    for key, value in scoped(environment, guarantee).items():
-        values = set(value.split(AMONG))
-        if key.startswith(LOADED):  # a rank may have had no use for a library
-            values.discard(NOT_SET)
-        if len(values) > 1 or value.endswith(OF_RANKS):
-            entries.append((key, value))
-    return entries
-
-
-def apart(one: Mapping[str, str], other: Mapping[str, str], guarantee: str) -> list[tuple[str, str, str]]:
-    """(entry, value of one, value of the other) of what `guarantee` takes for granted in which two runs differ."""
-    a, b = scoped(one, guarantee), scoped(other, guarantee)
-    entries = []
-    for key in sorted({*a, *b}):
-        if a.get(key) != b.get(key) and not (key.startswith(LOADED) and not (key in a and key in b)):
-            missing = NOT_SET if key.startswith("variables.") else NOT_RECORDED
-            entries.append((key, a.get(key, missing), b.get(key, missing)))
-    return entries
 
 
 def by_environment(runs: pd.DataFrame, guarantee: str) -> list[list[int]]:

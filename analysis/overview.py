@@ -14,6 +14,7 @@ from analysis.inference.frames import Answers, answers
 from analysis.load.frames import Frames
 from analysis.operations import tables as operations_tables
 from analysis.operations.frames import audits
+from analysis.predict.score import Score, score
 from analysis.runs import Id, samples
 from analysis.solves import tables as solves_tables
 from analysis.solves.frames import solves
@@ -21,17 +22,20 @@ from analysis.sums import tables as sums_tables
 from analysis.sums.frames import sums
 from analysis.training import tables as training_tables
 from analysis.training.frames import trainings
+from analysis.training.mesh import Used, used
 from analysis.variability import pairs
 from analysis.verdict import Group, judge
+from miniapps.received.ledger import Ledger
 
 
 @dataclass(frozen=True)
 class Overview:
-    """The frames of all runs, `against` what they are compared with beside each other (None: chosen), and what several
-    sections need of them, computed once."""
+    """The frames of all runs, `against` what they are compared with beside each other (None: chosen), the `ledger` of
+    their predictions, and what several sections need of them, computed once."""
 
     frames: Frames
     against: Id | None = None
+    ledger: Ledger | None = None
 
     @cached_property
     def groups(self) -> list[Group]:
@@ -62,6 +66,11 @@ class Overview:
         return pairs(self.stepped, self.against)
 
     @cached_property
+    def score(self) -> Score | None:
+        """The predictions of the ledger against the runs; None without a ledger."""
+        return score(self.frames, self.ledger) if self.ledger else None
+
+    @cached_property
     def sums(self) -> sums_tables.Study | None:
         """The sums that runs recorded by variant; None where there are none."""
         recorded = sums(self.frames)
@@ -78,6 +87,12 @@ class Overview:
         """The trainings that runs recorded; None where there are none."""
         recorded = trainings(self.frames)
         return training_tables.study(recorded) if len(recorded.runs) else None
+
+    @cached_property
+    def meshes(self) -> Used | None:
+        """How well runs over a mesh used their cores; None where there are none."""
+        recorded = used(self.frames)
+        return recorded if len(recorded.runs) else None
 
     @cached_property
     def operations(self) -> operations_tables.Study | None:

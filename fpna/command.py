@@ -22,12 +22,13 @@ APPLICATIONS = (
     "operations",
     "inference",
 )  # packages of miniapps
-ANALYSIS = ("report", "divergence", "variability", "growth", "components", "sums", "solves", "scaling", "nodes", "lint",
-            "show", "export", "ask")  # fmt: skip
+ANALYSIS = ("report", "divergence", "variability", "growth", "components", "sums", "solves", "scaling", "score",
+            "nodes", "lint", "chain", "show", "export", "ask")  # fmt: skip
 OTHERS = {
     "run": "a program of yours in any language, as it is: mpirun -n 4 fpna run -- ./app",
     "jobs": "campaigns and batch scripts: fpna jobs --help",
     "kernels": "orderings, sums and products as instruments: fpna kernels allreduce|sums|contract --help",
+    "verify": "executes parts of a run again, on any number of ranks, and compares every bit",
     "doctor": "what this machine has, what is missing, and how to get it",
     "demo": "runs that differ and runs that agree, and the report on them",
 }
@@ -82,6 +83,8 @@ def _command(name: str) -> Callable[[list[str]], int] | None:
         return lambda argv: import_module("analysis.__main__").main([name, *argv], "fpna")
     if name in ("jobs", "kernels"):
         return lambda argv: import_module(f"{name}.__main__").main(argv, f"fpna {name}")
+    if name == "verify":
+        return lambda argv: import_module("miniapps.verify.command").main(argv, "fpna verify")
     if name == "doctor":
         return lambda argv: import_module("miniapps.doctor").main(argv, "fpna doctor")
     if name == "run":

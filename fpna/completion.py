@@ -42,6 +42,8 @@ def parser_of(words: Sequence[str]) -> tuple[argparse.ArgumentParser, int]:
         return _kernels(words[1:])
     if name == "run":
         return import_module("miniapps.programs.observing").parser("fpna run"), 1
+    if name == "verify":
+        return import_module("miniapps.verify.command").parser("fpna verify"), 1
     if name in OTHERS:
         return import_module(f"miniapps.{name}").parser(f"fpna {name}"), 1
     return _choosing("fpna", (*APPLICATIONS, *ANALYSIS, *OTHERS)), 0

@@ -14,6 +14,7 @@ from jobs.cluster import commands as cluster_commands
 from jobs.files import is_folder
 from jobs.job import JobError
 from jobs.plan import Plan, job, plan, report_job
+from jobs.predicted import predictions
 from jobs.runner import Ended, Launcher, LauncherError, here, name_allocation, of_site, run
 from jobs.script import DESCRIPTION as DESCRIBED
 from jobs.script import render_arguments, render_command, warn
@@ -71,6 +72,10 @@ def parser(prog: str = "python -m jobs") -> argparse.ArgumentParser:
     subparser.add_argument(
         "--tasks", action="store_true", help="also every task, in the order in which they run"
     )
+    subparser.add_argument(
+        "--predictions", type=Path, metavar="FILE",
+        help="also the predicted times per step: from a ledger, or from one prediction (.json)",
+    )  # fmt: skip
     add_json(subparser, "docs/campaigns.md")
     subparser = command("local", "run the campaign on this machine")
     subparser.add_argument(
@@ -163,10 +168,11 @@ def show_plan(options: argparse.Namespace) -> int:
     """`plan`."""
     planned = _plan(options)
     standings = survey(planned.campaign.out, planned.tasks, doubt=warn)
+    predicted = None if options.predictions is None else predictions(planned, options.predictions)
     if options.json:
-        say(json_text(as_json.plan_document(planned, standings)))
+        say(json_text(as_json.plan_document(planned, standings, predicted)))
     else:
-        say(plan_text(planned, standings, options.tasks))
+        say(plan_text(planned, standings, options.tasks, predicted))
     return DONE
 
 

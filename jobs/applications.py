@@ -8,10 +8,13 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from miniapps.received.prediction import method_hash
 from miniapps.runner import commandline, launch
-from miniapps.runner.config import Option
+from miniapps.runner.config import Option, effective, of_role, stated
 from miniapps.runner.failure import USAGE
+from miniapps.runner.options import Common
 from miniapps.system import environment
+from miniapps.trace.head import problem_hash
 
 PRINT_AND_STOP = ("-h", "--help", "--version", "--list")
 
@@ -54,6 +57,18 @@ def check(name: str, arguments: Sequence[str], ranks: int) -> None:
         launch.check(own, config, chosen, ranks)
     except USAGE as error:
         raise Refusal(str(error)) from None
+
+
+def target(name: str, arguments: Sequence[str], ranks: int) -> tuple[str, str, str, int]:
+    """(app, problem, method, ranks) of a run by a command line that `check` accepts, as predictions name it."""
+    own = app(name)
+    chosen, config, _ = commandline.parse(own, list(arguments), {})
+    if own.complete:
+        own.complete(config, chosen, ranks)
+    known, values = commandline.known_options(own), effective(Common(chosen), config)
+    problem = problem_hash(own.name, of_role(known, values, "problem"))
+    attributes = {"method": of_role(known, values, "method"), "options": stated(known), "config": values}
+    return own.name, problem, method_hash(attributes), ranks
 
 
 @cache

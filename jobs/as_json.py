@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jobs.plan import Plan, Task
+from jobs.predicted import Predicted
 from jobs.state import FINISHED, Standing, measured
 
 if TYPE_CHECKING:  # submission needs PSI/J, which not everyone has
@@ -15,8 +16,10 @@ if TYPE_CHECKING:  # submission needs PSI/J, which not everyone has
 SCHEMA = 1  # of both documents; a key that goes or means something else counts it up, a new one does not
 
 
-def plan_document(plan: Plan, standings: Sequence[Standing]) -> dict[str, Any]:
-    """What is run, in which order, what it may cost at most, and what is done already."""
+def plan_document(
+    plan: Plan, standings: Sequence[Standing], predicted: Predicted | None = None
+) -> dict[str, Any]:
+    """What is run, in which order, what it may cost at most, what is done already, and what was `predicted`."""
     known = measured(standings)
     states = {s.task.id: s.state for s in standings}
     budget = plan.campaign.budget_node_hours
@@ -45,6 +48,7 @@ def plan_document(plan: Plan, standings: Sequence[Standing]) -> dict[str, Any]:
                 "retries": task.retries,
                 "limit_s": task.seconds,
                 "took_s": known.get(task.configuration),
+                "predicted": predicted.document(task) if predicted else None,
                 "options": dict(task.options),
                 "line": task.line,
                 "state": states[task.id],

@@ -7,14 +7,18 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from jobs.plan import Plan, Task, options_text
+from jobs.predicted import Predicted
 from jobs.sites import clock
 from jobs.state import DONE, FAILED, FINISHED, Standing, measured
 from jobs.words import cut
 from miniapps.received.text import printable
 
 
-def plan_text(plan: Plan, standings: Sequence[Standing], every: bool = False) -> str:
-    """What is run, what it may cost at most, and what is done already; `every`: the tasks one by one, in order."""
+def plan_text(
+    plan: Plan, standings: Sequence[Standing], every: bool = False, predicted: Predicted | None = None
+) -> str:
+    """What is run, what it may cost at most, and what is done already; `every`: the tasks one by one, in order;
+    `predicted`: their times per step."""
     done = {s.task.id for s in standings if s.state in FINISHED}
     known = measured(standings)
     rows: dict[tuple, list[Task]] = {}
@@ -41,6 +45,7 @@ def plan_text(plan: Plan, standings: Sequence[Standing], every: bool = False) ->
                 "allocations",
                 "repeats",
                 "limit",
+                *(["predicted per step"] if predicted else []),
                 "took",
                 "done",
             ),
@@ -55,6 +60,7 @@ def plan_text(plan: Plan, standings: Sequence[Standing], every: bool = False) ->
                     len({task.allocation for task in tasks}),
                     first.repeats,
                     clock(first.seconds),
+                    *([predicted.of(tasks)] if predicted else []),
                     f"{known[configuration]:.1f} s" if configuration in known else "-",
                     f"{sum(task.id in done for task in tasks)}/{len(tasks)}",
                 )
@@ -63,6 +69,8 @@ def plan_text(plan: Plan, standings: Sequence[Standing], every: bool = False) ->
             ],
         )
     )
+    if predicted:
+        parts.append(printable(predicted.words))
     apps = {task.line: task.app for task in plan.tasks}
     shared = [
         printable(f"all of {apps[n]} (line {n}): {options_text(sorted(common[n]))}")

@@ -11,7 +11,7 @@ from kernels import VERSION
 from miniapps.received.text import tell
 from miniapps.runner.config import closest
 
-COMMANDS = ("list", "doctor")
+COMMANDS = ("list", "doctor", "verify")
 
 
 def applications() -> dict[str, str]:
@@ -33,6 +33,7 @@ def listing() -> str:
         "python -m miniapps.NAME --list    everything that can be chosen: decks, orderings, variants, "
         "options",
         "python -m miniapps doctor         what this machine has, what is missing, and how to get it",
+        "python -m miniapps verify RUN     executes parts of a run again, and compares every bit",
         "python -m miniapps.demo           runs that differ and runs that agree, and the report on them",
         "python -m analysis --help         what to do with the traces",
     ]
@@ -46,6 +47,10 @@ def main(argv: list[str]) -> int:
         from miniapps.doctor import main as doctor
 
         return doctor(argv[1:])
+    if command == "verify":
+        from miniapps.verify.command import main as verify
+
+        return verify(argv[1:])
     if command in ("list", "-h", "--help"):
         tell(listing(), keep="\n")
         return 0

@@ -23,8 +23,10 @@ ALLOWED = {
 # speak, and no application.
 OPEN_TO = {
     "analysis": (
-        "miniapps.trace", "miniapps.received", "miniapps.system.environment", "kernels.guarantees", "kernels.tree",
+        "miniapps.trace", "miniapps.received", "miniapps.system.environment",
+        "miniapps.system.scope", "kernels.guarantees", "kernels.tree",
         "kernels.VERSION", "kernels.as_json", "kernels.bits",
+        "miniapps.partition.picture", "miniapps.partition.staged",
         "kernels.torchops.verdicts", "kernels.commands.options", "kernels.progress",
     ),
 }  # fmt: skip
@@ -35,7 +37,9 @@ FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "kernels.torchops.alt
            "kernels.torchops.cases", "kernels.torchops.differences", "kernels.torchops.own",
            "miniapps.coupled.surrogate", "miniapps.partition.models.attention",
            "miniapps.partition.code", "miniapps.partition.compute", "miniapps.partition.learn",
-           "miniapps.partition.run", "miniapps.training.gradient", "miniapps.training.graph",
+           "miniapps.partition.pieces", "miniapps.partition.run", "miniapps.partition.totals",
+           "miniapps.training.clicknet", "miniapps.training.dlrm_trainer",
+           "miniapps.training.gradient", "miniapps.training.graph",
            "miniapps.training.mesh_trainer", "miniapps.training.trainer")  # fmt: skip
 
 # Modules of one contract, in a folder of the room that lists them.

@@ -15,7 +15,6 @@ import pandas as pd
 
 from analysis.divergence.cause import Cause, cause
 from analysis.divergence.compare import Comparison, NothingInCommon, compare
-from analysis.environment import AMONG, apart, mixed
 from analysis.groups import FREE, UNSET, effects, factors, grouped, of_effect
 from analysis.headline import headline
 from analysis.lint import conditions, sampling, timing
@@ -26,6 +25,7 @@ from analysis.load.timeline import WAITING
 from analysis.overview import Overview
 from analysis.runs import Id, ids, samples
 from analysis.verdict import DAMAGED, FAILURES
+from miniapps.system.scope import AMONG, apart, mixed
 
 LEAST = "run"  # the guarantee whose conditions are looked at: without one nothing would be taken for granted
 MOST = 24  # runs of a problem that are compared with its first

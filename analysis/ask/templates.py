@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from analysis.ask.probes import ENVIRONMENT, METHOD, RANKS, REPEATS, RESTART, SAME, Evidence, cells
@@ -22,6 +23,7 @@ ANALYSIS = ("python", "-m", "analysis")
 # That `variability --by` takes, the most telling first.
 FACTORS = ("ordering", "guarantee", "kernel", "ranks")
 SHOWN = 6  # runs named in a command; of more, their directories are
+CHECKPOINTS = "checkpoints"  # the directory of a run that has some
 CALIBRATION = "calibrate"  # the application whose runs say what a machine can do
 
 
@@ -348,7 +350,9 @@ def identifying(known: Evidence) -> Question | None:
 @template("chain")
 def chaining(known: Evidence) -> Question | None:
     """Was a trace changed or edited after the run: tampering, hashes, proof."""
-    path = _path(known, known.frames.runs["run"].iloc[0])
+    path = _with_checkpoints(known)
+    if path is None:
+        return None
     because = "its records can be checked against the heads that it printed"
     return Question("chain", (*ANALYSIS, "chain", path), because, {"runs": [path]})
 
@@ -357,10 +361,9 @@ def chaining(known: Evidence) -> Question | None:
 def verifying(known: Evidence) -> Question | None:
     """Is the result of a run what its program computes: execute parts of it again and compare, silent data corruption,
     a wrong node."""
-    whole = known.frames.runs[known.frames.runs["complete"] & (known.frames.runs["guarantee"] != "none")]
-    if whole.empty:
+    path = _with_checkpoints(known, "layout", "exact")
+    if path is None:
         return None
-    path = _path(known, whole["run"].iloc[0])
     argv = ("python", "-m", "miniapps", "verify", path, "--fraction", "0.1")
     return Question("verify", argv, "parts of it can be computed again from checkpoints", {"runs": [path]})
 
@@ -377,6 +380,16 @@ def predicting(known: Evidence) -> Question | None:
     because = "there is a calibration of the machine among them"
     argv = (*ANALYSIS, "predict", *paths, *more, "--ranks", str(2 * int(others["size"].max())))
     return Question("predict", argv, because, {"runs": paths})
+
+
+def _with_checkpoints(known: Evidence, *guarantees: str) -> str | None:
+    """The first complete run with checkpoints, of one of `guarantees` where some are given."""
+    runs = known.frames.runs
+    for run, guarantee, complete in runs[["run", "guarantee", "complete"]].itertuples(index=False):
+        path = _path(known, run)
+        if complete and (not guarantees or guarantee in guarantees) and Path(path, CHECKPOINTS).is_dir():
+            return path
+    return None
 
 
 def _row(known: Evidence, run: Id):

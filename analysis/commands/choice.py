@@ -17,6 +17,10 @@ class Usage(Exception):
     """The command line asks for what cannot be; the message says why and what can, an argument for each line."""
 
 
+class Damaged(Usage):
+    """A file is not as it was written; the message has file, line and remedy."""
+
+
 def add_reference(parser: argparse.ArgumentParser) -> None:
     """The option `--reference`."""
     parser.add_argument(
@@ -124,6 +128,22 @@ def require_same_problem(frames, chosen: list[tuple[str, int]]) -> None:
                 for row in (first, other)
             ]
             raise Usage(f"different experiments: {', '.join(named)}; compare runs of one problem")
+
+
+def read_ledger(path: str):
+    """The ledger of predictions in the file `path`. Raises Usage where it cannot be read, and its kind Damaged where it
+    is not as it was written."""
+    from miniapps.received import Refused, ledger
+    from miniapps.received.text import printable
+
+    try:
+        return ledger.read_ledger(path)
+    except Refused as error:
+        raise Damaged(str(error)) from None
+    except OSError as error:
+        raise Usage(
+            f"{printable(path)}: cannot be read: {error.strerror}; give the ledger of the runs"
+        ) from error
 
 
 def complete(frames, chosen: list[tuple[str, int]]) -> bool:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from analysis.commands.answer import Answer, Bold, Shown
-from analysis.commands.choice import Usage, add_reference, frames_of, require_directory, warn
+from analysis.commands.choice import Usage, add_reference, frames_of, read_ledger, require_directory, warn
 
 SUMMARY = "the verdict on all runs as one HTML file that needs no network"
 DETAIL = """\
@@ -28,6 +28,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--results", type=Path, metavar="DIR",
         help="write there one row per run (CSV and Parquet), and every figure as CSV, SVG and PNG",
     )  # fmt: skip
+    parser.add_argument(
+        "--ledger", metavar="FILE",
+        help="ledger of predictions: one more section, of what was predicted and what was measured",
+    )  # fmt: skip
     add_reference(parser)
 
 
@@ -41,8 +45,9 @@ def run(options: argparse.Namespace) -> Answer:
     if options.output.is_dir() or not options.output.absolute().parent.is_dir():
         raise Usage(f"-o {options.output}: must be a file in a directory that exists")
     require_directory("--results", options.results)
+    ledger = None if options.ledger is None else read_ledger(options.ledger)
     frames, against = frames_of(options)
-    page = build(frames, against, Watch(options.quiet, options.verbose))
+    page = build(frames, against, Watch(options.quiet, options.verbose), ledger)
     try:
         options.output.write_text(page.html, encoding="utf-8")
     except OSError as error:

@@ -7,10 +7,12 @@ import argparse
 from analysis.commands.answer import Answer, Bold, Shown
 from analysis.commands.choice import add_csv, frames_for_csv, without
 
-SUMMARY = "runs that learn: accuracy over time, prices of wires, decisions, where the variance of accuracy is"
+SUMMARY = (
+    "runs that learn: accuracy over time, prices of wires, decisions, variance of accuracy, use of a mesh"
+)
 DETAIL = """\
-Only runs that recorded accuracy and loss are used: those of `training`. Wires are compared over the seeds that both
-have, at one learning rate and each at its best."""
+Runs that recorded accuracy and loss are used, and runs over a mesh, which recorded their utilisation. Wires are
+compared over the seeds that both have, at one learning rate and each at its best."""
 EXAMPLES = """\
   python -m analysis training runs/"""
 
@@ -24,16 +26,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Answer:
     """What is known of the trainings."""
     from analysis.page.words import tables_in_words
+    from analysis.training import mesh
     from analysis.training.frames import trainings
     from analysis.training.tables import all_tables, exported, sentences, study, verdicts
 
     frames = frames_for_csv(options)
-    known = trainings(frames)
-    if known.runs.empty:
-        raise without(frames, "accuracy and loss by step, as `training` does")
-    results = study(known)
-    shown: list[Shown] = [
-        *map(Bold, filter(None, [*sentences(results), verdicts(results)])),
-        *tables_in_words(all_tables(results), known.words),
-    ]
-    return Answer(frames, exported(results), shown, [f"Note: {note}." for note in results.notes])
+    known, used = trainings(frames), mesh.used(frames)
+    if known.runs.empty and used.runs.empty:
+        raise without(frames, "accuracy and loss by step, or the utilisation of a mesh, as `training` does")
+    shown: list[Shown] = list(map(Bold, mesh.sentences(used)))
+    notes: list[str] = []
+    written = {}
+    if len(known.runs):
+        results = study(known)
+        shown += map(Bold, filter(None, [*sentences(results), verdicts(results)]))
+        shown += tables_in_words(all_tables(results), known.words)
+        notes += [f"Note: {note}." for note in results.notes]
+        written = exported(results)
+    written["utilisation"] = used.runs.drop(columns="stages")
+    return Answer(frames, written, [*shown, *mesh.tables(used)], notes)

@@ -31,13 +31,14 @@ from analysis.divergence import preceding
 from analysis.divergence.compare import Comparison, Point
 from analysis.divergence.preceding import NO_WORK, Event, Preceding
 from analysis.divergence.recorded import value_text
-from analysis.environment import NOT_SET, apart, mixed, short
+from analysis.environment import short
 from analysis.groups import FREE, IN_LABEL, SPANS_LAYOUTS, factors, told_apart
 from analysis.load.frames import Frames
 from analysis.load.timeline import WAITING, WITH_PARTNERS
 from analysis.runs import label
 from kernels import bits
-from miniapps.trace.records import ADDED, COMPUTED, INPUT, NODE, RECEIVED, SENT, SOURCE, TOTAL
+from miniapps.system.scope import NOT_SET, apart, mixed
+from miniapps.trace.records import ADDED, COMPUTED, INPUT, NODE, RECEIVED, SENT, SOURCE, STAGES, TOTAL
 from miniapps.trace.schema import COLLECTIVE as SUMS
 
 KERNEL, COLLECTIVE, ORDER, HALO, MEMORY, FROM_INPUT = (
@@ -217,7 +218,7 @@ def _choices(frames: Frames, comparison: Comparison) -> list[tuple[str, str, str
         for run in (comparison.a, comparison.b)
     )
     both = a.merge(b, on=key, suffixes=("_a", "_b")).sort_values(["step", "block"], kind="stable")
-    both = both[both["choice_a"] != both["choice_b"]]
+    both = both[(both["choice_a"] != both["choice_b"]) & (both["name"] != STAGES)]
     if comparison.first is not None:
         both = both[both["step"] <= comparison.first.step]
     return [

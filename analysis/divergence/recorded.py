@@ -9,6 +9,7 @@ Options state which rows they decide on, and the layout says who records them:
 | another option that decides on rows | the names that it decides on | what passes between records |
 | the variants | those of one run | what passes between records |
 | where they stop | those of later steps | none |
+| how fingerprints are computed | none | fingerprints |
 | where they continue from | none | steps before both have begun, what is counted from the start |
 | rank count, ownership | contributions of whole ranks | these, and what else depends on a rank's blocks |
 | the same, ranks with arrays of their own | none | what passes between records |
@@ -29,6 +30,7 @@ from typing import Any
 from analysis.groups import CHOSEN, FREE, effects, factors, of_effect, told_apart
 from analysis.runs import apart
 from miniapps.trace.records import INPUT, NODE, PASSING, is_state
+from miniapps.trace.schema import FINGERPRINTS
 
 # Contributions of a whole rank, which depend on the blocks that it owns (miniapps.runner.watch).
 OF_A_RANK = re.compile(r"added:.* by rank \d+ of \d+")
@@ -66,6 +68,11 @@ def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
     differing = [key for key in stated if _of(configs[0], key) != _of(configs[1], key)]
     restarts = [key for key in differing if stated[key].get("effect") == "restart"]
     stops = [key for key in differing if stated[key].get("effect") == "until"]
+    hashed = any(
+        len({_of(config, key) or FINGERPRINTS[0] for config in configs}) > 1
+        for key in differing
+        if stated[key].get("effect") == "fingerprint"
+    )
     until = min(
         (step for c in configs for key in stops if isinstance(step := _of(c, key), int)), default=LAST
     )
@@ -85,6 +92,8 @@ def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
     own_arrays = any(apart(run["reductions"], run["size"]) for run in (a, b))
 
     def dropped(table: str, name: str) -> bool:
+        if hashed and table == "fingerprints":
+            return True
         if moved and (OF_A_RANK.fullmatch(name) or _any_matches(of_ranks, table, name)):
             return True
         if moved and name.startswith(PASSING) and own_arrays:
@@ -105,6 +114,7 @@ def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
     ]
     words += ["the layout"] if moved else []
     words += ["the variants"] if only else []
+    words += ["how fingerprints are computed"] if hashed else []
     words += ["where they continue from"] if restarts else []
     words += [f"over steps 0..{until}"] if stops else []
     words += [

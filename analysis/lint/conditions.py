@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from analysis.environment import AMONG, OF_RANKS, by_environment, several
+from analysis.environment import by_environment, several
 from analysis.lint.finding import COST, GROUPS, NOTE, TIMES, WARNING, Experiment, Finding, listed
 from kernels.guarantees import SCOPE
+from miniapps.system.scope import AMONG, OF_RANKS
 
 # What bits and times depend on, by the beginning of the key; others (node, pid) change from launch to launch.
 TELLING = ("python", "packages.", "mpi", "hdf5", "cpu", "instructions", "sources", "system", "frequency")

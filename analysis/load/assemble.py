@@ -19,6 +19,7 @@ from analysis.load.tree import leaves
 from miniapps.received import Refused
 from miniapps.received.result import RESULT, Result, read_result
 from miniapps.received.text import printable
+from miniapps.system.scope import flatten
 from miniapps.trace import TraceError
 from miniapps.trace.schema import NAMED, TABLES
 
@@ -234,16 +235,6 @@ def _environment(ranks: list[Head]) -> dict[str, str]:
         seen = list(dict.fromkeys(environment.get(key, "not set") for environment in flat))
         merged[key] = " | ".join(seen) if len(seen) <= SHOWN else f"{len(seen)} values over the ranks"
     return merged
-
-
-def flatten(tree: Any, prefix: str = "") -> dict[str, str]:
-    """Leaves of nested dicts by dotted key, as text."""
-    if not isinstance(tree, dict):
-        return {prefix: tree if isinstance(tree, str) else json.dumps(tree)}
-    flat: dict[str, str] = {}
-    for key, value in tree.items():
-        flat |= flatten(value, f"{prefix}.{key}" if prefix else str(key))
-    return flat
 
 
 def _combined(

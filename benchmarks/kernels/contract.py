@@ -8,6 +8,8 @@
 | batched | scores and values of attention, 8 heads |
 | conv | 3x3, 5x5, 1x1, stride 2: forward, gradient of images, gradient of weights |
 | rowsum | bias gradients, sums of rows |
+| attention | of GPTs, forward and its gradients; causal unless it says that all keys are seen |
+| gradients | of weights over blocks of samples: ours of all in one call, of each by itself (`own-each`), torch's |
 | blocks | torch on blocks of one shape, in place of the library as it is |
 
 GF/s are 2 x products / processor time (sums: 1 x terms), in the median of rounds, each the best of some calls. Ours and
@@ -25,7 +27,7 @@ import torch
 
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import in_turn, ratio
-from kernels.contract import conv, conv_input, conv_weight, matmul, rowsum
+from kernels.contract import attention, attention_backward, conv, conv_input, conv_weight, matmul, rowsum
 from kernels.contract.torch import in_threads
 
 SAMPLES, SAMPLE_S = 5, 0.02
@@ -56,12 +58,21 @@ IMAGES = [
     ("5x5 stride 2", 8, 32, 64, 32, 5, 2),
     ("1x1", 8, 64, 64, 32, 1, 1),
 ]  # samples, channels, outputs, points of a side, window, stride
+ATTENTION = [
+    ("", 8, 4, 128, 32),
+    ("", 8, 4, 128, 64),
+    ("", 4, 8, 64, 32),
+    ("", 2, 4, 512, 64),
+    (", all keys", 8, 4, 128, 32),
+]
 SUMS = [
     ("bias", (1024, 512), 0),
     ("bias of images", (8, 32, 64, 64), (0, 2, 3)),
     ("rows", (1024, 512), 1),
     ("all", (1_000_000,), 0),
 ]
+GRADIENTS = [("MLP", 512, 784, 8, 32), ("MLP", 512, 512, 8, 32), ("d=256 up", 1024, 256, 4, 128),
+             ("d=256 qkv", 256, 256, 4, 128)]  # rows, columns, blocks, samples of a block  # fmt: skip
 TYPES = ("float32", "float64")
 
 
@@ -185,6 +196,47 @@ def rowsum_part(options):
             yield from compared(f"{name} {shape}", dtype, float(x.numel()), calls, options)
 
 
+def attention_part(options):
+    """Both passes; depth is width, and heads lie between tokens and features."""
+    for dtype in TYPES:
+        for keys, samples, heads, tokens, width in ATTENTION:
+            shape = samples, tokens, heads, width
+            operands = [normal(dtype, *shape).transpose(1, 2) for _ in range(4)]
+            forward, backward = {}, {}
+            for variant in ("own", "torch"):
+                how = dict(variant=variant, causal=not keys, threads=options.threads)
+                done = attention(*operands[1:], **how)
+                forward[variant] = lambda xs=operands, how=how: attention(*xs[1:], **how)
+                backward[variant] = lambda xs=operands, done=done, how=how: attention_backward(
+                    *xs, *done, **how
+                )
+            seen = tokens * tokens if keys else tokens * (tokens + 1) / 2
+            for name, calls, sums in (("forward", forward, 2), ("backward", backward, 5)):
+                what = f"{name} ({samples}, {heads}, {tokens}, {width}){keys}"
+                yield from compared(what, dtype, 2.0 * sums * samples * heads * seen * width, calls, options)
+
+
+def gradients_part(options):
+    """Gradients of weights over blocks of samples, added by the tree."""
+    for name, m, n, count, length in GRADIENTS:
+        a, b = normal("float32", count * length, m).T, normal("float32", count * length, n)
+        blocks = [length] * count
+
+        def each(a=a, b=b, length=length):
+            parts = [matmul(x, y) for x, y in zip(a.split(length, 1), b.split(length), strict=True)]
+            while len(parts) > 1:  # as many as a power of two
+                parts = [x.add_(y) for x, y in zip(parts[::2], parts[1::2], strict=True)]
+            return parts[0].add_(0)
+
+        calls = {
+            "own": lambda a=a, b=b, blocks=blocks: matmul(a, b, blocks=blocks, threads=options.threads),
+            "own-each": each,
+            "torch": lambda a=a, b=b: torch.mm(a, b),
+        }
+        what = f"{name} ({m}, {count} x {length}, {n})"
+        yield from compared(what, "float32", 2.0 * m * n * count * length, calls, options)
+
+
 def blocks_part(options):
     """The other remedy."""
     for name, m, k, n in MATRICES:
@@ -203,7 +255,7 @@ def peak_part(options):
 
 
 PARTS = {"peak": peak_part, "matmul": matmul_part, "batched": batched_part, "conv": conv_part, "rowsum": rowsum_part,
-         "blocks": blocks_part}  # fmt: skip
+         "attention": attention_part, "gradients": gradients_part, "blocks": blocks_part}  # fmt: skip
 
 
 def main(argv=None) -> None:

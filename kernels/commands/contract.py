@@ -19,7 +19,9 @@ from kernels.progress import Progress
 from kernels.ranges import SEEDS
 from kernels.registry import variants
 
-OPERATIONS = ("matmul", "conv", "conv_input", "conv_weight", "rowsum", "pointwise")
+OPERATIONS = (
+    "matmul", "conv", "conv_input", "conv_weight", "rowsum", "pointwise", "attention", "attention_backward",
+)  # fmt: skip
 
 
 # ---- list
@@ -41,11 +43,11 @@ def listing(quiet: bool = False, verbose: bool = False) -> str:
     """Operations and variants, with their promises and, unless `quiet`, the reasons; `verbose`: and parameters."""
     lines = []
     for row in entries():
-        begin = f"{row['operation']:<13}{row['variant']:<14}{row['guarantee']:<8}"
-        why = [] if quiet else textwrap.wrap(row["unavailable"] or row["why"], 84)
+        begin = f"{row['operation']:<20}{row['variant']:<14}{row['guarantee']:<8}"
+        why = [] if quiet else textwrap.wrap(row["unavailable"] or row["why"], 78)
         why += [f"Takes: {', '.join(row['parameters'])}."] if verbose and row["parameters"] else []
         lines += [f"{begin}{why[0]}" if why else begin.rstrip()]
-        lines += [f"{'':<35}{more}" for more in why[1:]]
+        lines += [f"{'':<42}{more}" for more in why[1:]]
     return "\n".join(lines)
 
 

@@ -6,7 +6,10 @@
     gx = conv_input(gy, w, x.shape[2:], stride=2, padding=[(1, 0), 1])     # also the transposed convolution
     gw = conv_weight(x, gy, w.shape[2:], stride=2, padding=[(1, 0), 1])
     s = rowsum(x, dims=(0, 1))
+    y, lse = attention(q, k, v, causal=True)            # q, k, v (samples, heads, tokens, ...)
+    gq, gk, gv = attention_backward(gy, q, k, v, y, lse, causal=True)
     z = flat(torch.sigmoid, x)                          # functions of torch, element by element
+    g = matmul(a.T, b, blocks=[32, 32, 16])             # chains over blocks of k, added by the tree of block-tree
 
     get("matmul", "own")(a, b, out=None, threads=1)     # by kernels.registry; all have own, torch, reference
     get("pointwise", "own")(torch.sigmoid, x)           # own, torch
@@ -27,7 +30,15 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from kernels.contract import native, pointwise, reference, torch
+from kernels.contract import (
+    native,
+    native_attention,
+    pointwise,
+    reference,
+    reference_attention,
+    torch,
+    torch_attention,
+)
 from kernels.contract.operands import Array
 from kernels.contract.pointwise import flat
 from kernels.registry import get
@@ -35,8 +46,8 @@ from kernels.registry import get
 from kernels.contract import cupy  # isort: skip  (last: `registry.get` takes the first that can run)
 
 __all__ = [
-    "conv", "conv_input", "conv_weight", "cupy", "flat", "matmul", "native", "pointwise", "reference", "rowsum",
-    "torch",
+    "attention", "attention_backward", "conv", "conv_input", "conv_weight", "cupy", "flat", "matmul", "native",
+    "native_attention", "pointwise", "reference", "reference_attention", "rowsum", "torch", "torch_attention",
 ]  # fmt: skip
 
 
@@ -85,3 +96,29 @@ def rowsum(
 ) -> Array:
     """The sums of x over these dims by the variant of that name, with its options (`threads=1`)."""
     return _variant("rowsum", variant)(x, dims, out, **options)
+
+
+def attention(q: Array, k: Array, v: Array, *, variant: str = "own", **options: Any) -> tuple[Array, Array]:
+    """softmax(scale q k^T + mask) v of each sample and head, and the logarithms of the sums of exponentials, by the
+    variant of that name.
+
+    q (samples, heads, queries, depth), k (samples, heads, keys, depth) and v (samples, heads, keys, width) give
+    (samples, heads, queries, width) and (samples, heads, queries). Options: `causal`, `scale`, `mask`, `threads`.
+    Raises TypeError and ValueError for operands that do not fit, and for dropout.
+    """
+    return _variant("attention", variant)(q, k, v, **options)
+
+
+def attention_backward(
+    gradient: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    out: Array,
+    logsumexp: Array,
+    *,
+    variant: str = "own",
+    **options: Any,
+) -> tuple[Array, Array, Array]:
+    """The gradients of q, k and v from that of the result of `attention`, and from what it returned; its options."""
+    return _variant("attention_backward", variant)(gradient, q, k, v, out, logsumexp, **options)

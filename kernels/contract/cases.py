@@ -67,8 +67,10 @@ def along(result: int, *dims: int | None) -> Cut:
 
 def cases() -> list[Case]:
     """All cases: ours first, then what torch does itself."""
-    ours = [*products("own"), *products("torch"), *pointwise("own"), *pointwise("torch")]
-    return [*ours, *rowwise()]
+    both = [
+        case for make in (products, attentions, pointwise) for name in ("own", "torch") for case in make(name)
+    ]
+    return [*both, *rowwise()]
 
 
 # ---- products
@@ -133,6 +135,37 @@ def products(variant: str) -> list[Case]:
     ]
 
 
+def attentions(variant: str) -> list[Case]:
+    """Attention of tokens that see those before them, and its gradients, joined, by the variant of that name."""
+    forward, backward = get("attention", variant), get("attention_backward", variant)
+
+    def heads(s: Sizes, dtype: torch.dtype) -> Operands:
+        shape = s.some(most=4), s.some(most=8), s.some(most=64), 8 * s.some(1, 8)
+        return [s.tensor(dtype, *shape) for _ in range(3)]
+
+    def with_gradient(s: Sizes, dtype: torch.dtype) -> Operands:
+        q, k, v = heads(s, dtype)
+        return [s.tensor(dtype, *v.shape), q, k, v]
+
+    def result(operands: Operands, threads: int) -> torch.Tensor:
+        return forward(*operands, causal=True, threads=threads)[0]
+
+    def gradients(operands: Operands, threads: int) -> torch.Tensor:
+        import torch
+
+        gradient, *given = operands
+        done = forward(*given, causal=True, threads=threads)
+        return torch.cat(backward(gradient, *given, *done, causal=True, threads=threads), -1)
+
+    def by_head(operands: int) -> dict[str, Cut]:
+        return {"batch": along(0, *[0] * operands), "heads": along(1, *[1] * operands)}
+
+    return [
+        Case("attention", variant, result, heads, by_head(3)),
+        Case("attention, gradients", variant, gradients, with_gradient, by_head(4)),
+    ]
+
+
 # ---- element by element
 
 
@@ -190,7 +223,7 @@ def pointwise(variant: str) -> list[Case]:
 
 
 def rowwise() -> list[Case]:
-    """What torch normalises, and its attention."""
+    """What torch normalises."""
     import torch
 
     F = torch.nn.functional
@@ -208,21 +241,14 @@ def rowwise() -> list[Case]:
     def three(s: Sizes, dtype: torch.dtype) -> Operands:
         return (s.tensor(dtype, s.some(most=12), s.some(most=64), s.some(most=64)),)
 
-    def heads(s: Sizes, dtype: torch.dtype) -> Operands:
-        shape = s.some(most=4), s.some(most=8), s.some(most=64), 8 * s.some(1, 8)
-        return [s.tensor(dtype, *shape) for _ in range(3)]
-
     def norm(x: torch.Tensor) -> torch.Tensor:
         return F.layer_norm(x, x.shape[-1:])
 
     rows = {"rows": along(0, 0)}
     others = {"batch": along(0, 0), "columns": along(2, 2)}
-    attention = in_torch(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True))
-    by_head = {"batch": along(0, 0, 0, 0), "heads": along(1, 1, 1, 1)}
     return [
         Case("softmax over rows", "torch", in_torch(lambda x: torch.softmax(x, -1)), matrix, rows),
         Case("softmax over dim 1 of 3", "torch", in_torch(lambda x: torch.softmax(x, 1)), three, others),
         Case("log_softmax over rows", "torch", in_torch(lambda x: torch.log_softmax(x, -1)), matrix, rows),
         Case("layer norm", "torch", in_torch(norm), matrix, rows),
-        Case("attention", "torch", attention, heads, by_head),
     ]

@@ -7,6 +7,7 @@ has. Neither enters the bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Unpack
 
 import numpy as np
@@ -14,28 +15,40 @@ import numpy as np
 from kernels import _native
 from kernels.contract.operands import Array, matrices, pair, summed, written
 from kernels.contract.promises import promised
-from kernels.contract.shapes import Moves, Window, convolution, input_gradient, weight_gradient
+from kernels.contract.shapes import Moves, Window, convolution, ends, input_gradient, weight_gradient
 from kernels.guarantees import known
 from kernels.threads import checked
 
 LEVELS: list[str] = _native.CONTRACT["levels"]
 PIECE: int = _native.CONTRACT["piece"]
-WHOLE = PIECE * PIECE  # terms whose pieces are added one by one
-FEW = 64  # rows: fewer of many terms are summed faster piece by piece
 
 
-def _level(name: str | None) -> int:
+def level_number(name: str | None) -> int:
+    """The number of an instruction set of LEVELS in C++, -1 for the best one here."""
     return -1 if name is None else LEVELS.index(known("instruction set", name, LEVELS))
 
 
 @promised("matmul", "own", backend="native")
 def matmul(
-    a: Array, b: Array, out: Array | None = None, *, threads: int = 1, level: str | None = None
+    a: Array,
+    b: Array,
+    out: Array | None = None,
+    *,
+    blocks: Sequence[int] | None = None,
+    threads: int = 1,
+    level: str | None = None,
 ) -> Array:
-    """c[i, j] = the sum over k, ascending, of a[i, k] b[k, j]: fixed by the number of k alone."""
+    """c[i, j] = the sum over k, ascending, of a[i, k] b[k, j]: fixed by the number of k alone.
+
+    `blocks`: lengths of blocks of k. Each has such a sum, and the tree of `block-tree` adds these: fixed by the
+    lengths. Zeros have no sign then.
+    """
     x, y, shape = matrices(a, b)
-    team, at = checked(threads), _level(level)
-    return written("matmul", lambda c: _native.contract_matmul(x, y, c, team, at), shape, (x, y), a, out)
+    team, at = checked(threads), level_number(level)
+    last = () if blocks is None else (ends("matmul", blocks, x.shape[-1]),)
+    return written(
+        "matmul", lambda c: _native.contract_matmul(x, y, c, team, at, *last), shape, (x, y), a, out
+    )
 
 
 @promised("rowsum", "own", backend="native")
@@ -44,6 +57,8 @@ def rowsum(
     dims: int | Sequence[int],
     out: Array | None = None,
     *,
+    blocks: Sequence[int] | None = None,
+    apart: bool = False,
     threads: int = 1,
     level: str | None = None,
 ) -> Array:
@@ -51,38 +66,24 @@ def rowsum(
 
     Up to 256 terms are added one by one to +0.0; of more, pieces of 256 are summed, and then these sums in the same
     way. Up to 65536 terms that is the product with ones.
+
+    `blocks`: lengths of blocks of the first of these dims. Each has such a sum, and the tree of `block-tree` adds
+    these, or they are kept `apart`: (blocks, *shape).
     """
-    xs, rows, shape = summed(x, dims)
-    team, at = checked(threads), _level(level)
-    ones = np.ones((1, WHOLE), xs.dtype)
-
-    def add(total: np.ndarray) -> None:
-        left = rows
-        while left.shape[1] > WHOLE or (left.shape[1] > PIECE and len(left) < FEW):
-            left = _pieces(left, ones, team, at)
-        sums = total.reshape(1, -1)
-        _native.contract_matmul(ones[:, : left.shape[1]], left.T, sums, team, at)
-
-    return written("rowsum", add, shape, (xs,), x, out, gaps=False)
-
-
-def _pieces(rows: np.ndarray, ones: np.ndarray, threads: int, level: int) -> np.ndarray:
-    """The sums of pieces of 256 elements of each row: (rows, pieces), in memory by rows."""
-    n, length = rows.shape
-    whole = length // PIECE
-    sums = np.empty((n, -(-length // PIECE)), rows.dtype)
-    pieces = rows[:, : whole * PIECE].reshape(n, whole, PIECE)
-    _native.contract_matmul(
-        np.broadcast_to(ones[:, :PIECE], (n, 1, PIECE)),
-        pieces.transpose(0, 2, 1),
-        sums[:, None, :whole],
-        threads,
-        level,
+    xs, turned, n = summed(x, dims)
+    shape, terms = turned.shape[:n], turned.shape[n:]
+    of_blocks = ends("rowsum", blocks, terms[0] if terms else 1)
+    places = [end * prod(terms[1:]) for end in of_blocks]
+    team, at = checked(threads), level_number(level)
+    return written(
+        "rowsum",
+        lambda total: _native.contract_rowsum(turned, n, total, places, apart, team, at),
+        (len(places), *shape) if apart else shape,
+        (xs,),
+        x,
+        out,
+        gaps=False,
     )
-    if length % PIECE:
-        rest = rows[:, whole * PIECE :]
-        _native.contract_matmul(ones[:, : rest.shape[1]], rest.T, sums[:, whole:].T, threads, level)
-    return sums
 
 
 @promised("conv", "own", backend="native")
@@ -133,6 +134,7 @@ def conv_weight(
     size: Sequence[int],
     out: Array | None = None,
     *,
+    blocks: Sequence[int] | None = None,
     threads: int = 1,
     level: str | None = None,
     **moves: Unpack[Moves],
@@ -140,15 +142,16 @@ def conv_weight(
     """The gradient of weights, whose window has the spatial shape `size`.
 
     Each element is the sum over samples and positions of the output, ascending in this order: fixed by their number.
-    Whoever cuts samples or positions cuts the sum.
+    Whoever cuts samples or positions cuts the sum. `blocks`: lengths of blocks of samples; each has such a sum, and
+    the tree of `block-tree` adds these.
     """
     xs, ys = pair("conv_weight", x, gradient, ("x", "gradient"))
     of, shape = weight_gradient(xs.shape, ys.shape, size, moves)
-    run = _runner(of, threads, level)
+    run = _runner(of, threads, level, [] if blocks is None else ends("conv_weight", blocks, len(xs)))
     return written("conv_weight", lambda w: run("weight", xs, w, ys), shape, (xs, ys), x, out, gaps=False)
 
 
-def _runner(of: Window, threads: int, level: str | None) -> Callable[..., None]:
+def _runner(of: Window, threads: int, level: str | None, blocks: Sequence[int] = ()) -> Callable[..., None]:
     """The kernel of C++ for a window: (what is written, x, w, y), of images with up to three spatial dims."""
     front = 3 - len(of.size)
 
@@ -165,7 +168,8 @@ def _runner(of: Window, threads: int, level: str | None) -> Callable[..., None]:
         three(low, 0),
         of.groups,
         checked(threads),
-        _level(level),
+        level_number(level),
+        blocks,
     )
     return lambda what, x, w, y: _native.contract_conv(what, spatial(x), spatial(w), spatial(y), *moves)
 

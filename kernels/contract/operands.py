@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -46,16 +45,11 @@ def matrices(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray, Shape]:
     return x, y, shape
 
 
-def summed(x: Any, dims: int | Sequence[int]) -> tuple[np.ndarray, np.ndarray, Shape]:
-    """x, its elements as (elements that stay, elements that are summed), and the shape of the sums.
-
-    A view where strides allow it, else a copy.
-    """
+def summed(x: Any, dims: int | Sequence[int]) -> tuple[np.ndarray, np.ndarray, int]:
+    """x, the same with its dims in the order (dims that stay, dims that are summed), and how many stay."""
     xs = array_of(x, "rowsum", "x")
     left, gone = stay(xs.shape, dims)
-    shape = tuple(xs.shape[d] for d in left)
-    rows = xs.transpose(*left, *gone).reshape(math.prod(shape), math.prod(xs.shape[d] for d in gone))
-    return xs, rows, shape
+    return xs, xs.transpose(*left, *gone), len(left)
 
 
 def written(

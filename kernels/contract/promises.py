@@ -37,10 +37,21 @@ PROMISES = {
 
 
 def promised(
-    operation: str, name: str, *, backend: str, available: Callable[[], str | None] | None = None
+    operation: str,
+    name: str,
+    *,
+    backend: str,
+    why: str | None = None,
+    available: Callable[[], str | None] | None = None,
 ) -> Callable[[Callable], Callable]:
-    """Decorator: register a function as the variant of that name; see `kernels.registry.variant`."""
+    """Decorator: register a function as the variant of that name, `why`: for a reason of its own; see
+    `kernels.registry.variant`."""
     promise = PROMISES[known("variant of a product", name, PROMISES)]
     return variant(
-        operation, name, backend=backend, guarantee=promise.guarantee, why=promise.why, available=available
+        operation,
+        name,
+        backend=backend,
+        guarantee=promise.guarantee,
+        why=why or promise.why,
+        available=available,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import product
 from typing import Unpack
@@ -12,7 +12,7 @@ import numpy as np
 
 from kernels.contract.operands import Array, matrices, pair, summed, written
 from kernels.contract.promises import promised
-from kernels.contract.shapes import Moves, Window, convolution, input_gradient, weight_gradient
+from kernels.contract.shapes import Moves, Window, convolution, ends, input_gradient, weight_gradient
 
 PIECE = 256
 
@@ -61,33 +61,56 @@ def chain(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 @promised("matmul", "reference", backend="reference")
-def matmul(a: Array, b: Array, out: Array | None = None) -> Array:
-    """c[i, j] = the chain of a[i, k] b[k, j] over k."""
+def matmul(a: Array, b: Array, out: Array | None = None, *, blocks: Sequence[int] | None = None) -> Array:
+    """c[i, j] = the chain of a[i, k] b[k, j] over k, or the tree of those of blocks."""
     x, y, shape = matrices(a, b)
 
     def compute(c: np.ndarray) -> None:
-        c[...] = chain(np.moveaxis(x, -1, 0)[..., None], np.moveaxis(y, -2, 0)[..., None, :])
+        factors = np.moveaxis(x, -1, 0)[..., None], np.moveaxis(y, -2, 0)[..., None, :]
+        c[...] = _over_blocks("matmul", blocks, x.shape[-1], lambda own: chain(*(f[own] for f in factors)))
 
     return written("matmul", compute, shape, (x, y), a, out)
 
 
 @promised("rowsum", "reference", backend="reference")
-def rowsum(x: Array, dims: int | Sequence[int], out: Array | None = None) -> Array:
-    """Up to 256 terms one by one; of more, pieces of 256, then their sums in the same way."""
-    xs, rows, shape = summed(x, dims)
+def rowsum(
+    x: Array, dims: int | Sequence[int], out: Array | None = None, *, blocks: Sequence[int] | None = None
+) -> Array:
+    """Up to 256 terms one by one; of more, pieces of 256, then their sums in the same way; or the tree of those of
+    blocks."""
+    xs, turned, n = summed(x, dims)
+    shape, terms = turned.shape[:n], turned.shape[n:]
 
-    def compute(total: np.ndarray) -> None:
-        left = rows
+    def over(own: slice) -> np.ndarray:
+        mine = turned[(slice(None),) * n + (own,)] if terms else turned
+        left = mine.reshape(math.prod(shape), math.prod(mine.shape[n:]))
         while left.shape[1] > PIECE:
             starts = range(0, left.shape[1], PIECE)
             left = np.stack([_ordered(left[:, first : first + PIECE]) for first in starts], axis=1)
-        total[...] = _ordered(left).reshape(shape)
+        return _ordered(left)
+
+    def compute(total: np.ndarray) -> None:
+        total[...] = _over_blocks("rowsum", blocks, terms[0] if terms else 1, over).reshape(shape)
 
     return written("rowsum", compute, shape, (xs,), x, out)
 
 
 def _ordered(rows: np.ndarray) -> np.ndarray:
     return chain(rows.T, np.ones((rows.shape[1], 1), rows.dtype))
+
+
+def _over_blocks(
+    what: str, blocks: Sequence[int] | None, n: int, over: Callable[[slice], np.ndarray]
+) -> np.ndarray:
+    """What `over` gives for all n, or for each block, added by the tree: for s = 1, 2, 4, ... p[i] += p[i + s] where i
+    is a multiple of 2 s. Zeros then have no sign."""
+    until = ends(what, blocks, n)
+    sums = [over(slice(begin, end)) for begin, end in zip([0, *until[:-1]], until, strict=True)]
+    while len(sums) > 1:
+        with np.errstate(all="ignore"):
+            pairs = [a + b + a.dtype.type(0) for a, b in zip(sums[::2], sums[1::2], strict=False)]
+        sums = pairs + sums[2 * len(pairs) :]
+    return sums[0]
 
 
 # ---- convolutions: for each element the list of its terms
@@ -136,9 +159,15 @@ def conv_input(
 
 @promised("conv_weight", "reference", backend="reference")
 def conv_weight(
-    x: Array, gradient: Array, size: Sequence[int], out: Array | None = None, **moves: Unpack[Moves]
+    x: Array,
+    gradient: Array,
+    size: Sequence[int],
+    out: Array | None = None,
+    *,
+    blocks: Sequence[int] | None = None,
+    **moves: Unpack[Moves],
 ) -> Array:
-    """For each weight the chain over samples and positions of the output, ascending."""
+    """For each weight the chain over samples and positions of the output, ascending, or the tree of those of blocks."""
     xs, ys = pair("conv_weight", x, gradient, ("x", "gradient"))
     of, shape = weight_gradient(xs.shape, ys.shape, size, moves)
 
@@ -146,7 +175,14 @@ def conv_weight(
         for o, i, t in product(range(shape[0]), range(shape[1]), np.ndindex(*of.size)):
             c = _group(o, shape[0], xs.shape[1], of.groups)[i]
             seen = [_element(xs[:, c], _seen(of, at, t)) for at in np.ndindex(*ys.shape[2:])]
-            w[(o, i, *t)] = chain(ys[:, o].reshape(-1), _stacked(seen, w).T.reshape(-1))
+            image = np.array(seen, w.dtype).reshape(len(seen), len(xs)).T
+            terms = ys[:, o].reshape(len(xs), len(seen)), image
+
+            def over(own: slice, terms: tuple[np.ndarray, np.ndarray] = terms) -> np.ndarray:
+                gradients, seen_by_weight = (x[own].reshape(-1) for x in terms)
+                return chain(gradients, seen_by_weight)
+
+            w[(o, i, *t)] = _over_blocks("conv_weight", blocks, len(xs), over)
 
     return written("conv_weight", compute, shape, (xs, ys), x, out)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TypedDict
 
 import numpy as np
@@ -50,6 +51,18 @@ def stay(x: Shape, dims: int | Sequence[int]) -> tuple[list[int], list[int]]:
         )
     gone = sorted(d % n for d in each)
     return [d for d in range(n) if d not in gone], gone
+
+
+def ends(what: str, blocks: Sequence[int] | None, n: int) -> list[int]:
+    """Where blocks of these lengths end, which make up n; of None one block. ValueError where they do not."""
+    if blocks is None:
+        return [n]
+    found = list(accumulate(blocks))
+    if min(blocks, default=-1) < 0 or found[-1] != n:
+        raise ValueError(
+            f"{what}: blocks {list(blocks)!r}: lengths of 0 or more that make up {n} are expected"
+        )
+    return found
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def in_threads(threads: int) -> Iterator[None]:
 def matmul(a: Array, b: Array, out: Array | None = None, *, threads: int = 1) -> Array:
     """torch.matmul: the order of the sums is that of its BLAS for these sizes."""
     x, y, shape = matrices(a, b)
-    return written("matmul", _computed(threads, lambda t: t.matmul(*_tensors(x, y))), shape, (x, y), a, out)
+    return written("matmul", _computed(threads, lambda t: t.matmul(*tensors(x, y))), shape, (x, y), a, out)
 
 
 @promised("matmul", "torch-blocks", backend="torch", available=missing("torch"))
@@ -57,7 +57,7 @@ def matmul_blocks(
         (rows, columns), depth = block, x.shape[-1]
         left = torch.zeros((rows, depth), dtype=out.dtype)
         right = torch.zeros((depth, columns), dtype=out.dtype)
-        p, q = _tensors(x, y)
+        p, q = tensors(x, y)
         for batch in np.ndindex(*shape[:-2]):
             for j in range(0, shape[-1], columns):
                 some = q[batch][:, j : j + columns]
@@ -75,9 +75,10 @@ def matmul_blocks(
 @promised("rowsum", "torch", backend="torch", available=missing("torch"))
 def rowsum(x: Array, dims: int | Sequence[int], out: Array | None = None, *, threads: int = 1) -> Array:
     """torch.sum: in vectors and threads as it likes."""
-    xs, _, shape = summed(x, dims)
+    xs, turned, n = summed(x, dims)
+    shape = turned.shape[:n]
     every = (dims,) if isinstance(dims, int) else tuple(dims)
-    return written("rowsum", _computed(threads, lambda t: t.sum(*_tensors(xs), every)), shape, (xs,), x, out)
+    return written("rowsum", _computed(threads, lambda t: t.sum(*tensors(xs), every)), shape, (xs,), x, out)
 
 
 @promised("conv", "torch", backend="torch", available=missing("torch"))
@@ -87,7 +88,7 @@ def conv(x: Array, w: Array, out: Array | None = None, *, threads: int = 1, **mo
     of, shape = convolution(xs.shape, ws.shape, moves)
 
     def compute(torch: Any) -> Any:
-        image, weights = _tensors(xs, ws)
+        image, weights = tensors(xs, ws)
         return _function(torch, of)(
             _padded(torch, image, of), weights, None, of.stride, 0, of.dilation, of.groups
         )
@@ -111,7 +112,7 @@ def conv_input(
 
     def compute(torch: Any) -> Any:
         image = torch.zeros(shape, dtype=_type(torch, ys))
-        weights, last = _tensors(ws, ys)
+        weights, last = tensors(ws, ys)
         return _backward(torch, of, image, weights, last, 0)
 
     return written("conv_input", _computed(threads, compute), shape, (ys, ws), gradient, out)
@@ -132,7 +133,7 @@ def conv_weight(
     of, shape = weight_gradient(xs.shape, ys.shape, size, moves)
 
     def compute(torch: Any) -> Any:
-        image, last = _tensors(xs, ys)
+        image, last = tensors(xs, ys)
         return _backward(torch, of, image, torch.zeros(shape, dtype=image.dtype), last, 1)
 
     return written("conv_weight", _computed(threads, compute), shape, (xs, ys), x, out)
@@ -153,7 +154,7 @@ def _computed(threads: int, compute: Callable[[Any], Any]) -> Callable[[np.ndarr
     return into
 
 
-def _tensors(*arrays: np.ndarray) -> list[Any]:
+def tensors(*arrays: np.ndarray) -> list[Any]:
     """Tensors in the same memory; what torch cannot stride over, and what is read-only, is copied."""
     import torch
 

@@ -2,9 +2,11 @@
 #include "contract.hpp"
 
 #include <omp.h>
+#include <pybind11/stl.h>
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <new>
 #include <stdexcept>
 
@@ -110,54 +112,102 @@ void copy(const T *from, i64 count, T *to) {
         std::memcpy(to, from, count * sizeof(T));
 }
 
+constexpr i64 SLOT = MOST_ROWS * 2 * MOST_LANES;  // elements of a tile
+
+// The chains of a step, added in `slots` and not in the tile itself, whose rows may share places in the caches.
+template <typename T>
+void add_chains(const Kernels<T> &kernels, const Tile<T> &whole, const Step &step, i64 rows, i64 vectors, T *slots) {
+    const i64 full = vectors * kernels.lanes;
+    for (const Step &chain : step.chains) {
+        Tile<T> tile = whole;
+        tile.depth = chain.depth;
+        tile.a_at += chain.first;
+        tile.b_at += chain.first;
+        tile.how = chain.how;
+        tile.c = slots + chain.slot * SLOT;
+        tile.c_pitch = full;
+        kernels.tile(tile, rows, vectors);
+        for (i64 slot = chain.slot; slot > chain.slot - chain.joins; --slot)
+            kernels.add(slots + (slot - 1) * SLOT, full, slots + slot * SLOT, full, rows, full);
+    }
+    if (step.how != Store::set) return kernels.add(whole.c, whole.c_pitch, slots, full, rows, full);
+    for (i64 i = 0; i < rows; ++i) std::memcpy(whole.c + i * whole.c_pitch, slots + i * full, full * sizeof(T));
+}
+
 // A tile of the result, directly or by way of `aside` where its columns are no full vectors in memory.
 template <typename T>
-void finish(const Kernels<T> &kernels, Tile<T> tile, T *c, i64 c_row, i64 rows, i64 columns,
-            const std::vector<Segment> &segments, T *aside) {
+void finish(const Kernels<T> &kernels, Tile<T> tile, const Step &step, T *c, i64 c_row, i64 rows, i64 columns,
+            const std::vector<Segment> &segments, T *aside, T *slots) {
     const i64 vectors = columns > kernels.lanes ? 2 : 1, full = vectors * kernels.lanes;
+    const auto compute = [&] {
+        if (step.chains.empty())
+            kernels.tile(tile, rows, vectors);
+        else
+            add_chains(kernels, tile, step, rows, vectors, slots);
+    };
     if (segments.size() == 1 && segments[0].count == full) {
         tile.c = c + segments[0].at;
         tile.c_pitch = c_row;
-        return kernels.tile(tile, rows, vectors);
+        return compute();
     }
     tile.c = aside;
     tile.c_pitch = full;
-    if (tile.add)
+    if (tile.how != Store::set)
         for (i64 i = 0; i < rows; ++i)
             for (const Segment &s : segments) copy(c + i * c_row + s.at, s.count, aside + i * full + s.first);
-    kernels.tile(tile, rows, vectors);
+    compute();
     for (i64 i = 0; i < rows; ++i)
         for (const Segment &s : segments) copy(aside + i * full + s.first, s.count, c + i * c_row + s.at);
 }
 
 // These rows and columns of a product: a piece of B, as wide as fits, is made ready; the rows of A are taken some at a
-// time. Where all rows fit into one tile, columns are read once, and made ready a panel at a time.
+// time. Where all rows fit into one tile, columns are read once, and made ready a panel at a time. Sums of blocks that wait
+// for others lie in `waiting`, a slot after the other.
 template <typename T>
-void part(const Kernels<T> &kernels, const Product<T> &p, Range rows, Range columns) {
+void part(const Kernels<T> &kernels, const Product<T> &p, const Order &order, Range rows, Range columns) {
     thread_local Scratch<T> scratch;
     thread_local std::vector<Segment> segments[Scratch<T>::PANELS];
+    thread_local std::vector<T> slots, waiting;
     const i64 panel = 2 * kernels.lanes, groups = (rows.size() + kernels.rows - 1) / kernels.rows;
     const i64 wide = groups == 1 ? panel : Scratch<T>::B_BYTES / i64(sizeof(T)) / PIECE;
+    slots.resize(std::max(slots.size(), std::size_t(order.inner_slots * SLOT)));
+    waiting.resize(std::max(waiting.size(), std::size_t((order.slots - 1) * rows.size() * wide)));
     const T *panels[Scratch<T>::PANELS];
     for (i64 left = columns.begin; left < columns.end; left += wide) {
         const Range block{left, std::min(left + wide, columns.end)};
         for (i64 j = left; j < block.end; j += panel)
             segments_of(p.c, j, std::min(panel, block.end - j), segments[(j - left) / panel]);
-        for (i64 k = 0; k < p.depth; k += PIECE) {
-            const i64 depth = std::min(PIECE, p.depth - k);
+        for (const Step &step : order.steps()) {
             const i64 *b_at = nullptr;  // the same for all panels of a block
             for (i64 j = block.begin; j < block.end; j += panel)
                 panels[(j - left) / panel] = p.b->panel(kernels, scratch, scratch.b + (j - left) * PIECE, panel, j,
-                                                        std::min(panel, block.end - j), k, depth, groups > 1, b_at);
+                                                        std::min(panel, block.end - j), step.first, step.depth, groups > 1, b_at);
             const i64 ahead = groups == 1 ? panel : 0;  // few rows wait for memory: the next panel
+            T *const aside = waiting.data() + (step.slot - 1) * rows.size() * wide;
             for (i64 i = rows.begin, g = groups; g > 0; --g) {
                 const i64 now = (rows.end - i + g - 1) / g;
-                const i64 *a_at = p.a->rows(scratch, i, now, k, depth, block.size() > panel);
-                for (i64 j = block.begin; j < block.end; j += panel)
-                    finish(kernels, Tile<T>{depth, scratch.rows, a_at, panels[(j - left) / panel], b_at, ahead, nullptr, 0, k > 0},
-                           p.c.at + i * p.c.row, p.c.row, now, std::min(panel, block.end - j), segments[(j - left) / panel],
-                           scratch.tile);
+                const i64 *a_at = p.a->rows(scratch, i, now, step.first, step.depth, block.size() > panel);
+                for (i64 j = block.begin; j < block.end; j += panel) {
+                    const Tile<T> tile{step.depth, scratch.rows, a_at, panels[(j - left) / panel], b_at, ahead, nullptr, 0, step.how};
+                    const i64 some = std::min(panel, block.end - j);
+                    if (step.slot)
+                        finish(kernels, tile, step, aside + (i - rows.begin) * wide, wide, now, panel, {{0, panel, j - left}},
+                               scratch.tile, slots.data());
+                    else
+                        finish(kernels, tile, step, p.c.at + i * p.c.row, p.c.row, now, some, segments[(j - left) / panel],
+                               scratch.tile, slots.data());
+                }
                 i += now;
+            }
+            for (i64 slot = step.slot; slot > step.slot - step.joins; --slot) {
+                const T *from = waiting.data() + (slot - 1) * rows.size() * wide;
+                if (slot > 1) {
+                    kernels.add(waiting.data() + (slot - 2) * rows.size() * wide, wide, from, wide, rows.size(), block.size());
+                    continue;
+                }
+                for (i64 j = block.begin; j < block.end; j += panel)
+                    for (const Segment &s : segments[(j - left) / panel])
+                        kernels.add(p.c.at + rows.begin * p.c.row + s.at, p.c.row, from + j - left + s.first, wide, rows.size(), s.count);
             }
         }
     }
@@ -196,8 +246,10 @@ void multiply(const std::vector<Product<T>> &products, int threads, int level) {
     const Kernels<T> &kernels = kernels_of<T>(level);
     struct Part {
         const Product<T> *product;
+        const Order *order;
         Range rows, columns;
     };
+    std::deque<Order> orders;
     double work = 0;
     for (const Product<T> &p : products) work += double(p.rows) * double(p.columns) * double(p.depth);
     const i64 count = i64(products.size());
@@ -209,11 +261,13 @@ void multiply(const std::vector<Product<T>> &products, int threads, int level) {
             clear(p);
             continue;
         }
+        const std::vector<i64> ends = p.ends.empty() ? std::vector<i64>{p.depth} : p.ends;
+        if (orders.empty() || orders.back().ends() != ends) orders.emplace_back(ends, PIECE);
         const Grid grid = grid_of(p, (team + count - 1) / count, kernels);
         const i64 panel = 2 * kernels.lanes, panels = (p.columns + panel - 1) / panel;
         for (i64 r = 0; r < grid.rows; ++r)
             for (i64 c = 0; c < grid.columns; ++c)
-                parts.push_back({&p,
+                parts.push_back({&p, &orders.back(),
                                  {p.rows * r / grid.rows, p.rows * (r + 1) / grid.rows},
                                  {panels * c / grid.columns * panel,
                                   std::min(p.columns, panels * (c + 1) / grid.columns * panel)}});
@@ -223,7 +277,7 @@ void multiply(const std::vector<Product<T>> &products, int threads, int level) {
     {
         const DefaultEnvironment environment;
 #pragma omp for schedule(dynamic, 1)
-        for (i64 i = 0; i < n; ++i) part(kernels, *parts[i].product, parts[i].rows, parts[i].columns);
+        for (i64 i = 0; i < n; ++i) part(kernels, *parts[i].product, *parts[i].order, parts[i].rows, parts[i].columns);
     }
 }
 
@@ -250,7 +304,7 @@ i64 batch_at(const py::array &x, i64 number) {
 // c (..., rows, columns) of a (..., rows, depth) and b (..., depth, columns), strided as they like. Types and shapes are
 // checked in kernels/contract/operands.py.
 template <typename T>
-void matmul(const py::array &a, const py::array &b, py::array &c, int threads, int level) {
+void matmul(const py::array &a, const py::array &b, py::array &c, int threads, int level, const std::vector<i64> &ends) {
     const py::ssize_t row = c.ndim() - 2, column = c.ndim() - 1;
     i64 batches = 1;
     for (py::ssize_t dim = 0; dim < row; ++dim) batches *= c.shape(dim);
@@ -262,7 +316,7 @@ void matmul(const py::array &a, const py::array &b, py::array &c, int threads, i
         bs.emplace_back(static_cast<const T *>(b.data()) + batch_at<T>(b, i), step<T>(b, column), step<T>(b, row));
         T *at = static_cast<T *>(c.mutable_data()) + batch_at<T>(c, i);
         products.push_back({c.shape(row), c.shape(column), a.shape(column), &as.back(), &bs.back(),
-                            {at, step<T>(c, row), step<T>(c, column), nullptr}});
+                            {at, step<T>(c, row), step<T>(c, column), nullptr}, ends});
     }
     py::gil_scoped_release release;
     multiply(products, threads, level);
@@ -274,15 +328,16 @@ void matmul(const py::array &a, const py::array &b, py::array &c, int threads, i
 void register_contract(py::module_ &m) {
     m.def(
         "contract_matmul",
-        [](const py::array &a, const py::array &b, py::array &c, int threads, int level) {
+        [](const py::array &a, const py::array &b, py::array &c, int threads, int level, const std::vector<std::int64_t> &ends) {
             threads = threads > 0 ? threads : omp_get_max_threads();
             level = contract::checked_level(level);
             if (c.itemsize() == sizeof(double))
-                contract::matmul<double>(a, b, c, threads, level);
+                contract::matmul<double>(a, b, c, threads, level, ends);
             else
-                contract::matmul<float>(a, b, c, threads, level);
+                contract::matmul<float>(a, b, c, threads, level, ends);
         },
-        py::arg("a"), py::arg("b"), py::arg("c"), py::arg("threads"), py::arg("level") = -1);
+        py::arg("a"), py::arg("b"), py::arg("c"), py::arg("threads"), py::arg("level") = -1,
+        py::arg("ends") = std::vector<std::int64_t>{});
     py::dict known;
     py::list levels;
     for (int k = 0; k < levels_here(); ++k) levels.append(LEVEL_NAMES[k]);
@@ -290,4 +345,5 @@ void register_contract(py::module_ &m) {
     known["piece"] = contract::PIECE;
     m.attr("CONTRACT") = known;
     register_contract_conv(m);
+    register_contract_sum(m);
 }

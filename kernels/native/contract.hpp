@@ -1,23 +1,23 @@
 // Products of matrices whose bits depend on the contracted length alone (kernels/contract says what they promise).
 //
 // An element of the result is a chain: fused multiply-adds, k ascending, from +0.0, in pieces of PIECE; the pieces are
-// added in order. Where the operands lie, how they are packed, which tile an element belongs to, the width of vectors
+// added in order. A product over blocks has a chain for each of them, which a tree adds; its zeros have no sign, as those of an
+// all-reduce. Where the operands lie, how they are packed, which tile an element belongs to, the width of vectors
 // and the threads decide speed alone, since a lane holds one element and no operation joins lanes.
 #pragma once
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "contract_tree.hpp"
 #include "native.hpp"
 
 namespace contract {
 
-using i64 = std::int64_t;
-
 constexpr i64 PIECE = 256;
 constexpr i64 LOOK = 8;  // terms from those that are multiplied to those that are fetched
 
-// c[i * c_pitch + j] = (add ? itself : nothing) + the chain over k < depth of a[i][a_at[k]] * b[b_at[k] + j]
+// c[i * c_pitch + j] = the chain over k < depth of a[i][a_at[k]] * b[b_at[k] + j], stored as `how` says
 template <typename T>
 struct Tile {
     i64 depth;
@@ -28,7 +28,7 @@ struct Tile {
     i64 ahead;        // elements from those of b that are read LOOK terms later to those that are fetched meanwhile
     T *c;
     i64 c_pitch;
-    bool add;
+    Store how;
 };
 
 // The kernels of one instruction set for one type.
@@ -38,6 +38,12 @@ struct Kernels {
     void (*tile)(const Tile<T> &, i64 rows, i64 vectors);  // 1 or 2 vectors of columns
     // to[k * width + i] = from[i * stride + k] for i < count <= width, others 0; writes up to `lanes` elements beyond
     void (*transpose)(T *to, i64 width, const T *from, i64 stride, i64 count, i64 depth);
+    // to[i * to_row + j] += from[i * row + j] for i < rows, j < columns; no zero then has a sign
+    void (*add)(T *to, i64 to_row, const T *from, i64 row, i64 rows, i64 columns);
+    // sums[j] = sums[j] + from[j] + from[row + j] + ... from the left, of so many rows
+    void (*add_rows)(T *sums, i64 n, const T *from, i64 row, i64 rows);
+    // sums[i] = sums[i] + from[i][0] + from[i][1] + ... from the left, i < count <= lanes, of so many terms
+    void (*add_lines)(T *sums, i64 count, const T *const *from, i64 terms);
 };
 
 int checked_level(int level);  // -1: the best here; std::invalid_argument for one that this processor lacks
@@ -124,6 +130,7 @@ struct Product {
     i64 rows, columns, depth;
     const Operand<T> *a, *b;  // lines of a: rows; of b: columns
     Result<T> c;
+    std::vector<i64> ends = {};  // of the blocks of depth; none: it is one
 };
 
 // All of these, by so many threads.
@@ -134,3 +141,4 @@ void multiply(const std::vector<Product<T>> &products, int threads, int level);
 
 void register_contract(py::module_ &m);
 void register_contract_conv(py::module_ &m);
+void register_contract_sum(py::module_ &m);

@@ -154,6 +154,7 @@ struct Convolution {
     Three window, stride, dilation, low;
     i64 groups;
     int threads, level;
+    std::vector<i64> ends;  // of blocks of samples, for the gradient of w
 
     std::vector<Three> taps() const {
         std::vector<Three> all;
@@ -298,7 +299,7 @@ void input(const Convolution &of, const Images<const T> &y, const T *w, const Im
     multiply(products, of.threads, of.level);
 }
 
-// The gradient of w: sums over the positions of all samples. Rows are elements of the window, columns channels of y.
+// The gradient of w: sums over the positions of all samples, or of each block of samples. Rows are elements of the window, columns channels of y.
 template <typename T>
 void weight(const Convolution &of, const Images<const T> &x, const Images<const T> &y, T *w) {
     const std::vector<Three> taps = of.taps();
@@ -316,12 +317,14 @@ void weight(const Convolution &of, const Images<const T> &x, const Images<const 
     std::deque<Channels<T>> outputs;
     std::vector<Product<T>> products;
     const i64 rows = channels * i64(taps.size()), depth = i64(seen.size());
+    std::vector<i64> ends;
+    for (const i64 end : of.ends) ends.push_back(end * product(y.size));
     std::vector<T> transposed(of.groups * rows * columns);  // so that pieces are added to neighbours
     for (i64 g = 0; g < of.groups; ++g) {
         images.emplace_back(copy.at() + g * channels * copy.channel(), window, seen);
         outputs.emplace_back(y.at + g * columns * y.channel, y.channel, points);
         products.push_back({rows, columns, depth, &images.back(), &outputs.back(),
-                            {transposed.data() + g * rows * columns, columns, 1, nullptr}});
+                            {transposed.data() + g * rows * columns, columns, 1, nullptr}, ends});
     }
     multiply(products, of.threads, of.level);
     for (i64 o = 0; o < of.groups * columns; ++o)
@@ -361,13 +364,14 @@ void run(const std::string &what, const Convolution &of, py::array &x, py::array
 // `what` is the array that is written: output, input or weight. Types and shapes are checked in kernels/contract/shapes.py.
 void register_contract_conv(py::module_ &m) {
     m.def("contract_conv", [](const std::string &what, py::array x, py::array w, py::array y, contract::Three stride,
-                              contract::Three dilation, contract::Three low, std::int64_t groups, int threads, int level) {
+                              contract::Three dilation, contract::Three low, std::int64_t groups, int threads, int level,
+                              const std::vector<std::int64_t> &ends) {
         const contract::Convolution of{{w.shape(2), w.shape(3), w.shape(4)}, stride, dilation, low, groups,
-                                       threads > 0 ? threads : omp_get_max_threads(), contract::checked_level(level)};
+                                       threads > 0 ? threads : omp_get_max_threads(), contract::checked_level(level), ends};
         if (x.itemsize() == sizeof(double))
             contract::run<double>(what, of, x, w, y);
         else
             contract::run<float>(what, of, x, w, y);
     }, py::arg("what"), py::arg("x"), py::arg("w"), py::arg("y"), py::arg("stride"), py::arg("dilation"), py::arg("low"),
-       py::arg("groups"), py::arg("threads"), py::arg("level") = -1);
+       py::arg("groups"), py::arg("threads"), py::arg("level") = -1, py::arg("ends") = std::vector<std::int64_t>{});
 }

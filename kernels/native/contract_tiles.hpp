@@ -66,8 +66,10 @@ void tile_of(const Tile<T> &t) {
 #pragma GCC unroll 2
         for (int j = 0; j < VECTORS; ++j) {
             Vector<T> sum = sums[i][j];
-            if (t.add) sum = load<T>(c + j * LANES<T>) + sum;
-            store<T>(c + j * LANES<T>, sum == sum ? sum : Vector<T>{} + T(__builtin_nanf("")));
+            if (t.how == Store::piece) sum = load<T>(c + j * LANES<T>) + sum;
+            sum = sum == sum ? sum : Vector<T>{} + T(__builtin_nanf(""));
+            if (t.how == Store::block) sum = load<T>(c + j * LANES<T>) + sum + Vector<T>{};  // plus +0.0: no zero has a sign
+            store<T>(c + j * LANES<T>, sum);
         }
 }
 
@@ -106,6 +108,18 @@ FPNA_INLINE void interleave(const Vector<T> &a, const Vector<T> &b, Vector<T> &l
 #endif
 }
 
+// Makes every column a row, by log2 LANES perfect shuffles of the rows; `next` is a place to work in.
+template <typename T>
+FPNA_INLINE void turn(Vector<T> *rows, Vector<T> *next) {
+    constexpr int N = LANES<T>;
+    for (int step = 1; step < N; step *= 2) {
+#pragma GCC unroll 8
+        for (int i = 0; i < N / 2; ++i) interleave<T>(rows[i], rows[i + N / 2], next[2 * i], next[2 * i + 1]);
+#pragma GCC unroll 16
+        for (int i = 0; i < N; ++i) rows[i] = next[i];
+    }
+}
+
 // to[k * width + i] = from[i * stride + k] for so many lines i < `lines` <= LANES, 0 for the others; LANES elements k.
 template <typename T>
 FPNA_INLINE void transpose_block(T *to, i64 width, const T *from, i64 stride, i64 lines) {
@@ -118,12 +132,7 @@ FPNA_INLINE void transpose_block(T *to, i64 width, const T *from, i64 stride, i6
 #pragma GCC unroll 16
         for (int i = 0; i < N; ++i) rows[i] = i < lines ? load<T>(from + i * stride) : Vector<T>{};
     }
-    for (int step = 1; step < N; step *= 2) {  // after log2 N perfect shuffles of the rows every column is a row
-#pragma GCC unroll 8
-        for (int i = 0; i < N / 2; ++i) interleave<T>(rows[i], rows[i + N / 2], next[2 * i], next[2 * i + 1]);
-#pragma GCC unroll 16
-        for (int i = 0; i < N; ++i) rows[i] = next[i];
-    }
+    turn<T>(rows, next);
 #pragma GCC unroll 16
     for (int k = 0; k < N; ++k) store<T>(to + k * width, rows[k]);
 }
@@ -151,5 +160,51 @@ void transpose(T *to, i64 width, const T *from, i64 stride, i64 count, i64 depth
     }
 }
 
+// ---- sums ---------------------------------------------------------------------------------------------------
+
 template <typename T>
-constexpr Kernels<T> KERNELS = {LANES<T>, ROWS, tile<T>, transpose<T>};
+void add(T *to, i64 to_row, const T *from, i64 row, i64 rows, i64 columns) {
+    constexpr i64 N = LANES<T>;
+    for (; rows > 0; --rows, to += to_row, from += row) {
+        i64 j = 0;
+        for (; j + N <= columns; j += N) store<T>(to + j, load<T>(to + j) + load<T>(from + j) + Vector<T>{});
+        for (; j < columns; ++j) to[j] = to[j] + from[j] + T(0);
+    }
+}
+
+template <typename T>
+void add_rows(T *__restrict sums, i64 n, const T *__restrict from, i64 row, i64 rows) {
+    i64 i = 0;
+    for (; i + 4 <= rows; i += 4, from += 4 * row) {
+        const T *a = from, *b = a + row, *c = b + row, *d = c + row;
+        for (i64 j = 0; j < n; ++j) sums[j] = sums[j] + a[j] + b[j] + c[j] + d[j];
+    }
+    for (; i < rows; ++i, from += row)
+        for (i64 j = 0; j < n; ++j) sums[j] = sums[j] + from[j];
+}
+
+// A lane adds a line: blocks of LANES terms of each are transposed in registers.
+template <typename T>
+void add_lines(T *sums, i64 count, const T *const *from, i64 terms) {
+    constexpr i64 N = LANES<T>;
+    T held[N] = {};
+    std::copy_n(sums, count, held);
+    i64 k = 0;
+    if (count > N / 4) {
+        Vector<T> total = load<T>(held), rows[N], next[N];
+        for (; k + N <= terms; k += N) {
+#pragma GCC unroll 16
+            for (int i = 0; i < N; ++i) rows[i] = load<T>(from[i < count ? i : 0] + k);
+            turn<T>(rows, next);
+#pragma GCC unroll 16
+            for (int i = 0; i < N; ++i) total = total + rows[i];
+        }
+        store<T>(held, total);
+    }
+    for (; k < terms; ++k)
+        for (i64 i = 0; i < count; ++i) held[i] = held[i] + from[i][k];
+    std::copy_n(held, count, sums);
+}
+
+template <typename T>
+constexpr Kernels<T> KERNELS = {LANES<T>, ROWS, tile<T>, transpose<T>, add<T>, add_rows<T>, add_lines<T>};

@@ -1,5 +1,6 @@
 // The Python module kernels._native: each source file here registers its own functions.
 #include "contract.hpp"
+#include "contract_attention.hpp"
 #include "native.hpp"
 
 PYBIND11_MODULE(_native, m) {
@@ -9,6 +10,7 @@ PYBIND11_MODULE(_native, m) {
     register_binned(m);
     register_combine(m);
     register_contract(m);
+    register_contract_attention(m);
     register_contributions_exact(m);
     register_contributions_fixed(m);
     register_fixed_point(m);

@@ -20,9 +20,10 @@ from miniapps.received.records import conform
 from miniapps.received.regular import MOST, Refused
 from miniapps.received.sealed import read_sealed
 from miniapps.received.text import printable
+from miniapps.trace.chain import hash_of_checkpoint
+from miniapps.trace.heads import FOLDER, checkpoint_file
 
 FORMAT: Final = "fpna-checkpoint"
-FOLDER = "checkpoints"
 NAME = re.compile(r"repeat-([0-9]{1,18})-step-([0-9]{1,18})\.h5")
 
 Count = Annotated[
@@ -40,6 +41,7 @@ class Head(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     repeat: Count
     step: Count
     fingerprint: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
+    chain: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{64})?$")] = ""  # the head of its run after `step`
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,9 @@ class Kind:
 
     `head`: a Head, maybe with more attributes; `shapes`: a msgspec.Struct of the options that decide what they hold.
     `expected(shapes)`: {name: (dtype, shape)} of the arrays; `check(head, shapes, arrays, where)` raises Refused for
-    a state that no run could have left, beside numbers that are not finite; `prints(shapes, arrays)`: {name in the
-    trace: fingerprints of all blocks, ascending}; `fingerprint(shapes, arrays)`: 32 hex digits of the state.
+    a state that no run could have left, beside numbers that are not finite; `prints(shapes, arrays, hashed)`: {name in
+    the trace: fingerprints of all blocks, ascending, computed so}; `fingerprint(shapes, arrays)`: 32 hex digits of the
+    state.
     """
 
     app: str
@@ -58,8 +61,9 @@ class Kind:
     shapes: type
     expected: Callable[[Any], dict[str, tuple[str, tuple[int, ...]]]]
     check: Callable[[Any, Any, dict[str, np.ndarray], str], None]
-    prints: Callable[[Any, dict[str, np.ndarray]], dict[str, list[bytes]]]
+    prints: Callable[[Any, dict[str, np.ndarray], str], dict[str, list[bytes]]]
     fingerprint: Callable[[Any, dict[str, np.ndarray]], str]
+    recorded_after: int = 1  # steps after that of a checkpoint in which the trace has its state
 
 
 @dataclass(frozen=True)
@@ -72,16 +76,21 @@ class Checkpoint:
     shapes: Any
     arrays: dict[str, np.ndarray]
 
-    def prints(self) -> dict[str, list[bytes]]:
-        """{name in the trace: fingerprints of all blocks, ascending}."""
-        return self.kind.prints(self.shapes, self.arrays)
+    def prints(self, hashed: str = "xxh3") -> dict[str, list[bytes]]:
+        """{name in the trace: fingerprints of all blocks, ascending, computed as `hashed` says}."""
+        return self.kind.prints(self.shapes, self.arrays, hashed)
 
 
 def write(ctx, kind: Kind, step: int, options: dict[str, Any], arrays: dict[str, np.ndarray], **more) -> None:
-    """Write RUN/checkpoints/repeat-R-step-S.h5 with global arrays, for any number of ranks. On rank 0 alone.
+    """Write RUN/checkpoints/repeat-R-step-S.h5 with global arrays, for any number of ranks, and extend the chain of the
+    run. Collective; what is given counts on rank 0, which writes.
 
     `options`: those of the problem, flat; `more`: what the head of this kind has beside that of any. Raises RunError.
     """
+    if ctx.rank:
+        ctx.extend_chain(bytes)
+        return
+    packed = ctx.config.output.checkpoint_bits is not None
     shapes: Any = conform(options, kind.shapes, "options of the run")
     head = kind.head(
         format=FORMAT,
@@ -94,7 +103,8 @@ def write(ctx, kind: Kind, step: int, options: dict[str, Any], arrays: dict[str,
         **more,
     )
     attributes = msgspec.structs.asdict(head) | {f"config.{key}": value for key, value in options.items()}
-    fields.save(ctx.directory(), f"{FOLDER}/repeat-{ctx.repeat}-step-{step:06d}.h5", attributes, arrays)
+    attributes["chain"] = ctx.extend_chain(lambda: hash_of_checkpoint(attributes, arrays))
+    fields.save(ctx.directory(), checkpoint_file(ctx.repeat, step), attributes, arrays, packed)
 
 
 def read(path: str | os.PathLike, kind: Kind, most: int = MOST) -> Checkpoint:
@@ -113,8 +123,9 @@ def read(path: str | os.PathLike, kind: Kind, most: int = MOST) -> Checkpoint:
                 f"{where}: it holds {_listed(present)}, and a checkpoint of this problem holds {_listed(expected)}; "
                 "it is none of ours: leave it out"
             )
+        most_unpacked = contents.most_bytes(image)
         arrays = {
-            name: contents.array(root, name, where, len(image), dtype, len(shape))
+            name: contents.array(root, name, where, most_unpacked, dtype, len(shape))
             for name, (dtype, shape) in expected.items()
         }
     for name, (_, shape) in expected.items():

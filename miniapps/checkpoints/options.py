@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Output:
-    """Files beside the trace."""
+class Checkpoints:
+    """Files beside the trace, and where a run continues from."""
 
     checkpoint_every: int = option(
         0,
@@ -24,6 +24,34 @@ class Output:
         minimum=0,
         maximum=INT32,
     )
+    restart: str = option(
+        "",
+        help="checkpoint file to continue from",
+        role="control",
+        flag="--restart",
+        effect="restart",
+    )
+    checkpoint_bits: int | None = option(
+        None,
+        help="bits of mantissa that a checkpoint keeps of every number, and that the run goes on with; none: all",
+        role="method",
+        flag="--checkpoint-bits",
+        minimum=1,
+        maximum=52,
+    )
+    rounded_every: int | None = option(
+        None,
+        help="steps between roundings of the state: --checkpoint-every where --checkpoint-bits is given",
+        role="method",
+        minimum=1,
+        maximum=INT32,
+    )
+
+
+@dataclass
+class Output(Checkpoints):
+    """Files beside the trace, of an application whose blocks may change their owners."""
+
     shares: str = option(
         "even",
         help="blocks of a rank: even; or auto, which moves blocks at checkpoints so that unequal ranks take equal time "
@@ -33,13 +61,11 @@ class Output:
         effect="ownership",
         flag="--shares",
     )
-    restart: str = option(
-        "",
-        help="checkpoint file to continue from",
-        role="control",
-        flag="--restart",
-        effect="restart",
-    )
+
+
+def complete(output: Checkpoints) -> None:
+    """Write back how often the state is rounded, which decides on bits where --checkpoint-every does not."""
+    output.rounded_every = output.checkpoint_every or None if output.checkpoint_bits else None
 
 
 def require_movable(output: Output, options: RunOptions) -> None:

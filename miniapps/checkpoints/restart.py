@@ -11,6 +11,7 @@ from miniapps.errors import UsageError
 from miniapps.received.regular import MOST, Refused
 from miniapps.received.text import printable
 from miniapps.trace import TraceError, read_run
+from miniapps.trace.heads import fingerprint_of
 
 # Bytes of a file that are read whatever the problem: so that a checkpoint of a larger one is refused as such.
 ANY_PROBLEM = 2**30
@@ -18,25 +19,34 @@ SHOWN = 60  # characters of a value in a message
 
 
 def verify(
-    path: str, kind: Kind, problem: dict[str, Any], seed: int, last: int, remedy: str, need: int
+    path: str,
+    kind: Kind,
+    problem: dict[str, Any],
+    seed: int,
+    last: int,
+    remedy: str,
+    need: int,
+    option: str = "--restart",
 ) -> Checkpoint:
     """The checkpoint `path` of the same `problem` (its options, flat) and `seed`, at a step up to `last`.
 
-    `remedy`: the option by which a run gets longer; `need`: bytes of the arrays of this problem. Raises UsageError
-    naming option, file and remedy; the trace is not looked at.
+    `option` names the path, `remedy` is that by which a run gets longer; `need`: bytes of the arrays of this problem.
+    Raises UsageError naming option, file and remedy; the trace is not looked at.
     """
     wanted = problem | {"seed": seed}
-    checkpoint = read_option("--restart", path, kind, max(ANY_PROBLEM, 2 * need))
-    require_same("--restart", path, checkpoint, wanted, tuple(dict.fromkeys((*wanted, *checkpoint.options))))
+    checkpoint = read_option(option, path, kind, max(ANY_PROBLEM, 2 * need))
+    require_same(option, path, checkpoint, wanted, tuple(dict.fromkeys((*wanted, *checkpoint.options))))
     if checkpoint.head.step > last:
         raise UsageError(
-            f"--restart {printable(path)}: of step {checkpoint.head.step}, and this run ends with step {last}; raise "
+            f"{option} {printable(path)}: of step {checkpoint.head.step}, and this run ends with step {last}; raise "
             f"{remedy}"
         )
     return checkpoint
 
 
-def compare_with_trace(path: str | os.PathLike, checkpoint: Checkpoint) -> tuple[bool, str]:
+def compare_with_trace(
+    path: str | os.PathLike, checkpoint: Checkpoint, option: str = "--restart"
+) -> tuple[bool, str]:
     """Compare the blocks with the fingerprints that RUN/rank-*.h5 hold of the same state, if `path` is in
     RUN/checkpoints: (whether some were compared or there is no such trace, what the log should say).
 
@@ -47,14 +57,15 @@ def compare_with_trace(path: str | os.PathLike, checkpoint: Checkpoint) -> tuple
     alone = f"restart from {where}: only its own hashes were checked"
     if folder.name != FOLDER:
         return True, f"{alone}, for it is not in RUN/{FOLDER}, beside the trace of its run"
-    run, step, trouble = printable(str(folder.parent)), checkpoint.head.step + 1, ""
-    words = {
-        name: np.frombuffer(b"".join(prints), ">u8").reshape(-1, 2)
-        for name, prints in checkpoint.prints().items()
-    }
+    run, trouble = printable(str(folder.parent)), ""
+    step = checkpoint.head.step + checkpoint.kind.recorded_after
+    words: dict[str, np.ndarray] = {}
     compared, differing, faults = 0, [], False
     try:
         for trace in read_run(folder.parent, tables=["fingerprints"]):
+            if not words:
+                prints = checkpoint.prints(fingerprint_of(trace.attributes))
+                words = {n: np.frombuffer(b"".join(p), ">u8").reshape(-1, 2) for n, p in prints.items()}
             faults |= _faults(trace.attributes)
             for order, (name, own) in enumerate(words.items()):
                 blocks, theirs = _recorded(trace, checkpoint.head.repeat, step, name)
@@ -67,7 +78,7 @@ def compare_with_trace(path: str | os.PathLike, checkpoint: Checkpoint) -> tuple
     if differing and not faults:
         _, name, block = min(differing)
         raise UsageError(
-            f"--restart {where}: it contradicts the trace of {run}: step {step}, {name}, block {block} has other bits "
+            f"{option} {where}: it contradicts the trace of {run}: step {step}, {name}, block {block} has other bits "
             f"there ({len(differing)} of {compared} fingerprints differ); restart from another checkpoint of that run, "
             f"or copy this one out of RUN/{FOLDER} to continue without the trace"
         )
@@ -80,9 +91,9 @@ def compare_with_trace(path: str | os.PathLike, checkpoint: Checkpoint) -> tuple
     return True, f"restart from {where}: whole, and as the trace of {run} has it ({compared} fingerprints)"
 
 
-def log_comparison(ctx, path: str, checkpoint: Checkpoint) -> None:
+def log_comparison(ctx, path: str, checkpoint: Checkpoint, option: str = "--restart") -> None:
     """`compare_with_trace`, with what it says in the log."""
-    agreed, message = compare_with_trace(path, checkpoint)
+    agreed, message = compare_with_trace(path, checkpoint, option)
     (ctx.log.info if agreed else ctx.log.warning)("%s", message)
 
 

@@ -33,8 +33,12 @@ def memory(config, options, size: int):
 
 
 def complete(config, options, size: int) -> None:
-    """Write back how the network is called, which the guarantee decides where no option does."""
+    """Write back how the network is called, which the guarantee decides where no option does, and how often the state
+    is rounded."""
+    from miniapps.checkpoints.options import complete as complete_output
     from miniapps.coupled.closure import closure_batch
+
+    complete_output(config.output)
 
     config.closure.batch = closure_batch(config, options)
 

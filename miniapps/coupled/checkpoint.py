@@ -49,8 +49,6 @@ def save_checkpoint(ctx, blocks: Blocks, state: State, surrogate) -> None:
     own = padded | {"slope": state.slope, "curvature": state.curvature}
     whole = {name: fields.gather(blocks, ctx.comm, own[name], ctx.tracer) for name in FIELDS}
     arrays = {name: array for name, array in whole.items() if array is not None}
-    if ctx.rank:
-        return
     if surrogate is not None:
         arrays |= {f"{PREFIX}{name}": value for name, value in surrogate.state().items()}
     file.write(ctx, KIND, state.step, problem_of(ctx.config), arrays, time=state.time, last_dt=state.last_dt)
@@ -104,10 +102,12 @@ def _blocks(shapes: Shapes) -> Blocks:
     return Blocks(shapes.ny, shapes.nx, shapes.by, shapes.bx)
 
 
-def _prints(shapes: Shapes, arrays: dict[str, np.ndarray]) -> dict[str, list[bytes]]:
+def _prints(shapes: Shapes, arrays: dict[str, np.ndarray], hashed: str = "xxh3") -> dict[str, list[bytes]]:
     """{name in the trace: fingerprints of the blocks, ascending}, of vorticity and of streamfunction."""
     names = (("vorticity", "zeta"), ("streamfunction", "psi"))
-    return {name: fingerprint_rows(fields.by_block(_blocks(shapes), arrays[held])) for name, held in names}
+    return {
+        name: fingerprint_rows(fields.by_block(_blocks(shapes), arrays[held]), hashed) for name, held in names
+    }
 
 
 def _fingerprint(shapes: Shapes, arrays: dict[str, np.ndarray]) -> str:

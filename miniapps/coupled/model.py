@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from kernels import stencil
+from kernels import exact, stencil
 from kernels.allreduce.execution.reducer import require_same_bits
+from miniapps.checkpoints.rounding import rounded
 from miniapps.coupled import flow
 from miniapps.coupled.chunks import by_chunks
 from miniapps.coupled.closure import Closure, make_surrogate, parameters
@@ -98,6 +99,7 @@ class Model:
         ctx, config, options = self.ctx, self.config, self.ctx.options
         kernels, xp = self.kernels, self.xp
         self.blocks = blocks
+        self._sum: Any = None  # of the vorticity, planned when the state is first rounded
         self.force = xp.asarray(flow.kolmogorov(blocks, config.flow.wavenumber, config.flow.forcing))
         self.halos: list[halo.Halo] = []
         self.fill_wide = self._exchange(blocks, HALO)
@@ -203,6 +205,26 @@ class Model:
         self._trace_step(dt, leak)
         self._watch_state()
         tracer.event(self.name["step"], begin)
+
+    def round_state(self, bits: int) -> None:
+        """Go on from the state, and the network, with `bits` bits of mantissa. Collective.
+
+        The vorticity of a periodic flow has no mean, or its streamfunction does not exist: what the rounding makes of
+        it is taken from block 0, whose numbers keep all bits. The sum is exact, so that no layout enters.
+        """
+        state = self.state
+        for part in (view(state.zeta, HALO), view(state.psi, HALO), state.slope, state.curvature):
+            put(part, rounded(host(part), bits))
+        zeta, words = view(state.zeta, HALO), exact.zeros(1)
+        exact.add(words, np.ascontiguousarray(host(zeta)).reshape(-1, 1))
+        if self._sum is None:
+            self._sum = self.ctx.reducer("mean", (1,), by=("direct", "exact"), watched=False)
+        mean = float(self._sum.sum_words(words)[0]) / (self.blocks.by * self.blocks.bx)
+        if (k := self.blocks.local(0)) is not None:
+            zeta[k] -= mean
+        if surrogate := self.member.surrogate:
+            surrogate.load({name: rounded(x, bits) for name, x in surrogate.state().items()})
+        self.measure()
 
     def free(self) -> None:
         """Release the halo plans, and what computes blocks twice. Collective."""
@@ -393,7 +415,7 @@ class Model:
         planned = halo.plan(blocks, self.comm, pad, width or pad, corners, self.kernels)
         self.halos.append(planned)
         self.tracer.partners("halo", planned.neighbours)
-        planned.messages.counted = self.tracer.messages("halo", planned.messages.sent)
+        planned.messages.counted = self.tracer.messages("halo", planned.messages.sent, planned.between)
         fill, watch = self._region("halo", planned.nbytes, planned), self.watch
         if watch is None:
             return fill

@@ -22,8 +22,10 @@ def load_checkpoint(ctx, blocks: Blocks, state: State, surrogate) -> None:
         checkpoint = verify(path, ctx.config, ctx.seed)
         restart.log_comparison(ctx, path, checkpoint)
         head = checkpoint.head
-        start, arrays = (head.step, head.time, head.last_dt, weights(checkpoint)), checkpoint.arrays
-    state.step, state.time, state.last_dt, network = ctx.comm.bcast(start)
+        start = (head.step, head.time, head.last_dt, weights(checkpoint), head.chain)
+        arrays = checkpoint.arrays
+    state.step, state.time, state.last_dt, network, before = ctx.comm.bcast(start)
+    ctx.continue_chain(state.step, before)
     targets = (view(state.zeta, HALO), view(state.psi, HALO), state.slope, state.curvature)
     for name, target in zip(FIELDS, targets, strict=True):
         put(target, fields.scatter(blocks, ctx.comm, arrays.get(name)))

@@ -60,6 +60,8 @@ def _write_files(model: Model, step: int) -> None:
     output, ctx = model.config.output, model.ctx
     start = ctx.tracer.clock()
     if output.checkpoint_every and step % output.checkpoint_every == 0:
+        if output.checkpoint_bits:
+            model.round_state(output.checkpoint_bits)
         save_checkpoint(ctx, model.blocks, model.state, model.member.surrogate)
         ctx.tracer.event(model.name["checkpoint"], start)
     if output.snapshot_every and step % output.snapshot_every == 0:

@@ -50,17 +50,19 @@ def by_block(blocks: Blocks, array: np.ndarray) -> np.ndarray:
     return array.reshape(shape).swapaxes(1, 2).reshape(blocks.count, blocks.by, blocks.bx)
 
 
-def save(run: Path, name: str, attributes: dict, arrays: dict[str, np.ndarray]) -> None:
+def save(run: Path, name: str, attributes: dict, arrays: dict[str, np.ndarray], packed: bool = False) -> None:
     """Write the sealed HDF5 file `name`, at most one folder deep, into the directory `run`: whole or not at all.
 
-    The folder is made, the directory is not: where it is gone, it stays so. Raises RunError naming the file.
+    The folder is made, the directory is not: where it is gone, it stays so. `packed`: shuffled and deflated. Raises
+    RunError naming the file.
     """
     path = run / name
 
     def fill(file) -> None:
         file.attrs.update({key: _fixed(value) for key, value in attributes.items()})
         for each, array in arrays.items():
-            file.create_dataset(each, data=array)
+            how = {"shuffle": True, "compression": "gzip", "compression_opts": 4} if packed else {}
+            file.create_dataset(each, data=array, **how)
 
     try:
         if path.parent != run:

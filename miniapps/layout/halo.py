@@ -54,6 +54,15 @@ class Halo:
         self._blocks, self._strips, self._receives, self._directions = blocks, strips, receives, directions
         self.messages = Messages(comm, send_parts, receive_parts, xp=xp)
         self.nbytes = self.messages.nbytes  # sent in one exchange
+        width = np.dtype(np.float64).itemsize
+        # What passes between blocks, whoever owns them: for the trace (`miniapps.trace.head.Between`).
+        self.between = {
+            "rows": blocks.rows,
+            "columns": blocks.columns,
+            "bytes": [
+                [*direction, width * int(np.prod(strips.extent(direction)))] for direction in directions
+            ],
+        }
 
     def __call__(self, field) -> None:
         """Fill the halo of `field` in place. Raises ValueError for another shape than planned."""

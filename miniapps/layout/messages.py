@@ -1,6 +1,7 @@
 """Messages between ranks: planned ones, sent again and again, and one exchange of records without a plan."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,24 @@ def exchange(comm, peers: np.ndarray, records: np.ndarray) -> list[np.ndarray]:
     width = math.prod(records.shape[1:])
     comm.Alltoallv([sorted_by_peer, counts * width], [received, coming * width])
     return np.split(received, np.cumsum(coming)[:-1])
+
+
+def all_to_all(comm, parts: Sequence[np.ndarray], coming: Sequence[int] | None = None) -> list[np.ndarray]:
+    """Send `parts[r]`, one-dimensional and all of one dtype, to rank r: what came from each, in memory of one array.
+
+    `coming[r]`: elements that rank r sends here; None where that is not known, for one more message. Collective.
+    """
+    counts = np.array([len(part) for part in parts])
+    if coming is None:
+        known = np.empty_like(counts)
+        comm.Alltoall(counts, known)
+    else:
+        known = np.array(coming)
+    outgoing = np.concatenate(parts)
+    incoming = np.empty(known.sum(), outgoing.dtype)
+    width = outgoing.itemsize
+    comm.Alltoallv([outgoing.view(np.uint8), counts * width], [incoming.view(np.uint8), known * width])
+    return np.split(incoming, np.cumsum(known)[:-1])
 
 
 def tell_gather(tracer, rank: int, nbytes: int) -> None:

@@ -10,102 +10,16 @@ other ranks hold is asked for when messages are planned (`exchange`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 from miniapps.partition.axes import axes_of
+from miniapps.partition.bound import Added, Bound, BoundStep, Called, Moved, Operation
 from miniapps.partition.graph import tensors_in
 from miniapps.partition.mesh import Mesh
-from miniapps.partition.place import Halo, Part, Place, Rows, Run, Wanted
+from miniapps.partition.place import Halo, Part, Place, Run, Wanted
 from miniapps.partition.steps import SHAPE, Compute, Plan, Reduce, Reshard, Window
 
 CONVOLUTIONS = {"convolution": "output", "conv_input_gradient": "input", "conv_weight_gradient": "weight"}
-
-
-@dataclass(frozen=True)
-class Moved:
-    """The value `operand` as this rank needs it in `result`: of each dim the `wanted` places, of which others may hold
-    some. `shape` is that of the result."""
-
-    node: str
-    operand: str
-    result: str
-    wanted: Wanted
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Called:
-    """One call of an operation: of each operand the part (None: all of it) and which of its partials, of each result
-    where it goes; `shape` is that of the first result of this call, `sides` places before the first window (see
-    `Operation`)."""
-
-    parts: tuple[Part | None, ...]
-    partials: tuple[int | None, ...]
-    into: tuple[tuple[int | None, Part | None], ...]
-    shape: tuple[int, ...]
-    sides: tuple[int, ...] = ()
-    padding: tuple[tuple[Part, ...], ...] = ()
-
-
-@dataclass(frozen=True)
-class Operation:
-    """An operation of this rank: `calls`, none where it has no blocks. Arguments are those of the plan, "%k" operand k.
-
-    `shapes`: of the results, and of each of their partials. `counts`: how many partials a result has, None where it is
-    one array. A convolution has the target `conv.output`, `conv.input` or `conv.weight`, and arguments (x, weight;
-    gradient, weight; image, gradient; then stride, dilation, groups); `sides` are the zeros before its first place.
-    """
-
-    node: str
-    target: str
-    kernel: str
-    args: tuple[Any, ...]
-    kwargs: tuple[tuple[str, Any], ...]
-    operands: tuple[str, ...]
-    results: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]
-    counts: tuple[int | None, ...]
-    calls: tuple[Called, ...]
-    dtypes: tuple[str, ...]
-    wanted: tuple[Wanted, ...] = ()
-    fill: float | None = None
-
-
-@dataclass(frozen=True)
-class Added:
-    """Partial operands added over all blocks of `rows.axes` on all ranks; `shapes`: of operands, `wanted`: the places
-    of each total that this rank keeps, None where that is all it has. `merged`: which operands are sums of
-    subtrees."""
-
-    node: str
-    operands: tuple[str, ...]
-    results: tuple[str, ...]
-    rows: Rows
-    combine: str
-    dtype: str
-    shapes: tuple[tuple[int, ...], ...]
-    wanted: tuple[Wanted | None, ...]
-    merged: tuple[bool, ...]
-
-
-BoundStep = Moved | Operation | Added
-
-
-@dataclass(frozen=True)
-class Bound:
-    """The program of one rank."""
-
-    plan: Plan
-    place: Place
-    by_block: bool
-    steps: tuple[BoundStep, ...]
-    merged: frozenset[str]  # partial values that are kept as sums of subtrees
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """The local shape of a value."""
-        return self.place.shape(self.plan.values[name].cut)
 
 
 def bind(
@@ -162,9 +76,8 @@ class Binder:
 
     def move(self, step: Reshard) -> None:
         """Another cut."""
-        value = self.plan.values[step.result]
-        shape = self.place.shape(value.cut)
-        self.steps.append(Moved(step.node, step.operand, step.result, value.cut, shape))
+        wanted = tuple(self.plan.values[name].cut for name in step.results)
+        self.steps.append(Moved(step.node, step.operands, step.results, wanted))
 
     def add(self, step: Reduce) -> None:
         """Partial sums to totals."""
@@ -295,11 +208,7 @@ class Binder:
         key = name, tuple(wanted)
         if key not in self.halos:
             self.halos[key] = f"{name}@halo{len(self.halos)}"
-            shape = tuple(
-                len(self.place.indices(w, n)) if isinstance(w, Halo) else self.place.shape((w,))[0]
-                for w, n in zip(wanted, value.shape, strict=True)
-            )
-            self.steps.append(Moved(step.node, name, self.halos[key], tuple(wanted), shape))
+            self.steps.append(Moved(step.node, (name,), (self.halos[key],), (tuple(wanted),)))
         at = operands.index(name)
         return (*operands[:at], self.halos[key], *operands[at + 1 :]), halos
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,8 +18,10 @@ import numpy as np
 import torch
 
 from miniapps.partition.bind import Added, Bound, Called, Moved, Operation
+from miniapps.partition.blockwise import Blocks, blocks_of
 from miniapps.partition.compute import Kernels
 from miniapps.partition.draws import DRAWN, draw
+from miniapps.partition.pieces import cut, filled, joins, narrowed, partial_of
 from miniapps.partition.place import Halo, Part
 from miniapps.partition.steps import SHAPE
 from miniapps.partition.totals import Total, tree
@@ -58,6 +60,7 @@ class Writer:
         self.names: dict[str, Any] = {"torch": torch}
         self.known: dict[int, str] = {}
         self.lines: list[Line] = []
+        self.unsigned: set[str] = set()  # variables whose zeros have no sign
         self.variables: dict[str, Any] = {}
         self.count = 0
         self.given = [source.tensor.name for source in bound.plan.sources]
@@ -117,6 +120,9 @@ class Writer:
         if step.kernel in ("create", "random"):
             self.made(step)
             return
+        if (blocks := self.blocks(step)) is not None:
+            self.variables[step.results[0]] = self.over_blocks(step, blocks)
+            return
         pieces: list[list[tuple[Called, str]]] = [[] for _ in step.results]
         adders = [self.adder(step, r) for r in range(len(step.results))]
         function = self.kernels.function(step.target, step.kernel, step.args, dict(step.kwargs))
@@ -132,6 +138,47 @@ class Writer:
                 self.variables[name] = self.result(step, r, pieces[r])
             else:
                 self.variables[name] = [variable for _, variable in pieces[r]]
+            if step.kernel == "view" and self.unsigned.issuperset(self.listed(step.operands[0])):
+                self.unsigned.update(self.listed(name))
+
+    def listed(self, name: str) -> list[str]:
+        """The variables of a value."""
+        variables = self.variables[name]
+        return variables if isinstance(variables, list) else [variables]
+
+    def blocks(self, step: Operation) -> Blocks | None:
+        """The blocks of an operation whose kernel takes all of them: they are added as soon as there are two, or, of
+        sums, kept apart."""
+        values = self.bound.plan.values
+        if not self.kernels.layout or step.counts[0] is None or not values.keys() >= set(step.operands):
+            return None
+        dtypes = {name: values[name].dtype for name in step.operands}
+        return blocks_of(step, dtypes, step.results[0] in self.bound.merged)
+
+    def over_blocks(self, step: Operation, blocks: Blocks) -> list[str]:
+        """The variables of the result of one call for all blocks, or for those of each subtree."""
+        added = step.results[0] in self.bound.merged
+        runs = self.rows(step.results[0]).subtrees if added else ((0, len(step.calls)),)
+        found: list[str] = []
+        for begin, end in runs:
+            lengths = blocks.lengths[0][begin:end]
+            operands = []
+            for name, dim, begins in zip(step.operands, blocks.dims, blocks.begins, strict=True):
+                (variable,) = self.listed(name)
+                if sum(lengths) < self.bound.shape(name)[dim]:  # of other subtrees, and padding
+                    variable = self.put(
+                        f"{variable}.narrow({dim}, {begins[begin]}, {sum(lengths)})", [variable]
+                    )
+                operands.append(variable)
+            function = self.kernels.over_blocks(step.target, lengths, apart=not added)
+            (variable,) = self.called(step, step.calls[0], operands, function)
+            if added:
+                found.append(variable)
+                if len(lengths) > 1:
+                    self.unsigned.add(variable)
+            else:
+                found += [self.put(f"{variable}[{k}]", [variable]) for k in range(len(lengths))]
+        return found
 
     def operand(self, step: Operation, call: Called, k: int) -> str:
         """The variable of an operand, or of the part of it that a call is about."""
@@ -237,7 +284,7 @@ class Writer:
                         (_, right), (call, left) = pieces.pop(), pieces.pop()
                         text = f"{left}.add_({right})" if fresh else f"torch.add({left}, {right})"
                         pieces.append((call, self.put(text, [left, right])))
-                        pieces[-1] = (_at(call, done - 1, r), pieces[-1][1])
+                        pieces[-1] = (partial_of(call, done - 1, r), pieces[-1][1])
 
         return adder
 
@@ -279,22 +326,23 @@ class Writer:
 
     def move(self, step: Moved) -> None:
         """A reshard or a halo."""
-        variable = self.variables[step.operand]
         exchange = self.moved(step)
         if self.timed is not None and exchange.nbytes:
-            region = "halo" if any(isinstance(dim, Halo) for dim in step.wanted) else "reshard"
+            region = "halo" if any(isinstance(dim, Halo) for dim in step.wanted[0]) else "reshard"
             exchange = self.timed(region, EXCHANGE, exchange, exchange.nbytes)
-        text = f"{self.constant(exchange, 'm')}({variable})"
-        self.variables[step.result] = self.put(text, [variable])
+        uses = [self.variables[name] for name in step.operands]
+        several = self.put(f"{self.constant(exchange, 'm')}({', '.join(uses)})", uses)
+        for k, name in enumerate(step.results):
+            self.variables[name] = self.put(f"{several}[{k}]", [several])
 
     def add(self, step: Added) -> None:
         """A reduction."""
         total: Total = self.total(step)
         found = self.alone(step, total) if total.reducer is None else self.packed(step, total)
         for k, (operand, result) in enumerate(zip(step.operands, step.results, strict=True)):
-            if (wanted := step.wanted[k]) is not None:
-                kept = Moved(step.node, operand, result, wanted, ())
-                found[k] = self.put(f"{self.constant(self.moved(kept), 'm')}({found[k]})", [found[k]])
+            if (wanted := step.wanted[k]) is not None and total.shares is None:
+                kept = self.moved(Moved(step.node, (operand,), (result,), (wanted,)))
+                found[k] = self.put(f"{self.constant(kept, 'm')}({found[k]})[0]", [found[k]])
             self.variables[result] = found[k]
 
     def alone(self, step: Added, total: Total) -> list[str]:
@@ -307,14 +355,9 @@ class Writer:
                     variables = [self.summed(step, variables, *bounds) for bounds in step.rows.subtrees]
                 (variable,) = variables
                 # As a total of several ranks, whose zeros have no sign.
-                found.append(
-                    self.put(
-                        f"{variable}.add{'_' if step.merged[k] else ''}(0)"
-                        if not step.dtype.startswith("int")
-                        else variable,
-                        [variable],
-                    )
-                )
+                if variable not in self.unsigned and not step.dtype.startswith("int"):
+                    variable = self.put(f"{variable}.add{'_' if step.merged[k] else ''}(0)", [variable])
+                found.append(variable)
             else:
                 found.append(variables)
         return found
@@ -331,15 +374,15 @@ class Writer:
     def packed(self, step: Added, total: Total) -> list[str]:
         """The totals over several ranks, from what is packed into the memory of the reducer."""
         for k, operand in enumerate(step.operands):
-            rows = [torch.from_numpy(row) for row in total.rows_of(k)]
+            packers = total.packers(k)
             variables = self.variables[operand]
             if isinstance(variables, list) and not step.merged[k] and total.trees:
                 variables = [self.summed(step, variables, *bounds) for bounds in step.rows.subtrees]
             variables = variables if isinstance(variables, list) else [variables]
             if not step.rows.numbers:
                 continue
-            for row, variable in zip(rows, variables, strict=True):
-                self.put(f"{self.constant(row, 'r')}.copy_({variable})", [variable])
+            for pack, variable in zip(packers, variables, strict=True):
+                self.put(f"{self.constant(pack, 'r')}({variable})", [variable])
 
         def totals():
             return [torch.from_numpy(part) for part in total.total()]
@@ -349,8 +392,7 @@ class Writer:
 
     def watched(self, step) -> None:
         """Tell of the results of a step."""
-        results = (step.result,) if isinstance(step, Moved) else step.results
-        for name in results:
+        for name in step.results:
             variables = self.variables[name]
             listed = f"[{', '.join(variables)}]" if isinstance(variables, list) else variables
             uses = variables if isinstance(variables, list) else [variables]
@@ -383,58 +425,6 @@ class Writer:
         scope = dict(self.names)
         exec(compile(self.text(outputs), f"<program of rank {self.bound.place.rank}>", "exec"), scope)
         return scope["step"]
-
-
-def joins(numbers: Sequence[int], begin: int, end: int, done: int) -> int:
-    """How many sums of the subtree [begin, end) are complete with the last of the blocks before `done`."""
-    count = 0
-
-    def walk(first: int, stop: int) -> None:
-        nonlocal count
-        if stop - first < 2:
-            return
-        middle = first + (1 << ((stop - first - 1).bit_length() - 1))
-        if stop == done:
-            count += 1
-        if done <= middle:
-            walk(first, middle)
-        else:
-            walk(middle, stop)
-
-    walk(begin, end)
-    return count
-
-
-def _at(call: Called, number: int, r: int) -> Called:
-    into = tuple((number, part) if k == r else (at, part) for k, (at, part) in enumerate(call.into))
-    return replace(call, into=into)
-
-
-def filled(x, parts: Sequence[Part], value: float):
-    """A copy of a tensor in which these parts are `value`."""
-    x = x.clone(memory_format=torch.contiguous_format)
-    for part in parts:
-        view = x.view(part.factors)
-        for dim, begin, length in part.ranges:
-            view = view.narrow(dim, begin, length)
-        view.fill_(value)
-    return x
-
-
-def narrowed(part: Part) -> tuple[int, ...]:
-    """The shape of a part in its factors."""
-    lengths = list(part.factors or ())
-    for dim, _, length in part.ranges:
-        lengths[dim] = length
-    return tuple(lengths)
-
-
-def cut(variable: str, part: Part) -> str:
-    """The text of a part of a variable."""
-    text = variable if part.factors is None else f"{variable}.view({part.factors!r})"
-    for dim, begin, length in part.ranges:
-        text += f".narrow({dim}, {begin}, {length})"
-    return text if part.factors is None or not part.shape else f"{text}.reshape({part.shape!r})"
 
 
 __all__ = ["DRAWN", "Writer"]

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import dataclass
 from math import prod
+from types import ModuleType
+from typing import Any
 
 from kernels.as_json import document
 from kernels.commands.options import add_json, add_loudness, add_version, reader_may_leave
 from kernels.guarantees import ChoiceError, known
 from miniapps.errors import UsageError
-from miniapps.partition import models, recipes
+from miniapps.partition import models, picture, recipes
 from miniapps.partition.axes import AxisError
 from miniapps.partition.explain import as_text, explain
-from miniapps.partition.mesh import Mesh, carriers_of, pairs, parse, require_fits
+from miniapps.partition.mesh import Mesh, carriers_of, number, pairs, parse, require_blocks, require_fits
+from miniapps.partition.staged import Stages
+from miniapps.partition.stages import stages_of
 from miniapps.received.text import tell
 
 PROG = "python -m miniapps.partition"
@@ -47,6 +52,9 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--size", metavar="NAME=N,...", default="", help="sizes of the model: width=256,layers=4"
     )
+    one.add_argument(
+        "--picture", metavar="FILE.svg", help="draw the plan in stages: what divides their work, what travels"
+    )
     one.add_argument("--no-fuse", action="store_true", help="reduce each value by itself")
     add_json(one, "docs/partition.md")
     add_loudness(one, "without the line per operation")
@@ -59,6 +67,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         plan, mesh, title = planned(options)
         found = explain(plan, mesh)
+        if options.picture:
+            draw(stages_of(plan, mesh), f"{title} over {mesh_text(mesh)}", options.picture)
     except (UsageError, ChoiceError, AxisError) as error:
         tell(f"{PROG} explain: {error}", sys.stderr, keep="\n")
         return 2
@@ -70,8 +80,40 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def planned(options: argparse.Namespace):
-    """(plan, mesh, title) that options ask for; raises UsageError, ChoiceError, AxisError."""
+def mesh_text(mesh: Mesh) -> str:
+    """`data=2,model=2`."""
+    return ",".join(f"{name}={size}" for name, size in mesh.axes)
+
+
+def draw(found: Stages, title: str, path: str) -> None:
+    """Write the picture; raises UsageError."""
+    if not picture.drawable(found):
+        raise UsageError(
+            f"--picture {path}: {len(found.stages)} stages are too many for a picture: at most {picture.ROWS_MOST} "
+            "forward and as many backward; choose fewer layers, for example --size layers=2"
+        )
+    try:
+        text = picture.svg(found, title)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except ImportError as error:
+        raise UsageError("--picture: matplotlib is not installed; pip install matplotlib") from error
+    except OSError as error:
+        raise UsageError(f"--picture {path}: {error.strerror or error}; choose another file") from error
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What options ask for: a model with its deck, the axes that cut it, and a mesh."""
+
+    model: ModuleType
+    deck: Any
+    names: tuple[str, ...]
+    mesh: Mesh
+
+
+def asked(options: argparse.Namespace) -> Asked:
+    """What needs no graph to be refused; raises UsageError, ChoiceError, AxisError."""
     known("model", options.model, models.MODELS)
     model = models.model(options.model)
     known("recipe", options.recipe, tuple(model.RECIPES))
@@ -81,19 +123,34 @@ def planned(options: argparse.Namespace):
     for name in blocks:
         known("axis", name, tuple(there))
     deck = recipes.deck_of(model, pairs(options.size, "--size", "width=256") | blocks)
-    names = options.axes.split(",") if options.axes else list(carriers)
+    names = tuple(name.strip() for name in options.axes.split(",")) if options.axes else tuple(carriers)
     axes = recipes.chosen(model, deck, names)
-    text = options.mesh or f"{next(iter(carriers.values()))}=2"
+    text = f"{next(iter(carriers.values()))}=2" if options.mesh is None else options.mesh
     chosen = (
         carriers_of(options.map, text, axes)
         if options.map
         else {a: c for a, c in carriers.items() if a in names}
     )
-    ranks = prod(int(size) for size in pairs(text, "--mesh", "data=2").values() if size.isdigit())
-    mesh: Mesh = parse(text, chosen, ranks)
+    sizes = pairs(text, "--mesh", "data=2")
+    mesh = parse(
+        text, chosen, prod(number(size, f"--mesh {text}: {name}={size}") for name, size in sizes.items())
+    )
+    require_blocks(axes, mesh)
+    return Asked(model, deck, names, mesh)
+
+
+def planned(options: argparse.Namespace):
+    """(plan, mesh, title) that options ask for; raises UsageError, ChoiceError, AxisError."""
+    found = asked(options)
     from miniapps.partition.export import export
 
-    graph = export(model.module(deck), model.inputs(deck))
-    plan = recipes.plan_of(model, deck, graph, names, not options.no_fuse)
-    require_fits(plan, mesh)
-    return plan, mesh, f"{options.model}, {options.recipe}"
+    try:
+        graph = export(found.model.module(found.deck), found.model.inputs(found.deck))
+    except (MemoryError, RuntimeError) as error:  # of torch's allocator; what it says has the bytes
+        raise UsageError(
+            f"--size {options.size}: {options.model} of these sizes cannot be made here; choose smaller ones\n"
+            f"torch: {error}"
+        ) from error
+    plan = recipes.plan_of(found.model, found.deck, graph, found.names, not options.no_fuse)
+    require_fits(plan, found.mesh)
+    return plan, found.mesh, f"{options.model}, {options.recipe}"

@@ -12,7 +12,7 @@ memory. torch then works with one thread, as the shares of threads have tails to
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import partial, reduce
 from math import prod
 from typing import Any
 
@@ -20,6 +20,7 @@ import torch
 from torch.nn.functional import pad
 
 from kernels.contract import native
+from kernels.contract.native_attention import attention, attention_backward
 from kernels.guarantees import meets
 
 aten = torch.ops.aten
@@ -77,6 +78,10 @@ class Kernels:
             return self.product(name)
         if kernel == "rowsum":
             return self.rowsum
+        if name == "_scaled_dot_product_flash_attention_for_cpu":
+            return self.attention
+        if name == "_scaled_dot_product_flash_attention_for_cpu_backward":
+            return self.attention_backward
         if name == "logsumexp":
             return self.logsumexp
         if name == "prod":
@@ -86,6 +91,15 @@ class Kernels:
         if name in NORMALISED:
             return along_last(named(target), 2 if "backward" in name else 1)
         return named(target)
+
+    def over_blocks(self, target: str, lengths: Sequence[int], apart: bool) -> Callable:
+        """What computes a product or a sum over blocks of these lengths, under `layout`: added by the tree over blocks,
+        zeros without a sign, or `apart`, which sums alone can be."""
+        if target == "conv.weight":
+            return partial(self.own_weight, blocks=lengths)
+        if target.startswith("aten.sum."):
+            return partial(self.rowsum, blocks=lengths, apart=apart)
+        return partial(native.matmul, blocks=lengths, threads=self.threads)
 
     # ---- products and sums
 
@@ -100,14 +114,18 @@ class Kernels:
             return lambda a, b: matmul(a[None], b[:, None], threads=threads)[0, 0]
         return lambda a, b: torch.mul(a[:, None], b)  # outer
 
-    def rowsum(self, x, dims: Sequence[int], keep: bool = False, dtype=None):
-        """The sum over whole dims."""
+    def rowsum(self, x, dims: Sequence[int], keep: bool = False, dtype=None, blocks=None, apart=False):
+        """The sum over whole dims; see `over_blocks`."""
         if dtype is not None:
             x = x.to(dtype)
-        if not x.is_floating_point():
+        if not x.is_floating_point():  # integers add up to the same in every order
             return torch.sum(x, list(dims), keep)
-        total = native.rowsum(x, tuple(dims), threads=self.threads)
-        return total.reshape([1 if d in dims else n for d, n in enumerate(x.shape)]) if keep else total
+        total = native.rowsum(x, tuple(dims), blocks=blocks, apart=apart, threads=self.threads)
+        if not keep:
+            return total
+        gone = [d % x.dim() for d in dims]
+        first = [len(blocks)] if apart else []
+        return total.reshape(first + [1 if d in gone else n for d, n in enumerate(x.shape)])
 
     def logsumexp(self, x, dims: Sequence[int], keep: bool = False):
         """Of rows: their largest element, and the sum of exponentials of what is less."""
@@ -116,6 +134,18 @@ class Kernels:
         top = torch.where(top.abs() == torch.inf, 0, top)
         found = flat(torch.log)(self.rowsum(flat(torch.exp)(x - top), dims, True)) + top
         return found if keep else found.reshape([n for d, n in enumerate(x.shape) if d not in dims])
+
+    # ---- attention, called as torch's
+
+    def attention(self, q, k, v, dropout=0.0, causal=False, *, attn_mask=None, scale=None):
+        how = dict(causal=causal, scale=scale, mask=attn_mask, dropout=dropout, threads=self.threads)
+        return attention(q, k, v, **how)
+
+    def attention_backward(
+        self, gradient, q, k, v, out, logsumexp, dropout, causal, *, attn_mask=None, scale=None
+    ):
+        how = dict(causal=causal, scale=scale, mask=attn_mask, dropout=dropout, threads=self.threads)
+        return attention_backward(gradient, q, k, v, out, logsumexp, **how)
 
     # ---- convolutions: (image or gradient, weight or gradient, stride, dilation, groups, transposed, sides, size)
 
@@ -135,9 +165,9 @@ class Kernels:
         borders = across(x.shape[2:], size, sides, reaches, stride)
         return native.conv(x, w, padding=borders, **how)
 
-    def own_weight(self, x, gradient, stride, dilation, groups, transposed, sides, size):
+    def own_weight(self, x, gradient, stride, dilation, groups, transposed, sides, size, blocks=None):
         borders = across(x.shape[2:], gradient.shape[2:], sides, reach(size, dilation), stride)
-        how = dict(stride=stride, dilation=dilation, groups=groups, threads=self.threads)
+        how = dict(stride=stride, dilation=dilation, groups=groups, threads=self.threads, blocks=blocks)
         return native.conv_weight(x, gradient, size, padding=borders, **how)
 
 

@@ -11,8 +11,10 @@ import numpy as np
 
 from miniapps.errors import UsageError
 from miniapps.layout.owners import contiguous_owner, shuffled
-from miniapps.partition.axes import Axis, axes_of
+from miniapps.partition.axes import Axis, Cut, axes_of
 from miniapps.partition.steps import Plan
+
+LARGEST = 10**7  # size of an axis of a mesh, of a model, number of blocks
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,15 @@ class Mesh:
             )
         )
 
+    def scatters(self, axes: Iterable[str], before: Cut, after: Cut) -> bool:
+        """Whether of a total over `axes`, of a value cut as `before`, no two ranks of a group need one place, where
+        each needs its part of the cut `after` alone: the axes that this has more lie along all carriers of the sum."""
+        group, more = (
+            {by for axis in some if (by := self.carrier(axis)) is not None and self.extent(by) > 1}
+            for some in (axes, set(axes_of(after)) - set(axes_of(before)))
+        )
+        return group <= more
+
 
 @cache
 def _owners(blocks: int, size: int, seed: int) -> np.ndarray:
@@ -83,17 +94,31 @@ def parse(text: str, carriers: Mapping[str, str], ranks: int, shuffle: int = 0) 
     `carriers`: of logical axes; those whose axis the mesh does not have are not carried.
     """
     axes = pairs(text, "--mesh", "data=2,model=2")
-    for name, size in axes.items():
-        if not size.isdigit() or int(size) < 1:
-            raise UsageError(f"--mesh {text}: {name}={size}: a size is a whole number, at least 1")
-    sizes = tuple((name, int(size)) for name, size in axes.items())
+    sizes = tuple((name, number(size, f"--mesh {text}: {name}={size}")) for name, size in axes.items())
+    if not sizes:
+        raise UsageError(f"--mesh {text!r}: no axis; write for example --mesh data={ranks}")
     count = prod(size for _, size in sizes)
     if count != ranks:
         raise UsageError(
             f"--mesh {text}: {count} ranks, but the run has {ranks}; start {count} ranks, or choose sizes whose "
             f"product is {ranks}"
         )
+    for name, size in sizes:
+        if size > 1 and name not in carriers.values():
+            given = ", ".join(f"{axis}={by}" for axis, by in carriers.items()) or "nothing"
+            raise UsageError(
+                f"--mesh {text}: {name} carries no axis, so that its {size} ranks would do the same; choose {name}=1, "
+                f"another --recipe, or a --map that names it (carried now: {given})"
+            )
     return Mesh(sizes, tuple((axis, name) for axis, name in carriers.items() if name in axes), shuffle)
+
+
+def number(text: str, where: str) -> int:
+    """The number from 1 to LARGEST that `text` is; raises UsageError, which begins with `where`."""
+    digits = text.isdecimal() and len(text) <= len(str(LARGEST))
+    if not digits or not 1 <= int(text) <= LARGEST:
+        raise UsageError(f"{where}: give a whole number from 1 to {LARGEST:,}")
+    return int(text)
 
 
 def pairs(text: str, option: str, example: str) -> dict[str, str]:
@@ -123,16 +148,23 @@ def carriers_of(text: str, mesh: str, axes: Iterable[Axis]) -> dict[str, str]:
     return found
 
 
+def require_blocks(axes: Iterable[Axis], mesh: Mesh) -> None:
+    """Raise UsageError for more ranks along a carrier than an axis has blocks."""
+    for axis in axes:
+        carrier = mesh.carrier(axis.name)
+        size = 1 if carrier is None else mesh.extent(carrier)
+        if size > axis.blocks:
+            more = f", or more blocks (--blocks {axis.name}={size})" if size <= axis.extent else ""
+            raise UsageError(
+                f"--mesh {carrier}={size}: axis {axis.name} has {axis.blocks} blocks, so at most {axis.blocks} ranks "
+                f"have work; choose {carrier} of at most {axis.blocks}{more}"
+            )
+
+
 def require_fits(plan: Plan, mesh: Mesh) -> None:
     """Raise UsageError for a mesh that a plan does not fit: more ranks than blocks, one carrier for two axes of a
     value."""
-    for name, carrier in mesh.carriers:
-        axis, size = plan.axis(name), mesh.extent(carrier)
-        if size > axis.blocks:
-            raise UsageError(
-                f"--mesh {carrier}={size}: axis {name} has {axis.blocks} blocks, so at most {axis.blocks} ranks have "
-                f"work; choose {carrier} of at most {axis.blocks}, or more blocks (--blocks {name}={size})"
-            )
+    require_blocks(plan.axes, mesh)
     shared = [carrier for _, carrier in mesh.carriers]
     if len(shared) == len(set(shared)):
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from miniapps.partition.annotate import Annotated, Given, fitted
 from miniapps.partition.axes import Axis, Cut, axes_of, merge, whole
@@ -128,6 +128,9 @@ class Emitter:
             for tensor, cut in zip(decision.ruled.read, decision.needs, strict=True):
                 if tensor.name in held and self.values[tensor.name].cut != cut:
                     self.cut_as(tensor.name, cut, decision.ruled.node.name)
+        if self.fuse:
+            gathers = [step for step in self.steps if isinstance(step, Reshard)]
+            self.steps = list(joined(gathers, self.values))
 
     def compute(self, decision: Decision) -> None:
         """An operation, after what it needs."""
@@ -150,8 +153,7 @@ class Emitter:
             self.views[ruled.made[0].name] = decision
         for tensor in ruled.made:
             if tensor.name in self.reduced:
-                axes, combine = self.partial[tensor.name]
-                self.pending.setdefault((axes, combine, tensor.dtype), []).append(tensor.name)
+                self.pending.setdefault(self.kind_of_sum(tensor.name), []).append(tensor.name)
 
     def step(
         self,
@@ -218,7 +220,7 @@ class Emitter:
         if (name, cut) not in self.recut and not self.moved(name, cut, node):
             new = f"{name}@{sum(known == name for known, _ in self.recut) + 1}"
             self.values[new] = Value(old.shape, old.dtype, cut)
-            self.steps.append(Reshard(node, name, new, kind(old.cut, cut)))
+            self.steps.append(Reshard(node, (name,), (new,), kind(old.cut, cut)))
             self.recut[name, cut] = new
         return self.recut[name, cut]
 
@@ -244,13 +246,19 @@ class Emitter:
         self.recut[name, cut] = new
         return True
 
+    def kind_of_sum(self, name: str) -> tuple[tuple[str, ...], str, str, bool]:
+        """What partial values that travel together have in common: axes, how they are combined, dtype, and whether each
+        rank needs but a part of the total."""
+        value = self.values[name]
+        return *self.partial[name], value.dtype, finer(value.cut, self.leaves.get(name)) != value.cut
+
     def reduce(self, name: str, node: str) -> None:
         """Reduce a partial value, and, fused with it, all that wait to be reduced over the same axes."""
-        axes, combine = self.partial[name]
-        dtype = self.values[name].dtype
-        waiting = self.pending[axes, combine, dtype]
+        kind = self.kind_of_sum(name)
+        axes, combine, dtype, _ = kind
+        waiting = self.pending[kind]
         operands = tuple(waiting) if self.fuse else (name,)
-        self.pending[axes, combine, dtype] = [other for other in waiting if other not in operands]
+        self.pending[kind] = [other for other in waiting if other not in operands]
         for operand in operands:
             value, total = self.values[operand], f"{operand}@{combine}"
             cut = finer(value.cut, self.leaves.get(operand))
@@ -268,6 +276,18 @@ def needed(steps: Sequence[Step], leaving: Iterable[str]) -> tuple[Step, ...]:
             kept.append(step)
             wanted.update(step_operands(step))
     return tuple(reversed(kept))
+
+
+def joined(steps: Iterable[Reshard], values: Mapping[str, Value]) -> Iterable[Reshard]:
+    """Reshards of values of one dtype, cut by the same axes, as one."""
+    alike: dict[tuple, list[Reshard]] = {}
+    for step in steps:
+        value = values[step.operands[0]]
+        alike.setdefault((step.kind, frozenset(axes_of(value.cut)), value.dtype), []).append(step)
+    for (kind, *_), several in alike.items():
+        operands = tuple(name for step in several for name in step.operands)
+        results = tuple(name for step in several for name in step.results)
+        yield Reshard(several[0].node, operands, results, kind)
 
 
 def finer(cut: Cut, wanted: Cut | None) -> Cut:

@@ -9,6 +9,7 @@ from types import ModuleType
 from kernels.guarantees import ChoiceError, known
 from miniapps.partition.annotate import Annotation, Given
 from miniapps.partition.graph import Graph
+from miniapps.partition.mesh import number
 from miniapps.partition.plan import plan
 from miniapps.partition.rules.project import Axes
 from miniapps.partition.steps import Plan
@@ -54,10 +55,13 @@ def stored(graph: Graph, axes: Axes, given: Given) -> dict[str | int, Annotation
 
 
 def deck_of(model: ModuleType, settings: dict[str, str]):
-    """The deck of a model with other numbers; raises ChoiceError."""
+    """The deck of a model with other numbers; raises UsageError, ChoiceError."""
     names = tuple(field.name for field in fields(model.Deck))
-    for name, value in settings.items():
+    for name in settings:
         known("size", name, names)
-        if not value.isdigit() or int(value) < 1:
-            raise ChoiceError(f"{name}={value}: a whole number, at least 1")
-    return replace(model.Deck(), **{name: int(value) for name, value in settings.items()})
+    deck = replace(
+        model.Deck(), **{name: number(value, f"{name}={value}") for name, value in settings.items()}
+    )
+    if reason := model.refused(deck):
+        raise ChoiceError(reason)
+    return deck

@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -24,12 +24,14 @@ import torch
 
 from kernels.guarantees import LEVELS, known, meets
 from miniapps.partition.axes import axes_of, merge, whole
-from miniapps.partition.bind import Added, Moved, bind
+from miniapps.partition.bind import bind
+from miniapps.partition.bound import Added, Moved
 from miniapps.partition.code import Writer
 from miniapps.partition.compute import Kernels
-from miniapps.partition.exchange import Exchange
+from miniapps.partition.exchange import Exchange, Recut
 from miniapps.partition.mesh import Mesh
-from miniapps.partition.place import Place
+from miniapps.partition.place import Place, Wanted
+from miniapps.partition.shares import Shares
 from miniapps.partition.steps import Plan
 from miniapps.partition.totals import Total
 
@@ -87,8 +89,8 @@ class Program:
     def whole(self, name: str, part: torch.Tensor) -> torch.Tensor:
         """All of a value that is not partial, from the parts of the ranks; collective."""
         value = self.plan.values[name]
-        exchange = self._exchange(Moved("", name, name, whole(value.shape), value.shape))
-        found = exchange(part).clone()
+        exchange = self._exchange(Moved("", (name,), (name,), (whole(value.shape),)))
+        found = exchange(part)[0].clone()
         self.exchanges.remove(exchange)
         exchange.free()
         return found
@@ -141,23 +143,37 @@ class Program:
         return self._comms[carriers], group
 
     def _exchange(self, step: Moved) -> Exchange:
-        value = self.plan.values[step.operand]
-        comm, group = (None, ()) if self._held(step) else self._among(axes_of(value.cut))
-        made = Exchange(
-            self._place_of, self.place.rank, comm, group, value.shape, value.cut, step.wanted, value.dtype
-        )
+        values = [self.plan.values[name] for name in step.operands]
+        comm, group = (None, ()) if self._held(step) else self._among(axes_of(values[0].cut))
+        recut = self._recut(step.operands, step.wanted)
+        made = Exchange(self._place_of, self.place.rank, comm, group, recut, values[0].dtype)
         self.exchanges.append(made)
         return made
 
     def _held(self, step: Moved) -> bool:
-        """Whether every rank holds all that it wants: a cut of which the operand's is a part."""
-        cut = self.plan.values[step.operand].cut
-        wanted = step.wanted
-        return all(isinstance(b, tuple) and merge(a, b) == b for a, b in zip(cut, wanted, strict=True))
+        """Whether every rank holds all that it wants: cuts of which those of the operands are a part."""
+        return all(
+            isinstance(b, tuple) and merge(a, b) == b
+            for name, wanted in zip(step.operands, step.wanted, strict=True)
+            for a, b in zip(self.plan.values[name].cut, wanted, strict=True)
+        )
+
+    def _recut(self, names: Sequence[str], wanted: Sequence[Wanted]) -> list[Recut]:
+        values = self.plan.values
+        return [Recut(values[name].shape, values[name].cut, w) for name, w in zip(names, wanted, strict=True)]
 
     def _total(self, step: Added) -> Total:
-        comm, _ = self._among(step.rows.axes)
+        comm, group = self._among(step.rows.axes)
         name = f"{step.node}:{'*'.join(step.rows.axes)}"
-        made = Total(comm, self.level, step.rows, step.combine, step.dtype, step.shapes, name, self._reducers)
+        shares, cuts = None, [self.plan.values[operand].cut for operand in step.operands]
+        parts = [wanted for wanted in step.wanted if wanted is not None]
+        if (
+            len(parts) == len(cuts)
+            and comm is not None
+            and all(map(partial(self.mesh.scatters, step.rows.axes), cuts, parts))
+        ):
+            shares = Shares(self._place_of, self.place.rank, group, self._recut(step.operands, parts))
+        about = step.rows, step.combine, step.dtype, step.shapes, name
+        made = Total(comm, self.level, *about, self._reducers, shares)
         self.totals.append(made)
         return made

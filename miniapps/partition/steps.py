@@ -23,11 +23,11 @@ its cut or as partial.
   the operands along `over` must be before the call (None: they do no harm).
   `windows`: dims in which the operation reads beyond its own block.
   `kernel`: the family of kernels that has its bits under `layout`; see KERNELS.
-- `Reshard`: the same elements, cut otherwise. `kind` says what it comes to; an executor may send each rank directly
-  what it lacks of the new cut.
+- `Reshard`: the same elements, cut otherwise; several values travel at once. `kind` says what it comes to; an executor
+  may send each rank directly what it lacks of the new cut.
 - `Reduce`: partial values are added over all blocks of `axes`, in one tree (`block-tree`) over the product of their
-  block numbers, first axis major; all operands travel as one vector. A result whose cut has axes beyond those of its
-  operand is needed in that part alone (reduce-scatter).
+  block numbers, first axis major; all operands travel as one vector. The cuts of all results have axes beyond those of
+  their operands, and each rank needs that part alone (reduce-scatter), or none has (all-reduce).
 
 **Sources** are parameters, buffers, inputs and constants; their values have the cut in which a rank holds them between
 steps. `gradients` and `updates` name values that have the cut of their parameter or buffer and are not partial; `loss`
@@ -129,12 +129,12 @@ class Compute:
 
 @dataclass(frozen=True)
 class Reshard:
-    """The value `operand`, in the cut of `result`; for the node `node`, the first that needs it. `kind`: slice,
-    all-gather, all-to-all or permute."""
+    """The values `operands`, each in the cut of its result; for the node `node`, the first that needs one of them.
+    Several have one dtype and are cut by the same axes. `kind`: slice, all-gather, all-to-all or permute."""
 
     node: str
-    operand: str
-    result: str
+    operands: tuple[str, ...]
+    results: tuple[str, ...]
     kind: str
 
 
@@ -157,12 +157,12 @@ def step_operands(step: Step) -> tuple[str, ...]:
     """The values that a step reads, each once."""
     if isinstance(step, Compute):
         return tuple(dict.fromkeys(tensors_in((step.args, tuple(value for _, value in step.kwargs)))))
-    return (step.operand,) if isinstance(step, Reshard) else step.operands
+    return step.operands
 
 
 def step_results(step: Step) -> tuple[str, ...]:
     """The values that a step makes."""
-    return (step.result,) if isinstance(step, Reshard) else step.results
+    return step.results
 
 
 @dataclass(frozen=True)

@@ -14,32 +14,37 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 import numpy as np
+import torch
 
 from kernels.allreduce import Reduction, operations, plan
 from kernels.allreduce.schedules.block_tree import children
 from miniapps.partition.place import Rows
+from miniapps.partition.shares import Shares
 
 FLOATS = ("float32", "float64")
 OPERATIONS = {"sum": operations.SUM, "max": operations.MAX, "min": operations.MIN}
 
 
-def reduction(level: str, combine: str, dtype: str, n: int) -> Reduction:
-    """The all-reduce of n elements of partial values under a guarantee."""
+def reduction(level: str, combine: str, dtype: str, n: int, bounds: Sequence[int] | None = None) -> Reduction:
+    """The all-reduce of n elements of partial values under a guarantee; with `bounds` a reduce-scatter, by the same
+    sums; without guarantee by `direct`, as `library` has no reduce-scatter."""
     of, operation = np.dtype(dtype), OPERATIONS[combine]
-    if level == "none":
+    collective = "allreduce" if bounds is None else "reduce-scatter"
+    if level == "none" and bounds is None:
         return Reduction("library", (n,), of, operation=operation)
-    if level == "run":
-        return Reduction("direct", (n,), of, operation=operation)
+    if level in ("none", "run"):
+        return Reduction("direct", (n,), of, operation=operation, collective=collective, bounds=bounds)
     if level == "exact" and combine == "sum" and dtype in FLOATS:
-        return Reduction("direct", (n,), of, accumulation="exact")
-    return Reduction("block-tree", (n,), of, operation=operation)
+        return Reduction("direct", (n,), of, accumulation="exact", collective=collective, bounds=bounds)
+    return Reduction("block-tree", (n,), of, operation=operation, collective=collective, bounds=bounds)
 
 
 class Total:
-    """The totals of one reduction; `add(*partials)` gives an array for each operand, valid until the next call.
+    """The totals of one reduction: partials are packed, then `total()` gives an array for each operand, valid until the
+    next call.
 
     `shapes`: of the operands. Without `comm` this rank has all blocks. `make(comm, reduction, name, blocks)` plans the
-    reducer, which is then the caller's to free. Collective to make.
+    reducer, which is then the caller's to free. With `shares` each rank gets its part alone. Collective to make.
     """
 
     def __init__(
@@ -52,11 +57,14 @@ class Total:
         shapes: Sequence[tuple[int, ...]],
         name: str,
         make: Callable | None = None,
+        shares: Shares | None = None,
     ):
         self.level, self.rows, self.shapes, self.own = level, rows, list(shapes), make is None
+        self.shares = shares
         self.ends = np.cumsum([prod(shape) for shape in shapes]).tolist()
         self.begins = [0, *self.ends[:-1]]
-        described = reduction(level, combine, dtype, self.ends[-1])
+        n, bounds = (self.ends[-1], None) if shares is None else (shares.bounds[-1], shares.bounds)
+        described = reduction(level, combine, dtype, n, bounds)
         self.exact = described.accumulation == "exact"
         self.trees = described.ordering == "block-tree"
         self.reducer = None
@@ -78,15 +86,16 @@ class Total:
             count = 1
         self.count = count
         neutral = {"sum": 0, "max": -np.inf, "min": np.inf}[combine]
-        self.buffer = np.full((count, self.ends[-1]), neutral if dtype in FLOATS else 0, dtype)
+        self.buffer = np.full((count, n), neutral if dtype in FLOATS else 0, dtype)
         self.nbytes = 0 if comm is None or comm.size == 1 else self.buffer[0:1].nbytes
 
-    def rows_of(self, operand: int) -> list:
-        """Views of the memory that the partials of an operand are packed into."""
-        return [
-            row[self.begins[operand] : self.ends[operand]].reshape(self.shapes[operand])
-            for row in self.buffer
-        ]
+    def packers(self, operand: int) -> list[Callable]:
+        """Of each partial of an operand a function of its tensor, which packs it."""
+        if self.shares is not None:
+            pack = self.shares.pack
+            return [lambda x, row=row: pack(operand, row, x.numpy()) for row in self.buffer]
+        begin, end = self.begins[operand], self.ends[operand]
+        return [torch.from_numpy(row[begin:end].reshape(self.shapes[operand])).copy_ for row in self.buffer]
 
     def total(self) -> list:
         """Views of the total, from what was packed."""
@@ -95,6 +104,8 @@ class Total:
             found = self.reducer.sum_subtrees(self.buffer)
         else:
             found = self.reducer(self.buffer)
+        if self.shares is not None:
+            return self.shares.unpack(found)
         return [
             found[begin:end].reshape(shape)
             for begin, end, shape in zip(self.begins, self.ends, self.shapes, strict=True)

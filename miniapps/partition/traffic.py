@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
-from itertools import product
+from functools import cache, partial
+from itertools import accumulate, product
 from math import prod
 
-from kernels.allreduce.catalog import get
-from kernels.allreduce.collectives import reduce_scatter
+import numpy as np
+
+from kernels.allreduce import Reduction
 from kernels.allreduce.cost import cost
 from miniapps.partition.axes import Cut, Dim
 from miniapps.partition.decide import ITEMSIZE, placed
@@ -50,44 +51,60 @@ class Counter:
         return found if found and found.nbytes else None
 
     def reduction(self, step: Reduce) -> Traffic | None:
-        """Of an all-reduce over all groups of ranks that share the axes."""
+        """Of an all-reduce or reduce-scatter over all groups of ranks that share the axes."""
         groups = {self.mesh.group(step.axes, rank) for rank in range(self.mesh.size)}
         size = len(next(iter(groups)))
         if size == 1:
             return None
-        values = self.plan.values
-        scattered = [values[r].cut != values[o].cut for o, r in zip(step.operands, step.results, strict=True)]
+        before, after = (
+            [self.plan.values[name].cut for name in names] for names in (step.operands, step.results)
+        )
+        scatter = before != after and all(map(partial(self.mesh.scatters, step.axes), before, after))
         total = 0
         for group in groups:
-            for scatter in set(scattered):
-                chosen = [o for o, s in zip(step.operands, scattered, strict=True) if s == scatter]
-                n = sum(self.elements(values[name].cut, group[0]) for name in chosen)
-                total += cost(self.schedule(step.axes, group, scatter), n, ITEMSIZE[step.dtype]).bytes
-        return Traffic("reduce-scatter" if all(scattered) else "all-reduce", step.axes, size, total)
+            bounds = None
+            n = sum(self.elements(cut, group[0]) for cut in before)
+            if scatter:
+                parts = (sum(self.elements(cut, rank) for cut in after) for rank in group)
+                bounds = tuple(accumulate(parts, initial=0))
+                n = bounds[-1]
+            schedule = self.schedule(step.axes, group, n, step.dtype, bounds)
+            total += cost(schedule, n, ITEMSIZE[step.dtype]).bytes
+        return Traffic("reduce-scatter" if scatter else "all-reduce", step.axes, size, total)
 
-    def _schedule(self, axes: tuple[str, ...], group: tuple[int, ...], scatter: bool):
-        """The block tree over the product of the blocks of `axes`, owned by a group."""
+    def _schedule(
+        self,
+        axes: tuple[str, ...],
+        group: tuple[int, ...],
+        n: int,
+        dtype: str,
+        bounds: tuple[int, ...] | None,
+    ):
+        """The block tree over the product of the blocks of `axes`, owned by a group, for n elements; of a scatter
+        with the `bounds` of the ranks' parts."""
         owner = {
             blocks: place
             for place, rank in enumerate(group)
             for blocks in product(*(self.own[rank][axis] for axis in axes))
         }
         every = product(*(range(self.axes[axis].blocks) for axis in axes))
-        schedule = get("block-tree").schedule(len(group), owners=tuple(owner[blocks] for blocks in every))
-        return reduce_scatter(schedule) if scatter else schedule
+        collective = "allreduce" if bounds is None else "reduce-scatter"
+        reduction = Reduction("block-tree", (n,), np.dtype(dtype), collective=collective, bounds=bounds)
+        return reduction.schedule(len(group), owners=tuple(owner[blocks] for blocks in every))
 
     def reshard(self, step: Reshard) -> Traffic:
-        """Elements of the new cut that each rank does not have of the old one."""
-        old, new = self.plan.values[step.operand], self.plan.values[step.result]
-        total = 0
-        for rank in range(self.mesh.size):
-            wanted = self.elements(new.cut, rank)
-            there = prod(
-                len(self.places(a, rank) & self.places(b, rank))
-                for a, b in zip(old.cut, new.cut, strict=True)
-            )
-            total += (wanted - there) * ITEMSIZE[new.dtype]
-        moved = {a for dim in (*old.cut, *new.cut) for _, a in placed(dim)} if old.cut != new.cut else set()
+        """Elements of the new cuts that each rank does not have of the old ones."""
+        values, total, moved = self.plan.values, 0, set()
+        for old, new in ((values[o], values[r]) for o, r in zip(step.operands, step.results, strict=True)):
+            for rank in range(self.mesh.size):
+                wanted = self.elements(new.cut, rank)
+                there = prod(
+                    len(self.places(a, rank) & self.places(b, rank))
+                    for a, b in zip(old.cut, new.cut, strict=True)
+                )
+                total += (wanted - there) * ITEMSIZE[new.dtype]
+            if old.cut != new.cut:
+                moved |= {a for dim in (*old.cut, *new.cut) for _, a in placed(dim)}
         axes = tuple(name for name in self.axes if name in moved)
         return Traffic(step.kind, axes, self.ranks(axes), total)
 

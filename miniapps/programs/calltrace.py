@@ -28,8 +28,8 @@ import numpy as np
 from kernels.guarantees import meets
 from miniapps.programs.rawlog import KINDS, REPLACED, WILDCARD, RawLog, Site
 from miniapps.received.regular import Refused, open_regular
-from miniapps.runner import config
 from miniapps.system import environment
+from miniapps.trace.head import problem_hash
 from miniapps.trace.records import ADDED, RECEIVED, SENT, SOURCE, TOTAL
 from miniapps.trace.schema import COLLECTIVE, EXCHANGE, SCHEMA, rank_file
 from miniapps.trace.storage import Columns, Storage
@@ -205,7 +205,7 @@ class _Trace:
             "app": app,
             "rank": log.rank,
             "config": settings,
-            "problem": config.problem_hash(app, problem),
+            "problem": problem_hash(app, problem),
             "problem_options": problem,
             "method": {"program.sums": log.guarantee, "program.replay": log.replay or None},
             "options": options,

@@ -20,7 +20,7 @@ from kernels.guarantees import LEVELS, known
 from miniapps.errors import RunError, UsageError
 from miniapps.programs.buffers import as_array
 from miniapps.programs.communicator import Communicator
-from miniapps.runner import config, launch, outcome, together
+from miniapps.runner import launch, outcome, together
 from miniapps.runner.traced import traced
 from miniapps.runner.watch import Watch
 from miniapps.system import environment
@@ -28,6 +28,7 @@ from miniapps.system.device import host
 from miniapps.system.place import Place
 from miniapps.trace import TraceError, Tracer, fingerprint
 from miniapps.trace.clocks import Clocks
+from miniapps.trace.head import problem_hash
 from miniapps.trace.records import ADDED, TOTAL
 from miniapps.trace.schema import COMPUTE, CPU_TIME, rank_file
 
@@ -202,7 +203,7 @@ class Recording:
         return {
             "app": name,
             "config": settings,
-            "problem": config.problem_hash(name, self._problem),
+            "problem": problem_hash(name, self._problem),
             "problem_options": self._problem,
             "method": self._method,
             "options": stated,

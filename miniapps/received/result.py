@@ -29,6 +29,15 @@ class Check(msgspec.Struct):
     repeat: int = -1
 
 
+class Head(msgspec.Struct):
+    """A head of the chain of the run (`miniapps.trace.chain.Mark`)."""
+
+    repeat: Annotated[int, Meta(ge=0)]
+    step: int
+    head: Hex
+    checkpoint: Hex = ""
+
+
 class Result(msgspec.Struct):
     """The fields that are relied on; a file may have others. `traces`: the seal of each trace file by name; `error`
     and `failed_rank` only where `status` is "failed"; `fingerprints`: of the final state, by repeat."""
@@ -38,6 +47,7 @@ class Result(msgspec.Struct):
     checks: list[Check] = []
     fingerprints: list[Hex] = []
     traces: dict[str, Hex] = {}
+    chain: list[Head] = []
     error: str = ""
     failed_rank: int | None = None
     run_id: str = ""

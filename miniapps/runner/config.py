@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import hashlib
 import json
 import math
 import types
@@ -196,12 +195,6 @@ def stated(known: Iterable[Option]) -> dict[str, dict[str, Any]]:
         for o in known
         if o.effect or o.records
     }
-
-
-def problem_hash(app: str, problem: Mapping[str, Any]) -> str:
-    """16 hex digits that two runs share exactly if they run `app` on the same problem."""
-    text = json.dumps([app, problem], sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 # Where values come from. Each source yields {key: value} with the values converted and checked.

@@ -14,6 +14,7 @@ import numpy as np
 
 from miniapps.errors import UsageError
 from miniapps.runner import faults, slow
+from miniapps.runner.chained import Heads
 from miniapps.runner.console import NoProgress, StepProgress
 from miniapps.runner.options import RunOptions
 from miniapps.runner.replay import Replay
@@ -21,7 +22,7 @@ from miniapps.runner.traced import Reducer, traced
 from miniapps.runner.watch import Watch
 from miniapps.system.place import Place
 from miniapps.trace import Tracer
-from miniapps.trace.schema import CPU_TIME
+from miniapps.trace.schema import CPU_TIME, THREAD_TIME
 
 
 @dataclass
@@ -43,11 +44,13 @@ class Context:
     reductions: dict[str, dict[str, Any]] = field(default_factory=dict)
     watch: Watch | None = None  # of what passes between records; None where nobody asked for it
     place: Place | None = None  # `out` as it was opened
+    heads: Heads | None = None  # of the chain of the run; None where nobody keeps one
     _reducers: dict[str, Reducer] = field(default_factory=dict)
     _links: Any = None  # the clock of emulated links, once a reducer asked for it
     _chosen: set[tuple[int, int, str, int]] = field(default_factory=set)  # repeat, step, name, block
     _slow: slow.Slow | None = None  # what an injected fault slows this rank by
-    _begun: tuple[int, float] | None = None  # the step under way, CPU time of this process when it began
+    # The step under way, the CPU times of this process and of this thread when it began.
+    _begun: tuple[int, tuple[float, float]] | None = None
 
     def __post_init__(self):
         if self.options.record == "messages" or any(f.kind in faults.INSIDE for f in self.faults):
@@ -118,7 +121,8 @@ class Context:
         )
         if self.options.links is not None:
             inner = self._over_links(self.options.links, inner, comm, blocks)
-        reducer = traced(name, inner, self.tracer, self.reductions, decided)
+        own = 0 if blocks is None else len(blocks)
+        reducer = traced(name, inner, self.tracer, self.reductions, decided, own)
         if watched and self.watch is not None:
             reducer = self.watch.reducer(reducer, comm, blocks)
         self._reducers[name] = reducer
@@ -194,14 +198,33 @@ class Context:
         )
         return seeds
 
+    def extend_chain(self, checkpoint: Callable[[], bytes]) -> str:
+        """The head of the chain of the run after the step under way, for the checkpoint that is written in it: 64 hex
+        digits on rank 0, empty elsewhere and where there is no chain. Nothing of this step is recorded after it.
+
+        `checkpoint()` is the hash of what is written, asked of rank 0 alone. Collective.
+        """
+        if self.heads is None:
+            return ""
+        return self.heads.extend(checkpoint)
+
+    def continue_chain(self, step: int, head: str) -> None:
+        """Go on from the `head` in the checkpoint of `step`, of which the run continues; the same on all ranks."""
+        if self.heads is not None:
+            self.heads.continue_from(step, head)
+
     def begin_repeat(self, repeat: int) -> None:
         """Make ready for another repeat."""
         self.repeat = repeat
         self.tracer.at(repeat, 0)
+        if self.heads is not None:
+            self.heads.begin_repeat()
 
     def end_repeat(self) -> None:
         """Record what is left of the orders and free the reducers; collective."""
         self._end_step()
+        if self.heads is not None:
+            self.heads.end_repeat()
         if self._slow is not None:
             self._slow.close()
             self._slow = None
@@ -214,13 +237,14 @@ class Context:
             reducer.free()
         self._reducers.clear()
 
-    def _end_step(self) -> float:
-        """Record what belongs to the step that ends, if one has begun: its CPU time, calls and orders. Returns the CPU
-        time of this process now."""
-        now = time.process_time()
+    def _end_step(self) -> tuple[float, float]:
+        """Record what belongs to the step that ends, if one has begun: its CPU times, calls and orders. Returns the CPU
+        times of this process and of this thread now."""
+        now = time.process_time(), time.thread_time()
         if self._begun is not None:
             step, before = self._begun
-            self.tracer.usage(CPU_TIME, step, now - before)
+            for name, end, begin in zip((CPU_TIME, THREAD_TIME), now, before, strict=True):
+                self.tracer.usage(name, step, end - begin)
             self._begun = None
         self._drain()
         return now

@@ -20,13 +20,13 @@ import numpy as np
 from miniapps.errors import UsageError
 from miniapps.runner.outcome import Check
 from miniapps.trace import fingerprint
+from miniapps.trace.records import WRONG
 from miniapps.trace.schema import OTHER
 
 if TYPE_CHECKING:
     from miniapps.runner.context import Context
     from miniapps.runner.options import RunOptions
 
-WRONG = "wrong_rank"  # a value of the trace, by block
 Inputs = Sequence[np.ndarray]
 # (numbers of n blocks, their inputs, each (n, ...)) -> results of every block, each a sequence of arrays
 Compute = Callable[[Sequence[int], Inputs], Sequence[Sequence[np.ndarray]]]

@@ -11,12 +11,15 @@ from typing import Any
 
 from kernels.allreduce import emulation
 from miniapps.errors import UsageError
+from miniapps.received import Refused
+from miniapps.received.ledger import read_ledger
 from miniapps.received.text import tell
 from miniapps.runner import commandline, config, faults, replay
 from miniapps.runner.duplicates import require_duplicable
 from miniapps.runner.options import Common, RunOptions
 from miniapps.runner.replay import Replay
 from miniapps.system import environment, resources
+from miniapps.trace.head import problem_hash
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class Launch:
     environment: dict[str, Any]
     faults: list[faults.Fault]
     replay: Replay | None
+    ledger: dict[str, Any] | None  # rows and last hash of the ledger of predictions
 
     def attributes(self) -> dict[str, Any]:
         """The attributes that the traces of all ranks share."""
@@ -54,7 +58,7 @@ class Launch:
             "run_id": self.run_id,
             "allocation_id": environment.allocation_id(),
             "started": self.started,
-        }
+        } | ({} if self.ledger is None else {"ledger": self.ledger})
 
     def result(self, status: str, code: int) -> dict[str, Any]:
         """What result.json says in any case."""
@@ -84,6 +88,7 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
     if options.device == "cuda" and (reason := environment.no_cuda()):
         raise UsageError(f"--device cuda: {reason}; or compute with --device cpu")
     injected = check(app, own, options, size)
+    predicted = None if options.ledger is None else ledger_of(options.ledger)
     if recorded is None or not recorded.trees:
         options.policy.require_files()
     if options.links is not None:
@@ -92,7 +97,7 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
     if app.memory and options.device == "cpu":
         resources.require_memory(app.memory(own, options, size), size)
     defining = config.of_role(known, effective, "problem")
-    problem = config.problem_hash(app.name, defining)
+    problem = problem_hash(app.name, defining)
     if recorded is not None:
         recorded.require(app.name, problem, size)
     now = datetime.now(UTC)
@@ -108,6 +113,7 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
         method=config.of_role(known, effective, "method"),
         stated=config.stated(known),
         replay=recorded,
+        ledger=predicted,
         environment=environment.shared(),
         faults=injected,
         run_id=run_id,
@@ -148,6 +154,20 @@ def directory(out: Path) -> Path:
     if not os.access(out, os.W_OK | os.X_OK):
         raise UsageError(f"--out {out}: you may not write to it; choose another directory")
     return out
+
+
+def ledger_of(path: str) -> dict[str, Any]:
+    """How many `rows` the ledger of predictions has, and its `head`, the hash of the last; the whole chain is checked.
+    Raises UsageError."""
+    try:
+        ledger = read_ledger(path)
+    except Refused as error:
+        raise UsageError(f"--ledger {error}") from None
+    except OSError as error:
+        raise UsageError(
+            f"--ledger {path}: cannot be read: {error.strerror}; `python -m analysis predict --ledger {path}` writes it"
+        ) from error
+    return {"rows": len(ledger.rows), "head": ledger.head}
 
 
 def replayed(options: RunOptions, run: str) -> Replay:

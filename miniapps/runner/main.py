@@ -7,12 +7,13 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from miniapps.errors import RunError, UsageError
 from miniapps.received.text import tell
 from miniapps.runner import console, outcome, together
+from miniapps.runner.chained import Heads
 from miniapps.runner.context import Context
 from miniapps.runner.failure import BAD_USAGE, DONE, FAILED, NOT_VERIFIED, USAGE, State, fail
 from miniapps.runner.launch import Launch, prepare
@@ -24,6 +25,7 @@ from miniapps.system.place import Place, PlaceError
 from miniapps.system.resources import Need
 from miniapps.system.world import speaks, world
 from miniapps.trace import Tracer
+from miniapps.trace.chain import problem_of
 from miniapps.trace.clocks import Clocks
 from miniapps.trace.node import pack_node
 from miniapps.trace.schema import rank_file
@@ -127,7 +129,12 @@ def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
         config=launch.config,
         options=options,
         tracer=Tracer(
-            launch.out / rank_file(rank), attributes, size=comm.size, level=options.trace, directory=place
+            launch.out / rank_file(rank),
+            attributes,
+            size=comm.size,
+            level=options.trace,
+            directory=place,
+            hashed=options.fingerprint,
         ),
         log=log,
         out=launch.out,
@@ -136,6 +143,8 @@ def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
         progress=console.progress(app.name, rank, options.progress, options.repeats),
         place=place,
     )
+    problem = problem_of(app.name, launch.problem_options, options.fingerprint)
+    ctx.heads = Heads(comm, ctx.tracer, problem, options.repeats > 1, ctx.progress.clear)
     outcomes = state.outcomes
     begin = time.perf_counter()
     for repeat in range(options.repeats):
@@ -165,6 +174,7 @@ def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
             "fom": outcome.figures(outcomes),
             "checks": checks,
             "fingerprints": [repeat.fingerprint for repeat in outcomes],
+            "chain": [asdict(mark) for mark in ctx.heads.marks],
             "reductions": ctx.reductions,
             "traces": {name: seal for own in seals for name, seal in own.items()},
             "wall_s": wall,

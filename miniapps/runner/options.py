@@ -12,6 +12,7 @@ from miniapps.runner.config import SEEDS, option, section
 from miniapps.runner.policy import Policy, resolve
 from miniapps.trace.node import FILES as TRACE_FILES
 from miniapps.trace.records import NODE, PASSING
+from miniapps.trace.schema import FINGERPRINTS
 from miniapps.trace.writer import LEVELS as TRACE_LEVELS
 
 
@@ -116,6 +117,15 @@ class RunOptions:
         help="record fingerprints of the state, or also of what every kernel, halo exchange and all-reduce took and "
         "gave, which names the cause of a difference",
     )
+    fingerprint: str = option(
+        "xxh3",
+        role="control",
+        effect="fingerprint",
+        flag="--fingerprint",
+        choices=FINGERPRINTS,
+        help="how the bits of arrays are recorded: by XXH3, which tells differences, or by SHA-256, which nobody can "
+        "forge either",
+    )
     trace_files: str = option(
         "rank",
         role="control",
@@ -171,9 +181,17 @@ class RunOptions:
         help="end the run when a rank is in one call for so long without progress, as where a node or its network is "
         "lost; 0: never",
     )
+    ledger: str | None = option(
+        None,
+        role="control",
+        flag="--ledger",
+        help="ledger of predictions, which is checked and whose last hash goes into the trace: so the run proves which "
+        "predictions were there before it; it is never written",
+    )
     duplicate: float = option(
         0.0,
         role="control",
+        effect="cost",
         flag="--duplicate",
         minimum=0.0,
         maximum=1.0,

@@ -103,11 +103,17 @@ class Reducer:
 
 
 def traced(
-    name: str, inner: planned.Reducer, tracer: Tracer, reductions: dict[str, dict[str, Any]], decided: str
+    name: str,
+    inner: planned.Reducer,
+    tracer: Tracer,
+    reductions: dict[str, dict[str, Any]],
+    decided: str,
+    contributions: int = 0,
 ) -> Reducer:
     """`inner` as the reduction `name` of a run, whose trace is told what it is.
 
-    `reductions`: what each of the run is, by name; `decided`: by what the ordering was (a `trace.schema.Decider`).
+    `reductions`: what each of the run is, by name; `decided`: by what the ordering was (a `trace.schema.Decider`);
+    `contributions` of this rank to every call, 0 where that is not known.
     The packing of `trees` is recorded as a choice, PACKING and the name, so that a replay has it.
     """
     reducer = Reducer(name, inner, tracer)
@@ -115,6 +121,7 @@ def traced(
         "region": reducer.region,
         "ranks": inner.ranks,
         "decided": decided,
+        "contributions": contributions,
         "calls": reductions.get(name, {}).get("calls", 0),
     }
     tracer.reduction(name, reductions[name])

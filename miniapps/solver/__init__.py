@@ -33,10 +33,13 @@ def memory(config, options, size: int):
 
 
 def complete(config, options, size: int) -> None:
-    """Write back what ranks and files decide: the grid of `--points-per-rank`, the hash of the files."""
+    """Write back what ranks and files decide: the grid of `--points-per-rank`, the hash of the files, and how often
+    the state is rounded."""
+    from miniapps.checkpoints.options import complete as complete_output
     from miniapps.solver.decomposition import weak_grid
     from miniapps.solver.problem import contents_of
 
+    complete_output(config.output)
     weak_grid(config.grid, size)
     config.problem.contents = contents_of(config.problem)
 

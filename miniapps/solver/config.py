@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from miniapps.checkpoints.options import Checkpoints
 from miniapps.linear.stencils import KINDS, SCHEMES
 from miniapps.runner.config import HUGE, INT32, option, section
 
@@ -125,6 +126,15 @@ class Solve:
         flag="--max-iterations",
         maximum=INT32 - 1,
     )
+    until: int | None = option(
+        None,
+        help="iteration after which this run stops, although the problem does not end there; none: after the last",
+        role="control",
+        flag="--until",
+        effect="until",
+        minimum=0,
+        maximum=INT32 - 1,
+    )
     dtype: str = option(
         "float64", help="type of matrix and vectors", choices=DTYPES, role="method", flag="--dtype"
     )
@@ -142,6 +152,11 @@ class Solve:
         choices=("parallel", "root"),
         role="control",
     )
+
+    @property
+    def last(self) -> int:
+        """The iteration after which the run stops at the latest."""
+        return self.max_iterations if self.until is None else self.until
 
 
 @dataclass
@@ -239,6 +254,15 @@ class Drift:
 
 
 @dataclass
+class SolverOutput(Checkpoints):
+    """Files beside the trace; `--restart` is of GMRES."""
+
+    restart: str = option(
+        "", help="checkpoint file to continue from", role="control", flag="--continue", effect="restart"
+    )
+
+
+@dataclass
 class SolverConfig:
     """All options of `python -m miniapps.solver` beside the common ones."""
 
@@ -248,3 +272,4 @@ class SolverConfig:
     tuning: Tuning = section(Tuning)
     record: Record = section(Record)
     drift: Drift = section(Drift)
+    output: SolverOutput = section(SolverOutput)

@@ -5,7 +5,7 @@ import numpy as np
 from miniapps.layout import fields
 from miniapps.layout.messages import tell_gather
 from miniapps.layout.rows import Rows
-from miniapps.system.device import host
+from miniapps.system.device import host, put
 from miniapps.trace import fingerprint
 
 
@@ -17,6 +17,19 @@ def gather(rows: Rows, comm, vector, tracer) -> np.ndarray | None:
     dealt = np.empty(rows.n, own.dtype) if comm.rank == 0 else None
     comm.Gatherv(own, None if dealt is None else [dealt, counts])
     return None if dealt is None else assemble(rows, dealt)
+
+
+def scatter(rows: Rows, comm, whole: np.ndarray | None, vector) -> None:
+    """The inverse of `gather`: fill this rank's part of `vector` from rank 0's (n,), None elsewhere. Collective."""
+    counts = np.bincount(rows.owner, weights=np.diff(rows.starts), minlength=comm.size).astype(np.int64)
+    own = np.empty(rows.m, host(vector[:1]).dtype)
+    dealt = None
+    if whole is not None:
+        order = np.argsort(rows.owner, kind="stable").tolist()  # blocks as they are dealt
+        pieces = [whole[rows.starts[block] : rows.starts[block + 1]] for block in order]
+        dealt = np.concatenate(pieces).astype(own.dtype, copy=False)
+    comm.Scatterv(None if dealt is None else [dealt, counts], own)
+    put(vector[: rows.m], own)
 
 
 def assemble(rows: Rows, dealt: np.ndarray) -> np.ndarray:

@@ -27,7 +27,6 @@ from miniapps.solver.decomposition import box_owner
 from miniapps.solver.manufactured import manufactured
 from miniapps.solver.matrixfile import opened
 from miniapps.system.device import host, put
-from miniapps.trace import fingerprint
 from miniapps.trace.records import INPUT
 
 HASHED_BYTES = 1 << 20  # of a file at once
@@ -243,7 +242,7 @@ def _right_side(ctx, matrix: Matrix, box: Box | None) -> tuple[Any, Any | None]:
 def record_input(ctx, name: str, rows: Rows, parts) -> None:
     """Record the bits of what the run starts from: `parts`, one array for each own block."""
     for block, part in zip(rows.own.tolist(), parts, strict=True):
-        ctx.tracer.fingerprint(INPUT + name, block, fingerprint(host(part)))
+        ctx.tracer.fingerprint(INPUT + name, block, ctx.tracer.digest(host(part)))
 
 
 def random_by_block(rows: Rows, key: tuple[int, int], other: Mapping[int, int] = NOT_INJECTED) -> np.ndarray:

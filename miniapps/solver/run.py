@@ -7,12 +7,13 @@ from miniapps.linear.krylov import METHODS
 from miniapps.linear.krylov.system import System
 from miniapps.runner.outcome import Outcome
 from miniapps.solver import drift
+from miniapps.solver.checkpoint import load_checkpoint, round_vectors, save_checkpoint
 from miniapps.solver.checks import verify
 from miniapps.solver.output import fingerprint_of, save_solution
 from miniapps.solver.problem import build, matrix_of
 from miniapps.solver.record import WITH_ORTHOGONALITY, Recorder
 from miniapps.trace.records import LEFT
-from miniapps.trace.schema import OTHER
+from miniapps.trace.schema import FILE, OTHER
 
 
 def run(ctx) -> Outcome:
@@ -27,8 +28,12 @@ def run(ctx) -> Outcome:
     before = workspace.work()
     solve, wall = _iterate(ctx, workspace, method, recorder)
     work = [after - start for after, start in zip(workspace.work(), before, strict=True)]
-    recorder.end(solve)
-    checks = verify(ctx, workspace.problem, system, method, solve, recorder.history)
+    asked = ctx.config.solve
+    part = (
+        solve.reason == "limit" and asked.last < asked.max_iterations
+    )  # what only the end tells is not known
+    recorder.end(solve, part)
+    checks = [] if part else verify(ctx, workspace.problem, system, method, solve, recorder.history)
     x = method.solution()
     digest = fingerprint_of(workspace.problem.matrix.rows, ctx.comm, x, ctx.tracer)
     if ctx.config.record.solution:
@@ -149,7 +154,10 @@ def _iterate(ctx, workspace, method, recorder):
     """(Solve, seconds without recording)."""
     solve_options, problem = ctx.config.solve, workspace.problem
     x = problem.matrix.operand()
-    steps = method.iterate(problem.b, x, solve_options.tolerance, solve_options.max_iterations)
+    begun = load_checkpoint(ctx, problem.matrix.rows, method) if ctx.config.output.restart else None
+    steps = method.iterate(problem.b, x, solve_options.tolerance, solve_options.last, begun)
+    every, first = ctx.config.output.checkpoint_every, 0 if begun is None else begun[0]
+    checkpoint, written = ctx.tracer.name("checkpoint", FILE), -1
     rows, region, clock = problem.matrix.rows, ctx.tracer.name("iteration", OTHER), ctx.tracer.clock
 
     def peek(block: int):
@@ -165,13 +173,28 @@ def _iterate(ctx, workspace, method, recorder):
         try:
             iteration = next(steps)
         except StopIteration as end:
+            if written == ctx.tracer.step:  # whose head is over all that its step recorded
+                ctx.end_steps(written + 1)
             return end.value, 1e-9 * (clock() - begin - recorder.history.recording_ns)
         ctx.tracer.event(region, start)
         if ctx.watch is not None:
             for name, vector in method.state().items():
                 ctx.watch.record(LEFT + name, rows.own, rows.parts(vector))
         ctx.begin_step(iteration.number, solve_options.max_iterations, peek)
+        stopped = iteration.number == solve_options.last < solve_options.max_iterations
+        due = (
+            every
+            and iteration.number % every == 0
+            and iteration.number > first
+            and (stopped or not iteration.last)
+        )
+        if due and ctx.config.output.checkpoint_bits:
+            round_vectors(rows, method, ctx.config.output.checkpoint_bits)
         recorder(iteration)
+        if due:
+            start, written = clock(), iteration.number
+            save_checkpoint(ctx, iteration.number, rows, method)
+            ctx.tracer.event(checkpoint, start)
 
 
 def _figures(ctx, solve, history, wall: float, setup: float, work) -> dict[str, tuple[float, str]]:

@@ -6,7 +6,9 @@ from kernels import registry
 from kernels.guarantees import ChoiceError
 from miniapps.errors import UsageError
 from miniapps.linear import preconditioners
+from miniapps.linear.krylov import METHODS
 from miniapps.solver import files
+from miniapps.solver.checkpoint import OPTION, check_restart
 from miniapps.solver.problem import (
     GENERAL,
     asks_for_symmetry,
@@ -36,6 +38,7 @@ def validate(config, options, size: int) -> None:
             f"choose {GENERAL}"
         )
     _check_right_side(problem, rows)
+    _check_parts(config, options, size)
     _check_tuning(config)
     _check_preconditioner(config, options, symmetric)
     if solve.method == "refinement":
@@ -43,6 +46,28 @@ def validate(config, options, size: int) -> None:
             raise UsageError("tuning.inner = refinement: the inner method must be another one, such as cg")
         if solve.dtype != "float64":
             raise UsageError("--method refinement has residuals in float64: leave out --dtype float32")
+
+
+def _check_parts(config, options, size: int) -> None:
+    output, solve = config.output, config.solve
+    if solve.last > solve.max_iterations:
+        raise UsageError(
+            f"--until {solve.until}: this problem ends with iteration {solve.max_iterations} at the latest; choose 0 "
+            f"to {solve.max_iterations}, or raise --max-iterations, which is another problem"
+        )
+    if not (output.checkpoint_every or output.restart):
+        return
+    option = "--checkpoint-every" if output.checkpoint_every else OPTION
+    continued = [name for name, method in METHODS.items() if method.goes_on_from]
+    if solve.method not in continued:
+        raise UsageError(
+            f"{option}: --method {solve.method} cannot go on from a checkpoint; there are: "
+            f"{', '.join(sorted(continued))}"
+        )
+    if config.drift.samples:
+        raise UsageError(f"{option}: the study of --drift is over whole solves; leave one of the two out")
+    if output.restart:
+        check_restart(config, options.seed)
 
 
 def _check_right_side(problem, rows: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -33,6 +35,7 @@ class Tracer(msgspec.Struct):
 class Reduction(msgspec.Struct):
     """What a planned reduction is. `region`: its events; `shape`, `dtype` of a contribution; `ranks` that take part;
     `decided`: by what its ordering was; `calls` of this rank; `bounds`: of a reduce-scatter in given parts;
+    `contributions` of this rank's blocks to a call, 0 where none was stated;
     `tensors`: shapes of what a vector consists of, where its wire encodes each by itself. Defaults stand for what older
     traces do not say."""
 
@@ -50,15 +53,27 @@ class Reduction(msgspec.Struct):
     guarantee: Level = "none"
     ranks: Annotated[int, Meta(ge=0, le=RANKS_MOST)] = 0
     decided: Decider = "guarantee"
+    contributions: Count = 0
     calls: Count = 0
 
 
+class Between(msgspec.Struct):
+    """What passes between neighbouring blocks of a periodic grid of `rows` x `columns` blocks each time, whoever owns
+    them: (rows away, columns away, bytes) of each direction."""
+
+    rows: Annotated[int, Meta(ge=1, le=2**24)]
+    columns: Annotated[int, Meta(ge=1, le=2**24)]
+    bytes: Annotated[list[tuple[int, int, Count]], Meta(max_length=8)]
+
+
 class Messages(msgspec.Struct):
-    """A plan of messages: `bytes` to each of `ranks` each time, and how many times this rank sent them."""
+    """A plan of messages: `bytes` to each of `ranks` each time, and how many times this rank sent them; `between`: how
+    that follows from who owns which block."""
 
     ranks: Annotated[list[Rank], Meta(max_length=RANKS_MOST)]
     bytes: Annotated[list[Count], Meta(max_length=RANKS_MOST)]
     calls: Count = 0
+    between: Between | None = None
 
     def __post_init__(self) -> None:
         if len(self.ranks) != len(self.bytes):
@@ -73,6 +88,13 @@ class Option(msgspec.Struct):
     records: Annotated[list[Annotated[str, Meta(pattern="^(values|fingerprints):", max_length=200)]],
                        Meta(max_length=100)] = []  # fmt: skip
     of_ranks: bool = False
+
+
+class Ledger(msgspec.Struct):
+    """What the ledger of predictions held when the run began: its number of rows and the hash of the last."""
+
+    rows: Count
+    head: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
 class Head(msgspec.Struct):
@@ -104,6 +126,7 @@ class Head(msgspec.Struct):
     promises: dict[str, Level] | UnsetType = UNSET
     partners: dict[str, list[Rank]] | UnsetType = UNSET
     messages: dict[str, list[Messages]] | UnsetType = UNSET
+    ledger: Ledger | UnsetType = UNSET
     tracer: Tracer | UnsetType = UNSET
 
 
@@ -112,6 +135,12 @@ def check(attributes: dict[str, Any], where: str) -> None:
     head = records.conform(attributes, Head, f"{where}: attributes")
     if head.rank >= head.size:
         raise records.Refused(f"{where}: rank {head.rank} of {head.size} ranks; leave this run out")
+
+
+def problem_hash(app: str, problem: Mapping[str, Any]) -> str:
+    """16 hex digits that two runs share exactly if they run `app` on the same problem."""
+    text = json.dumps([app, problem], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def orderings(reductions: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -13,10 +13,23 @@ NODE = "node:"  # a value of a partitioned program, by the blocks of the problem
 PACKING = (
     "packing:"  # the choice that holds the trees of a reduction by `trees`, behind it the reduction's name
 )
+STAGES = (
+    "plan:stages"  # the choice that holds what a plan over a mesh comes to, in stages: decided by the options
+)
+
+# Values of rank 0 that say what a table of embeddings is asked for in a step, behind them the table's name: its rows
+# and columns, samples of a step; by class of rows that are asked for about alike how many there are, and their lookups;
+# the share of the lookups of each block of rows.
+ASKED = ASKED_ROWS, ASKED_COLUMNS, ASKED_SAMPLES, ASKED_CLASS, ASKED_LOOKUPS, ASKED_SHARES = (
+    "input:asked.rows:", "input:asked.columns:", "input:asked.samples:", "input:asked.class:",
+    "input:asked.lookups:", "input:asked.shares:",
+)  # fmt: skip
+WRONG = "wrong_rank"  # a value by block, of blocks that ranks computed twice
+CHAIN = "chain:"  # heads of the chain of the run (miniapps.trace.chain)
 
 PASSING = (SENT, RECEIVED, SOURCE, COMPUTED, ADDED, TOTAL, LEFT)  # with --record messages only
 
 
 def is_state(name: str) -> bool:
     """Whether `name` is of the state or of a result, and not of what runs begin from or pass on."""
-    return not name.startswith((*PASSING, NODE, INPUT))
+    return not name.startswith((*PASSING, NODE, INPUT, CHAIN))

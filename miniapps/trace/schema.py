@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Literal, get_args
 
 import numpy as np
@@ -23,7 +24,7 @@ COMPUTE, COLLECTIVE, EXCHANGE, WAIT, FILE, OTHER = KINDS
 # What an option is for a promise and for a comparison of times, stated where it is declared.
 Effect = Literal[
     "reduction", "replay", "guarantee", "ownership", "threads", "device", "fault", "cost", "size", "source", "restart",
-    "until",
+    "until", "fingerprint",
 ]  # fmt: skip
 EFFECTS: dict[Effect, str] = {
     "reduction": "asks how global sums are added; the trace says which were",
@@ -38,7 +39,9 @@ EFFECTS: dict[Effect, str] = {
     "source": "where the problem comes from, or from which options recorded beside it follow",
     "restart": "from where a run continues",
     "until": "after which step a run stops before its problem ends",
+    "fingerprint": "how fingerprints are computed: those of two kinds say nothing of each other",
 }
+FINGERPRINTS = ("xxh3", "sha256")
 Decider = Literal["guarantee", "option", "application"]  # of how a reduction adds
 
 # Columns of each table, in the order in which they are stored. `ranks` of `order` has a second axis of
@@ -87,10 +90,15 @@ NOT_IN_3 = ("choices", "usage")  # tables that files of schema 3 lack
 NAMED = ("name", "choice")
 NAMES = {"names": {"text": "uint8"}}
 GROWING = TABLES | NAMES
-CPU_TIME = "cpu_time"  # in `usage`: seconds of this process
+# In `usage`. By every rank, in seconds: of this process with all its threads; of the thread that runs the application,
+# from which the time of a step less what other programs took of it follows where no rank waits. Over a mesh, by rank 0:
+# at step 0 the floating-point operations of a step, and those that one core does in a second; of each step its part of
+# the rate of all cores.
+CPU_TIME, THREAD_TIME = "cpu_time", "cpu"
+MODEL_FLOPS, CORE_RATE, UTILISATION = "model_flops", "core_rate", "utilisation"
 
 JSON_ATTRIBUTES = ("config", "problem_options", "method", "options", "environment", "promises", "partners", "regions",
-                   "messages", "reductions")  # fmt: skip
+                   "messages", "reductions", "ledger")  # fmt: skip
 
 
 def tables_of(schema: int = SCHEMA) -> dict[str, dict[str, str]]:
@@ -122,24 +130,28 @@ def node_file(rank: int) -> str:
     return f"node-{rank:05d}.h5"
 
 
-def fingerprint(array: np.ndarray) -> bytes:
+def fingerprint(array: np.ndarray, kind: str = "xxh3") -> bytes:
     """16 bytes that identify the dtype, the shape and the bits of `array` (any shape, any plain dtype).
 
     XXH3 (128 bits) over `dtype.str` in little-endian form, the shape and the little-endian bytes in C order, so
     that the hash depends neither on the memory layout nor on the byte order of the machine. +0.0 and -0.0 differ,
-    and so do NaNs with different payloads. It tells differences, at 20 GB/s; it is no proof against forgery.
+    and so do NaNs with different payloads. It tells differences, at 20 GB/s; it is no proof against forgery, as the
+    first half of SHA-256 of the same bytes is (`kind` "sha256").
     """
     array = np.asarray(array)
-    return fingerprint_rows(array[np.newaxis])[0]
+    return fingerprint_rows(array[np.newaxis], kind)[0]
 
 
-def fingerprint_rows(arrays: np.ndarray) -> list[bytes]:
+def fingerprint_rows(arrays: np.ndarray, kind: str = "xxh3") -> list[bytes]:
     """The fingerprints of `arrays[0]`, `arrays[1]`, ..., for little more than the time to read them."""
     arrays = np.asarray(arrays)
     if arrays.dtype.hasobject:
         raise TypeError(f"an array of dtype {arrays.dtype} has no bits to hash; pass a plain numeric array")
+    if kind not in FINGERPRINTS:
+        raise ValueError(f"fingerprint {kind!r} is unknown; there are {', '.join(FINGERPRINTS)}")
     little = arrays.astype(arrays.dtype.newbyteorder("<"), order="C", copy=False)
-    begun = xxhash.xxh3_128(f"{little.dtype.str}{little.shape[1:]}".encode())
+    begin = f"{little.dtype.str}{little.shape[1:]}".encode()
+    begun = xxhash.xxh3_128(begin) if kind == "xxh3" else hashlib.sha256(begin)
     # Bytes, because a hash takes no arrays of ml_dtypes and the like, and no empty N-d buffers.
     data = little.reshape(-1).view(np.uint8).data
     size = len(data) // max(len(little), 1)
@@ -147,5 +159,5 @@ def fingerprint_rows(arrays: np.ndarray) -> list[bytes]:
     for start in range(0, len(little) * size, size) if size else [0] * len(little):
         row = begun.copy()
         row.update(data[start : start + size])
-        digests.append(row.digest())
+        digests.append(row.digest()[:16])
     return digests

@@ -18,7 +18,8 @@ import numpy as np
 
 from miniapps.system import place
 from miniapps.system.interrupts import held
-from miniapps.trace.schema import COMPUTE, KINDS, TABLES, TraceError, fingerprint_rows
+from miniapps.trace.chain import Rows
+from miniapps.trace.schema import COMPUTE, KINDS, TABLES, TraceError, fingerprint, fingerprint_rows
 from miniapps.trace.storage import Columns, Storage
 
 LEVELS = ("regions", "off")
@@ -37,7 +38,8 @@ class Tracer:
     Parameters: `path` of the file, which must not exist; `attributes` of the root group (docs/trace.md; those
     named there as JSON are given as Python objects); `size` of the communicator; `level` "regions", or "off",
     which records no events and no usage, but all values, fingerprints, orders and choices, so that the cost of tracing
-    can be measured on the same bits; `directory`, that of the run, which is watched with the file.
+    can be measured on the same bits; `directory`, that of the run, which is watched with the file; `hashed`, how
+    fingerprints are computed, one of `schema.FINGERPRINTS`.
 
     `name` is an integer from `tracer.name(...)` in `event`, where speed matters, and an integer or a string
     everywhere else. Raises TraceError when the file cannot be written; the tracer then writes no more. `flush` and
@@ -55,11 +57,12 @@ class Tracer:
         size: int = 1,
         level: str = "regions",
         directory: place.Place | None = None,
+        hashed: str = "xxh3",
     ):
         if level not in LEVELS:
             raise ValueError(f"trace level {level!r} is unknown; the levels are {', '.join(LEVELS)}")
         self.path = Path(path)
-        self.level = level
+        self.level, self.hashed = level, hashed
         self.rank = int(attributes.get("rank", 0))
         self.size = size
         self.repeat = self.step = 0
@@ -78,6 +81,7 @@ class Tracer:
             key: {} for key in ("partners", "messages", "reductions", "regions")
         }
         self._written: dict[str, str] = {}
+        self.rows: Rows | None = None  # of the chain of the run, to which all rows are handed
         try:
             with held():
                 self._storage: Storage | None = Storage(self.path, attributes, size)
@@ -135,8 +139,12 @@ class Tracer:
             if len(pending["value"]) >= BLOCK:
                 self._write(tails=False)
 
+    def digest(self, array: np.ndarray) -> bytes:
+        """The fingerprint of `array` as this trace has them: 16 bytes, see `schema.fingerprint`."""
+        return fingerprint(array, self.hashed)
+
     def fingerprint(self, name: int | str, block: int, digest: bytes) -> None:
-        """Record the 16 bytes that `miniapps.trace.fingerprint` made of the array of one global block."""
+        """Record the 16 bytes that `digest` made of the array of one global block."""
         hi, lo = _TWO_WORDS.unpack(digest)
         self._add("fingerprints", name, block=[int(block)], hi=[hi], lo=[lo])
 
@@ -145,7 +153,7 @@ class Tracer:
         blocks = [int(block) for block in blocks]
         if len(arrays) != len(blocks):
             raise ValueError(f"one array per block is needed, got {len(arrays)} for {len(blocks)} blocks")
-        words = np.frombuffer(b"".join(fingerprint_rows(arrays)), ">u8").reshape(-1, 2)
+        words = np.frombuffer(b"".join(fingerprint_rows(arrays, self.hashed)), ">u8").reshape(-1, 2)
         self._add("fingerprints", name, block=blocks, hi=words[:, 0].tolist(), lo=words[:, 1].tolist())
 
     def choice(self, name: int | str, block: int, choice: str, score: float) -> None:
@@ -172,11 +180,16 @@ class Tracer:
         known = self._descriptions["partners"].get(name, ())
         self._descriptions["partners"][name] = sorted({*known, *map(int, ranks)})
 
-    def messages(self, name: str, sent: Mapping[int, int]) -> dict[str, Any]:
-        """Say what the region `name` sends each time: bytes by rank of the run; of several plans each. Returns what the
-        trace says of it, whose `calls` are to be counted up by whoever sends; they are read whenever rows are written.
+    def messages(
+        self, name: str, sent: Mapping[int, int], between: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Say what the region `name` sends each time: bytes by rank of the run; of several plans each. `between`: what
+        passes between neighbouring blocks, whoever owns them (`head.Between`). Returns what the trace says of it, whose
+        `calls` are to be counted up by whoever sends; they are read whenever rows are written.
         """
-        planned = {"ranks": list(map(int, sent)), "bytes": list(map(int, sent.values()))}
+        planned: dict[str, Any] = {"ranks": list(map(int, sent)), "bytes": list(map(int, sent.values()))}
+        if between is not None:
+            planned["between"] = dict(between)
         known = self._descriptions["messages"].setdefault(name, [])
         for other in known:  # of a repeat before, or another plan
             if planned.items() <= other.items():
@@ -201,6 +214,10 @@ class Tracer:
     def attributes(self, **attributes: Any) -> None:
         """Set attributes of the root group after creation, such as the clock drift known at the end."""
         self._guarded("written", lambda storage: storage.set_attributes(attributes))
+
+    def hand_over(self) -> None:
+        """Hand all rows to the file, where those that fill no chunk wait to be written."""
+        self._write(tails=False)
 
     def flush(self) -> None:
         """Write every row so far and commit it; see that the file is where it was."""
@@ -271,7 +288,11 @@ class Tracer:
             for table, pending in self._pending.items():
                 if pending["where"]:
                     tables[table] = _take(table, pending)
-            storage.append(tables, list(self._names))
+            names = list(self._names)
+            if self.rows is not None:
+                for table, columns in tables.items():
+                    self.rows.add(table, columns, names)
+            storage.append(tables, names)
             if tails:
                 storage.write_tails()
             self._flush_ns += self.clock() - started

@@ -34,13 +34,20 @@ def memory(config, options, size: int):
 
 def complete(config, options, size: int) -> None:
     """Write back the seeds that follow from that of the run, the aggregation of inference that follows from that of
-    training, and how the network is called, which the guarantee decides where no option does."""
+    training, how the network is called, which the guarantee decides where no option does, and how often the state is
+    rounded."""
+    from miniapps.checkpoints.options import complete as complete_output
     from miniapps.training.validate import calls
 
+    complete_output(config.output)
     if config.meshed:
         from miniapps.training.mesh_choice import complete as over_mesh
 
         over_mesh(config, size)
+    if config.model.name == "dlrm" and config.embeddings.sharding == "auto":
+        from miniapps.training.dlrm_problem import chosen
+
+        config.embeddings.sharding = chosen(config, size)
     config.training.calls = calls(config, options)
     if config.model.aggregate_inference == "same":
         config.model.aggregate_inference = config.model.aggregate

@@ -13,7 +13,7 @@ import numpy as np
 from miniapps.checkpoints import file, restart
 from miniapps.checkpoints.file import Checkpoint, Head, Kind
 from miniapps.trace import fingerprint
-from miniapps.training import feedback
+from miniapps.training import dlrm_problem, feedback
 from miniapps.training.config import SAMPLES
 from miniapps.training.data import EDGE
 from miniapps.training.feedback import LOST, LOST_OF_TOTAL
@@ -22,13 +22,18 @@ from miniapps.training.optimiser import OPTIMISERS
 
 Width = Annotated[int, msgspec.Meta(ge=1, le=2**14)]
 WEIGHTS, BUFFER = "weights.", "buffer."
+TABLE = "table."  # fingerprints of a table of embeddings, by block of rows
 
 
 class Shapes(msgspec.Struct):
     """The options that decide which arrays a checkpoint holds."""
 
-    data: Literal["fashion", "mnist5000", "digits", "blobs", "cora", "text"] = msgspec.field(name="data.name")
-    name: Literal["mlp", "cnn", "graphsage", "gpt", "bert", "unet", "moe"] = msgspec.field(name="model.name")
+    data: Literal["fashion", "mnist5000", "digits", "blobs", "cora", "text", "ml-100k", "zipf"] = (
+        msgspec.field(name="data.name")
+    )
+    name: Literal["mlp", "cnn", "graphsage", "dlrm", "gpt", "bert", "unet", "moe"] = msgspec.field(
+        name="model.name"
+    )
     hidden: Width = msgspec.field(name="model.hidden")
     channels: Width = msgspec.field(name="model.channels")
     optimiser: Literal["momentum", "adam"] = msgspec.field(name="training.optimiser", default="momentum")
@@ -42,14 +47,41 @@ class Shapes(msgspec.Struct):
     batch: Annotated[int, msgspec.Meta(ge=1, le=SAMPLES)] = msgspec.field(name="training.batch", default=256)
     micro: Annotated[int, msgspec.Meta(ge=1, le=SAMPLES)] = msgspec.field(name="training.micro", default=32)
 
+    table_rows: Annotated[int, msgspec.Meta(ge=1, le=2**30)] = msgspec.field(
+        name="embeddings.rows", default=1
+    )
+    tables: Annotated[int, msgspec.Meta(ge=1, le=1024)] = msgspec.field(name="embeddings.tables", default=1)
+    columns: Annotated[int, msgspec.Meta(ge=1, le=4096)] = msgspec.field(name="embeddings.columns", default=1)
+    features: Annotated[int, msgspec.Meta(ge=1, le=1024)] = msgspec.field(
+        name="embeddings.features", default=1
+    )
+    blocks: Annotated[int, msgspec.Meta(ge=1, le=2**16)] = msgspec.field(name="embeddings.blocks", default=1)
+
+    @property
+    def buffered(self) -> bool:
+        """Whether there is more that changes from step to step than weights and what an optimiser keeps."""
+        return bool(self.axes) or self.name == "dlrm"
+
+    def embeddings(self) -> SimpleNamespace:
+        """What decides on the tables of dlrm, by the names of `config.Embeddings`."""
+        return SimpleNamespace(
+            rows=self.table_rows, tables=self.tables, columns=self.columns, features=self.features,
+            blocks=self.blocks, pooling=1,
+        )  # fmt: skip
+
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """{name: shape} of weights and biases."""
         if self.axes:
             return {name: shape for name, (_, shape) in self._of_mesh("named_parameters").items()}
+        if self.name == "dlrm":
+            return dlrm_problem.shapes(self.data, self.hidden, self.embeddings())
         return network(self.name).shapes(self, EDGE[self.data])
 
     def buffers(self) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """{name: (dtype, shape)} of what else changes from step to step: running means of a normalisation."""
+        """{name: (dtype, shape)} of what else changes from step to step: running means of a normalisation, tables."""
+        if self.name == "dlrm":
+            tables = dlrm_problem.tables(self.data, self.embeddings())
+            return {table.name: ("float32", (table.rows, table.columns)) for table in tables}
         return self._of_mesh("named_buffers") if self.axes else {}
 
     def _of_mesh(self, kind: str) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -75,7 +107,8 @@ class Shapes(msgspec.Struct):
 def problem_of(config, options, size: int) -> dict[str, Any]:
     """The options that a run and the checkpoint that it continues from must share, flat; with feedback these are more,
     for what it keeps belongs to a wire."""
-    names = ("data", "model", "training", "seeds") + (("mesh",) if config.meshed else ())
+    names: tuple[str, ...] = ("data", "model", "training", "seeds")
+    names += ("mesh",) if config.meshed else ("embeddings",) if config.model.name == "dlrm" else ()
     sections = {name: getattr(config, name) for name in names}
     flat = {
         f"{name}.{option.name}": getattr(section, option.name)
@@ -91,8 +124,7 @@ def save_checkpoint(ctx, step: int, trainer) -> None:
     options = problem_of(ctx.config, ctx.options, ctx.size)
     shapes = msgspec.convert(options, Shapes)
     arrays = gathered(trainer, shapes)
-    if ctx.rank == 0:
-        file.write(ctx, KIND, step, options, arrays)
+    file.write(ctx, KIND, step, options, arrays)
 
 
 def gathered(trainer, shapes: Shapes) -> dict[str, np.ndarray]:
@@ -100,7 +132,7 @@ def gathered(trainer, shapes: Shapes) -> dict[str, np.ndarray]:
     arrays = {} if shapes.axes else feedback.gathered(trainer, shapes.rows)
     for prefix, kept in zip(shapes.prefixes(), trainer.state(), strict=True):
         arrays |= {f"{prefix}{name}": array for name, array in zip(shapes.tensors(), kept, strict=True)}
-    if shapes.axes:
+    if shapes.buffered:
         arrays |= {f"{BUFFER}{name}": array for name, array in trainer.buffers().items()}
     return arrays
 
@@ -110,19 +142,21 @@ def load_checkpoint(ctx, trainer) -> int:
     Collective."""
     options = problem_of(ctx.config, ctx.options, ctx.size)
     shapes = msgspec.convert(options, Shapes)
-    step, arrays = -1, None
+    step, before, arrays = -1, "", None
     if ctx.rank == 0:
         checkpoint = verify(ctx.config, ctx.options, ctx.size)
         restart.log_comparison(ctx, ctx.config.output.restart, checkpoint)
-        step, arrays = checkpoint.head.step, checkpoint.arrays
+        step, before, arrays = checkpoint.head.step, checkpoint.head.chain, checkpoint.arrays
     if not shapes.axes:
         feedback.restore(trainer, shapes.rows, arrays)
     held = {name: _shared(ctx.comm, arrays, name, *expected) for name, expected in _state(shapes).items()}
     tensors = shapes.tensors()
     trainer.take([[held[f"{prefix}{name}"] for name in tensors] for prefix in shapes.prefixes()])
-    if shapes.axes:
+    if shapes.buffered:
         trainer.take_buffers({name: held[f"{BUFFER}{name}"] for name in shapes.buffers()})
-    return ctx.comm.bcast(step)
+    step, before = ctx.comm.bcast((step, before))
+    ctx.continue_chain(step, before)
+    return step
 
 
 def _shared(
@@ -152,9 +186,9 @@ def combined(prints: Iterable[bytes]) -> str:
     return hashlib.blake2b(b"".join(prints), digest_size=16).hexdigest()
 
 
-def fingerprints(weights: Sequence[np.ndarray]) -> list[bytes]:
+def fingerprints(weights: Sequence[np.ndarray], hashed: str = "xxh3") -> list[bytes]:
     """Of each tensor."""
-    return [fingerprint(array) for array in weights]
+    return [fingerprint(array, hashed) for array in weights]
 
 
 def _state(shapes: Shapes) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -177,12 +211,17 @@ def _check(head: Head, shapes: Shapes, arrays: dict[str, np.ndarray], where: str
     """Any finite numbers are a state."""
 
 
-def _prints(shapes: Shapes, arrays: dict[str, np.ndarray]) -> dict[str, list[bytes]]:
-    return {"weights": fingerprints([arrays[f"{WEIGHTS}{name}"] for name in shapes.tensors()])}
+def _prints(shapes: Shapes, arrays: dict[str, np.ndarray], hashed: str = "xxh3") -> dict[str, list[bytes]]:
+    prints = {"weights": fingerprints([arrays[f"{WEIGHTS}{name}"] for name in shapes.tensors()], hashed)}
+    if shapes.name == "dlrm":
+        for table in dlrm_problem.tables(shapes.data, shapes.embeddings()):
+            parts = np.split(arrays[f"{BUFFER}{table.name}"], table.starts[1:-1])
+            prints[f"{TABLE}{table.name}"] = fingerprints(parts, hashed)
+    return prints
 
 
 def _fingerprint(shapes: Shapes, arrays: dict[str, np.ndarray]) -> str:
-    return combined(_prints(shapes, arrays)["weights"])
+    return combined(digest for of_name in _prints(shapes, arrays).values() for digest in of_name)
 
 
 KIND = Kind("training", 1, Head, Shapes, _expected, _check, _prints, _fingerprint)

@@ -6,10 +6,11 @@ from miniapps.checkpoints.options import Output
 from miniapps.runner.config import HUGE, INT32, SEEDS, option, section
 
 IMAGES = ("fashion", "mnist5000", "digits", "blobs")
-DATA = (*IMAGES, "cora", "text")
+RATED = ("ml-100k", "zipf")  # samples with bags of rows, for dlrm
+DATA = (*IMAGES, "cora", "text", *RATED)
 NETWORKS = ("mlp", "cnn")  # of images
 PARTITIONED = ("gpt", "bert", "unet", "moe")  # by `miniapps.partition` alone
-MODELS = (*NETWORKS, "graphsage", *PARTITIONED)
+MODELS = (*NETWORKS, "graphsage", "dlrm", *PARTITIONED)
 AGGREGATIONS = ("sorted", "fixed-point", "exact", "atomic", "emulated")
 POLICIES = ("fixed", "fastest", "lgreco", "adaprec", "adaprec-poster")
 SAMPLES = 2**20  # of a batch, at most
@@ -49,7 +50,8 @@ class Learned(Images):
     name: str = option(
         "fashion",
         help=f"{_OF_IMAGES}; or a graph: cora (2,708 papers, 140 to learn from, 1,000 to test), for --model graphsage; "
-        "or text: the help topics that Python brings, byte by byte, for gpt and bert",
+        "or text: the help topics that Python brings, byte by byte, for gpt and bert; or, for dlrm, ml-100k (80,000 + "
+        "20,000 ratings of films, of the package recbole), or zipf, drawn at random, which needs no files",
         choices=DATA,
         flag="--data",
         effect="source",
@@ -81,7 +83,8 @@ class Model(Layers):
 
     name: str = option(
         "mlp",
-        help=f"{_OF_LAYERS}; graphsage: two layers that add up what neighbours in a graph have; over a mesh "
+        help=f"{_OF_LAYERS}; graphsage: two layers that add up what neighbours in a graph have; dlrm: "
+        "tables of embeddings between two perceptrons; over a mesh "
         "(--mesh): mlp, gpt and bert (transformers), unet (convolutions down and up again), moe (a mixture of experts)",
         choices=MODELS,
         flag="--model",
@@ -108,7 +111,7 @@ class Model(Layers):
     aggregate: str = option(
         "sorted",
         help="graphsage: the order in which neighbours are added up, and gradients on their way back; emulated: an "
-        "order of arrival drawn from seeds.order",
+        "order of arrival drawn from seeds.order; dlrm: the same of the rows in a bag (sorted, fixed-point, exact)",
         choices=AGGREGATIONS,
         role="method",
         flag="--aggregate",
@@ -356,6 +359,57 @@ class Evaluation:
 
 
 @dataclass
+class Embeddings:
+    """Tables of embeddings of dlrm, and what --data zipf draws for them."""
+
+    rows: int = option(
+        1_000_000, help="zipf: rows of a table", minimum=1, maximum=2**30, flag="--rows", effect="size"
+    )
+    tables: int = option(8, help="zipf: tables", minimum=1, maximum=1024, flag="--tables", effect="size")
+    zipf: float = option(
+        1.05,
+        help="zipf: the row of rank k is drawn with probability proportional to k^-zipf; 0: all alike",
+        minimum=0.0,
+        maximum=10.0,
+        flag="--zipf",
+    )
+    pooling: int = option(
+        8, help="zipf: rows in a bag", minimum=0, maximum=1024, flag="--pooling", effect="size"
+    )
+    features: int = option(13, help="zipf: dense features of a sample", minimum=1, maximum=1024)
+    columns: int = option(16, help="columns of the tables", minimum=1, maximum=4096, effect="size")
+    blocks: int = option(
+        16, help="blocks of rows of a table, which have fingerprints and owners", minimum=1, maximum=2**16
+    )
+    rate_ratio: float = option(
+        1.0, help="learning rate of tables, over that of the perceptrons", minimum=0.0, maximum=HUGE
+    )
+    sharding: str = option(
+        "table",
+        help="which rank holds what of a table, one name for all tables or one for each with commas between: "
+        "replicated; table (one rank, table:rank=N names it); column; row; row-pooled (sums of parts of bags travel); "
+        "auto: that of --choice",
+        role="method",
+        effect="ownership",
+        flag="--sharding",
+    )
+    choice: str = option(
+        "",
+        help="file of python -m analysis sharding --out, which says what --sharding auto is",
+        role="control",
+        flag="--choice",
+    )
+    fingerprints: int = option(
+        10,
+        help="steps between fingerprints of tables; 0: before the first and after the last step only",
+        role="control",
+        records=("fingerprints:table.*",),
+        minimum=0,
+        maximum=INT32,
+    )
+
+
+@dataclass
 class TrainingConfig:
     """All options of `python -m miniapps.training` beside the common ones."""
 
@@ -363,6 +417,7 @@ class TrainingConfig:
     model: Model = section(Model)
     training: Training = section(Training)
     mesh: Mesh = section(Mesh)
+    embeddings: Embeddings = section(Embeddings)
     seeds: Seeds = section(Seeds)
     evaluation: Evaluation = section(Evaluation)
     output: Output = section(Output)

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -68,8 +69,9 @@ class Source:
     inside: str
     package: str
     get: str
-    read: Callable[[dict[str, bytes]], Data]
+    read: Callable[[dict[str, bytes]], Any]  # of most sets to Data
     gzipped: bool = True
+    instead: str = "--data blobs --model mlp"  # which needs no files
 
 
 def held_out(name: str) -> np.ndarray:
@@ -86,14 +88,17 @@ def load(name: str, directory: str, seed: int, features: str = "raw") -> Data:
     if name == "blobs":
         return blobs(seed)
     source = SOURCES[name]
-    folder = _folder(name, source, directory)
-    data = source.read(
-        {file: _verified(folder / file, digest, source) for file, digest in source.files.items()}
-    )
+    data = source.read(contents(name, source, directory))
     if data.graph is None or features == "raw":
         return data
     rows = data.graph.features
     return replace(data, graph=replace(data.graph, features=rows / np.maximum(rows.sum(1, keepdims=True), 1)))
+
+
+def contents(name: str, source: Source, directory: str) -> dict[str, bytes]:
+    """What the files of the data set `name` hold, by their names; raises as `load` does."""
+    folder = _folder(name, source, directory)
+    return {file: _verified(folder / file, digest, source) for file, digest in source.files.items()}
 
 
 def blobs(seed: int) -> Data:
@@ -108,13 +113,19 @@ def blobs(seed: int) -> Data:
 
 def share(comm, data: Data | None) -> Data:
     """Rank 0's data on every rank. Collective."""
-    kinds = None if data is None else [(each.dtype.str, each.shape) for each in _arrays(data)]
-    kinds, largest = comm.bcast((kinds, data and data.largest))
-    arrays = [np.empty(shape, dtype) for dtype, shape in kinds] if data is None else _arrays(data)
-    for array in arrays:
-        comm.Bcast(array)
+    arrays = share_arrays(comm, None if data is None else _arrays(data))
+    largest = comm.bcast(data and data.largest)
     images, labels, test_images, test_labels, *graph = arrays
     return Data(images, labels, test_images, test_labels, largest, Graph(*graph) if graph else None)
+
+
+def share_arrays(comm, arrays: list[np.ndarray] | None) -> list[np.ndarray]:
+    """Rank 0's contiguous arrays on every rank, None on others. Collective."""
+    kinds = comm.bcast(None if arrays is None else [(each.dtype.str, each.shape) for each in arrays])
+    shared = [np.empty(shape, dtype) for dtype, shape in kinds] if arrays is None else arrays
+    for array in shared:
+        comm.Bcast(array)
+    return shared
 
 
 def _arrays(data: Data) -> list[np.ndarray]:
@@ -144,7 +155,7 @@ def _folder(name: str, source: Source, directory: str) -> Path:
     where = f"--data-dir {printable(directory)}" if directory else f"--data {name}"
     looked = " or ".join(printable(str(place)) for place in places) or f"the package {source.package}"
     raise UsageError(
-        f"{where}: no {first} in {looked}; {source.get}; or choose --data blobs --model mlp, which needs no files"
+        f"{where}: no {first} in {looked}; {source.get}; or choose {source.instead}, which needs no files"
     )
 
 

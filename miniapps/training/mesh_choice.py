@@ -8,7 +8,7 @@ from kernels.guarantees import ChoiceError, known
 from miniapps.errors import UsageError
 from miniapps.partition import models
 from miniapps.partition.axes import AxisError
-from miniapps.partition.mesh import Mesh, carriers_of, parse
+from miniapps.partition.mesh import Mesh, carriers_of, parse, require_blocks
 from miniapps.partition.recipes import chosen
 from miniapps.system.resources import Need
 from miniapps.training.config import IMAGES
@@ -74,6 +74,7 @@ def validate(config, options, size: int) -> None:
         raise UsageError(
             "--replay: over a mesh nothing is decided from a clock or an order of arrival; leave it out"
         )
+    # Before there is a deck, which says it in its own words.
     if name in TEXT and config.model.hidden % config.model.heads:
         raise UsageError(
             f"model.hidden = {config.model.hidden} is no multiple of model.heads = {config.model.heads}; choose one"
@@ -84,17 +85,9 @@ def validate(config, options, size: int) -> None:
             f"training.batch = {training.batch}: {data} has {count} samples; choose a smaller batch"
         )
     try:
-        mesh = mesh_of(config, options, size)
-        axes = {axis.name: axis for axis in models.model(name).axes(deck(config))}
+        require_blocks(models.model(name).axes(deck(config)), mesh_of(config, options, size))
     except AxisError as error:
         raise ChoiceError(f"--blocks: {error}") from error
-    for axis, carrier in mesh.carriers:
-        if mesh.extent(carrier) > axes[axis].blocks:
-            raise UsageError(
-                f"--mesh {carrier}={mesh.extent(carrier)}: axis {axis} has {axes[axis].blocks} blocks, so that at most "
-                f"{axes[axis].blocks} ranks have work; choose a smaller {carrier}, or more blocks (--blocks {axis}=N, "
-                "for batch a smaller training.micro)"
-            )
 
 
 def memory(config, size: int) -> Need:

@@ -9,7 +9,7 @@ import numpy as np
 from kernels.guarantees import known
 from miniapps.errors import UsageError
 from miniapps.partition import models
-from miniapps.partition.mesh import pairs
+from miniapps.partition.mesh import number, pairs
 from miniapps.training import text
 from miniapps.training.batches import Batches
 from miniapps.training.data import COUNTS, EDGE
@@ -37,7 +37,8 @@ def deck(config):
     known_sizes = dict(
         samples=batch, batch=batch // micro, width=options.hidden, heads=options.heads, layers=options.layers,
         tokens=options.tokens, vocabulary=text.VOCABULARY, feedforward=4 * options.hidden, classes=CLASSES,
-        experts=options.experts, hidden=8, ff=8, stored=8,
+        experts=options.experts, hidden=min(8, options.hidden), ff=min(8, 4 * options.hidden),
+        stored=min(8, options.hidden),
     )  # fmt: skip
     if config.model.name not in TEXT:
         edge = EDGE[config.data.name]
@@ -58,13 +59,12 @@ def deck(config):
     given = pairs(config.mesh.blocks, "--blocks", "batch=8,heads=4")
     for axis, count in given.items():
         known("axis", axis, there)
-        if axis not in names or not count.isdigit() or int(count) < 1:
-            raise UsageError(
-                f"--blocks {axis}={count}: {axis} cannot be cut so; give a whole number, at least 1"
-            )
         if axis in ("heads", "experts"):
             raise UsageError(f"--blocks {axis}={count}: each of the {axis} is a block; choose model.{axis}")
-    return replace(found, **{axis: int(count) for axis, count in given.items()})
+    found = replace(found, **{axis: number(n, f"--blocks {axis}={n}") for axis, n in given.items()})
+    if reason := model.refused(found):
+        raise UsageError(f"model.{reason}")
+    return found
 
 
 class Inputs:

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from itertools import product
-from math import isfinite
+from math import isfinite, nan
+from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
+from mpi4py import MPI
 
 from kernels.allreduce.execution.reducer import require_same_bits
 from miniapps.partition import models
 from miniapps.partition.axes import axes_of
 from miniapps.partition.export import export
+from miniapps.partition.flops import core_rate, model_flops
 from miniapps.partition.learn import Learner
 from miniapps.partition.mesh import require_fits
 from miniapps.partition.recipes import plan_of
 from miniapps.partition.run import Program
+from miniapps.partition.stages import stages_of
 from miniapps.partition.steps import Plan, Value
-from miniapps.trace import fingerprint
-from miniapps.trace.records import INPUT, NODE
-from miniapps.trace.schema import COMPUTE, FILE, OTHER
+from miniapps.trace.records import INPUT, NODE, STAGES
+from miniapps.trace.schema import COMPUTE, CORE_RATE, FILE, MODEL_FLOPS, OTHER, UTILISATION
 from miniapps.training import data, text
 from miniapps.training.checkpoint import combined, fingerprints
 from miniapps.training.mesh_choice import mesh_of, names
@@ -29,6 +33,7 @@ from miniapps.training.nonfinite import NotFinite
 from miniapps.training.optimiser import optimiser, rate_at
 
 WEIGHTS = "weights."  # fingerprints of a parameter, by block
+STAGED = 256  # ranks, up to which the stages of the plan are recorded: counting what travels takes a while for more
 TESTED = 4  # batches of an evaluation, at most
 
 
@@ -45,7 +50,7 @@ class MeshTrainer:
         self.name = {name: self.tracer.name(name, kind) for name, kind in kinds.items()}
         self.data = data.share(ctx.comm, loaded(config) if ctx.rank == 0 else None)
         self.inputs = Inputs(config, self.data)
-        self.plan, whole = ctx.comm.bcast(self._problem() if ctx.rank == 0 else None)
+        self.plan, whole, self.flops = ctx.comm.bcast(self._problem() if ctx.rank == 0 else None)
         self.mesh = mesh_of(config, ctx.options, ctx.size)
         require_fits(self.plan, self.mesh)
         self.program = Program(
@@ -61,10 +66,16 @@ class MeshTrainer:
         )
         self.learner = Learner(self.program, whole, lambda weights: optimiser(config.training, weights))
         self.loss = self.test_loss = self.accuracy = float("nan")
+        self.rate = ctx.comm.allreduce(core_rate(), MPI.MAX)
+        self.utilisation: list[float] = []
         if ctx.rank == 0:
+            self.tracer.usage(MODEL_FLOPS, 0, self.flops)
+            self.tracer.usage(CORE_RATE, 0, self.rate)
             for name in ("images", "labels"):
-                self.tracer.fingerprint(f"{INPUT}{name}", 0, fingerprint(getattr(self.data, name)))
+                self.tracer.fingerprint(f"{INPUT}{name}", 0, self.tracer.digest(getattr(self.data, name)))
             self.tracer.fingerprint(f"{INPUT}plan", 0, bytes.fromhex(self.plan.hash)[:16])
+            if ctx.size <= STAGED:
+                self.tracer.choice(STAGES, -1, stages_of(self.plan, self.mesh).encode(), nan)
 
     def peek(self, block: int):
         """Faults strike the parts of parameters, by the number of the parameter."""
@@ -76,6 +87,7 @@ class MeshTrainer:
         tracer, training = self.tracer, self.config.training
         begin = tracer.clock()
         self.trace_weights()
+        computed = time.perf_counter()
         self.learner.give(self.inputs.at(step))
         self.learner.steps = step - 1
         self.learner.rate = rate_at(step, training.steps, training.rate, training.optimiser)
@@ -84,6 +96,7 @@ class MeshTrainer:
         start = tracer.clock()
         self.learner.update()
         tracer.event(self.name["update"], start)
+        self._used(time.perf_counter() - computed)
         tracer.event(self.name["step"], begin)
 
     def evaluate(self, step: int) -> None:
@@ -111,7 +124,10 @@ class MeshTrainer:
 
     def figures(self) -> dict[str, tuple[float, str]]:
         """What a run reports."""
-        return {"loss": (self.loss, ""), "test_loss": (self.test_loss, "")}
+        found = {"loss": (self.loss, ""), "test_loss": (self.test_loss, "")}
+        if self.utilisation:
+            found[UTILISATION] = (100 * median(self.utilisation), "%")
+        return found
 
     def record_outputs(self, step: int) -> None:
         """There are none beside the loss."""
@@ -165,8 +181,8 @@ class MeshTrainer:
     def _parts(self) -> list[torch.Tensor]:
         return [self.learner.values[k] for k in self.learner.learned]
 
-    def _problem(self) -> tuple[Plan, dict[tuple[str, str], torch.Tensor]]:
-        """The plan, and parameters, buffers and inputs, whole."""
+    def _problem(self) -> tuple[Plan, dict[tuple[str, str], torch.Tensor], int]:
+        """The plan; parameters, buffers and inputs, whole; the model FLOPs of a step."""
         config, model = self.config, models.model(self.config.model.name)
         sizes, inputs = deck(config), self.inputs.at(1)
         before = torch.get_rng_state()
@@ -177,7 +193,8 @@ class MeshTrainer:
         plan = plan_of(model, sizes, graph, names(config), config.mesh.fuse)
         whole = {("parameter", key): x.detach().clone() for key, x in network.named_parameters()}
         whole |= {("buffer", key): x.clone() for key, x in network.named_buffers()}
-        return plan, whole | {("input", str(k)): x for k, x in enumerate(inputs)}
+        whole |= {("input", str(k)): x for k, x in enumerate(inputs)}
+        return plan, whole, model_flops(graph)
 
     def _settle(self, loss: float) -> None:
         self.loss = loss
@@ -191,6 +208,14 @@ class MeshTrainer:
             self.tracer.value("loss", loss)
 
     # ---- what the trace is told
+
+    def _used(self, seconds: float) -> None:
+        """Record the utilisation of a step that took so long on this rank, without the recording of weights. A rank
+        waits for the others in every all-reduce, so that over several steps the time of one is that of all."""
+        cores = self.ctx.size * self.ctx.options.threads
+        self.utilisation.append(self.flops / (seconds * cores * self.rate))
+        if self.ctx.rank == 0:
+            self.tracer.usage(UTILISATION, self.tracer.step, self.utilisation[-1])
 
     def _timed(self, region: str, kind: str, function, nbytes: int):
         """`function` that leaves an event in the trace."""
@@ -214,7 +239,9 @@ class MeshTrainer:
             comm=comm,
             blocks=blocks,
             by=(reduction.ordering, reduction.accumulation),
+            collective=reduction.collective,
             operation=reduction.operation,
+            bounds=reduction.bounds,
             watched=False,
         )
 
@@ -230,7 +257,7 @@ class MeshTrainer:
         value = self.plan.values[name]
         if is_first(value, self.program):
             for block, array in zip(*blocks_of(value, self.program, part), strict=True):
-                self.tracer.fingerprint(record, block, fingerprint(np.ascontiguousarray(array)))
+                self.tracer.fingerprint(record, block, self.tracer.digest(np.ascontiguousarray(array)))
 
 
 def loaded(config) -> data.Data:

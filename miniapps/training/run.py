@@ -3,6 +3,7 @@
 import time
 from math import inf, isfinite
 
+from miniapps.checkpoints.rounding import rounded
 from miniapps.runner.outcome import Check, Outcome
 from miniapps.runner.shares import Shares
 from miniapps.training.checkpoint import load_checkpoint, save_checkpoint
@@ -30,20 +31,22 @@ def run(ctx) -> Outcome:
                 raise
         if shares:
             shares.observe()
-        if config.output.checkpoint_every and step % config.output.checkpoint_every == 0:
-            start = ctx.tracer.clock()
-            save_checkpoint(ctx, step, trainer)
-            ctx.tracer.event(trainer.name["checkpoint"], start)
-            counts = shares.decide() if shares and going.position < last else None
-            if counts:
-                trainer.deal(counts)
-        if every and step % every == 0 and going.position < last:
+        if every and step % every == 0 and going.position < config.training.steps:
             start = time.perf_counter()
             trainer.evaluate(going.position)
             took = time.perf_counter() - start
             evaluated += took
             going.exclude(took)
             reached = min(reached, _reached(trainer, begin))
+        if config.output.checkpoint_every and step % config.output.checkpoint_every == 0:
+            start = ctx.tracer.clock()
+            if bits := config.output.checkpoint_bits:
+                trainer.take([[rounded(x, bits) for x in kept] for kept in trainer.state()])
+            save_checkpoint(ctx, step, trainer)  # after all that the step records: its head is over it
+            ctx.tracer.event(trainer.name["checkpoint"], start)
+            counts = shares.decide() if shares and going.position < last else None
+            if counts:
+                trainer.deal(counts)
     wall = time.perf_counter() - begin - evaluated
     ctx.end_steps(step + 1)
     trainer.trace_weights()
@@ -63,11 +66,15 @@ def run(ctx) -> Outcome:
 
 
 def made(ctx):
-    """The trainer of a run: over a mesh, or of micro-batches, data-parallel. Collective."""
+    """The trainer of a run: over a mesh, with tables over all ranks, or of micro-batches, data-parallel. Collective."""
     if ctx.config.meshed:
         from miniapps.training.mesh_trainer import MeshTrainer
 
         return MeshTrainer(ctx)
+    if ctx.config.model.name == "dlrm":
+        from miniapps.training.dlrm_trainer import DlrmTrainer
+
+        return DlrmTrainer(ctx)
     from miniapps.training.trainer import Trainer
 
     return Trainer(ctx)

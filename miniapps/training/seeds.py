@@ -2,7 +2,7 @@
 
 import numpy as np
 
-INIT, ORDER, DROPOUT, BLOBS, ARRIVAL, REQUESTS, NEIGHBOURS, ANSWERS, MASK, NOISE = range(10)
+INIT, ORDER, DROPOUT, BLOBS, ARRIVAL, REQUESTS, NEIGHBOURS, ANSWERS, MASK, NOISE, CLICKS, TABLES = range(12)
 
 
 def generator(seed: int, purpose: int, first: int = 0, second: int = 0) -> np.random.Generator:

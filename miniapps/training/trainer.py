@@ -12,7 +12,6 @@ from kernels.allreduce.execution.reducer import require_same_bits
 from kernels.wires import quality
 from miniapps.layout.owners import contiguous_owner, owner_of, shuffled
 from miniapps.runner import duplicates
-from miniapps.trace import fingerprint
 from miniapps.trace.records import INPUT
 from miniapps.trace.schema import COMPUTE, FILE, OTHER
 from miniapps.training import data
@@ -220,7 +219,7 @@ class Trainer:
         outputs = self.network.outputs(nodes)
         predictions = outputs.argmax(1)
         for name, array in (("outputs", outputs), ("predictions", predictions)):
-            tracer.fingerprint(name, 0, fingerprint(array))
+            tracer.fingerprint(name, 0, tracer.digest(array))
         tracer.values("predictions", nodes, predictions)
         count = outputs.size if self.config.evaluation.outputs == "all" else SAMPLED
         tracer.values("outputs", *sampled(outputs.reshape(-1), count))
@@ -264,8 +263,8 @@ class Trainer:
         """Record the weights that enter the current step, or, after the last, the final ones."""
         start = self.tracer.clock()
         if self.ctx.rank == 0:
-            for tensor, digest in enumerate(fingerprints(self.weights)):
-                self.tracer.fingerprint("weights", tensor, digest)
+            for tensor, array in enumerate(self.weights):
+                self.tracer.fingerprint("weights", tensor, self.tracer.digest(array))
         self.tracer.event(self.name["record"], start)
 
     # ---- parts of a step
@@ -390,7 +389,9 @@ class Trainer:
     def _record_data(self) -> None:
         if self.ctx.rank == 0:
             for name in ("images", "labels"):
-                self.tracer.fingerprint(f"{INPUT}{name}", 0, fingerprint(getattr(self.data, name)))
+                self.tracer.fingerprint(f"{INPUT}{name}", 0, self.tracer.digest(getattr(self.data, name)))
             if self.data.graph is not None:
                 for name in ("features", "starts", "neighbours"):
-                    self.tracer.fingerprint(f"{INPUT}{name}", 0, fingerprint(getattr(self.data.graph, name)))
+                    self.tracer.fingerprint(
+                        f"{INPUT}{name}", 0, self.tracer.digest(getattr(self.data.graph, name))
+                    )

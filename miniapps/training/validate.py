@@ -8,8 +8,9 @@ from kernels.guarantees import ChoiceError
 from miniapps.checkpoints.options import require_movable
 from miniapps.errors import UsageError
 from miniapps.system.resources import Need
-from miniapps.training import choosing
+from miniapps.training import choosing, dlrm_problem
 from miniapps.training.checkpoint import check_restart
+from miniapps.training.config import RATED
 from miniapps.training.data import COUNTS, EDGE, GRAPHS, held_out, load
 from miniapps.training.models import network
 
@@ -32,8 +33,9 @@ def validate(config, options, size: int) -> None:
         raise UsageError("training needs torch, which is not installed; pip install torch")
     if options.device != "cpu":
         raise UsageError(f"--device {options.device}: training computes on the CPU; choose --device cpu")
-    if not config.meshed:
-        _require_graph(config, options)
+    tables = config.model.name == "dlrm" and not config.meshed
+    if not config.meshed and not tables:
+        _require_images_or_graph(config, options)
     if training.batch % training.micro:
         raise UsageError(
             f"training.batch = {training.batch} images cannot be cut into micro-batches of {training.micro}; choose a "
@@ -47,22 +49,32 @@ def validate(config, options, size: int) -> None:
     if config.meshed:
         _over_mesh(config, options, size)
         return
+    if tables:
+        _require_blocks(training, size)
+        dlrm_problem.validate(config, options, size)
+        if config.output.restart:
+            check_restart(config, options, size)
+        return
     images = COUNTS[name][0] - training.tries * int(held_out(name).sum())
     if training.batch > images:
         raise UsageError(
             f"training.batch = {training.batch}: {name} has {images} images; choose a smaller batch"
         )
-    if size > training.blocks:
-        raise UsageError(
-            f"{size} ranks for {training.blocks} micro-batches of {training.micro} images: every rank needs at least "
-            f"one; start at most {training.blocks} ranks, or choose a smaller training.micro or a larger --batch"
-        )
+    _require_blocks(training, size)
     if config.output.shares == "auto":
         _movable(config, options)
     choosing.validate(config, options, list(_shapes(config).values()))
     load(name, config.data.dir, config.seeds.data, config.data.features)
     if config.output.restart:
         check_restart(config, options, size)
+
+
+def _require_blocks(training, size: int) -> None:
+    if size > training.blocks:
+        raise UsageError(
+            f"{size} ranks for {training.blocks} micro-batches of {training.micro} images: every rank needs at least "
+            f"one; start at most {training.blocks} ranks, or choose a smaller training.micro or a larger --batch"
+        )
 
 
 def _movable(config, options) -> None:
@@ -91,9 +103,13 @@ def _over_mesh(config, options, size: int) -> None:
         check_restart(config, options, size)
 
 
-def _require_graph(config, options) -> None:
+def _require_images_or_graph(config, options) -> None:
     """A graph goes with the network of graphs, and an aggregation with the guarantee."""
     name, model = config.data.name, config.model
+    if name in RATED:
+        raise UsageError(
+            f"--model {model.name} cannot learn --data {name}, which is for dlrm; choose --model dlrm"
+        )
     if (name in GRAPHS) != (model.name == "graphsage"):
         raise UsageError(
             f"--model {model.name} cannot learn --data {name}: graphsage goes with {', '.join(GRAPHS)}, the other "
@@ -129,6 +145,8 @@ def memory(config, options, size: int) -> Need:
         from miniapps.training import mesh_choice
 
         return mesh_choice.memory(config, size)
+    if config.model.name == "dlrm":
+        return dlrm_problem.memory(config, options, size)
     training, model, edge = config.training, config.model, EDGE[config.data.name]
     parameters = sum(map(prod, _shapes(config).values()))
     most = -(-training.blocks // size)

@@ -4,8 +4,11 @@ import numpy as np
 
 from tests.analysis.export_runs import solver_run
 from tests.analysis.inference_runs import write_answers
+from tests.analysis.mesh_runs import write_mesh
 from tests.analysis.nodes_runs import write_over_nodes
 from tests.analysis.operations_runs import case, refused, statement, write_audit
+from tests.analysis.predict_runs import write_study
+from tests.analysis.sharding_runs import timed, write_asked
 from tests.analysis.solves_runs import FALLING, solve, studied, write_solves
 from tests.analysis.sums_runs import write_sums
 from tests.analysis.synthetic import flip_bit, write_run, write_timed
@@ -67,11 +70,15 @@ def write_all(root):
         write_solves(root / f"solves/r{k}", [solve(FALLING[: len(FALLING) - short])] * 2, size=1 + k)
     write_solves(root / "solves/study", [studied(limit=40)], guarantee="exact", ordering="exact")
     study_of(root / "training")
+    write_mesh(root / "training" / "mesh", [0.4, 0.5])
     cases = [case("take", "backward", runs=3, threads=1), case("dot", address=2), refused("svd")]
     write_answers(root / "answers", [1, 2], [1.0, 2.0])
     write_audit(root / "audits/a", cases, [statement("take"), statement("dot")])
     write_audit(root / "audits/b", cases[:1], torch="2.14.0")
     solver_run(root / "exported")
+    write_asked(root / "asked")
+    timed(root / "times.json")
+    write_study(root / "predicted")
     write_over_nodes(root / "nodes", ["n1", "n1", "n2"])
     for ordering, element in (("arrival", 0.0), ("ring", 1.0)):
         write_run(
@@ -104,6 +111,8 @@ def command_lines(root, out):
         "operations": ["operations", root / "audits"],
         "inference": ["inference", root / "answers"],
         "scaling": ["scaling", root / "scaled"],
+        "sharding": ["sharding", root / "asked", "--times", root / "times.json"],
+        "score": ["score", root / "predicted/ledger.jsonl", root / "predicted"],
         "nodes": ["nodes", root / "nodes"],
         "lint": ["lint", root / "pair"],
         "show": ["show", root / "pair"],

@@ -116,10 +116,17 @@ def test_its_cpu_time_is_recorded_by_step_and_makes_no_difference(launch, tmp_pa
     for name, used in (("a", 0.25), ("b", 0.5)):
         clock = itertools.count(1.0, used)
         monkeypatch.setattr(context.time, "process_time", lambda clock=clock: next(clock))
+        threads = itertools.count(1.0, used / 2)
+        monkeypatch.setattr(context.time, "thread_time", lambda clock=threads: next(clock))
         launch(name)
     frames = load([tmp_path])
     usage = frames.usage[["run", "rank", "step", "name", "value"]].astype({"run": str, "name": str})
-    rows = [(run, 0, step, "cpu_time", used) for run, used in (("a", 0.25), ("b", 0.5)) for step in range(3)]
+    rows = [
+        (run, 0, step, name, used * share)
+        for run, used in (("a", 0.25), ("b", 0.5))
+        for step in range(3)
+        for name, share in (("cpu_time", 1.0), ("cpu", 0.5))  # of the process, of its first thread
+    ]
     assert usage.to_records(index=False).tolist() == rows
     divergence = compare(frames, ("a", 0), ("b", 0))
     assert divergence.equal and (divergence.only_a, divergence.only_b) == (0, 0)

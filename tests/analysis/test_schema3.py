@@ -135,6 +135,19 @@ def test_its_options_say_what_todays_applications_state():
         stated = config.stated(known)
         if "output.restart" in stated:  # `cg_iterations` was a running total, which a restart began anew
             stated["output.restart"] |= {"records": ["values:cg_iterations"]}
-        for newer in ("time.until", "run.links"):
+        for newer in (
+            "time.until",
+            "solve.until",
+            "run.fingerprint",
+            "run.links",
+            "flow.ensemble",
+            "output.shares",
+            "run.duplicate",
+            "run.ledger",
+            "run.fingerprint",
+            "output.checkpoint_bits",
+            "output.rounded_every",
+            "solve.until",
+        ):
             stated.pop(newer, None)
         assert options(method, values) == stated, app.name

@@ -8,7 +8,7 @@ from analysis import comparison
 from analysis.__main__ import main
 from analysis.divergence.cause import cause
 from analysis.divergence.compare import compare
-from analysis.environment import apart, by_environment, mixed
+from analysis.environment import by_environment
 from analysis.headline import headline
 from analysis.lint.rules import lint
 from analysis.load.frames import load
@@ -19,6 +19,7 @@ from analysis.results import results
 from analysis.verdict import BROKEN, HOLDS, MEANING, OUTSIDE, SAME, UNTESTED, clause, judge
 from benchmarks.apps import settings
 from kernels.guarantees import LEVELS, SCOPE, WHY
+from miniapps.system.scope import apart, mixed
 from miniapps.trace import Tracer
 from tests.analysis.synthetic import attributes, flip_bit, write_run
 

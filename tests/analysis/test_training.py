@@ -440,7 +440,7 @@ def test_the_command_prints_and_writes_every_table(root, tmp_path, results, caps
     assert main(["training", str(root), "--csv", str(tmp_path / "csv")]) == 0
     printed = capsys.readouterr().out
     assert "Prices of wires" in printed and "Claims of the poster" in printed
-    assert {path.stem for path in (tmp_path / "csv").iterdir()} == set(exported(results))
+    assert {path.stem for path in (tmp_path / "csv").iterdir()} == {*exported(results), "utilisation"}
     read = pd.read_csv(tmp_path / "csv/comparisons.csv")
     assert read["difference"].tolist() == results.comparisons["difference"].tolist()
 

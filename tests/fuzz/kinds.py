@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tests.fuzz import kinds_inputs, kinds_runs, kinds_self
+from tests.fuzz import kinds_inputs, kinds_ledger, kinds_runs, kinds_self
 from tests.fuzz.base import Base
 
 
@@ -28,5 +28,6 @@ KINDS = {
     "campaign": Kind(kinds_inputs.campaign, 1),
     "deck": Kind(kinds_inputs.deck, 1),
     "matrix": Kind(kinds_inputs.matrix, 1),
+    "ledger": Kind(kinds_ledger.ledger, 1),
     "self": Kind(kinds_self.broken, 0),
 }

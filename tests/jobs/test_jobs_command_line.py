@@ -200,7 +200,7 @@ def test_a_plan_for_programs_holds_what_the_text_says(tmp_path, capsys):
     }
     assert task == {
         **{"app": "reductions", "ranks": 2, "seed": 1, "allocation": 0, "threads": 1, "nodes": 1},
-        **{"repeats": 1, "retries": 1, "limit_s": 60, "took_s": None, "state": "left"},
+        **{"repeats": 1, "retries": 1, "limit_s": 60, "took_s": None, "predicted": None, "state": "left"},
     }
     assert not (tmp_path / "out").exists()
 

@@ -1,16 +1,22 @@
 """Tasks are the product of what a campaign names, in a seeded order, and their cost is known before."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import jobs
+from jobs import applications
+from jobs.as_json import plan_document
 from jobs.campaign import CampaignError, read
 from jobs.plan import START_SECONDS, plan, report_job
 from jobs.plan import job as job_of
+from jobs.predicted import predictions
 from jobs.sites import site
 from jobs.state import survey
 from jobs.tables import plan_text
+from miniapps.received import Refused
+from tests.analysis.predict_runs import predicted, write_ledger
 from tests.jobs.campaigns import SMALL, write
 
 MANY = SMALL.replace("ranks = [2]", "ranks = [1, 2, 4]\nseeds = [1, 2]\nallocations = 3")
@@ -136,3 +142,37 @@ def test_a_job_names_the_file_of_its_site_so_that_it_is_found_from_anywhere(tmp_
 def test_the_examples_are_campaigns(path):
     where = site("generic-slurm") if "generic-slurm" in path.read_text() else None
     plan(read(path), where).require_budget()
+
+
+def test_a_plan_shows_what_was_predicted_and_where_that_stands(tmp_path):
+    workload = of(tmp_path, SMALL.replace("guarantee", "seeds = [1, 2]\nguarantee"))
+    standings = survey(workload.campaign.out, workload.tasks)
+    task = next(
+        task for task in workload.tasks if task.seed == 2 and dict(task.options)["run.guarantee"] == "none"
+    )
+    app, problem, method, ranks = applications.target(task.app, task.arguments, task.ranks)
+    prediction = predicted(50, ranks, app=app, problem=problem, method=method)
+    ledger = write_ledger(
+        tmp_path / "ledger.jsonl", predicted(7), prediction, replace(prediction, clock="cpu")
+    )
+    known = predictions(workload, ledger)
+    text = plan_text(workload, standings, predicted=known)
+    assert "50 ms (46 to 54), 1 of 2 tasks" in text
+    assert f"of 1 of 4 tasks; from the ledger {ledger} of 3 rows, the last " in text and "by test 1" in text
+    told = {each["id"]: each["predicted"] for each in plan_document(workload, standings, known)["tasks"]}
+    assert [name for name, each in told.items() if each] == [task.id]
+    assert told[task.id]["source"] == f"{ledger}, line 2" and told[task.id]["median_s"] == 0.05
+    (tmp_path / "one.json").write_text(prediction.to_json())
+    assert predictions(workload, tmp_path / "one.json").of([task]) == "50 ms (46 to 54)"
+    (tmp_path / "one.json").write_text(replace(prediction, clock="cpu").to_json())
+    assert predictions(workload, tmp_path / "one.json").of([task]) == "50 ms (46 to 54) of CPU time"
+    assert "predicted" not in plan_text(workload, standings)
+
+
+def test_predictions_that_cannot_be_read_are_named(tmp_path):
+    workload = of(tmp_path)
+    with pytest.raises(CampaignError, match=r"--predictions .*nowhere: cannot be read"):
+        predictions(workload, tmp_path / "nowhere")
+    (tmp_path / "bad.jsonl").write_text("{}\n")
+    with pytest.raises(Refused, match="line 1: "):
+        predictions(workload, tmp_path / "bad.jsonl")

@@ -14,7 +14,9 @@ from kernels.registry import check, get, variants
 from .contract import TYPES, moved, numbers, same, strided
 from .hard import rounded
 
-OPERATIONS = ("matmul", "conv", "conv_input", "conv_weight", "rowsum", "pointwise")
+OPERATIONS = (
+    "matmul", "conv", "conv_input", "conv_weight", "rowsum", "pointwise", "attention", "attention_backward",
+)  # fmt: skip
 LENGTHS = [0, 1, 15, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE + 9]
 SHAPES = [(1, 1), (3, 5), (14, 32), (15, 33), (29, 2)]  # a tile, what is more or less, several
 

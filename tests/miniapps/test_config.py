@@ -8,6 +8,7 @@ from kernels.guarantees import ChoiceError
 from miniapps.errors import UsageError
 from miniapps.runner import commandline, config
 from miniapps.runner.options import Common
+from miniapps.trace.head import problem_hash
 from tests.miniapps.tiny import APP
 
 
@@ -34,7 +35,7 @@ def problem(*argv):
     """The hash of the options that define the experiment."""
     options, own = parse(*argv)
     values = config.effective(Common(options), own)
-    return config.problem_hash("tiny", config.of_role(commandline.known_options(APP), values, "problem"))
+    return problem_hash("tiny", config.of_role(commandline.known_options(APP), values, "problem"))
 
 
 def test_the_command_line_wins_over_the_environment_over_the_deck_over_the_default(tmp_path):

@@ -78,7 +78,8 @@ def test_a_run_prints_its_lines_and_writes_trace_and_result(library, tmp_path):
         assert trace.attributes["reductions"]["total"] == {
             "region": "allreduce.total", "ordering": "direct", "parameters": {}, "accumulation": "exact",
             "wire": "as is", "collective": "allreduce", "operation": "sum", "shape": [], "dtype": "float64",
-            "guarantee": "exact", "ranks": 3, "decided": "guarantee", "calls": 2 * 6,
+            "guarantee": "exact", "ranks": 3, "decided": "guarantee", "contributions": 0,
+            "calls": 2 * 6,
         }  # fmt: skip
         assert trace.attributes["options"]["run.shuffle_blocks"]["effect"] == "ownership"
         assert trace.attributes["run_id"] == outcome["run_id"]

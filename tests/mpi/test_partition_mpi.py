@@ -84,8 +84,8 @@ def test_a_model_has_one_hash_on_twenty_meshes_in_both_shapes(name):
 
 
 def test_padding_does_not_show():
-    meshes = ["d=3:batch/2", "r=4:rows/3", "d=2:batch,c=3:columns"]
-    exact, padded = (hashes("unet", meshes, ranks=6, shapes=shapes) for shapes in ("exact", "padded"))
+    meshes = ["d=3:batch/2", "r=4:rows/3", "c=3:columns/1"]
+    exact, padded = (hashes("unet", meshes, ranks=4, shapes=shapes) for shapes in ("exact", "padded"))
     assert exact == padded
 
 
@@ -99,20 +99,34 @@ def test_none_and_run_learn_the_same_but_for_rounding():
         assert len(set(hashes("unet", meshes, level, ranks=4).values())) == 2
 
 
-def test_owners_of_stored_weights_do_not_show():
-    run = on_ranks(
-        3,
-        [
-            PROGRAM,
-            "mlp",
-            "batch,stored",
-            "layout",
-            1,
-            "exact",
-            "d=1:batch",
-            "d=2:batch+stored",
-            "d=3:batch+stored/3",
-        ],
-    )
+STORED = ["d=1:batch", "d=2:batch+stored", "d=3:batch+stored/3", "d=2:batch,s=2:stored"]
+
+
+@pytest.mark.parametrize(
+    "others", [[], pytest.param([(name, "padded") for name in LIBRARIES[1:]], marks=pytest.mark.slow)]
+)
+def test_owners_of_stored_weights_do_not_show(others):
+    """Gradients are reduce-scattered over `d`, or, in the last mesh, all-reduced and cut."""
+    argv = [PROGRAM, "mlp", "batch,stored", "layout", 1]
+    found = set()
+    for library, shapes in [(LIBRARIES[0], "exact"), *others]:
+        run = on_ranks(4, [*argv, shapes, *STORED], library)
+        assert run.returncode == 0, run.stderr
+        assert "ranks differ" not in run.stderr
+        found |= {line.split()[1] for line in run.stdout.splitlines()}
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    "model, axes, meshes",
+    [
+        ("mlp", "batch,stored", ["d=3:batch+stored/3", "d=2:batch,s=2:stored", "d=4:batch"]),
+        ("unet", "rows,columns", ["r=2:rows,c=2:columns"]),  # windows of neighbouring blocks overlap
+    ],
+)
+def test_a_step_sends_what_explain_counts(model, axes, meshes):
+    run = on_ranks(4, [PROGRAM.with_name("partition_bytes.py"), model, axes, *meshes])
     assert run.returncode == 0, run.stderr
-    assert len({line.split()[1] for line in run.stdout.splitlines()}) == 1
+    lines = [line.split() for line in run.stdout.splitlines()]
+    assert [mesh for mesh, *_ in lines] == meshes
+    assert all(told == sent and int(sent) > 0 for _, told, sent in lines), run.stdout

@@ -40,7 +40,7 @@ def run(app, n, *options, out, by=on_ranks, library="mpich"):
 @pytest.mark.parametrize("app", APPS)
 def test_a_slow_rank_gives_blocks_away_and_the_bits_stay(tmp_path, app):
     alone, _ = run(app, 1, out=tmp_path / "alone")
-    slow = ["--fault", "slow@step=1,rank=1,factor=6"]
+    slow = ["--fault", "slow@step=1,rank=1,factor=15"]
     shared, choices = run(app, 2, *AUTO, *slow, out=tmp_path / "shared", by=run_mpi)
     assert shared == alone
     assert choices["step"].tolist() == [3, 6]
@@ -58,7 +58,7 @@ def test_moving_ownership_at_random_keeps_the_bits(tmp_path, library, size):
 
 
 def test_a_replay_repeats_the_shares(tmp_path):
-    arrival = ["--guarantee", "none", "--fault", "slow@step=1,rank=0,factor=6"]
+    arrival = ["--guarantee", "none", "--fault", "slow@step=1,rank=0,factor=15"]
     first, chosen = run("coupled", 2, *AUTO, *arrival, out=tmp_path / "first", by=run_mpi)
     again = ["--guarantee", "none", "--replay", str(tmp_path / "first")]
     second, repeated = run("coupled", 2, *AUTO, *again, out=tmp_path / "second")

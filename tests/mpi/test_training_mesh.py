@@ -74,6 +74,29 @@ def test_every_model_has_one_hash(tmp_path, model, recipe, mesh, one):
     assert len(found) == 1
 
 
+def test_utilisation_is_recorded_by_step(whole):
+    from analysis.training.mesh import section, sentences, tables, used
+    from miniapps.partition.flops import model_flops
+    from tests.miniapps.partition.graphs import exported
+
+    known = used(load([whole[1]]))
+    (row,) = known.runs.to_dict("records")
+    sizes = dict(
+        samples="8", tokens="16", width="16", feedforward="64", layers="1", vocabulary="256", batch="4"
+    )
+    assert row["flops"] == model_flops(exported("gpt", **sizes)[2])
+    assert 0 < row["least"] <= row["utilisation"] <= row["most"] and row["of_processor_time"] > 0
+    assert (row["steps"], row["mesh"], row["guarantee"]) == (4, "data=1", "layout")
+    assert "gpt, dp over data=1, layout: utilisation" in sentences(known)[0]
+    assert len(tables(known)) == 1
+    shown = section(known)
+    (figure,), (_, stages) = shown.figures, [table for _, table in shown.tables]
+    assert figure.title == "The plan of gpt, dp over data=1" and "blocks.0" in figure.svg
+    assert [row[1] for row in stages.rows][-1] == "loss, 21 gradients" and len(figure.data) == len(
+        stages.rows
+    )
+
+
 def test_a_checkpoint_continues_on_another_mesh(tmp_path, whole):
     checkpoint = whole[1] / "checkpoints" / "repeat-0-step-000002.h5"
     mesh = ["--recipe", "dp+tp", "--mesh", "data=2,model=2", "--restart", str(checkpoint)]

@@ -18,7 +18,7 @@ from the sums, on every rank alike, by Python's float64.
 from collections.abc import Generator
 from dataclasses import dataclass
 from math import inf, isnan, nan, sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 REASONS = ("converged", "limit", "negative curvature", "breakdown", "not finite", "stagnation")
 METHODS: dict[str, type["Method"]] = {}
@@ -30,6 +30,7 @@ class Iteration(NamedTuple):
     number: int
     residual: float  # |r| / |b| of the recurrence, 2-norm
     scalars: dict[str, float]  # of this iteration; none at the start
+    last: bool = False  # whether the solve ends with it, as far as known before the next is begun
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,7 @@ class Method:
 
     name: str
     why: str  # one line: what it is for
+    goes_on_from: tuple[str, ...] = ()  # scalars of a state, beside |b|^2; none where it cannot be continued
     symmetric = False  # asks for A = A^T, positive (and of M the same)
     reductions: float  # all-reduces per iteration
 
@@ -112,17 +114,30 @@ class Method:
         self.b, self.x, self.r = system.vector(), system.vector(), system.vector()
         self._residual = system.fuse(dict(b=self.b, r=self.r), "r = b - r", "b.b r.r")
         self.square = 0.0  # |r|^2 of the start
+        self.norm = 0.0  # |b|^2
+        self.left: tuple[float, ...] = ()  # `goes_on_from`, of the state that was yielded last
 
-    def iterate(self, b, x, tolerance: float, limit: int) -> Generator[Iteration, None, Solve]:
+    def iterate(
+        self, b, x, tolerance: float, limit: int, begun: tuple[int, dict[str, float]] | None = None
+    ) -> Generator[Iteration, None, Solve]:
         """Improve x until |r| <= tolerance |b|, at most `limit` iterations; yields every state, the start first.
 
         b, x: as `system.vector()`; x holds the start, and the solution when the generator has returned, whatever the
         reason. b = 0 (or too small to square) has the answer x = 0 in no iteration. Numbers never raise: NaN and
         infinity end the iteration. Raises ValueError for a tolerance or limit that is negative or NaN.
+
+        `begun`: (iterations that were done, what `scalars()` gave after them); `vectors()` hold then what they did, x
+        is not looked at, and the state that they left is the first that is yielded.
         """
         if not (tolerance >= 0.0 and limit >= 0):
             raise ValueError(f"{self.name}: tolerance {tolerance} and limit {limit} must be at least 0")
-        norm = self.begin(b, x)
+        if begun is not None:
+            self.b[...] = b
+            self.norm = begun[1]["norm"]
+            solve = yield from self.run(Goal(self.norm, tolerance, limit), begun)
+            x[...] = self.x
+            return solve
+        norm = self.norm = self.begin(b, x)
         if norm == 0.0:
             self.x[...] = 0.0
             self.r[...] = 0.0
@@ -149,9 +164,19 @@ class Method:
         self.system.apply(self.x, self.r)
         return self._residual()
 
-    def run(self, goal: Goal) -> Generator[Iteration, None, Solve]:
-        """Iterate from x and r until the goal says so."""
+    def run(
+        self, goal: Goal, begun: tuple[int, dict[str, float]] | None = None
+    ) -> Generator[Iteration, None, Solve]:
+        """Iterate from x and r until the goal says so, or go on from what `iterate` says has `begun`."""
         raise NotImplementedError
+
+    def vectors(self) -> dict[str, Any]:
+        """The vectors that an iteration goes on from; of a method that can be continued."""
+        return {"x": self.x, "r": self.r}
+
+    def scalars(self) -> dict[str, float]:
+        """The scalars that an iteration goes on from."""
+        return dict(zip(("norm", *self.goes_on_from), (self.norm, *self.left), strict=True))
 
     def solution(self):
         """The current iterate: a vector of the method, valid until it goes on."""

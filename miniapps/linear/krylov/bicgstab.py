@@ -21,6 +21,7 @@ class BiCGStab(Method):
     name = "bicgstab"
     why = "asks for no symmetry, by short recurrences; its residual is not smooth"
     reductions = 3
+    goes_on_from = ("square", "next_rho", "alpha", "beta", "rho", "omega")
 
     def __init__(self, system):
         super().__init__(system)
@@ -41,15 +42,24 @@ class BiCGStab(Method):
         self._advance_half = system.fuse(dict(x=x, p=self.p_hat), "x = x + alpha*p")
         self._turn = system.fuse(dict(p=p, v=v, r=r), "p = p - omega*v; p = r + beta*p")
 
-    def run(self, goal):
-        self.first[...] = self.r
-        self.p[...] = self.r
-        number, beta = 0, 0.0
+    def vectors(self):
+        return {"x": self.x, "r": self.r, "first": self.first, "p": self.p, "v": self.v}
+
+    def run(self, goal, begun=None):
+        beta = 0.0
         scalars: dict[str, float] = {}
-        square = rho = self.square
+        if begun is None:
+            self.first[...] = self.r
+            self.p[...] = self.r
+            number, square, rho = 0, self.square, self.square
+        else:
+            number, before = begun
+            square, rho = before["square"], before["next_rho"]
+            scalars = {name: before[name] for name in ("alpha", "beta", "rho", "omega")}
         while True:
             end = goal.met(number, square) or goal.zero(number, square, "rho", rho)
-            yield Iteration(number, goal.relative(square), scalars)
+            self.left = (square, rho, *(scalars.values() or (0.0, 0.0, 0.0, 0.0)))
+            yield Iteration(number, goal.relative(square), scalars, end is not None)
             if end:
                 return end
             if number:
@@ -69,7 +79,8 @@ class BiCGStab(Method):
             number += 1
             if end or square <= goal.target:
                 self._advance_half(alpha=alpha)
-                yield Iteration(number, goal.relative(square), scalars)
+                self.left = (square, rho, *scalars.values(), 0.0)  # the end: nobody goes on from it
+                yield Iteration(number, goal.relative(square), scalars, True)
                 return goal.met(number, square) if square <= goal.target else replace(end, iterations=number)
             scalars["omega"] = omega
             square, rho = self._advance(alpha=alpha, omega=omega)

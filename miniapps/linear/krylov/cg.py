@@ -6,6 +6,7 @@ when that of x no longer does (Greenbaum, SIAM J. Matrix Anal. Appl. 18, 1997): 
 """
 
 from math import inf, sqrt
+from typing import Any
 
 from miniapps.linear.krylov.base import Goal, Iteration, Method, Solve, register
 
@@ -23,6 +24,11 @@ def refusal(goal: Goal, number: int, square: float, gamma: float, curvature: flo
         or goal.not_positive(number, square, "negative curvature", "(p, A p)", curvature)
         or goal.not_positive(number, square, "breakdown", "alpha", gamma / curvature)
     )
+
+
+def first_of(watch: "Watch | None") -> dict[str, Any]:
+    """What an iteration that is watched goes on from beside its own vectors."""
+    return {} if watch is None else {"first": watch.first}
 
 
 class Watch:
@@ -61,6 +67,7 @@ class ConjugateGradients(Method):
     why = "classical conjugate gradients: two sums per iteration, one after the other"
     symmetric = True
     reductions = 2
+    goes_on_from = ("square", "gamma", "alpha", "beta", "curvature", "next_beta")
 
     def __init__(self, system, watch: bool = False):
         super().__init__(system)
@@ -80,20 +87,26 @@ class ConjugateGradients(Method):
         self._advance = system.fuse(vectors, f"x = x + alpha*p; p = {z} + beta*p")
         self._watch = Watch(system, r) if watch else None
 
-    def run(self, goal):
+    def run(self, goal, begun=None):
         system, p, q = self.system, self.p, self.q
-        if self._watch:
-            self._watch.begin()
-        p[...] = 0.0
-        number, square, gamma = 0, self.square, self.square
         scalars: dict[str, float] = {}
-        if system.preconditioned:
-            gamma, square = self._precondition()
-        beta = 0.0
-        self._advance(alpha=0.0, beta=0.0)
+        if begun is None:
+            if self._watch:
+                self._watch.begin()
+            p[...] = 0.0
+            number, square, gamma = 0, self.square, self.square
+            if system.preconditioned:
+                gamma, square = self._precondition()
+            beta = 0.0
+            self._advance(alpha=0.0, beta=0.0)
+        else:
+            number, before = begun
+            square, gamma, beta = before["square"], before["gamma"], before["next_beta"]
+            scalars = {name: before[name] for name in ("alpha", "beta", "curvature")}
         while True:
             end = goal.met(number, square)
-            yield Iteration(number, goal.relative(square), scalars)
+            self.left = (square, gamma, *(scalars.values() or (0.0, 0.0, 0.0)), beta)
+            yield Iteration(number, goal.relative(square), scalars, end is not None)
             if end:
                 return end
             system.apply(p, q)
@@ -107,6 +120,9 @@ class ConjugateGradients(Method):
             beta = gamma / previous
             self._advance(alpha=alpha, beta=beta)
             number += 1
+
+    def vectors(self):
+        return {"x": self.x, "r": self.r, "p": self.p} | first_of(self._watch)
 
     def orthogonality(self) -> float | None:
         """As `Watch.cosine`; None without `watch`."""

@@ -90,6 +90,7 @@ class Chebyshev(Method):
     why = "no scalar comes from a sum: what rounding does without feedback through dot products"
     symmetric = True
     reductions = 1
+    goes_on_from = ("square", "lower", "upper", "keep", "take")
 
     def __init__(
         self, system, lower: float | None = None, upper: float | None = None, lanczos_steps: int = 20
@@ -110,20 +111,32 @@ class Chebyshev(Method):
             self.z = self.r
             self._advance = system.fuse(vectors | residual, f"r = r - q; {x_and_d}r", "r.r")
 
-    def run(self, goal):
+    def vectors(self):
+        return {"x": self.x, "r": self.r, "d": self.d}
+
+    def run(self, goal, begun=None):
         system, z, d = self.system, self.z, self.d
         number, square = 0, self.square
         scalars: dict[str, float] = {}
-        yield Iteration(number, goal.relative(square), scalars)
-        if end := goal.met(number, square):
+        if begun is not None:
+            number, before = begun
+            square, self.lower, self.upper = before["square"], before["lower"], before["upper"]
+            scalars = {name: before[name] for name in ("keep", "take")}
+        self.left = (square, self.lower or 0.0, self.upper or 0.0, *(scalars.values() or (0.0, 0.0)))
+        end = goal.met(number, square)
+        yield Iteration(number, goal.relative(square), scalars, end is not None)
+        if end:
             return end
         bounds = self._bounds(goal, square)
         if isinstance(bounds, Solve):
             return bounds
         inverse_theta, factors = semi_iteration(*bounds)
-        if system.preconditioned:
-            system.precondition(self.r, z)
-        d[...] = inverse_theta * z
+        if begun is None:
+            if system.preconditioned:
+                system.precondition(self.r, z)
+            d[...] = inverse_theta * z
+        for _ in range(number):
+            next(factors)
         while True:
             keep, take = next(factors)
             system.apply(d, self.q)
@@ -134,8 +147,10 @@ class Chebyshev(Method):
             else:
                 (square,) = self._advance(keep=keep, take=take)
             number += 1
-            yield Iteration(number, goal.relative(square), {"keep": keep, "take": take})
-            if end := goal.met(number, square):
+            self.left = (square, *bounds, keep, take)
+            end = goal.met(number, square)
+            yield Iteration(number, goal.relative(square), {"keep": keep, "take": take}, end is not None)
+            if end:
                 return end
 
     def _bounds(self, goal, square: float) -> tuple[float, float] | Solve:

@@ -15,7 +15,7 @@ can bring them; it keeps the scalars, the stopping and the breakdown rules:
 """
 
 from miniapps.linear.krylov.base import Iteration, Method, register
-from miniapps.linear.krylov.cg import Watch, refusal
+from miniapps.linear.krylov.cg import Watch, first_of, refusal
 
 
 def recurrence(gamma: float, delta: float, previous: float | None, alpha: float) -> tuple[float, float]:
@@ -75,6 +75,7 @@ class ChronopoulosGear(Method):
     why = "conjugate gradients with one sum per iteration"
     symmetric = True
     reductions = 1
+    goes_on_from = ("square", "gamma", "delta", "previous", "alpha", "beta", "curvature")
 
     def __init__(self, system, watch: bool = False, steps=None):
         self.steps = steps or FusedSteps(system)
@@ -91,16 +92,22 @@ class ChronopoulosGear(Method):
     def begin(self, b, x) -> float:
         return self.steps.start(b, x)
 
-    def run(self, goal):
+    def run(self, goal, begun=None):
         product, update = self.steps.product, self.steps.update
-        if self._watch:
-            self._watch.begin()
-        number, previous, alpha = 0, None, 0.0
         scalars: dict[str, float] = {}
-        gamma, delta, square = product()
+        if begun is None:
+            if self._watch:
+                self._watch.begin()
+            number, previous, alpha = 0, None, 0.0
+            gamma, delta, square = product()
+        else:
+            number, before = begun
+            square, gamma, delta, previous, alpha = (before[name] for name in self.goes_on_from[:5])
+            scalars = {name: before[name] for name in ("alpha", "beta", "curvature")}
         while True:
             end = goal.met(number, square)
-            yield Iteration(number, goal.relative(square), scalars)
+            self.left = (square, gamma, delta, previous or 0.0, *(scalars.values() or (0.0, 0.0, 0.0)))
+            yield Iteration(number, goal.relative(square), scalars, end is not None)
             if end:
                 return end
             beta, curvature = recurrence(gamma, delta, previous, alpha)
@@ -111,6 +118,15 @@ class ChronopoulosGear(Method):
             update(alpha=alpha, beta=beta)
             gamma, delta, square = product()
             number += 1
+
+    @property
+    def b(self):
+        return self.steps.b
+
+    def vectors(self):
+        steps = self.steps
+        own = {"x": steps.x, "r": steps.r, "w": steps.w, "p": steps.p, "s": steps.s}
+        return own | ({} if steps.u is steps.r else {"u": steps.u}) | first_of(self._watch)
 
     def orthogonality(self) -> float | None:
         """As `Watch.cosine`; None without `watch`."""

@@ -70,7 +70,7 @@ class Gmres(Method):
         self._try = system.fuse(dict(t=self.trial, x=self.x, z=self.z), "t = x + z")
         self._planned: dict = {}
 
-    def run(self, goal):
+    def run(self, goal, begun=None):
         number, square = 0, self.square
         scalars: dict[str, float] = {}
         self._begin_cycle(square)

@@ -23,6 +23,7 @@ class Jacobi(Method):
     name = "jacobi"
     why = "the simplest: what rounding does where nothing is fed back through dot products"
     reductions = 1
+    goes_on_from = ("square", "kept_number", "kept_square")
 
     def __init__(self, system, omega: float = 1.0):
         if not 0.0 < omega < inf:
@@ -37,17 +38,27 @@ class Jacobi(Method):
         self._advance = system.fuse(dict(x=self.x, d=self.inverse, r=self.r), "x = x + omega*d*r")
         self._change = system.fuse(dict(x=self.x, k=self.kept), "k = x - k", "k.k")
 
-    def run(self, goal):
+    def vectors(self):
+        return {"x": self.x, "r": self.r, "k": self.kept}
+
+    def run(self, goal, begun=None):
         number, square = 0, self.square
         scalars: dict[str, float] = {}
         kept, kept_square = 0, nan  # the iteration whose x is kept
+        if begun is not None:
+            number, before = begun
+            square, kept, kept_square = before["square"], int(before["kept_number"]), before["kept_square"]
+            scalars = {"omega": self.omega}
         (sizes,) = self._sizes()
         while True:
             end = goal.met(number, square)
+            here = begun is not None and number == begun[0]  # what follows was done before it was left
             if not end and not sizes < inf:
                 reason = "breakdown" if sizes == inf else "not finite"
                 end = goal.failed(number, square, reason, f"the sum of 1/d^2 over the diagonal is {sizes:g}")
-            if not end and square == kept_square:
+            if here:
+                pass
+            elif not end and square == kept_square:
                 if self._change() == [0.0]:
                     end = goal.failed(number, square, "stagnation", f"x is that of iteration {kept}")
                 else:
@@ -56,7 +67,8 @@ class Jacobi(Method):
             elif number >= 2 * kept:
                 self.kept[...] = self.x
                 kept, kept_square = number, square
-            yield Iteration(number, goal.relative(square), scalars)
+            self.left = (square, float(kept), kept_square)
+            yield Iteration(number, goal.relative(square), scalars, end is not None)
             if end:
                 return end
             self._advance(omega=self.omega)

@@ -1,7 +1,7 @@
 """Conjugate gradients whose sums travel while the matrix is applied."""
 
 from miniapps.linear.krylov.base import Iteration, Method, register
-from miniapps.linear.krylov.cg import Watch, refusal
+from miniapps.linear.krylov.cg import Watch, first_of, refusal
 from miniapps.linear.krylov.chronopoulos_gear import recurrence
 
 STEPS = "z = n + beta*z; s = w + beta*s; p = r + beta*p; x = x + alpha*p; r = r - alpha*s; w = w - alpha*z"
@@ -31,6 +31,7 @@ class PipelinedConjugateGradients(Method):
     why = "conjugate gradients with one sum per iteration, hidden behind the product; less accurate"
     symmetric = True
     reductions = 1
+    goes_on_from = ("square", "gamma", "delta", "previous", "alpha", "beta", "curvature")
 
     def __init__(self, system, replace: int = 50, watch: bool = False):
         if replace < 0:
@@ -50,25 +51,37 @@ class PipelinedConjugateGradients(Method):
         self._dots = system.fuse({name: vectors[name] for name in dotted}, "", dots)
         self._watch = Watch(system, self.r) if watch else None
 
-    def run(self, goal):
+    def vectors(self):
+        named = {name: getattr(self, name) for name in "xrwnzspumq"}
+        own = {id(vector): name for name, vector in reversed(named.items())}  # without M some are one vector
+        return {name: named[name] for name in own.values()} | first_of(self._watch)
+
+    def run(self, goal, begun=None):
         system = self.system
-        if self._watch:
-            self._watch.begin()
-        for vector in (self.z, self.q, self.s, self.p):
-            vector[...] = 0.0
-        self._precondition(self.r, self.u)
-        system.apply(self.u, self.w)
-        number, previous, alpha = 0, None, 0.0
         scalars: dict[str, float] = {}
         under_way = self._dots
-        under_way.start()
+        if begun is None:
+            if self._watch:
+                self._watch.begin()
+            for vector in (self.z, self.q, self.s, self.p):
+                vector[...] = 0.0
+            self._precondition(self.r, self.u)
+            system.apply(self.u, self.w)
+            number, previous, alpha = 0, None, 0.0
+            under_way.start()
+        else:
+            number, before = begun
+            square, gamma, delta, previous, alpha = (before[name] for name in self.goes_on_from[:5])
+            scalars = {name: before[name] for name in ("alpha", "beta", "curvature")}
         while True:
-            self._precondition(self.w, self.m)
-            system.apply(self.m, self.n)
-            gamma, delta, *rest = under_way.finish()
-            square = rest[0] if rest else gamma
+            if begun is None or number > begun[0]:
+                self._precondition(self.w, self.m)
+                system.apply(self.m, self.n)
+                gamma, delta, *rest = under_way.finish()
+                square = rest[0] if rest else gamma
             end = goal.met(number, square)
-            yield Iteration(number, goal.relative(square), scalars)
+            self.left = (square, gamma, delta, previous or 0.0, *(scalars.values() or (0.0, 0.0, 0.0)))
+            yield Iteration(number, goal.relative(square), scalars, end is not None)
             if end:
                 return end
             beta, curvature = recurrence(gamma, delta, previous, alpha)

@@ -53,7 +53,7 @@ class Refinement(Method):
         self._scaled = system.fuse(dict(d=self.d, r=self.r), "d = c*r")
         self._correct = system.fuse(dict(d=self.d, x=self.x), "x = x + c*d")
 
-    def run(self, goal):
+    def run(self, goal, begun=None):
         number, square = 0, self.square
         scalars: dict[str, float] = {}
         end = goal.met(number, square)

@@ -1,6 +1,7 @@
 """The models, a module each with one contract; plain torch modules that know nothing of ranks.
 
     Deck                          dataclass of sizes, and into how many blocks each axis is cut
+    refused(deck)                 why there is no such model, "" where there is
     module(deck)                  a torch.nn.Module; calling it on the inputs gives the loss, a scalar
     inputs(deck, seed)            the tuple of its inputs
     axes(deck)                    the logical axes of the problem

@@ -1,9 +1,9 @@
 """An encoder: as GPT, but attention sees all tokens, and some targets alone count: -100 is no target."""
 
 from miniapps.partition.models import gpt
-from miniapps.partition.models.gpt import RECIPES, TOGETHER, Deck, annotations, axes
+from miniapps.partition.models.gpt import RECIPES, TOGETHER, Deck, annotations, axes, refused
 
-__all__ = ["RECIPES", "TOGETHER", "Deck", "annotations", "axes", "inputs", "module"]
+__all__ = ["RECIPES", "TOGETHER", "Deck", "annotations", "axes", "inputs", "module", "refused"]
 
 MASKED = 4  # one token in so many is to be told
 

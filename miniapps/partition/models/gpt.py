@@ -30,6 +30,13 @@ class Deck:
     stored: int = 8
 
 
+def refused(deck: Deck) -> str:
+    """Heads have equal parts of the width."""
+    if deck.width % deck.heads:
+        return f"width = {deck.width} is no multiple of heads = {deck.heads}; choose one"
+    return ""
+
+
 def module(deck: Deck):
     """The network with its loss: `forward(tokens (samples, tokens), targets)`."""
     return network(deck, CAUSAL)

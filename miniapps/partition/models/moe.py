@@ -27,6 +27,11 @@ class Deck:
     batch: int = 8
 
 
+def refused(deck: Deck) -> str:
+    """A token goes to two experts."""
+    return f"experts = {deck.experts}: a token goes to two; choose 2 or more" if deck.experts < 2 else ""
+
+
 def module(deck: Deck):
     """The network with its loss: `forward(x (samples, tokens, features), labels (samples, tokens))`."""
     import torch

@@ -26,6 +26,12 @@ class Deck:
     columns: int = 4
 
 
+def refused(deck: Deck) -> str:
+    """Images are halved once, and doubled again."""
+    odd = [f"{name} = {n}" for name, n in (("height", deck.height), ("width", deck.width)) if n % 2]
+    return f"{' and '.join(odd)}: images are halved; choose even numbers" if odd else ""
+
+
 def module(deck: Deck):
     """The network with its loss: `forward(images (samples, channels, height, width), targets of one channel)`."""
     import torch

@@ -23,7 +23,7 @@ SIZES = (1, 2, 3, 4, 6, 8, 12)
 
 
 class Draft:
-    """A graph that grows; shapes follow from torch's own, on tensors without elements in memory."""
+    """A graph that grows; shapes follow from torch's own."""
 
     def __init__(self, rng: np.random.Generator):
         self.rng, self.sources, self.nodes = rng, [], []
@@ -40,14 +40,10 @@ class Draft:
         """The first result of an operation."""
         name = f"n{len(self.nodes)}"
         if shape is None:
-            meta = {
-                k: torch.empty(t.shape, dtype=getattr(torch, t.dtype), device="meta")
-                for k, t in self.tensors.items()
-            }
             made = call(
                 target,
-                [on_meta(a, meta) for a in args],
-                {k: on_meta(v, meta) for k, v in kwargs.items()},
+                [on_zeros(a, self.tensors) for a in args],
+                {k: on_zeros(v, self.tensors) for k, v in kwargs.items()},
                 [None],
             )
             several = len(made) > 1
@@ -80,12 +76,13 @@ class Draft:
         return bool(self.rng.integers(2))
 
 
-def on_meta(argument, meta):
-    """An argument as torch takes it, on tensors without elements."""
+def on_zeros(argument, tensors):
+    """An argument as torch takes it, on zeros: of tensors as small as these, faster than torch's rules for shapes."""
     if isinstance(argument, tuple):
-        return [on_meta(part, meta) for part in argument]
+        return [on_zeros(part, tensors) for part in argument]
     if isinstance(argument, str) and argument.startswith("%"):
-        return meta[argument[1:]]
+        tensor = tensors[argument[1:]]
+        return torch.zeros(tensor.shape, dtype=getattr(torch, tensor.dtype))
     return concrete(argument, {}, None)
 
 

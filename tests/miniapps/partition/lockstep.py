@@ -15,10 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from miniapps.partition.axes import Axis
-from miniapps.partition.bind import Added, Moved, bind
+from miniapps.partition.axes import Axis, axes_of
+from miniapps.partition.bind import bind
+from miniapps.partition.bound import Added, Moved
 from miniapps.partition.code import Writer
 from miniapps.partition.compute import Kernels
+from miniapps.partition.place import Halo
 from miniapps.partition.steps import Plan
 from miniapps.partition.totals import Total
 
@@ -52,8 +54,11 @@ def part(place, value, whole: torch.Tensor, wanted=None) -> torch.Tensor:
     """The wanted places of a value, by default those of its cut; zeros for padding."""
     for d, (dim, n) in enumerate(zip(wanted or value.cut, value.shape, strict=True)):
         index = place.indices(dim, n)
-        taken = whole.index_select(d, torch.from_numpy(np.maximum(index, 0)))
-        whole = taken.index_fill(d, torch.from_numpy(np.flatnonzero(index < 0)), 0)
+        padded = place.padded or isinstance(dim, Halo)
+        if padded or len(index) != n:  # else all places, ascending
+            whole = whole.index_select(d, torch.from_numpy(np.maximum(index, 0) if padded else index))
+        if padded and len(outside := np.flatnonzero(index < 0)):
+            whole = whole.index_fill(d, torch.from_numpy(outside), 0)
     return whole.contiguous()
 
 
@@ -67,9 +72,16 @@ def compare(plan: Plan, ranks, values: Mapping[str, torch.Tensor], level="layout
             name, [t.clone() for t in x] if isinstance(x, list) else x.clone()
         )
 
+    def moving(bound, step: Moved, of):
+        values = [plan.values[name] for name in step.results if name in plan.values]
+        values = values or [plan.values[name] for name in step.operands]
+        return lambda *xs: [
+            part(bound.place, value, of(name, x), wanted)
+            for value, name, x, wanted in zip(values, step.operands, xs, step.wanted, strict=True)
+        ]
+
     def own_part(bound, step: Moved):
-        value = plan.values[step.operand if not plan.values[step.operand].partial else step.result]
-        return lambda x: part(bound.place, value, x, step.wanted)
+        return moving(bound, step, lambda name, x: x)
 
     def own_total(bound, step: Added):
         return Total(None, "layout", step.rows, step.combine, step.dtype, step.shapes, step.node)
@@ -79,19 +91,21 @@ def compare(plan: Plan, ranks, values: Mapping[str, torch.Tensor], level="layout
     count = 0
 
     def from_others(bound, step: Moved):
-        name = step.operand if not plan.values[step.operand].partial else step.result
-        return lambda x: part(bound.place, plan.values[name], true[name], step.wanted)
+        def whole(name, x):
+            return true[step.results[step.operands.index(name)] if plan.values[name].partial else name]
+
+        return moving(bound, step, whole)
 
     class Given:
         """The totals of one rank that has all blocks."""
 
-        trees, reducer = True, True
+        trees, reducer, shares = True, True, None
 
         def __init__(self, bound, step):
             self.bound, self.step = bound, step
 
-        def rows_of(self, k):
-            return [np.empty(self.step.shapes[k], self.step.dtype) for _ in self.step.rows.subtrees]
+        def packers(self, k):
+            return [lambda x: None for _ in self.step.rows.subtrees]
 
         def total(self):
             values = plan.values
@@ -116,18 +130,32 @@ def compare(plan: Plan, ranks, values: Mapping[str, torch.Tensor], level="layout
 
         return see
 
-    for rank in range(len(ranks)):
+    for rank in different(plan, ranks):
         program(plan, Owned(ranks), rank, values, level, shapes, from_others, Given, check)
     return count
+
+
+def different(plan: Plan, ranks) -> list[int]:
+    """The first of all ranks that have the same blocks of each axis that cuts anything: the others run its program, and
+    ranks that have all blocks run that of one rank."""
+    used = {axis for value in plan.values.values() for axis in (*axes_of(value.cut), *value.partial)}
+    cut = [axis for axis in plan.axes if axis.name in used]
+    first: dict[tuple, int] = {}
+    for rank, own in enumerate(ranks):
+        if any(len(own[axis.name]) < axis.blocks for axis in cut):
+            first.setdefault(tuple(own[axis.name] for axis in cut), rank)
+    return list(first.values())
 
 
 def same(name: str, place, value, mine: torch.Tensor, whole: torch.Tensor) -> None:
     """Raise AssertionError unless a rank's part has the bits of the whole value, padding aside."""
     expected = part(place, value, whole)
     real = mine
-    for d, (dim, n) in enumerate(zip(value.cut, value.shape, strict=True)):
-        index = torch.from_numpy(np.flatnonzero(place.indices(dim, n) >= 0))
-        real, expected = real.index_select(d, index), expected.index_select(d, index)
+    for d, (dim, n) in enumerate(zip(value.cut, value.shape, strict=True) if place.padded else ()):
+        index = place.indices(dim, n)
+        if len(index) and index.min() < 0:
+            kept = torch.from_numpy(np.flatnonzero(index >= 0))
+            real, expected = real.index_select(d, kept), expected.index_select(d, kept)
     assert mine.dtype == whole.dtype or not real.numel(), (
         f"{name}: {mine.dtype} on rank {place.rank}, {whole.dtype} alone"
     )

@@ -165,7 +165,8 @@ class Oracle:
                     self.compare(result, self.true[result], self.true[original], step)
             else:
                 assert isinstance(step, Reshard)
-                self.true[step.result] = self.true[step.operand]
+                for operand, result in zip(step.operands, step.results, strict=True):
+                    self.true[result] = self.true[operand]
 
     def added(self, name: str) -> np.ndarray:
         """The sum, or the extreme, of the partial arrays of all blocks."""

@@ -9,9 +9,9 @@ import torch
 from kernels.allreduce.schedules.block_tree import children
 from kernels.guarantees import ChoiceError
 from miniapps.partition.bind import bind
-from miniapps.partition.code import joins
 from miniapps.partition.draws import key_of, normal, uniform
 from miniapps.partition.mesh import Mesh
+from miniapps.partition.pieces import joins
 from miniapps.partition.run import Program
 from miniapps.partition.totals import tree
 from tests.miniapps.partition.cases import FIRST, case
@@ -85,8 +85,8 @@ def test_a_subtree_is_added_as_the_tree_over_blocks_has_it(blocks):
 
 
 def test_partials_are_added_as_soon_as_two_are_there():
-    _, plan = planned("mlp", "dp")
-    mesh = Mesh((("data", 1),), (("batch", "data"),))
+    _, plan = planned("unet", "spatial")  # whose blocks are no neighbours along the sums of its operations
+    mesh = Mesh((("rows", 1),), (("rows", "rows"),))
     lines = Program(None, plan, mesh, "layout").text.splitlines()
     added = next(re.search(r"add_\((v\d+)\)", line) for line in lines if re.search(r"add_\(v", line))
     (kernel,) = (re.search(r"= (f\d+)\(", line) for line in lines if line.startswith(f"    {added[1]} ="))
@@ -100,7 +100,26 @@ def test_partials_are_added_as_soon_as_two_are_there():
             live.add(line.split()[0])
         if line.startswith("    del"):
             live -= set(line.replace(",", "").split())
-    assert calls == 7 and most == 3  # one per level of the tree over 7 blocks
+    assert calls == 24 and most == 5  # one per level of the tree over the first 16 of 24 blocks
+
+
+@pytest.mark.parametrize("model", ["mlp", "gpt", "unet"])
+def test_one_call_for_all_blocks_has_the_bits_of_a_call_for_each(model, monkeypatch):
+    graph, plan = planned(model, "dp")
+    dtypes = {source.tensor.name: getattr(torch, source.tensor.dtype) for source in graph.sources}
+    values = {name: torch.as_tensor(x).to(dtypes[name]) for name, x in drawn(graph, 0).items()}
+
+    def computed():
+        program = Program(None, plan, Mesh((("data", 1),), (("batch", "data"),)), "layout")
+        loss, gradients, updates = program([values[s.tensor.name] for s in plan.sources])
+        return program.text, [x.clone() for x in (loss, *gradients, *updates)]
+
+    text, together = computed()
+    monkeypatch.setattr("miniapps.partition.code.blocks_of", lambda *_: None)
+    longer, apart = computed()
+    assert len(text.splitlines()) < len(longer.splitlines())
+    assert all(torch.isfinite(x).all() and x.abs().max() > 0 for x in together[:1])
+    assert [x.numpy().tobytes() for x in together] == [x.numpy().tobytes() for x in apart]
 
 
 def test_unknown_guarantees_and_shapes_are_refused_with_those_that_there_are():

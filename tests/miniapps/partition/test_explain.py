@@ -39,8 +39,11 @@ def test_tensor_parallel_has_at_most_nine_all_reduces():
 
 
 def test_zero_sends_what_an_all_reduce_sends():
-    whole, stored = explained("gpt", "dp", 2)["bytes"], explained("gpt", "zero", 2)
-    assert stored["bytes"] == whole and stored["all_reduces"] == 2
+    """The count of targets and the loss, all gradients scattered, all parameters gathered: four collectives."""
+    whole, stored = explained("gpt", "dp", 2), explained("gpt", "zero", 2)
+    assert stored["bytes"] == whole["bytes"] and stored["all_reduces"] == 3
+    calls = {kind: calls for (kind, *_), (calls, _) in collectives(stored).items()}
+    assert calls == {"all-reduce": 2, "reduce-scatter": 1, "all-gather": 1}
 
 
 def test_halos_are_counted_with_their_corners():
@@ -103,6 +106,18 @@ def test_json_has_the_cut_of_every_value(capsys):
         (["mlp", "--size", "depth=2"], "unknown size 'depth'"),
         (["mlp", "--size", "width=wide"], "a whole number"),
         (["mlp", "--map", "batch=model"], "no axis model in the mesh"),
+        (["mlp", "--mesh", ""], "no axis; write for example"),
+        (["mlp", "--mesh", "data=2,other=10000000"], "other carries no axis"),
+        (["mlp", "--mesh", "data=15"], "choose data of at most 7"),
+        (["mlp", "--axes", "hidden"], "data carries no axis"),
+        (["mlp", "--axes", "batch,,hidden"], "unknown axis ''"),
+        (["mlp", "--blocks", "batch=²"], "a whole number from 1 to"),
+        (["mlp", "--size", "width=0"], "a whole number from 1 to"),
+        (["mlp", "--size", "width=9999999"], "choose smaller ones\ntorch: "),
+        (["gpt", "--size", "heads=3"], "width = 64 is no multiple of heads = 3"),
+        (["unet", "--size", "height=25"], "height = 25: images are halved"),
+        (["moe", "--size", "experts=1"], "choose 2 or more"),
+        (["mlp", "--recipe", "dp+tp", "--map", "batch=data,hidden=data"], "data carries batch and hidden"),
         (
             [
                 "gpt",

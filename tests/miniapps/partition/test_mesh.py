@@ -12,7 +12,7 @@ BATCH, HEADS = evenly("batch", 14, 7), evenly("heads", 4, 4)
 
 
 def test_the_last_axis_of_the_mesh_is_the_fastest():
-    mesh = parse("data=2,model=3", {}, 6)
+    mesh = parse("data=2,model=3", {"batch": "data", "heads": "model"}, 6)
     assert [mesh.coordinates(rank) for rank in (0, 2, 3)] == [
         {"model": 0, "data": 0},
         {"model": 2, "data": 0},
@@ -44,13 +44,18 @@ def test_a_reduction_is_among_the_ranks_that_differ_along_its_carriers_alone():
         ("data=2,model=2", "4 ranks, but the run has 3; start 4 ranks, or choose sizes whose product is 3"),
         ("data=3,data=1", "data is given twice"),
         ("data", "no NAME=VALUE"),
-        ("data=0", "a whole number, at least 1"),
-        ("data=two", "a whole number, at least 1"),
+        ("data=0", "data=0: give a whole number from 1 to 10,000,000"),
+        ("data=two", "a whole number"),
+        ("data=-3", "a whole number"),
+        ("data=²", "a whole number"),
+        (f"data={'9' * 5000}", "a whole number"),
+        ("", "no axis; write for example --mesh data=3"),
+        ("data=1,model=3", r"model carries no axis.*choose model=1, .*--map .*\(carried now: batch=data\)"),
     ],
 )
 def test_what_is_no_mesh_for_a_run_is_refused(text, message):
     with pytest.raises(UsageError, match=message):
-        parse(text, {}, 3)
+        parse(text, {"batch": "data"}, 3)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from miniapps.partition import models
-from miniapps.partition.axes import evenly, text
+from miniapps.partition.axes import axes_of, evenly, text
 from miniapps.partition.graph import Graph, Node, Source, Tensor
 from miniapps.partition.mesh import Mesh, require_fits
 from miniapps.partition.plan import plan as planner
@@ -87,13 +87,23 @@ def test_every_operation_of_the_models_has_a_rule():
 def test_stored_parameters_are_gathered_once_before_all_and_their_gradients_scattered():
     graph, plan = planned("gpt", "zero")
     parameters = [source for source in graph.sources if source.kind == "parameter"]
-    assert all(isinstance(step, Reshard) for step in plan.steps[: len(parameters)])
-    assert reshards(plan) == {"all-gather": len(parameters)}
-    (last,) = [step for step in reductions(plan) if step.dtype == "float32"]
-    finer = [
-        plan.values[o].cut != plan.values[r].cut for o, r in zip(last.operands, last.results, strict=True)
-    ]
-    assert sum(finer) == len(parameters) and not finer[last.operands.index(plan.loss.removesuffix("@sum"))]
+    first, *_ = plan.steps
+    assert isinstance(first, Reshard) and first.kind == "all-gather"
+    assert set(first.operands) == {source.tensor.name for source in parameters}
+    assert reshards(plan) == {"all-gather": 1}
+    loss, gradients = [step for step in reductions(plan) if step.dtype == "float32"]
+    assert loss.results == (plan.loss,)
+    assert set(gradients.results) == {name for _, name in plan.gradients}
+    for operand, result in zip(gradients.operands, gradients.results, strict=True):
+        assert not axes_of(plan.values[operand].cut) and axes_of(plan.values[result].cut) == ("stored",)
+
+
+def test_no_fuse_lets_each_value_travel_alone():
+    model, deck, graph = exported("gpt")
+    plan = plan_of(model, deck, graph, model.RECIPES["zero"], fuse=False)
+    assert reshards(plan) == {"all-gather": len(plan.gradients)}
+    assert all(len(step.operands) == 1 for step in reductions(plan))
+    assert plan.hash == planned("gpt", "zero")[1].hash
 
 
 def test_normalisation_over_samples_sums_over_all_ranks_and_divides_by_the_true_count():

@@ -15,12 +15,13 @@ import numpy as np
 import torch
 from mpi4py import MPI
 
-from miniapps.partition import export
 from miniapps.partition.learn import Learner
 from miniapps.partition.mesh import Mesh
-from miniapps.partition.models import model
 from miniapps.partition.recipes import plan_of
 from miniapps.partition.run import Program
+from tests.miniapps.partition.graphs import (
+    exported,
+)  # once by ranks that stay, however many runs they carry out
 
 STEPS = 5  # of Adam
 
@@ -39,10 +40,10 @@ def mesh_of(text):
 
 def problem(name, axes):
     """(plan, whole tensors of its sources, gradients by autograd in float64)."""
-    module, deck = model(name), model(name).Deck()
+    module, deck, graph = exported(name)
     torch.manual_seed(0)
     network, inputs = module.module(deck), module.inputs(deck)
-    plan = plan_of(module, deck, export.export(network, inputs), axes)
+    plan = plan_of(module, deck, graph, axes)
     whole = {("parameter", key): x.detach().clone() for key, x in network.named_parameters()}
     whole |= {("buffer", key): x.clone() for key, x in network.named_buffers()}
     whole |= {("input", str(k)): x for k, x in enumerate(inputs)}

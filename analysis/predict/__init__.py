@@ -1,0 +1,1 @@
+"""Time per step, predicted before a run and scored after it."""

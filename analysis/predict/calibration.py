@@ -1,0 +1,192 @@
+"""What a calibration (`python -m miniapps.calibrate`) measured: its cases, the windows of its noise, its machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.load.guard import read_run
+from analysis.predict.measured import hash_of_run
+from miniapps.trace import TraceError
+from miniapps.trace.schema import COLLECTIVE, COMPUTE
+
+# Quantiles of a case's times that stand for a quiet machine, since noise is modelled by itself. What waits for other
+# ranks meets the noise of all of them, on a busy machine in nearly every call.
+QUIET, QUIET_TOGETHER = 0.25, 0.05
+MACHINE = ("cpu", "instructions", "cores")  # entries of the environment that rates belong to
+SOFTWARE = ("python", "mpi", "packages.numpy", "packages.torch", "sources")
+SHARE = "noise"  # the values that are windows
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """`delays` (n,): seconds that calls which wait for other ranks took longer than the quickest of their case, as they
+    followed each other on rank 0. `spinning`: CPU over wall time in these. `cases`, a row per case: `region`, `seconds`
+    of a call (a low quantile of all rounds and ranks), `cpu` seconds, `flops`, `nbytes`, `spread` (standard deviation
+    of the logarithm between rounds), and every parameter, NaN where a case has it not. `noise` (windows, ranks): CPU
+    over wall time. `reductions` as the trace states them."""
+
+    path: str
+    size: int
+    cases: pd.DataFrame
+    noise: np.ndarray
+    delays: np.ndarray
+    spinning: float
+    reductions: Mapping[str, Mapping[str, object]]
+    environment: Mapping[str, object]
+    hash: str
+
+    def of(self, prefix: str) -> pd.DataFrame:
+        """The cases whose region begins so."""
+        return self.cases[self.cases["region"].str.startswith(prefix)]
+
+    def overhead(self, name: str) -> float:
+        """Seconds of a call that does next to nothing; 0 where that was not measured."""
+        known = self.cases.loc[self.cases["region"] == f"overhead.{name}", "seconds"]
+        return float(known.iloc[0]) if len(known) else 0.0
+
+    @property
+    def spread(self) -> float:
+        """How far the rate of a kernel lies apart between rounds: the median over cases, of the logarithm; NaN where
+        no kernel was measured in several rounds."""
+        spreads = self.cases.loc[self.cases["flops"] > 0, "spread"].dropna()
+        return float(spreads.median()) if len(spreads) else float("nan")
+
+
+def read_calibration(path: str | os.PathLike) -> Calibration:
+    """The calibration in the directory `path`. Raises TraceError where it is none or was not finished, or where a time
+    is no number."""
+    pieces, noise, first = [], {}, None
+    for trace in read_run(path, tables=["events", "values"]):
+        head = trace.attributes
+        if head["app"] != "calibrate":
+            raise TraceError(
+                f"{path}: a run of {head['app']}, no calibration; make one: python -m miniapps.calibrate"
+            )
+        if not head["complete"]:
+            raise TraceError(f"{path}: the calibration did not come to its end; make another one")
+        first = head if head["rank"] == 0 else first
+        samples, noise[head["rank"]] = _of_rank(trace)
+        pieces.append(samples)
+    assert first is not None
+    samples = pd.concat(pieces, ignore_index=True)
+    cases = _cases(samples, path)
+    delays, spinning = _delays(samples)
+    shortest = min(map(len, noise.values()))
+    return Calibration(
+        os.fspath(path),
+        first["size"],
+        cases,
+        np.array([noise[rank][:shortest] for rank in sorted(noise)]).T.reshape(shortest, len(noise)),
+        delays,
+        spinning,
+        first.get("reductions", {}),
+        first["environment"],
+        hash_of_run(path),
+    )
+
+
+def elsewhere(calibration: Calibration, environment: Mapping[str, object]) -> list[str]:
+    """In what the machine or the software of a run, by its `environment`, differs from that of the calibration."""
+    wrong = []
+    for key in (*MACHINE, *SOFTWARE):
+        mine, theirs = (_entry(each, key) for each in (calibration.environment, environment))
+        if mine != theirs:
+            wrong.append(f"{key}: {mine} in the calibration, {theirs} in the run")
+    return wrong
+
+
+def _entry(environment: Mapping[str, object], key: str) -> object:
+    value: object = environment
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def _of_rank(trace) -> tuple[pd.DataFrame, np.ndarray]:
+    """A row per step and region of one rank: times of its calls and parameters; and the rank's windows."""
+    names = np.array(trace.names, object)
+    events, values = trace.tables["events"], trace.tables["values"]
+    kinds = trace.attributes.get("regions", {})
+    is_share = names[values["name"]] == SHARE if len(values["name"]) else np.zeros(0, bool)
+    order = np.argsort(values["step"][is_share], kind="stable")
+    shares = values["value"][is_share][order]
+    parameters = pd.DataFrame(
+        {key: values[key][~is_share] for key in ("repeat", "step", "value")}
+        | {"name": names[values["name"][~is_share]]}
+    ).pivot_table(index=["repeat", "step"], columns="name", values="value", aggfunc="last")
+    calls = pd.DataFrame(
+        {
+            **{key: events[key] for key in ("repeat", "step", "flops")},
+            "nbytes": events["bytes"],
+            "region": names[events["name"]],
+            "seconds": (events["end"] - events["start"]) / 1e9,
+        }
+    )
+    calls = calls[(calls["region"] != SHARE) & calls["step"].gt(0)].join(parameters, on=["repeat", "step"])
+    calls["kind"] = calls["region"].map(kinds)
+    # Of a collective the first call of a round waits for ranks that came late from the case before.
+    warm = calls.groupby(["repeat", "step", "region"]).cumcount() > 0
+    return calls[warm | (calls["kind"] != COLLECTIVE)].assign(rank=trace.attributes["rank"]), shares
+
+
+def _cases(samples: pd.DataFrame, path: str | os.PathLike) -> pd.DataFrame:
+    if (bad := ~np.isfinite(samples["seconds"]) | (samples["seconds"] < 0)).any():
+        row = samples[bad].iloc[0]
+        raise TraceError(f"{path}: rank {row['rank']}, step {row['step']}: a call of {row['region']} that took "
+                         f"{row['seconds']} s; its clock is not to be trusted: calibrate again")  # fmt: skip
+    fixed = ("repeat", "step", "rank", "seconds", "cpu", "kind")
+    parameters = [name for name in samples if name not in (*fixed, "region", "flops", "nbytes")]
+    # Counts on other rank counts stand in the trace of rank 0 alone.
+    shared = [name for name in parameters if ":" not in name]
+    keys = ["region", "flops", *shared]
+    rows = []
+    for key, own in samples.groupby(keys, dropna=False, sort=False):
+        rounds = own.groupby(["repeat", "step"])["seconds"].median()
+        counts = {
+            name: own[name].dropna().iloc[0] for name in parameters if ":" in name and own[name].notna().any()
+        }
+        rows.append(
+            dict(zip(keys, key, strict=True))
+            | counts
+            | {
+                "seconds": _quiet(own),
+                "cpu": float(own["cpu"].quantile(QUIET)) if "cpu" in own else np.nan,
+                "nbytes": float(own["nbytes"].median()),
+                "calls": len(own),
+                "spread": float(np.log(rounds[rounds > 0]).std()) if len(rounds) > 2 else np.nan,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _delays(samples: pd.DataFrame) -> tuple[np.ndarray, float]:
+    """(`delays`, `spinning`) of the calls of all ranks together; those of none are no delay, and spinning all the
+    time."""
+    together = samples[(samples["kind"] != COMPUTE) & (samples.get("ranks", 0) != 1)]
+    if together.empty:
+        return np.zeros(1), 1.0
+    mine = together[together["rank"] == 0]
+    quiet = mine.groupby(["region", "nbytes"])["seconds"].transform(
+        lambda each: each.quantile(QUIET_TOGETHER)
+    )
+    return (mine["seconds"] - quiet).clip(lower=0.0).to_numpy(), _share(together)
+
+
+def _share(together: pd.DataFrame) -> float:
+    by = together.groupby(["rank", "repeat", "step"])
+    used, walls = by["cpu"].first() * by.size(), by["seconds"].sum()
+    return float(np.clip(used.sum() / walls.sum(), 0.0, 1.0))
+
+
+def _quiet(own: pd.DataFrame) -> float:
+    """Seconds of a call on a quiet machine, of the calls of one case."""
+    if own["kind"].iloc[0] != COMPUTE:
+        return float(own["seconds"].quantile(QUIET_TOGETHER))
+    # A long call seldom has its processor for itself on a busy machine: then its CPU time is nearer.
+    low = own[["seconds", "cpu"]].quantile(QUIET)
+    return float(low.min())

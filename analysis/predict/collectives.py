@@ -1,0 +1,250 @@
+"""What communication costs beyond the local work of a rank: all-reduces by their schedules, the library's by three
+zones.
+
+Reductions of ours follow schedules, so that their cost is
+
+    c + alpha messages + beta bytes + gamma additions
+
+on the critical path (`kernels.allreduce.cost`; Hockney's model), fitted for each accumulation to what the calibration
+measured on one rank count, as relative least squares without negative coefficients. Where the ordering itself was
+measured on the rank count that is asked for, its own times are interpolated in its length. On other rank counts the
+counts are those that the calibration states for them, and the answer is marked as extrapolated.
+
+The library's own, whose schedule nobody states, has three zones (Lin et al. 2404.12674, section 4.3): a constant
+latency; in between the logarithm of the bus bandwidth is a sigmoid of that of the bytes; then m(p) bytes over the
+bandwidth, with m = 2 (p - 1)/p of an all-reduce and (p - 1)/p of what gathers or scatters.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import curve_fit, nnls
+
+from analysis.predict.calibration import Calibration
+from miniapps.trace.head import label_of
+
+COUNTS = ("messages", "bytes", "additions")
+LIBRARY = "library"
+MOST_EXPONENT = 50.0
+SAME = 1.1  # of a time, within which another is as long
+
+
+@dataclass(frozen=True)
+class Zones:
+    """Seconds of the library's all-reduces: `latency` up to `short` bytes; log10 of the bandwidth from `low` to `high`
+    around 2 ** `middle` bytes, by `steepness`, up to `long` bytes, and `high` beyond."""
+
+    latency: float
+    short: float
+    long: float
+    low: float
+    high: float
+    middle: float
+    steepness: float
+
+    def seconds(self, nbytes: np.ndarray) -> np.ndarray:
+        """Of messages that carry so many bytes over the bus, m(p) included."""
+        n = np.maximum(np.asarray(nbytes, float), 1.0)
+        width = _sigmoid(np.log2(n), self.low, self.high, self.middle, self.steepness)
+        between = np.maximum(self.latency, n / 10.0 ** np.where(n > self.long, self.high, width))
+        return np.where(n <= self.short, self.latency, between)
+
+
+def _sigmoid(x, low, high, middle, steepness):
+    exponent = np.clip(-steepness * (np.asarray(x, float) - middle), -MOST_EXPONENT, MOST_EXPONENT)
+    return low + (high - low) / (1.0 + np.exp(exponent))
+
+
+def zones(nbytes: np.ndarray, seconds: np.ndarray) -> Zones:
+    """The three zones through measured times (n,), by ascending bytes over the bus: the first ends with the last
+    message that takes no longer than the shortest, within SAME; the third begins with the longest."""
+    nbytes, seconds = np.asarray(nbytes, float), np.maximum(np.asarray(seconds, float), 1e-9)
+    latency, width, x = float(seconds[0]), np.log10(nbytes / seconds), np.log2(nbytes)
+    first = int(np.flatnonzero(seconds <= SAME * latency)[-1])
+    low, high = float(width[first]), float(width[first:].max())
+    middle, steepness = float(np.mean(x[[first, -1]])), 1.0
+    if len(x) - first >= 3 and high > low:
+        bounds = ([x[first] - 5, 0.05], [x[-1] + 5, 10.0])
+        with contextlib.suppress(RuntimeError):  # what it began with will do
+            (middle, steepness), _ = curve_fit(
+                lambda at, m, k: _sigmoid(at, low, high, m, k),
+                x[first:],
+                width[first:],
+                (middle, steepness),
+                bounds=bounds,
+            )
+    return Zones(latency, float(nbytes[first]), float(nbytes[-1]), low, high, float(middle), float(steepness))
+
+
+def bus(collective: str, size: int) -> float:
+    """m(p): bytes over the bus for each byte of a collective on `size` ranks."""
+    return (size - 1) / size * (2.0 if collective.startswith("allreduce") else 1.0)
+
+
+@dataclass(frozen=True)
+class Link:
+    """A network given by the user in place of the calibration's: `latency` of a message (s), `bandwidth` of a rank
+    (bytes/s)."""
+
+    latency: float
+    bandwidth: float
+
+    def seconds(self, messages: float, nbytes: float) -> float:
+        """One message after the other."""
+        return messages * self.latency + nbytes / self.bandwidth
+
+
+@dataclass
+class Collectives:
+    """Seconds that collectives and exchanges take on a calibration's machine; `extrapolated` gathers what was asked
+    for and not measured, `used` what was taken for what."""
+
+    calibration: Calibration
+    link: Link | None = None
+    extrapolated: dict[str, None] = field(default_factory=dict)
+    _table: pd.DataFrame = field(init=False)
+    _fits: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self):
+        self._table = measured(self.calibration)
+
+    def allreduce(self, label: str, elements: int, itemsize: int, size: int) -> float:
+        """An all-reduce by the reduction of that label (`miniapps.trace.head.label_of`) on `size` ranks, beyond what
+        its ranks take alone."""
+        if size == 1:
+            return 0.0
+        own = self._table[self._table["label"] == label]
+        if own.empty:
+            own = self._stand_in(label)
+        n = elements * itemsize / 8  # lengths of the calibration are of float64
+        if self.link is not None:
+            counts = self._counts(own, n, size)
+            return self.link.seconds(counts[0], counts[1])
+        if own["ranks"].iloc[0] == size:
+            x, y = np.log2(own["length"].to_numpy(float)), own["extra"].to_numpy(float)
+            at = np.log2(max(n, 1.0))
+            if at > x[-1]:  # beyond the longest, by its bytes
+                self.extrapolated[f"{label} of {elements:,} elements"] = None
+                return float(y[-1] * n / own["length"].iloc[-1])
+            return float(np.interp(at, x, y))
+        self.extrapolated[f"all-reduces on {size} ranks, measured on {self.calibration.size}"] = None
+        if own["ordering"].iloc[0] == LIBRARY:
+            return self._library(own, n * 8, size)
+        return float(self._fit(own["accumulation"].iloc[0]) @ [1.0, *self._counts(own, n, size)])
+
+    def gather(self, nbytes: float, size: int) -> float:
+        """A gather, scatter or all-to-all of the library with so many bytes in all."""
+        if size == 1:
+            return 0.0
+        own = self._table[self._table["label"] == LIBRARY]
+        if own.empty:
+            own = self._stand_in(LIBRARY)
+        if self.link is not None:
+            return self.link.seconds(size - 1, nbytes * bus("gather", size))
+        if own["ranks"].iloc[0] != size:
+            self.extrapolated[f"gathers on {size} ranks, measured on {self.calibration.size}"] = None
+        return self._library(own, nbytes, size, "gather")
+
+    def exchange(self, nbytes: np.ndarray, partners: np.ndarray) -> np.ndarray:
+        """Exchanges of ranks that send so many bytes (ranks,) to so many partners (ranks,)."""
+        nbytes, partners = np.asarray(nbytes, float), np.asarray(partners, float)
+        if self.link is not None:
+            return np.where(partners > 0, self.link.latency * partners + nbytes / self.link.bandwidth, 0.0)
+        own = self.calibration.of("exchange").sort_values("bytes")
+        if own.empty:
+            self.extrapolated["exchanges, which the calibration does not have"] = None
+            return np.where(partners > 0, self.allreduce(LIBRARY, 1, 8, self.calibration.size), 0.0)
+        x, y = own["bytes"].to_numpy(float), own["seconds"].to_numpy(float)
+        times = np.interp(nbytes, x, y)
+        beyond = nbytes > x[-1]
+        latency = y[0] / max(own["partners"].iloc[0], 1.0)
+        more = np.maximum(partners - own["partners"].iloc[0], 0.0) * latency
+        return np.where(partners > 0, np.where(beyond, y[-1] * nbytes / x[-1], times) + more, 0.0)
+
+    # ---- parts
+
+    def _stand_in(self, label: str) -> pd.DataFrame:
+        """The reductions measured that are most like one that was not."""
+        if self._table.empty:
+            raise ValueError("the calibration has no all-reduces; calibrate them: --what collectives")
+        held = label.partition(" in ")[2] or "working"
+        same = self._table[self._table["accumulation"] == held]
+        own = same if len(same) else self._table
+        own = own[own["label"] == own["label"].iloc[0]]
+        self.extrapolated[f"{label}, taken for {own['label'].iloc[0]}"] = None
+        return own
+
+    def _counts(self, own: pd.DataFrame, n: float, size: int) -> np.ndarray:
+        """COUNTS of `n` elements on `size` ranks: between the lengths counted linear, as they are beyond."""
+        suffix = "" if size == own["ranks"].iloc[0] else f":{size}"
+        columns = [f"{name}{suffix}" for name in COUNTS]
+        if any(column not in own or own[column].isna().all() for column in columns):
+            known = sorted(
+                {int(c.partition(":")[2]) for c in own if c.startswith("messages:") and own[c].notna().any()}
+            )
+            if not known:
+                raise ValueError(
+                    f"the calibration counts no schedules for {size} ranks; calibrate on {size} ranks"
+                )
+            near = min(known, key=lambda p: abs(np.log(p / size)))
+            self.extrapolated[f"schedules on {size} ranks, taken for those on {near}"] = None
+            columns = [f"{name}:{near}" for name in COUNTS]
+        own = own[own[columns].notna().all(axis=1)]
+        x, y = own["length"].to_numpy(float), own[columns].to_numpy(float)
+        at = np.array([np.interp(n, x, column) for column in y.T])
+        if n > x[-1]:
+            at[1:] = y[-1, 1:] * n / x[-1]
+        return at
+
+    def _fit(self, accumulation: str) -> np.ndarray:
+        """(4,) seconds: constant, for a message, for a byte, for an addition."""
+        if accumulation not in self._fits:
+            same = self._table[
+                (self._table["accumulation"] == accumulation) & (self._table["ordering"] != LIBRARY)
+            ]
+            seconds = np.maximum(same["extra"].to_numpy(float), 1e-9)
+            design = np.column_stack([np.ones(len(same)), *(same[name].to_numpy(float) for name in COUNTS)])
+            scale = np.maximum(design.max(axis=0), 1e-30)
+            self._fits[accumulation] = nnls(design / scale / seconds[:, None], np.ones(len(same)))[0] / scale
+        return self._fits[accumulation]
+
+    def _library(self, own: pd.DataFrame, nbytes: float, size: int, collective: str = "allreduce") -> float:
+        here = int(own["ranks"].iloc[0])
+        fitted = zones(
+            own["length"].to_numpy(float) * 8 * bus("allreduce", here), own["extra"].to_numpy(float)
+        )
+        grown = np.log2(size) / np.log2(here)  # rounds of a tree: the latency of more ranks
+        return float(
+            max(fitted.latency * grown, fitted.seconds(np.array([nbytes * bus(collective, size)]))[0])
+        )
+
+
+def measured(calibration: Calibration) -> pd.DataFrame:
+    """The all-reduces of a calibration, a row per ordering and length: `label`, `ordering`, `accumulation`, `length`
+    (elements of float64), `ranks`, `extra` (seconds beyond those of each rank alone), and COUNTS, also on other rank
+    counts."""
+    cases = calibration.of("allreduce.")
+    stated = {each["region"]: each for each in calibration.reductions.values()}
+    rows = []
+    for _, row in cases.iterrows():
+        facts = stated.get(row["region"])
+        if facts is None or row["ranks"] != calibration.size:
+            continue
+        alone = cases[(cases["region"] == row["region"].replace(":together", ":alone"))]
+        local = float(alone["seconds"].iloc[0]) if len(alone) and calibration.size > 1 else 0.0
+        rows.append(
+            dict(row)
+            | {
+                "label": label_of(facts),
+                "ordering": facts["ordering"],
+                "accumulation": facts.get("accumulation", "working"),
+                "extra": max(float(row["seconds"]) - local, 1e-9),
+            }
+        )
+    columns = ["label", "ordering", "accumulation", "length", "ranks", "extra", *COUNTS]
+    table = pd.DataFrame(rows) if rows else pd.DataFrame(columns=columns)
+    return table.sort_values(["label", "length"], kind="stable", ignore_index=True)

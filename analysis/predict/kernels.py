@@ -1,0 +1,160 @@
+"""What work costs: segments of a program as fixed + per work, kernels of any shape by a Gaussian process.
+
+A segment on a rank with w of the work takes a + b w. The fixed part is what does not shrink: calls, loops over
+iterations, what every rank does alike. It follows from runs whose ranks have different shares of the work; of one run
+alone it is what the calibration says that a node costs at least.
+
+A kernel's time per operation is smooth in the logarithms of its dims, with steps of cache and vector lengths that no
+formula has: a Gaussian process of ln(t/flops) over log2 of the dims, with a linear mean, one length for each dim and a
+noise, chosen by the marginal likelihood (Rasmussen and Williams 2006, sections 2.2 and 5.4). Outside the hull of the
+shapes that were measured it says so, and takes max(flops / rate, bytes / bandwidth).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import linprog, minimize, nnls
+
+from analysis.predict.skeleton import Key, Skeleton
+
+TRIMMED = (0.02, 0.98)  # quantiles within which the residuals of a key are kept
+TWO, ONE = "fixed + per work", "fixed from the calibration"  # from what a cost is
+
+
+@dataclass(frozen=True)
+class SegmentCost:
+    """Seconds `fixed` + `per_work` w of a segment on a rank with w of the work; `residuals` (n,) are factors of mean 1
+    by which single ones lay off. `how`: from what, in words."""
+
+    fixed: float
+    per_work: float
+    residuals: np.ndarray
+    how: str
+
+    def seconds(self, work: np.ndarray) -> np.ndarray:
+        """Of ranks with so much work."""
+        return self.fixed + self.per_work * work
+
+
+def segment_costs(runs: Sequence[Skeleton], program: Skeleton, least: float) -> dict[Key, SegmentCost]:
+    """The cost of every key of `runs`; `least` (s) is the fixed part of a segment where one share of work is known.
+
+    What the `program`, one of them, took itself is kept: other runs, made at another moment at another rate of the
+    machine, say only how a segment depends on the work.
+    """
+    rows = pd.concat(
+        [run.segments.assign(work=run.share, run=i) for i, run in enumerate(runs)], ignore_index=True
+    )
+    costs = {}
+    for key, own in rows.groupby("key", sort=False):
+        by = own.groupby("work")["ns"].mean() / 1e9
+        fixed, per_work, how = _fit(by.index.to_numpy(float), by.to_numpy(float), least)
+        if program.share in by.index and (fitted := fixed + per_work * program.share) > 0:
+            rate = float(by[program.share]) / fitted
+            fixed, per_work = fixed * rate, per_work * rate
+        usual = own.groupby(["run", "work"])["ns"].transform("mean")
+        residuals = (own["ns"] / usual.where(usual > 0)).fillna(1.0).to_numpy()
+        low, high = np.quantile(residuals, TRIMMED)
+        residuals = np.clip(residuals, low, high)
+        costs[key] = SegmentCost(fixed, per_work, residuals / max(residuals.mean(), 1e-12), how)
+    return costs
+
+
+def _fit(work: np.ndarray, seconds: np.ndarray, least: float) -> tuple[float, float, str]:
+    """Fixed and per work, neither negative, by relative least squares."""
+    if len(work) == 1:
+        fixed = min(least, float(seconds[0]))
+        return fixed, (float(seconds[0]) - fixed) / work[0], ONE
+    weight = 1.0 / np.maximum(seconds, 1e-12)
+    scale = work.max()  # in the range of the other column
+    (fixed, per_work), _ = nnls(np.stack([weight, weight * work / scale], axis=1), np.ones(len(work)))
+    return float(fixed), float(per_work / scale), TWO
+
+
+class KernelTimes:
+    """Seconds of a kernel of any shape, from measured ones.
+
+    `shapes` (n, dims), `flops` (n,), `nbytes` (n,), `seconds` (n,). Raises ValueError for fewer than 3 shapes."""
+
+    def __init__(self, shapes, flops, nbytes, seconds):
+        if len(shapes) < 3:
+            raise ValueError(
+                f"{len(shapes)} shapes: a kernel's times take 3 or more; calibrate more of them (--shapes)"
+            )
+        x, flops = np.log2(np.asarray(shapes, float)), np.asarray(flops, float)
+        y = np.log(np.asarray(seconds, float) / flops)
+        self._x, self._centre, self._width = x, x.mean(axis=0), np.maximum(x.std(axis=0), 1e-9)
+        self._rate = float(np.max(flops / seconds))
+        self._bandwidth = float(np.max(np.asarray(nbytes, float) / seconds))
+        design = self._design(x)
+        start = np.concatenate([np.zeros(x.shape[1]), np.log([y.std() + 1e-3, 0.05])])
+        bounds = [(-2.5, 4.0)] * x.shape[1] + [(-7.0, 3.0), (-7.0, 0.0)]
+        fitted = minimize(self._loss, start, args=(y, design), method="L-BFGS-B", bounds=bounds)
+        self._parameters = fitted.x
+        factor = cho_factor(self._covariance(x, x) + np.exp(2 * fitted.x[-1]) * np.eye(len(x)), lower=True)
+        self._trend = np.linalg.lstsq(
+            design.T @ cho_solve(factor, design), design.T @ cho_solve(factor, y), rcond=None
+        )[0]
+        self._weights = cho_solve(factor, y - design @ self._trend)
+
+    def seconds(self, shapes, flops, nbytes) -> tuple[np.ndarray, np.ndarray]:
+        """((n,) seconds, (n,) whether the shape is extrapolated)."""
+        x, flops = np.log2(np.asarray(shapes, float)), np.asarray(flops, float)
+        y = self._design(x) @ self._trend + self._covariance(x, self._x) @ self._weights
+        outside = np.array([not inside_hull(self._x, point) for point in x])
+        roofline = np.maximum(flops / self._rate, np.asarray(nbytes, float) / self._bandwidth)
+        return np.where(outside, roofline, np.exp(y) * flops), outside
+
+    def _design(self, x: np.ndarray) -> np.ndarray:
+        return np.column_stack([np.ones(len(x)), (x - self._centre) / self._width])
+
+    def _covariance(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return self._kernel(a, b, self._parameters)
+
+    def _kernel(self, a: np.ndarray, b: np.ndarray, parameters: np.ndarray) -> np.ndarray:
+        """Matérn 3/2, which allows for kinks, with a length for each dim."""
+        lengths = np.exp(parameters[:-2]) * self._width
+        far = np.sqrt(3.0 * (((a[:, None] - b[None]) / lengths) ** 2).sum(axis=2))
+        return np.exp(2 * parameters[-2]) * (1.0 + far) * np.exp(-far)
+
+    def _loss(self, parameters: np.ndarray, y: np.ndarray, design: np.ndarray) -> float:
+        """Minus the logarithm of the likelihood, the trend by generalised least squares."""
+        covariance = self._kernel(self._x, self._x, parameters) + np.exp(2 * parameters[-1]) * np.eye(len(y))
+        try:
+            factor = cho_factor(covariance, lower=True)
+        except np.linalg.LinAlgError:
+            return 1e12
+        trend = np.linalg.lstsq(
+            design.T @ cho_solve(factor, design), design.T @ cho_solve(factor, y), rcond=None
+        )[0]
+        rest = y - design @ trend
+        return float(0.5 * rest @ cho_solve(factor, rest) + np.log(np.diag(factor[0])).sum())
+
+
+def inside_hull(points: np.ndarray, point: np.ndarray) -> bool:
+    """Whether `point` (dims,) is a mean of `points` (n, dims) with weights: by a linear program, in any number of
+    dims."""
+    equal = np.vstack([points.T, np.ones(len(points))])
+    found = linprog(
+        np.zeros(len(points)), A_eq=equal, b_eq=np.append(point, 1.0), bounds=(0, None), method="highs"
+    )
+    return bool(found.success)
+
+
+def kernel_times(cases: pd.DataFrame, dims: Sequence[str]) -> KernelTimes:
+    """The times of the kernel whose measured cases these are, by the columns `dims`."""
+    return KernelTimes(
+        *(cases[columns].to_numpy(float) for columns in (list(dims), "flops", "nbytes", "seconds"))
+    )
+
+
+DIMS: Mapping[str, tuple[str, ...]] = {
+    "matmul": ("rows", "depth", "columns"),
+    "conv": ("samples", "channels", "outputs", "edge", "window"),
+    "rowsum": ("rows", "depth"),
+}  # by which the shape of an operation of the calibration is known

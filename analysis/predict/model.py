@@ -1,0 +1,292 @@
+"""From runs and a calibration to a prediction: the program of a run, its segments priced, replayed on other ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.predict.calibration import Calibration
+from analysis.predict.collectives import Collectives, Link
+from analysis.predict.kernels import ONE, SegmentCost, segment_costs
+from analysis.predict.noise import Noise, Quiet, Waiting
+from analysis.predict.overheads import NOT_MEASURED, overheads
+from analysis.predict.prediction import Prediction, quantiles_of
+from analysis.predict.replay import Replays, Step, Wait, chosen_steps, simulate
+from analysis.predict.skeleton import Key
+from analysis.predict.target import Target, Unreachable
+from miniapps.trace.head import label_of
+from miniapps.trace.schema import COLLECTIVE
+
+MODEL = "replay-1"
+SPREAD = 0.05  # of the logarithm of a run's time from run to run, where a calibration has not measured it
+LEAST_SPREAD = 0.02  # two runs in quiet moments
+ITEMSIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int64": 8}
+NOTHING = np.ones(1)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine that was not measured: what of it is given takes the place of the calibration's."""
+
+    cores: int | None = None
+    link: Link | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A prediction, and what it was made of: `regions`, a row per region: `region`, `seconds` per step, `how`; the
+    `replays`."""
+
+    prediction: Prediction
+    regions: pd.DataFrame
+    replays: Replays
+
+
+@dataclass
+class _Notes:
+    extrapolated: dict[str, None] = field(default_factory=dict)
+    remarks: dict[str, None] = field(default_factory=dict)
+
+
+def predict(
+    target: Target,
+    calibration: Calibration | None,
+    *,
+    replays: int = 200,
+    clock: str = "cpu",
+    seed: int = 1,
+    machine: Machine | None = None,
+    elsewhere: Sequence[str] = (),
+) -> Answer:
+    """The time per step of `target`. `elsewhere`: in what the calibration's machine differs from that of the runs.
+
+    Raises Unreachable where something has no price: several ranks without a calibration of collectives.
+    """
+    machine = machine or Machine()
+    notes = _Notes(dict.fromkeys(target.extrapolated), dict.fromkeys(target.remarks))
+    size, rng = target.size, np.random.default_rng(seed)
+    costs = segment_costs(target.runs, target.program, overheads(calibration).segment)
+    prices = _prices(target, calibration, machine, notes)
+    waits, steps = target.program.waits, target.program.steps
+    chosen = steps[chosen_steps(len(steps), len(waits), size, replays)]
+    program, work = _program(target, chosen.tolist(), costs, prices)
+    noise = _noise(target, calibration, machine, replays, rng, work, notes)
+    spread = math.nan if calibration is None else calibration.spread
+    spread = SPREAD if math.isnan(spread) else max(LEAST_SPREAD, spread)
+    waiting = None if calibration is None else Waiting(calibration.delays, calibration.spinning)
+    result = simulate(program, len(steps), size, replays, noise, spread, rng, waiting)
+    if prices is not None:
+        notes.extrapolated |= prices.extrapolated
+    if elsewhere:
+        notes.extrapolated["another machine"] = None
+        notes.remarks |= dict.fromkeys(
+            f"the calibration is of another machine or software: {each}" for each in elsewhere
+        )
+    if target.size > target.program.size and target.program.size > 1:
+        notes.remarks[
+            "no run on one rank was given: what ranks do of a collective by themselves is left out"
+        ] = None
+    if all(cost.how == ONE for cost in costs.values()):
+        remark = (
+            "all runs have one share of the work: what does not shrink is what the calibration says of a call"
+        )
+        notes.remarks[f"{remark}; give a run of half the deck on one rank"] = None
+    notes.remarks[NOT_MEASURED] = None
+    regions = _regions(target, costs, result, chosen)
+    samples = result.wall if clock == "wall" else result.cpu
+    attributes = target.program.attributes
+    prediction = Prediction(
+        app=attributes["app"],
+        problem=target.problem,
+        method=target.method,
+        ranks=size,
+        quantiles=quantiles_of(samples),
+        model=MODEL,
+        clock="wall" if clock == "wall" else "cpu",
+        regions={row.region[:200]: float(row.seconds) for row in regions.itertuples(index=False)},
+        traces=tuple(run.hash for run in target.runs),
+        calibration="" if calibration is None else calibration.hash,
+        extrapolated=tuple(notes.extrapolated),
+        remarks=tuple(notes.remarks),
+    )
+    return Answer(prediction, regions, result)
+
+
+def _prices(
+    target: Target, calibration: Calibration | None, machine: Machine, notes: _Notes
+) -> Collectives | None:
+    if machine.link is not None:
+        notes.extrapolated["a network that was not measured"] = None
+    if calibration is None:
+        if target.size > 1:
+            raise Unreachable(
+                f"--ranks {target.size}: messages have no price without a calibration; make one (mpirun -n "
+                f"{target.size} python -m miniapps.calibrate --out cal) and give it: --calibration cal"
+            )
+        return None
+    return Collectives(calibration, machine.link)
+
+
+def _noise(
+    target: Target,
+    calibration: Calibration | None,
+    machine: Machine,
+    replays: int,
+    rng,
+    work: float,
+    notes: _Notes,
+) -> Noise | Quiet:
+    cores = machine.cores
+    if calibration is None or not len(calibration.noise):
+        notes.remarks["noise was not measured: ranks have their processors for themselves"] = None
+        return Quiet()
+    known = calibration.environment.get("cores")
+    cores = cores or (known if isinstance(known, int) else None)
+    if cores and target.size > cores:
+        notes.extrapolated[f"{target.size} ranks take turns on {cores} cores"] = None
+    if target.size > calibration.size:
+        notes.extrapolated[f"noise of {target.size} ranks, measured on {calibration.size}"] = None
+    mean = max(0.05, float(calibration.noise.mean()))
+    return Noise(calibration.noise, target.size, replays, 2.0 * work / mean, rng, cores)
+
+
+def _program(
+    target: Target, chosen: Sequence[int], costs: Mapping[Key, SegmentCost], prices: Collectives | None
+) -> tuple[list[Step], float]:
+    """The steps `chosen` of the target, and seconds of work of the busiest rank in them."""
+    program, share = target.program, target.shares * target.work
+    seconds = {key: cost.seconds(share) for key, cost in costs.items()}
+    work: dict[tuple[int, bool, int], tuple[np.ndarray, np.ndarray]] = {}
+    wanted = program.segments[program.segments["step"].isin(chosen)]
+    for (wait, inside, step), own in wanted.groupby(["wait", "inside", "step"], sort=False):
+        keys = own["key"].tolist()
+        each = [seconds[key] for key in keys]
+        longest = keys[int(np.argmax([part.max() for part in each]))]
+        work[wait, inside, step if wait < 0 else -1] = np.sum(each, axis=0), costs[longest].residuals
+    nothing = np.zeros(target.size), NOTHING
+    communication = _Communication(target, prices)
+    names, kinds, steps = (
+        program.waits[c].tolist() if len(program.waits) else [] for c in ("name", "kind", "step")
+    )
+    sent = program.waits["bytes"].tolist() if len(program.waits) else []
+    by_step: dict[int, list[tuple[int, bool, bool]]] = {step: [] for step in chosen}
+    for node in program.order:
+        if steps[node[0]] in by_step:
+            by_step[steps[node[0]]].append(node)
+    program_steps, busiest = [], np.zeros(target.size)
+    for step in chosen:
+        places: dict[int, int] = {}
+        waits: list[Wait] = []
+        for group, _, _ in by_step[step]:
+            if group in places:
+                continue
+            places[group] = len(waits)
+            cost, partners = communication.of(names[group], kinds[group], sent[group])
+            before, inside = (work.get((group, where, -1), nothing) for where in (False, True))
+            waits.append(Wait(names[group], cost, partners, before[0], inside[0], before[1], inside[1]))
+            busiest += before[0] + inside[0] + cost
+        tail, residuals = work.get((-1, False, step), nothing)
+        busiest += tail
+        order = [(places[group], posts, ends) for group, posts, ends in by_step[step]]
+        program_steps.append(Step(waits, order, tail, residuals))
+    return program_steps, float(busiest.max())
+
+
+class _Communication:
+    """What the waits of a target cost beyond the local work of its ranks, and for whom they wait."""
+
+    def __init__(self, target: Target, prices: Collectives | None):
+        self._target, self._prices = target, prices
+        self._known: dict[tuple[str, int], tuple[np.ndarray, np.ndarray | None]] = {}
+        attributes = target.program.attributes
+        self._reductions = {each["region"]: each for each in attributes.get("reductions", {}).values()}
+        self._messages = attributes.get("messages", {})
+
+    def of(self, name: str, kind: str, nbytes: float) -> tuple[np.ndarray, np.ndarray | None]:
+        """(seconds by rank, partners or None) of a wait of that region which carries so many bytes."""
+        key = name, int(nbytes)
+        if key not in self._known:
+            self._known[key] = self._of(name, kind, nbytes)
+        return self._known[key]
+
+    def _of(self, name: str, kind: str, nbytes: float) -> tuple[np.ndarray, np.ndarray | None]:
+        size, prices = self._target.size, self._prices
+        if size == 1 or prices is None:
+            return np.zeros(size), None
+        if kind != COLLECTIVE:
+            return self._exchange(name)
+        facts = self._reductions.get(name)
+        if facts is None:
+            return np.full(size, prices.gather(nbytes * self._target.program.size, size)), None
+        label = label_of(facts)
+        if self._target.reduction is not None and facts.get("decided") != "application":
+            label = self._target.reduction
+        itemsize = ITEMSIZES.get(facts.get("dtype", ""), 8)
+        return np.full(size, prices.allreduce(label, math.prod(facts.get("shape", [])), itemsize, size)), None
+
+    def _exchange(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        size, prices = self._target.size, self._prices
+        assert prices is not None
+        plans = [each["between"] for each in self._messages.get(name, []) if each.get("between")]
+        if plans and self._target.blocks:
+            traffic = [between_ranks(plan, self._target.owners, size) for plan in plans]
+            nbytes = np.mean([matrix.sum(axis=1) for matrix in traffic], axis=0)
+            joined = np.sum(traffic, axis=0) > 0
+        else:
+            prices.extrapolated[f"bytes of {name}, which the trace does not state for other ranks"] = None
+            nbytes, joined = np.zeros(size), np.zeros((size, size), bool)
+            ring = np.arange(size)
+            joined[ring, (ring + 1) % size] = joined[(ring + 1) % size, ring] = True
+            np.fill_diagonal(joined, False)
+        joined |= joined.T
+        width = int(joined.sum(axis=1).max())
+        partners = np.tile(np.arange(size)[:, None], (1, width + 1))
+        for rank in range(size):
+            others = np.flatnonzero(joined[rank])
+            partners[rank, : len(others)] = others
+        return prices.exchange(nbytes, joined.sum(axis=1)), partners
+
+
+def between_ranks(plan: Mapping[str, Any], owners: np.ndarray, size: int) -> np.ndarray:
+    """(size, size) bytes that each rank sends to each, of a plan between blocks (`miniapps.trace.head.Between`) of
+    which rank owners[b] has block b. More or fewer blocks than the plan has are rows more or fewer of them."""
+    columns = plan["columns"]
+    rows = max(1, len(owners) // columns)
+    traffic = np.zeros((size, size))
+    block = np.arange(rows * columns)
+    j, i = np.divmod(block, columns)
+    for dj, di, nbytes in plan["bytes"]:
+        other = (j + dj) % rows * columns + (i + di) % columns
+        apart = owners[block] != owners[other]
+        np.add.at(traffic, (owners[other[apart]], owners[block[apart]]), nbytes)
+    return traffic
+
+
+def _regions(
+    target: Target, costs: Mapping[Key, SegmentCost], result: Replays, chosen: np.ndarray
+) -> pd.DataFrame:
+    """Seconds per step by region, and from what."""
+    share = target.shares * target.work
+    segments = target.program.segments
+    own = segments[segments["step"].isin(chosen)]
+    counts = own.groupby("key", sort=False).size()
+    seconds: dict[str, float] = {}
+    hows: dict[str, dict[str, None]] = {}
+    for key, count in counts.items():
+        region = key[2]
+        seconds[region] = seconds.get(region, 0.0) + float(costs[key].seconds(share).mean()) * count / len(
+            chosen
+        )
+        hows.setdefault(region, {})[costs[key].how] = None
+    for region, waited in result.waiting.items():
+        seconds[region] = seconds.get(region, 0.0) + waited
+        if target.size > 1:
+            hows.setdefault(region, {})["messages and waiting"] = None
+    rows = [(region, s, ", ".join(hows.get(region, {}))) for region, s in seconds.items()]
+    table = pd.DataFrame(rows, columns=["region", "seconds", "how"])
+    return table.sort_values("seconds", ascending=False, kind="stable", ignore_index=True)

@@ -1,0 +1,129 @@
+"""A program replayed on other ranks: work, waits for each other, the time of messages, and noise; many replays at
+once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.predict.noise import Noise, Quiet, Waiting
+from analysis.scaling.replay import forward
+
+MOST = 20_000_000  # waits of all steps, ranks and replays that are simulated: some seconds
+FEWEST_STEPS = 2
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A wait of all ranks: `cost` seconds of its messages, (ranks,) or one for all; `partners` (ranks, k) or None for
+    all; `before` and `inside`: seconds of work (ranks,) of a quiet machine, each with the residuals (n,) that they are
+    drawn with."""
+
+    name: str
+    cost: np.ndarray
+    partners: np.ndarray | None
+    before: np.ndarray
+    inside: np.ndarray
+    residuals: np.ndarray
+    residuals_inside: np.ndarray
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: `waits`, the `order` of their posts and ends in places of `waits`, and the work after the last one."""
+
+    waits: Sequence[Wait]
+    order: Sequence[tuple[int, bool, bool]]
+    tail: np.ndarray
+    residuals: np.ndarray
+
+
+@dataclass(frozen=True)
+class Replays:
+    """`wall`, `cpu` (replays,): seconds per step; `waiting` {region: seconds per step, mean over ranks and replays,
+    from when a rank was ready until it went on}; `steps` of those of a run that were simulated."""
+
+    wall: np.ndarray
+    cpu: np.ndarray
+    waiting: dict[str, float]
+    steps: int
+
+
+def chosen_steps(steps: int, waits: int, size: int, replays: int) -> np.ndarray:
+    """Which of `steps` steps with so many waits in all are simulated: all, or some evenly spaced."""
+    count = steps if not waits else int(MOST // max(waits / steps * size * replays, 1.0))
+    return np.unique(
+        np.linspace(0, steps - 1, int(np.clip(count, min(FEWEST_STEPS, steps), steps))).round().astype(int)
+    )
+
+
+def simulate(
+    steps: Sequence[Step],
+    of: int,
+    size: int,
+    replays: int,
+    noise: Noise | Quiet,
+    spread: float,
+    rng: np.random.Generator,
+    delays: Waiting | None = None,
+) -> Replays:
+    """Replay `steps`, chosen from the `of` steps of a run. `spread`: standard deviation of the logarithm of the rate of
+    this machine from run to run. `delays`: of waits that end later than on a quiet machine.
+
+    A run's time per step is the mean of its steps. Where fewer are simulated the means lie further apart than those of
+    runs do, and are drawn together around their median.
+    """
+    rate = np.exp(spread * rng.standard_normal(replays))
+    delays = delays or Waiting()
+    now, cpu = np.zeros((size, replays)), np.zeros((size, replays))
+    waiting: dict[str, float] = {}
+
+    def drawn(seconds: np.ndarray, residuals: np.ndarray) -> np.ndarray:
+        factors = residuals[rng.integers(0, len(residuals), (size, replays))] if len(residuals) > 1 else 1.0
+        spent = seconds[:, None] * rate * factors
+        np.add(cpu, spent, out=cpu)
+        return spent
+
+    everyone = np.arange(size)
+
+    def through(step: Step, now: np.ndarray) -> np.ndarray:
+        waits, late = step.waits, delays.drawn(len(step.waits), replays, rng)
+
+        def watch(g: int, ready: np.ndarray, done: np.ndarray) -> None:
+            waited = done - ready
+            np.add(cpu, delays.spinning * waited, out=cpu)
+            waiting[waits[g].name] = waiting.get(waits[g].name, 0.0) + float(waited.mean())
+
+        now = forward(
+            step.order,
+            now,
+            lambda g: everyone,
+            lambda g: drawn(waits[g].before, waits[g].residuals),
+            lambda g: drawn(waits[g].inside, waits[g].residuals_inside),
+            lambda g: waits[g].partners,
+            cost=lambda g: waits[g].cost[:, None] * rate + late[g] * (waits[g].cost[:, None] > 0),
+            after=lambda start, work, ranks: noise.after(start, work),
+            watch=watch,
+        )
+        return noise.after(now, drawn(step.tail, step.residuals))
+
+    for step in steps:
+        now = through(step, now)
+    count = len(steps)
+    return Replays(
+        _gathered(now.max(axis=0) / count, rate, count / of),
+        _gathered(cpu.mean(axis=0) / count, rate, count / of),
+        {name: seconds / count for name, seconds in waiting.items()},
+        count,
+    )
+
+
+def _gathered(seconds: np.ndarray, rate: np.ndarray, share: float) -> np.ndarray:
+    """`seconds` (replays,) of a share of the steps as those of all of them; what the machine's `rate` makes stays."""
+    if share >= 1.0:
+        return seconds
+    each = seconds / rate
+    middle = np.median(each)
+    return np.maximum(middle + (each - middle) * np.sqrt(share), 0.0) * rate

@@ -1,0 +1,36 @@
+"""The section of the report about predictions."""
+
+from __future__ import annotations
+
+from analysis.overview import Overview
+from analysis.page.sections import Section, folded
+from analysis.predict.figures import error_figures, measured_figures
+from analysis.predict.tables import all_tables, sentences
+from analysis.verdict import counted
+
+TITLE = "Predicted and measured times"
+
+
+def predict_sections(overview: Overview) -> list[Section]:
+    """Predictions of the ledger beside what was measured; nothing without a ledger."""
+    if overview.ledger is None or overview.score is None:
+        return []
+    score, ledger = overview.score, overview.ledger
+    begin = " ".join(f"{text[:1].upper()}{text[1:]}." for text in sentences(score))
+    intro = (
+        f"{begin} Only runs count that prove, by a hash in their trace, that their prediction "
+        "was there before them. The error is exp(mean |ln(measured / predicted)|) - 1, of the predicted median; the "
+        "floor is how far runs of one configuration lie apart: where it is above 10 %, an error says nothing. The CRPS "
+        "compares the whole predicted distribution with the measured time."
+    )
+    notes = [f"{note[:1].upper()}{note[1:]}." for note in score.notes]
+    left_out = [*score.refused, *score.unmeasured]
+    lists = [(f"{counted(len(left_out), 'run')} not scored", left_out)] if left_out else []
+    tables = all_tables(score, ledger)
+    nothing = "" if tables else f"{ledger.path} has no rows, so nothing was predicted."
+    return [
+        Section(
+            TITLE, nothing, intro if tables else "", [*measured_figures(score), *error_figures(score)], folded(tables),
+            notes=notes, lists=lists,
+        )
+    ]  # fmt: skip

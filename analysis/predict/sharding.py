@@ -1,0 +1,140 @@
+"""The fastest sharding of tables of embeddings: loads from a traced run, rates from timed steps, and the search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.predict import lookups
+from analysis.predict.lookups import FLOAT, SHARDINGS, Load, Rates
+from analysis.predict.search import Answer, search
+from miniapps.received.lookups import Asked, Measured
+from miniapps.received.records import conform
+from miniapps.received.regular import Refused
+from miniapps.received.text import printable
+from miniapps.trace import RankTrace
+from miniapps.trace.records import (
+    ASKED,
+    ASKED_CLASS,
+    ASKED_COLUMNS,
+    ASKED_LOOKUPS,
+    ASKED_ROWS,
+    ASKED_SAMPLES,
+    ASKED_SHARES,
+)  # fmt: skip
+
+CACHES = [2**20, 2**22, 2**24, 2**26]  # bytes of a rank's cache: that with which the rates fit best is taken
+CLOCKS = ("cpu", "wall")
+POOLED = {"sorted": FLOAT, "exact": FLOAT, "fixed-point": 8}  # bytes of an element of a part of a bag
+
+
+@dataclass(frozen=True)
+class Model:
+    """Rates, the cache that they were fitted with, and of how many timed steps on how many ranks."""
+
+    rates: Rates
+    cache: int
+    steps: int
+    ranks: int
+    order: str
+
+    def costs(self, load: Load, names: Sequence[tuple[str, int]]) -> np.ndarray:
+        """Seconds (names, ranks) of one table under each (sharding, rank)."""
+        return np.stack([self.rates.of_rank(self._work(load, *name)) for name in names])
+
+    def seconds(self, loads: Sequence[Load], shardings: Sequence[tuple[str, int]]) -> float:
+        """Of a step."""
+        every = zip(loads, shardings, strict=True)
+        return self.rates.step + float(sum(self.costs(load, [name])[0] for load, name in every).max())
+
+    def _work(self, load: Load, sharding: str, rank: int) -> np.ndarray:
+        return lookups.work(load, sharding, self.ranks, self.cache, rank, POOLED[self.order])
+
+
+def load_of(asked: Asked) -> Load:
+    """The load of a table as a file describes it."""
+    return Load(
+        asked.name,
+        asked.rows,
+        asked.columns,
+        asked.samples,
+        asked.lookups,
+        np.array(asked.classes, float),
+        np.array(asked.shares, float),
+    )
+
+
+def fitted(measured: Measured, clock: str) -> Model:
+    """Rates of timed steps by a clock, one of CLOCKS. Raises ValueError where there are too few."""
+    known = [[load_of(asked) for asked in problem.tables] for problem in measured.problems]
+    seconds = [getattr(step, clock) for problem in measured.problems for step in problem.steps]
+    numbers = [number for number, problem in enumerate(measured.problems) for _ in problem.steps]
+    word = POOLED[measured.order]
+    best: list[tuple[Rates, int]] = []
+    for cache in CACHES:
+        counted = [
+            np.sum(
+                [
+                    lookups.work(load, sharding, measured.ranks, cache, rank, word)
+                    for load, (sharding, rank) in zip(loads, step.shardings, strict=True)
+                ],
+                axis=0,
+            )
+            for loads, problem in zip(known, measured.problems, strict=True)
+            for step in problem.steps
+        ]
+        best.append((lookups.fit(counted, seconds, numbers), cache))
+    rates, cache = min(best, key=lambda of: of[0].apart)
+    return Model(rates, cache, len(seconds), measured.ranks, measured.order)
+
+
+def loads(trace: RankTrace, where: str) -> list[Load]:
+    """The loads of the tables of a run, as rank 0 recorded them; none where it recorded none. Raises Refused, its
+    message beginning with `where`, for numbers that no table has."""
+    values = trace.tables["values"]
+    by_name: dict[str, dict[int, float]] = {}
+    first = values["repeat"] == 0
+    rows = zip(values["name"][first], values["block"][first], values["value"][first], strict=True)
+    for name, block, value in rows:
+        if (text := trace.names[name]).startswith(ASKED):
+            by_name.setdefault(text, {})[int(block)] = float(value)
+    names = [text.removeprefix(ASKED_ROWS) for text in by_name if text.startswith(ASKED_ROWS)]
+    return [_recorded(name, by_name, where) for name in names]
+
+
+def _recorded(name: str, by_name: dict[str, dict[int, float]], where: str) -> Load:
+    of_name = {prefix: sorted(by_name.get(f"{prefix}{name}", {}).items()) for prefix in ASKED}
+    vectors = {prefix: np.array([value for _, value in items]) for prefix, items in of_name.items()}
+    wrong = f"{where}: what it recorded of table {printable(name)} is not whole, or no numbers of a table; leave it out"
+    if not all(len(vector) and np.isfinite(vector).all() for vector in vectors.values()):
+        raise Refused(wrong)
+    size, columns, samples = (float(vectors[key][0]) for key in (ASKED_ROWS, ASKED_COLUMNS, ASKED_SAMPLES))
+    classes, asked = vectors[ASKED_CLASS], vectors[ASKED_LOOKUPS]
+    if len(classes) != len(asked):
+        raise Refused(wrong)
+    given = {
+        "name": name, "rows": int(size), "columns": int(columns), "samples": samples, "lookups": float(asked.sum()),
+        "classes": list(zip(classes.tolist(), (asked / max(asked.sum(), 1e-300)).tolist(), strict=True)),
+        "shares": vectors[ASKED_SHARES].tolist(),
+    }  # fmt: skip
+    return load_of(conform(given, Asked, where))
+
+
+def options(ranks: int, order: str, layout: bool) -> list[tuple[str, int]]:
+    """The (sharding, rank) that a table may have; `layout`: without those whose sums depend on the ranks."""
+    pooled = order == "fixed-point" or (order == "sorted" and not layout)
+    names = [name for name in SHARDINGS if name != "row-pooled" or pooled]
+    return [(name, rank) for name in names for rank in range(ranks if name == "table" else 1)]
+
+
+def fastest(model: Model, of_tables: Sequence[Load], names: Sequence[tuple[str, int]]) -> Answer:
+    """The fastest choices among `names` for each table; places of the answer are those of `names`."""
+    costs = [model.costs(load, names) for load in of_tables]
+    return search(costs, model.rates.step, model.rates.spread, model.rates.apart)
+
+
+def in_words(shardings: Sequence[tuple[str, int]]) -> str:
+    """As `--sharding` takes them."""
+    return ",".join(name if name != "table" else f"{name}:rank={rank}" for name, rank in shardings)

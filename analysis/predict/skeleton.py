@@ -1,0 +1,281 @@
+"""A traced run as a program: segments of work between waits, each with the region that it is of, step after step.
+
+Ranks of one program do the same, with other numbers of blocks: a segment is known by the wait before it, the wait after
+it and its region, and all segments of one such *key* cost a + b w on a rank that has w of the work
+(`analysis.predict.kernels`). Iterations need no term of their own: each has its own segments.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.load.guard import read_run
+from analysis.load.timeline import partners, timeline
+from analysis.predict.measured import hash_of_run, require_forward
+from analysis.scaling.waits import Unmatched, Waits, waits
+from analysis.scaling.within import between
+from miniapps.trace import TraceError
+from miniapps.trace.schema import CPU_TIME, THREAD_TIME
+
+ROUNDS = 30  # of sharing out stolen time, which settles after a few
+Key = tuple[
+    str, str, str
+]  # wait before, wait after ("" at the ends), region; of work inside a wait both are the wait
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """One repeat of a run. `work`: of a step, the product of the options that say how large the problem is; `blocks`:
+    how many blocks of it there are, 0 where the run does not say.
+
+    `waits`, a row per wait of all ranks: `name`, `kind`, `step`, `bytes` (mean over ranks), `own` (ns of the quickest
+    rank's communication). `order`: (row of `waits`, whether it posts, whether it ends) in an order in which these can
+    have happened. `segments`, a row per segment: `wait`, the row of `waits` before whose post, or, if `inside`, before
+    whose end it is done, -1 for what follows the last wait of a step; `step`, `key`, `ns` (mean over ranks, less what
+    others took of the processor). `cpu_s`, `wall_s`: of a step, the first the mean over ranks, NaN where it was not
+    recorded."""
+
+    path: str
+    attributes: Mapping[str, Any]
+    size: int
+    steps: np.ndarray
+    work: float
+    blocks: int
+    waits: pd.DataFrame
+    order: list[tuple[int, bool, bool]]
+    segments: pd.DataFrame
+    cpu_s: float
+    wall_s: float
+    hash: str
+
+    @property
+    def share(self) -> float:
+        """Of the work that a rank has."""
+        return self.work / self.size
+
+
+def skeleton(path: str | os.PathLike, repeat: int = 0) -> Skeleton:
+    """The program of one repeat of the run `path`. Raises TraceError where the run recorded no steps or no times, where
+    its clocks are not to be trusted, or where its ranks do not go together."""
+    heads, begun, cpu, contributions = {}, None, [], 0
+    for trace in read_run(path, tables=["events", "usage"]):
+        head = trace.attributes
+        rank = head["rank"]
+        heads[rank] = head
+        _require_sound(trace, path)
+        if not head["complete"]:
+            raise TraceError(f"{path}: rank {rank} did not come to its end; give a run that did")
+        if "regions" not in head:
+            raise TraceError(
+                f"{path}: the trace does not say of what kind its regions are; record the run again"
+            )
+        used, own = trace.tables["usage"], _used(trace, CPU_TIME, repeat)
+        begun = own if begun is None else np.intersect1d(begun, own)
+        threads = _rows(trace, THREAD_TIME, repeat)
+        cpu.append(dict(zip(used["step"][threads].tolist(), used["value"][threads].tolist(), strict=True)))
+        stated = [each.get("contributions", 0) for each in head.get("reductions", {}).values()]
+        contributions += max(stated, default=0)
+    if begun is None or not len(begun):
+        raise TraceError(
+            f"{path}: repeat {repeat} recorded no steps with times; repeat the run without --trace off, with this "
+            "version of the program"
+        )
+    first = heads[0]
+    events = timeline(path, repeat, steps=begun.tolist())
+    if events.empty:
+        raise TraceError(
+            f"{path}: repeat {repeat} recorded no events in its steps; repeat it without --trace off"
+        )
+    try:
+        waited = waits(events, first["size"], partners(path))
+    except Unmatched as error:
+        raise TraceError(f"{path}: {error}") from None
+    listed, order = _listed(waited)
+    segments = _segments(waited, listed)
+    stolen = _stolen(waited, cpu)
+    segments["ns"] = _without(segments, stolen)
+    mean = segments.groupby(["wait", "inside", "step", "key"], sort=False)["ns"].sum() / waited.size
+    counted = [np.mean([own[step] for own in cpu if step in own]) for step in begun.tolist() if cpu[0]]
+    return Skeleton(
+        os.fspath(path),
+        first,
+        first["size"],
+        begun,
+        work_of(first.get("config", {}), first.get("options", {})),
+        contributions if contributions > first["size"] else 0,  # one of each rank says nothing about blocks
+        listed,
+        order,
+        mean.reset_index(),
+        float(np.mean(counted)) if counted else math.nan,
+        waited.wall / 1e9 / len(begun),
+        hash_of_run(path),
+    )
+
+
+def work_of(config: Mapping[str, Any], options: Mapping[str, Mapping[str, Any]]) -> float:
+    """The product of the options that say how large the problem is; of a list its sum."""
+    work = 1.0
+    for key, stated in options.items():
+        section, _, name = key.partition(".")
+        value = config.get(section, {}).get(name)
+        if stated.get("effect") == "size" and value:
+            work *= float(sum(value)) if isinstance(value, list | tuple) else float(value)
+    return work
+
+
+def shares_of(blocks: int, size: int) -> np.ndarray:
+    """(size,) of the work that each rank has: contiguous runs of nearly as many blocks, the first ranks one more; equal
+    shares where the number of blocks is not known."""
+    if not blocks:
+        return np.full(size, 1.0 / size)
+    base, extra = divmod(blocks, size)
+    return (base + (np.arange(size) < extra)) / blocks
+
+
+def _require_sound(trace, path: str | os.PathLike) -> None:
+    require_forward(trace, str(path))
+    rank = trace.attributes["rank"]
+    clocks = [trace.names.index(name) for name in (CPU_TIME, THREAD_TIME) if name in trace.names]
+    used = trace.tables["usage"]["value"][np.isin(trace.tables["usage"]["name"], clocks)]
+    if len(wrong := np.flatnonzero(~np.isfinite(used) | (used < 0))):
+        raise TraceError(f"{path}: rank {rank}: a CPU time of {used[wrong[0]]} s; do not trust the times of this run, "
+                         "and leave it out")  # fmt: skip
+
+
+def _rows(trace, name: str, repeat: int) -> np.ndarray:
+    used = trace.tables["usage"]
+    number = trace.names.index(name) if name in trace.names else -1
+    return (used["name"] == number) & (used["repeat"] == repeat)
+
+
+def _used(trace, name: str, repeat: int) -> np.ndarray:
+    return np.unique(trace.tables["usage"]["step"][_rows(trace, name, repeat)])
+
+
+def _listed(waited: Waits) -> tuple[pd.DataFrame, list[tuple[int, bool, bool]]]:
+    """The waits, one row for all ranks; and the order, in rows of it."""
+    table = waited.table
+    if table.empty:
+        return pd.DataFrame(columns=["name", "kind", "step", "bytes", "own"]), []
+    kinds = waited.events.drop_duplicates("name").set_index("name")["kind"].astype(str)
+    by = table.groupby("group", sort=True)
+    listed = pd.DataFrame(
+        {
+            "name": by["name"].first().astype(str),
+            "step": by["step"].first(),
+            "bytes": by["bytes"].mean(),
+            # What is left of the quickest rank's communication: nobody was waited for.
+            "own": by["own"].min(),
+        }
+    )
+    listed["kind"] = listed["name"].map(kinds.rename(str))
+    places = dict(zip(listed.index.tolist(), range(len(listed)), strict=True))
+    return listed.reset_index(drop=True), [(places[g], posts, ends) for g, posts, ends in waited.order]
+
+
+def _segments(waited: Waits, listed: pd.DataFrame) -> pd.DataFrame:
+    """A row per rank, segment and region: `rank`, `wait`, `inside`, `step`, `key`, `ns`."""
+    names = listed["name"].tolist()
+    pieces = []
+    for rank in range(waited.size):
+        own = waited.table[waited.table["rank"] == rank]
+        times = _edges(waited, rank, own)
+        parts = between(waited, rank, times["begin"].to_numpy(), times["end"].to_numpy())
+        parts = parts.join(times[["wait", "inside", "step", "before", "after"]], on="interval")
+        parts["key"] = list(zip(parts["before"], parts["after"], parts["name"], strict=True))
+        pieces.append(parts.assign(rank=rank)[["rank", "wait", "inside", "step", "key", "name", "ns"]])
+        # The local part of a wait: packing, adding up one's own blocks. On one rank nothing else is in it.
+        if waited.size == 1:
+            local = pd.DataFrame(
+                {
+                    "rank": 0,
+                    "wait": own["group"].to_numpy(),
+                    "inside": True,
+                    "step": own["step"].to_numpy(),
+                    "key": [(names[g], names[g], names[g]) for g in own["group"]],
+                    "name": own["name"].astype(str).to_numpy(),
+                    "ns": own["own"].to_numpy(),
+                }
+            )
+            pieces.append(local)
+    whole = pd.concat(pieces, ignore_index=True)
+    waiting = set(names)
+    # Of several ranks, time inside waits is communication, and predicted as such.
+    return whole[~whole["name"].isin(waiting) | (whole["inside"] & (waited.size == 1))].drop(columns="name")
+
+
+def _edges(waited: Waits, rank: int, own: pd.DataFrame) -> pd.DataFrame:
+    """The intervals of a rank between its waits, and those inside them: `begin`, `end`, `wait`, `inside`, `step`,
+    `before`, `after`. A step begins where its first event does."""
+    own = own.sort_values(["start", "end"], kind="stable")
+    rows = []
+    by_step = dict(iter(own.groupby("step")))
+    for step, begin, finish in _spans(waited, rank):
+        now, before = begin, ""
+        for row in by_step[step].itertuples(index=False) if step in by_step else ():
+            name = str(row.name)
+            if row.start > now:
+                rows.append((now, int(row.start), row.group, False, step, before, name))
+            if row.idle > row.start:
+                rows.append((max(now, int(row.start)), int(row.idle), row.group, True, step, name, name))
+            now, before = max(now, int(row.end)), name
+        if finish > now:
+            rows.append((now, finish, -1, False, step, before, ""))
+    table = pd.DataFrame(rows, columns=["begin", "end", "wait", "inside", "step", "before", "after"])
+    return table[table["end"] > table["begin"]].reset_index(drop=True)
+
+
+def _spans(waited: Waits, rank: int) -> list[tuple[int, int, int]]:
+    """(step, begin, end) of the steps of a rank: what follows the last event of one belongs to it."""
+    events = waited.events.iloc[waited.of_rank(rank)]
+    by = events.groupby("step")
+    first = by["start"].min().sort_index()
+    starts = first.to_numpy().tolist()
+    return list(zip(first.index.tolist(), starts, [*starts[1:], int(events["end"].max())], strict=True))
+
+
+def _stolen(waited: Waits, cpu: list[dict[int, float]]) -> dict[tuple[int, int], float]:
+    """{(rank, step): ns that others took of its processor}; 0 where the thread's clock was not recorded. Of several
+    ranks it is the least that can have been: while they wait they use the processor, too."""
+    taken = {}
+    for rank in range(waited.size):
+        for step, begin, end in _spans(waited, rank):
+            used = cpu[rank].get(step, math.inf) * 1e9
+            taken[rank, step] = max(0.0, end - begin - used)
+    return taken
+
+
+def _without(segments: pd.DataFrame, stolen: Mapping[tuple[int, int], float]) -> np.ndarray:
+    """The ns of `segments` less the time that others took: in each step it is taken from the segments that took longer
+    than their key usually does, by as much as they did; what is left of it, from all in proportion."""
+    ns = segments["ns"].to_numpy(float)
+    step, names = pd.factorize(pd.MultiIndex.from_frame(segments[["rank", "step"]]))
+    taken = np.array([stolen.get((int(r), int(s)), 0.0) for r, s in names])
+    if not taken.any():
+        return ns
+    taken = np.minimum(taken, 0.999 * np.bincount(step, ns))
+    keys = pd.factorize(segments["key"])[0]
+    usual = pd.Series(ns).groupby(keys).quantile(0.1).to_numpy()
+    clean = ns
+    for _ in range(ROUNDS):
+        excess = np.maximum(ns - usual[keys], 0.0)
+        whole = np.bincount(step, excess)
+        part = np.divide(np.minimum(taken, whole), whole, out=np.zeros_like(whole), where=whole > 0)
+        left = taken - np.minimum(taken, whole)
+        clean = ns - excess * part[step]
+        rest = np.bincount(step, clean)
+        clean = clean * (1.0 - np.divide(left, rest, out=np.zeros_like(rest), where=rest > 0))[step]
+        usual = pd.Series(clean).groupby(keys).median().to_numpy()
+    return clean
+
+
+def label(run: Skeleton) -> str:
+    """A run in words."""
+    return f"{os.path.basename(os.path.normpath(run.path))} ({run.size} rank{'s' * (run.size > 1)})"

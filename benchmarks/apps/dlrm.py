@@ -1,0 +1,195 @@
+"""Whether the sharding of tables of embeddings that is predicted to be the fastest is the fastest.
+
+    python -m benchmarks.apps.dlrm --json benchmarks/results/dlrm.json
+
+DLRMs are drawn at random: 2 to 6 tables of 100 to 100,000 rows with bags of 1 to 32, 8 to 64 columns, batches of 128 to
+1,024, Zipf's exponents up to 1.2. Some of them calibrate: rates of work (analysis.predict.lookups) are fitted to their
+steps. Of the others each is stepped under the five uniform shardings, mixed ones, and the one that the search over all
+(analysis.predict.search) says is the fastest, beside each other in shuffled turns; the prediction sees the histogram
+of their rows alone.
+
+A row for each clock: `wall` time, and `cpu`, what the step would take on processors of its own
+(miniapps.embeddings.steps); rates are fitted for each.
+
+`floor`: median |ln| between the medians of the odd and the even rounds of one strategy. A problem is `testable` where
+its fastest strategy is faster than the second by more than its floor. `found`: of the testable ones, where the strategy
+that was predicted fastest of those measured was so. `regret`: what that one took over the fastest one, less 1, of all
+problems. `error`: exp(mean |ln(measured / predicted)|) - 1 of all steps. `fit`: the standard
+deviation of ln(measured / predicted) of the steps that rates were fitted to.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from msgspec import convert
+
+from analysis.predict import sharding
+from analysis.predict.lookups import Load
+from analysis.predict.sharding import CLOCKS
+from benchmarks.harness.launching import ROOT, mpirun
+from benchmarks.harness.results import add_quiet, machine, report
+from kernels.progress import Progress
+from miniapps.embeddings import steps
+from miniapps.embeddings.steps import Problem
+from miniapps.received.lookups import Asked, Measured
+
+MIXED = 5  # strategies of a problem, beside the uniform ones
+
+
+def main(argv=None) -> None:
+    """Measure and report."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.apps.dlrm",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--problems", type=int, default=40, help="that are predicted (default %(default)s)")
+    parser.add_argument(
+        "--calibrate", type=int, default=30, help="that rates are fitted to (default %(default)s)"
+    )
+    parser.add_argument("--rounds", type=int, default=8, help="of turns (default %(default)s)")
+    parser.add_argument("--ranks", type=int, default=2, help="(default %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of the problems (default %(default)s)")
+    parser.add_argument(
+        "--quick", action="store_true", help="4 problems, 6 to calibrate, 2 rounds: does it run?"
+    )
+    parser.add_argument("--json", help="write table and raw values to this file")
+    add_quiet(parser)
+    asked = parser.parse_args(argv)
+    if asked.quick:
+        asked.problems, asked.calibrate, asked.rounds = 4, 6, 2
+    where, progress = machine(), Progress("benchmark", quiet=asked.quiet)
+    rng = np.random.default_rng(asked.seed)
+    progress.show(0.0, "calibration")
+    calibrating = [steps.drawn(rng, MIXED) for _ in range(asked.calibrate)]
+    models = fitted(calibrating, measured(calibrating, asked.ranks, asked.rounds), asked.ranks)
+    progress.show(0.5, "problems")
+    tested = []
+    for problem in (steps.drawn(rng, MIXED) for _ in range(asked.problems)):
+        auto = strategy(problem, models[CLOCKS.index("cpu")])
+        tested.append(replace(problem, strategies=[*problem.strategies, auto]))
+    taken = measured(tested, asked.ranks, asked.rounds)
+    progress.clear()
+    rows = []
+    for name, model in zip(CLOCKS, models, strict=True):
+        clock = ("wall", "cpu").index(name)  # of the times
+        problems = [
+            compared(problem, of[..., clock], model) for problem, of in zip(tested, taken, strict=True)
+        ]
+        rows.append({"clock": name} | summary(problems, asked.ranks) | {"fit": round(model.rates.spread, 4)})
+    report("apps.dlrm", rows, where, asked.json)
+
+
+def measured(problems: list[Problem], ranks: int, rounds: int) -> list[np.ndarray]:
+    """Of each problem seconds by strategy, round, step and clock."""
+    with tempfile.TemporaryDirectory() as folder:
+        given, answer = Path(folder) / "problems.json", Path(folder) / "times.json"
+        given.write_text(
+            json.dumps({"problems": [asdict(problem) for problem in problems], "rounds": rounds})
+        )
+        command = [*mpirun(), "-n", str(ranks), sys.executable, "-m", "benchmarks.apps.dlrm_steps"]
+        ended = subprocess.run(
+            [*command, str(given), str(answer)], cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"},
+            capture_output=True, text=True,
+        )  # fmt: skip
+        if ended.returncode:
+            raise RuntimeError(
+                f"{' '.join(command)} ended with {ended.returncode}:\n{ended.stdout}\n{ended.stderr}"
+            )
+        return [np.array(of) for of in json.loads(answer.read_text())]
+
+
+def loads(problem: Problem) -> list[Load]:
+    """What is asked of each table, from the histogram of its rows."""
+    return [sharding.load_of(convert(given, Asked)) for given in steps.asked(problem)]
+
+
+def fitted(problems: list[Problem], taken: list[np.ndarray], ranks: int) -> list[sharding.Model]:
+    """The model of each clock, from the times of problems."""
+    given = []
+    for problem, of in zip(problems, taken, strict=True):
+        medians = np.median(of, axis=(1, 2)).tolist()
+        timed = [
+            {"shardings": steps.shardings(problem, text, ranks), "wall": wall, "cpu": cpu}
+            for text, (wall, cpu) in zip(problem.strategies, medians, strict=True)
+        ]
+        given.append({"tables": steps.asked(problem), "steps": timed})
+    content = {
+        "format": "fpna-lookups",
+        "schema": 1,
+        "ranks": ranks,
+        "order": "sorted",
+        "cpu": "",
+        "problems": given,
+    }
+    return [sharding.fitted(convert(content, Measured), clock) for clock in CLOCKS]
+
+
+def strategy(problem: Problem, model: sharding.Model) -> str:
+    """The strategy that the search finds, with the ranks of whole tables named."""
+    names = sharding.options(model.ranks, model.order, layout=False)
+    best = sharding.fastest(model, loads(problem), names).best[0]
+    return sharding.in_words([names[option] for option in best.options])
+
+
+def compared(problem: Problem, every: np.ndarray, model: sharding.Model) -> dict:
+    """What was measured and predicted of a problem."""
+    known = loads(problem)
+    seconds = np.median(every, axis=(1, 2))
+    odd, even = np.median(every[:, 0::2], axis=(1, 2)), np.median(every[:, 1::2], axis=(1, 2))
+    predicted = [
+        model.seconds(known, steps.shardings(problem, text, model.ranks)) for text in problem.strategies
+    ]
+    given = len(problem.strategies) - 1  # the last is what the search found
+    return asdict(problem) | {
+        "seconds": seconds.tolist(),
+        "predicted": predicted,
+        "floor": float(np.median(np.abs(np.log(odd / even)))),
+        "chosen": int(np.argmin(predicted[:given])),
+        "fastest": int(np.argmin(seconds[:given])),
+    }
+
+
+def summary(problems: list[dict], ranks: int) -> dict:
+    """A row over all problems."""
+    testable = found = 0
+    regrets, errors, autos, pairs = [], [], [], []
+    for of in problems:
+        seconds, predicted = np.array(of["seconds"]), np.array(of["predicted"])
+        given, auto = seconds[:-1], seconds[-1]
+        ordered = np.sort(given)
+        if np.log(ordered[1] / ordered[0]) > of["floor"]:
+            testable += 1
+            found += of["chosen"] == of["fastest"]
+        regrets.append(given[of["chosen"]] / ordered[0] - 1)
+        autos.append(auto / ordered[0] - 1)
+        errors += np.abs(np.log(seconds / predicted)).tolist()
+        for a, b in combinations(range(len(given)), 2):
+            if abs(np.log(given[a] / given[b])) > of["floor"]:
+                pairs.append((given[a] < given[b]) == (predicted[a] < predicted[b]))
+    return {
+        "ranks": ranks,
+        "problems": len(problems),
+        "shardings": len(problems[0]["seconds"]),
+        "floor": round(float(np.median([of["floor"] for of in problems])), 4),
+        "testable": testable,
+        "found": found,
+        "found_share": round(found / testable, 3) if testable else None,
+        "regret_mean": round(float(np.mean(regrets)), 4),
+        "regret_most": round(float(np.max(regrets)), 4),
+        "searched_over_fastest": round(float(np.mean(autos)), 4),
+        "pairs_right": round(float(np.mean(pairs)), 3) if pairs else None,
+        "error": round(float(np.exp(np.mean(errors)) - 1), 4),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Ranks that are slow, and ranks that are wrong: what `--shares auto` gains and `--duplicate` costs.
+
+    python -m benchmarks.apps.ranks --json benchmarks/results/ranks.json
+
+shares      2 ranks, of which the second is slowed by --factor (--fault slow@). even: time per step where each keeps
+            half of the blocks; auto: from the second checkpoint on, when blocks have moved; both over the ideal: the
+            time on ranks of full speed times p / (p - 1 + 1 / factor), round by round
+duplicates  2 ranks: what --duplicate FRACTION adds to the time of a step, over that fraction of it
+clean       results computed by two sound ranks, and how many differ
+
+A step is the median of the region `step` on rank 0. coupled: a grid of 256 x 256 in blocks of 16 x 16; training: the
+cnn of deck M, a batch of 128 in micro-batches of 4, on blobs.
+"""
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.harness.launching import launch
+from benchmarks.harness.results import parts_parser, run_parts
+from benchmarks.harness.turns import in_turn, ratio
+from miniapps.trace import read
+
+RANKS, EVERY, STEPS = 2, 8, 32
+APPS = {
+    "coupled": ("--set", "grid.nx=256", "--set", "grid.ny=256"),
+    "training": ("--deck", "M", "--data", "blobs", "--batch", "128", "--set", "training.micro=4",
+                 "--evaluate-every", "0"),
+}  # fmt: skip
+CLEAN = (
+    "--set",
+    "grid.nx=256",
+    "--set",
+    "grid.ny=256",
+    "--set",
+    "grid.bx=4",
+    "--set",
+    "grid.by=4",
+    "--duplicate",
+    "1",
+)
+
+
+def look(run: Path) -> dict:
+    """{"step": median seconds of a step from the second checkpoint on}, and the shares that were chosen last."""
+    trace = read(run / "rank-00000.h5", ["events", "choices"])
+    events, choices = trace.tables["events"], trace.tables["choices"]
+    own = (events["name"] == trace.names.index("step")) & (events["step"] > 2 * EVERY)
+    chosen = trace.names[choices["choice"][-1]] if len(choices["choice"]) else ""
+    return {"step": 1e-9 * float(np.median((events["end"] - events["start"])[own])), "shares": chosen}
+
+
+def rounds(app: str, ways: dict[str, tuple[str, ...]], options) -> dict[str, list[dict]]:
+    """What every way of running `app` came to in every round; AssertionError where the bits differ."""
+    common = (*APPS[app], "--guarantee", "layout", "--steps", str(STEPS), "--checkpoint-every", str(EVERY))
+    calls = {
+        name: lambda way=way: launch(RANKS, f"miniapps.{app}", (*common, *way), look=look)
+        for name, way in ways.items()
+    }
+    runs = in_turn(calls, options.rounds, options.quiet)
+    states = {run["fingerprints"][0] for results in runs.values() for run in results}
+    assert len(states) == 1, f"{app}: {len(states)} results"
+    return runs
+
+
+def shares(options) -> list[dict]:
+    """Even and auto over the ideal."""
+    slow = ("--fault", f"slow@step=1,rank=1,factor={options.factor}")
+    rows = []
+    for app in APPS:
+        runs = rounds(app, {"equal": (), "even": slow, "auto": (*slow, "--shares", "auto")}, options)
+        ideal = [run["step"] * RANKS / (RANKS - 1 + 1 / options.factor) for run in runs["equal"]]
+        for name in ("even", "auto"):
+            times = [run["step"] for run in runs[name]]
+            dealt = " ".join(sorted({run["shares"] for run in runs[name]} - {""}))
+            what = f"{app}, {name} / ideal, factor {options.factor}" + f", blocks {dealt}" * bool(dealt)
+            rows.append({"part": "shares", "what": what, "figure": ratio(times, ideal), "raw": times})
+    return rows
+
+
+def duplicates(options) -> list[dict]:
+    """(time with / time without - 1) / fraction."""
+    rows = []
+    for app in APPS:
+        runs = rounds(app, {"": (), "twice": ("--duplicate", str(options.fraction))}, options)
+        plain, twice = ([run["step"] for run in runs[name]] for name in ("", "twice"))
+        more = [(b - a) / options.fraction for a, b in zip(plain, twice, strict=True)]
+        what = f"{app}, --duplicate {options.fraction:g}: cost / fraction of a step"
+        rows.append({"part": "duplicates", "what": what, "figure": ratio(more, plain), "raw": twice})
+    return rows
+
+
+def clean(options) -> list[dict]:
+    """No rank is wrong: every result computed twice must be equal."""
+    steps = ("--steps", str(-(-options.clean // (4 * 64 * 64))))
+    run = launch(RANKS, "miniapps.coupled", (*CLEAN, "--guarantee", "layout", *steps))
+    (check,) = (check for check in run["checks"] if check["name"] == "duplicates")
+    count = int(re.match("[0-9]+", check["detail"])[0]) if check["passed"] else 0
+    return [
+        {
+            "part": "clean",
+            "what": "results of sound ranks, none differs",
+            "figure": count,
+            "raw": check["detail"],
+        }
+    ]
+
+
+def main(argv=None) -> None:
+    """Measure the parts that `argv` asks for."""
+    parts = {"shares": shares, "duplicates": duplicates, "clean": clean}
+    parser = parts_parser("apps.ranks", __doc__, parts, rounds=5)
+    parser.add_argument(
+        "--factor", type=int, default=2, help="by which the second rank is slowed (default 2)"
+    )
+    parser.add_argument(
+        "--fraction", type=float, default=0.2, help="of the blocks, computed twice (default 0.2)"
+    )
+    parser.add_argument("--clean", type=int, default=10**6, help="results of sound ranks (default 10^6)")
+    run_parts("ranks", parser, parts, argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""The noise of a machine: how much of a processor a rank gets, in windows that all ranks share.
+
+Windows are as short as the looks at the processor's clock. Longer ones would average over the slices that a scheduler
+deals out, some milliseconds each, and a rank that runs at half its speed delays its partners less than one that stands
+still half of the time.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+WINDOW_S = 0.001
+LOOK_S = 0.001  # between two looks at the processor's clock, which takes a system call
+
+
+def windows(comm, seconds: float) -> np.ndarray:
+    """CPU time over wall time of this rank in consecutive windows, float64 (n,): 1 where nothing else ran on its
+    processor. All ranks spin, in the same windows of a clock that the ranks of a node share. Collective."""
+    count = max(1, round(seconds / WINDOW_S))
+    begin = comm.bcast(time.perf_counter())
+    comm.Barrier()
+    first = comm.bcast(time.perf_counter() + LOOK_S)
+    if first < begin or first > time.perf_counter() + 60.0:  # on a node with a clock of its own
+        first = time.perf_counter()
+    end = first + count * WINDOW_S
+    walls, used = [time.perf_counter()], [time.thread_time()]
+    look = first
+    while walls[-1] < end:
+        while time.perf_counter() < look:
+            pass
+        used.append(time.thread_time())
+        walls.append(time.perf_counter())
+        look = max(look + LOOK_S, walls[-1])
+    return shares(np.array(walls), np.array(used), first + WINDOW_S * np.arange(count + 1))
+
+
+def shares(walls: np.ndarray, used: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """CPU time over wall time between `edges`, of a rank that had used `used` (n,) seconds of CPU time at the times
+    `walls` (n,). Between two looks it stood still first, and then ran."""
+    stood = walls[1:] - np.diff(used)
+    at = np.insert(walls, np.arange(1, len(walls)), np.clip(stood, walls[:-1], walls[1:]))
+    total = np.insert(used, np.arange(1, len(used)), used[:-1])
+    return np.clip(np.diff(np.interp(edges, at, total)) / np.diff(edges), 0.0, 1.0)

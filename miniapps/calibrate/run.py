@@ -1,0 +1,111 @@
+"""One calibration: all cases in turn, round after round, with windows of noise in between, until the time is up."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from miniapps.calibrate.cases import Case
+from miniapps.calibrate.collectives import collective_cases
+from miniapps.calibrate.config import WHAT
+from miniapps.calibrate.kernels import kernel_cases, lookup_cases
+from miniapps.calibrate.noise import WINDOW_S, windows
+from miniapps.runner.outcome import Check, Outcome
+from miniapps.trace.schema import OTHER
+
+SAMPLE_S = 0.004  # of the calls of a case in one round
+CALLS = (3, 200)
+NOISE_S = 1.0  # in one round
+NOISE_SHARE = 0.25  # of the time, at most, once every case was measured
+MOST_ROUNDS = 1000
+NOISE = "noise"  # the value of a window, in the step of its number
+
+
+def run(ctx) -> Outcome:
+    """Measure what `calibrate.what` names for `calibrate.budget` seconds; collective."""
+    options = ctx.config.calibrate
+    what = options.what or WHAT
+    makers = {"kernels": kernel_cases, "collectives": collective_cases, "lookups": lookup_cases}
+    cases = [case for name, make in makers.items() if name in what for case in make(ctx)]
+    begin, rounds, steps, noisy = time.perf_counter(), 0, 1, 0
+    shares: list[np.ndarray] = []
+    calls: list[int] = []
+    while True:
+        for number, case in enumerate(cases):
+            ctx.begin_step(_step(rounds, number, len(cases)), steps)
+            if rounds == 0:
+                calls.append(_calls(ctx, case))
+            _measure(ctx, case, calls[number])
+        if "noise" in what:
+            ctx.begin_step(_step(rounds, len(cases), len(cases)), steps)
+            shares.append(_noise(ctx, noisy))
+            noisy += len(shares[-1])
+        rounds += 1
+        each = (time.perf_counter() - begin) / rounds
+        # As many whole rounds as the time allows, decided once more after every round, for rounds take longer on a
+        # machine that has become busy. Rank 0 decides for all.
+        wanted = ctx.comm.bcast(min(MOST_ROUNDS, int(options.budget / each)))
+        steps = max(rounds, wanted) * (len(cases) + 1)
+        if rounds >= wanted:
+            break
+    ctx.end_steps(steps + 1)
+    for case in cases:
+        case.free()
+    return _outcome(ctx, len(cases), rounds, shares)
+
+
+def _step(rounds: int, number: int, cases: int) -> int:
+    """Steps are numbered through the rounds; the windows of noise have the last of each round."""
+    return rounds * (cases + 1) + number + 1
+
+
+def _calls(ctx, case: Case) -> int:
+    """How often a case is called in each round, the same on all ranks; warms up."""
+    case.call()
+    begin = time.perf_counter()
+    case.call()
+    once = max(time.perf_counter() - begin, 1e-7)
+    return ctx.comm.bcast(int(np.clip(SAMPLE_S / once, *CALLS)))
+
+
+def _measure(ctx, case: Case, calls: int) -> None:
+    """Time a case `calls` times: an event each, its parameters, and its CPU time per call as values of the step."""
+    tracer = ctx.tracer
+    clock, event = tracer.clock, tracer.event
+    for name, value in case.values.items():
+        tracer.value(name, value)
+    if case.partners:
+        tracer.partners(case.region, case.partners)
+    region = tracer.name(case.region, case.kind) if not case.traced else 0
+    call, flops, nbytes = case.call, case.flops, case.nbytes
+    if case.traced or case.partners:
+        ctx.comm.Barrier()
+    before = time.thread_time()
+    if case.traced:
+        for _ in range(calls):
+            call()
+    else:
+        for _ in range(calls):
+            start = clock()
+            call()
+            event(region, start, nbytes, flops)
+    tracer.value("cpu", (time.thread_time() - before) / calls)
+
+
+def _noise(ctx, first: int) -> np.ndarray:
+    start = ctx.tracer.clock()
+    ctx.comm.Barrier()
+    shares = windows(ctx.comm, min(NOISE_S, max(10 * WINDOW_S, NOISE_SHARE * ctx.config.calibrate.budget)))
+    ctx.tracer.event(ctx.tracer.name("noise", OTHER), start)
+    ctx.tracer.series(NOISE, first, shares)
+    return shares
+
+
+def _outcome(ctx, cases: int, rounds: int, shares: list[np.ndarray]) -> Outcome:
+    figures = {"cases": (float(cases), ""), "rounds": (float(rounds), "")}
+    if shares:
+        got = float(np.mean(np.concatenate(shares)))
+        figures["processor"] = (float(np.mean(ctx.comm.allgather(got))), "share of a rank")
+    measured = Check("measured", cases > 0 or bool(shares), "nothing was measured; see --what")
+    return Outcome(figures, [measured])

@@ -1,0 +1,102 @@
+"""Time steps of random tables of embeddings on these ranks, for `python -m analysis sharding`.
+
+mpirun -n 2 python -m miniapps.embeddings lookups.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernels.commands.options import add_version
+from kernels.progress import Progress
+from miniapps.errors import UsageError
+from miniapps.received.text import printable
+from miniapps.system.environment import cpu_model
+from miniapps.system.world import world
+
+ORDERS = ("sorted", "fixed-point")
+MIXED = 5  # strategies of a problem, beside the uniform ones
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure, and write the file on rank 0; the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m miniapps.embeddings",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_version(parser)
+    parser.add_argument("out", type=Path, metavar="FILE", help="JSON file to write")
+    parser.add_argument(
+        "--problems", type=_count, default=30, metavar="N", help="random tables (%(default)s)"
+    )
+    parser.add_argument("--rounds", type=_count, default=6, metavar="N", help="of turns (%(default)s)")
+    parser.add_argument("--order", choices=ORDERS, default="sorted", help="of sums (%(default)s)")
+    parser.add_argument("--seed", type=_count, default=1, metavar="N", help="of the tables (%(default)s)")
+    options = parser.parse_args(argv)
+    try:
+        comm = world()
+        problem = None
+        if comm.rank == 0:
+            problem = _unwritable(options.out)
+        if problem := comm.bcast(problem):
+            raise UsageError(problem)
+    except UsageError as error:
+        print(f"embeddings: {printable(str(error))}", file=sys.stderr)
+        return 2
+    found = measured(comm, options)
+    if comm.rank == 0:
+        options.out.write_text(json.dumps(found))
+        print(
+            f"{sum(len(of['steps']) for of in found['problems'])} steps on {comm.size} ranks: {options.out}"
+        )
+    return 0
+
+
+def measured(comm, options: argparse.Namespace) -> dict[str, Any]:
+    """What the file holds: see `miniapps.received.lookups.Measured`. Collective."""
+    from miniapps.embeddings import steps
+
+    rng, problems = np.random.default_rng(options.seed), []
+    progress = Progress("embeddings", quiet=comm.rank > 0)
+    for number in range(options.problems):
+        progress.show(number / options.problems, "problems")
+        problem = steps.drawn(rng, MIXED)
+        seconds = np.median(steps.times(comm, problem, options.rounds, options.order), axis=(1, 2))
+        problems.append(
+            {
+                "tables": steps.asked(problem),
+                "steps": [
+                    {"shardings": steps.shardings(problem, text, comm.size), "wall": wall, "cpu": cpu}
+                    for text, (wall, cpu) in zip(problem.strategies, seconds.tolist(), strict=True)
+                ],
+            }
+        )
+    progress.clear()
+    return {
+        "format": "fpna-lookups", "schema": 1, "ranks": comm.size, "order": options.order, "cpu": cpu_model(),
+        "problems": problems,
+    }  # fmt: skip
+
+
+def _unwritable(out: Path) -> str | None:
+    """What hinders writing the file, in a sentence; None: nothing."""
+    if not out.parent.is_dir():
+        return f"{out}: there is no directory {out.parent}; make it, or name another file"
+    return f"{out}: is a directory; name a file" if out.is_dir() else None
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 10**4:
+        raise argparse.ArgumentTypeError(f"{text!r}: give 1 to 10,000")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,274 @@
+"""All tables over all ranks: bags looked up for the samples of every rank, and the update of rows by gradients.
+
+A step has three messages between each pair of ranks, whatever the number of tables: the rows that are asked for, what
+is answered, and gradients. Who holds a row puts what it got into the order of the samples of the whole batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+
+import numpy as np
+from mpi4py import MPI
+
+from kernels.exact import EMPTY
+from miniapps.embeddings import sums
+from miniapps.embeddings.asked import Asked, ask
+from miniapps.embeddings.bags import Bags
+from miniapps.embeddings.shard import Shard
+from miniapps.embeddings.sharding import Placed
+from miniapps.layout.messages import all_to_all
+
+LOOKUP, SCATTER = "lookup", "scatter"
+ROWS, ANSWERS, GRADIENTS = MESSAGES = ("exchange.rows", "exchange.answers", "exchange.gradients")
+WORD, FLOAT = 8, 4  # bytes of a sum in fixed point, of a float32
+
+
+def _untimed(region: str, nbytes: int) -> AbstractContextManager:
+    return nullcontext()
+
+
+class Tables:
+    """The tables of `placed` over the ranks of `comm`, all of one number of columns. Collective to make.
+
+    `order`: of the sums, one of `sums.ORDERS`. `draw(table, block)`: as for `Shard`. `timed(region, nbytes)` makes a
+    context around each part of a step, LOOKUP, SCATTER and MESSAGES; bytes are those of rows, or sent to other ranks.
+    """
+
+    def __init__(
+        self,
+        comm,
+        placed: Sequence[Placed],
+        order: str,
+        draw: Callable[[int, int], np.ndarray],
+        timed: Callable[[str, int], AbstractContextManager] = _untimed,
+    ):
+        self._comm, self.placed, self.columns = comm.Dup(), list(placed), placed[0].table.columns
+        self._timed, self._order, self._fixed = timed, order, order == "fixed-point"
+        self.rank, self.size = comm.rank, comm.size
+        self.shards = [Shard(of, comm.rank, partial(draw, number)) for number, of in enumerate(placed)]
+        self._asked: list[Asked] = []
+
+    def look_up(self, bags: Sequence[Bags], numbers: Sequence[np.ndarray], learn: bool = True) -> np.ndarray:
+        """float32 (own samples, tables, columns): the sums of `bags`, those of the own samples for each table.
+
+        `numbers[r]`: which samples of the batch, from 0, rank r has, ascending. `learn`: whether `update` will follow.
+        Collective.
+        """
+        self._asked = ask(
+            self.placed, self.rank, bags, numbers, learn, lambda parts: self._exchange(ROWS, parts, None)
+        )
+        with self._timed(LOOKUP, self._nbytes()):
+            looked = [self._looked(t) for t in range(len(self.placed))]
+        units = self._agreed(looked)
+        with self._timed(LOOKUP, self._nbytes()):
+            pieces = [self._answers(t, looked[t], units[t]) for t in range(len(self.placed))]
+        coming = [
+            sum(self._answer_bytes(t, p) for t in range(len(self.placed))) if p != self.rank else 0
+            for p in range(self.size)
+        ]
+        came = self._sent(ANSWERS, pieces, coming)
+        with self._timed(LOOKUP, sum(map(len, came))):
+            pooled = [self._assembled(t, came, pieces[t], units[t]) for t in range(len(self.placed))]
+            return np.stack(pooled, axis=1)
+
+    def update(self, gradients: np.ndarray, scale: float, rate: float) -> None:
+        """w = w - rate (scale g) of every row that was looked up, g the sum of its gradients; `gradients` float32 (own
+        samples, tables, columns), of the sums of the bags. Collective, after `look_up`."""
+        every = range(len(self.placed))
+        units = self._agreed([gradients[:, t] for t in every])
+        with self._timed(SCATTER, gradients.nbytes):
+            pieces = [self._gradients(t, gradients[:, t], units[t]) for t in every]
+        coming = [
+            sum(self._gradient_bytes(t, q) for t in every) if q != self.rank else 0 for q in range(self.size)
+        ]
+        came = self._sent(GRADIENTS, pieces, coming)
+        with self._timed(SCATTER, self._nbytes()):
+            for t, shard in enumerate(self.shards):
+                if shard.weights.size:
+                    total = self._summed(t, came, pieces[t], units[t])
+                    shard.learn(self._asked[t].distinct[0], total, scale, rate)
+
+    def free(self) -> None:
+        """Give back the communicator. Collective."""
+        self._comm.Free()
+
+    # ---- lookups: on the side of the rows, then of the samples
+
+    def _looked(self, t: int) -> np.ndarray:
+        """Rows of a table, own columns: of the own samples where all ranks have the table, as ranks asked for them
+        where rows are answered, else in the order of the samples of the batch."""
+        of, asked, shard = self.placed[t], self._asked[t], self.shards[t]
+        if of.sharding == "replicated":
+            rows = asked.bags.rows
+        elif of.sharding == "row":
+            rows = np.concatenate([bags.rows for bags in asked.came])
+        else:
+            rows = asked.received[0]
+        return shard.look_up(rows)
+
+    def _answers(self, t: int, looked: np.ndarray, unit: int) -> dict[int, np.ndarray]:
+        """What this rank answers to each rank: rows, sums of bags, or of their parts."""
+        of, asked = self.placed[t], self._asked[t]
+        if not self.shards[t].weights.size:
+            return {}
+        if of.sharding == "replicated":
+            return {self.rank: self._pooled(looked, asked.bags.samples, len(asked.bags.lengths), unit)}
+        if of.sharding == "row":
+            ends = np.cumsum([len(bags.rows) for bags in asked.came])
+            return dict(enumerate(np.split(looked, ends[:-1])))
+        count = sum(map(len, asked.numbers))
+        if of.sharding == "row-pooled" and self._fixed:
+            pooled = sums.words_added(sums.words(looked, unit), asked.received[1], count)
+        else:
+            pooled = self._pooled(looked, asked.received[1], count, unit)
+        return {q: pooled[asked.numbers[q][asked.vectors(bags)]] for q, bags in enumerate(asked.came)}
+
+    def _pooled(self, rows: np.ndarray, samples: np.ndarray, count: int, unit: int) -> np.ndarray:
+        if self._fixed:
+            return sums.rounded(sums.words_added(sums.words(rows, unit), samples, count), unit)
+        return sums.added(rows, samples, count, self._order)
+
+    def _answer_bytes(self, t: int, p: int) -> int:
+        """Of what rank p answers to this one."""
+        of, asked = self.placed[t], self._asked[t]
+        if of.sharding == "replicated" or p not in asked.sent:
+            return 0
+        bags = asked.sent[p]
+        if of.sharding == "row":
+            return FLOAT * self.columns * len(bags.rows)
+        width = WORD if of.sharding == "row-pooled" and self._fixed else FLOAT
+        return width * of.width(p) * len(asked.vectors(bags))
+
+    def _assembled(self, t: int, came: list[Came], own: dict[int, np.ndarray], unit: int) -> np.ndarray:
+        """float32 (own samples, columns): the sums of the own bags, from what all holders answered."""
+        of, asked = self.placed[t], self._asked[t]
+        count = len(asked.bags.lengths)
+        if of.sharding == "replicated":
+            return own[self.rank]
+        words = of.sharding == "row-pooled" and self._fixed
+        dtype = np.int64 if words else np.float32
+        parts = [
+            own[p] if p == self.rank else came[p].next(self._answer_bytes(t, p), dtype, of.width(p))
+            for p in asked.sent
+        ]
+        if not of.by_rows:
+            return np.concatenate(parts, axis=1)
+        every = np.concatenate(parts)
+        if of.sharding == "row":
+            rows = np.empty_like(every)
+            rows[asked.places] = every
+            return self._pooled(rows, asked.bags.samples, count, unit)
+        samples = np.concatenate([asked.vectors(bags) for bags in asked.sent.values()])
+        if words:
+            return sums.rounded(sums.words_added(every, samples, count), unit)
+        return sums.added(every, samples, count, self._order)
+
+    # ---- gradients: on the side of the samples, then of the rows
+
+    def _gradients(self, t: int, gradient: np.ndarray, unit: int) -> dict[int, np.ndarray]:
+        """What goes to each rank: the gradient of each sample, or sums by row where these are fewer bytes."""
+        of, asked = self.placed[t], self._asked[t]
+        parts = {}
+        for p, bags in asked.sent.items():
+            vectors = asked.vectors(bags)
+            own = np.ascontiguousarray(gradient[vectors][:, of.columns(p)])
+            if self._summed_first(asked, bags):
+                rows, which = np.unique(bags.rows, return_inverse=True)
+                of_row = np.searchsorted(vectors, bags.samples)
+                own = sums.words_added(sums.words(own, unit)[of_row], which, len(rows))
+            parts[p] = own
+        return parts
+
+    def _summed_first(self, asked: Asked, bags: Bags) -> bool:
+        """Whether gradients are added up by row before they travel: where the order allows it, and it saves bytes."""
+        if not self._fixed:
+            return False
+        return WORD * len(np.unique(bags.rows)) < FLOAT * len(asked.vectors(bags))
+
+    def _gradient_bytes(self, t: int, q: int) -> int:
+        """Of what rank q sends to this one."""
+        asked, width = self._asked[t], self.shards[t].weights.shape[1]
+        if not self.shards[t].weights.size:
+            return 0
+        bags = asked.came[q]
+        if self._summed_first(asked, bags):
+            return WORD * width * len(np.unique(bags.rows))
+        return FLOAT * width * len(asked.vectors(bags))
+
+    def _summed(self, t: int, came: list[Came], own: dict[int, np.ndarray], unit: int) -> np.ndarray:
+        """float32 (distinct rows, own columns): the sums of their gradients over the whole batch."""
+        asked, width = self._asked[t], self.shards[t].weights.shape[1]
+        rows, which = asked.distinct
+        total = np.zeros((len(rows), width), np.int64)
+        every = np.zeros((sum(map(len, asked.numbers)), width), np.float32)
+        for q, bags in enumerate(asked.came):
+            words = self._summed_first(asked, bags)
+            part = (
+                own[q]
+                if q == self.rank
+                else came[q].next(self._gradient_bytes(t, q), np.int64 if words else np.float32, width)
+            )
+            if words:
+                total[np.searchsorted(rows, np.unique(bags.rows))] += part
+            elif self._fixed:
+                vectors = asked.vectors(bags)
+                of_row = sums.words(part, unit)[np.searchsorted(vectors, bags.samples)]
+                total += sums.words_added(of_row, np.searchsorted(rows, bags.rows), len(rows))
+            else:
+                every[asked.numbers[q][asked.vectors(bags)]] = part
+        if self._fixed:
+            return sums.rounded(total, unit)
+        return sums.added(every[asked.received[1]], which, len(rows), self._order)
+
+    # ---- messages
+
+    def _agreed(self, of_tables: Sequence[np.ndarray]) -> list[int]:
+        """The exponent of each table: the largest of all ranks. Collective."""
+        if not self._fixed:
+            return [EMPTY] * len(of_tables)
+        own = np.array([sums.exponent(x) if x.size else EMPTY for x in of_tables], np.int64)
+        self._comm.Allreduce(MPI.IN_PLACE, own, MPI.MAX)
+        return own.tolist()
+
+    def _sent(self, region: str, pieces: Sequence[dict[int, np.ndarray]], coming: list[int]) -> list[Came]:
+        """Send the pieces of all tables to each other rank; `coming` bytes from each."""
+        parts = [
+            np.concatenate(
+                [
+                    np.empty(0, np.uint8),
+                    *(of[p].reshape(-1).view(np.uint8) for of in pieces if p in of and p != self.rank),
+                ]
+            )
+            for p in range(self.size)
+        ]
+        return [Came(part) for part in self._exchange(region, parts, coming)]
+
+    def _exchange(self, region: str, parts: list[np.ndarray], coming: list[int] | None) -> list[np.ndarray]:
+        others = sum(part.nbytes for p, part in enumerate(parts) if p != self.rank)
+        with self._timed(region, others):
+            return all_to_all(self._comm, parts, coming)
+
+    def _nbytes(self) -> int:
+        """Of the rows that this rank reads."""
+        return FLOAT * sum(
+            shard.weights.shape[1] * sum(len(bags.rows) for bags in asked.came)
+            for asked, shard in zip(self._asked, self.shards, strict=True)
+        )
+
+
+class Came:
+    """What came from one rank, table after table."""
+
+    def __init__(self, content: np.ndarray):
+        self._content, self._at = content, 0
+
+    def __len__(self) -> int:
+        return len(self._content)
+
+    def next(self, nbytes: int, dtype, columns: int) -> np.ndarray:
+        """The next bytes, (n, columns) of `dtype`."""
+        begin, self._at = self._at, self._at + nbytes
+        return self._content[begin : self._at].copy().view(dtype).reshape(-1, columns)

@@ -1,0 +1,174 @@
+"""Ledgers of predictions: one line of JSON each, chained by hashes, so that no row can be changed, removed or put in
+between without breaking those after it.
+
+    {"before":"HASH OF THE ROW BEFORE","hash":"OF THIS ROW","prediction":{...},"time":"2026-11-24T00:33:06+00:00"}
+
+`hash` is SHA-256, in hex, of the canonical JSON of the row without it: sorted keys, no white space, ASCII, no NaN. A
+line must be the canonical JSON of its row, byte for byte. The first row comes after START. The hashes show that a row
+was changed; rows removed at the end show only to those who know a later hash, as a run does that was started with the
+ledger.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, BinaryIO
+
+import msgspec
+from msgspec import Meta
+
+from miniapps.received import records
+from miniapps.received.prediction import Prediction, Sha256, from_dict
+from miniapps.received.regular import Refused, open_regular
+from miniapps.received.text import printable
+
+START = "0" * 64  # what the first row comes after
+MOST = 256 * 2**20  # bytes of a ledger: a row takes some 2 kB
+LINE_MOST = 2**20  # bytes of a row
+WAIT_S = 10.0  # for the lock, which an append holds for milliseconds
+
+
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
+    """A line as it is written."""
+
+    before: Sha256
+    hash: Sha256
+    prediction: dict[str, Any]
+    time: Annotated[str, Meta(max_length=40)]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row: its `number` (from 1, also that of its line), when it was appended (UTC, ISO 8601), its hash and that of
+    the row before, and what it predicts."""
+
+    number: int
+    time: str
+    before: str
+    hash: str
+    prediction: Prediction
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """All rows of a checked ledger, the oldest first."""
+
+    path: str
+    rows: list[Row]
+
+    @property
+    def head(self) -> str:
+        """The hash of the last row; START without rows."""
+        return self.rows[-1].hash if self.rows else START
+
+
+def canonical(content: Any) -> bytes:
+    """`content` as the JSON that is hashed; raises ValueError for NaN and infinities."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def hash_of(before: str, when: str, prediction: dict[str, Any]) -> str:
+    """The hash of a row."""
+    return hashlib.sha256(canonical({"before": before, "prediction": prediction, "time": when})).hexdigest()
+
+
+def line_of(before: str, when: str, prediction: dict[str, Any]) -> bytes:
+    """A row as the line that is written, with its line feed."""
+    content = {"before": before, "prediction": prediction, "time": when}
+    return canonical(content | {"hash": hash_of(before, when, prediction)}) + b"\n"
+
+
+def read_ledger(path: str | os.PathLike) -> Ledger:
+    """The ledger in the file `path`, the whole chain checked.
+
+    Raises Refused, with file and line, for what is not as it was appended: edited, removed, moved or doubled rows, a
+    line without an end, and whatever is no row; OSError where it cannot be read.
+    """
+    with open_regular(path, MOST, links=True) as file:
+        lock(file, fcntl.LOCK_SH, os.fspath(path))
+        return read_open(file, printable(os.fspath(path)))
+
+
+def read_open(file: BinaryIO, where: str) -> Ledger:
+    """The same of a `file` that is open and locked; `where` names it."""
+    return Ledger(where, list(_rows(file, where)))
+
+
+def lock(file: BinaryIO, how: int, path: str) -> None:
+    """Lock the open `file` against appends, or with LOCK_EX also against readers. Raises Refused where another process
+    keeps its lock for WAIT_S."""
+    until = time.monotonic() + WAIT_S
+    while True:
+        try:
+            fcntl.flock(file, how | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise Refused(
+                    f"{printable(path)}: another process has locked it for {WAIT_S:.0f} s; end that one "
+                    f"(`fuser {printable(path)}` names it)"
+                ) from None
+            time.sleep(0.005)
+
+
+def _rows(file: BinaryIO, where: str) -> Iterator[Row]:
+    seen: dict[str, int] = {}
+    head, number = START, 0
+    while line := file.readline(LINE_MOST + 1):
+        number += 1
+        row = _row(line, number, f"{where}: line {number}")
+        if row.before != head:
+            raise Refused(f"{where}: line {number}: {_out_of_place(row, seen)}; {_REMEDY}")
+        head, seen[row.hash] = row.hash, number
+        yield row
+
+
+_REMEDY = "rows are only ever appended: take the ledger as it was from a copy"
+
+
+def _row(line: bytes, number: int, where: str) -> Row:
+    """The row in `line`; raises Refused unless it is the canonical JSON of a row with the right hash."""
+    if len(line) > LINE_MOST:
+        raise Refused(f"{where}: more than {LINE_MOST:,} bytes, which no row has; {_REMEDY}")
+    if not line.endswith(b"\n"):
+        raise Refused(f"{where}: has no end: it was cut, or its append was stopped; remove this line")
+    known = records.decode(line[:-1], _Line, where)
+    content = {"before": known.before, "prediction": known.prediction, "time": known.time}
+    try:
+        right = hash_of(known.before, known.time, known.prediction)
+        same = line == canonical(content | {"hash": right}) + b"\n"
+    except (ValueError, RecursionError) as error:
+        raise Refused(
+            f"{where}: is not what this program writes ({printable(str(error))}); {_REMEDY}"
+        ) from None
+    if not same:
+        what = "was changed" if known.hash != right else "is not written as this program writes a row"
+        raise Refused(
+            f"{where}: {what} (its hash is {known.hash[:12]}..., and it hashes to {right[:12]}...); {_REMEDY}"
+        )
+    try:
+        if datetime.fromisoformat(known.time).tzinfo is None:
+            raise ValueError("no time zone")
+    except ValueError:
+        raise Refused(
+            f"{where}: {printable(known.time)!r} is no time in ISO 8601 with its zone; {_REMEDY}"
+        ) from None
+    return Row(number, known.time, known.before, known.hash, from_dict(known.prediction, where))
+
+
+def _out_of_place(row: Row, seen: dict[str, int]) -> str:
+    """Why a row does not come after the one before it, in words."""
+    if row.hash in seen:
+        return f"is line {seen[row.hash]} again"
+    if row.before in seen:
+        return f"comes after line {seen[row.before]}: the rows between were put in, or the order was changed"
+    if row.before == START:
+        return "is the first row of a ledger, in the middle of another"
+    return f"comes after a row that is not there ({row.before[:12]}...): rows were removed, changed or moved"

@@ -1,0 +1,89 @@
+"""The chain of a run while it goes on: ranks add up what they recorded, and rank 0 makes and publishes the heads."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from miniapps.received.text import tell
+from miniapps.trace import Tracer
+from miniapps.trace.chain import BEGIN, CHECKPOINT, HEAD, NO_CHECKPOINT, Mark, Rows, next_head
+from miniapps.trace.schema import COLLECTIVE
+
+_TWO_WORDS = struct.Struct(">16s16s")
+
+
+class Heads:
+    """The heads of all repeats of a launch. `problem`: 32 bytes, `miniapps.trace.chain.problem_of`; `several`: whether
+    there are more repeats than one; `clear` is called before a line is printed."""
+
+    def __init__(
+        self, comm: Any, tracer: Tracer, problem: bytes, several: bool = False, clear: Callable = lambda: None
+    ):
+        self.comm, self.tracer, self.problem, self.marks = comm, tracer, problem, list[Mark]()
+        self._several, self._clear, self._head, self._last = several, clear, problem, -1
+        tracer.rows = self._rows = Rows()
+
+    def begin_repeat(self) -> None:
+        """Begin anew, with nothing before."""
+        self._head, self._last, self._rows.after, self._rows.latest = self.problem, -1, -1, -1
+
+    def continue_from(self, step: int, head: str) -> None:
+        """Go on from the `head` that the checkpoint of `step` holds, 64 hex digits, on all ranks: what was recorded
+        of steps up to this one is outside. A checkpoint without one is where a chain begins."""
+        self.tracer.hand_over()
+        self._rows.take()
+        self._rows.after = self._last = step
+        self._head = bytes.fromhex(head) or self.problem
+        if self.comm.rank == 0:
+            self.tracer.value(BEGIN, step)
+            self._record(BEGIN, self._head)
+
+    def end_repeat(self) -> None:
+        """The head after all that the repeat recorded, at the last step that any rank recorded. Collective."""
+        from mpi4py import MPI
+
+        self.tracer.hand_over()
+        last = self.comm.allreduce(max(self._rows.latest, self._last + 1), op=MPI.MAX)
+        self.tracer.at(self.tracer.repeat, last)
+        self.extend()
+
+    def extend(self, checkpoint: Callable[[], bytes] | None = None) -> str:
+        """The head after the step under way, 64 hex digits, on rank 0; empty elsewhere. Collective.
+
+        `checkpoint()` is the hash of what is written with it, asked of rank 0 alone; None at the end of a repeat.
+        """
+        from mpi4py import MPI
+
+        start = self.tracer.clock()
+        self.tracer.hand_over()
+        # In 32 bits, although 16 are wanted: with 16 Open MPI adds with saturation on processors with AVX.
+        total = self._rows.take().astype(np.uint32)
+        self.comm.Allreduce(MPI.IN_PLACE, total, op=MPI.SUM)
+        if checkpoint is not None:  # what follows the last step is in no event either
+            self.tracer.event(self.tracer.name("chain", COLLECTIVE), start, total.nbytes)
+        step = self._last = self.tracer.step
+        if self.comm.rank:
+            return ""
+        hashed = NO_CHECKPOINT if checkpoint is None else checkpoint()
+        self._head = next_head(self._head, step, total.astype(np.uint16), hashed, self.problem)
+        self._record(HEAD, self._head)
+        if checkpoint is not None:
+            self._record(CHECKPOINT, hashed)
+        repeat, earlier = self.tracer.repeat, any(mark.repeat == self.tracer.repeat for mark in self.marks)
+        self.marks.append(
+            Mark(repeat, step, self._head.hex(), hashed.hex() if checkpoint is not None else "")
+        )
+        if earlier or checkpoint is not None:  # at the end alone it says no more than result.json
+            self._clear()
+            tell(
+                f"CHAIN step={step} head={self._head.hex()}" + (f" repeat={repeat}" if self._several else "")
+            )
+        return self._head.hex()
+
+    def _record(self, name: str, words: bytes) -> None:
+        for half, digest in enumerate(_TWO_WORDS.unpack(words)):
+            self.tracer.fingerprint(name, half, digest)

@@ -1,0 +1,65 @@
+"""What of a machine and its software a promise takes for granted, and in which of it two environments differ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from kernels.guarantees import SCOPE
+from miniapps.system.environment import SETTINGS, THREADS
+
+AMONG = " | "  # between the values of ranks that differ
+OF_RANKS = " values over the ranks"  # where these have too many to be listed
+NOT_SET, NOT_RECORDED = "not set", "not recorded"
+
+# Entries of the environment by what a promise takes for granted (`kernels.guarantees.SCOPE`), by their beginning where
+# they end in a dot. What a library says of itself (`arithmetic.`) is there only where it was loaded.
+LOADED = "arithmetic."
+ENTRIES = {
+    "processor": ("cpu", "instructions", "accelerator"),
+    "libraries": ("python", "sources", "packages.numpy", "packages.scipy", "packages.torch", "packages.cupy-cuda12x",
+                  "packages.cupy-cuda13x", LOADED),
+    "settings": tuple(f"variables.{name}" for name in SETTINGS),
+    "threads": tuple(f"variables.{name}" for name in THREADS),
+}  # fmt: skip
+
+
+def scoped(environment: Mapping[str, str], guarantee: str) -> dict[str, str]:
+    """The entries of a flat `environment` that `guarantee` takes for granted."""
+    known = tuple(entry for aspect in SCOPE.get(guarantee, ()) for entry in ENTRIES[aspect])
+    families = tuple(entry for entry in known if entry.endswith((".", "_")))
+    return {key: value for key, value in environment.items() if key in known or key.startswith(families)}
+
+
+def mixed(environment: Mapping[str, str], guarantee: str) -> list[tuple[str, str]]:
+    """(entry, values) of what `guarantee` takes for granted in which the ranks of one run differ."""
+    entries = []
+    for key, value in scoped(environment, guarantee).items():
+        values = set(value.split(AMONG))
+        if key.startswith(LOADED):  # a rank may have had no use for a library
+            values.discard(NOT_SET)
+        if len(values) > 1 or value.endswith(OF_RANKS):
+            entries.append((key, value))
+    return entries
+
+
+def apart(one: Mapping[str, str], other: Mapping[str, str], guarantee: str) -> list[tuple[str, str, str]]:
+    """(entry, value of one, value of the other) of what `guarantee` takes for granted in which two runs differ."""
+    a, b = scoped(one, guarantee), scoped(other, guarantee)
+    entries = []
+    for key in sorted({*a, *b}):
+        if a.get(key) != b.get(key) and not (key.startswith(LOADED) and not (key in a and key in b)):
+            missing = NOT_SET if key.startswith("variables.") else NOT_RECORDED
+            entries.append((key, a.get(key, missing), b.get(key, missing)))
+    return entries
+
+
+def flatten(tree: Any, prefix: str = "") -> dict[str, str]:
+    """Leaves of nested dicts by dotted key, as text."""
+    if not isinstance(tree, dict):
+        return {prefix: tree if isinstance(tree, str) else json.dumps(tree)}
+    flat: dict[str, str] = {}
+    for key, value in tree.items():
+        flat |= flatten(value, f"{prefix}.{key}" if prefix else str(key))
+    return flat

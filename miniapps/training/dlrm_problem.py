@@ -1,0 +1,200 @@
+"""DLRM as a problem of training: its tables, its samples at a step, what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kernels.guarantees import ChoiceError
+from miniapps.embeddings import sums
+from miniapps.embeddings.sharding import Placed, Table, parse, place
+from miniapps.errors import UsageError
+from miniapps.received.lookups import read_chosen
+from miniapps.received.regular import Refused
+from miniapps.received.text import printable
+from miniapps.system.resources import Need
+from miniapps.training import clicks, ratings
+from miniapps.training.batches import Batches
+from miniapps.training.config import RATED
+from miniapps.training.models import dlrm
+from miniapps.training.ratings import Ratings
+from miniapps.training.seeds import TABLES, generator
+
+NEEDED = {"training.wire": "as is", "training.policy": "fixed", "model.dropout": 0.0, "output.shares": "even"}
+TORCH = 2**27  # bytes of torch in a process
+
+
+def tables(data: str, embeddings) -> list[Table]:
+    """The tables for the samples `data`; `embeddings`: a `config.Embeddings`, or what has its names."""
+    if data == "ml-100k":
+        named = zip(ratings.FIELDS, ratings.ROWS, strict=True)
+        return [Table(name, rows, embeddings.columns, embeddings.blocks) for name, rows in named]
+    return [
+        Table(str(t), embeddings.rows, embeddings.columns, embeddings.blocks, embeddings.pooling)
+        for t in range(embeddings.tables)
+    ]
+
+
+def features(data: str, embeddings) -> int:
+    """Dense numbers of a sample."""
+    return len(ratings.FEATURES) if data == "ml-100k" else embeddings.features
+
+
+def shapes(data: str, hidden: int, embeddings) -> dict[str, tuple[int, ...]]:
+    """Of the weights and biases of both perceptrons."""
+    count = len(tables(data, embeddings))
+    return dlrm.shapes(hidden, embeddings.columns, features(data, embeddings), count)
+
+
+def placed(config, options, size: int) -> list[Placed]:
+    """Who holds what of the tables. Raises ChoiceError."""
+    of_all = tables(config.data.name, config.embeddings)
+    return place(of_all, parse(config.embeddings.sharding, len(of_all), size), size, options.shuffle_blocks)
+
+
+def chosen(config, size: int) -> str:
+    """The sharding that the file of --choice has for these tables on so many ranks. Raises UsageError."""
+    path = config.embeddings.choice
+    if not path:
+        raise UsageError(
+            "--sharding auto: choose a sharding by python -m analysis sharding RUN --times FILE --out CHOICE, and give "
+            "--choice CHOICE"
+        )
+    where = f"--choice {printable(path)}"
+    try:
+        given = read_chosen(path)
+    except Refused as error:
+        raise UsageError(f"--choice {error}") from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{where}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    own = [(table.name, table.rows) for table in tables(config.data.name, config.embeddings)]
+    if given.ranks != size or given.tables != own:
+        raise UsageError(
+            f"{where}: it is for {len(given.tables)} tables on {given.ranks} ranks, and this run has {len(own)}, maybe "
+            f"with other rows, on {size}; choose again for these"
+        )
+    return given.sharding
+
+
+def drawn(table: Table, number: int, block: int, seed: int) -> np.ndarray:
+    """The first weights of a block of rows, float32, uniform up to 1 / sqrt(rows) on both sides, as of the authors."""
+    starts = table.starts
+    shape = int(starts[block + 1] - starts[block]), table.columns
+    return (generator(seed, TABLES, number, block).random(shape, np.float32) * 2 - 1) * np.float32(
+        table.rows**-0.5
+    )
+
+
+class Samples:
+    """What each step learns from, and the tests: by the seeds and numbers alone. `given`: the ratings, where samples
+    are not drawn."""
+
+    def __init__(self, config, given: Ratings | None):
+        self._training, own = config.training, config.embeddings
+        self._given, self._drawn = given, None
+        if given is None:
+            self._drawn = clicks.Clicks(
+                config.seeds.data, own.tables, own.rows, own.zipf, own.pooling, own.features
+            )
+            self.tested = clicks.TESTED
+            return
+        test = ratings.is_test(len(given.labels))
+        self._learned, self._test = np.flatnonzero(~test), np.flatnonzero(test)
+        self._batches = Batches(
+            len(self._learned), self._training.batch, self._training.micro, config.seeds.data
+        )
+        self.tested = len(self._test)
+
+    def block(self, step: int, block: int) -> Ratings:
+        """Micro-batch `block` of a step."""
+        if self._drawn is not None:
+            first = (step - 1) * self._training.batch + block * self._training.micro
+            return self._drawn.take(first, self._training.micro)
+        assert self._given is not None
+        return self._given.take(self._learned[self._batches.images(step, block)])
+
+    def test(self, first: int, count: int) -> Ratings:
+        """The samples for tests from `first` on."""
+        if self._drawn is not None:
+            return self._drawn.take(clicks.FIRST_TESTED + first, count)
+        assert self._given is not None
+        return self._given.take(self._test[first : first + count])
+
+
+def validate(config, options, size: int) -> None:
+    """Raise UsageError or ChoiceError, naming the option, its allowed values and the remedy."""
+    data, model, training = config.data.name, config.model, config.training
+    if data not in RATED:
+        raise UsageError(f"--model dlrm cannot learn --data {data}; choose {' or '.join(RATED)}")
+    for key, value in NEEDED.items():
+        section, option = key.split(".")
+        if getattr(getattr(config, section), option) != value:
+            raise UsageError(f"{key}: with --model dlrm only {value!r} is possible; leave it out")
+    if options.duplicate:
+        raise UsageError(
+            f"--duplicate {options.duplicate:g}: with --model dlrm blocks are not computed twice; leave it out"
+        )
+    order = model.aggregate
+    if order not in sums.ORDERS or model.aggregate_inference != order:
+        raise ChoiceError(
+            f"--aggregate {order}, --aggregate-inference {model.aggregate_inference}: rows in bags, and their "
+            f"gradients, are added in one order of {', '.join(sums.ORDERS)}; choose one of these, and leave out the "
+            "other"
+        )
+    level = options.policy.level
+    if level == "exact" and order != "exact":
+        raise ChoiceError(
+            f"--aggregate {order} meets guarantee layout, below exact: its sums are rounded on their way; choose "
+            "--aggregate exact"
+        )
+    shardings = {of.sharding for of in placed(config, options, size)}
+    if (
+        "row-pooled" in shardings
+        and order != "fixed-point"
+        and (order == "exact" or options.policy.per_block)
+    ):
+        raise ChoiceError(
+            f"--sharding row-pooled with --aggregate {order} meets guarantee run, below {level}: the sum of a bag then "
+            "depends on which rank has which rows; choose --aggregate fixed-point, or --sharding row"
+        )
+    lookups = training.batch * max(1, config.embeddings.pooling)
+    if order == "fixed-point" and lookups > 2**20:
+        raise UsageError(
+            f"--aggregate fixed-point: {lookups} lookups of a step in one table (--batch times --pooling) are more "
+            "than 2**20 terms of a sum; choose a smaller batch, or --aggregate sorted"
+        )
+    if data == "ml-100k":
+        if training.batch > ratings.COUNTS[0]:
+            raise UsageError(
+                f"training.batch = {training.batch}: ml-100k has {ratings.COUNTS[0]} samples to learn from; choose a "
+                "smaller batch"
+            )
+        ratings.load(config.data.dir)
+
+
+def memory(config, options, size: int) -> Need:
+    """What a rank with the largest part of the tables will need."""
+    of_all = placed(config, options, size)
+    held = max(sum(4 * of.rows(rank).m * of.width(rank) for of in of_all) for rank in range(size))
+    whole = (
+        max(of.table.nbytes for of in of_all)
+        if config.output.checkpoint_every or config.output.restart
+        else 0
+    )
+    own = config.embeddings
+    looked = 40 * config.training.batch * max(1, own.pooling) * own.columns * len(of_all)
+    return Need(
+        TORCH + held + whole + looked + 2**25,
+        f"tables of {sum(of.table.nbytes for of in of_all) / 2**20:.0f} MiB, --sharding {own.sharding}",
+        lambda share: "choose fewer --rows, another --sharding, or more nodes",
+    )
+
+
+def digests(given: Ratings | None) -> list[tuple[str, Any]]:
+    """(name, array) of what is learned, where it is not drawn."""
+    if given is None:
+        return []
+    return [("dense", given.dense), ("labels", given.labels), *(
+        (f"rows.{name}", bags.rows) for name, bags in zip(ratings.FIELDS, given.bags, strict=True)
+    )]  # fmt: skip

@@ -1,0 +1,1 @@
+"""Runs executed again, a part of each, and compared bit by bit with what they recorded (docs/verify.md)."""

@@ -1,0 +1,298 @@
+"""`python -m miniapps verify`: a fraction of a run executed again, and compared bit by bit with what it recorded."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from kernels.commands.options import add_loudness, add_version
+from miniapps.errors import UsageError
+from miniapps.received.text import printable, tell
+from miniapps.system import environment
+from miniapps.system.python import module
+from miniapps.trace import TraceError
+from miniapps.trace.heads import chains
+from miniapps.trace.reader import read_run
+from miniapps.verify.again import Interval, arguments, execute
+from miniapps.verify.claim import Claim, NotVerifiable, claim, require_here, require_there
+from miniapps.verify.draw import chance, drawn
+from miniapps.verify.rows import Difference, Rows, first_difference, rows_of
+
+AGREES, FAILED, NOT_VERIFIABLE, DIFFERS = 0, 1, 2, 3
+EXAMPLES = """\
+examples:
+  python -m miniapps verify runs/a --fraction 0.1 --challenge "$(openssl rand -hex 16)"
+      a tenth of the intervals between checkpoints, on one rank
+  python -m miniapps verify runs/a --fraction 1 --ranks 4
+      all of them, on four ranks
+  python -m miniapps verify runs/a --against runs/b
+      two runs that claim to be the same: where they part, and which of them is right
+
+Exit codes: 0 all that was executed again agrees; 1 failure; 2 not verifiable; 3 a bit differs.
+"""
+
+
+def parser(prog: str = "python -m miniapps verify") -> argparse.ArgumentParser:
+    """The command line; `prog` is what the user typed before the options."""
+    top = argparse.ArgumentParser(
+        prog=prog, description="Execute parts of a run again, from its checkpoints, and compare every bit.",
+        epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
+    )  # fmt: skip
+    top.add_argument("run", metavar="RUN", type=Path, help="the directory of a run with checkpoints")
+    top.add_argument(
+        "--fraction", type=float, default=0.1,
+        help="of the intervals between heads that is executed again, above 0 to 1 (0.1); the first and the last always",
+    )  # fmt: skip
+    top.add_argument(
+        "--challenge",
+        default="",
+        metavar="TEXT",
+        help="enters the draw: chosen after the heads were published",
+    )
+    top.add_argument("--ranks", type=int, metavar="N", help="ranks that execute (those of mpirun, else 1)")
+    top.add_argument(
+        "--mesh", default="", help="of these ranks, for a training over a mesh (all along its first axis)"
+    )
+    top.add_argument(
+        "--against", type=Path, metavar="RUN2", help="find where RUN2 parts from RUN, and execute that alone"
+    )
+    top.add_argument(
+        "--out", type=Path, help="keep what is executed there, new or empty (removed at the end)"
+    )
+    add_loudness(
+        top, "the verdict alone", "also the probability of having met wrong intervals, by their number"
+    )
+    add_version(top)
+    return top
+
+
+def main(argv: list[str], prog: str = "python -m miniapps verify") -> int:
+    """Verify a run; the exit code, the same on all ranks."""
+    options = parser(prog).parse_args(argv)
+    if not 0.0 < options.fraction <= 1.0:
+        return _refuse(f"--fraction {options.fraction:g}: choose a number above 0, up to 1")
+    launcher = environment.launched()
+    if options.ranks is not None and not 1 <= options.ranks <= 2**20:
+        return _refuse(f"--ranks {options.ranks}: choose 1 to {2**20}")
+    if launcher is None and options.ranks not in (None, 1):
+        return _launched(options.ranks, argv)
+    from miniapps.system.world import world
+
+    try:
+        comm = world()
+    except UsageError as error:
+        return _refuse(str(error))
+    if options.ranks not in (None, comm.size):
+        return _refuse(f"--ranks {options.ranks}: it was started on {comm.size}; leave --ranks out", comm)
+    try:
+        return verify(options, comm)
+    except Exception as error:  # of one rank: the others would wait for it without end
+        tell(f"verify: rank {comm.rank}: {type(error).__name__}: {error}", sys.stderr)
+        if comm.size > 1:
+            comm.Abort(FAILED)
+        return FAILED
+
+
+def verify(options: argparse.Namespace, comm: Any) -> int:
+    """Verify as the command line `options` say, on the ranks of `comm`. Collective."""
+    plan: tuple[int, str, list[tuple[Interval, list[str]]]] = (AGREES, "", [])
+    claims: list[Claim] = []
+    out = Path()
+    if comm.rank == 0:
+        try:
+            claims = [claim(run) for run in (options.run, options.against) if run is not None]
+            code, chosen = _chosen(options, claims)
+            if chosen:
+                for each in claims:
+                    require_here(each)
+                _require_checkpoints(chosen)
+                out = _directory(options.out)
+            jobs = [
+                (
+                    interval,
+                    arguments(claims[0].attributes, interval, comm.size, options.mesh, out / str(number)),
+                )
+                for number, interval in enumerate(chosen)
+            ]
+            plan = code, claims[0].attributes["app"], jobs
+        except (NotVerifiable, UsageError, TraceError, OSError) as error:
+            tell(f"verify: {error}", sys.stderr)
+            plan = NOT_VERIFIABLE, "", []
+    code, app, jobs = comm.bcast(plan)
+    held: dict[tuple[int, int], Rows] = {}
+    for interval, line in jobs:
+        begin = time.perf_counter()
+        ended = execute(app, line, comm, interval.start)
+        if ended not in (0, 3):  # 3: a check of the run failed, as it may have the first time
+            if comm.rank == 0:
+                tell(f"verify: {interval}: it cannot be executed again here (exit code {ended})", sys.stderr)
+            code = max(code, NOT_VERIFIABLE)
+            break
+        if comm.rank == 0:
+            try:
+                for each in claims:
+                    require_there(each, Path(line[1]))
+            except NotVerifiable as error:
+                tell(f"verify: {error}", sys.stderr)
+                code = max(code, NOT_VERIFIABLE)
+                continue
+            wrong = _judge(options, claims, interval, Path(line[1]), held, time.perf_counter() - begin)
+            code = DIFFERS if wrong else code
+    if comm.rank == 0:
+        if jobs and options.out is None:
+            shutil.rmtree(out, ignore_errors=True)
+        if jobs and code in (AGREES, DIFFERS):
+            _conclude(options, claims, len(jobs), code)
+    return comm.bcast(code)
+
+
+def _chosen(options: argparse.Namespace, claims: list[Claim]) -> tuple[int, list[Interval]]:
+    """(exit code so far, the intervals to execute again); says which. Raises NotVerifiable."""
+    run, *others = claims
+    for each in claims:
+        for broken in each.broken[:1]:
+            where = f"{each.run}: step {broken.mark.step}: {broken.why}"
+            tell(f"NOT VERIFIED: {where}: what it recorded was changed, see python -m analysis chain")
+            return DIFFERS, []
+    if others:
+        return _bisected(options, run, others[0])
+    attributes, count = run.attributes, len(run.intervals)
+    numbers = drawn(run.head, options.challenge, count, options.fraction)
+    if not options.quiet:
+        tell(
+            f"{attributes['app']}, --guarantee {attributes['guarantee']}, {attributes['size']} ranks: {len(numbers)} "
+            f"of {count} intervals between heads are drawn by {run.head[:16]}... and the challenge "
+            f"{options.challenge!r}"
+        )
+        if not options.challenge:
+            tell("Without a --challenge whoever computed the run knows which are drawn.")
+        for wrong in [w for w in (1, 2, 4, 8) if w <= count] if options.verbose else [1]:
+            chances = f"{chance(count, len(numbers), wrong):.4f}"
+            tell(
+                f"{wrong} wrong interval{'s' * (wrong > 1)} anywhere would be met with probability {chances}."
+            )
+    return AGREES, [run.intervals[number] for number in numbers]
+
+
+def _bisected(options: argparse.Namespace, run: Claim, other: Claim) -> tuple[int, list[Interval]]:
+    """The first interval after which the heads of two runs differ, by bisection."""
+    for what, of in (
+        ("application", lambda each: each.attributes["app"]),
+        ("problem", lambda each: each.attributes["problem_options"]),
+        ("kind of fingerprints", lambda each: each.fingerprint),
+    ):
+        if of(run) != of(other):
+            raise NotVerifiable(
+                f"{run.run} and {other.run} differ in their {what}; give two runs of one problem"
+            )
+    ours, theirs = run.intervals, other.intervals
+    places = [[(each.repeat, each.after, each.until) for each in own] for own in (ours, theirs)]
+    if places[0] != places[1]:
+        raise NotVerifiable(f"{run.run} and {other.run} have heads of other steps; give runs with equal ones")
+    low, high, asked = 0, len(ours) - 1, 1
+    # A head is over the one before, so that all after the first that differs differ; each repeat begins anew.
+    ends = [k for k, each in enumerate(ours) if each.ends or k == high]
+    for end in ends:
+        if ours[end].head != theirs[end].head:
+            high = end
+            break
+        low, asked = end + 1, asked + 1
+    else:
+        tell(f"{run.run} and {other.run} have the same heads ({asked - 1} compared).")
+        return AGREES, []
+    while low < high:
+        middle, asked = (low + high) // 2, asked + 1
+        low, high = (low, middle) if ours[middle].head != theirs[middle].head else (middle + 1, high)
+    if not options.quiet:
+        tell(f"The heads part from {ours[low]} ({asked} of {len(ours)} compared); that is executed again.")
+    return DIFFERS, [ours[low]]
+
+
+def _judge(
+    options: argparse.Namespace,
+    claims: list[Claim],
+    interval: Interval,
+    again: Path,
+    held: dict,
+    seconds: float,
+) -> bool:
+    """Compare what was executed again with each run, and say what comes of it; whether the first one differs."""
+    (trace,) = read_run(again, ranks=[0])
+    mark = next((m for chain in chains(trace) for m in chain.marks if m.step == interval.until), None)
+    new = rows_of(again, 0).between(interval.after, interval.until)
+    differ = []
+    for number, each in enumerate(claims):
+        key = number, interval.repeat
+        if key not in held:
+            held[key] = rows_of(each.run, interval.repeat)
+        old = held[key].between(interval.after, interval.until)
+        place = next(
+            own for own in each.intervals if (own.repeat, own.until) == (interval.repeat, interval.until)
+        )
+        difference: Difference | str | None = first_difference(old, new)
+        if difference is None and (mark is None or mark.checkpoint != place.checkpoint):
+            difference = f"step {interval.until}, the checkpoint"
+        if difference is None and mark is not None and mark.head != place.head:
+            difference = f"step {interval.until}, the head"
+        differ.append(difference is not None)
+        of = f"{each.run}: " if len(claims) > 1 else ""
+        if difference is None:
+            if not options.quiet or len(claims) > 1:
+                tell(f"{of}from {interval}: {len(old)} records agree ({seconds:.1f} s)")
+        elif isinstance(difference, str):
+            tell(f"NOT VERIFIED: {of}{difference} has other bits (from {interval})")
+        else:
+            counts = f"{difference.differing} of {difference.recorded} records differ"
+            tell(f"NOT VERIFIED: {of}{difference}: {difference.what} (from {interval}: {counts})")
+    return differ[0] or len(claims) > 1
+
+
+def _conclude(options: argparse.Namespace, claims: list[Claim], executed: int, code: int) -> None:
+    if len(claims) == 1 and code == AGREES:
+        tell(
+            f"VERIFIED: {executed} of {len(claims[0].intervals)} intervals of {claims[0].run} agree in every bit"
+        )
+
+
+def _require_checkpoints(chosen: list[Interval]) -> None:
+    for interval in chosen:
+        if interval.start is not None and not interval.start.is_file():
+            raise NotVerifiable(
+                f"{interval.start}: it is not there, and the interval from {interval} was drawn; copy it there"
+            )
+
+
+def _directory(asked: Path | None) -> Path:
+    """The directory for what is executed, created. Raises NotVerifiable where it is in use."""
+    name = f"runs/verify-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+    out = Path(name) if asked is None else asked
+    out.mkdir(parents=True, exist_ok=True)
+    if used := next(out.iterdir(), None):
+        raise NotVerifiable(f"--out {out}: {used.name} is in it already; choose a new or an empty directory")
+    return out
+
+
+def _launched(ranks: int, argv: list[str]) -> int:
+    """Start this command on so many ranks; its exit code."""
+    beside = Path(sys.executable).parent / "mpirun"
+    mpirun = str(beside) if beside.exists() else shutil.which("mpirun")
+    if mpirun is None:
+        return _refuse(
+            f"--ranks {ranks}: no mpirun beside this python or on PATH; start it with a launcher of yours"
+        )
+    command = [mpirun, "-n", str(ranks), *module("miniapps", "verify", *argv)]
+    return subprocess.run(command, env=os.environ | {"PYTHONUNBUFFERED": "1"}).returncode
+
+
+def _refuse(message: str, comm: Any = None) -> int:
+    if comm is None or comm.rank == 0:
+        tell(f"verify: {printable(message)}", sys.stderr)
+    return NOT_VERIFIABLE

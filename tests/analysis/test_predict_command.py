@@ -1,0 +1,258 @@
+"""From traces to predictions: programs of runs, targets, and what the command refuses."""
+
+import json
+from dataclasses import replace
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from analysis.__main__ import main
+from analysis.predict import calibration as calibrations
+from analysis.predict.model import predict
+from analysis.predict.skeleton import skeleton
+from analysis.predict.target import Unreachable, target
+from miniapps.received.ledger import read_ledger
+from miniapps.trace import TraceError, Tracer
+from miniapps.trace.head import problem_hash
+from miniapps.trace.schema import COLLECTIVE, OTHER, rank_file
+from tests.analysis.predict_runs import write_steps
+from tests.analysis.synthetic import METHOD, Clock, attributes, write_result
+
+STEPS, CALLS = 6, 3
+OPTIONS = {"grid.n": {"effect": "size", "records": [], "of_ranks": False}}
+REDUCTION = {
+    "ordering": "direct",
+    "region": "allreduce.sum",
+    "shape": [1],
+    "dtype": "float64",
+    "contributions": 8,
+}
+
+
+def write_program(out, n=128, ms=2.0, fixed=0.5, stolen=(), size=1, **more):
+    """A run of STEPS steps of CALLS sums: before each, `fixed` ms and `ms` ms for every 128 of n / size; after the last
+    the fixed part. `stolen` {(step, call): ms} are taken by others, before that sum."""
+    out.mkdir(parents=True)
+    problem = {"grid.n": n, "run.seed": 1}
+    known = {"run_id": str(out), "config": {"grid": {"n": n}, "run": {"seed": 1}}, "options": OPTIONS,
+             "problem_options": problem, "problem": problem_hash("coupled", problem),
+             "reductions": {"sum": REDUCTION}, "method": METHOD | {"run.guarantee": "none"}}  # fmt: skip
+    for rank in range(size):
+        clock = Clock()
+        with mock.patch("time.perf_counter_ns", clock):
+            given = attributes(rank, size, "none", "direct", **(known | more))
+            tracer = Tracer(out / rank_file(rank), given, size=size)
+            work, sums, whole = (
+                tracer.name(*each) for each in (("work",), ("allreduce.sum", COLLECTIVE), ("step", OTHER))
+            )
+            for step in range(1, STEPS + 1):
+                tracer.at(0, step)
+                begin, lost = clock.now, 0.0
+                for call in range(CALLS):
+                    start = clock.now
+                    taken = dict(stolen).get((step, call), 0.0)
+                    clock.spend(fixed + ms * n / 128 / size + taken)
+                    lost += taken
+                    tracer.event(work, start)
+                    start = clock.now
+                    clock.spend(0.1)
+                    tracer.event(sums, start, 8)
+                start = clock.now
+                clock.spend(fixed)
+                tracer.event(work, start)
+                tracer.event(whole, begin)
+                for name in ("cpu_time", "cpu"):
+                    tracer.usage(name, step, (clock.now - begin) / 1e9 - lost / 1e3)
+            tracer.close()
+    write_result(out)
+    return out
+
+
+def of_kind(run, key):
+    """ms of the segments of one key."""
+    return (run.segments.loc[[each == key for each in run.segments["key"]], "ns"] / 1e6).tolist()
+
+
+def test_a_step_is_segments_between_waits(tmp_path):
+    run = skeleton(write_program(tmp_path / "run"))
+    assert (run.size, run.work, run.blocks, len(run.steps)) == (1, 128, 8, STEPS)
+    assert run.waits["name"].tolist() == ["allreduce.sum"] * STEPS * CALLS
+    assert of_kind(run, ("", "allreduce.sum", "work")) == pytest.approx([2.5] * STEPS)
+    assert of_kind(run, ("allreduce.sum", "allreduce.sum", "work")) == pytest.approx(
+        [2.5] * STEPS * (CALLS - 1)
+    )
+    assert of_kind(run, ("allreduce.sum", "", "work")) == pytest.approx([0.5] * STEPS)
+    assert of_kind(run, ("allreduce.sum",) * 3) == pytest.approx([0.1] * STEPS * CALLS)
+    assert run.cpu_s == pytest.approx(run.wall_s) == pytest.approx(8.3e-3)
+
+
+def test_what_others_took_is_taken_from_the_segments_that_took_longer(tmp_path):
+    stolen = {(2, 1): 30.0, (4, 0): 5.0, (4, 2): 12.0}
+    run = skeleton(write_program(tmp_path / "run", stolen=stolen.items()))
+    assert of_kind(run, ("", "allreduce.sum", "work")) == pytest.approx([2.5] * STEPS)
+    assert of_kind(run, ("allreduce.sum", "allreduce.sum", "work")) == pytest.approx(
+        [2.5] * STEPS * (CALLS - 1)
+    )
+    assert run.segments["ns"].sum() / 1e9 == pytest.approx(STEPS * run.cpu_s)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """Runs of a deck and of half of it."""
+    place = tmp_path_factory.mktemp("study")
+    return [skeleton(write_program(place / str(n), n)) for n in (128, 64)]
+
+
+@pytest.fixture
+def calibration():
+    """On two ranks, without noise: a sum takes 50 us more than its ranks do alone."""
+    import pandas as pd
+
+    rows = [
+        {"region": f"allreduce.direct:{where}", "seconds": s, "length": 1.0, "ranks": p, "flops": 0, "spread": np.nan,
+         "messages": p - 1, "bytes": 8.0 * (p - 1), "additions": p - 1.0, "messages:4": 3, "bytes:4": 24,
+         "additions:4": 3}
+        for where, s, p in (("together", 6e-5, 2), ("alone", 1e-5, 1))
+    ]  # fmt: skip
+    reductions = {
+        "direct": {"region": "allreduce.direct:together", "ordering": "direct", "accumulation": "working"}
+    }
+    return calibrations.Calibration(
+        "cal", 2, pd.DataFrame(rows), np.ones((0, 2)), np.zeros(1), 1.0, reductions, {}, "1" * 64
+    )
+
+
+@pytest.mark.parametrize(("ranks", "ms"), [(1, 8.3), (2, 3 * (0.5 + 1.0 + 0.15) + 0.5)])
+def test_work_is_shared_and_what_does_not_shrink_stays(study, calibration, ranks, ms):
+    answer = predict(target(study, ranks, {}), calibration, replays=400)
+    assert answer.prediction.median == pytest.approx(1e-3 * ms, rel=0.01)
+    regions = answer.regions.set_index("region")["seconds"]
+    assert regions["work"] == pytest.approx(1e-3 * (3 * (0.5 + 2.0 / ranks) + 0.5), rel=1e-6)
+    assert (answer.prediction.problem, answer.prediction.ranks) == (study[0].attributes["problem"], ranks)
+    assert answer.prediction.traces == (study[0].hash, study[1].hash)
+
+
+def test_ranks_with_more_blocks_are_waited_for(study, calibration):
+    """Eight blocks on three ranks: 3, 3 and 2 of them."""
+    answer = predict(target(study, 3, {}), calibration, replays=400)
+    assert answer.prediction.median >= 1e-3 * (3 * (0.5 + 2.0 * 3 / 8) + 0.5)
+    assert "all-reduces on 3 ranks, measured on 2" in answer.prediction.extrapolated
+
+
+def test_a_deck_of_another_size_is_marked_unless_it_was_run(study, calibration):
+    known = predict(target(study, 1, {"grid.n": "64"}), calibration).prediction
+    assert known.median == pytest.approx(1e-3 * (3 * (0.5 + 1.0 + 0.1) + 0.5), rel=0.01)
+    assert not known.extrapolated
+    twice = predict(target(study, 1, {"grid.n": "256"}), calibration).prediction
+    assert twice.median == pytest.approx(1e-3 * (3 * (0.5 + 4.0 + 0.1) + 0.5), rel=0.01)
+    assert twice.extrapolated == ("numbers of iterations",)
+    assert twice.problem == problem_hash("coupled", {"grid.n": 256, "run.seed": 1})
+
+
+def test_an_ordering_is_another_method(study, calibration):
+    same, other = (target(study, 2, {}, reduction=each) for each in (None, "direct in exact"))
+    assert same.method != other.method
+    prediction = predict(other, calibration).prediction
+    assert "direct in exact, taken for direct" in prediction.extrapolated
+
+
+@pytest.mark.parametrize(
+    ("size", "settings", "guarantee", "why"),
+    [
+        (9, {}, None, "8 blocks, and every rank needs one"),
+        (1, {"grid.m": "1"}, None, "no option of the problem; there are: grid.n, run.seed"),
+        (1, {"grid.n": "many"}, None, "give a value of this type"),
+        (1, {"grid.n": "1.5"}, None, "give a value of this type"),
+        (1, {}, "layout", "record one on one rank with --guarantee layout"),
+    ],
+)
+def test_targets_that_the_runs_do_not_lead_to(study, size, settings, guarantee, why):
+    with pytest.raises(Unreachable, match=why):
+        target(study, size, settings, guarantee)
+
+
+def test_runs_of_two_methods_do_not_go_together(study):
+    other = {**study[1].attributes, "method": study[1].attributes["method"] | {"run.device": "cuda"}}
+    with pytest.raises(Unreachable, match="differ in more than"):
+        target([study[0], replace(study[1], attributes=other)], 1, {})
+
+
+def test_a_program_over_a_mesh_is_not_moved_to_another(study):
+    meshed = {**study[0].attributes, "method": study[0].attributes["method"] | {"mesh.mesh": "data=1"}}
+    with pytest.raises(Unreachable, match="a mesh of 1 ranks"):
+        target([replace(study[0], attributes=meshed)], 2, {})
+
+
+def test_clocks_that_are_not_to_be_trusted(tmp_path):
+    back = write_steps(tmp_path / "back", [10.0], jump=2)
+    with pytest.raises(TraceError, match="its clock ran backwards"):
+        skeleton(back)
+    used = Tracer.usage
+    with mock.patch.object(
+        Tracer, "usage", lambda self, name, step, value: used(self, name, step, float("nan"))
+    ):
+        nowhere = write_program(tmp_path / "nan")
+    with pytest.raises(TraceError, match="a CPU time of nan s"):
+        skeleton(nowhere)
+
+
+def test_a_trace_without_steps_is_refused(tmp_path):
+    with mock.patch.object(Tracer, "usage", lambda *given: None):
+        run = write_program(tmp_path / "run")
+    with pytest.raises(TraceError, match="recorded no steps with times"):
+        skeleton(run)
+
+
+def test_the_command_predicts_and_appends(tmp_path, capsys):
+    runs = [str(write_program(tmp_path / "runs" / str(n), n)) for n in (128, 64)]
+    ledger = tmp_path / "ledger.jsonl"
+    assert (
+        main(["predict", *runs, "--ranks", "1", "--set", "grid.n=64", "--ledger", str(ledger), "--json"]) == 0
+    )
+    answer = json.loads(capsys.readouterr().out)
+    (row,) = answer["tables"]["predictions"]
+    assert row["p50"] == row["p50_s"] == pytest.approx(5.3e-3, rel=0.02)
+    assert [each["region"] for each in answer["tables"]["regions"]] == ["work", "allreduce.sum", "step"][:2]
+    assert any("T2, T3 and T4" in note for note in answer["notes"])
+    (held,) = read_ledger(ledger).rows
+    assert held.prediction.median == row["p50_s"]
+    assert held.prediction.clock == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        (["--ranks", "2"], "messages have no price without a calibration"),
+        (["--mesh", "data=2"], "not modelled yet"),
+        (["--set", "grid"], "give SECTION.NAME=VALUE"),
+        (["--machine", "/nowhere.toml"], "--machine /nowhere.toml"),
+        (["--calibration", "RUN"], "no calibration; make one"),
+        (["--deck", "/nowhere.toml"], "--deck /nowhere.toml"),
+        (["--seed", "-1"], "give 0 or more"),
+    ],
+)
+def test_bad_usage_is_a_sentence_and_code_2(tmp_path, capsys, more, why):
+    run = str(write_program(tmp_path / "run"))
+    assert main(["predict", run, *(run if word == "RUN" else word for word in more)]) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_a_machine_of_the_user(tmp_path, capsys):
+    file = tmp_path / "machine.toml"
+    run = str(write_program(tmp_path / "run"))
+    for text, why in (
+        ("gpus = 1", "unknown gpus"),
+        ("cores = -1", "give a positive number"),
+        ("latency = 1e-6", "together"),
+    ):
+        file.write_text(text)
+        assert main(["predict", run, "--machine", str(file)]) == 2
+        assert why in capsys.readouterr().err
+
+
+def test_a_calibration_of_another_machine_is_refused_unless_told(study, calibration):
+    found = calibrations.elsewhere(replace(calibration, environment={"cpu": "one"}), {"cpu": "another"})
+    assert found == ["cpu: one in the calibration, another in the run"]
+    marked = predict(target(study, 2, {}), calibration, elsewhere=found).prediction
+    assert "another machine" in marked.extrapolated

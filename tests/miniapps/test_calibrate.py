@@ -1,0 +1,109 @@
+"""A calibration is a run like any other: what it measures, states and refuses."""
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+from analysis.predict.calibration import read_calibration
+from analysis.predict.kernels import DIMS, kernel_times
+from kernels.allreduce import Reduction
+from kernels.allreduce.cost import cost
+from miniapps.calibrate import APP
+from miniapps.calibrate.collectives import counts
+from miniapps.calibrate.noise import shares
+from miniapps.runner.main import main
+
+
+def calibrate(out, *more):
+    """Run the shortest calibration on this rank alone; its exit code."""
+    short = ["--budget", "0", "--set", "calibrate.shapes=3", "--variant", "own"]
+    return main(
+        APP, [*short, *more, "--out", str(out), "--no-progress", "--log-level", "error"], MPI.COMM_SELF
+    )
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory):
+    """A calibration of everything."""
+    out = tmp_path_factory.mktemp("calibrations") / "all"
+    assert calibrate(out, "--reduction", "direct in exact", "--reduction", "ring") == 0
+    return read_calibration(out)
+
+
+def test_every_kernel_is_measured_at_its_shapes(read):
+    by_region = read.cases["region"].value_counts().to_dict()
+    assert [by_region[f"{each}.own"] for each in ("matmul", "conv", "rowsum")] == [3, 3, 3]
+    assert by_region["stencil.block_dots"] == 9
+    products = read.of("matmul.own")
+    assert (products["flops"] == 2 * products["rows"] * products["depth"] * products["columns"]).all()
+    assert (read.cases["seconds"] > 0).all()
+
+
+def test_its_kernels_predict_their_own_shapes(read):
+    products = read.of("matmul.own")
+    columns = list(DIMS["matmul"])
+    times = kernel_times(products, columns)
+    predicted, outside = times.seconds(*(products[each] for each in (columns, "flops", "nbytes")))
+    assert not outside.any()
+    assert np.isfinite(predicted).all() and (predicted > 0).all()
+
+
+def test_a_call_costs_more_than_nothing(read):
+    assert 0 < read.overhead("region") < read.overhead("kernel")
+    assert read.overhead("unknown") == 0.0
+
+
+def test_shares_of_a_processor_are_recorded_by_window(read):
+    assert read.noise.shape == (10, 1)
+    assert ((read.noise >= 0) & (read.noise <= 1)).all()
+
+
+def test_the_trace_states_what_schedules_do_on_other_rank_counts(read):
+    ring = read.of("allreduce.ring:4096:")
+    schedule = Reduction("ring", (4096,)).schedule(8)
+    c = cost(schedule, 4096, 8)
+    columns = ["messages:8", "bytes:8", "additions:8"]
+    assert ring[columns].to_numpy().tolist() == [
+        [c.critical_messages, c.critical_bytes, c.critical_additions]
+    ]
+    assert not read.of("allreduce.direct in exact:4096:").shape[
+        0
+    ]  # a superaccumulator for each element is not timed
+
+
+def test_sums_whose_ranks_agree_first_have_more_messages():
+    plain, fixed = (counts(Reduction.named(each, (16,)), 8) for each in ("direct", "direct in fixed-point"))
+    assert fixed["messages"] > plain["messages"]
+    assert counts(Reduction("library", (16,)), 2) == {"messages": 1, "bytes": 128, "additions": 16}
+
+
+def test_a_calibration_of_one_part_has_no_others(tmp_path):
+    assert calibrate(tmp_path / "run", "--what", "lookups") == 0
+    lookups = read_calibration(tmp_path / "run")
+    assert set(lookups.cases["region"]) == {"lookup.take"}
+    assert lookups.noise.shape == (0, 1)
+    assert (lookups.delays.tolist(), lookups.spinning) == ([0.0], 1.0)
+    assert np.isnan(lookups.spread)
+
+
+def test_a_rank_stood_still_before_it_ran():
+    """Looks at 0, 1, 4 and 5 ms; between the second and the third the rank had 1 ms."""
+    walls, used = np.array([0.0, 1.0, 4.0, 5.0]), np.array([0.0, 1.0, 2.0, 3.0])
+    assert shares(walls, used, np.arange(6.0)).tolist() == [1, 0, 0, 1, 1]
+    assert shares(walls, used, np.array([0.0, 2.0, 5.0])).tolist() == pytest.approx([0.5, 2 / 3])
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        (["--reduction", "arrival"], "choose one with a schedule"),
+        (["--reduction", "rung"], "ring"),
+        (["--what", "gpus"], "kernels, collectives, noise, lookups"),
+        (["--budget", "-1"], "0 to 86400"),
+        (["--shapes", "0"], "1 to 10000"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(tmp_path, capsys, more, why):
+    assert calibrate(tmp_path / "run", *more) == 2
+    assert why in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
