@@ -38,6 +38,7 @@ COMMANDS = (
     "lint",
     "chain",
     "show",
+    "ask",
 )  # modules of analysis.commands
 
 DESCRIPTION = """\

@@ -23,7 +23,7 @@ APPLICATIONS = (
     "inference",
 )  # packages of miniapps
 ANALYSIS = ("report", "divergence", "variability", "growth", "components", "sums", "solves", "scaling", "score",
-            "nodes", "lint", "chain", "show", "export")  # fmt: skip
+            "nodes", "lint", "chain", "show", "export", "ask")  # fmt: skip
 OTHERS = {
     "run": "a program of yours in any language, as it is: mpirun -n 4 fpna run -- ./app",
     "jobs": "campaigns and batch scripts: fpna jobs --help",

@@ -160,7 +160,7 @@ class Store:
             for repeat in np.unique(repeats).tolist():
                 here = _slice(repeats, repeat)
                 bounds[source.label, repeat] = slice(begin + here.start, begin + here.stop)
-            if own.path is not None:
+            if own.path.name:  # they can be read again
                 own.columns = None
             else:  # the frame holds it now
                 own.columns = {key: column[begin:end] for key, column in arrays.items()}

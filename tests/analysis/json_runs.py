@@ -116,5 +116,6 @@ def command_lines(root, out):
         "nodes": ["nodes", root / "nodes"],
         "lint": ["lint", root / "pair"],
         "show": ["show", root / "pair"],
+        "ask": ["ask", "other results", root / "pair/a", root / "pair/c"],
         "export": ["export", "perfetto", root / "exported", "-o", out / "events.json"],
     }

@@ -121,6 +121,7 @@ def of(runs, command, out):
         "nodes": [runs, "--csv", out],
         "lint": [runs, "--csv", out],
         "show": [runs],
+        "ask": [TEXT, runs],
         "perfetto": [runs / "timed1", "-o", out / "a.json", "--steps", "0-1"],
         "extrap": [runs / "timed0", runs / "timed1", "-o", out / "a.jsonl"],
         "chakra": [runs / "timed1", "-o", out / "a"],
@@ -129,7 +130,7 @@ def of(runs, command, out):
 
 
 COMMANDS = ["report", "variability", "divergence", "growth", "components", "sums", "solves", "scaling", "nodes",
-            "lint", "show"]  # fmt: skip
+            "lint", "show", "ask"]  # fmt: skip
 FORMATS = ["perfetto", "extrap", "chakra", "otf2"]
 
 

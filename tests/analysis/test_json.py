@@ -131,7 +131,7 @@ def test_rows_are_those_of_the_csv_files(root, tmp_path, capsys):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_bad_input_leaves_standard_output_empty(tmp_path, capsys, command):
-    argv = {"export": ["export", "perfetto"], "score": ["score", "nowhere.jsonl"]}.get(command, [command])
+    argv = [command, *{"export": ["perfetto"], "score": ["nowhere.jsonl"], "ask": ["why"]}.get(command, ())]
     more = ["-o", str(tmp_path / "new")] if command in ("export", "report") else []
     assert main([*argv, str(tmp_path / "nowhere"), *more, "--json"]) == 2
     printed = capsys.readouterr()

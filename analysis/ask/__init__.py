@@ -1,0 +1,1 @@
+"""Which command answers a question: facts of runs, commands filled in from them, and their rank."""

@@ -1,0 +1,285 @@
+"""Facts of runs that say which question is worth asking: what is loaded anyway, none takes a second on usual runs.
+
+That a fault was injected is an option of a run, and no fact here: it is hidden before anything is looked at, so that a
+fault that nobody injected is met in the same way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from analysis.divergence.cause import Cause, cause
+from analysis.divergence.compare import Comparison, NothingInCommon, compare
+from analysis.groups import FREE, UNSET, effects, factors, grouped, of_effect
+from analysis.headline import headline
+from analysis.lint import conditions, sampling, timing
+from analysis.lint.finding import Experiment
+from analysis.lint.rules import name_of
+from analysis.load.frames import Frames
+from analysis.load.timeline import WAITING
+from analysis.overview import Overview
+from analysis.runs import Id, ids, samples
+from analysis.verdict import DAMAGED, FAILURES
+from miniapps.system.scope import AMONG, apart, mixed
+
+LEAST = "run"  # the guarantee whose conditions are looked at: without one nothing would be taken for granted
+MOST = 24  # runs of a problem that are compared with its first
+LATE = 1.25  # a rank is late that works so many times as long as the median of the others
+WAITED = 0.2  # share of the time of ranks in which they wait for others that is worth a question
+# Rules whose findings tell questions apart; most others find something in nearly all runs.
+RULES = (sampling.wide_interval, timing.unstable_times, timing.several_clusters, conditions.mixed_environments,
+         conditions.outside_the_promise, conditions.mixed_nodes)  # fmt: skip
+# How two runs of a problem are related: the first of these that is so.
+REPEATS, RESTART, METHOD, ENVIRONMENT, RANKS, SAME = (
+    "repeats", "restart", "method", "environment", "ranks", "same"
+)  # fmt: skip
+RELATIONS = (REPEATS, RESTART, METHOD, ENVIRONMENT, RANKS, SAME)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two runs that were compared, how they are related, and what made them part, where they do."""
+
+    relation: str
+    comparison: Comparison
+    cause: Cause | None
+
+
+@dataclass(frozen=True)
+class Late:
+    """A rank of a run that works longer than the others, which wait for it: `factor` times their median."""
+
+    run: Id
+    rank: int
+    factor: float
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was looked at: `frames` without injected faults, `pairs` of runs that were compared, those that differ
+    first; `late`, `waiting` {run: share of the time of its ranks}, `not_finite` (run, step, name, block, rank) of the
+    first number that is none, `unusual` runs that ended early or failed, with what is said of them; and the `facts`,
+    numbers of which those that are not so are absent."""
+
+    frames: Frames
+    pairs: tuple[Pair, ...]
+    late: Late | None
+    waiting: dict[Id, float]
+    not_finite: tuple[Id, int, str, int, int] | None
+    unusual: dict[str, str]
+    facts: dict[str, float]
+
+    @property
+    def parted(self) -> Pair | None:
+        """The first pair that differs."""
+        return next((pair for pair in self.pairs if pair.comparison.differs), None)
+
+
+def evidence(frames: Frames) -> Evidence:
+    """All facts of `frames`, which hold one run or more."""
+    frames = hidden(frames)
+    pairs = tuple(sorted(_pairs(frames), key=_by_place))
+    late, waiting = _times(frames)
+    known = Evidence(frames, pairs, late, waiting, _not_finite(frames), _unusual(frames), {})
+    overview = Overview(frames)
+    names = (*_of_runs(frames), *_of_pairs(pairs), *_of_records(known, overview), *_of_rules(overview))
+    facts = dict.fromkeys(names, 1.0)
+    return replace(known, facts=facts)
+
+
+def hidden(frames: Frames) -> Frames:
+    """`frames` without the options that injected faults."""
+    methods = []
+    for method, options in zip(frames.runs["method"], frames.runs["options"], strict=True):
+        known = effects(options)
+        kept = {key: value for key, value in json.loads(method).items() if known.get(key) != "fault"}
+        methods.append(json.dumps(kept, sort_keys=True))
+    return replace(frames, runs=frames.runs.assign(method=pd.Series(methods, dtype="str")))
+
+
+def _pairs(frames: Frames) -> Iterator[Pair]:
+    """The first run of each problem with the others of it: complete ones first, those that were restarted last."""
+    runs = frames.runs.assign(restarted=[bool(_restart(row)) for _, row in frames.runs.iterrows()])
+    runs = runs[~samples(runs).to_numpy()]
+    runs = runs.sort_values(["restarted", "complete"], ascending=[True, False], kind="stable")
+    for _, same in runs.groupby(["app", "problem"], sort=False):
+        rows = dict(zip(ids(same), same.to_dict("records"), strict=True))
+        first, *others = rows
+        for other in others[:MOST]:
+            try:
+                comparison = compare(frames, first, other)
+            except NothingInCommon:
+                continue
+            yield Pair(relation(rows[first], rows[other]), comparison, cause(frames, comparison))
+
+
+def relation(one, other) -> str:
+    """One of RELATIONS, of two rows of `Frames.runs` of one problem."""
+    if one["run"] == other["run"]:
+        return REPEATS
+    if _restart(one) != _restart(other):
+        return RESTART
+    methods = [factors(row["method"], row["options"], (*FREE, "replay")) for row in (one, other)]
+    if methods[0] != methods[1] or one["ordering"] != other["ordering"]:
+        return METHOD
+    if apart(json.loads(one["environment"]), json.loads(other["environment"]), LEAST):
+        return ENVIRONMENT
+    owners = [of_effect(row["method"], row["options"], *FREE) for row in (one, other)]
+    return RANKS if one["size"] != other["size"] or owners[0] != owners[1] else SAME
+
+
+def _restart(row) -> object:
+    """What a run continues from, where it says so; else None."""
+    config = json.loads(row["config"])
+    for key in (key for key, effect in effects(row["options"]).items() if effect == "restart"):
+        section, _, name = key.partition(".")
+        values = config.get(section)
+        if isinstance(values, dict) and values.get(name) not in UNSET:
+            return values[name]
+    return None
+
+
+def _by_place(pair: Pair) -> tuple:
+    """Pairs that differ first, the plainer relation first: what was meant to be alike says more."""
+    comparison = pair.comparison
+    return (not comparison.differs, comparison.comparable, -RELATIONS.index(pair.relation))
+
+
+def _of_runs(frames: Frames) -> Iterator[str]:
+    """Counts, and what runs state of themselves."""
+    runs = frames.runs
+    launches, sizes = runs["run"].nunique(), runs["size"].nunique()
+    yield f"runs: {'one' if len(runs) == 1 else 'two' if len(runs) == 2 else 'several'}"
+    yield f"launches: {'one' if launches == 1 else 'two' if launches == 2 else 'several'}"
+    checks = {
+        "several problems": runs[["app", "problem"]].drop_duplicates().shape[0] > 1,
+        "several rank counts": sizes > 1, "three rank counts": sizes > 2,
+        "several allocations": runs["allocation_id"].nunique() > 1,
+        "several nodes": len(_nodes(runs)) > 1,
+        "several guarantees": runs["guarantee"].nunique() > 1,
+        "several orderings": runs["ordering"].nunique() > 1,
+        "several methods": len(_kernels(runs)) > 1,
+        "several seeds": runs["seed"].nunique() > 1,
+        "promised": bool((runs["guarantee"] != "none").any()),
+        "order of the library": bool(runs["ordering"].str.contains("library").any()),
+        "order of arrival": bool(runs["ordering"].str.contains("arrival").any()),
+        "restarted": any(_restart(row) for _, row in runs.iterrows()),
+        "ended early": bool((~runs["complete"]).any()),
+        "ranks with other libraries": any(mixed(json.loads(text), LEAST) for text in runs["environment"]),
+    }  # fmt: skip
+    yield from (name for name, so in checks.items() if so)
+    said = set(frames.excluded["what"])
+    for name, kinds in (("failed", FAILURES), ("damaged", DAMAGED), ("ranks disagree", ("ranks disagree",))):
+        if said & set(kinds):
+            yield name
+
+
+def _nodes(runs: pd.DataFrame) -> set[str]:
+    return {
+        node for text in runs["environment"] for node in str(json.loads(text).get("node", "")).split(AMONG)
+    }
+
+
+def _kernels(runs: pd.DataFrame) -> set[str]:
+    stated = zip(runs["method"], runs["options"], strict=True)
+    return {json.dumps(factors(*each, (*FREE, "reduction", "replay")), sort_keys=True) for each in stated}
+
+
+def _of_pairs(pairs: tuple[Pair, ...]) -> Iterator[str]:
+    """Of the runs that were compared: relation, whether they differ, why, and how many do."""
+    differing = [pair for pair in pairs if pair.comparison.differs]
+    yield from (f"compared: {pair.relation}" for pair in pairs)
+    yield from (f"differs: {pair.relation}" for pair in differing)
+    if differing and (why := differing[0].cause):
+        yield f"cause: {why.kind}"
+    if len(differing) > 2:
+        yield "three or more differ"
+    if pairs and not differing:
+        yield "all equal" if all(pair.comparison.equal for pair in pairs) else "records lacking"
+
+
+def _of_records(known: Evidence, overview: Overview) -> Iterator[str]:
+    """What kinds of records there are, and what is unusual in them."""
+    kinds = {"sums": overview.sums, "solves": overview.solves, "trainings": overview.training,
+             "audits": overview.operations, "answers": overview.inference}  # fmt: skip
+    yield from (name for name, study in kinds.items() if study)
+    if overview.solves:
+        table = overview.solves.recorded.solves
+        if (table["converged"] < 1).any():
+            yield "not converged"
+        if table["iterations"].nunique() > 1:
+            yield "other iterations"
+    if known.late:
+        yield "one rank late"
+    if max(known.waiting.values(), default=0.0) > WAITED:
+        yield "ranks wait"
+    if known.not_finite:
+        yield "not finite"
+    judged = headline(overview.groups, known.frames, overview.findings)
+    yield f"verdict: {judged.verdict}"
+
+
+def _of_rules(overview: Overview) -> Iterator[str]:
+    """The rules of careful measurement that are broken."""
+    experiment = Experiment(overview)
+    for rule in RULES:
+        if next(rule(experiment), None):
+            yield f"rule: {name_of(rule)}"
+
+
+def _not_finite(frames: Frames) -> tuple[Id, int, str, int, int] | None:
+    """(run, step, name, block, rank) of the first recorded number that is NaN or infinite."""
+    values = frames.values
+    wrong = values[~np.isfinite(values["value"].to_numpy())]
+    if wrong.empty:
+        return None
+    row = wrong.sort_values(["step", "seq", "block"], kind="stable").iloc[0]
+    where = int(row["step"]), str(row["name"]), int(row["block"]), int(row["rank"])
+    return (str(row["run"]), int(row["repeat"])), *where
+
+
+def _unusual(frames: Frames) -> dict[str, str]:
+    """{run: what is said of it} of runs that ended early, failed or are damaged."""
+    runs, kinds = frames.runs, (*FAILURES, *DAMAGED, "ranks disagree")
+    said = dict.fromkeys(runs.loc[~runs["complete"], "run"], "ended early")
+    for run, what, *_ in frames.excluded.itertuples(index=False):
+        if what in kinds:
+            said[run] = what
+    return said
+
+
+def _times(frames: Frames) -> tuple[Late | None, dict[Id, float]]:
+    """The rank that is latest, and the share of time in which ranks wait, of every run on several ranks."""
+    events = frames.events
+    kinds = {row["run"]: json.loads(row["regions"]) for _, row in frames.runs.iterrows()}
+    several = frames.runs[frames.runs["size"] > 1]
+    late, waiting = None, {}
+    for run, repeat in ids(several):
+        own = events[((events["run"] == run) & (events["repeat"] == repeat)).to_numpy()]
+        waits = own["name"].map({name: kind in WAITING for name, kind in kinds[run].items()}).eq(True)
+        total = own.groupby("rank")["exclusive_ns"].sum()
+        waited = own[waits.to_numpy()].groupby("rank")["exclusive_ns"].sum()
+        waited = waited.reindex(total.index, fill_value=0)
+        if not waits.any() or total.sum() <= 0:
+            continue
+        waiting[run, repeat] = float(waited.sum() / total.sum())
+        work = total - waited
+        rank = int(work.idxmax())
+        usual = float(work.drop(rank).median())
+        factor = float(work[rank]) / usual if usual > 0 else np.inf
+        if factor > LATE and waiting[run, repeat] > WAITED / 2 and (late is None or factor > late.factor):
+            late = Late((run, repeat), rank, factor)
+    return late, waiting
+
+
+def cells(frames: Frames) -> Iterator[tuple[str, pd.DataFrame]]:
+    """(label, complete runs) of each cell with several runs whose steps follow from each other."""
+    runs = frames.runs[frames.runs["complete"] & ~samples(frames.runs)]
+    for label, same in grouped(runs).groupby("cell", sort=False):
+        if len(same) > 1:
+            yield str(label), same

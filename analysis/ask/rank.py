@@ -1,0 +1,76 @@
+"""Which of several commands answers what was asked: by evidence first, by words a little.
+
+The score of a command is its prior and the weights of the facts that are so, a multinomial logistic regression, and
+0.2 times the cosine between the character 3- to 5-grams of the words and of what the command answers. Words are given
+little because they tell little: of what people write in titles of issues, most fits several commands.
+The weights are a table beside this module, which `python -m benchmarks.analysis.ask --weights` makes again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from analysis.ask.probes import Evidence
+from analysis.ask.templates import Question, description, questions
+
+WEIGHTS = Path(__file__).with_name("weights.json")
+OF_WORDS = 0.2  # weight of the cosine
+GRAMS = (3, 4, 5)
+LONGEST = 4000  # characters of the words that are read
+PRIOR = "prior"  # beside facts in the table
+UNKNOWN = -3.0  # prior of a command that was not in the training set
+
+
+@cache
+def weights() -> dict[str, dict[str, float]]:
+    """{template: {fact: weight}}, of PRIOR too."""
+    return json.loads(WEIGHTS.read_text())["weights"]
+
+
+def ranked(
+    known: Evidence, words: str, table: Mapping[str, Mapping[str, float]] | None = None
+) -> list[tuple[Question, float]]:
+    """All commands that can be filled in with their probability, the likeliest first; of two that are spelled alike
+    the likelier. `table` stands for `weights`."""
+    asked, used = questions(known), weights() if table is None else table
+    scores = [score(question.template, known.facts, words, used) for question in asked]
+    chances = softmax(scores)
+    best: dict[tuple[str, ...], tuple[Question, float]] = {}
+    order = sorted(range(len(asked)), key=lambda i: (-chances[i], asked[i].template))
+    for i in order:
+        best.setdefault(asked[i].argv, (asked[i], chances[i]))
+    return list(best.values())
+
+
+def score(template: str, facts: Iterable[str], words: str, table: Mapping[str, Mapping[str, float]]) -> float:
+    """The logarithm of how likely a template is, but for a constant."""
+    own = table.get(template)
+    by_evidence = UNKNOWN if own is None else own.get(PRIOR, 0.0) + sum(own.get(fact, 0.0) for fact in facts)
+    return by_evidence + OF_WORDS * likeness(words, description(template))
+
+
+def softmax(scores: Sequence[float]) -> list[float]:
+    """Probabilities that go with `scores`."""
+    most = max(scores, default=0.0)
+    parts = [math.exp(each - most) for each in scores]
+    return [part / sum(parts) for part in parts]
+
+
+def likeness(one: str, other: str) -> float:
+    """The cosine between the counts of character 3- to 5-grams of two texts, 0 to 1; 0 where one has none."""
+    a, b = _grams(one), _grams(other)
+    size = math.sqrt(sum(n * n for n in a.values()) * sum(n * n for n in b.values()))
+    return sum(n * b[gram] for gram, n in a.items() if gram in b) / size if size else 0.0
+
+
+@cache
+def _grams(text: str) -> Counter[str]:
+    plain = f" {' '.join(text[:LONGEST].casefold().split())} "
+    if not plain.strip():
+        return Counter()
+    return Counter(plain[i : i + n] for n in GRAMS for i in range(len(plain) - n + 1))

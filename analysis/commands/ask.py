@@ -1,0 +1,70 @@
+"""`python -m analysis ask`."""
+
+from __future__ import annotations
+
+import argparse
+
+from analysis.commands.answer import Answer, Bold, Shown, give
+from analysis.commands.choice import Usage, loaded, none_usable, warn
+from miniapps.received.text import printable
+
+SUMMARY = "which command answers a question in words, by what is in the runs"
+DETAIL = """\
+Three commands of this suite with runs, steps, ranks and factors filled in, the likeliest first, and what in the
+traces speaks for each. Evidence counts more than words. With --run the first is run, if it is a command of the
+analysis, and the exit code is its own."""
+EXAMPLES = """\
+  python -m analysis ask "my loss differs after a restart" runs/whole runs/restarted
+  python -m analysis ask "why is it slow" runs/ --run"""
+OWN = ("python", "-m", "analysis")
+NAMED = 3  # commands that are told
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this command."""
+    parser.add_argument("words", metavar="WORDS", help="the question, in quotes; it may be empty")
+    parser.add_argument("runs", nargs="+", metavar="RUN")
+    parser.add_argument("--run", action="store_true", help="run the first command")
+
+
+def run(options: argparse.Namespace) -> Answer:
+    """The three likeliest commands."""
+    import pandas as pd
+
+    from analysis.ask.probes import evidence
+    from analysis.ask.rank import ranked
+
+    if options.run and options.json:
+        raise Usage("--run and --json: the command that is run has a document of its own; run it with --json")
+    frames = loaded(options, options.runs)
+    warn(frames)
+    if frames.runs.empty:
+        raise none_usable(options)
+    likeliest = ranked(evidence(frames), options.words)[:NAMED]
+    shown: list[Shown] = []
+    rows = []
+    for place, (question, chance) in enumerate(likeliest, start=1):
+        shown += [Bold(f"{place}. {question.command}"), f"   because: {question.because}"]
+        slots = {"step": None, "block": None, "rank": None, "factor": None} | question.slots
+        rows.append(
+            {"place": place, "template": question.template, "command": question.command,
+             "argv": [*map(printable, question.argv)], "because": question.because, "chance": chance,
+             **slots, "runs": [*map(printable, question.slots["runs"])]}
+        )  # fmt: skip
+    table = pd.DataFrame(rows).astype(dict.fromkeys(("step", "block", "rank"), "Int64"))
+    answer = Answer(frames, {"questions": table}, shown)
+    if not options.run:
+        return answer
+    give(answer, options)
+    return _run(likeliest[0][0].argv, options)
+
+
+def _run(argv: tuple[str, ...], options: argparse.Namespace) -> Answer:
+    """Run a command of the analysis; its exit code."""
+    from analysis.__main__ import main
+
+    if argv[: len(OWN)] != OWN:
+        raise Usage("--run: the first is no command of the analysis, and no other is run; run it yourself")
+    print(flush=True)
+    more = ["--no-cache"] * options.no_cache + ["--quiet"] * options.quiet + ["--verbose"] * options.verbose
+    return Answer(None, {}, [], code=main([*argv[len(OWN) :], *more]))
