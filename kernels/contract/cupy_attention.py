@@ -55,7 +55,11 @@ def attention_backward(
     if logs.size:
         run = _kernel("attention_dots", q)
         with q.device:
-            run((min(BLOCKS, -(-logs.size // THREADS)),), (THREADS,), (logs.size, v.shape[3], gradient, out, dots))
+            run(
+                (min(BLOCKS, -(-logs.size // THREADS)),),
+                (THREADS,),
+                (logs.size, v.shape[3], gradient, out, dots),
+            )
     _rows("attention_backward_q", logs.size, k.shape[2], heads, gradient, logs, dots, found[0])
     keys = k.shape[0] * k.shape[1] * k.shape[2]
     _rows("attention_backward_kv", keys, 2 * q.shape[2], heads, gradient, logs, dots, *found[1:])

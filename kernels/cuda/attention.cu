@@ -33,6 +33,9 @@ __device__ inline double split(double x, double &f) {
     return double(e);
 }
 
+#if defined(__CUDACC__)
+#pragma nv_diag_suppress 1675  // that GCC's pragmas are not known; loops of constant length are unrolled without
+#endif
 #define FPNA_EACH __device__ inline
 #include "../include/exponential.hpp"
 
