@@ -1,7 +1,7 @@
 """Attention on a GPU, in CUDA C++ (kernels/cuda/attention.cu): the bits of `native`.
 
 Operands are CuPy's arrays in the memory of one device; those with gaps are copied first. Results are new arrays; a call
-returns when its work is queued on the current stream. Weights are computed again for the gradients of keys and values, so
+returns when its work is queued on the current stream. The gradients of keys and values compute the weights again, so
 that no matrix of them is stored.
 """
 

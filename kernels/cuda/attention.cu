@@ -18,8 +18,12 @@ __device__ inline float infinity(float) { return float_of_bits(0x7f800000u); }
 __device__ inline double infinity(double) { return double_of_bits(0x7ff0000000000000ull); }
 
 // 2^n of n + SHIFT: the last bits of the sum are those of n.
-__device__ inline float power_of_two(float shifted) { return float_of_bits((bits_of_float(shifted) << 23) + (127u << 23)); }
-__device__ inline double power_of_two(double shifted) { return double_of_bits((bits_of(shifted) << 52) + (1023ull << 52)); }
+__device__ inline float power_of_two(float shifted) {
+    return float_of_bits((bits_of_float(shifted) << 23) + (127u << 23));
+}
+__device__ inline double power_of_two(double shifted) {
+    return double_of_bits((bits_of(shifted) << 52) + (1023ull << 52));
+}
 
 // e of x = 2^e f with f in [sqrt(1/2), sqrt(2)); the numbers are the bits of sqrt(1/2).
 __device__ inline float split(float x, float &f) {
@@ -109,10 +113,12 @@ struct Heads {
         const Number *k, const Number *v, const Number *mask, i64 masked, i64 by_sample, i64 by_head, i64 by_query, \
         i64 by_key
 #define GIVEN \
-    {heads, queries, keys, depth, width, causal, Number(scale), q, k, v, mask, masked, by_sample, by_head, by_query, by_key}
+    {heads, queries, keys, depth, width, causal, Number(scale), q, k, v, mask, \
+     masked, by_sample, by_head, by_query, by_key}
 
 // out (samples, heads, queries, width), logs (samples, heads, queries); work (blocks, keys).
-extern "C" __global__ void __launch_bounds__(THREADS) attention_forward(HEADS, Number *out, Number *logs, Number *work) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+attention_forward(HEADS, Number *out, Number *logs, Number *work) {
     __shared__ Number largest[THREADS], parts[SUMS];
     const Heads of = GIVEN;
     Number *weights = work + blockIdx.x * keys;
@@ -165,7 +171,8 @@ attention_dots(i64 rows, i64 width, const Number *a, const Number *b, Number *do
 
 // found (samples, heads, queries, depth): the gradient of q; work (blocks, keys).
 extern "C" __global__ void __launch_bounds__(THREADS)
-attention_backward_q(HEADS, const Number *gradient, const Number *logs, const Number *dots, Number *found, Number *work) {
+attention_backward_q(HEADS, const Number *gradient, const Number *logs, const Number *dots, Number *found,
+                     Number *work) {
     const Heads of = GIVEN;
     Number *weights = work + blockIdx.x * keys;
     for (i64 row = blockIdx.x; row < samples * heads * queries; row += gridDim.x) {
