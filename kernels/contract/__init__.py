@@ -43,11 +43,11 @@ from kernels.contract.operands import Array
 from kernels.contract.pointwise import flat
 from kernels.registry import get
 
-from kernels.contract import cupy  # isort: skip  (last: `registry.get` takes the first that can run)
+from kernels.contract import cupy, cupy_attention  # isort: skip  (last: `registry.get` takes the first that can run)
 
 __all__ = [
-    "attention", "attention_backward", "conv", "conv_input", "conv_weight", "cupy", "flat", "matmul", "native",
-    "native_attention", "pointwise", "reference", "reference_attention", "rowsum", "torch", "torch_attention",
+    "attention", "attention_backward", "conv", "conv_input", "conv_weight", "cupy", "cupy_attention", "flat", "matmul",
+    "native", "native_attention", "pointwise", "reference", "reference_attention", "rowsum", "torch", "torch_attention",
 ]  # fmt: skip
 
 

@@ -30,10 +30,10 @@ BLOCKS = 1 << 20  # at most; a block then has several tiles
 @promised("matmul", "own", backend="cupy", available=missing)
 def matmul(a: cupy.ndarray, b: cupy.ndarray) -> cupy.ndarray:
     """c[i, j] = the sum over k, ascending, of a[i, k] b[k, j], leading dims broadcast: one thread adds an element."""
-    a, b = _operands("matmul", a=a, b=b)
+    a, b = operands("matmul", a=a, b=b)
     shape = shapes.product(a.shape, b.shape)
     (rows, depth), columns = a.shape[-2:], b.shape[-1]
-    c = _new(a, shape)
+    c = new(a, shape)
     _multiply(
         a, (_batches(a.shape, shape), _grid((rows, depth)), _grid((depth, 1))),
         b, (_batches(b.shape, shape), _grid((columns, 1)), _grid((depth, columns))),
@@ -45,10 +45,10 @@ def matmul(a: cupy.ndarray, b: cupy.ndarray) -> cupy.ndarray:
 @promised("conv", "own", backend="cupy", available=missing)
 def conv(x: cupy.ndarray, w: cupy.ndarray, **moves: Unpack[Moves]) -> cupy.ndarray:
     """As `native`: channels and places of the window, ascending; zeros outside are terms as others."""
-    x, w = _operands("conv", x=x, w=w)
+    x, w = operands("conv", x=x, w=w)
     of, shape = shapes.convolution(x.shape, w.shape, moves)
     outputs, channels = w.shape[0] // of.groups, w.shape[1]
-    y, image = _new(x, shape), _Padded(x, *_reach(of, _taps(of), of.stride, shape[2:], x.shape[2:]))
+    y, image = new(x, shape), _Padded(x, *_reach(of, _taps(of), of.stride, shape[2:], x.shape[2:]))
     depth, points = channels * math.prod(of.size), math.prod(shape[2:])
     _multiply(
         w, (_grid((of.groups, outputs * depth)), _grid((outputs, depth)), _grid((depth, 1))),
@@ -68,10 +68,10 @@ def conv_input(
 
     Elements that equal places lie on, `stride` apart, are the columns of one product.
     """
-    y, w = _operands("conv_input", gradient=gradient, w=w)
+    y, w = operands("conv_input", gradient=gradient, w=w)
     of, shape = shapes.input_gradient(y.shape, w.shape, size, moves)
     inputs, outputs, window = w.shape[1], w.shape[0] // of.groups, math.prod(of.size)
-    x, points = _new(y, shape), math.prod(shape[2:])
+    x, points = new(y, shape), math.prod(shape[2:])
     step = _strides(shape[2:])
     for first in product(*map(range, of.stride)):
         counts = tuple(max(0, -(-(n - f) // s)) for n, f, s in zip(size, first, of.stride, strict=True))
@@ -98,12 +98,12 @@ def conv_weight(
     x: cupy.ndarray, gradient: cupy.ndarray, size: Sequence[int], **moves: Unpack[Moves]
 ) -> cupy.ndarray:
     """As `native`: samples and positions of the output, ascending."""
-    x, y = _operands("conv_weight", x=x, gradient=gradient)
+    x, y = operands("conv_weight", x=x, gradient=gradient)
     of, shape = shapes.weight_gradient(x.shape, y.shape, size, moves)
     outputs, channels = shape[0] // of.groups, shape[1]
     points, depth = math.prod(y.shape[2:]), channels * math.prod(of.size)
     image = _Padded(x, *_reach(of, _taps(of), of.stride, y.shape[2:], x.shape[2:]))
-    w = _new(x, shape)
+    w = new(x, shape)
     _multiply(
         y, (_grid((of.groups, outputs * points)), _grid((outputs, points)),
             _grid((y.shape[0], y.shape[1] * points), (points, 1))),
@@ -184,7 +184,7 @@ class _Padded:
 # ---- launches
 
 
-def _operands(what: str, **arrays: cupy.ndarray) -> list[cupy.ndarray]:
+def operands(what: str, **arrays: cupy.ndarray) -> list[cupy.ndarray]:
     """Contiguous arrays of one type on the device; TypeError for others."""
     import cupy as xp
 
@@ -203,7 +203,7 @@ def _operands(what: str, **arrays: cupy.ndarray) -> list[cupy.ndarray]:
     return [plain(x) for x in arrays.values()]
 
 
-def _new(like: cupy.ndarray, shape: Shape) -> cupy.ndarray:
+def new(like: cupy.ndarray, shape: Shape) -> cupy.ndarray:
     import cupy as xp
 
     with like.device:

@@ -46,21 +46,12 @@ class Heads:
 
     def given(self, gradient: Any, out: Any, logsumexp: Any) -> list[np.ndarray]:
         """As arrays what the backward pass takes beside q, k and v; ValueError unless type and shape are right."""
-        wanted = {
-            "gradient": (gradient, self.shape),
-            "out": (out, self.shape),
-            "logsumexp": (logsumexp, self.rows),
+        arrays = {
+            name: array_of(x, "attention", name)
+            for name, x in (("gradient", gradient), ("out", out), ("logsumexp", logsumexp))
         }
-        arrays = []
-        for name, (x, shape) in wanted.items():
-            array = array_of(x, "attention", name)
-            if array.shape != shape or array.dtype != self.q.dtype:
-                raise ValueError(
-                    f"attention: {name} is {array.dtype} of shape {array.shape}; {self.q.dtype} of shape {shape} is"
-                    " expected"
-                )
-            arrays.append(array)
-        return arrays
+        check_given(self.q, self.v, **arrays)
+        return list(arrays.values())
 
 
 def heads_of(
@@ -74,33 +65,57 @@ def heads_of(
     dropout: float = 0.0,
 ) -> Heads:
     """The operands as arrays in the same memory; TypeError and ValueError for such as do not fit each other."""
+    qs, ks, vs = (array_of(x, "attention", name) for x, name in ((q, "q"), (k, "k"), (v, "v")))
+    added = None if mask is None else array_of(mask, "attention", "mask")
+    check_fit(qs, ks, vs, added, dropout)
+    whole = None if added is None else np.broadcast_to(added, scores_shape(qs, ks))
+    return Heads(qs, ks, vs, whole, factor_of(qs, scale), bool(causal))
+
+
+# ---- what arrays of NumPy and of CuPy have alike: shapes and types
+
+
+def check_fit(q: Any, k: Any, v: Any, mask: Any, dropout: float) -> None:
+    """TypeError and ValueError for operands that do not fit each other, and for dropout; `mask` may be None."""
     if dropout:
         raise ValueError(f"attention: dropout {dropout}: only 0 is computed here; drop weights outside")
-    qs, ks, vs = (array_of(x, "attention", name) for x, name in ((q, "q"), (k, "k"), (v, "v")))
-    if not qs.dtype == ks.dtype == vs.dtype:
+    if not q.dtype == k.dtype == v.dtype:
         raise TypeError(
-            f"attention: q, k and v are of {qs.dtype}, {ks.dtype} and {vs.dtype}: give them one type"
+            f"attention: q, k and v are of {q.dtype}, {k.dtype} and {v.dtype}: give them one type"
         )
-    if {qs.ndim, ks.ndim, vs.ndim} != {4} or ks.shape[:2] != qs.shape[:2] or vs.shape[:3] != ks.shape[:3]:
-        shapes = f"{qs.shape}, {ks.shape} and {vs.shape}"
+    if {q.ndim, k.ndim, v.ndim} != {4} or k.shape[:2] != q.shape[:2] or v.shape[:3] != k.shape[:3]:
+        shapes = f"{q.shape}, {k.shape} and {v.shape}"
         raise ValueError(
             f"attention: q, k and v of shapes {shapes}: (samples, heads, queries, depth), (samples, heads, keys, depth)"
             " and (samples, heads, keys, width) are expected"
         )
-    if ks.shape[3] != qs.shape[3]:
-        raise ValueError(f"attention: the last dims of q {qs.shape} and k {ks.shape} must be equal")
-    factor = 1 / math.sqrt(max(1, qs.shape[3])) if scale is None else float(scale)
-    return Heads(qs, ks, vs, _whole(mask, qs, ks), factor, bool(causal))
-
-
-def _whole(mask: Any, q: np.ndarray, k: np.ndarray) -> np.ndarray | None:
+    if k.shape[3] != q.shape[3]:
+        raise ValueError(f"attention: the last dims of q {q.shape} and k {k.shape} must be equal")
     if mask is None:
-        return None
-    added = array_of(mask, "attention", "mask")
-    if added.dtype != q.dtype:
-        raise TypeError(f"attention: mask is of {added.dtype} and q of {q.dtype}: give them one type")
-    shape = (*q.shape[:3], k.shape[2])
-    try:
-        return np.broadcast_to(added, shape)
-    except ValueError:
-        raise ValueError(f"attention: mask of shape {added.shape} cannot be broadcast to {shape}") from None
+        return
+    if mask.dtype != q.dtype:
+        raise TypeError(f"attention: mask is of {mask.dtype} and q of {q.dtype}: give them one type")
+    whole = scores_shape(q, k)
+    lead = (1,) * (len(whole) - mask.ndim) + mask.shape
+    if len(lead) != len(whole) or any(n not in (1, m) for n, m in zip(lead, whole, strict=True)):
+        raise ValueError(f"attention: mask of shape {mask.shape} cannot be broadcast to {whole}")
+
+
+def check_given(q: Any, v: Any, **arrays: Any) -> None:
+    """ValueError unless the gradient, out and logsumexp have the type and the shapes that the forward pass gives."""
+    for name, array in arrays.items():
+        shape = q.shape[:3] if name == "logsumexp" else (*q.shape[:3], v.shape[3])
+        if array.shape != shape or array.dtype != q.dtype:
+            raise ValueError(
+                f"attention: {name} is {array.dtype} of shape {array.shape}; {q.dtype} of shape {shape} is expected"
+            )
+
+
+def scores_shape(q: Any, k: Any) -> Shape:
+    """(samples, heads, queries, keys)."""
+    return (*q.shape[:3], k.shape[2])
+
+
+def factor_of(q: Any, scale: float | None) -> float:
+    """The factor of scores: `scale`, or 1 / sqrt(depth)."""
+    return 1 / math.sqrt(max(1, q.shape[3])) if scale is None else float(scale)

@@ -5,24 +5,10 @@
 //                       shared memory. A thread adds its elements alone, k ascending: no order can show
 //
 //   nvcc -cubin -arch sm_90 --fmad=false -DNUMBER=float kernels/cuda/contract.cu
-#include "portable.hpp"
-
-#ifndef NUMBER
-#define NUMBER double
-#endif
-
-using Number = NUMBER;
+#include "chains.hpp"
 
 constexpr int TILE = 64, DEEP = 16, EACH = 4;
 constexpr int THREADS = (TILE / EACH) * (TILE / EACH);
-constexpr int PIECE = 256;  // terms, as in native/contract.hpp
-
-__device__ inline float fused(float a, float b, float c) { return fmaf(a, b, c); }
-__device__ inline double fused(double a, double b, double c) { return fma(a, b, c); }
-
-// The one without sign and payload.
-__device__ inline float one_nan(float) { return float_of_bits(0x7fc00000u); }
-__device__ inline double one_nan(double) { return double_of_bits(0x7ff8000000000000ull); }
 
 // c[c_batch[g] + c_row[i] + c_column[j]] = the chain over k of a[a_batch[g] + a_line[i] + a_at[k]] *
 // b[b_batch[g] + b_line[j] + b_at[k]], pieces of PIECE added in order.

@@ -9,7 +9,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 # Fused operations that are asked for by name: in chains, and in TwoProduct, the error of a product of float64.
-FUSED = {"contract_multiply"}
+FUSED = {
+    "contract_multiply",
+    "attention_forward",
+    "attention_dots",
+    "attention_backward_q",
+    "attention_backward_kv",
+}
 BY_NAME = {"dot_binned", "dot_fixed_point", "dot_exact"} | FUSED
 
 

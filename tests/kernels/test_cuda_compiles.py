@@ -74,6 +74,7 @@ def kernels(name):
 
 def test_there_are_sources():
     assert {name: len(kernels(name)) for name in SOURCES} == {
+        "attention": 4,
         "contract": 1,
         "order_free": 8,
         "scatter": 11,

@@ -36,8 +36,18 @@ for k in range(len(parts)):
 
 # Every host runs threads in ascending order without being told to.
 RUNS = {
-    "descending": ("", "_sums", "_contract"),
-    "1": ("", "_sums", "_contract", "_scatter", "_sparse", "_vectors", "_wires", "_order_free"),
+    "descending": ("", "_sums", "_contract", "_attention"),
+    "1": (
+        "",
+        "_sums",
+        "_contract",
+        "_attention",
+        "_scatter",
+        "_sparse",
+        "_vectors",
+        "_wires",
+        "_order_free",
+    ),
 }
 
 

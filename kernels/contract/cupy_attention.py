@@ -1,0 +1,110 @@
+"""Attention on a GPU, in CUDA C++ (kernels/cuda/attention.cu): the bits of `native`.
+
+Operands are CuPy's arrays in the memory of one device; those with gaps are copied first. Results are new arrays; a call
+returns when its work is queued on the current stream. The gradients of keys and values compute the weights again, so
+that no matrix of them is stored.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Unpack
+
+from kernels.contract.cupy import NUMBERS, new, operands
+from kernels.contract.heads import How, check_fit, check_given, factor_of
+from kernels.contract.native_attention import WHY
+from kernels.contract.promises import promised
+from kernels.contract.shapes import Shape
+from kernels.cuda import kernel
+from kernels.sums.cupy import missing
+
+if TYPE_CHECKING:
+    import cupy
+
+THREADS = 128  # as in kernels/cuda/attention.cu
+BLOCKS = 1024  # at most; a block then has several rows. Each has memory for the weights of a row
+
+
+@promised("attention", "own", backend="cupy", available=missing, why=WHY)
+def attention(
+    q: cupy.ndarray, k: cupy.ndarray, v: cupy.ndarray, **how: Unpack[How]
+) -> tuple[cupy.ndarray, cupy.ndarray]:
+    """As `native`: a block has a query, and one thread adds an element of the result."""
+    q, k, v, heads = _heads(q, k, v, **how)
+    out, logs = new(q, (*q.shape[:3], v.shape[3])), new(q, q.shape[:3])
+    _rows("attention_forward", logs.size, k.shape[2], heads, out, logs)
+    return out, logs
+
+
+@promised("attention_backward", "own", backend="cupy", available=missing, why=WHY)
+def attention_backward(
+    gradient: cupy.ndarray,
+    q: cupy.ndarray,
+    k: cupy.ndarray,
+    v: cupy.ndarray,
+    out: cupy.ndarray,
+    logsumexp: cupy.ndarray,
+    **how: Unpack[How],
+) -> tuple[cupy.ndarray, cupy.ndarray, cupy.ndarray]:
+    """As `native`: a block has a query, then a key; one thread adds an element of a gradient."""
+    q, k, v, heads = _heads(q, k, v, **how)
+    given = dict(zip(("gradient", "out", "logsumexp"), (gradient, out, logsumexp), strict=True))
+    gradient, out, logs = (operands("attention", **{name: x})[0] for name, x in given.items())
+    check_given(q, v, gradient=gradient, out=out, logsumexp=logs)
+    dots = new(q, logs.shape)
+    found = [new(q, x.shape) for x in (q, k, v)]
+    if logs.size:
+        run = _kernel("attention_dots", q)
+        with q.device:
+            run(
+                (min(BLOCKS, -(-logs.size // THREADS)),),
+                (THREADS,),
+                (logs.size, v.shape[3], gradient, out, dots),
+            )
+    _rows("attention_backward_q", logs.size, k.shape[2], heads, gradient, logs, dots, found[0])
+    keys = k.shape[0] * k.shape[1] * k.shape[2]
+    _rows("attention_backward_kv", keys, 2 * q.shape[2], heads, gradient, logs, dots, *found[1:])
+    return found[0], found[1], found[2]
+
+
+def _heads(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    mask: Any = None,
+    dropout: float = 0.0,
+) -> tuple[cupy.ndarray, cupy.ndarray, cupy.ndarray, tuple]:
+    """Contiguous operands that fit each other, and the arguments that all kernels begin with."""
+    arrays = {"q": q, "k": k, "v": v} | ({} if mask is None else {"mask": mask})
+    q, k, v, *masks = operands("attention", **arrays)
+    check_fit(q, k, v, masks[0] if masks else None, dropout)
+    sizes = (*q.shape[:3], k.shape[2], q.shape[3], v.shape[3])
+    steps = _steps(masks[0].shape) if masks else (0,) * 4
+    options = int(bool(causal)), factor_of(q, scale)
+    return q, k, v, (*sizes, *options, q, k, v, masks[0] if masks else q, len(masks), *steps)
+
+
+def _steps(shape: Shape) -> Shape:
+    """Steps of a contiguous mask of this shape in the dims of scores; 0 in those along which it is broadcast."""
+    found, step = [], 1
+    for n in reversed((1,) * (4 - len(shape)) + shape):
+        found.append(step if n > 1 else 0)
+        step *= n
+    return tuple(reversed(found))
+
+
+def _rows(name: str, rows: int, elements: int, heads: tuple, *arrays: cupy.ndarray) -> None:
+    """Queue a kernel whose blocks have rows, and `elements` numbers of memory each."""
+    if not rows:
+        return
+    blocks = min(BLOCKS, rows)
+    work = new(arrays[0], (blocks * elements,))
+    run = _kernel(name, arrays[0])
+    with arrays[0].device:
+        run((blocks,), (THREADS,), (*heads, *arrays, work))
+
+
+def _kernel(name: str, array: cupy.ndarray):
+    return kernel("attention", name, NUMBER=NUMBERS[array.dtype.name])
