@@ -97,7 +97,7 @@ def measured(problems: list[Problem], ranks: int, rounds: int) -> list[np.ndarra
         )
         command = [*mpirun(), "-n", str(ranks), sys.executable, "-m", "benchmarks.apps.dlrm_steps"]
         ended = subprocess.run(
-            [*command, str(given), str(answer)], cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"},
+            [*command, str(given), str(answer), "--quiet"], cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"},
             capture_output=True, text=True,
         )  # fmt: skip
         if ended.returncode:

@@ -3,25 +3,34 @@
 mpirun -n 2 python -m benchmarks.apps.dlrm_steps PROBLEMS.json TIMES.json
 """
 
+import argparse
 import json
-import sys
 from pathlib import Path
 
 from mpi4py import MPI
 
+from benchmarks.harness.results import add_quiet
+from kernels.progress import Progress
 from miniapps.embeddings.steps import Problem, times
 
 
-def main() -> None:
-    """Read problems, and write their times."""
-    comm, asked = MPI.COMM_WORLD, json.loads(Path(sys.argv[1]).read_text())
+def main(problems: str, answer: str, quiet: bool) -> None:
+    """Read the file `problems`, and write their times to the file `answer`."""
+    comm, asked = MPI.COMM_WORLD, json.loads(Path(problems).read_text())
+    progress = Progress("benchmark", quiet=quiet or comm.rank > 0)
     answers = []
-    for given in asked["problems"]:
+    for k, given in enumerate(asked["problems"]):
+        progress.show(k / len(asked["problems"]), f"problem {k + 1} of {len(asked['problems'])}")
         problem = Problem(**given | {"tables": [tuple(table) for table in given["tables"]]})
         answers.append(times(comm, problem, asked["rounds"], "sorted").tolist())
+    progress.clear()
     if comm.rank == 0:
-        Path(sys.argv[2]).write_text(json.dumps(answers))
+        Path(answer).write_text(json.dumps(answers))
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.apps.dlrm_steps", description=__doc__)
+    parser.add_argument("problems", metavar="PROBLEMS")
+    parser.add_argument("answer", metavar="TIMES")
+    add_quiet(parser)
+    main(**vars(parser.parse_args()))

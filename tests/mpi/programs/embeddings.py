@@ -133,7 +133,8 @@ def messages_have_as_many_bytes_as_costs_are_made_of():
             2 * COMM.allreduce(sum(sent)) / len(batches),
         )
         # How many samples ask a rank is an expectation: of 9,600 samples three standard deviations are 2 %.
-        if abs(counts - passed) > (0.02 if "row" in name else 1e-9) * passed:
+        # On one rank shares add up to 1 but for rounding, and a part of a byte is none.
+        if abs(counts - passed) > max((0.02 if "row" in name else 1e-9) * passed, 1e-6):
             yield f"{name}: {counts} bytes, and {passed} were sent and received"
 
 
