@@ -113,7 +113,9 @@ def test_the_surrogate_learns_the_physics_while_the_flow_runs(tmp_path):
         advance(simulation, 120)
         simulation.fill_wide(simulation.state.zeta)
         simulation.fill_wide(simulation.state.psi)
-        coefficient, magnitude = simulation.member.closure._physics(simulation.state.zeta, simulation.state.psi)
+        coefficient, magnitude = simulation.member.closure._physics(
+            simulation.state.zeta, simulation.state.psi
+        )
         inner = (slice(None), slice(1, -1), slice(1, -1))
         physics, strain = (coefficient * magnitude)[inner], magnitude[inner]
         constant = np.sum(physics * strain) / np.sum(strain * strain)

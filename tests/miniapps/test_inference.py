@@ -49,7 +49,9 @@ def test_layout_takes_static_schedules_and_every_image_has_one_result(layout):
 def test_every_answer_is_in_the_trace(layout):
     trace = read(layout[0] / "rank-00000.h5")
     prints, values = trace.tables["fingerprints"], trace.tables["values"]
-    answers = np.array([is_state(trace.names[name]) for name in prints["name"]])  # the others are the run's chain
+    answers = np.array(
+        [is_state(trace.names[name]) for name in prints["name"]]
+    )  # the others are the run's chain
     assert prints["block"][answers].tolist() == list(range(24)) == prints["step"][answers].tolist()
     assert set(values["value"].tolist()) == {1.0}
     assert trace.names[values["name"][0]] == "results_per_image"
