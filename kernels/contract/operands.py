@@ -99,7 +99,13 @@ def like(x: np.ndarray, given: Array) -> Array:
 
 def _memory(x: Any, what: str, name: str) -> np.ndarray:
     """The same memory as an array of NumPy; called for every operand of every product, so that it must be quick."""
-    memory = x if isinstance(x, np.ndarray) else _of_tensor(x, what, name)
+    if isinstance(x, np.ndarray):
+        memory = x
+    else:
+        try:
+            memory = x.numpy()  # a tensor on the CPU that needs no gradient, as most
+        except (AttributeError, TypeError, RuntimeError):
+            memory = _of_tensor(x, what, name)
     if memory.dtype.char not in "fd":
         raise TypeError(f"{what}: {name} is of {memory.dtype}: convert it to one of {', '.join(TYPES)}")
     return memory

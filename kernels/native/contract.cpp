@@ -112,26 +112,44 @@ void copy(const T *from, i64 count, T *to) {
         std::memcpy(to, from, count * sizeof(T));
 }
 
-constexpr i64 SLOT = MOST_ROWS * 2 * MOST_LANES;  // elements of a tile
-
-// The chains of a step, added in `slots` and not in the tile itself, whose rows may share places in the caches.
+// The chains of a step, into a tile. Those that wait for others lie in `slots`, whose rows are neighbours in the caches; a
+// chain is joined with all that wait for it while it is in registers.
 template <typename T>
-void add_chains(const Kernels<T> &kernels, const Tile<T> &whole, const Step &step, i64 rows, i64 vectors, T *slots) {
-    const i64 full = vectors * kernels.lanes;
+void add_chains(const Kernels<T> &kernels, Tile<T> tile, const Step &step, i64 rows, i64 vectors, T *slots, bool raw) {
+    const Tile<T> whole = tile;
+    tile.on = false;
+    tile.left_pitch = vectors * kernels.lanes;
     for (const Step &chain : step.chains) {
-        Tile<T> tile = whole;
+        const bool last = &chain == &step.chains.back(), block = chain.how == Store::block;
         tile.depth = chain.depth;
-        tile.a_at += chain.first;
-        tile.b_at += chain.first;
-        tile.how = chain.how;
-        tile.c = slots + chain.slot * SLOT;
-        tile.c_pitch = full;
+        tile.a_at = whole.a_at + chain.first;
+        tile.b_at = whole.b_at + chain.first;
+        tile.raw = raw && !last;
+        tile.left = slots + (block ? chain.slot : chain.slot - 1) * SLOT;
+        tile.joins = chain.joins + block;
+        tile.c = last ? whole.c : slots + (chain.slot - chain.joins) * SLOT;
+        tile.c_pitch = last ? whole.c_pitch : tile.left_pitch;
         kernels.tile(tile, rows, vectors);
-        for (i64 slot = chain.slot; slot > chain.slot - chain.joins; --slot)
-            kernels.add(slots + (slot - 1) * SLOT, full, slots + slot * SLOT, full, rows, full);
     }
-    if (step.how != Store::set) return kernels.add(whole.c, whole.c_pitch, slots, full, rows, full);
-    for (i64 i = 0; i < rows; ++i) std::memcpy(whole.c + i * whole.c_pitch, slots + i * full, full * sizeof(T));
+}
+
+// A tile that is stored at `tile.c` as `step.how` says. A NaN of a chain is the one without sign and payload before it is
+// added to another, which costs time for each chain: so it is looked for in their sum alone, and then all are added again.
+template <typename T>
+void compute(const Kernels<T> &kernels, Tile<T> tile, const Step &step, i64 rows, i64 vectors, T *slots) {
+    const i64 full = vectors * kernels.lanes;
+    if (step.chains.empty()) {
+        tile.on = step.how == Store::piece;
+        tile.left = tile.c;
+        tile.left_pitch = tile.c_pitch;
+        tile.joins = step.how == Store::block;
+        return kernels.tile(tile, rows, vectors);
+    }
+    Tile<T> sum = tile;
+    if (step.how == Store::block) sum.c = slots, sum.c_pitch = full;
+    add_chains(kernels, sum, step, rows, vectors, slots, true);
+    if (kernels.has_nan(sum.c, sum.c_pitch, rows, full)) add_chains(kernels, sum, step, rows, vectors, slots, false);
+    if (step.how == Store::block) kernels.add(tile.c, tile.c_pitch, slots, full, rows, full);
 }
 
 // A tile of the result, directly or by way of `aside` where its columns are no full vectors in memory.
@@ -139,23 +157,17 @@ template <typename T>
 void finish(const Kernels<T> &kernels, Tile<T> tile, const Step &step, T *c, i64 c_row, i64 rows, i64 columns,
             const std::vector<Segment> &segments, T *aside, T *slots) {
     const i64 vectors = columns > kernels.lanes ? 2 : 1, full = vectors * kernels.lanes;
-    const auto compute = [&] {
-        if (step.chains.empty())
-            kernels.tile(tile, rows, vectors);
-        else
-            add_chains(kernels, tile, step, rows, vectors, slots);
-    };
     if (segments.size() == 1 && segments[0].count == full) {
         tile.c = c + segments[0].at;
         tile.c_pitch = c_row;
-        return compute();
+        return compute(kernels, tile, step, rows, vectors, slots);
     }
     tile.c = aside;
     tile.c_pitch = full;
-    if (tile.how != Store::set)
+    if (step.how != Store::set)
         for (i64 i = 0; i < rows; ++i)
             for (const Segment &s : segments) copy(c + i * c_row + s.at, s.count, aside + i * full + s.first);
-    compute();
+    compute(kernels, tile, step, rows, vectors, slots);
     for (i64 i = 0; i < rows; ++i)
         for (const Segment &s : segments) copy(aside + i * full + s.first, s.count, c + i * c_row + s.at);
 }
@@ -188,7 +200,7 @@ void part(const Kernels<T> &kernels, const Product<T> &p, const Order &order, Ra
                 const i64 now = (rows.end - i + g - 1) / g;
                 const i64 *a_at = p.a->rows(scratch, i, now, step.first, step.depth, block.size() > panel);
                 for (i64 j = block.begin; j < block.end; j += panel) {
-                    const Tile<T> tile{step.depth, scratch.rows, a_at, panels[(j - left) / panel], b_at, ahead, nullptr, 0, step.how};
+                    const Tile<T> tile{step.depth, scratch.rows, a_at, panels[(j - left) / panel], b_at, ahead};
                     const i64 some = std::min(panel, block.end - j);
                     if (step.slot)
                         finish(kernels, tile, step, aside + (i - rows.begin) * wide, wide, now, panel, {{0, panel, j - left}},

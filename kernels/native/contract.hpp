@@ -16,8 +16,12 @@ namespace contract {
 
 constexpr i64 PIECE = 256;
 constexpr i64 LOOK = 8;  // terms from those that are multiplied to those that are fetched
+constexpr i64 MOST_ROWS = 16, MOST_LANES = 16;  // of a tile, of a vector
+constexpr i64 SLOT = MOST_ROWS * 2 * MOST_LANES;    // elements of a tile
+constexpr i64 PITCH = PIECE + MOST_LANES;           // from row to row of packed ones: not a power of two, which caches dislike
 
-// c[i * c_pitch + j] = the chain over k < depth of a[i][a_at[k]] * b[b_at[k] + j], stored as `how` says
+// c[i * c_pitch + j] = the chain over k < depth of a[i][a_at[k]] * b[b_at[k] + j], or c plus it where it goes `on`; then
+// left[i * left_pitch + j] plus that, left[i * left_pitch + j - SLOT] plus that, and so on, `joins` times; no zero then has a sign
 template <typename T>
 struct Tile {
     i64 depth;
@@ -26,9 +30,11 @@ struct Tile {
     const T *b;
     const i64 *b_at;  // LOOK more than depth
     i64 ahead;        // elements from those of b that are read LOOK terms later to those that are fetched meanwhile
-    T *c;
-    i64 c_pitch;
-    Store how;
+    T *c = nullptr;
+    i64 c_pitch = 0;
+    bool on = false, raw = false;  // raw: a NaN keeps its sign and payload
+    const T *left = nullptr;
+    i64 left_pitch = 0, joins = 0;
 };
 
 // The kernels of one instruction set for one type.
@@ -40,6 +46,7 @@ struct Kernels {
     void (*transpose)(T *to, i64 width, const T *from, i64 stride, i64 count, i64 depth);
     // to[i * to_row + j] += from[i * row + j] for i < rows, j < columns; no zero then has a sign
     void (*add)(T *to, i64 to_row, const T *from, i64 row, i64 rows, i64 columns);
+    bool (*has_nan)(const T *from, i64 row, i64 rows, i64 columns);  // of columns that are a multiple of `lanes`
     // sums[j] = sums[j] + from[j] + from[row + j] + ... from the left, of so many rows
     void (*add_rows)(T *sums, i64 n, const T *from, i64 row, i64 rows);
     // sums[i] = sums[i] + from[i][0] + from[i][1] + ... from the left, i < count <= lanes, of so many terms
@@ -49,9 +56,6 @@ struct Kernels {
 int checked_level(int level);  // -1: the best here; std::invalid_argument for one that this processor lacks
 template <typename T>
 const Kernels<T> &kernels_of(int level);
-
-constexpr i64 MOST_ROWS = 16, MOST_LANES = 16;  // of a tile, of a vector
-constexpr i64 PITCH = PIECE + MOST_LANES;       // from row to row of packed ones: not a power of two, which caches dislike
 
 // 0, step, 2 step, ...: where elements lie that are so far apart.
 class Multiples {

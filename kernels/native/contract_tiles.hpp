@@ -60,17 +60,25 @@ void tile_of(const Tile<T> &t) {
             for (int j = 0; j < VECTORS; ++j) sums[i][j] = fused(all, factor[j], sums[i][j]);
         }
     }
-    T *c = t.c;
 #pragma GCC unroll 16
-    for (int i = 0; i < ROWS_NOW; ++i, c += t.c_pitch)
+    for (int i = 0; i < ROWS_NOW; ++i)
 #pragma GCC unroll 2
         for (int j = 0; j < VECTORS; ++j) {
-            Vector<T> sum = sums[i][j];
-            if (t.how == Store::piece) sum = load<T>(c + j * LANES<T>) + sum;
-            sum = sum == sum ? sum : Vector<T>{} + T(__builtin_nanf(""));
-            if (t.how == Store::block) sum = load<T>(c + j * LANES<T>) + sum + Vector<T>{};  // plus +0.0: no zero has a sign
-            store<T>(c + j * LANES<T>, sum);
+            Vector<T> &sum = sums[i][j];
+            if (t.on) sum = load<T>(t.c + i * t.c_pitch + j * LANES<T>) + sum;
+            if (!t.raw) sum = sum == sum ? sum : Vector<T>{} + T(__builtin_nanf(""));
         }
+    const T *left = t.left;
+    for (i64 n = 0; n < t.joins; ++n, left -= SLOT)
+#pragma GCC unroll 16
+        for (int i = 0; i < ROWS_NOW; ++i)
+#pragma GCC unroll 2
+            for (int j = 0; j < VECTORS; ++j) sums[i][j] = load<T>(left + i * t.left_pitch + j * LANES<T>) + sums[i][j];
+#pragma GCC unroll 16
+    for (int i = 0; i < ROWS_NOW; ++i)
+#pragma GCC unroll 2
+        for (int j = 0; j < VECTORS; ++j)  // plus +0.0: no zero has a sign
+            store<T>(t.c + i * t.c_pitch + j * LANES<T>, t.joins ? sums[i][j] + Vector<T>{} : sums[i][j]);
 }
 
 template <typename T, int VECTORS, int... N>
@@ -173,6 +181,20 @@ void add(T *to, i64 to_row, const T *from, i64 row, i64 rows, i64 columns) {
 }
 
 template <typename T>
+bool has_nan(const T *from, i64 row, i64 rows, i64 columns) {
+    bool all = true;
+    for (; rows > 0; --rows, from += row) {
+        typename Of<T>::Whole numbers = ~typename Of<T>::Whole{};
+        for (i64 j = 0; j < columns; j += LANES<T>) {
+            const Vector<T> v = load<T>(from + j);
+            numbers &= v == v;
+        }
+        for (int i = 0; i < LANES<T>; ++i) all &= numbers[i] != 0;
+    }
+    return !all;
+}
+
+template <typename T>
 void add_rows(T *__restrict sums, i64 n, const T *__restrict from, i64 row, i64 rows) {
     i64 i = 0;
     for (; i + 4 <= rows; i += 4, from += 4 * row) {
@@ -207,4 +229,4 @@ void add_lines(T *sums, i64 count, const T *const *from, i64 terms) {
 }
 
 template <typename T>
-constexpr Kernels<T> KERNELS = {LANES<T>, ROWS, tile<T>, transpose<T>, add<T>, add_rows<T>, add_lines<T>};
+constexpr Kernels<T> KERNELS = {LANES<T>, ROWS, tile<T>, transpose<T>, add<T>, has_nan<T>, add_rows<T>, add_lines<T>};

@@ -112,6 +112,22 @@ def test_nan_of_one_block_is_in_the_sum_and_nowhere_else():
     assert np.isnan(found[3]).all() and same(np.delete(found, 3, 0), np.delete(plain, 3, 0))
 
 
+@pytest.mark.parametrize("level", LEVELS)
+def test_nan_and_infinities_of_blocks_have_the_bits_of_a_product_for_each_block(level):
+    """A NaN of a chain has no sign when it is added; what opposite infinities of two blocks give is the processor's."""
+    a, b = factors(np.float32, 20, 40, 40)
+    a[3, 12], a[5, 2], a[5, 31], a[7, 4], a[7, 6] = -np.nan, np.inf, np.inf, np.inf, -np.inf
+    a[9, 25] = np.inf
+    parts = [matmul(a[:, i : i + 10], b[i : i + 10], level=level) for i in range(0, 40, 10)]
+    assert any(np.isnan(part[7]).any() for part in parts) and not any(
+        np.isnan(part[5]).any() for part in parts
+    )
+    whole = matmul(a, b, blocks=[10] * 4, level=level)
+    with np.errstate(invalid="ignore"):
+        added = (parts[0] + parts[1]) + (parts[2] + parts[3]) + np.float32(0)
+    assert np.isnan(whole[5]).any() and same(whole, added)
+
+
 @pytest.mark.parametrize("lengths", [[3, 3], [8, -1], []], ids=str)
 def test_blocks_that_do_not_make_up_the_whole_are_refused(lengths):
     with pytest.raises(ValueError, match=r"blocks \[.*\]: lengths of 0 or more that make up 7 are expected"):
