@@ -10,8 +10,8 @@
 
 Before each round all cores spin for 50 ms; a round begins when they got 95 % of them, or after `--patience`, and is
 then marked as busy. The error is exp(mean |ln(measured / median)|) - 1; its floor is what two launches of one target
-have. Without a floor of 10 % or less an error means nothing, and the verdict is "not testable". Models are fitted on one
-rank alone.
+have. Without a floor of 10 % or less an error means nothing, and the verdict is "not testable". Models are fitted on
+one rank alone.
 """
 
 from __future__ import annotations
