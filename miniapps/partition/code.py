@@ -340,7 +340,7 @@ class Writer:
         total: Total = self.total(step)
         found = self.alone(step, total) if total.reducer is None else self.packed(step, total)
         for k, (operand, result) in enumerate(zip(step.operands, step.results, strict=True)):
-            if (wanted := step.wanted[k]) is not None and total.shares is None:
+            if (wanted := step.wanted[k]) is not None and total.scatter is None:
                 kept = self.moved(Moved(step.node, (operand,), (result,), (wanted,)))
                 found[k] = self.put(f"{self.constant(kept, 'm')}({found[k]})[0]", [found[k]])
             self.variables[result] = found[k]

@@ -31,7 +31,7 @@ from miniapps.partition.compute import Kernels
 from miniapps.partition.exchange import Exchange, Recut
 from miniapps.partition.mesh import Mesh
 from miniapps.partition.place import Place, Wanted
-from miniapps.partition.shares import Shares
+from miniapps.partition.scatter_layout import ScatterLayout
 from miniapps.partition.steps import Plan
 from miniapps.partition.totals import Total
 
@@ -165,15 +165,15 @@ class Program:
     def _total(self, step: Added) -> Total:
         comm, group = self._among(step.rows.axes)
         name = f"{step.node}:{'*'.join(step.rows.axes)}"
-        shares, cuts = None, [self.plan.values[operand].cut for operand in step.operands]
+        scatter, cuts = None, [self.plan.values[operand].cut for operand in step.operands]
         parts = [wanted for wanted in step.wanted if wanted is not None]
         if (
             len(parts) == len(cuts)
             and comm is not None
             and all(map(partial(self.mesh.scatters, step.rows.axes), cuts, parts))
         ):
-            shares = Shares(self._place_of, self.place.rank, group, self._recut(step.operands, parts))
+            scatter = ScatterLayout(self._place_of, self.place.rank, group, self._recut(step.operands, parts))
         about = step.rows, step.combine, step.dtype, step.shapes, name
-        made = Total(comm, self.level, *about, self._reducers, shares)
+        made = Total(comm, self.level, *about, self._reducers, scatter)
         self.totals.append(made)
         return made

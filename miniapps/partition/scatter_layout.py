@@ -11,7 +11,7 @@ from miniapps.partition.exchange import Packed, Recut, common, take
 from miniapps.partition.place import Place
 
 
-class Shares:
+class ScatterLayout:
     """A vector of the elements that each rank of `group` needs of all values, rank after rank: `bounds` of the ranks'
     parts. `values`: held as `cut`, each rank needs its part of `wanted` alone; no two ranks need one place.
 
