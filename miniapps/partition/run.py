@@ -71,10 +71,9 @@ class Program:
         self.totals: list[Total] = []
         self._reducers = reducers
         writer = Writer(self.bound, Kernels(level, threads), self._exchange, self._total, watch, timed)
-        self.leaving = [plan.loss, *(name for _, name in (*plan.gradients, *plan.updates))]
-        outputs = [writer.variables[name] for name in self.leaving]
-        self.text = writer.text(outputs)
-        self._step = writer.compiled(outputs)
+        leaving = [plan.loss, *(name for _, name in (*plan.gradients, *plan.updates))]
+        self.text = writer.text(leaving)
+        self._step = writer.lines.compiled(self.text, f"<program of rank {rank}>")
 
     def part(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         """What this rank holds of a source, from all of it."""
