@@ -82,14 +82,14 @@ class Writer:
     def operation(self, step: Operation) -> None:
         """A line per call, and more where parts are cut out, put together or added."""
         if step.kernel in ("create", "random"):
-            self.made(step)
+            self.create(step)
             return
         if (blocks := self.blocks(step)) is not None:
             self.variables[step.results[0]] = self.over_blocks(step, blocks)
             return
         pieces: list[list[tuple[Called, str]]] = [[] for _ in step.results]
         adders = [self.adder(step, r) for r in range(len(step.results))]
-        function = self.kernels.function(step.target, step.kernel, step.args, dict(step.kwargs))
+        function = self.kernels.function(step.target, step.kernel, dict(step.kwargs))
         for call in step.calls:
             operands = [self.operand(step, call, k) for k in range(len(step.operands))]
             for r, variable in enumerate(self.called(step, call, operands, function)):
@@ -235,15 +235,14 @@ class Writer:
         if any(call.into[r][1] is not None for call in step.calls):
             return None
         rows = self.rows(name)
-        ends = [(begin, end) for begin, end in rows.subtrees]
         fresh = step.kernel in FRESH
 
         def adder(pieces: list) -> None:
             # Calls come in ascending order of blocks: all whose subtree ends here are joined, from the smallest up.
             done = pieces[-1][0].into[r][0] + 1
-            for begin, end in ends:
+            for begin, end in rows.subtrees:
                 if begin < done <= end:
-                    level = joins(rows.numbers, begin, end, done)
+                    level = joins(begin, end, done)
                     for _ in range(level):
                         (_, right), (call, left) = pieces.pop(), pieces.pop()
                         text = f"{left}.add_({right})" if fresh else f"torch.add({left}, {right})"
@@ -256,7 +255,7 @@ class Writer:
         """The partials of a value on this rank."""
         return self.bound.place.rows(self.bound.plan.values[name].partial)
 
-    def made(self, step: Operation) -> None:
+    def create(self, step: Operation) -> None:
         """Elements known from their place, and random ones."""
         (shape, dtype), place = (step.shapes[0], getattr(torch, step.dtypes[0])), self.bound.place
         whole = self.bound.plan.values[step.results[0]].shape
@@ -278,13 +277,13 @@ class Writer:
                 )
                 self.variables[step.results[0]] = self.put(text, [])
                 return
-            made = torch.full(shape, value, dtype=dtype)
+            tensor = torch.full(shape, value, dtype=dtype)
         else:
-            function = self.kernels.function(step.target, "torch", step.args, {})
-            made = function(*step.args).to(dtype)
+            function = self.kernels.function(step.target, "torch", {})
+            tensor = function(*step.args).to(dtype)
             for d, index in enumerate(indices):
-                made = made.index_select(d, torch.from_numpy(np.maximum(index, 0)))
-        self.variables[step.results[0]] = self.constant(made)
+                tensor = tensor.index_select(d, torch.from_numpy(np.maximum(index, 0)))
+        self.variables[step.results[0]] = self.constant(tensor)
 
     # ---- what other ranks hold
 
@@ -302,14 +301,14 @@ class Writer:
     def add(self, step: Added) -> None:
         """A reduction."""
         total: Total = self.total(step)
-        found = self.alone(step, total) if total.reducer is None else self.packed(step, total)
+        found = self.alone(step) if total.reducer is None else self.packed(step, total)
         for k, (operand, result) in enumerate(zip(step.operands, step.results, strict=True)):
             if (wanted := step.wanted[k]) is not None and total.scatter is None:
                 kept = self.moved(Moved(step.node, (operand,), (result,), (wanted,)))
                 found[k] = self.put(f"{self.constant(kept, 'm')}({found[k]})[0]", [found[k]])
             self.variables[result] = found[k]
 
-    def alone(self, step: Added, total: Total) -> list[str]:
+    def alone(self, step: Added) -> list[str]:
         """The totals where this rank has all blocks."""
         found = []
         for k, operand in enumerate(step.operands):

@@ -145,9 +145,9 @@ class Program:
         values = [self.plan.values[name] for name in step.operands]
         comm, group = (None, ()) if self._held(step) else self._among(axes_of(values[0].cut))
         recut = self._recut(step.operands, step.wanted)
-        made = Exchange(self._place_of, self.place.rank, comm, group, recut, values[0].dtype)
-        self.exchanges.append(made)
-        return made
+        exchange = Exchange(self._place_of, self.place.rank, comm, group, recut, values[0].dtype)
+        self.exchanges.append(exchange)
+        return exchange
 
     def _held(self, step: Moved) -> bool:
         """Whether every rank holds all that it wants: cuts of which those of the operands are a part."""
@@ -173,6 +173,6 @@ class Program:
         ):
             scatter = ScatterLayout(self._place_of, self.place.rank, group, self._recut(step.operands, parts))
         about = step.rows, step.combine, step.dtype, step.shapes, name
-        made = Total(comm, self.level, *about, self._reducers, scatter)
-        self.totals.append(made)
-        return made
+        total = Total(comm, self.level, *about, self._reducers, scatter)
+        self.totals.append(total)
+        return total
