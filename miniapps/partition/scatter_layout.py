@@ -22,9 +22,8 @@ class ScatterLayout:
         self, place_of: Callable[[int], Place], rank: int, group: Sequence[int], values: Sequence[Recut]
     ):
         self.packs: list[list[Packed]] = [[] for _ in values]
-        self.parts: list[
-            tuple[tuple[int, ...], Packed | None]
-        ] = []  # shape; where in this rank's part of the vector
+        # Of each value the shape of what this rank needs, and where that is in its part of the vector.
+        self.parts: list[tuple[tuple[int, ...], Packed | None]] = []
         bounds = [0]
         for other in group:
             first = end = bounds[-1]
