@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
-from analysis.divergence.cause import Cause, cause, unlike
+from analysis.divergence.cause import Cause, cause
 from analysis.divergence.compare import Comparison, Point
 from analysis.divergence.element import Element, first_element
 from analysis.divergence.preceding import Event
+from analysis.divergence.unlike import unlike
 from analysis.load.frames import Frames
 from analysis.page.text import number
 from analysis.runs import label

@@ -1,7 +1,7 @@
 """Commands of ours with slots, filled in from what the probes saw.
 
-A template is a function of Evidence that returns a Question, or None where its slots cannot be filled; its docstring
-says in the words of people who ask what it answers, and is what their words are compared with.
+Templates of one shape are rows of a table; each other one is a function of Evidence, whose docstring says what it
+answers.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
+from analysis.ask.paths import all_paths, path_of, paths_of, shortened, with_checkpoints, with_repeats
 from analysis.ask.probes import ENVIRONMENT, METHOD, RANKS, REPEATS, RESTART, SAME, Evidence, cells
 from analysis.runs import Id, ids, label
 from analysis.verdict import counted, place, ranks
@@ -22,8 +22,6 @@ from miniapps.received.text import printable
 ANALYSIS = ("python", "-m", "analysis")
 # That `variability --by` takes, the most telling first.
 FACTORS = ("ordering", "guarantee", "kernel", "ranks")
-SHOWN = 6  # runs named in a command; of more, their directories are
-CHECKPOINTS = "checkpoints"  # the directory of a run that has some
 CALIBRATION = "calibrate"  # the application whose runs say what a machine can do
 
 
@@ -43,19 +41,35 @@ class Question:
         return " ".join(printable(shlex.quote(word)) for word in self.argv)
 
 
-Template = Callable[[Evidence], "Question | None"]
+Fill = Callable[[Evidence], "Question | None"]
+
+
+@dataclass(frozen=True)
+class Template:
+    """A command with slots: `answers` says what, in the words of people who ask, and is what their words are compared
+    with; `fill` returns None where a slot cannot be filled in."""
+
+    answers: str
+    fill: Fill
+
+
 TEMPLATES: dict[str, Template] = {}
 
 
-def template(name: str, module: str = "") -> Callable[[Template], Template]:
-    """Register the template `name`, whose command is `module`, by default the command of the analysis of that name."""
+def register(name: str, answers: str, fill: Fill, module: str = "") -> None:
+    """Add a template if there is its command, the module `module`, by default that command of the analysis."""
+    if _exists(module or f"analysis.commands.{name.partition(' ')[0]}"):
+        TEMPLATES[name] = Template(" ".join(answers.split()), fill)
 
-    def register(fill: Template) -> Template:
-        if _exists(module or f"analysis.commands.{name.partition(' ')[0]}"):
-            TEMPLATES[name] = fill
+
+def template(name: str, module: str = "") -> Callable[[Fill], Fill]:
+    """`register` a function, whose docstring says what it answers."""
+
+    def of_function(fill: Fill) -> Fill:
+        register(name, fill.__doc__ or "", fill, module)
         return fill
 
-    return register
+    return of_function
 
 
 @cache
@@ -68,22 +82,57 @@ def _exists(module: str) -> bool:
 
 def description(name: str) -> str:
     """What a template answers, in words."""
-    return " ".join((TEMPLATES[name].__doc__ or "").split())
+    return TEMPLATES[name].answers
 
 
 def questions(known: Evidence) -> list[Question]:
     """All commands that can be filled in."""
-    filled = (fill(known) for fill in TEMPLATES.values())
+    filled = (template.fill(known) for template in TEMPLATES.values())
     return [question for question in filled if question]
 
 
-def _divergence(known: Evidence, name: str, relation: str, words: str) -> Question | None:
+# ---- pairs of runs
+
+# How two runs are related: the name of the template, that in words, and what it answers.
+PAIRS = {
+    REPEATS: (
+        "divergence of repeats", "repeats of one launch",
+        "Repeats of one launch differ: not reproducible, nondeterministic, another result every time it is run with "
+        "the same seed and the same input.",
+    ),
+    SAME: (
+        "divergence of runs", "of one problem and one method",
+        "Two runs that should be identical give different results: where do they part, wrong values, corrupted data, a "
+        "bit flip, lost message, ghost cells, same seed other output.",
+    ),
+    RANKS: (
+        "divergence of rank counts", "of one problem on other layouts of ranks",
+        "The result depends on the number of MPI processes, ranks, threads or on the domain decomposition: serial and "
+        "parallel differ.",
+    ),
+    RESTART: (
+        "divergence of a restart", "a run and one that continues from a checkpoint",
+        "After a restart, resume or reload from a checkpoint the result or loss differs from the uninterrupted run.",
+    ),
+    METHOD: (
+        "divergence of methods", "of one problem by two methods",
+        "Two settings, kernels, batch sizes, optimisations, precisions or algorithms give different output.",
+    ),
+    ENVIRONMENT: (
+        "divergence of environments", "of one problem with other machines, libraries or settings",
+        "Different results on another machine, CPU, processor, library version, compiler or operating system.",
+    ),
+}  # fmt: skip
+
+
+def first_pair(known: Evidence, relation: str) -> Question | None:
     """`divergence` of the first pair of that relation; one that differs before others."""
     pair = next((pair for pair in known.pairs if pair.relation == relation), None)
     if pair is None:
         return None
+    name, words, _ = PAIRS[relation]
     comparison, runs = pair.comparison, [pair.comparison.a, pair.comparison.b]
-    slots: dict[str, Any] = {"runs": _paths(known, runs)}
+    slots: dict[str, Any] = {"runs": paths_of(known, runs)}
     if comparison.differs:
         part = comparison.part
         rank = pair.cause.rank if pair.cause and pair.cause.rank is not None else part.rank_b
@@ -97,49 +146,60 @@ def _divergence(known: Evidence, name: str, relation: str, words: str) -> Questi
     promise = "" if guarantee == "none" else f" under {guarantee}"
     because = f"{label(runs[0])} and {label(runs[1])} are {words}{promise}: {found}"
     same_launch = runs[0][0] == runs[1][0]
-    places = [_path(known, runs[0][0])] if same_launch else _places(known, runs)
+    places = [path_of(known, runs[0][0])] if same_launch else with_repeats(known, runs)
     return Question(name, (*ANALYSIS, "divergence", *places), because, slots)
 
 
-@template("divergence of repeats", "analysis.commands.divergence")
-def of_repeats(known: Evidence) -> Question | None:
-    """Repeats of one launch differ: not reproducible, nondeterministic, another result every time it is run with the
-    same seed and the same input."""
-    return _divergence(known, "divergence of repeats", REPEATS, "repeats of one launch")
+for relation, (name, _, answers) in PAIRS.items():
+    register(name, answers, partial(first_pair, relation=relation), "analysis.commands.divergence")
 
 
-@template("divergence of runs", "analysis.commands.divergence")
-def of_runs(known: Evidence) -> Question | None:
-    """Two runs that should be identical give different results: where do they part, wrong values, corrupted data, a
-    bit flip, lost message, ghost cells, same seed other output."""
-    return _divergence(known, "divergence of runs", SAME, "of one problem and one method")
+# ---- all runs
 
 
-@template("divergence of rank counts", "analysis.commands.divergence")
-def of_rank_counts(known: Evidence) -> Question | None:
-    """The result depends on the number of MPI processes, ranks, threads or on the domain decomposition: serial and
-    parallel differ."""
-    return _divergence(known, "divergence of rank counts", RANKS, "of one problem on other layouts of ranks")
+def of_all(known: Evidence, command: str, because: str, *more: str, **slots: Any) -> Question:
+    """That command of the analysis, of all runs."""
+    runs = all_paths(known)
+    argv = (*ANALYSIS, command, *shortened(runs, known), *more)
+    return Question(command, argv, because, {"runs": runs} | slots)
 
 
-@template("divergence of a restart", "analysis.commands.divergence")
-def of_a_restart(known: Evidence) -> Question | None:
-    """After a restart, resume or reload from a checkpoint the result or loss differs from the uninterrupted run."""
-    words = "a run and one that continues from a checkpoint"
-    return _divergence(known, "divergence of a restart", RESTART, words)
+# Commands for records of one kind: the fact that says that there are some, a reason, and what the command answers.
+RECORDED = {
+    "nodes": (
+        "several nodes", "ranks were on several nodes",
+        "Communication between nodes, network, bandwidth, placement of ranks on hosts.",
+    ),
+    "sums": (
+        "sums", "ways of adding up were compared",
+        "The sum of floating-point numbers depends on the order of summation: accuracy and cost of pairwise, "
+        "compensated, parallel and exact reductions.",
+    ),
+    "training": (
+        "trainings", "accuracy and loss were recorded",
+        "Accuracy and loss of a training vary with the seed, the wire or compression of gradients; the model does not "
+        "reach the published accuracy.",
+    ),
+    "operations": (
+        "audits", "operations of PyTorch were audited",
+        "Which operation of PyTorch is nondeterministic, and does the documentation say so.",
+    ),
+    "inference": (
+        "answers", "answers of a network to requests were recorded",
+        "The output of a network depends on the batch size or on the other requests in the batch: inference is not "
+        "batch invariant.",
+    ),
+}  # fmt: skip
 
 
-@template("divergence of methods", "analysis.commands.divergence")
-def of_methods(known: Evidence) -> Question | None:
-    """Two settings, kernels, batch sizes, optimisations, precisions or algorithms give different output."""
-    return _divergence(known, "divergence of methods", METHOD, "of one problem by two methods")
+def recorded(known: Evidence, command: str) -> Question | None:
+    """The command for records of a kind, where there are some."""
+    fact, because, _ = RECORDED[command]
+    return of_all(known, command, because) if fact in known.facts else None
 
 
-@template("divergence of environments", "analysis.commands.divergence")
-def of_environments(known: Evidence) -> Question | None:
-    """Different results on another machine, CPU, processor, library version, compiler or operating system."""
-    words = "of one problem with other machines, libraries or settings"
-    return _divergence(known, "divergence of environments", ENVIRONMENT, words)
+for command, (_, _, answers) in RECORDED.items():
+    register(command, answers, partial(recorded, command=command))
 
 
 @template("variability")
@@ -156,8 +216,7 @@ def by_factor(known: Evidence) -> Question | None:
         return None
     by = ("--by", factor) if factor else ()
     because = f"{counted(len(runs), 'run')}" + (f" of more than one {factor}" if factor else " of one method")
-    slots = _slots(known) | ({"factor": factor} if factor else {})
-    return Question("variability", (*ANALYSIS, "variability", *_all(known), *by), because, slots)
+    return of_all(known, "variability", because, *by, **({"factor": factor} if factor else {}))
 
 
 @template("growth")
@@ -169,8 +228,8 @@ def growing(known: Evidence) -> Question | None:
         return None
     name, same = cell
     because = f"{counted(len(same), 'run')} of {name} can be compared step by step, and runs differ"
-    slots = {"runs": _paths(known, ids(same))}
-    return Question("growth", (*ANALYSIS, "growth", *_shortened(slots["runs"], known)), because, slots)
+    paths = paths_of(known, ids(same))
+    return Question("growth", (*ANALYSIS, "growth", *shortened(paths, known)), because, {"runs": paths})
 
 
 @template("components")
@@ -182,7 +241,7 @@ def where_the_variance_is(known: Evidence) -> Question | None:
         return None
     jobs, launches = runs["allocation_id"].nunique(), runs["run"].nunique()
     because = f"{counted(len(runs), 'run')} are of {counted(launches, 'launch', 'launches')} in {counted(jobs, 'job')}"
-    return Question("components", (*ANALYSIS, "components", *_all(known)), because, _slots(known))
+    return of_all(known, "components", because)
 
 
 @template("scaling")
@@ -192,7 +251,8 @@ def slow(known: Evidence) -> Question | None:
     timed = known.frames.runs[known.frames.runs["complete"] & (known.frames.runs["wall_s"] > 0)]
     if timed.empty or not timed["events"].any():
         return None
-    sizes, slots = tuple(sorted(set(timed["size"].tolist()))), _slots(known)
+    sizes = tuple(sorted(set(timed["size"].tolist())))
+    slots: dict[str, Any] = {}
     parts = [f"runs on {ranks(sizes)} were timed"] if len(sizes) > 1 else []
     if known.late:
         late = known.late
@@ -203,15 +263,7 @@ def slow(known: Evidence) -> Question | None:
         run, share = max(known.waiting.items(), key=lambda item: item[1])
         parts.append(f"ranks of {label(run)} wait {share:.0%} of the time")
     because = "; ".join(parts) or f"times were recorded of {counted(len(timed), 'run')}"
-    return Question("scaling", (*ANALYSIS, "scaling", *_all(known)), because, slots)
-
-
-@template("nodes")
-def over_nodes(known: Evidence) -> Question | None:
-    """Communication between nodes, network, bandwidth, placement of ranks on hosts."""
-    if "several nodes" not in known.facts:
-        return None
-    return Question("nodes", (*ANALYSIS, "nodes", *_all(known)), "ranks were on several nodes", _slots(known))
+    return of_all(known, "scaling", because, **slots)
 
 
 @template("solves")
@@ -223,48 +275,7 @@ def solving(known: Evidence) -> Question | None:
     because = "residuals were recorded by iteration"
     because += ", and a solve did not converge" if "not converged" in known.facts else ""
     because += ", and the numbers of iterations differ" if "other iterations" in known.facts else ""
-    return Question("solves", (*ANALYSIS, "solves", *_all(known)), because, _slots(known))
-
-
-@template("sums")
-def summing(known: Evidence) -> Question | None:
-    """The sum of floating-point numbers depends on the order of summation: accuracy and cost of pairwise, compensated,
-    parallel and exact reductions."""
-    if "sums" not in known.facts:
-        return None
-    return Question(
-        "sums", (*ANALYSIS, "sums", *_all(known)), "ways of adding up were compared", _slots(known)
-    )
-
-
-@template("training")
-def learning(known: Evidence) -> Question | None:
-    """Accuracy and loss of a training vary with the seed, the wire or compression of gradients; the model does not
-    reach the published accuracy."""
-    if "trainings" not in known.facts:
-        return None
-    return Question(
-        "training", (*ANALYSIS, "training", *_all(known)), "accuracy and loss were recorded", _slots(known)
-    )
-
-
-@template("operations")
-def auditing(known: Evidence) -> Question | None:
-    """Which operation of PyTorch is nondeterministic, and does the documentation say so."""
-    if "audits" not in known.facts:
-        return None
-    because = "operations of PyTorch were audited"
-    return Question("operations", (*ANALYSIS, "operations", *_all(known)), because, _slots(known))
-
-
-@template("inference")
-def answering(known: Evidence) -> Question | None:
-    """The output of a network depends on the batch size or on the other requests in the batch: inference is not batch
-    invariant."""
-    if "answers" not in known.facts:
-        return None
-    because = "answers of a network to requests were recorded"
-    return Question("inference", (*ANALYSIS, "inference", *_all(known)), because, _slots(known))
+    return of_all(known, "solves", because)
 
 
 @template("lint")
@@ -278,7 +289,7 @@ def measuring(known: Evidence) -> Question | None:
         because = f"it finds {', '.join(broken)}"
     else:
         because = "it says what the runs do not support"
-    return Question("lint", (*ANALYSIS, "lint", *_all(known)), because, _slots(known))
+    return of_all(known, "lint", because)
 
 
 @template("show")
@@ -301,7 +312,7 @@ def looking(known: Evidence) -> Question | None:
         slots |= {"step": step, "block": block, "rank": rank}
     else:
         named, because = known.frames.runs["run"].iloc[0], "it says what a run holds"
-    path = _path(known, named)
+    path = path_of(known, named)
     return Question("show", (*ANALYSIS, "show", path), because, {"runs": [path], **slots})
 
 
@@ -329,7 +340,7 @@ def drawing(known: Evidence) -> Question | None:
     else:
         longest = timed.loc[timed["wall_s"].idxmax()]
         run, because = (longest["run"], int(longest["repeat"])), "its events were recorded"
-    path = _path(known, run[0])
+    path = path_of(known, run[0])
     argv = (*ANALYSIS, "export", "perfetto", path, *more, "-o", "events.json")
     return Question("export", argv, because, {"runs": [path], **slots})
 
@@ -344,13 +355,13 @@ def identifying(known: Evidence) -> Question | None:
     size = int(runs["size"].max())
     because = f"sums over {size} ranks were left to the MPI library, whose order is its own"
     argv = ("mpirun", "-n", str(size), "python", "-m", "kernels.allreduce", "identify", "--tree")
-    return Question("identify", argv, because, {"runs": _paths(known, ids(runs))})
+    return Question("identify", argv, because, {"runs": paths_of(known, ids(runs))})
 
 
 @template("chain")
 def chaining(known: Evidence) -> Question | None:
     """Was a trace changed or edited after the run: tampering, hashes, proof."""
-    path = _with_checkpoints(known)
+    path = with_checkpoints(known)
     if path is None:
         return None
     because = "its records can be checked against the heads that it printed"
@@ -361,7 +372,7 @@ def chaining(known: Evidence) -> Question | None:
 def verifying(known: Evidence) -> Question | None:
     """Is the result of a run what its program computes: execute parts of it again and compare, silent data corruption,
     a wrong node."""
-    path = _with_checkpoints(known, "layout", "exact")
+    path = with_checkpoints(known, "layout", "exact")
     if path is None:
         return None
     argv = ("python", "-m", "miniapps", "verify", path, "--fraction", "0.1")
@@ -375,58 +386,13 @@ def predicting(known: Evidence) -> Question | None:
     measured, others = runs[runs["app"] == CALIBRATION], runs[runs["app"] != CALIBRATION]
     if measured.empty or others.empty:
         return None
-    paths = _paths(known, ids(others))
-    more = ("--calibration", _path(known, measured["run"].iloc[0]))
+    paths = paths_of(known, ids(others))
+    more = ("--calibration", path_of(known, measured["run"].iloc[0]))
     because = "there is a calibration of the machine among them"
     argv = (*ANALYSIS, "predict", *paths, *more, "--ranks", str(2 * int(others["size"].max())))
     return Question("predict", argv, because, {"runs": paths})
 
 
-def _with_checkpoints(known: Evidence, *guarantees: str) -> str | None:
-    """The first complete run with checkpoints, of one of `guarantees` where some are given."""
-    runs = known.frames.runs
-    for run, guarantee, complete in runs[["run", "guarantee", "complete"]].itertuples(index=False):
-        path = _path(known, run)
-        if complete and (not guarantees or guarantee in guarantees) and Path(path, CHECKPOINTS).is_dir():
-            return path
-    return None
-
-
 def _row(known: Evidence, run: Id):
     runs = known.frames.runs
     return runs[(runs["run"] == run[0]) & (runs["repeat"] == run[1])].iloc[0]
-
-
-def _path(known: Evidence, run: str) -> str:
-    """The directory of `run`, never one that reads as an option."""
-    runs = known.frames.runs
-    path = str(runs.loc[runs["run"] == run, "path"].iloc[0])
-    return f"./{path}" if path.startswith("-") else path
-
-
-def _paths(known: Evidence, runs: list[Id]) -> list[str]:
-    """The directories of `runs`, each once."""
-    return list(dict.fromkeys(_path(known, run) for run, _ in runs))
-
-
-def _places(known: Evidence, runs: list[Id]) -> list[str]:
-    """`runs` as `divergence` takes them: with the repeat where a launch has several."""
-    repeats = known.frames.runs["run"].value_counts()
-    return [_path(known, run) + (f":{repeat}" if repeats[run] > 1 else "") for run, repeat in runs]
-
-
-def _slots(known: Evidence) -> dict[str, Any]:
-    return {"runs": _paths(known, ids(known.frames.runs))}
-
-
-def _all(known: Evidence) -> list[str]:
-    return _shortened(_slots(known)["runs"], known)
-
-
-def _shortened(paths: list[str], known: Evidence) -> list[str]:
-    """`paths`; of many the directory that holds all runs, where it holds no others."""
-    if len(paths) <= SHOWN:
-        return paths
-    above = {path.rpartition("/")[0] for path in paths}
-    all_runs = set(_paths(known, ids(known.frames.runs)))
-    return sorted(above) if len(above) == 1 and all(above) and set(paths) == all_runs else paths

@@ -30,27 +30,20 @@ import pandas as pd
 from analysis.divergence import preceding
 from analysis.divergence.compare import Comparison, Point
 from analysis.divergence.preceding import NO_WORK, Event, Preceding
-from analysis.divergence.recorded import value_text
-from analysis.environment import short
-from analysis.groups import FREE, IN_LABEL, SPANS_LAYOUTS, factors, told_apart
+from analysis.divergence.unlike import choices, environments, methods, unlike
 from analysis.load.frames import Frames
 from analysis.load.timeline import WAITING, WITH_PARTNERS
-from analysis.runs import label
 from kernels import bits
-from miniapps.system.scope import NOT_SET, apart, mixed
-from miniapps.trace.records import ADDED, COMPUTED, INPUT, NODE, RECEIVED, SENT, SOURCE, STAGES, TOTAL
+from miniapps.trace.records import ADDED, COMPUTED, INPUT, NODE, RECEIVED, SENT, SOURCE, TOTAL
 from miniapps.trace.schema import COLLECTIVE as SUMS
 
 KERNEL, COLLECTIVE, ORDER, HALO, MEMORY, FROM_INPUT = (
     "local kernel", "collective", "message order", "halo exchange", "memory", "input"
 )  # fmt: skip
 METHOD, ENVIRONMENT = "method", "environment"
-# Effects of options whose difference explains nothing by itself: injected faults are what is looked for, a replay has
-# the orders of what it replays.
-NO_CAUSE = ("fault", "replay")
 # Relative difference up to which another order of addition explains what differs after one step: 2^13 roundings.
 ROUNDING = 2.0**-40
-SHOWN = 4  # blocks listed
+SHOWN = 4  # blocks, or names, listed
 # Orderings of reductions of programs that run as they are (miniapps.programs.calltrace).
 LIBRARY, OF_RANKS = "library", "tree over ranks"
 
@@ -86,29 +79,16 @@ def cause(frames: Frames, comparison: Comparison) -> Cause | None:
         return None
     scene = _Scene(frames, comparison, at)
     shown = _first_shown(scene)
-    methods = _methods(scene.a, scene.b) + _choices(frames, comparison)
-    environments = _environments(scene.a, scene.b)
-    if not (methods or environments):
+    by_method = methods(scene.a, scene.b) + choices(frames, comparison)
+    by_environment = environments(scene.a, scene.b)
+    if not (by_method or by_environment):
         return shown
     where = shown.name if shown.kind == FROM_INPUT else f"{shown.name}, step {shown.step}"
     return replace(
-        shown, kind=METHOD if methods else ENVIRONMENT, rank=None, why=(*unlike(frames, comparison), *shown.why),
-        name=", ".join(key for key, *_ in (methods or environments)[:SHOWN]),
+        shown, kind=METHOD if by_method else ENVIRONMENT, rank=None, why=(*unlike(frames, comparison), *shown.why),
+        name=", ".join(key for key, *_ in (by_method or by_environment)[:SHOWN]),
         instead=shown.kind, instead_why=f"it shows first in {where}; repeat both runs alike to see whether it stays",
     )  # fmt: skip
-
-
-def unlike(frames: Frames, comparison: Comparison) -> list[str]:
-    """A few sentences on how methods, choices and environments of two runs differ; empty where they are alike."""
-    runs = frames.runs.set_index(["run", "repeat"])
-    a, b = runs.loc[comparison.a], runs.loc[comparison.b]
-    sentences = [
-        f"{key} is {x} in {label(comparison.a)}, {y} in {label(comparison.b)}"
-        for key, x, y in (*_methods(a, b), *_choices(frames, comparison), *_environments(a, b))
-    ]
-    return (
-        sentences if len(sentences) <= SHOWN else [*sentences[:SHOWN], f"and {len(sentences) - SHOWN} more"]
-    )
 
 
 def _first_shown(scene: _Scene) -> Cause:
@@ -194,47 +174,6 @@ class _Scene:
             return None
         (a,), (b,) = sides
         return a != b, len(a) == len(b)
-
-
-def _methods(a: pd.Series, b: pd.Series) -> list[tuple[str, str, str]]:
-    """(factor, its value in a, in b) of the methods, where they differ in what may change bits. Rank counts and owners
-    are no other method: what they change, sums say."""
-    promised = all(run["guarantee"] in SPANS_LAYOUTS for run in (a, b))
-    left_out = (*IN_LABEL, *NO_CAUSE, *(FREE if promised else ("ownership",)))
-    one, other = (
-        {"guarantee": run["guarantee"], "ordering": run["ordering"]}
-        | factors(run["method"], run["options"], left_out)
-        for run in (a, b)
-    )
-    return [(key, value_text(one.get(key)), value_text(other.get(key))) for key in told_apart([one, other])]
-
-
-def _choices(frames: Frames, comparison: Comparison) -> list[tuple[str, str, str]]:
-    """(the choice, what it is in a, in b) of what both runs decided from a clock, where they decided otherwise; up to
-    the first difference of their bits, where there is one."""
-    key = ["step", "name", "block"]
-    a, b = (
-        frames.of("choices", *run)[[*key, "choice"]].astype({"name": "str"}).drop_duplicates(key)
-        for run in (comparison.a, comparison.b)
-    )
-    both = a.merge(b, on=key, suffixes=("_a", "_b")).sort_values(["step", "block"], kind="stable")
-    both = both[(both["choice_a"] != both["choice_b"]) & (both["name"] != STAGES)]
-    if comparison.first is not None:
-        both = both[both["step"] <= comparison.first.step]
-    return [
-        (f"{name}{f' of block {block}' if block >= 0 else ''} at step {step}", x, y)
-        for step, name, block, x, y in both.itertuples(index=False)
-    ]
-
-
-def _environments(a: pd.Series, b: pd.Series) -> list[tuple[str, str, str]]:
-    """(entry, its value in a, in b) of the environments, where they differ in what no guarantee is independent of, or
-    where the ranks of a run do."""
-    one, other = (json.loads(run["environment"]) for run in (a, b))
-    entries = {key: (key, short(x), short(y)) for key, x, y in apart(one, other, "run")}
-    for key, _ in (*mixed(one, "run"), *mixed(other, "run")):
-        entries.setdefault(key, (key, short(one.get(key, NOT_SET)), short(other.get(key, NOT_SET))))
-    return list(entries.values())
 
 
 def _input(scene: _Scene, name: str) -> Cause:

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 NAMES = ("1/p", "mean replay", "Extra-P")
-FEWEST = (
-    3  # rank counts from which two coefficients can be chosen by leaving one out; Extra-P itself asks for 5
-)
+# Rank counts from which two coefficients can be chosen by leaving one out; Extra-P itself asks for 5.
+FEWEST = 3
 LEAST_SHARE = 0.0005  # of a term in what is predicted, below which it is no term
 # Exponents (i, j) of p^i log2(p)^j that Extra-P tries by default (its version 4), those of i also below zero, as it
 # does for strong scaling.

@@ -146,13 +146,6 @@ def inside_hull(points: np.ndarray, point: np.ndarray) -> bool:
     return bool(found.success)
 
 
-def kernel_times(cases: pd.DataFrame, dims: Sequence[str]) -> KernelTimes:
-    """The times of the kernel whose measured cases these are, by the columns `dims`."""
-    return KernelTimes(
-        *(cases[columns].to_numpy(float) for columns in (list(dims), "flops", "nbytes", "seconds"))
-    )
-
-
 DIMS: Mapping[str, tuple[str, ...]] = {
     "matmul": ("rows", "depth", "columns"),
     "conv": ("samples", "channels", "outputs", "edge", "window"),

@@ -56,6 +56,7 @@ class Score:
 
     @property
     def verdict(self) -> str:
+        """The worst of `summary`; SCORED without `within`, NOT_TESTABLE where nothing was scored."""
         return next(
             (word for word in (NOT_TESTABLE, NOT_PASSED, PASSED) if word in set(self.summary["verdict"])),
             SCORED if len(self.summary) else NOT_TESTABLE,

@@ -25,9 +25,8 @@ from miniapps.trace import TraceError
 from miniapps.trace.schema import CPU_TIME, THREAD_TIME
 
 ROUNDS = 30  # of sharing out stolen time, which settles after a few
-Key = tuple[
-    str, str, str
-]  # wait before, wait after ("" at the ends), region; of work inside a wait both are the wait
+# Wait before, wait after ("" at the ends), region; of work inside a wait both are the wait.
+Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True)

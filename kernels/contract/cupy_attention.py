@@ -7,10 +7,10 @@ that no matrix of them is stored.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from kernels.contract.cupy import NUMBERS, new, operands
-from kernels.contract.heads import How, check_fit, check_given, factor_of
+from kernels.contract.heads import Heads, How, check_given, fitted
 from kernels.contract.native_attention import WHY
 from kernels.contract.promises import promised
 from kernels.contract.shapes import Shape
@@ -29,9 +29,9 @@ def attention(
     q: cupy.ndarray, k: cupy.ndarray, v: cupy.ndarray, **how: Unpack[How]
 ) -> tuple[cupy.ndarray, cupy.ndarray]:
     """As `native`: a block has a query, and one thread adds an element of the result."""
-    q, k, v, heads = _heads(q, k, v, **how)
-    out, logs = new(q, (*q.shape[:3], v.shape[3])), new(q, q.shape[:3])
-    _rows("attention_forward", logs.size, k.shape[2], heads, out, logs)
+    of = fitted(operands, q, k, v, **how)
+    out, logs = new(of.q, of.shape), new(of.q, of.rows)
+    _rows("attention_forward", logs.size, of.k.shape[2], _arguments(of), out, logs)
     return out, logs
 
 
@@ -46,7 +46,9 @@ def attention_backward(
     **how: Unpack[How],
 ) -> tuple[cupy.ndarray, cupy.ndarray, cupy.ndarray]:
     """As `native`: a block has a query, then a key; one thread adds an element of a gradient."""
-    q, k, v, heads = _heads(q, k, v, **how)
+    of = fitted(operands, q, k, v, **how)
+    heads = _arguments(of)
+    q, k, v = of.q, of.k, of.v
     given = dict(zip(("gradient", "out", "logsumexp"), (gradient, out, logsumexp), strict=True))
     gradient, out, logs = (operands("attention", **{name: x})[0] for name, x in given.items())
     check_given(q, v, gradient=gradient, out=out, logsumexp=logs)
@@ -66,24 +68,11 @@ def attention_backward(
     return found[0], found[1], found[2]
 
 
-def _heads(
-    q: Any,
-    k: Any,
-    v: Any,
-    *,
-    causal: bool = False,
-    scale: float | None = None,
-    mask: Any = None,
-    dropout: float = 0.0,
-) -> tuple[cupy.ndarray, cupy.ndarray, cupy.ndarray, tuple]:
-    """Contiguous operands that fit each other, and the arguments that all kernels begin with."""
-    arrays = {"q": q, "k": k, "v": v} | ({} if mask is None else {"mask": mask})
-    q, k, v, *masks = operands("attention", **arrays)
-    check_fit(q, k, v, masks[0] if masks else None, dropout)
-    sizes = (*q.shape[:3], k.shape[2], q.shape[3], v.shape[3])
-    steps = _steps(masks[0].shape) if masks else (0,) * 4
-    options = int(bool(causal)), factor_of(q, scale)
-    return q, k, v, (*sizes, *options, q, k, v, masks[0] if masks else q, len(masks), *steps)
+def _arguments(of: Heads) -> tuple:
+    """Those that all kernels begin with, of contiguous operands."""
+    sizes = (*of.rows, of.k.shape[2], of.q.shape[3], of.v.shape[3])
+    mask, steps = (of.q, (0,) * 4) if of.mask is None else (of.mask, _steps(of.mask.shape))
+    return *sizes, int(of.causal), of.scale, of.q, of.k, of.v, mask, int(of.mask is not None), *steps
 
 
 def _steps(shape: Shape) -> Shape:

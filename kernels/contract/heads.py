@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, TypedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -25,7 +26,7 @@ class How(TypedDict, total=False):
 @dataclass(frozen=True)
 class Heads:
     """q (samples, heads, queries, depth), k (samples, heads, keys, depth), v (samples, heads, keys, width) and the mask
-    (samples, heads, queries, keys) or None, all of one type, and the other options."""
+    or None, all of one type, and the other options."""
 
     q: np.ndarray
     k: np.ndarray
@@ -54,7 +55,22 @@ class Heads:
         return list(arrays.values())
 
 
-def heads_of(
+def heads_of(q: Any, k: Any, v: Any, **how: Unpack[How]) -> Heads:
+    """The operands as arrays in the same memory, the mask (samples, heads, queries, keys); TypeError and ValueError for
+    such as do not fit each other."""
+    of = fitted(_in_memory, q, k, v, **how)
+    return of if of.mask is None else replace(of, mask=np.broadcast_to(of.mask, scores_shape(of.q, of.k)))
+
+
+def _in_memory(what: str, **arrays: Any) -> list[np.ndarray]:
+    return [array_of(x, what, name) for name, x in arrays.items()]
+
+
+# ---- what arrays of NumPy and of CuPy have alike: shapes and types
+
+
+def fitted(
+    arrays_of: Callable[..., Sequence[Any]],
     q: Any,
     k: Any,
     v: Any,
@@ -64,15 +80,14 @@ def heads_of(
     mask: Any = None,
     dropout: float = 0.0,
 ) -> Heads:
-    """The operands as arrays in the same memory; TypeError and ValueError for such as do not fit each other."""
-    qs, ks, vs = (array_of(x, "attention", name) for x, name in ((q, "q"), (k, "k"), (v, "v")))
-    added = None if mask is None else array_of(mask, "attention", "mask")
-    check_fit(qs, ks, vs, added, dropout)
-    whole = None if added is None else np.broadcast_to(added, scores_shape(qs, ks))
-    return Heads(qs, ks, vs, whole, factor_of(qs, scale), bool(causal))
-
-
-# ---- what arrays of NumPy and of CuPy have alike: shapes and types
+    """What `arrays_of("attention", q=..., k=..., v=...)` gives, with the mask as it was given; TypeError and ValueError
+    for operands that do not fit each other."""
+    named = {"q": q, "k": k, "v": v} | ({} if mask is None else {"mask": mask})
+    q, k, v, *masks = arrays_of("attention", **named)
+    added = masks[0] if masks else None
+    check_fit(q, k, v, added, dropout)
+    factor = 1 / math.sqrt(max(1, q.shape[3])) if scale is None else float(scale)
+    return Heads(q, k, v, added, factor, bool(causal))
 
 
 def check_fit(q: Any, k: Any, v: Any, mask: Any, dropout: float) -> None:
@@ -114,8 +129,3 @@ def check_given(q: Any, v: Any, **arrays: Any) -> None:
 def scores_shape(q: Any, k: Any) -> Shape:
     """(samples, heads, queries, keys)."""
     return (*q.shape[:3], k.shape[2])
-
-
-def factor_of(q: Any, scale: float | None) -> float:
-    """The factor of scores: `scale`, or 1 / sqrt(depth)."""
-    return 1 / math.sqrt(max(1, q.shape[3])) if scale is None else float(scale)

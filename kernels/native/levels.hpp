@@ -1,7 +1,18 @@
-// The instruction sets for which some kernels are compiled more than once, and the one to take here.
+// The instruction sets for which some kernels are compiled more than once (by per_level.hpp), and the one to take here.
 //
 // Not by target_clones: the loader would choose, and no test could.
 #pragma once
+#include <cmath>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wpsabi"  // wide vectors pass between functions that are inlined, never between calls
+#endif
 
 #define FPNA_INLINE inline __attribute__((always_inline))
 

@@ -16,10 +16,6 @@
 #include "levels.hpp"
 #include "native.hpp"
 
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wpsabi"  // wide vectors pass between functions that are inlined, never between calls
-#endif
-
 namespace {
 
 using i64 = std::int64_t;
@@ -70,46 +66,12 @@ struct Level {
     void (*pool_average)(const Pool &, const float *x, float *y);
 };
 
-typedef float Four __attribute__((vector_size(16)));
 typedef float Eight __attribute__((vector_size(32)));
-typedef float Sixteen __attribute__((vector_size(64)));
-typedef int FourWhole __attribute__((vector_size(16)));
-typedef int EightWhole __attribute__((vector_size(32)));
-typedef int SixteenWhole __attribute__((vector_size(64)));
 
-namespace base {
-constexpr int LANES = 4;
-using Widest = Four;
-using Whole = FourWhole;
-#if defined(__aarch64__)  // 32 registers
-constexpr int ROWS_1 = 14, ROWS_2 = 12;
-#else
-constexpr int ROWS_1 = 12, ROWS_2 = 6;
-#endif
-#include "static_kernels.hpp"
-}  // namespace base
+#define FPNA_PER_LEVEL "static_kernels.hpp"
+#include "per_level.hpp"
 
 #if FPNA_LEVELS == 3
-#pragma GCC push_options
-#pragma GCC target("arch=x86-64-v3")
-namespace v3 {
-constexpr int LANES = 8;
-using Widest = Eight;
-using Whole = EightWhole;
-constexpr int ROWS_1 = 12, ROWS_2 = 6;
-#include "static_kernels.hpp"
-}  // namespace v3
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("arch=x86-64-v4")
-namespace v4 {
-constexpr int LANES = 16;
-using Widest = Sixteen;
-using Whole = SixteenWhole;
-constexpr int ROWS_1 = 14, ROWS_2 = 12;
-#include "static_kernels.hpp"
-}  // namespace v4
-#pragma GCC pop_options
 const Level *const LEVELS[] = {&base::LEVEL, &v3::LEVEL, &v4::LEVEL};
 #else
 const Level *const LEVELS[] = {&base::LEVEL};

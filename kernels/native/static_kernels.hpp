@@ -1,9 +1,14 @@
-// The kernels of static schedules for one instruction set: static.cpp includes this file once for each, inside a
-// namespace and under a target of its own (no include guard, and nothing is included from here).
+// The kernels of static schedules for one instruction set: static.cpp includes this file once for each by per_level.hpp,
+// inside a namespace and under a target of its own (no include guard, and nothing is included from here).
 //
 // LANES: the widest vector, in floats; ROWS_1, ROWS_2: rows whose accumulators fit into the registers with one and
 // with two vectors of each. These decide speed alone: a lane holds one output, and no operation joins lanes, so that an
 // output sees the same additions in the same order at any width.
+
+constexpr int LANES = BYTES / sizeof(float);
+typedef float Widest __attribute__((vector_size(BYTES)));
+typedef int Whole __attribute__((vector_size(BYTES)));
+constexpr int ROWS_1 = REGISTERS == 32 ? 14 : 12, ROWS_2 = REGISTERS == 32 ? 12 : 6;
 
 template <typename Vector>
 FPNA_INLINE Vector load(const float *from) {

@@ -71,3 +71,15 @@ class Adam:
             root = np.sqrt(square)
             root = root * np.float32(1.0 / seen) if self.reciprocal else root / np.float32(seen)
             weight -= length * mean / (root + self.LEAST)
+
+
+def state_of(optimiser: MomentumSGD | Adam) -> list[Sequence[np.ndarray]]:
+    """What changes from step to step, not copied: the weights, then each of `states`."""
+    return [optimiser.weights, *optimiser.states.values()]
+
+
+def restore(optimiser: MomentumSGD | Adam, arrays: Sequence[Sequence[np.ndarray]]) -> None:
+    """Go on from what `state_of` gave, or a copy of it."""
+    for own, given in zip(state_of(optimiser), arrays, strict=True):
+        for array, values in zip(own, given, strict=True):
+            array[...] = values

@@ -17,7 +17,7 @@ from miniapps.partition.bound import Added, Bound, BoundStep, Called, Moved, Ope
 from miniapps.partition.graph import tensors_in
 from miniapps.partition.mesh import Mesh
 from miniapps.partition.place import Halo, Part, Place, Run, Wanted
-from miniapps.partition.steps import SHAPE, Compute, Plan, Reduce, Reshard, Window
+from miniapps.partition.steps import Compute, Plan, Reduce, Reshard, Window
 
 CONVOLUTIONS = {"convolution": "output", "conv_input_gradient": "input", "conv_weight_gradient": "weight"}
 
@@ -300,6 +300,3 @@ def convolution(kind: str, args: tuple) -> tuple:
 def sides_of(kind: str, args: tuple) -> tuple[int, ...]:
     """The padding."""
     return args[4] if kind == "output" else args[3]
-
-
-__all__ = ["SHAPE", "Added", "Bound", "Called", "Moved", "Operation", "bind"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from miniapps.partition.bind import Called, Operation
+from miniapps.partition.bound import Called, Operation
 
 FLOATS = ("float32", "float64")
 

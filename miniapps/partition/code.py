@@ -1,7 +1,7 @@
-"""The program of a rank as straight-line Python: an assignment per call, values deleted after their last use.
+"""The program of a rank as straight-line Python: an assignment per call.
 
-    step = write(bound, kernels, connected)       # step(given) -> loss, gradients, updates
-    step.text                                     # what was compiled
+    writer = Writer(bound, kernels, moved, total)
+    text = writer.text(names)                     # of step(given, number) -> the values `names`
 
 Python then spends on a step little more than the calls of torch themselves.
 """
@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
-from miniapps.partition.bind import Added, Bound, Called, Moved, Operation
 from miniapps.partition.blockwise import Blocks, blocks_of
+from miniapps.partition.bound import Added, Bound, Called, Moved, Operation
 from miniapps.partition.compute import Kernels
-from miniapps.partition.draws import DRAWN, draw
+from miniapps.partition.draws import draw
+from miniapps.partition.lines import Lines
 from miniapps.partition.pieces import cut, filled, joins, narrowed, partial_of
 from miniapps.partition.place import Halo, Part
 from miniapps.partition.steps import SHAPE
@@ -31,20 +31,8 @@ KEPT_BYTES = 1 << 20  # up to which a tensor that is known beforehand is kept fr
 FRESH = ("matmul", "conv", "rowsum", "scatter")  # kernels whose results share memory with nothing
 
 
-@dataclass
-class Line:
-    """`targets = text`; `uses` are the variables that it reads."""
-
-    targets: tuple[str, ...]
-    text: str
-    uses: tuple[str, ...]
-
-
-Variables = "str | list[str]"
-
-
 class Writer:
-    """Lines so far, what they name that is not a variable, and the variables of each value."""
+    """The lines of the steps, and the variables of each value: one, or a list of a partial one's."""
 
     def __init__(
         self,
@@ -57,15 +45,12 @@ class Writer:
     ):
         self.bound, self.kernels, self.watch, self.timed = bound, kernels, watch, timed
         self.moved, self.total = moved, total
-        self.names: dict[str, Any] = {"torch": torch}
-        self.known: dict[int, str] = {}
-        self.lines: list[Line] = []
+        self.lines = Lines({"torch": torch})
+        self.put, self.constant = self.lines.put, self.lines.constant
         self.unsigned: set[str] = set()  # variables whose zeros have no sign
         self.variables: dict[str, Any] = {}
-        self.count = 0
-        self.given = [source.tensor.name for source in bound.plan.sources]
-        for name in self.given:
-            self.variables[name] = self.variable()
+        self.given = [self.lines.variable() for _ in bound.plan.sources]
+        self.variables.update(zip((s.tensor.name for s in bound.plan.sources), self.given, strict=True))
         for step in bound.steps:
             if isinstance(step, Operation):
                 self.operation(step)
@@ -75,27 +60,6 @@ class Writer:
                 self.add(step)
             if watch is not None:
                 self.watched(step)
-
-    # ---- names
-
-    def variable(self) -> str:
-        """A new one."""
-        self.count += 1
-        return f"v{self.count}"
-
-    def constant(self, value: Any, stem: str = "c") -> str:
-        """A name for an object."""
-        if id(value) not in self.known:
-            name = f"{stem}{len(self.names)}"
-            self.names[name] = value
-            self.known[id(value)] = name
-        return self.known[id(value)]
-
-    def put(self, text: str, uses: Sequence[str]) -> str:
-        """A variable that is assigned `text`."""
-        target = self.variable()
-        self.lines.append(Line((target,), text, tuple(uses)))
-        return target
 
     def literal(self, argument: Any, operands: Sequence[str], shape: Sequence[int]) -> str:
         """An argument as text."""
@@ -118,14 +82,14 @@ class Writer:
     def operation(self, step: Operation) -> None:
         """A line per call, and more where parts are cut out, put together or added."""
         if step.kernel in ("create", "random"):
-            self.made(step)
+            self.create(step)
             return
         if (blocks := self.blocks(step)) is not None:
             self.variables[step.results[0]] = self.over_blocks(step, blocks)
             return
         pieces: list[list[tuple[Called, str]]] = [[] for _ in step.results]
         adders = [self.adder(step, r) for r in range(len(step.results))]
-        function = self.kernels.function(step.target, step.kernel, step.args, dict(step.kwargs))
+        function = self.kernels.function(step.target, step.kernel, dict(step.kwargs))
         for call in step.calls:
             operands = [self.operand(step, call, k) for k in range(len(step.operands))]
             for r, variable in enumerate(self.called(step, call, operands, function)):
@@ -271,15 +235,14 @@ class Writer:
         if any(call.into[r][1] is not None for call in step.calls):
             return None
         rows = self.rows(name)
-        ends = [(begin, end) for begin, end in rows.subtrees]
         fresh = step.kernel in FRESH
 
         def adder(pieces: list) -> None:
             # Calls come in ascending order of blocks: all whose subtree ends here are joined, from the smallest up.
             done = pieces[-1][0].into[r][0] + 1
-            for begin, end in ends:
+            for begin, end in rows.subtrees:
                 if begin < done <= end:
-                    level = joins(rows.numbers, begin, end, done)
+                    level = joins(begin, end, done)
                     for _ in range(level):
                         (_, right), (call, left) = pieces.pop(), pieces.pop()
                         text = f"{left}.add_({right})" if fresh else f"torch.add({left}, {right})"
@@ -292,7 +255,7 @@ class Writer:
         """The partials of a value on this rank."""
         return self.bound.place.rows(self.bound.plan.values[name].partial)
 
-    def made(self, step: Operation) -> None:
+    def create(self, step: Operation) -> None:
         """Elements known from their place, and random ones."""
         (shape, dtype), place = (step.shapes[0], getattr(torch, step.dtypes[0])), self.bound.place
         whole = self.bound.plan.values[step.results[0]].shape
@@ -314,13 +277,13 @@ class Writer:
                 )
                 self.variables[step.results[0]] = self.put(text, [])
                 return
-            made = torch.full(shape, value, dtype=dtype)
+            tensor = torch.full(shape, value, dtype=dtype)
         else:
-            function = self.kernels.function(step.target, "torch", step.args, {})
-            made = function(*step.args).to(dtype)
+            function = self.kernels.function(step.target, "torch", {})
+            tensor = function(*step.args).to(dtype)
             for d, index in enumerate(indices):
-                made = made.index_select(d, torch.from_numpy(np.maximum(index, 0)))
-        self.variables[step.results[0]] = self.constant(made)
+                tensor = tensor.index_select(d, torch.from_numpy(np.maximum(index, 0)))
+        self.variables[step.results[0]] = self.constant(tensor)
 
     # ---- what other ranks hold
 
@@ -338,14 +301,14 @@ class Writer:
     def add(self, step: Added) -> None:
         """A reduction."""
         total: Total = self.total(step)
-        found = self.alone(step, total) if total.reducer is None else self.packed(step, total)
+        found = self.alone(step) if total.reducer is None else self.packed(step, total)
         for k, (operand, result) in enumerate(zip(step.operands, step.results, strict=True)):
-            if (wanted := step.wanted[k]) is not None and total.shares is None:
+            if (wanted := step.wanted[k]) is not None and total.scatter is None:
                 kept = self.moved(Moved(step.node, (operand,), (result,), (wanted,)))
                 found[k] = self.put(f"{self.constant(kept, 'm')}({found[k]})[0]", [found[k]])
             self.variables[result] = found[k]
 
-    def alone(self, step: Added, total: Total) -> list[str]:
+    def alone(self, step: Added) -> list[str]:
         """The totals where this rank has all blocks."""
         found = []
         for k, operand in enumerate(step.operands):
@@ -398,33 +361,6 @@ class Writer:
             uses = variables if isinstance(variables, list) else [variables]
             self.put(f"{self.constant(self.watch, 'w')}({name!r}, {listed})", uses)
 
-    # ---- the function
-
-    def text(self, outputs: Sequence[str]) -> str:
-        """The function `step(given, number)`, which returns the variables `outputs`."""
-        kept = set(outputs) | set(self.names)
-        last: dict[str, int] = {}
-        for at, line in enumerate(self.lines):
-            last.update(dict.fromkeys((*line.targets, *line.uses), at))
-        given = ", ".join(self.variables[name] for name in self.given)
-        written = ["def step(given, number):", f"    {given}, = given" if given else "    pass"]
-        for at, line in enumerate(self.lines):
-            written.append(f"    {line.targets[0]} = {line.text}")
-            gone = [
-                name
-                for name in dict.fromkeys((*line.targets, *line.uses))
-                if last[name] == at and name not in kept
-            ]
-            if gone:
-                written.append(f"    del {', '.join(gone)}")
-        written.append(f"    return ({''.join(name + ', ' for name in outputs)})")
-        return "\n".join(written) + "\n"
-
-    def compiled(self, outputs: Sequence[str]) -> Callable:
-        """The function itself."""
-        scope = dict(self.names)
-        exec(compile(self.text(outputs), f"<program of rank {self.bound.place.rank}>", "exec"), scope)
-        return scope["step"]
-
-
-__all__ = ["DRAWN", "Writer"]
+    def text(self, names: Sequence[str]) -> str:
+        """The function `step(given, number)` of the sources, which returns the values `names`."""
+        return self.lines.text(self.given, [self.variables[name] for name in names])

@@ -16,7 +16,7 @@ from miniapps.errors import UsageError
 from miniapps.partition import models, picture, recipes
 from miniapps.partition.axes import AxisError
 from miniapps.partition.explain import as_text, explain
-from miniapps.partition.mesh import Mesh, carriers_of, number, pairs, parse, require_blocks, require_fits
+from miniapps.partition.mesh import Mesh, carriers_of, pairs, parse, require_blocks, require_fits, sizes_of
 from miniapps.partition.staged import Stages
 from miniapps.partition.stages import stages_of
 from miniapps.received.text import tell
@@ -126,15 +126,8 @@ def asked(options: argparse.Namespace) -> Asked:
     names = tuple(name.strip() for name in options.axes.split(",")) if options.axes else tuple(carriers)
     axes = recipes.chosen(model, deck, names)
     text = f"{next(iter(carriers.values()))}=2" if options.mesh is None else options.mesh
-    chosen = (
-        carriers_of(options.map, text, axes)
-        if options.map
-        else {a: c for a, c in carriers.items() if a in names}
-    )
-    sizes = pairs(text, "--mesh", "data=2")
-    mesh = parse(
-        text, chosen, prod(number(size, f"--mesh {text}: {name}={size}") for name, size in sizes.items())
-    )
+    ranks = prod(sizes_of(text).values())
+    mesh = parse(text, carriers_of(options.map, text, axes, carriers), ranks)
     require_blocks(axes, mesh)
     return Asked(model, deck, names, mesh)
 

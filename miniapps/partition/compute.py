@@ -1,7 +1,7 @@
 """The functions that compute the operations of a plan on tensors of torch, by guarantee.
 
     kernels = Kernels(level, threads)
-    f = kernels.function(operation)          # f(*operands, *constants) as the target of the graph is called
+    f = kernels.function(target, kernel, kwargs)    # f(*operands, *constants) as the target of the graph is called
 
 Under `none` and `run` they are torch's. Under `layout` and `exact` an element has the same bits however the dims that
 are not summed are cut: products, convolutions and sums of rows are chains over the summed length (`kernels.contract`);
@@ -67,7 +67,7 @@ class Kernels:
     def __init__(self, level: str, threads: int = 1):
         self.layout, self.threads = meets(level, "layout"), threads
 
-    def function(self, target: str, kernel: str, args: tuple, kwargs: dict[str, Any]) -> Callable:
+    def function(self, target: str, kernel: str, kwargs: dict[str, Any]) -> Callable:
         """What computes `target`, called with all its arguments, operands and others."""
         name = target.split(".")[1]
         if target.startswith("conv."):
@@ -138,12 +138,14 @@ class Kernels:
     # ---- attention, called as torch's
 
     def attention(self, q, k, v, dropout=0.0, causal=False, *, attn_mask=None, scale=None):
+        """The result, and the logarithms of the sums of exponentials."""
         how = dict(causal=causal, scale=scale, mask=attn_mask, dropout=dropout, threads=self.threads)
         return attention(q, k, v, **how)
 
     def attention_backward(
         self, gradient, q, k, v, out, logsumexp, dropout, causal, *, attn_mask=None, scale=None
     ):
+        """The gradients of q, k and v."""
         how = dict(causal=causal, scale=scale, mask=attn_mask, dropout=dropout, threads=self.threads)
         return attention_backward(gradient, q, k, v, out, logsumexp, **how)
 
@@ -157,6 +159,7 @@ class Kernels:
         return self.own_image if self.layout else torch_image
 
     def own_image(self, x, w, stride, dilation, groups, transposed, sides, size):
+        """A convolution, or, transposed, the gradient of its image, by chains over channels and window."""
         reaches = reach(w.shape[2:], dilation)
         how = dict(stride=stride, dilation=dilation, groups=groups, threads=self.threads)
         if transposed:
@@ -166,6 +169,7 @@ class Kernels:
         return native.conv(x, w, padding=borders, **how)
 
     def own_weight(self, x, gradient, stride, dilation, groups, transposed, sides, size, blocks=None):
+        """The gradient of a weight, by chains over samples and positions; `blocks` as in `over_blocks`."""
         borders = across(x.shape[2:], gradient.shape[2:], sides, reach(size, dilation), stride)
         how = dict(stride=stride, dilation=dilation, groups=groups, threads=self.threads, blocks=blocks)
         return native.conv_weight(x, gradient, size, padding=borders, **how)

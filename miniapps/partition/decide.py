@@ -53,12 +53,12 @@ def decide(
 ) -> list[Decision]:
     """A decision per node, in order; `sources`: cuts of what the step is given; `priorities`: of the axes."""
     cuts = dict(sources)
-    made = []
+    decisions = []
     for node in nodes:
         decision = one(node, cuts, wishes, axes, priorities)
-        made.append(decision)
+        decisions.append(decision)
         cuts.update((tensor.name, cut) for tensor, cut in zip(node.made, decision.gives, strict=True))
-    return made
+    return decisions
 
 
 def one(

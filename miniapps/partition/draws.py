@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 GOLDEN = 0x9E3779B97F4A7C15
-DRAWN = ("rand", "randn", "bernoulli", "native_dropout", "rand_like", "randn_like")
 
 
 def mixed(z: np.ndarray) -> np.ndarray:

@@ -13,9 +13,8 @@ from miniapps.partition.axes import Cut
 from miniapps.partition.place import Place, Wanted
 
 Index = tuple["slice | np.ndarray", ...]
-Packed = tuple[
-    int, int, tuple[int, ...], Index
-]  # elements [begin, end) of a vector, their shape, where they lie
+# Elements [begin, end) of a vector, their shape, and where they lie in an array.
+Packed = tuple[int, int, tuple[int, ...], Index]
 TYPES = {"bool": np.uint8}
 
 

@@ -310,10 +310,10 @@ class Builder:
         kwargs = tuple((key, self._plain(part)) for key, part in node.kwargs.items() if key not in PLACES)
         self.names[node.name] = node.name
         args = tuple(self._plain(part) for part in node.args)
-        made = Node(node.name, str(node.target), args, kwargs, results)
-        where = self.module_of(made.operands())
+        operation = Node(node.name, str(node.target), args, kwargs, results)
+        where = self.module_of(operation.operands())
         self.modules.update((tensor.name, where) for tensor in results)
-        self.nodes.append(replace(made, where=where[0]))
+        self.nodes.append(replace(operation, where=where[0]))
 
     def module_of(self, operands: tuple[str, ...]) -> tuple[str, bool]:
         """(the module whose parameter is read, or else that of the last operand; whether parameters alone are read).

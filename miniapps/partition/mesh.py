@@ -93,24 +93,32 @@ def parse(text: str, carriers: Mapping[str, str], ranks: int, shuffle: int = 0) 
 
     `carriers`: of logical axes; those whose axis the mesh does not have are not carried.
     """
-    axes = pairs(text, "--mesh", "data=2,model=2")
-    sizes = tuple((name, number(size, f"--mesh {text}: {name}={size}")) for name, size in axes.items())
+    sizes = sizes_of(text)
     if not sizes:
         raise UsageError(f"--mesh {text!r}: no axis; write for example --mesh data={ranks}")
-    count = prod(size for _, size in sizes)
+    count = prod(sizes.values())
     if count != ranks:
         raise UsageError(
             f"--mesh {text}: {count} ranks, but the run has {ranks}; start {count} ranks, or choose sizes whose "
             f"product is {ranks}"
         )
-    for name, size in sizes:
+    for name, size in sizes.items():
         if size > 1 and name not in carriers.values():
             given = ", ".join(f"{axis}={by}" for axis, by in carriers.items()) or "nothing"
             raise UsageError(
                 f"--mesh {text}: {name} carries no axis, so that its {size} ranks would do the same; choose {name}=1, "
                 f"another --recipe, or a --map that names it (carried now: {given})"
             )
-    return Mesh(sizes, tuple((axis, name) for axis, name in carriers.items() if name in axes), shuffle)
+    carried = tuple((axis, name) for axis, name in carriers.items() if name in sizes)
+    return Mesh(tuple(sizes.items()), carried, shuffle)
+
+
+def sizes_of(text: str) -> dict[str, int]:
+    """The axes of `--mesh data=2,model=2` and their sizes, in order; raises UsageError."""
+    return {
+        name: number(size, f"--mesh {text}: axis {name}")
+        for name, size in pairs(text, "--mesh", "data=2,model=2").items()
+    }
 
 
 def number(text: str, where: str) -> int:
@@ -136,8 +144,12 @@ def pairs(text: str, option: str, example: str) -> dict[str, str]:
     return found
 
 
-def carriers_of(text: str, mesh: str, axes: Iterable[Axis]) -> dict[str, str]:
-    """What `--map batch=data,heads=model` says; raises UsageError for axes that are not there."""
+def carriers_of(text: str, mesh: str, axes: Iterable[Axis], recipe: Mapping[str, str]) -> dict[str, str]:
+    """What `--map batch=data,heads=model` says, without a text the recipe; raises UsageError for axes that are not
+    there."""
+    if not text:
+        names = {axis.name for axis in axes}
+        return {axis: carrier for axis, carrier in recipe.items() if axis in names}
     logical, grid = [axis.name for axis in axes], list(pairs(mesh, "--mesh", "data=2,model=2"))
     found = pairs(text, "--map", "batch=data,heads=model")
     for axis, carrier in found.items():

@@ -11,7 +11,7 @@ from miniapps.partition.bound import Called
 from miniapps.partition.place import Part
 
 
-def joins(numbers: Sequence[int], begin: int, end: int, done: int) -> int:
+def joins(begin: int, end: int, done: int) -> int:
     """How many sums of the subtree [begin, end) are complete with the last of the blocks before `done`."""
     count = 0
 

@@ -31,7 +31,7 @@ from miniapps.partition.compute import Kernels
 from miniapps.partition.exchange import Exchange, Recut
 from miniapps.partition.mesh import Mesh
 from miniapps.partition.place import Place, Wanted
-from miniapps.partition.shares import Shares
+from miniapps.partition.scatter_layout import ScatterLayout
 from miniapps.partition.steps import Plan
 from miniapps.partition.totals import Total
 
@@ -71,10 +71,9 @@ class Program:
         self.totals: list[Total] = []
         self._reducers = reducers
         writer = Writer(self.bound, Kernels(level, threads), self._exchange, self._total, watch, timed)
-        self.leaving = [plan.loss, *(name for _, name in (*plan.gradients, *plan.updates))]
-        outputs = [writer.variables[name] for name in self.leaving]
-        self.text = writer.text(outputs)
-        self._step = writer.compiled(outputs)
+        leaving = [plan.loss, *(name for _, name in (*plan.gradients, *plan.updates))]
+        self.text = writer.text(leaving)
+        self._step = writer.lines.compiled(self.text, f"<program of rank {rank}>")
 
     def part(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         """What this rank holds of a source, from all of it."""
@@ -146,9 +145,9 @@ class Program:
         values = [self.plan.values[name] for name in step.operands]
         comm, group = (None, ()) if self._held(step) else self._among(axes_of(values[0].cut))
         recut = self._recut(step.operands, step.wanted)
-        made = Exchange(self._place_of, self.place.rank, comm, group, recut, values[0].dtype)
-        self.exchanges.append(made)
-        return made
+        exchange = Exchange(self._place_of, self.place.rank, comm, group, recut, values[0].dtype)
+        self.exchanges.append(exchange)
+        return exchange
 
     def _held(self, step: Moved) -> bool:
         """Whether every rank holds all that it wants: cuts of which those of the operands are a part."""
@@ -165,15 +164,15 @@ class Program:
     def _total(self, step: Added) -> Total:
         comm, group = self._among(step.rows.axes)
         name = f"{step.node}:{'*'.join(step.rows.axes)}"
-        shares, cuts = None, [self.plan.values[operand].cut for operand in step.operands]
+        scatter, cuts = None, [self.plan.values[operand].cut for operand in step.operands]
         parts = [wanted for wanted in step.wanted if wanted is not None]
         if (
             len(parts) == len(cuts)
             and comm is not None
             and all(map(partial(self.mesh.scatters, step.rows.axes), cuts, parts))
         ):
-            shares = Shares(self._place_of, self.place.rank, group, self._recut(step.operands, parts))
+            scatter = ScatterLayout(self._place_of, self.place.rank, group, self._recut(step.operands, parts))
         about = step.rows, step.combine, step.dtype, step.shapes, name
-        made = Total(comm, self.level, *about, self._reducers, shares)
-        self.totals.append(made)
-        return made
+        total = Total(comm, self.level, *about, self._reducers, scatter)
+        self.totals.append(total)
+        return total

@@ -72,9 +72,9 @@ class Simplifier:
                 self.stand_for(mine.name, there.name)
             return
         self.known[key] = results
-        made = Node(node.name, target, args, kwargs, results, node.where)
-        self.order.append(made)
-        self.nodes.update((tensor.name, made) for tensor in results)
+        kept = Node(node.name, target, args, kwargs, results, node.where)
+        self.order.append(kept)
+        self.nodes.update((tensor.name, kept) for tensor in results)
 
     def put(
         self, node: Node, suffix: str, target: str, args: tuple, shape: tuple[int, ...], dtype: str
@@ -94,16 +94,22 @@ class Simplifier:
         return self.tensors[argument[1:]]
 
 
+# ---- rewrites: of a node, whose arguments are given with names of the new graph; False where it is kept as it is
+
+
 def same(work: Simplifier, node: Node, args, kwargs) -> bool:
+    """A copy: its operand is read instead."""
     work.stand_for(node.results[0].name, args[0][1:])
     return True
 
 
 def drop(work: Simplifier, node: Node, args, kwargs) -> bool:
+    """An assertion, which has no result that is read."""
     return True
 
 
 def copy_to(work: Simplifier, node: Node, args, kwargs) -> bool:
+    """A conversion by its dtype alone; one to the same dtype is a copy."""
     (result,) = node.results
     if work.tensor(args[0]).dtype == result.dtype:
         return same(work, node, args, kwargs)
@@ -112,6 +118,7 @@ def copy_to(work: Simplifier, node: Node, args, kwargs) -> bool:
 
 
 def view(work: Simplifier, node: Node, args, kwargs) -> bool:
+    """A reshape of what the reshapes before it had; none where the shape is that again."""
     (result,) = node.results
     source = args[0]
     while (before := work.nodes.get(source[1:])) is not None and before.target == "aten.view.default":
@@ -124,6 +131,7 @@ def view(work: Simplifier, node: Node, args, kwargs) -> bool:
 
 
 def permute(work: Simplifier, node: Node, args, kwargs) -> bool:
+    """A transpose as an order of dims, joined with the one before it; none where all dims are back in their order."""
     source = args[0]
     rank = len(work.tensor(source).shape)
     order = order_of(operation(node.target), args, rank)
@@ -150,6 +158,7 @@ def order_of(name: str, args: tuple, rank: int) -> tuple[int, ...]:
 
 
 def full(work: Simplifier, node: Node, args, kwargs) -> bool:
+    """A tensor of one number, by shape and number alone."""
     (result,) = node.results
     name = operation(node.target)
     if name in LIKE:
@@ -161,6 +170,7 @@ def full(work: Simplifier, node: Node, args, kwargs) -> bool:
 
 
 def add_bias(work: Simplifier, node: Node, args, kwargs) -> bool:
+    """A product, and a sum with the bias."""
     (result,) = node.results
     bias, a, b = args
     product = "aten.mm.default" if operation(node.target) == "addmm" else "aten.bmm.default"

@@ -22,7 +22,21 @@ its cut or as partial.
   them are put together. A rank without blocks of some axis of the operation skips it. `fill`: what elements that pad
   the operands along `over` must be before the call (None: they do no harm).
   `windows`: dims in which the operation reads beyond its own block.
-  `kernel`: the family of kernels that has its bits under `layout`; see KERNELS.
+  `kernel`: the family of kernels that has its bits under `layout`:
+
+  | family | how it keeps its bits when dims that it does not sum are cut |
+  |---|---|
+  | `view` | moves or copies elements |
+  | `create` | elements known from their place: computed whole, of which a rank keeps its part |
+  | `pointwise` | each element from those at its place |
+  | `matmul` | chains over the contracted dim |
+  | `conv` | chains over channels and window |
+  | `rowsum` | sums over dims that are not cut, or inside one block |
+  | `rowwise` | each row by itself: softmax, layer norm, attention |
+  | `lookup` | rows chosen by indices |
+  | `scatter` | rows added at indices, in ascending order of the samples of one block |
+  | `random` | numbers keyed by node and global element |
+  | `torch` | no rule: on whole tensors |
 - `Reshard`: the same elements, cut otherwise; several values travel at once. `kind` says what it comes to; an executor
   may send each rank directly what it lacks of the new cut.
 - `Reduce`: partial values are added over all blocks of `axes`, in one tree (`block-tree`) over the product of their
@@ -47,21 +61,6 @@ from miniapps.partition.axes import Axis, Cut
 from miniapps.partition.graph import Source, tensors_in
 
 SHAPE = "@shape"
-
-# How kernels of a family keep their bits when dims that they do not sum are cut.
-KERNELS = {
-    "view": "moves or copies elements",
-    "create": "elements known from their place: computed whole, of which a rank keeps its part",
-    "pointwise": "each element from those at its place",
-    "matmul": "chains over the contracted dim",
-    "conv": "chains over channels and window",
-    "rowsum": "sums over dims that are not cut, or inside one block",
-    "rowwise": "each row by itself: softmax, layer norm, attention",
-    "lookup": "rows chosen by indices",
-    "scatter": "rows added at indices, in ascending order of the samples of one block",
-    "random": "numbers keyed by node and global element",
-    "torch": "no rule: on whole tensors",
-}
 
 
 @dataclass(frozen=True)
@@ -189,8 +188,8 @@ class Plan:
         document = asdict(self)
         for source in document["sources"]:
             source["data"] = hashlib.sha256(source["data"]).hexdigest() if source["data"] else None
-        for step, made in zip(document["steps"], self.steps, strict=True):
-            step["step"] = type(made).__name__.lower()
+        for step, own in zip(document["steps"], self.steps, strict=True):
+            step["step"] = type(own).__name__.lower()
         return document
 
     @cached_property

@@ -19,7 +19,7 @@ import torch
 from kernels.allreduce import Reduction, operations, plan
 from kernels.allreduce.schedules.block_tree import children
 from miniapps.partition.place import Rows
-from miniapps.partition.shares import Shares
+from miniapps.partition.scatter_layout import ScatterLayout
 
 FLOATS = ("float32", "float64")
 OPERATIONS = {"sum": operations.SUM, "max": operations.MAX, "min": operations.MIN}
@@ -44,7 +44,7 @@ class Total:
     next call.
 
     `shapes`: of the operands. Without `comm` this rank has all blocks. `make(comm, reduction, name, blocks)` plans the
-    reducer, which is then the caller's to free. With `shares` each rank gets its part alone. Collective to make.
+    reducer, which is then the caller's to free. With `scatter` each rank gets its part alone. Collective to make.
     """
 
     def __init__(
@@ -57,13 +57,13 @@ class Total:
         shapes: Sequence[tuple[int, ...]],
         name: str,
         make: Callable | None = None,
-        shares: Shares | None = None,
+        scatter: ScatterLayout | None = None,
     ):
         self.level, self.rows, self.shapes, self.own = level, rows, list(shapes), make is None
-        self.shares = shares
+        self.scatter = scatter
         self.ends = np.cumsum([prod(shape) for shape in shapes]).tolist()
         self.begins = [0, *self.ends[:-1]]
-        n, bounds = (self.ends[-1], None) if shares is None else (shares.bounds[-1], shares.bounds)
+        n, bounds = (self.ends[-1], None) if scatter is None else (scatter.bounds[-1], scatter.bounds)
         described = reduction(level, combine, dtype, n, bounds)
         self.exact = described.accumulation == "exact"
         self.trees = described.ordering == "block-tree"
@@ -91,8 +91,8 @@ class Total:
 
     def packers(self, operand: int) -> list[Callable]:
         """Of each partial of an operand a function of its tensor, which packs it."""
-        if self.shares is not None:
-            pack = self.shares.pack
+        if self.scatter is not None:
+            pack = self.scatter.pack
             return [lambda x, row=row: pack(operand, row, x.numpy()) for row in self.buffer]
         begin, end = self.begins[operand], self.ends[operand]
         return [torch.from_numpy(row[begin:end].reshape(self.shapes[operand])).copy_ for row in self.buffer]
@@ -104,8 +104,8 @@ class Total:
             found = self.reducer.sum_subtrees(self.buffer)
         else:
             found = self.reducer(self.buffer)
-        if self.shares is not None:
-            return self.shares.unpack(found)
+        if self.scatter is not None:
+            return self.scatter.unpack(found)
         return [
             found[begin:end].reshape(shape)
             for begin, end, shape in zip(self.begins, self.ends, self.shapes, strict=True)

@@ -10,12 +10,9 @@ COMPUTED = "computed:"
 ADDED, TOTAL = "added:", "total:"
 LEFT = "left:"
 NODE = "node:"  # a value of a partitioned program, by the blocks of the problem: the same whoever owns them
-PACKING = (
-    "packing:"  # the choice that holds the trees of a reduction by `trees`, behind it the reduction's name
-)
-STAGES = (
-    "plan:stages"  # the choice that holds what a plan over a mesh comes to, in stages: decided by the options
-)
+# Choices: the trees of a reduction by `trees`, behind it the reduction's name; what a plan over a mesh comes to, in
+# stages, which the options decide.
+PACKING, STAGES = "packing:", "plan:stages"
 
 # Values of rank 0 that say what a table of embeddings is asked for in a step, behind them the table's name: its rows
 # and columns, samples of a step; by class of rows that are asked for about alike how many there are, and their lookups;

@@ -7,7 +7,6 @@ clock nor the policy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, nan
 
@@ -16,6 +15,7 @@ import numpy as np
 from kernels.learning.adaprec import START, Task
 from kernels.learning.curves import predict
 from miniapps.errors import UsageError
+from miniapps.learning.optimisers import restore, state_of
 from miniapps.training.buckets import Lost
 from miniapps.training.choosing import adaprec
 from miniapps.training.courses import Course
@@ -117,21 +117,15 @@ class Adaptive(Course):
     # ---- states
 
     def _state(self) -> State:
-        arrays = [[array.copy() for array in kept] for kept in self._arrays()]
+        arrays = [[array.copy() for array in each] for each in state_of(self.trainer.optimiser)]
         return State(self.trainer.wires, arrays, self.trainer.exchange.lost(), self.position, self._rates)
-
-    def _arrays(self) -> list[Sequence[np.ndarray]]:
-        optimiser = self.trainer.optimiser
-        return [optimiser.weights, *optimiser.states.values()]
 
     def _load(self, name: str) -> None:
         if (state := self._states.get(name)) is None:
             raise UsageError(
                 f"--replay {self.ctx.options.replay}: it goes on from a state {name!r} that it never kept"
             )
-        for arrays, kept in zip(self._arrays(), state.arrays, strict=True):
-            for array, values in zip(arrays, kept, strict=True):
-                array[...] = values
+        restore(self.trainer.optimiser, state.arrays)
         self.position, self._rates, self._spoiled = state.position, state.rates, False
 
     def _go_on_over(self, wire: str) -> None:

@@ -18,6 +18,7 @@ from miniapps.embeddings.sharding import Table
 from miniapps.embeddings.tables import LOOKUP, MESSAGES, SCATTER, Tables
 from miniapps.layout.owners import contiguous_owner, shuffled
 from miniapps.learning.auc import area, twice_wins
+from miniapps.learning.optimisers import restore, state_of
 from miniapps.trace import fingerprint
 from miniapps.trace.records import INPUT
 from miniapps.trace.schema import COMPUTE, EXCHANGE, FILE, OTHER
@@ -189,13 +190,11 @@ class DlrmTrainer:
 
     def state(self) -> list[Sequence[np.ndarray]]:
         """Weights of the perceptrons, and each state of the optimiser."""
-        return [self.weights, *self.optimiser.states.values()]
+        return state_of(self.optimiser)
 
     def take(self, state: list[list[np.ndarray]]) -> None:
         """Go on from what `state` gave."""
-        for arrays, own in zip(state, self.state(), strict=True):
-            for array, mine in zip(arrays, own, strict=True):
-                mine[...] = array
+        restore(self.optimiser, state)
 
     def buffers(self) -> dict[str, Any]:
         """The tables, whole, by name, on rank 0; None on others. Collective."""

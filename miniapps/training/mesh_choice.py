@@ -41,11 +41,8 @@ def mesh_of(config, options, size: int) -> Mesh:
     """The mesh, with what its axes carry. Raises UsageError, ChoiceError."""
     model = models.model(config.model.name)
     axes = chosen(model, deck(config), names(config))
-    if config.mesh.map:
-        carriers = carriers_of(config.mesh.map, config.mesh.mesh, axes)
-    else:
-        cut = {axis.name for axis in axes}
-        carriers = {a: c for a, c in model.RECIPES[config.mesh.recipe].items() if a in cut}
+    recipe = model.RECIPES[config.mesh.recipe]
+    carriers = carriers_of(config.mesh.map, config.mesh.mesh, axes, recipe)
     return parse(config.mesh.mesh, carriers, size, options.shuffle_blocks)
 
 

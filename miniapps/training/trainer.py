@@ -11,6 +11,7 @@ from kernels.allreduce.coding import coding
 from kernels.allreduce.execution.reducer import require_same_bits
 from kernels.wires import quality
 from miniapps.layout.owners import contiguous_owner, owner_of, shuffled
+from miniapps.learning.optimisers import restore, state_of
 from miniapps.runner import duplicates
 from miniapps.trace.records import INPUT
 from miniapps.trace.schema import COMPUTE, FILE, OTHER
@@ -123,13 +124,11 @@ class Trainer:
 
     def state(self) -> list[Sequence[np.ndarray]]:
         """Weights, and each state of the optimiser, in the order of the tensors."""
-        return [self.weights, *self.optimiser.states.values()]
+        return state_of(self.optimiser)
 
     def take(self, state: list[list[np.ndarray]]) -> None:
         """Go on from what `state` gave."""
-        for arrays, own in zip(state, self.state(), strict=True):
-            for array, mine in zip(arrays, own, strict=True):
-                mine[...] = array
+        restore(self.optimiser, state)
 
     def free(self) -> None:
         """Free what computes blocks twice; the repeat frees the rest. Collective."""

@@ -3,8 +3,8 @@
 import pytest
 
 from analysis.__main__ import main
-from analysis.divergence.cause import _choices
 from analysis.divergence.compare import compare
+from analysis.divergence.unlike import choices
 from analysis.load.frames import load
 from analysis.runs import ids
 from analysis.training.mesh import figure, plans, section, sentences, tables, used
@@ -70,5 +70,5 @@ def test_plans_of_two_meshes_are_no_choices_that_differ(tmp_path):
     write_mesh(tmp_path / "b", [0.5], size=1, plan="another")
     frames = load([tmp_path])
     a, b = ids(frames.runs)
-    assert _choices(frames, compare(frames, a, b)) == []
+    assert choices(frames, compare(frames, a, b)) == []
     assert len(plans(used(frames))) == 1

@@ -10,32 +10,8 @@ from kernels.contract import attention, attention_backward
 from kernels.contract.native import LEVELS, PIECE
 from kernels.contract.reference_attention import exponential, logarithm
 
-from .contract import TYPES, moved, numbers, same, strided
-
-each_type = pytest.mark.parametrize("dtype", TYPES)
-NAMES = ("out", "logsumexp", "gradient of q", "gradient of k", "gradient of v")
-
-
-def heads(rng, dtype, samples, heads, queries, keys, depth, width, decades=0):
-    """The gradient of the result, q, k and v."""
-    shapes = (queries, width), (queries, depth), (keys, depth), (keys, width)
-    return [numbers(rng, dtype, samples, heads, *shape, decades=decades) for shape in shapes]
-
-
-def both(gradient, q, k, v, **how):
-    """The results of both passes, in the order of NAMES."""
-    done = attention(q, k, v, **how)
-    return [*done, *attention_backward(gradient, q, k, v, *done, **how)]
-
-
-def all_same(xs, ys):
-    return [name for name, x, y in zip(NAMES, xs, ys, strict=True) if not same(x, y)] == []
-
-
-def drawn_mask(rng, dtype, *shape):
-    """Numbers, of which some are -inf."""
-    return np.where(rng.random(shape) < 0.3, -np.inf, rng.standard_normal(shape)).astype(dtype)
-
+from .attention import NAMES, all_same, both, drawn_mask, each_long_sum, each_type, hard_case, heads
+from .contract import TYPES, moved, same, strided
 
 # ---- the definition
 
@@ -43,22 +19,12 @@ def drawn_mask(rng, dtype, *shape):
 @pytest.mark.parametrize("seed", range(24))
 @each_type
 def test_every_instruction_set_has_the_bits_of_the_definition(dtype, seed):
-    rng = np.random.default_rng(seed)
-    queries, keys, depth, width = (int(n) for n in rng.integers(1, (9, 40, 20, 20)))
-    operands = heads(rng, dtype, 1, 1, queries, keys, depth, width, decades=seed % 2)
-    if seed % 5 == 0:
-        operands[seed // 5 % 4].reshape(-1)[0] = (np.nan, np.inf, -np.inf)[seed % 3]
-    mask = drawn_mask(rng, dtype, queries, keys) if seed % 3 == 0 else None
-    how = dict(causal=seed % 4 < 2, mask=mask)
+    operands, how = hard_case(dtype, seed)
     definition = both(*operands, variant="reference", **how)
     assert all(all_same(both(*operands, level=level, **how), definition) for level in LEVELS)
 
 
-@pytest.mark.parametrize(
-    "queries, keys, depth, width, causal",
-    [(PIECE + 3, 2, 3, 1, False), (PIECE + 2, 3, 1, 2, True), (2, PIECE + 40, 2, 1, False),
-     (1, 3, PIECE + 1, 2, False), (2, 3, 1, PIECE + 5, True)],
-)  # fmt: skip
+@each_long_sum
 def test_sums_of_more_than_a_piece_have_the_bits_of_the_definition(queries, keys, depth, width, causal):
     operands = heads(np.random.default_rng(1), np.float32, 1, 1, queries, keys, depth, width)
     definition = both(*operands, variant="reference", causal=causal)

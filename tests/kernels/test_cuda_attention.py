@@ -7,16 +7,13 @@ import numpy as np
 import pytest
 
 from kernels.contract import cupy_attention as gpu
-from kernels.contract.native import PIECE
 from kernels.registry import get
 from kernels.sums.cupy import missing
 
-from .contract import TYPES, numbers, same
-from .test_contract_attention import all_same, both, drawn_mask, heads
+from .attention import all_same, both, each_long_sum, each_type, hard_case, heads
+from .contract import numbers, same
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(bool(missing()), reason=missing() or "")]
-
-each_type = pytest.mark.parametrize("dtype", TYPES)
 
 
 def run(gradient, q, k, v, mask=None, **how):
@@ -32,21 +29,11 @@ def run(gradient, q, k, v, mask=None, **how):
 @pytest.mark.parametrize("seed", range(24))
 @each_type
 def test_both_passes_have_the_bits_of_the_definition(dtype, seed):
-    rng = np.random.default_rng(seed)
-    queries, keys, depth, width = (int(n) for n in rng.integers(1, (9, 40, 20, 20)))
-    operands = heads(rng, dtype, 1, 1, queries, keys, depth, width, decades=seed % 2)
-    if seed % 5 == 0:
-        operands[seed // 5 % 4].reshape(-1)[0] = (np.nan, np.inf, -np.inf)[seed % 3]
-    mask = drawn_mask(rng, dtype, queries, keys) if seed % 3 == 0 else None
-    how = dict(causal=seed % 4 < 2, mask=mask, scale=0.3 if seed % 7 == 0 else None)
+    operands, how = hard_case(dtype, seed)
     assert all_same(run(*operands, **how), both(*operands, variant="reference", **how))
 
 
-@pytest.mark.parametrize(
-    "queries, keys, depth, width, causal",
-    [(PIECE + 3, 2, 3, 1, False), (PIECE + 2, 3, 1, 2, True), (2, PIECE + 40, 2, 1, False),
-     (1, 3, PIECE + 1, 2, False), (2, 3, 1, PIECE + 5, True)],
-)  # fmt: skip
+@each_long_sum
 def test_sums_of_more_than_a_piece_have_the_bits_of_the_definition(queries, keys, depth, width, causal):
     operands = heads(np.random.default_rng(1), np.float32, 1, 1, queries, keys, depth, width)
     assert all_same(run(*operands, causal=causal), both(*operands, variant="reference", causal=causal))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from miniapps.learning.optimisers import Adam, MomentumSGD
+from miniapps.learning.optimisers import Adam, MomentumSGD, restore, state_of
 from miniapps.training.optimiser import rate_at
 
 
@@ -54,3 +54,23 @@ def test_both_forms_of_adam_round_differently():
         for adam in optimisers:
             adam.step([gradient], 1.0, 0.01, step)
     assert weights[0][0].tobytes() != weights[1][0].tobytes()
+
+
+@pytest.mark.parametrize("make", [lambda weights: MomentumSGD(weights, 0.9), Adam])
+def test_an_optimiser_that_goes_on_from_a_copy_of_its_state_takes_the_same_steps(make):
+    def steps(optimiser, *numbers):
+        for number in numbers:
+            gradients = [np.full_like(w, number) for w in optimiser.weights]
+            optimiser.step(gradients, 0.5, 0.1, number)
+        return [array.tobytes() for arrays in state_of(optimiser) for array in arrays]
+
+    def fresh():
+        return make([np.ones((3, 2), np.float32), np.zeros(4, np.float32)])
+
+    one, other = fresh(), fresh()
+    steps(one, 1, 2)
+    copied = [[array.copy() for array in arrays] for arrays in state_of(one)]
+    after = steps(one, 3)
+    restore(other, copied)
+    assert steps(other, 3) == after
+    assert steps(fresh(), 3) != after

@@ -81,7 +81,7 @@ def test_a_subtree_is_added_as_the_tree_over_blocks_has_it(blocks):
     found = tree(range(blocks), 0, blocks, lambda a, b: f"({a} {b})", lambda k: f"x{k}")
     assert found == text(0, blocks)
     # As many sums as leaves, less one, each as soon as its last block is there.
-    assert sum(joins(range(blocks), 0, blocks, done) for done in range(1, blocks + 1)) == blocks - 1
+    assert sum(joins(0, blocks, done) for done in range(1, blocks + 1)) == blocks - 1
 
 
 def test_partials_are_added_as_soon_as_two_are_there():

@@ -12,8 +12,8 @@ ATTENTION = "aten._scaled_dot_product_flash_attention_for_cpu"
 def both_passes(level, gradient, *operands):
     """What the forward and the backward kernel of causal attention return."""
     kernels = Kernels(level)
-    forward = kernels.function(f"{ATTENTION}.default", "attention", (), {})
-    backward = kernels.function(f"{ATTENTION}_backward.default", "attention", (), {})
+    forward = kernels.function(f"{ATTENTION}.default", "attention", {})
+    backward = kernels.function(f"{ATTENTION}_backward.default", "attention", {})
     done = forward(*operands, 0.0, True)
     return [*done, *backward(gradient, *operands, *done, 0.0, True)]
 
@@ -33,6 +33,6 @@ def test_samples_and_heads_by_themselves_have_the_bits_of_all(level):
 @pytest.mark.parametrize("level", ["run", "layout"])
 def test_dropout_of_attention_is_refused_where_bits_are_promised(level):
     operands = [torch.ones(1, 1, 2, 2) for _ in range(3)]
-    forward = Kernels(level).function(f"{ATTENTION}.default", "attention", (), {})
+    forward = Kernels(level).function(f"{ATTENTION}.default", "attention", {})
     with pytest.raises((ValueError, RuntimeError), match="dropout"):
         forward(*operands, 0.5, False)

@@ -44,8 +44,8 @@ def test_a_reduction_is_among_the_ranks_that_differ_along_its_carriers_alone():
         ("data=2,model=2", "4 ranks, but the run has 3; start 4 ranks, or choose sizes whose product is 3"),
         ("data=3,data=1", "data is given twice"),
         ("data", "no NAME=VALUE"),
-        ("data=0", "data=0: give a whole number from 1 to 10,000,000"),
-        ("data=two", "a whole number"),
+        ("data=0", "^--mesh data=0: axis data: give a whole number from 1 to 10,000,000"),
+        ("data=3,model=two", "^--mesh data=3,model=two: axis model: give a whole number"),
         ("data=-3", "a whole number"),
         ("data=²", "a whole number"),
         (f"data={'9' * 5000}", "a whole number"),
@@ -67,7 +67,12 @@ def test_what_is_no_mesh_for_a_run_is_refused(text, message):
 )
 def test_a_map_between_what_is_not_there_is_refused(text, message):
     with pytest.raises(UsageError, match=message):
-        carriers_of(text, "data=3", [BATCH, HEADS])
+        carriers_of(text, "data=3", [BATCH, HEADS], {})
+
+
+def test_without_a_map_the_recipe_says_what_carries_the_axes_that_are_there():
+    recipe = {"batch": "data", "rows": "model"}
+    assert carriers_of("", "data=3", [BATCH, HEADS], recipe) == {"batch": "data"}
 
 
 def test_more_ranks_than_blocks_are_refused_with_both_remedies():

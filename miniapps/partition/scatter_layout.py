@@ -11,7 +11,7 @@ from miniapps.partition.exchange import Packed, Recut, common, take
 from miniapps.partition.place import Place
 
 
-class Shares:
+class ScatterLayout:
     """A vector of the elements that each rank of `group` needs of all values, rank after rank: `bounds` of the ranks'
     parts. `values`: held as `cut`, each rank needs its part of `wanted` alone; no two ranks need one place.
 
@@ -22,9 +22,8 @@ class Shares:
         self, place_of: Callable[[int], Place], rank: int, group: Sequence[int], values: Sequence[Recut]
     ):
         self.packs: list[list[Packed]] = [[] for _ in values]
-        self.parts: list[
-            tuple[tuple[int, ...], Packed | None]
-        ] = []  # shape; where in this rank's part of the vector
+        # Of each value the shape of what this rank needs, and where that is in its part of the vector.
+        self.parts: list[tuple[tuple[int, ...], Packed | None]] = []
         bounds = [0]
         for other in group:
             first = end = bounds[-1]

@@ -1,0 +1,75 @@
+"""In which methods, choices and environments two runs are unlike, as far as these may change bits."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+
+from analysis.divergence.compare import Comparison
+from analysis.divergence.recorded import value_text
+from analysis.environment import short
+from analysis.groups import FREE, IN_LABEL, SPANS_LAYOUTS, factors, told_apart
+from analysis.load.frames import Frames
+from analysis.runs import label
+from miniapps.system.scope import NOT_SET, apart, mixed
+from miniapps.trace.records import STAGES
+
+# Effects of options whose difference explains nothing by itself: injected faults are what is looked for, a replay has
+# the orders of what it replays.
+NO_CAUSE = ("fault", "replay")
+SHOWN = 4  # sentences
+
+
+def unlike(frames: Frames, comparison: Comparison) -> list[str]:
+    """A few sentences on how methods, choices and environments of two runs differ; empty where they are alike."""
+    runs = frames.runs.set_index(["run", "repeat"])
+    a, b = runs.loc[comparison.a], runs.loc[comparison.b]
+    sentences = [
+        f"{key} is {x} in {label(comparison.a)}, {y} in {label(comparison.b)}"
+        for key, x, y in (*methods(a, b), *choices(frames, comparison), *environments(a, b))
+    ]
+    return (
+        sentences if len(sentences) <= SHOWN else [*sentences[:SHOWN], f"and {len(sentences) - SHOWN} more"]
+    )
+
+
+def methods(a: pd.Series, b: pd.Series) -> list[tuple[str, str, str]]:
+    """(factor, its value in a, in b) of the methods, where they differ in what may change bits. Rank counts and owners
+    are no other method: what they change, sums say."""
+    promised = all(run["guarantee"] in SPANS_LAYOUTS for run in (a, b))
+    left_out = (*IN_LABEL, *NO_CAUSE, *(FREE if promised else ("ownership",)))
+    one, other = (
+        {"guarantee": run["guarantee"], "ordering": run["ordering"]}
+        | factors(run["method"], run["options"], left_out)
+        for run in (a, b)
+    )
+    return [(key, value_text(one.get(key)), value_text(other.get(key))) for key in told_apart([one, other])]
+
+
+def choices(frames: Frames, comparison: Comparison) -> list[tuple[str, str, str]]:
+    """(the choice, what it is in a, in b) of what both runs decided from a clock, where they decided otherwise; up to
+    the first difference of their bits, where there is one."""
+    key = ["step", "name", "block"]
+    a, b = (
+        frames.of("choices", *run)[[*key, "choice"]].astype({"name": "str"}).drop_duplicates(key)
+        for run in (comparison.a, comparison.b)
+    )
+    both = a.merge(b, on=key, suffixes=("_a", "_b")).sort_values(["step", "block"], kind="stable")
+    both = both[(both["choice_a"] != both["choice_b"]) & (both["name"] != STAGES)]
+    if comparison.first is not None:
+        both = both[both["step"] <= comparison.first.step]
+    return [
+        (f"{name}{f' of block {block}' if block >= 0 else ''} at step {step}", x, y)
+        for step, name, block, x, y in both.itertuples(index=False)
+    ]
+
+
+def environments(a: pd.Series, b: pd.Series) -> list[tuple[str, str, str]]:
+    """(entry, its value in a, in b) of the environments, where they differ in what no guarantee is independent of, or
+    where the ranks of a run do."""
+    one, other = (json.loads(run["environment"]) for run in (a, b))
+    entries = {key: (key, short(x), short(y)) for key, x, y in apart(one, other, "run")}
+    for key, _ in (*mixed(one, "run"), *mixed(other, "run")):
+        entries.setdefault(key, (key, short(one.get(key, NOT_SET)), short(other.get(key, NOT_SET))))
+    return list(entries.values())
