@@ -18,6 +18,7 @@ from miniapps.errors import UsageError
 from miniapps.received.text import printable, tell
 from miniapps.system import environment
 from miniapps.system.python import module
+from miniapps.system.world import parsed, speaks
 from miniapps.trace import TraceError
 from miniapps.trace.heads import chains
 from miniapps.trace.reader import read_run
@@ -76,7 +77,7 @@ def parser(prog: str = "python -m miniapps verify") -> argparse.ArgumentParser:
 
 def main(argv: list[str], prog: str = "python -m miniapps verify") -> int:
     """Verify a run; the exit code, the same on all ranks."""
-    options = parser(prog).parse_args(argv)
+    options = parsed(parser(prog), argv)
     if not 0.0 < options.fraction <= 1.0:
         return _refuse(f"--fraction {options.fraction:g}: choose a number above 0, up to 1")
     launcher = environment.launched()
@@ -293,6 +294,6 @@ def _launched(ranks: int, argv: list[str]) -> int:
 
 
 def _refuse(message: str, comm: Any = None) -> int:
-    if comm is None or comm.rank == 0:
+    if speaks() if comm is None else comm.rank == 0:
         tell(f"verify: {printable(message)}", sys.stderr)
     return NOT_VERIFIABLE
