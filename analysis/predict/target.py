@@ -146,7 +146,9 @@ def _set(first: Mapping[str, Any], settings: Mapping[str, str]) -> tuple[dict[st
             )
         section, _, name = key.partition(".")
         config[section][name] = options[key] = value = _typed(key, text, options[key])
-        numbers = [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, int | float)]
+        numbers = [
+            each for each in (value if isinstance(value, list) else [value]) if isinstance(each, int | float)
+        ]
         size = first.get("options", {}).get(key, {}).get("effect") == "size"
         if not all((0 if size else -LARGEST) < each < LARGEST for each in numbers):
             raise Unreachable(f"--set {key}={text}: give a finite number{', above 0' if size else ''}")

@@ -17,6 +17,7 @@ import numpy as np
 from kernels.commands.options import add_version
 from kernels.progress import Progress
 from miniapps.errors import UsageError
+from miniapps.received.arguments import Parser
 from miniapps.received.text import tell
 from miniapps.system.environment import cpu_model
 from miniapps.system.world import parsed, speaks, world
@@ -28,9 +29,7 @@ MIXED = 5  # strategies of a problem, beside the uniform ones
 
 def parser(prog: str = PROG) -> argparse.ArgumentParser:
     """The command line; `prog` is what the user typed before the options."""
-    parser = argparse.ArgumentParser(
-        prog=prog, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog=prog, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_version(parser)
     parser.add_argument("out", type=Path, metavar="FILE", help="JSON file to write")
     parser.add_argument(

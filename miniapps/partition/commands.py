@@ -19,6 +19,7 @@ from miniapps.partition.explain import as_text, explain
 from miniapps.partition.mesh import Mesh, carriers_of, number, pairs, parse, require_blocks, require_fits
 from miniapps.partition.staged import Stages
 from miniapps.partition.stages import stages_of
+from miniapps.received.arguments import Parser
 from miniapps.received.text import tell
 
 PROG = "python -m miniapps.partition"
@@ -26,9 +27,7 @@ PROG = "python -m miniapps.partition"
 
 def parser(prog: str = PROG) -> argparse.ArgumentParser:
     """The command line; `prog` is what the user typed before the command."""
-    top = argparse.ArgumentParser(
-        prog=prog, description="One training step over a mesh of ranks: what it comes to."
-    )
+    top = Parser(prog=prog, description="One training step over a mesh of ranks: what it comes to.")
     add_version(top)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     one = commands.add_parser(
@@ -121,7 +120,7 @@ def asked(options: argparse.Namespace) -> Asked:
     blocks = pairs(options.blocks, "--blocks", "batch=8,heads=4")
     there = [axis.name for axis in model.axes(model.Deck())]
     for name in blocks:
-        known("axis", name, tuple(there))
+        known("axis of --blocks", name, tuple(there))
     deck = recipes.deck_of(model, pairs(options.size, "--size", "width=256") | blocks)
     names = tuple(name.strip() for name in options.axes.split(",")) if options.axes else tuple(carriers)
     axes = recipes.chosen(model, deck, names)

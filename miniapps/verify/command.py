@@ -15,6 +15,7 @@ from typing import Any
 
 from kernels.commands.options import add_loudness, add_version
 from miniapps.errors import UsageError
+from miniapps.received.arguments import Parser
 from miniapps.received.text import printable, tell
 from miniapps.system import environment
 from miniapps.system.python import module
@@ -43,7 +44,7 @@ Exit codes: 0 all that was executed again agrees; 1 failure; 2 not verifiable; 3
 
 def parser(prog: str = "python -m miniapps verify") -> argparse.ArgumentParser:
     """The command line; `prog` is what the user typed before the options."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog=prog, description="Execute parts of a run again, from its checkpoints, and compare every bit.",
         epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
     )  # fmt: skip
