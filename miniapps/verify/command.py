@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import secrets
 import shutil
@@ -116,7 +117,9 @@ def verify(options: argparse.Namespace, comm: Any) -> int:
                 for each in claims:
                     require_here(each)
                 _require_checkpoints(chosen)
-                out = _directory(options.out)
+                out = options.out or Path(
+                    f"runs/verify-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+                )
             jobs = [
                 (
                     interval,
@@ -124,6 +127,8 @@ def verify(options: argparse.Namespace, comm: Any) -> int:
                 )
                 for number, interval in enumerate(chosen)
             ]
+            if chosen:
+                _make_directory(out)  # last: nothing can be refused after it
             plan = code, claims[0].attributes["app"], jobs
         except (NotVerifiable, UsageError, TraceError, OSError) as error:
             tell(f"verify: {error}", sys.stderr)
@@ -151,6 +156,8 @@ def verify(options: argparse.Namespace, comm: Any) -> int:
     if comm.rank == 0:
         if jobs and options.out is None:
             shutil.rmtree(out, ignore_errors=True)
+            with contextlib.suppress(OSError):  # `runs`, where nothing else is in it
+                out.parent.rmdir()
         if jobs and code in (AGREES, DIFFERS):
             _conclude(options, claims, len(jobs), code)
     return comm.bcast(code)
@@ -272,14 +279,15 @@ def _require_checkpoints(chosen: list[Interval]) -> None:
             )
 
 
-def _directory(asked: Path | None) -> Path:
-    """The directory for what is executed, created. Raises NotVerifiable where it is in use."""
-    name = f"runs/verify-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
-    out = Path(name) if asked is None else asked
-    out.mkdir(parents=True, exist_ok=True)
-    if used := next(out.iterdir(), None):
+def _make_directory(out: Path) -> None:
+    """Create the directory for what is executed. Raises NotVerifiable where it is in use, or cannot be."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        used = next(out.iterdir(), None)
+    except OSError as error:
+        raise NotVerifiable(f"--out {out}: {error.strerror}; choose a new or an empty directory") from error
+    if used:
         raise NotVerifiable(f"--out {out}: {used.name} is in it already; choose a new or an empty directory")
-    return out
 
 
 def _launched(ranks: int, argv: list[str]) -> int:
